@@ -1,0 +1,130 @@
+//! Memory for I/O: aligned to a block, so that it can go to O_DIRECT files as it is.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::Arc;
+
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+use crate::BLOCK;
+
+/// One aligned block of memory.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(4096))]
+struct Page([u8; BLOCK]);
+
+/// Bytes being filled by their single owner. Block-aligned in memory.
+pub struct BufMut {
+    pages: Box<[Page]>,
+    len: usize,
+}
+
+impl BufMut {
+    /// `len` zero bytes. Room is made for whole blocks.
+    ///
+    /// # Panics
+    /// When memory is exhausted, as any allocation.
+    #[must_use]
+    pub fn zeroed(len: usize) -> Self {
+        // Straight to the allocator's zeroed path: large buffers come from fresh pages and cost no memset.
+        let pages = <[Page]>::new_box_zeroed_with_elems(len.div_ceil(BLOCK)).expect("out of memory for an I/O buffer");
+        Self { pages, len }
+    }
+
+    /// A copy of `bytes`.
+    #[must_use]
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut buf = Self::zeroed(bytes.len());
+        buf.copy_from_slice(bytes);
+        buf
+    }
+
+    /// Shortens the buffer to `len` bytes; longer is ignored.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Ends the filling: from now on the bytes are shared and do not change.
+    #[must_use]
+    pub fn freeze(self) -> Buf {
+        Buf { range: 0..self.len, pages: Arc::new(self.pages) }
+    }
+}
+
+impl Deref for BufMut {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.pages.as_bytes()[..self.len]
+    }
+}
+
+impl DerefMut for BufMut {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let len = self.len;
+        &mut self.pages.as_mut_bytes()[..len]
+    }
+}
+
+impl fmt::Debug for BufMut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BufMut({} bytes)", self.len)
+    }
+}
+
+/// A shared, unchanging view of I/O memory. Cloning and slicing copy no bytes.
+#[derive(Clone)]
+pub struct Buf {
+    // Not Arc<[Page]>: that would copy the bytes once more when a BufMut is frozen.
+    pages: Arc<Box<[Page]>>,
+    range: Range<usize>,
+}
+
+impl Buf {
+    /// No bytes.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self { pages: Arc::new(Box::default()), range: 0..0 }
+    }
+
+    /// The part `range` of this view.
+    ///
+    /// # Panics
+    /// When `range` goes beyond this view.
+    #[must_use]
+    pub fn slice(&self, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.range.len(), "slice {range:?} of {self:?}");
+        let start = self.range.start;
+        Self { pages: self.pages.clone(), range: start + range.start..start + range.end }
+    }
+}
+
+impl Deref for Buf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.pages.as_bytes()[self.range.clone()]
+    }
+}
+
+impl fmt::Debug for Buf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buf({} bytes)", self.range.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_block_aligned_and_slices_share_their_bytes() {
+        let mut buf = BufMut::zeroed(5000);
+        assert_eq!(buf.as_ptr() as usize % BLOCK, 0);
+        buf[4097] = 7;
+        let whole = buf.freeze();
+        let part = whole.slice(4096..5000);
+        assert_eq!((part.len(), part[1], part.as_ptr() as usize % BLOCK), (904, 7, 0));
+        assert_eq!(part.slice(1..2)[..], [7]);
+    }
+}

@@ -1,0 +1,62 @@
+//! The one error that crosses the engine: an errno, because that is what applications get.
+
+use std::fmt;
+
+/// An operating system error number. The engine makes only those named here; others come
+/// from the origin and are passed on as they are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Errno(pub i32);
+
+/// What an operation of the engine or of a device ends with.
+pub type Result<T> = std::result::Result<T, Errno>;
+
+impl Errno {
+    /// No such file.
+    pub const NOENT: Self = Self(2);
+    /// The device failed, or bytes did not match their checksum and no second copy exists.
+    pub const IO: Self = Self(5);
+    /// The object is no longer known.
+    pub const BADF: Self = Self(9);
+    /// In use elsewhere.
+    pub const BUSY: Self = Self(16);
+    /// The request makes no sense.
+    pub const INVAL: Self = Self(22);
+    /// A file would become larger than can be.
+    pub const FBIG: Self = Self(27);
+    /// The origin has no room for what would have to be written to it later.
+    pub const NOSPC: Self = Self(28);
+    /// No data or hole past this offset.
+    pub const NXIO: Self = Self(6);
+    /// Interrupted, and may be tried again.
+    pub const INTR: Self = Self(4);
+    /// The daemon is on its way out.
+    pub const SHUTDOWN: Self = Self(108);
+    /// The origin's file system cannot do this.
+    pub const OPNOTSUPP: Self = Self(95);
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Errno({})", self.0)
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", std::io::Error::from_raw_os_error(self.0))
+    }
+}
+
+impl std::error::Error for Errno {}
+
+impl From<std::io::Error> for Errno {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.raw_os_error().unwrap_or(Self::IO.0))
+    }
+}
+
+impl From<Errno> for std::io::Error {
+    fn from(errno: Errno) -> Self {
+        Self::from_raw_os_error(errno.0)
+    }
+}

@@ -1,0 +1,162 @@
+//! Identifiers and positions. Each is a newtype, so that a segment is never taken for a block.
+
+use std::fmt;
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.0)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}", self.0)
+            }
+        }
+
+        impl $name {
+            /// The one after this.
+            #[must_use]
+            pub const fn next(self) -> Self {
+                Self(self.0 + 1)
+            }
+        }
+    };
+}
+
+number! {
+    /// A file or a volume, for as long as a pool remembers it. Never used twice in one pool.
+    ObjectId(u64)
+}
+number! {
+    /// A 4 KiB block's position inside an object: byte offset / 4096.
+    Block(u64)
+}
+number! {
+    /// A segment's position in the pool, from 0.
+    SegmentId(u32)
+}
+number! {
+    /// Counts the openings of segments of one pool. A segment gets a new one each time it is
+    /// reused, so that bytes of an earlier life are recognised.
+    Generation(u64)
+}
+number! {
+    /// Orders every entry of the log, over all streams. Replay is by sequence.
+    Sequence(u64)
+}
+number! {
+    /// Orders batches by the time they were handed to the flash, over all streams.
+    BatchNumber(u64)
+}
+number! {
+    /// Counts the times that a pool was taken into use. What an earlier epoch left behind its
+    /// last checkpoint is never replayed by a later one.
+    Epoch(u64)
+}
+
+impl Block {
+    /// The byte at which the block starts.
+    #[must_use]
+    pub const fn byte(self) -> u64 {
+        self.0 * crate::BLOCK_U64
+    }
+
+    /// The block that holds byte `offset`.
+    #[must_use]
+    pub const fn holding(offset: u64) -> Self {
+        Self(offset / crate::BLOCK_U64)
+    }
+
+    /// The block `count` further on.
+    #[must_use]
+    pub const fn plus(self, count: u64) -> Self {
+        Self(self.0 + count)
+    }
+}
+
+/// Where a block's bytes are on flash, in blocks from the start of the pool's first segment.
+///
+/// 32 bits of 4 KiB reach 16 TiB, and keep a map slot at ten bytes. The two top values are
+/// taken: [`Location::ZERO`] is no place at all.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Location(pub u32);
+
+impl Location {
+    /// A block known to be all zeros, which takes no space on flash.
+    pub const ZERO: Self = Self(u32::MAX);
+
+    /// The place `count` blocks further on. Only within one segment.
+    #[must_use]
+    pub const fn plus(self, count: u32) -> Self {
+        Self(self.0 + count)
+    }
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::ZERO { write!(f, "Location(ZERO)") } else { write!(f, "Location({})", self.0) }
+    }
+}
+
+/// A pool's own random name, made when the pool is formatted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct PoolId(pub [u8; 16]);
+
+impl fmt::Display for PoolId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, byte) in self.0.iter().enumerate() {
+            if matches!(index, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for PoolId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PoolId({self})")
+    }
+}
+
+/// What kind of data a segment holds, so that data which dies together lies together.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Stream {
+    /// Host writes and everything whose order matters: the only chained stream.
+    Host = 0,
+    /// Clean blocks that were used again after they came in.
+    Hot = 1,
+    /// Clean blocks just read from the origin.
+    Cold = 2,
+}
+
+impl Stream {
+    /// All streams, in the order of their numbers on flash.
+    pub const ALL: [Self; 3] = [Self::Host, Self::Hot, Self::Cold];
+
+    /// The stream of a number read from flash, if there is one.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Host),
+            1 => Some(Self::Hot),
+            2 => Some(Self::Cold),
+            _ => None,
+        }
+    }
+
+    /// The stream's place in an array with one element for each stream.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}

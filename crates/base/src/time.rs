@@ -1,0 +1,28 @@
+//! Two clocks that must not be mixed: one for intervals, one for file times.
+
+/// Monotonic time in nanoseconds from any fixed start. The engine is told it; it never asks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// One millisecond.
+    pub const MILLISECOND: Self = Self(1_000_000);
+    /// One second.
+    pub const SECOND: Self = Self(1_000_000_000);
+
+    /// The time that passed since `earlier`; zero if that is not earlier.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+
+    /// This time and `more`.
+    #[must_use]
+    pub const fn plus(self, more: Self) -> Self {
+        Self(self.0 + more.0)
+    }
+}
+
+/// Wall-clock time of a file, in nanoseconds from 1970, negative before.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct UnixNanos(pub i64);

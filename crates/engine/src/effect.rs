@@ -1,0 +1,162 @@
+//! What the engine wants done, and how it is told that it is.
+
+use headpond_base::{Buf, Errno, ObjectId, UnixNanos};
+use headpond_format::Stamp;
+
+use crate::{Reply, RequestId};
+
+/// Names an effect until it is completed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ticket(pub u64);
+
+/// Something that the engine wants done. All but replies and trims are completed, in any
+/// order, by [`crate::Engine::complete`]. Offsets on flash are bytes from the device's start.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Read from flash. Completed with [`Outcome::Bytes`] of exactly `len` bytes.
+    FlashRead {
+        /// Names it.
+        ticket: Ticket,
+        /// Where, a multiple of the block.
+        offset: u64,
+        /// How many bytes, a multiple of the block.
+        len: u32,
+    },
+    /// Write to flash, not necessarily durable when completed.
+    FlashWrite {
+        /// Names it.
+        ticket: Ticket,
+        /// Where, a multiple of the block.
+        offset: u64,
+        /// What, a multiple of the block.
+        data: Buf,
+    },
+    /// Make every flash write that is completed by now durable.
+    FlashSync {
+        /// Names it.
+        ticket: Ticket,
+    },
+    /// These bytes are not needed any more: a hint, never completed.
+    FlashTrim {
+        /// Where.
+        offset: u64,
+        /// How many bytes.
+        len: u64,
+    },
+    /// Read from the origin. Completed with [`Outcome::Bytes`], shorter at the file's end.
+    OriginRead {
+        /// Names it.
+        ticket: Ticket,
+        /// The file.
+        object: ObjectId,
+        /// Where.
+        offset: u64,
+        /// How many bytes.
+        len: u32,
+    },
+    /// Write to the origin, all of it.
+    OriginWrite {
+        /// Names it.
+        ticket: Ticket,
+        /// The file.
+        object: ObjectId,
+        /// Where.
+        offset: u64,
+        /// What, in pieces that follow each other.
+        data: Vec<Buf>,
+    },
+    /// Make a range of the origin's file zeros without changing its size.
+    OriginZero {
+        /// Names it.
+        ticket: Ticket,
+        /// The file.
+        object: ObjectId,
+        /// Where.
+        offset: u64,
+        /// How many bytes.
+        len: u64,
+    },
+    /// Make the origin's file end at `size`.
+    OriginResize {
+        /// Names it.
+        ticket: Ticket,
+        /// The file.
+        object: ObjectId,
+        /// The size.
+        size: u64,
+    },
+    /// Make sure that the origin has space for a range, without changing the file's size.
+    OriginReserve {
+        /// Names it.
+        ticket: Ticket,
+        /// The file.
+        object: ObjectId,
+        /// Where.
+        offset: u64,
+        /// How many bytes.
+        len: u64,
+    },
+    /// Make the origin's file durable: data, size, and the directory entry of a new file.
+    OriginSync {
+        /// Names it.
+        ticket: Ticket,
+        /// The file.
+        object: ObjectId,
+    },
+    /// Set the origin's modification time and say what it then is. Completed with
+    /// [`Outcome::Stamp`].
+    OriginStamp {
+        /// Names it.
+        ticket: Ticket,
+        /// The file.
+        object: ObjectId,
+        /// The time to set.
+        mtime: UnixNanos,
+    },
+    /// Find data or a hole in the origin's file. Completed with [`Outcome::Offset`].
+    OriginSeek {
+        /// Names it.
+        ticket: Ticket,
+        /// The file.
+        object: ObjectId,
+        /// Where to start.
+        offset: u64,
+        /// Look for data; otherwise for a hole.
+        data: bool,
+    },
+    /// Run the directory operation that came with this request. Completed with
+    /// [`Outcome::Done`], or [`Outcome::Stamp`] of the file that was renamed.
+    OriginNamespace {
+        /// Names it.
+        ticket: Ticket,
+        /// The request that brought the operation.
+        request: RequestId,
+    },
+    /// The object is gone from the engine: its origin file can be let go.
+    OriginRelease {
+        /// The file.
+        object: ObjectId,
+    },
+    /// The answer to a request. Never completed.
+    Reply {
+        /// Which request.
+        request: RequestId,
+        /// The answer.
+        reply: Reply,
+    },
+}
+
+/// What an effect came to.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// Done.
+    Done,
+    /// Bytes read.
+    Bytes(Buf),
+    /// The file's stamp.
+    Stamp(Stamp),
+    /// An offset.
+    Offset(u64),
+    /// Not done, or not known to be done.
+    Failed(Errno),
+}

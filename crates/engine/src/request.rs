@@ -1,0 +1,198 @@
+//! What goes into the engine, and what it answers to whoever asked.
+
+use headpond_base::{Buf, CacheMode, Errno, ObjectId, UnixNanos};
+use headpond_format::Stamp;
+
+/// Names a request until it is answered. Chosen by the caller, unique among those under way.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RequestId(pub u64);
+
+/// A file at the origin, as the front door found it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OpenFile {
+    /// Inode number.
+    pub inode: u64,
+    /// Birth time, 0 where the origin has none.
+    pub birth: UnixNanos,
+    /// Path below the origin's root; kept as a hint for the next start. Cut if longer than
+    /// [`headpond_format::OBJECT_PATH_MAX`].
+    pub path: Vec<u8>,
+    /// Size and times at the origin now.
+    pub stamp: Stamp,
+    /// Just made by this front door: its directory entry may not be durable yet.
+    pub created: bool,
+    /// Bytes from 0 to here are known to have space at the origin already; writes there
+    /// need no reservation.
+    pub allocated: u64,
+}
+
+/// What applications see of an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Attributes {
+    /// Size in bytes.
+    pub size: u64,
+    /// Modification time.
+    pub mtime: UnixNanos,
+}
+
+/// A change to the origin's directories which the log must be ordered with. The front door
+/// gives the operation itself along with the request, as something to run; the engine says when
+/// ([`crate::Effect::OriginNamespace`]) and does before and after what durability asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Namespace {
+    /// Renames a file or directory. Before: data of `moved` is made durable, so that a file
+    /// that is written, then renamed over another, is never seen empty after a crash; data of
+    /// `replaced` is marked as about to go.
+    Rename {
+        /// The object that gets the new name, if it is a file that the engine knows.
+        moved: Option<ObjectId>,
+        /// The object whose last name goes, if any: a file that the new name replaces.
+        replaced: Option<ObjectId>,
+        /// Old path below the origin's root.
+        from: Vec<u8>,
+        /// New path below the origin's root.
+        to: Vec<u8>,
+        /// The two change places.
+        exchange: bool,
+    },
+    /// Removes the last name of a file that the engine knows. Its blocks go when it is also
+    /// closed. (Names other than the last, and unknown files, are no concern of the engine.)
+    Unlink {
+        /// The object.
+        object: ObjectId,
+    },
+}
+
+/// Something asked of the engine. Offsets and lengths are in bytes.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// Makes a file known, or known again, and counts one more handle on it.
+    /// Answer: [`Reply::Opened`].
+    Open(OpenFile),
+    /// One handle less. Answer: [`Reply::Done`].
+    Close {
+        /// The object.
+        object: ObjectId,
+    },
+    /// Reads. At the object's end the answer is shorter. Answer: [`Reply::Data`].
+    Read {
+        /// The object.
+        object: ObjectId,
+        /// First byte.
+        offset: u64,
+        /// How many bytes, at most [`headpond_base::RECORD_BYTES_MAX`].
+        len: u32,
+    },
+    /// Writes, as a whole or not at all. Answer: [`Reply::Changed`].
+    Write {
+        /// The object.
+        object: ObjectId,
+        /// First byte.
+        offset: u64,
+        /// The bytes, at most [`headpond_base::RECORD_BYTES_MAX`], at least one.
+        data: Buf,
+        /// When.
+        mtime: UnixNanos,
+        /// Answer only once it is durable (O_SYNC, O_DSYNC).
+        durable: bool,
+    },
+    /// Makes the object end at `size`. Answer: [`Reply::Changed`].
+    Truncate {
+        /// The object.
+        object: ObjectId,
+        /// The new size.
+        size: u64,
+        /// When.
+        mtime: UnixNanos,
+    },
+    /// Makes a range zeros (punch hole, zero range). Answer: [`Reply::Changed`].
+    Zero {
+        /// The object.
+        object: ObjectId,
+        /// First byte.
+        offset: u64,
+        /// How many bytes.
+        len: u64,
+        /// Whether the object grows if the range goes beyond its end.
+        extend: bool,
+        /// When.
+        mtime: UnixNanos,
+    },
+    /// Reserves space at the origin for a range. Answer: [`Reply::Changed`].
+    Allocate {
+        /// The object.
+        object: ObjectId,
+        /// First byte.
+        offset: u64,
+        /// How many bytes.
+        len: u64,
+        /// Whether the object grows if the range goes beyond its end.
+        extend: bool,
+        /// When.
+        mtime: UnixNanos,
+    },
+    /// Sets the modification time. Answer: [`Reply::Changed`].
+    SetMtime {
+        /// The object.
+        object: ObjectId,
+        /// The time.
+        mtime: UnixNanos,
+    },
+    /// Tells that the front door changed the origin's file in a way that moves its status
+    /// change time (mode, owner, links, extended attributes). Answer: [`Reply::Done`].
+    Restamp {
+        /// The object.
+        object: ObjectId,
+        /// What the origin says of the file now.
+        stamp: Stamp,
+    },
+    /// fsync and fdatasync. Answer: [`Reply::Done`] when all that was acknowledged before is
+    /// durable, in any object.
+    Sync {
+        /// The object.
+        object: ObjectId,
+    },
+    /// Makes all that was acknowledged durable. Answer: [`Reply::Done`].
+    SyncAll,
+    /// Finds data or a hole at or after an offset. Answer: [`Reply::Offset`], or
+    /// [`Errno::NXIO`] when there is none.
+    Seek {
+        /// The object.
+        object: ObjectId,
+        /// Where to start.
+        offset: u64,
+        /// Look for data; otherwise for a hole.
+        data: bool,
+    },
+    /// Changes the origin's directories in order with the log. Answer: [`Reply::Done`].
+    Namespace(Namespace),
+    /// Destages everything that is dirty now. Answer: [`Reply::Done`] when the origin has it.
+    Flush,
+    /// Changes the cache mode. Answer: [`Reply::Done`] when it is in force for every object.
+    SetMode(CacheMode),
+    /// Ends the use of the pool: what is durable is written down in a checkpoint marked clean.
+    /// Answer: [`Reply::Done`]; requests after it fail with [`Errno::SHUTDOWN`].
+    Stop,
+}
+
+/// The engine's answer to a request.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// The file's object, and what applications see of it: may differ from the origin's.
+    Opened {
+        /// The object.
+        object: ObjectId,
+        /// Size and time.
+        attributes: Attributes,
+    },
+    /// Bytes, in pieces to be sent one after the other.
+    Data(Vec<Buf>),
+    /// Done; the object is now like this.
+    Changed(Attributes),
+    /// An offset in bytes.
+    Offset(u64),
+    /// Done.
+    Done,
+    /// Not done.
+    Failed(Errno),
+}

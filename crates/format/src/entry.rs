@@ -1,0 +1,472 @@
+//! Entries: what one line of the log says. A batch holds some, with the payload of those that
+//! carry data; a segment's footer repeats them all.
+//!
+//! Invariant: an entry sets the whole state of what it touches, so that replaying entries in
+//! the order of their sequence, from any checkpoint on, ends in the same state however often
+//! it is done.
+
+use headpond_base::{Block, ObjectId, RECORD_BLOCKS_MAX, Sequence, UnixNanos};
+use zerocopy::little_endian::{I64, U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+use crate::Damage;
+
+const WHAT: &str = "entry";
+
+/// The longest path that an object's entry keeps. A file with a longer one is found again by
+/// its inode number.
+pub const OBJECT_PATH_MAX: usize = 1024;
+
+/// What the origin said of a file the last time that headpond left it complete. Compared at
+/// the next start: another value means that somebody else wrote there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stamp {
+    /// Size in bytes.
+    pub size: u64,
+    /// Modification time.
+    pub mtime: UnixNanos,
+    /// Status change time, which no program can set.
+    pub ctime: UnixNanos,
+}
+
+/// Yes-or-no facts about an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ObjectFlags {
+    /// Made by this pool's mount, and its directory entry not yet known to be durable at the
+    /// origin. If it is missing after a crash, it was never synced.
+    pub unanchored: bool,
+    /// Destage may have changed the origin's file since the stamp: the stamp proves nothing.
+    pub destaging: bool,
+    /// Its last name is being, or has been, removed. If it is missing, that is as it should be.
+    pub unlinked: bool,
+    /// Size or time at the origin differ from the ones here.
+    pub attributes_dirty: bool,
+}
+
+impl ObjectFlags {
+    const fn bits(self) -> u8 {
+        self.unanchored as u8
+            | (self.destaging as u8) << 1
+            | (self.unlinked as u8) << 2
+            | (self.attributes_dirty as u8) << 3
+    }
+
+    const fn from_bits(bits: u8) -> Self {
+        Self {
+            unanchored: bits & 1 != 0,
+            destaging: bits & 2 != 0,
+            unlinked: bits & 4 != 0,
+            attributes_dirty: bits & 8 != 0,
+        }
+    }
+}
+
+/// All that is remembered of an object, but for its blocks.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ObjectState {
+    /// Inode number at the origin.
+    pub inode: u64,
+    /// Birth time at the origin, 0 where the file system has none: tells a reused inode number.
+    pub birth: UnixNanos,
+    /// Facts.
+    pub flags: ObjectFlags,
+    /// Size in bytes, as applications see it.
+    pub size: u64,
+    /// Below this byte the origin's content counts; from it on, what is not in the log is zero.
+    pub origin_valid: u64,
+    /// Modification time, as applications see it.
+    pub mtime: UnixNanos,
+    /// The origin's file when it was last left complete.
+    pub stamp: Stamp,
+    /// Path below the origin's root when last known; empty if unknown or too long.
+    pub path: Vec<u8>,
+}
+
+/// One line of the log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Entry {
+    /// The object's state is now this.
+    Object {
+        /// Which object.
+        object: ObjectId,
+        /// Its whole state.
+        state: ObjectState,
+    },
+    /// These blocks now have the payload that comes with the entry.
+    Data {
+        /// Which object.
+        object: ObjectId,
+        /// The first block.
+        first: Block,
+        /// Newer than the origin; otherwise a copy of what the origin has.
+        dirty: bool,
+        /// The object's size and time after this write; `None` for clean and for moved data.
+        grown: Option<(u64, UnixNanos)>,
+        /// A checksum for each block: see [`crate::block_checksum`].
+        checksums: Vec<u32>,
+    },
+    /// These blocks are now zeros, newer than the origin.
+    Zero {
+        /// Which object.
+        object: ObjectId,
+        /// The first block.
+        first: Block,
+        /// How many.
+        blocks: u64,
+        /// The object's modification time after this.
+        mtime: UnixNanos,
+    },
+    /// What flash has of these blocks no longer counts: the origin has it better.
+    Drop {
+        /// Which object.
+        object: ObjectId,
+        /// The first block.
+        first: Block,
+        /// How many.
+        blocks: u64,
+    },
+    /// The origin now has these blocks as they are here.
+    Clean {
+        /// Which object.
+        object: ObjectId,
+        /// The first block.
+        first: Block,
+        /// How many.
+        blocks: u64,
+    },
+    /// The object now ends here; what was beyond is gone.
+    Truncate {
+        /// Which object.
+        object: ObjectId,
+        /// The new size in bytes: may be smaller or larger.
+        size: u64,
+        /// The object's modification time after this.
+        mtime: UnixNanos,
+    },
+    /// A file or a directory, with all below it, has another path.
+    Rename {
+        /// The old path.
+        from: Vec<u8>,
+        /// The new path.
+        to: Vec<u8>,
+    },
+    /// The object is gone, and its blocks with it.
+    Forget {
+        /// Which object.
+        object: ObjectId,
+    },
+    /// Nothing happened: carries the chain of the host stream over batches of others.
+    Mark,
+}
+
+mod kind {
+    pub const OBJECT: u8 = 1;
+    pub const DATA: u8 = 2;
+    pub const ZERO: u8 = 3;
+    pub const DROP: u8 = 4;
+    pub const CLEAN: u8 = 5;
+    pub const TRUNCATE: u8 = 6;
+    pub const RENAME: u8 = 7;
+    pub const FORGET: u8 = 8;
+    pub const MARK: u8 = 9;
+}
+
+const DIRTY: u8 = 1;
+const GROWN: u8 = 2;
+
+/// The fixed part of an entry.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Raw {
+    kind: u8,
+    flags: u8,
+    /// Compression of the payload. Version 1 writes 0, stored as it is, and reads nothing else.
+    codec: u8,
+    reserved: u8,
+    /// Bytes of the whole entry, its tail included: a multiple of 4.
+    len: U16,
+    /// Payload in units of 512 bytes. Version 1: eight for each block.
+    stored: U16,
+    object: U64,
+    first: U64,
+    blocks: U64,
+    sequence: U64,
+    size: U64,
+    mtime: I64,
+}
+
+const HEAD: usize = size_of::<Raw>();
+const _: () = assert!(HEAD == 56);
+
+/// The tail of an object's entry; its path follows.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct RawObject {
+    inode: U64,
+    birth: I64,
+    origin_valid: U64,
+    stamp_size: U64,
+    stamp_mtime: I64,
+    stamp_ctime: I64,
+    path_len: U32,
+    flags: u8,
+    reserved: [u8; 3],
+}
+
+impl Entry {
+    /// Appends the entry's bytes, with its place in the order, to `out`.
+    ///
+    /// # Panics
+    /// When a path is longer than [`OBJECT_PATH_MAX`] or a record larger than
+    /// [`RECORD_BLOCKS_MAX`]: the writer bounds both.
+    pub fn encode(&self, sequence: Sequence, out: &mut Vec<u8>) {
+        let start = out.len();
+        let mut raw = Raw::new_zeroed();
+        raw.sequence = sequence.0.into();
+        out.resize(start + HEAD, 0);
+        match self {
+            Self::Object { object, state } => {
+                raw.kind = kind::OBJECT;
+                raw.object = object.0.into();
+                raw.size = state.size.into();
+                raw.mtime = state.mtime.0.into();
+                encode_object(state, out);
+            }
+            Self::Data { object, first, dirty, grown, checksums } => {
+                assert!(checksums.len() <= RECORD_BLOCKS_MAX, "a record of {} blocks", checksums.len());
+                raw.kind = kind::DATA;
+                raw.flags = if *dirty { DIRTY } else { 0 } | if grown.is_some() { GROWN } else { 0 };
+                raw.object = object.0.into();
+                raw.first = first.0.into();
+                raw.blocks = (checksums.len() as u64).into();
+                raw.stored = u16::try_from(checksums.len() * 8).expect("bounded by RECORD_BLOCKS_MAX").into();
+                if let Some((size, mtime)) = grown {
+                    raw.size = (*size).into();
+                    raw.mtime = mtime.0.into();
+                }
+                for checksum in checksums {
+                    out.extend_from_slice(&checksum.to_le_bytes());
+                }
+            }
+            Self::Zero { object, first, blocks, mtime } => {
+                raw.kind = kind::ZERO;
+                (raw.object, raw.first, raw.blocks) = (object.0.into(), first.0.into(), (*blocks).into());
+                raw.mtime = mtime.0.into();
+            }
+            Self::Drop { object, first, blocks } => {
+                raw.kind = kind::DROP;
+                (raw.object, raw.first, raw.blocks) = (object.0.into(), first.0.into(), (*blocks).into());
+            }
+            Self::Clean { object, first, blocks } => {
+                raw.kind = kind::CLEAN;
+                (raw.object, raw.first, raw.blocks) = (object.0.into(), first.0.into(), (*blocks).into());
+            }
+            Self::Truncate { object, size, mtime } => {
+                raw.kind = kind::TRUNCATE;
+                (raw.object, raw.size, raw.mtime) = (object.0.into(), (*size).into(), mtime.0.into());
+            }
+            Self::Rename { from, to } => {
+                assert!(from.len().max(to.len()) <= OBJECT_PATH_MAX, "a path longer than its room");
+                raw.kind = kind::RENAME;
+                raw.first = (from.len() as u64).into();
+                raw.blocks = (to.len() as u64).into();
+                out.extend_from_slice(from);
+                out.extend_from_slice(to);
+            }
+            Self::Forget { object } => {
+                raw.kind = kind::FORGET;
+                raw.object = object.0.into();
+            }
+            Self::Mark => raw.kind = kind::MARK,
+        }
+        out.resize((out.len() - start).next_multiple_of(4) + start, 0);
+        raw.len = u16::try_from(out.len() - start).expect("entries are at most a few KiB").into();
+        out[start..start + HEAD].copy_from_slice(raw.as_bytes());
+    }
+
+    /// How many bytes [`Entry::encode`] appends at most for a record of `blocks` blocks.
+    #[must_use]
+    pub const fn data_len(blocks: usize) -> usize {
+        HEAD + 4 * blocks
+    }
+
+    /// Bytes that [`Entry::encode`] appends at most for an entry other than data.
+    pub const LEN_MAX: usize = HEAD + 2 * OBJECT_PATH_MAX;
+
+    /// Blocks of payload that come with the entry.
+    #[must_use]
+    pub fn payload_blocks(&self) -> u32 {
+        match self {
+            Self::Data { checksums, .. } => u32::try_from(checksums.len()).expect("bounded by RECORD_BLOCKS_MAX"),
+            _ => 0,
+        }
+    }
+
+    /// Reads the entry at the start of `bytes`; the third value is how many bytes it took.
+    ///
+    /// # Errors
+    /// [`Damage`] when these bytes are no entry.
+    pub fn decode(bytes: &[u8]) -> Result<(Sequence, Self, usize), Damage> {
+        let senseless = |why| Damage::Senseless(WHAT, why);
+        let (raw, _) = Raw::ref_from_prefix(bytes).map_err(|_| Damage::Short(WHAT))?;
+        let len = usize::from(raw.len.get());
+        let tail = bytes.get(HEAD..len).ok_or(Damage::Short(WHAT))?;
+        if raw.codec != 0 {
+            return Err(senseless("unknown compression"));
+        }
+        let object = ObjectId(raw.object.get());
+        let (first, blocks) = (Block(raw.first.get()), raw.blocks.get());
+        let mtime = UnixNanos(raw.mtime.get());
+        // Bounds every later sum of a position and a count: files end below 2^63 bytes.
+        if raw.kind != kind::RENAME && (first.0 >= 1 << 51 || blocks > 1 << 51) || raw.size.get() >= 1 << 63 {
+            return Err(senseless("position beyond any file"));
+        }
+        let entry = match raw.kind {
+            kind::OBJECT => {
+                Self::Object { object, state: decode_object(raw.size.get(), mtime, tail).ok_or(Damage::Short(WHAT))? }
+            }
+            kind::DATA => {
+                let count = usize::try_from(blocks).unwrap_or(usize::MAX);
+                if count == 0 || count > RECORD_BLOCKS_MAX || tail.len() != 4 * count {
+                    return Err(senseless("record of impossible size"));
+                }
+                let checksums = tail.as_chunks::<4>().0.iter().map(|four| u32::from_le_bytes(*four)).collect();
+                let grown = (raw.flags & GROWN != 0).then_some((raw.size.get(), mtime));
+                Self::Data { object, first, dirty: raw.flags & DIRTY != 0, grown, checksums }
+            }
+            kind::ZERO => Self::Zero { object, first, blocks, mtime },
+            kind::DROP => Self::Drop { object, first, blocks },
+            kind::CLEAN => Self::Clean { object, first, blocks },
+            kind::TRUNCATE => Self::Truncate { object, size: raw.size.get(), mtime },
+            kind::RENAME => {
+                let from_len = usize::try_from(raw.first.get()).unwrap_or(usize::MAX);
+                let to_len = usize::try_from(blocks).unwrap_or(usize::MAX);
+                if from_len.max(to_len) > OBJECT_PATH_MAX {
+                    return Err(senseless("path longer than its room"));
+                }
+                let from = tail.get(..from_len).ok_or(Damage::Short(WHAT))?;
+                let to = tail.get(from_len..from_len + to_len).ok_or(Damage::Short(WHAT))?;
+                Self::Rename { from: from.to_vec(), to: to.to_vec() }
+            }
+            kind::FORGET => Self::Forget { object },
+            kind::MARK => Self::Mark,
+            _ => return Err(senseless("unknown kind")),
+        };
+        Ok((Sequence(raw.sequence.get()), entry, len))
+    }
+
+    /// Reads all entries of `bytes`, which hold nothing else.
+    ///
+    /// # Errors
+    /// [`Damage`] of the first that is none.
+    pub fn decode_all(mut bytes: &[u8]) -> Result<Vec<(Sequence, Self)>, Damage> {
+        let mut entries = Vec::new();
+        while !bytes.is_empty() {
+            let (sequence, entry, len) = Self::decode(bytes)?;
+            entries.push((sequence, entry));
+            bytes = &bytes[len..];
+        }
+        Ok(entries)
+    }
+}
+
+fn encode_object(state: &ObjectState, out: &mut Vec<u8>) {
+    assert!(state.path.len() <= OBJECT_PATH_MAX, "a path longer than its room");
+    let raw = RawObject {
+        inode: state.inode.into(),
+        birth: state.birth.0.into(),
+        origin_valid: state.origin_valid.into(),
+        stamp_size: state.stamp.size.into(),
+        stamp_mtime: state.stamp.mtime.0.into(),
+        stamp_ctime: state.stamp.ctime.0.into(),
+        path_len: u32::try_from(state.path.len()).expect("bounded by OBJECT_PATH_MAX").into(),
+        flags: state.flags.bits(),
+        reserved: [0; 3],
+    };
+    out.extend_from_slice(raw.as_bytes());
+    out.extend_from_slice(&state.path);
+}
+
+fn decode_object(size: u64, mtime: UnixNanos, tail: &[u8]) -> Option<ObjectState> {
+    let (raw, path) = RawObject::ref_from_prefix(tail).ok()?;
+    let path_len = raw.path_len.get() as usize;
+    if path_len > OBJECT_PATH_MAX {
+        return None;
+    }
+    Some(ObjectState {
+        inode: raw.inode.get(),
+        birth: UnixNanos(raw.birth.get()),
+        flags: ObjectFlags::from_bits(raw.flags),
+        size,
+        origin_valid: raw.origin_valid.get(),
+        mtime,
+        stamp: Stamp {
+            size: raw.stamp_size.get(),
+            mtime: UnixNanos(raw.stamp_mtime.get()),
+            ctime: UnixNanos(raw.stamp_ctime.get()),
+        },
+        path: path.get(..path_len)?.to_vec(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_state() -> impl Strategy<Value = ObjectState> {
+        (any::<u64>(), 0..1_u64 << 62, any::<u64>(), any::<i64>(), any::<u8>(), proptest::collection::vec(any::<u8>(), 0..OBJECT_PATH_MAX))
+            .prop_map(|(inode, size, origin_valid, time, bits, path)| ObjectState {
+                inode,
+                birth: UnixNanos(time ^ 5),
+                flags: ObjectFlags::from_bits(bits),
+                size,
+                origin_valid,
+                mtime: UnixNanos(time),
+                stamp: Stamp { size: size ^ 1, mtime: UnixNanos(time ^ 1), ctime: UnixNanos(time ^ 2) },
+                path,
+            })
+    }
+
+    fn any_entry() -> impl Strategy<Value = Entry> {
+        let path = || proptest::collection::vec(any::<u8>(), 0..OBJECT_PATH_MAX);
+        let span = || (any::<u64>().prop_map(ObjectId), (0..1_u64 << 50).prop_map(Block), 0..1_u64 << 50);
+        prop_oneof![
+            (any::<u64>(), any_state()).prop_map(|(object, state)| Entry::Object { object: ObjectId(object), state }),
+            (span(), any::<bool>(), proptest::option::of((0..1_u64 << 62, any::<i64>())), proptest::collection::vec(any::<u32>(), 1..RECORD_BLOCKS_MAX))
+                .prop_map(|((object, first, _), dirty, grown, checksums)| Entry::Data {
+                    object,
+                    first,
+                    dirty,
+                    grown: grown.map(|(size, mtime)| (size, UnixNanos(mtime))),
+                    checksums
+                }),
+            (span(), any::<i64>()).prop_map(|((object, first, blocks), mtime)| Entry::Zero { object, first, blocks, mtime: UnixNanos(mtime) }),
+            span().prop_map(|(object, first, blocks)| Entry::Drop { object, first, blocks }),
+            span().prop_map(|(object, first, blocks)| Entry::Clean { object, first, blocks }),
+            (any::<u64>(), 0..1_u64 << 62, any::<i64>())
+                .prop_map(|(object, size, mtime)| Entry::Truncate { object: ObjectId(object), size, mtime: UnixNanos(mtime) }),
+            (path(), path()).prop_map(|(from, to)| Entry::Rename { from, to }),
+            any::<u64>().prop_map(|object| Entry::Forget { object: ObjectId(object) }),
+            Just(Entry::Mark),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn entries_read_back_in_order_as_they_were_written(entries in proptest::collection::vec((any::<u64>(), any_entry()), 0..6)) {
+            let mut bytes = Vec::new();
+            for (sequence, entry) in &entries {
+                entry.encode(Sequence(*sequence), &mut bytes);
+            }
+            let read = Entry::decode_all(&bytes).unwrap();
+            let written: Vec<_> = entries.into_iter().map(|(sequence, entry)| (Sequence(sequence), entry)).collect();
+            prop_assert_eq!(read, written);
+        }
+
+        #[test]
+        fn any_bytes_decode_to_an_entry_or_a_verdict(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = Entry::decode_all(&bytes);
+        }
+    }
+}

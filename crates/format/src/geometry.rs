@@ -1,0 +1,121 @@
+//! How a pool's bytes are divided: superblocks, two checkpoint areas, segments.
+
+use headpond_base::{BLOCK, BLOCK_U64, Location, SegmentId};
+
+use crate::SLOT_BYTES;
+
+/// The smallest pool: below it, reserves would leave no room for data.
+pub const POOL_BYTES_MIN: u64 = 64 << 20;
+
+/// Where the checkpoint areas start. The superblocks' own 64 KiB come before: one flash page of
+/// any device, so that no later write shares a page with them.
+const CHECKPOINT_START: u64 = 64 << 10;
+
+/// The most segments that a pool has at format: enough for fine reclaim, few enough that all
+/// their heads are read at start in a blink.
+const SEGMENTS_WANTED: u64 = 1024;
+const SEGMENT_BYTES_MIN: u64 = 2 << 20;
+const SEGMENT_BYTES_MAX: u64 = 64 << 20;
+
+/// Room in a checkpoint for what is not a map slot: segment table, frame heads, objects.
+const CHECKPOINT_EXTRA: u64 = 2 << 20;
+
+/// The division of one pool. Fixed at format and kept in the superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bytes of the device that the pool uses.
+    pub pool_bytes: u64,
+    /// Bytes of one segment: a power of two, a multiple of any erase unit up to that size.
+    pub segment_bytes: u32,
+    /// How many segments there are.
+    pub segments: u32,
+    /// Bytes of each of the two checkpoint areas.
+    pub checkpoint_bytes: u64,
+    /// Where the first segment starts, in bytes.
+    pub segments_start: u64,
+}
+
+/// Why a pool cannot have the size asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GeometryError {
+    /// Too small to work.
+    #[error("{0} bytes are too few for a pool: at least {POOL_BYTES_MIN} are needed")]
+    TooSmall(u64),
+    /// A 32-bit location cannot reach that far.
+    #[error("{0} bytes are too many for a pool: at most 16 TiB can be used")]
+    TooLarge(u64),
+}
+
+impl Geometry {
+    /// Divides a device of `bytes`.
+    ///
+    /// # Errors
+    /// When `bytes` is below [`POOL_BYTES_MIN`] or above 16 TiB.
+    pub fn for_bytes(bytes: u64) -> Result<Self, GeometryError> {
+        if bytes < POOL_BYTES_MIN {
+            return Err(GeometryError::TooSmall(bytes));
+        }
+        if bytes > 16 << 40 {
+            return Err(GeometryError::TooLarge(bytes));
+        }
+        let wanted = (bytes / SEGMENTS_WANTED).next_power_of_two();
+        Ok(Self::with_segment_bytes(bytes, wanted.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)))
+    }
+
+    /// Divides a device of `bytes` into segments of a given size, a power of two. For tests,
+    /// which want small pools; the result may have too few segments to be of use.
+    #[must_use]
+    pub fn with_segment_bytes(bytes: u64, segment_bytes: u64) -> Self {
+        // A slot for each block, with 1/8 more for the heads of sparsely filled chunks. Measured
+        // against the worst case in `checkpoint` tests of the log: a chunk head for each slot
+        // would need more, and then the engine evicts objects instead (see docs/format.md).
+        let slots = bytes / BLOCK_U64 * SLOT_BYTES as u64;
+        let extra = CHECKPOINT_EXTRA.min(bytes / 64);
+        let checkpoint_bytes = (slots + slots / 8 + extra).next_multiple_of(BLOCK_U64);
+        let segments_start = (CHECKPOINT_START + 2 * checkpoint_bytes).next_multiple_of(segment_bytes.min(1 << 20));
+        let segments = bytes.saturating_sub(segments_start) / segment_bytes;
+        Self {
+            pool_bytes: bytes,
+            segment_bytes: u32::try_from(segment_bytes).expect("segments are at most 64 MiB"),
+            segments: u32::try_from(segments).expect("at most 16 TiB in segments of at least 64 KiB"),
+            checkpoint_bytes,
+            segments_start,
+        }
+    }
+
+    /// Where checkpoint area 0 or 1 starts, in bytes.
+    #[must_use]
+    pub const fn checkpoint_start(&self, area: usize) -> u64 {
+        CHECKPOINT_START + self.checkpoint_bytes * (area as u64 & 1)
+    }
+
+    /// Blocks in one segment, its head and footer included.
+    #[must_use]
+    pub const fn segment_blocks(&self) -> u32 {
+        self.segment_bytes / BLOCK as u32
+    }
+
+    /// The segment that holds a location.
+    #[must_use]
+    pub const fn segment_of(&self, location: Location) -> SegmentId {
+        SegmentId(location.0 / self.segment_blocks())
+    }
+
+    /// The first block of a segment: its head.
+    #[must_use]
+    pub const fn first_location(&self, segment: SegmentId) -> Location {
+        Location(segment.0 * self.segment_blocks())
+    }
+
+    /// The byte on the device at which a location starts.
+    #[must_use]
+    pub const fn byte_of(&self, location: Location) -> u64 {
+        self.segments_start + location.0 as u64 * BLOCK_U64
+    }
+
+    /// Blocks that can hold data at most: all segments, less their heads.
+    #[must_use]
+    pub const fn data_blocks(&self) -> u64 {
+        self.segments as u64 * (self.segment_blocks() as u64 - 1)
+    }
+}

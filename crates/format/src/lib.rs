@@ -1,0 +1,59 @@
+//! What is on flash, byte by byte. `docs/format.md` draws the same bytes.
+//!
+//! Invariants:
+//! - Every structure carries a checksum over all its bytes, and what it belongs to: the pool,
+//!   the place and the life (generation, epoch, counter) it was written for. A structure that
+//!   is intact but foreign, old or misplaced does not decode.
+//! - Decoding never panics, whatever the bytes. It answers with a [`Damage`] that says what is wrong.
+//! - All integers are little-endian. Reserved bytes are written as zero and ignored when read.
+
+mod batch;
+mod checkpoint;
+mod checksum;
+mod entry;
+mod geometry;
+mod segment;
+mod superblock;
+
+pub use batch::{BATCH_ENTRY_BYTES, BATCH_PAYLOAD_BLOCKS_MAX, BatchHead, decode_batch, encode_batch};
+pub use checkpoint::{
+    CheckpointHead, FRAME_HEAD, Frame, FrameKind, SLOT_BYTES, SegmentRow, SegmentState, decode_checkpoint_head,
+    decode_frame, encode_checkpoint_head, encode_frame,
+};
+pub use checksum::{block_checksum, bytes_checksum, verify_block};
+pub use entry::{Entry, OBJECT_PATH_MAX, ObjectFlags, ObjectState, Stamp};
+pub use geometry::{Geometry, GeometryError, POOL_BYTES_MIN};
+pub use segment::{
+    FOOTER_TAIL_BYTES, SegmentHead, Summary, SummaryBatch, decode_footer, decode_footer_tail, decode_segment_head,
+    encode_footer, encode_segment_head, footer_blocks,
+};
+pub use superblock::{ORIGIN_PATH_MAX, OriginName, SUPERBLOCK_SLOTS, Superblock, decode_superblock, encode_superblock};
+
+/// Version of the format that this code writes, and the newest that it reads.
+pub const VERSION: u32 = 1;
+
+/// Why bytes could not be taken for the structure that was expected there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Damage {
+    /// No headpond structure of this kind starts here.
+    #[error("no {0} here")]
+    Missing(&'static str),
+    /// The bytes changed since they were written.
+    #[error("{0}: checksum does not match")]
+    Checksum(&'static str),
+    /// Intact, but written for another pool, place or life.
+    #[error("{0}: belongs elsewhere or to an earlier life")]
+    Foreign(&'static str),
+    /// Intact by its checksum and yet senseless: a bug of the writer, or an attack.
+    #[error("{0}: {1}")]
+    Senseless(&'static str, &'static str),
+    /// Fewer bytes than the structure needs.
+    #[error("{0}: cut short")]
+    Short(&'static str),
+    /// Written by a newer headpond.
+    #[error("format version {found} is newer than {} which this headpond knows", VERSION)]
+    Newer {
+        /// The version that was found.
+        found: u32,
+    },
+}

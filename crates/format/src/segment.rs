@@ -1,0 +1,260 @@
+//! A segment: a head block, batches, and once it is full a footer that repeats their entries,
+//! so that start and reclaim read one place instead of every batch.
+
+use headpond_base::{BLOCK, BatchNumber, Epoch, Generation, PoolId, SegmentId, Stream};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+use crate::{Damage, bytes_checksum};
+
+const HEAD_MAGIC: [u8; 4] = *b"HPsh";
+const FOOTER_MAGIC: [u8; 4] = *b"HPsf";
+const HEAD: &str = "segment head";
+const FOOTER: &str = "segment footer";
+
+/// A segment's head or, with `body_bytes`, the tail of its footer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentHead {
+    /// The pool it belongs to.
+    pub pool: PoolId,
+    /// The pool's use in which this life of the segment began.
+    pub epoch: Epoch,
+    /// Which segment: defends against misdirected writes.
+    pub segment: SegmentId,
+    /// The segment's life.
+    pub generation: Generation,
+    /// What it holds.
+    pub stream: Stream,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Raw {
+    magic: [u8; 4],
+    /// Head: over the other bytes of the block. Footer: over the body and the other bytes of the tail.
+    checksum: U32,
+    pool: [u8; 16],
+    epoch: U64,
+    generation: U64,
+    segment: U32,
+    /// Footer: bytes of the body, which ends where this tail starts, padded to whole blocks in front.
+    body_bytes: U32,
+    stream: u8,
+    reserved: [u8; 15],
+}
+
+/// Bytes of a footer's tail: the last bytes of the segment.
+pub const FOOTER_TAIL_BYTES: usize = size_of::<Raw>();
+const _: () = assert!(FOOTER_TAIL_BYTES == 64);
+
+impl SegmentHead {
+    fn raw(&self, magic: [u8; 4], body_bytes: usize) -> Raw {
+        let mut raw = Raw::new_zeroed();
+        raw.magic = magic;
+        raw.pool = self.pool.0;
+        raw.epoch = self.epoch.0.into();
+        raw.generation = self.generation.0.into();
+        raw.segment = self.segment.0.into();
+        raw.body_bytes = u32::try_from(body_bytes).expect("a footer is smaller than its segment").into();
+        raw.stream = self.stream as u8;
+        raw
+    }
+
+    fn from_raw(raw: &Raw, what: &'static str) -> Result<Self, Damage> {
+        Ok(Self {
+            pool: PoolId(raw.pool),
+            epoch: Epoch(raw.epoch.get()),
+            segment: SegmentId(raw.segment.get()),
+            generation: Generation(raw.generation.get()),
+            stream: Stream::from_number(raw.stream).ok_or(Damage::Senseless(what, "unknown stream"))?,
+        })
+    }
+}
+
+/// Fills `block` with a segment's head.
+///
+/// # Panics
+/// When `block` is no block.
+pub fn encode_segment_head(head: &SegmentHead, block: &mut [u8]) {
+    assert_eq!(block.len(), BLOCK, "a segment head is one block");
+    block.fill(0);
+    block[..FOOTER_TAIL_BYTES].copy_from_slice(head.raw(HEAD_MAGIC, 0).as_bytes());
+    let checksum = bytes_checksum(block);
+    block[4..8].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// Reads a segment's head block.
+///
+/// # Errors
+/// [`Damage`]; `Missing` for a segment that was never used.
+pub fn decode_segment_head(block: &[u8]) -> Result<SegmentHead, Damage> {
+    let block = block.get(..BLOCK).ok_or(Damage::Short(HEAD))?;
+    let (raw, _) = Raw::ref_from_prefix(block).map_err(|_| Damage::Short(HEAD))?;
+    if raw.magic != HEAD_MAGIC {
+        return Err(Damage::Missing(HEAD));
+    }
+    let mut unsigned = block.to_vec();
+    unsigned[4..8].fill(0);
+    if bytes_checksum(&unsigned) != raw.checksum.get() {
+        return Err(Damage::Checksum(HEAD));
+    }
+    SegmentHead::from_raw(raw, HEAD)
+}
+
+/// One batch, as a footer tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SummaryBatch {
+    /// Its place in the order of submission.
+    pub number: BatchNumber,
+    /// The host batch before it.
+    pub previous_host: BatchNumber,
+    /// What was durable when it was made.
+    pub synced_through: BatchNumber,
+    /// The block, within the segment, of its head.
+    pub start: u32,
+    /// Its entries, encoded.
+    pub entries: Vec<u8>,
+}
+
+/// All batches of a segment.
+pub type Summary = Vec<SummaryBatch>;
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct RawBatch {
+    number: U64,
+    previous_host: U64,
+    synced_through: U64,
+    start: U32,
+    entry_bytes: U32,
+}
+
+/// Blocks that the footer of these many batches with these many bytes of entries takes.
+#[must_use]
+pub const fn footer_blocks(batches: usize, entry_bytes: usize) -> u32 {
+    let bytes = batches * size_of::<RawBatch>() + entry_bytes + FOOTER_TAIL_BYTES;
+    bytes.div_ceil(BLOCK) as u32
+}
+
+/// The footer's blocks, to be written so that they end where the segment ends.
+#[must_use]
+pub fn encode_footer(head: &SegmentHead, summary: &[SummaryBatch]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for batch in summary {
+        let raw = RawBatch {
+            number: batch.number.0.into(),
+            previous_host: batch.previous_host.0.into(),
+            synced_through: batch.synced_through.0.into(),
+            start: batch.start.into(),
+            entry_bytes: u32::try_from(batch.entries.len()).expect("entries fit a block").into(),
+        };
+        body.extend_from_slice(raw.as_bytes());
+        body.extend_from_slice(&batch.entries);
+    }
+    let mut tail = head.raw(FOOTER_MAGIC, body.len());
+    let mut blocks = vec![0; (body.len() + FOOTER_TAIL_BYTES).next_multiple_of(BLOCK)];
+    let tail_at = blocks.len() - FOOTER_TAIL_BYTES;
+    let body_at = tail_at - body.len();
+    blocks[body_at..tail_at].copy_from_slice(&body);
+    blocks[tail_at..].copy_from_slice(tail.as_bytes());
+    tail.checksum = bytes_checksum(&blocks[body_at..]).into();
+    blocks[tail_at..].copy_from_slice(tail.as_bytes());
+    blocks
+}
+
+/// Reads the tail of a footer from the last bytes of a segment: whose it is, and how many bytes
+/// the whole footer has, this tail included.
+///
+/// # Errors
+/// [`Damage`]; `Missing` when the segment was never filled.
+pub fn decode_footer_tail(segment_end: &[u8]) -> Result<(SegmentHead, usize), Damage> {
+    let at = segment_end.len().checked_sub(FOOTER_TAIL_BYTES).ok_or(Damage::Short(FOOTER))?;
+    let raw = Raw::ref_from_bytes(&segment_end[at..]).map_err(|_| Damage::Short(FOOTER))?;
+    if raw.magic != FOOTER_MAGIC {
+        return Err(Damage::Missing(FOOTER));
+    }
+    Ok((SegmentHead::from_raw(raw, FOOTER)?, raw.body_bytes.get() as usize + FOOTER_TAIL_BYTES))
+}
+
+/// Reads a footer from bytes that end where the segment ends and hold all of it.
+///
+/// # Errors
+/// [`Damage`].
+pub fn decode_footer(segment_end: &[u8]) -> Result<(SegmentHead, Summary), Damage> {
+    let (head, len) = decode_footer_tail(segment_end)?;
+    let from = segment_end.len().checked_sub(len).ok_or(Damage::Short(FOOTER))?;
+    let mut unsigned = segment_end[from..].to_vec();
+    let tail_at = unsigned.len() - FOOTER_TAIL_BYTES;
+    let expected = unsigned[tail_at + 4..tail_at + 8].to_vec();
+    unsigned[tail_at + 4..tail_at + 8].fill(0);
+    if bytes_checksum(&unsigned).to_le_bytes() != expected[..] {
+        return Err(Damage::Checksum(FOOTER));
+    }
+    let mut summary = Vec::new();
+    let mut body = &unsigned[..tail_at];
+    while !body.is_empty() {
+        let (raw, rest) = RawBatch::ref_from_prefix(body).map_err(|_| Damage::Short(FOOTER))?;
+        let entry_bytes = raw.entry_bytes.get() as usize;
+        let entries = rest.get(..entry_bytes).ok_or(Damage::Short(FOOTER))?;
+        summary.push(SummaryBatch {
+            number: BatchNumber(raw.number.get()),
+            previous_host: BatchNumber(raw.previous_host.get()),
+            synced_through: BatchNumber(raw.synced_through.get()),
+            start: raw.start.get(),
+            entries: entries.to_vec(),
+        });
+        body = &rest[entry_bytes..];
+    }
+    Ok((head, summary))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: SegmentHead = SegmentHead {
+        pool: PoolId([1; 16]),
+        epoch: Epoch(2),
+        segment: SegmentId(3),
+        generation: Generation(4),
+        stream: Stream::Cold,
+    };
+
+    #[test]
+    fn heads_and_footers_read_back() {
+        let mut block = vec![9; BLOCK];
+        encode_segment_head(&HEAD, &mut block);
+        assert_eq!(decode_segment_head(&block), Ok(HEAD));
+        let summary: Summary = (0..300)
+            .map(|n| SummaryBatch {
+                number: BatchNumber(n),
+                previous_host: BatchNumber(n / 2),
+                synced_through: BatchNumber(n / 3),
+                start: 7,
+                entries: vec![n as u8; (n % 70) as usize * 4],
+            })
+            .collect();
+        let footer = encode_footer(&HEAD, &summary);
+        let entry_bytes = summary.iter().map(|batch| batch.entries.len()).sum();
+        assert_eq!(footer.len(), footer_blocks(summary.len(), entry_bytes) as usize * BLOCK);
+        assert_eq!(decode_footer(&footer), Ok((HEAD, summary)));
+    }
+
+    #[test]
+    fn a_footer_notices_every_flipped_byte() {
+        let summary = vec![SummaryBatch {
+            number: BatchNumber(1),
+            previous_host: BatchNumber(0),
+            synced_through: BatchNumber(0),
+            start: 1,
+            entries: vec![5; 1000],
+        }];
+        let mut footer = encode_footer(&HEAD, &summary);
+        let used = footer.len() - (1000 + size_of::<RawBatch>() + FOOTER_TAIL_BYTES);
+        for at in used..footer.len() {
+            footer[at] ^= 0x10;
+            assert!(decode_footer(&footer).is_err(), "byte {at} changed unnoticed");
+            footer[at] ^= 0x10;
+        }
+    }
+}

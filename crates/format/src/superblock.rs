@@ -1,0 +1,238 @@
+//! The superblock: what the pool is, whose data it holds, and which checkpoint counts.
+//!
+//! Two slots are written in turn. Writing one is the moment at which a checkpoint becomes the
+//! pool's state: if that write tears, the other slot still names the checkpoint before.
+
+use headpond_base::{BLOCK, BatchNumber, CacheMode, Epoch, PoolId};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+use crate::{Damage, Geometry, VERSION, bytes_checksum};
+
+const MAGIC: [u8; 8] = *b"HEADPOND";
+const WHAT: &str = "superblock";
+
+/// Byte offsets of the two slots. A page of any device apart, so that one torn or misdirected
+/// write cannot hit both.
+pub const SUPERBLOCK_SLOTS: [u64; 2] = [0, 32 << 10];
+
+/// The longest origin path that a superblock keeps; a longer one is cut, and only shown.
+pub const ORIGIN_PATH_MAX: usize = 1024;
+
+/// Which origin a pool belongs to. Compared by `key`; the path is for people.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct OriginName {
+    /// Names the origin for good: kept in the marker next to the data.
+    pub key: [u8; 16],
+    /// Where it was when it was last mounted.
+    pub path: Vec<u8>,
+}
+
+/// The decoded superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// The pool's own name.
+    pub pool: PoolId,
+    /// How the device is divided.
+    pub geometry: Geometry,
+    /// Grows by one with each write of a superblock; the larger one counts.
+    pub counter: u64,
+    /// The pool's present use.
+    pub epoch: Epoch,
+    /// Whose data it holds; `None` for a pool that belongs to nobody yet.
+    pub origin: Option<OriginName>,
+    /// Which of the two checkpoint areas holds the checkpoint that counts.
+    pub checkpoint_area: u8,
+    /// Bytes of that checkpoint, its head included.
+    pub checkpoint_bytes: u64,
+    /// Everything up to this batch was durable when the superblock was written.
+    pub synced_through: BatchNumber,
+    /// Cache mode in force, kept over restarts.
+    pub mode: CacheMode,
+    /// Whether the pool was left in good order, with nothing after the checkpoint.
+    pub clean_stop: bool,
+    /// Dirty blocks at the time of writing. For people: the log may hold more.
+    pub dirty_blocks: u64,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Raw {
+    magic: [u8; 8],
+    /// Over all other bytes of the block, with this field as zero.
+    checksum: U32,
+    version: U32,
+    /// Features without which the pool must not be written. Version 1 knows none.
+    incompatible: U64,
+    /// Features that an older headpond may ignore. Version 1 knows none.
+    compatible: U64,
+    pool: [u8; 16],
+    counter: U64,
+    epoch: U64,
+    pool_bytes: U64,
+    segments_start: U64,
+    area_bytes: U64,
+    checkpoint_bytes: U64,
+    synced_through: U64,
+    dirty_blocks: U64,
+    segment_bytes: U32,
+    segments: U32,
+    /// This device's place among the pool's devices, and how many there are. Version 1: 0 of 1.
+    device: U32,
+    devices: U32,
+    /// Redundancy class by stream: 0 none, 1 mirror, 2 parity. Version 1: all none.
+    redundancy: [u8; 8],
+    checkpoint_area: u8,
+    mode: u8,
+    clean_stop: u8,
+    has_origin: u8,
+    path_len: U32,
+    origin_key: [u8; 16],
+    path: [u8; ORIGIN_PATH_MAX],
+}
+
+const _: () = assert!(size_of::<Raw>() <= BLOCK);
+
+/// The block that says `superblock`.
+#[must_use]
+pub fn encode_superblock(superblock: &Superblock) -> Vec<u8> {
+    let geometry = &superblock.geometry;
+    let mut raw = Raw::new_zeroed();
+    raw.magic = MAGIC;
+    raw.version = VERSION.into();
+    raw.pool = superblock.pool.0;
+    raw.counter = superblock.counter.into();
+    raw.epoch = superblock.epoch.0.into();
+    raw.pool_bytes = geometry.pool_bytes.into();
+    raw.segments_start = geometry.segments_start.into();
+    raw.area_bytes = geometry.checkpoint_bytes.into();
+    raw.checkpoint_bytes = superblock.checkpoint_bytes.into();
+    raw.synced_through = superblock.synced_through.0.into();
+    raw.dirty_blocks = superblock.dirty_blocks.into();
+    raw.segment_bytes = geometry.segment_bytes.into();
+    raw.segments = geometry.segments.into();
+    raw.devices = 1.into();
+    raw.checkpoint_area = superblock.checkpoint_area;
+    raw.mode = superblock.mode as u8;
+    raw.clean_stop = superblock.clean_stop.into();
+    if let Some(origin) = &superblock.origin {
+        let kept = origin.path.len().min(ORIGIN_PATH_MAX);
+        raw.has_origin = 1;
+        raw.origin_key = origin.key;
+        raw.path_len = u32::try_from(kept).expect("bounded by ORIGIN_PATH_MAX").into();
+        raw.path[..kept].copy_from_slice(&origin.path[..kept]);
+    }
+    let mut block = vec![0; BLOCK];
+    block[..size_of::<Raw>()].copy_from_slice(raw.as_bytes());
+    let checksum = bytes_checksum(&block);
+    block[8..12].copy_from_slice(&checksum.to_le_bytes());
+    block
+}
+
+/// Reads one superblock slot.
+///
+/// # Errors
+/// [`Damage`]; `Missing` when this is no headpond pool at all.
+pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
+    let block = block.get(..BLOCK).ok_or(Damage::Short(WHAT))?;
+    let (raw, _) = Raw::ref_from_prefix(block).map_err(|_| Damage::Short(WHAT))?;
+    if raw.magic != MAGIC {
+        return Err(Damage::Missing(WHAT));
+    }
+    let mut unsigned = block.to_vec();
+    unsigned[8..12].fill(0);
+    if bytes_checksum(&unsigned) != raw.checksum.get() {
+        return Err(Damage::Checksum(WHAT));
+    }
+    if raw.version.get() > VERSION || raw.incompatible.get() != 0 {
+        return Err(Damage::Newer { found: raw.version.get().max(VERSION + 1) });
+    }
+    let geometry = Geometry {
+        pool_bytes: raw.pool_bytes.get(),
+        segment_bytes: raw.segment_bytes.get(),
+        segments: raw.segments.get(),
+        checkpoint_bytes: raw.area_bytes.get(),
+        segments_start: raw.segments_start.get(),
+    };
+    check_geometry(&geometry)?;
+    let senseless = |why| Damage::Senseless(WHAT, why);
+    let path_len = raw.path_len.get() as usize;
+    let path = raw.path.get(..path_len).ok_or(senseless("path longer than its room"))?;
+    if raw.checkpoint_bytes.get() > geometry.checkpoint_bytes || raw.checkpoint_area > 1 {
+        return Err(senseless("checkpoint outside its area"));
+    }
+    Ok(Superblock {
+        pool: PoolId(raw.pool),
+        geometry,
+        counter: raw.counter.get(),
+        epoch: Epoch(raw.epoch.get()),
+        origin: (raw.has_origin != 0).then(|| OriginName { key: raw.origin_key, path: path.to_vec() }),
+        checkpoint_area: raw.checkpoint_area,
+        checkpoint_bytes: raw.checkpoint_bytes.get(),
+        synced_through: BatchNumber(raw.synced_through.get()),
+        mode: CacheMode::from_number(raw.mode).ok_or(senseless("unknown cache mode"))?,
+        clean_stop: raw.clean_stop != 0,
+        dirty_blocks: raw.dirty_blocks.get(),
+    })
+}
+
+/// Every later computation with the geometry relies on these bounds.
+fn check_geometry(geometry: &Geometry) -> Result<(), Damage> {
+    let whole = u64::from(geometry.segments) * u64::from(geometry.segment_bytes);
+    let areas_end = geometry.checkpoint_bytes.checked_mul(2).and_then(|both| both.checked_add(geometry.checkpoint_start(0)));
+    let end = geometry.segments_start.checked_add(whole);
+    let fits = geometry.segment_bytes.is_power_of_two()
+        && geometry.segment_bytes as usize >= 16 * BLOCK
+        && geometry.segments_start % BLOCK as u64 == 0
+        && geometry.segments > 0
+        && whole <= 16 << 40
+        && areas_end.is_some_and(|areas_end| areas_end <= geometry.segments_start)
+        && end.is_some_and(|end| end <= geometry.pool_bytes);
+    if fits { Ok(()) } else { Err(Damage::Senseless(WHAT, "geometry does not fit the device")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Superblock {
+        Superblock {
+            pool: PoolId([7; 16]),
+            geometry: Geometry::for_bytes(1 << 30).unwrap(),
+            counter: 12,
+            epoch: Epoch(3),
+            origin: Some(OriginName { key: [9; 16], path: b"/slow/mysql".to_vec() }),
+            checkpoint_area: 1,
+            checkpoint_bytes: 8192,
+            synced_through: BatchNumber(77),
+            mode: CacheMode::WriteThrough,
+            clean_stop: true,
+            dirty_blocks: 5,
+        }
+    }
+
+    #[test]
+    fn a_superblock_reads_back_as_it_was_written() {
+        assert_eq!(decode_superblock(&encode_superblock(&example())), Ok(example()));
+    }
+
+    #[test]
+    fn every_single_flipped_bit_is_noticed() {
+        let block = encode_superblock(&example());
+        for bit in 0..BLOCK * 8 {
+            let mut rotten = block.clone();
+            rotten[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode_superblock(&rotten).is_err(), "bit {bit} flipped unnoticed");
+        }
+    }
+
+    #[test]
+    fn a_newer_version_is_named_and_refused() {
+        let mut block = encode_superblock(&example());
+        block[12..16].copy_from_slice(&9_u32.to_le_bytes());
+        block[8..12].fill(0);
+        let checksum = bytes_checksum(&block);
+        block[8..12].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(decode_superblock(&block), Err(Damage::Newer { found: 9 }));
+    }
+}
