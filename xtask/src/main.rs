@@ -1,2 +1,75 @@
-//! Development commands.
-fn main() {}
+//! `cargo xtask`: one short command for each habit, the same for people and for CI.
+//!
+//! Invariant: nothing here is needed to build or to use headpond, and nothing here depends on a
+//! crate outside the standard library, so that it starts in a moment on a fresh machine.
+
+mod ci;
+mod report;
+mod tidy;
+mod tree;
+
+use std::process::{Command, ExitCode};
+
+const HELP: &str = "\
+Development commands of headpond.
+
+  cargo xtask ci [--no-sim]     format, lints, documents, tidiness, all tests, the simulator;
+                                ends with `N passed, N failed`
+  cargo xtask tidy              layers, file length, headers, links, names, leftovers
+  cargo xtask sim [ARGUMENTS]   the simulator (`cargo xtask sim --help` lists its arguments)
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = match arguments.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("help", &[][..]),
+    };
+    match (command, rest) {
+        ("ci", []) => ci::run(ci::Simulator::Run),
+        ("ci", [flag]) if flag == "--no-sim" => ci::run(ci::Simulator::Skip),
+        ("tidy", []) => run_tidy(),
+        ("sim", _) => run_sim(rest),
+        ("help" | "--help" | "-h", _) => {
+            print!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        _ => {
+            eprintln!("cargo xtask: no such command: {}\n\n{HELP}", arguments.join(" "));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run_tidy() -> ExitCode {
+    let found = tidy::check(&tree::root());
+    for complaint in &found {
+        println!("{complaint}");
+    }
+    if found.is_empty() {
+        println!("tidy: nothing to complain about");
+        ExitCode::SUCCESS
+    } else {
+        println!("tidy: {} complaint(s)", found.len());
+        ExitCode::FAILURE
+    }
+}
+
+/// Runs the simulator under the profile of the tests: optimized, with overflow checks and debug
+/// assertions on, which a release build would take out of the very code that is on trial.
+fn sim_command(arguments: &[String]) -> Command {
+    let mut command = tree::cargo();
+    command.args(["run", "-q", "--profile", "test", "--package", "headpond-sim", "--bin", "headpond-sim", "--"]);
+    command.args(arguments);
+    command
+}
+
+fn run_sim(arguments: &[String]) -> ExitCode {
+    match sim_command(arguments).status() {
+        Ok(status) => ExitCode::from(u8::try_from(status.code().unwrap_or(1)).unwrap_or(1)),
+        Err(error) => {
+            eprintln!("cargo xtask sim: starting cargo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Everything that must hold before a change goes in, in the order in which it fails cheapest.
+//!
+//! Invariant: every step runs whatever failed before it, so that one run tells everything, and
+//! the last line is `N passed, N failed`.
+
+use crate::report::Report;
+use crate::{sim_command, tidy, tree};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+/// Whether the long run of the simulator is part of it.
+#[derive(PartialEq, Eq)]
+pub enum Simulator {
+    /// The number of seeds that a change must survive.
+    Run,
+    /// Only the tests of the simulator itself, for a quick look.
+    Skip,
+}
+
+/// The seeds of every run. A longer range is `cargo xtask sim --seeds FROM..TO`.
+const SEEDS: &str = "0..2000";
+
+/// Runs all of it.
+pub fn run(simulator: Simulator) -> ExitCode {
+    let mut report = Report::default();
+    step(&mut report, "format", cargo(&["fmt", "--all", "--", "--check"]));
+    check_tidy(&mut report);
+    step(&mut report, "lints", cargo(&["clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"]));
+    let mut documents = cargo(&["doc", "-q", "--workspace", "--no-deps", "--document-private-items"]);
+    documents.env("RUSTDOCFLAGS", "-D warnings");
+    step(&mut report, "documents", documents);
+    // Tests of one crate start the binary of another: cargo does not build it for them.
+    step(&mut report, "programs", cargo(&["build", "-q", "--workspace", "--bins"]));
+    tests(&mut report, cargo(&["test", "--workspace", "--no-fail-fast"]));
+    if simulator == Simulator::Run {
+        step(&mut report, "simulator", sim_command(&["--seeds".to_owned(), SEEDS.to_owned()]));
+    }
+    println!("\n{report}");
+    if report.ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn cargo(arguments: &[&str]) -> Command {
+    let mut command = tree::cargo();
+    command.args(arguments);
+    command
+}
+
+fn heading(name: &str) {
+    println!("\n=== {name}");
+}
+
+fn step(report: &mut Report, name: &str, mut command: Command) {
+    heading(name);
+    let start = Instant::now();
+    let ok = command.stdin(Stdio::null()).status().is_ok_and(|status| status.success());
+    report.step(name, ok, start.elapsed());
+}
+
+fn check_tidy(report: &mut Report) {
+    heading("tidy");
+    let start = Instant::now();
+    let found = tidy::check(&tree::root());
+    found.iter().for_each(|complaint| println!("{complaint}"));
+    report.step("tidy", found.is_empty(), start.elapsed());
+}
+
+/// Runs the tests, showing what they print as it comes and counting from it.
+fn tests(report: &mut Report, mut command: Command) {
+    heading("tests");
+    let start = Instant::now();
+    let mut output = String::new();
+    let ok = match command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn() {
+        Ok(mut child) => {
+            let lines = child.stdout.take().map(|pipe| BufReader::new(pipe).lines());
+            for line in lines.into_iter().flatten().map_while(Result::ok) {
+                println!("{line}");
+                output.push_str(&line);
+                output.push('\n');
+            }
+            child.wait().is_ok_and(|status| status.success())
+        }
+        Err(error) => {
+            println!("starting cargo: {error}");
+            false
+        }
+    };
+    report.tests("tests", &output, ok, start.elapsed());
+}
