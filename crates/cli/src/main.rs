@@ -1,0 +1,3 @@
+//! The `headpond` command.
+
+fn main() {}

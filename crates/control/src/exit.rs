@@ -1,0 +1,137 @@
+//! Exit statuses: one for each class of refusal, so that scripts and unit files can tell them
+//! apart without reading text.
+//!
+//! Invariant: a number, once released, keeps its meaning. `docs/operations.md` and
+//! `headpond --help` show this very table, and a test compares them.
+
+/// What a `headpond` command ends with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum ExitStatus {
+    /// Done.
+    Done = 0,
+    /// Something that no other status describes.
+    Failed = 1,
+    /// The command line makes no sense.
+    Usage = 2,
+    /// Origin missing, or no directory.
+    OriginUnusable = 10,
+    /// Another headpond serves this origin now.
+    OriginInUse = 11,
+    /// The origin's newest data is in another pool.
+    OriginDirtyElsewhere = 12,
+    /// The marker beside the origin cannot be read.
+    MarkerDamaged = 13,
+    /// Mount point missing, or no directory.
+    MountPointUnusable = 20,
+    /// Mount point holds files.
+    MountPointNotEmpty = 21,
+    /// Mount point is in use by a mount already.
+    MountPointInUse = 22,
+    /// Origin, mount point or flash lie inside one another.
+    Overlap = 23,
+    /// Flash missing without a size, or cannot be opened.
+    FlashUnusable = 30,
+    /// Another headpond uses this flash now.
+    FlashInUse = 31,
+    /// Flash holds something that is no pool.
+    FlashForeign = 32,
+    /// Flash holds dirty data of another origin, or of nobody known.
+    FlashDirtyElsewhere = 33,
+    /// Flash too small for a pool.
+    FlashTooSmall = 34,
+    /// No room to make the flash file.
+    FlashNoSpace = 35,
+    /// Pool shorter than it says.
+    PoolTruncated = 36,
+    /// Pool written by a newer headpond.
+    PoolNewer = 37,
+    /// Pool damaged.
+    PoolDamaged = 38,
+    /// Flash failed while it was read at the start.
+    FlashFailed = 39,
+    /// Dirty data meets an origin that was changed behind its back.
+    Conflict = 50,
+    /// No FUSE here, or the mount itself was refused.
+    NoFuse = 60,
+    /// Not allowed.
+    NoPermission = 61,
+    /// The mount is in use.
+    Busy = 70,
+    /// Nothing is mounted there by headpond.
+    NotMounted = 71,
+    /// The origin did not take all dirty data.
+    FlushFailed = 72,
+    /// Interrupted by the operator.
+    Interrupted = 73,
+    /// The daemon does not answer.
+    NoAnswer = 74,
+}
+
+impl ExitStatus {
+    /// All, with what they mean, in the order of their numbers.
+    pub const TABLE: [(Self, &'static str); 29] = [
+        (Self::Done, "done"),
+        (Self::Failed, "failed for a reason that has no status of its own; the message says which"),
+        (Self::Usage, "the command line makes no sense"),
+        (Self::OriginUnusable, "the origin is missing or no directory"),
+        (Self::OriginInUse, "the origin is mounted by another headpond"),
+        (Self::OriginDirtyElsewhere, "the origin's newest data is in another pool"),
+        (Self::MarkerDamaged, "the marker beside the origin cannot be read"),
+        (Self::MountPointUnusable, "the mount point is missing or no directory"),
+        (Self::MountPointNotEmpty, "the mount point is not empty"),
+        (Self::MountPointInUse, "something is mounted on the mount point already"),
+        (Self::Overlap, "origin, mount point and flash lie inside one another"),
+        (Self::FlashUnusable, "the flash is missing and no --size is given, or it cannot be opened"),
+        (Self::FlashInUse, "the flash is in use by another headpond"),
+        (Self::FlashForeign, "the flash holds something that is no pool (--format overwrites it)"),
+        (Self::FlashDirtyElsewhere, "the pool holds dirty data that is not this origin's (--discard-dirty drops it)"),
+        (Self::FlashTooSmall, "the flash is too small for a pool"),
+        (Self::FlashNoSpace, "there is no room to make the flash file"),
+        (Self::PoolTruncated, "the pool's file or device is shorter than it was"),
+        (Self::PoolNewer, "the pool was written by a newer headpond"),
+        (Self::PoolDamaged, "the pool is damaged"),
+        (Self::FlashFailed, "the flash failed while it was read"),
+        (Self::Conflict, "files with dirty data were changed at the origin (--keep-pool or --keep-origin decides)"),
+        (Self::NoFuse, "FUSE is missing or refused the mount"),
+        (Self::NoPermission, "not permitted"),
+        (Self::Busy, "the mount is in use"),
+        (Self::NotMounted, "nothing is mounted there by headpond"),
+        (Self::FlushFailed, "the origin did not take all dirty data; it stays safe in the pool"),
+        (Self::Interrupted, "interrupted; the mount stays as it was"),
+        (Self::NoAnswer, "the daemon does not answer"),
+    ];
+
+    /// The number that the process ends with.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The status of a number, if there is one.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::TABLE.into_iter().map(|(status, _)| status).find(|status| status.code() == code)
+    }
+
+    /// The table as text, a line for each.
+    #[must_use]
+    pub fn table() -> String {
+        Self::TABLE.into_iter().map(|(status, meaning)| format!("{:>4}  {meaning}\n", status.code())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_classes_share_a_status() {
+        let mut codes: Vec<u8> = ExitStatus::TABLE.into_iter().map(|(status, _)| status.code()).collect();
+        let listed = codes.len();
+        codes.sort_unstable();
+        codes.dedup();
+        assert_eq!(codes.len(), listed);
+        assert!(codes.iter().all(|&code| ExitStatus::from_code(code).is_some_and(|status| status.code() == code)));
+    }
+}

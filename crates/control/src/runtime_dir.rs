@@ -1,0 +1,136 @@
+//! Where a daemon's socket and log are, so that a client finds them by the mount point alone.
+//!
+//! Invariant: the directory belongs to the daemon's user, and nobody else may write there.
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+
+use crate::Refusal;
+
+/// The directories in which a user's daemons may be, the best first.
+fn candidates(user: u32) -> Vec<PathBuf> {
+    if user == 0 {
+        return vec!["/run/headpond".into(), "/tmp/headpond-0".into()];
+    }
+    let mut dirs = Vec::new();
+    if user == geteuid().as_raw()
+        && let Some(dir) = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| Path::new(dir).is_absolute())
+    {
+        dirs.push(Path::new(&dir).join("headpond"));
+    }
+    dirs.push(format!("/run/user/{user}/headpond").into());
+    dirs.push(format!("/tmp/headpond-{user}").into());
+    dirs
+}
+
+/// The directory for a new daemon of this user, made if need be.
+///
+/// # Errors
+/// When none can be made, or somebody else owns it.
+pub fn make() -> Result<PathBuf, Refusal> {
+    let user = geteuid().as_raw();
+    let mut last = None;
+    for dir in candidates(user) {
+        match fs::DirBuilder::new().mode(0o700).create(&dir) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                last = Some((dir, error));
+                continue;
+            }
+        }
+        match trusted(&dir, user) {
+            Ok(()) => return Ok(dir),
+            Err(error) => last = Some((dir, error)),
+        }
+    }
+    let (dir, error) = last.unwrap_or_else(|| ("/tmp".into(), io::Error::other("no place")));
+    Err(Refusal::from_io("make the directory for the control socket,", &dir, error))
+}
+
+fn trusted(dir: &Path, user: u32) -> io::Result<()> {
+    let metadata = fs::symlink_metadata(dir)?;
+    if metadata.is_dir() && metadata.uid() == user && metadata.mode() & 0o022 == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::other("it belongs to somebody else, or others may write there"))
+    }
+}
+
+/// The sockets at which the daemon of a mount point may listen, of this user and of the
+/// user who mounted it.
+#[must_use]
+pub fn sockets_of(mountpoint: &Path, mounted_by: Option<u32>) -> Vec<PathBuf> {
+    let own = geteuid().as_raw();
+    let mut users = vec![own];
+    users.extend(mounted_by.filter(|user| *user != own));
+    let name = name_of(mountpoint);
+    dirs_of(&users).into_iter().map(|dir| dir.join(format!("{name}.sock"))).collect()
+}
+
+/// All sockets of this user's daemons, dead or alive.
+#[must_use]
+pub fn all_sockets() -> Vec<PathBuf> {
+    let listings = dirs_of(&[geteuid().as_raw()]).into_iter().filter_map(|dir| fs::read_dir(dir).ok());
+    let mut sockets: Vec<PathBuf> = listings
+        .flatten()
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
+        .collect();
+    sockets.sort();
+    sockets
+}
+
+fn dirs_of(users: &[u32]) -> Vec<PathBuf> {
+    let mut dirs = Vec::new();
+    for &user in users {
+        dirs.extend(candidates(user).into_iter().filter(|dir| trusted(dir, user).is_ok()));
+    }
+    dirs
+}
+
+/// The files' name for a mount point: its last part for people, and a hash of all of it, since
+/// a socket's path may not be longer than 107 bytes.
+#[must_use]
+pub fn name_of(mountpoint: &Path) -> String {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325; // FNV-1a
+    for byte in mountpoint.as_os_str().as_bytes() {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    }
+    let last = mountpoint.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let readable: String =
+        last.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).take(24).collect();
+    format!("{readable}-{hash:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short_safe_and_differ_by_the_whole_path() {
+        let long = Path::new("/a").join("x y/../".repeat(100)).join("d\u{e4}tabase-with-a-very-long-name-indeed");
+        for path in [Path::new("/"), Path::new("/var/lib/mysql"), &long] {
+            let name = name_of(path);
+            assert!(name.len() <= 41 && !name.contains(['/', ' ', '.']), "{name}");
+        }
+        assert_ne!(name_of(Path::new("/a/mysql")), name_of(Path::new("/b/mysql")));
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_is_not_trusted() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let user = geteuid().as_raw();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        assert!(trusted(dir.path(), user).is_ok());
+        assert!(trusted(dir.path(), user + 1).is_err());
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o770)).unwrap();
+        assert!(trusted(dir.path(), user).is_err());
+    }
+}

@@ -1,0 +1,156 @@
+//! How a mount is doing, for people and for programs.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Size, clock};
+
+/// A snapshot of a mount. The field names are those of `headpond status --json` and stay.
+/// Counters start with the daemon; blocks are of 4 KiB.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// Where it is mounted.
+    pub mountpoint: PathBuf,
+    /// The directory that owns the data.
+    pub origin: PathBuf,
+    /// The file or device of the pool.
+    pub flash: PathBuf,
+    /// The pool's own name.
+    pub pool: String,
+    /// The cache mode in force.
+    pub mode: String,
+    /// `running`, `flushing`, `unmounting`.
+    pub state: String,
+    /// The daemon's process.
+    pub pid: u32,
+    /// The daemon's version.
+    pub version: String,
+    /// How the flash is driven: `uring` or `psync`.
+    pub backend: String,
+    /// Since the mount.
+    pub uptime_seconds: u64,
+    /// The pool's size.
+    pub size_bytes: u64,
+    /// Room for data in it.
+    pub capacity_bytes: u64,
+    /// Blocks that hold something of use: clean or dirty.
+    pub used_blocks: u64,
+    /// The same in bytes.
+    pub used_bytes: u64,
+    /// Blocks that are as at the origin.
+    pub cached_blocks: u64,
+    /// The same in bytes.
+    pub cached_bytes: u64,
+    /// Blocks newer than the origin.
+    pub dirty_blocks: u64,
+    /// The same in bytes.
+    pub dirty_bytes: u64,
+    /// Blocks read from flash or memory.
+    pub read_hits_blocks: u64,
+    /// Blocks read from the origin.
+    pub read_miss_blocks: u64,
+    /// Hits among both, from 0 to 1.
+    pub hit_ratio: f64,
+    /// Reads at the origin.
+    pub origin_reads: u64,
+    /// Writes at the origin.
+    pub origin_writes: u64,
+    /// Bytes of those reads.
+    pub origin_read_bytes: u64,
+    /// Bytes of those writes.
+    pub origin_write_bytes: u64,
+    /// Reads from flash.
+    pub flash_reads: u64,
+    /// Writes to flash.
+    pub flash_writes: u64,
+    /// Bytes of those reads.
+    pub flash_read_bytes: u64,
+    /// Bytes of those writes.
+    pub flash_write_bytes: u64,
+    /// Syncs of the flash.
+    pub flash_syncs: u64,
+    /// Flash errors that no application saw, because the origin had the data.
+    pub flash_errors_masked: u64,
+    /// Flash errors that an application saw.
+    pub flash_errors: u64,
+    /// Origin errors.
+    pub origin_errors: u64,
+    /// The flush asked for last: `none`, `running`, `done`, or `failed: ` and why.
+    pub flush: String,
+    /// Everything that the engine counts, by its own names.
+    pub engine: serde_json::Value,
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut row = |name: &str, value: &str| writeln!(f, "  {name:<10} {value}");
+        row("origin", &self.origin.display().to_string())?;
+        row("flash", &format!("{}, {} ({})", self.flash.display(), Size(self.size_bytes), self.backend))?;
+        row("pool", &self.pool)?;
+        row("mode", &format!("{}, {}", self.mode, self.state))?;
+        row("daemon", &format!("process {}, up {}", self.pid, clock::duration(self.uptime_seconds)))?;
+        row("used", &format!("{} of {} ({})", Size(self.used_bytes), Size(self.capacity_bytes), percent(self.used_bytes, self.capacity_bytes)))?;
+        row("dirty", &Size(self.dirty_bytes).to_string())?;
+        let (hits, misses) = (self.read_hits_blocks, self.read_miss_blocks);
+        row("reads", &format!("{} of {} blocks from the pond ({})", hits, hits + misses, percent(hits, hits + misses)))?;
+        let traffic = |reads, read_bytes, writes, write_bytes| {
+            format!("{reads} reads ({}), {writes} writes ({})", Size(read_bytes), Size(write_bytes))
+        };
+        row("at origin", &traffic(self.origin_reads, self.origin_read_bytes, self.origin_writes, self.origin_write_bytes))?;
+        row("on flash", &format!(
+            "{}, {} syncs",
+            traffic(self.flash_reads, self.flash_read_bytes, self.flash_writes, self.flash_write_bytes),
+            self.flash_syncs
+        ))?;
+        row("errors", &format!(
+            "{} of flash ({} more masked), {} of the origin",
+            self.flash_errors, self.flash_errors_masked, self.origin_errors
+        ))?;
+        row("flush", &self.flush)
+    }
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    let tenths = u128::from(part) * 1000 / u128::from(whole);
+    format!("{}.{} %", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_find_every_documented_field() {
+        let value = serde_json::to_value(Status::default()).unwrap();
+        for field in [
+            "mountpoint", "origin", "flash", "pool", "mode", "uptime_seconds", "size_bytes", "used_blocks", "used_bytes",
+            "cached_blocks", "cached_bytes", "dirty_blocks", "dirty_bytes", "read_hits_blocks", "read_miss_blocks",
+            "hit_ratio", "origin_reads", "origin_writes", "origin_read_bytes", "origin_write_bytes", "flash_reads",
+            "flash_writes", "flash_read_bytes", "flash_write_bytes", "flash_errors_masked", "origin_errors", "flush",
+        ] {
+            assert!(value.get(field).is_some(), "{field} is missing");
+        }
+    }
+
+    #[test]
+    fn people_see_amounts_and_shares() {
+        let status = Status {
+            used_bytes: 3 << 30,
+            capacity_bytes: 4 << 30,
+            dirty_bytes: 5 << 20,
+            read_hits_blocks: 9,
+            read_miss_blocks: 1,
+            ..Status::default()
+        };
+        let shown = status.to_string();
+        for part in ["3 GiB of 4 GiB (75.0 %)", "5 MiB", "9 of 10 blocks", "90.0 %"] {
+            assert!(shown.contains(part), "{part} is missing in:\n{shown}");
+        }
+    }
+}
