@@ -1,0 +1,451 @@
+//! A layer that makes any device as bad as a real one may be.
+//!
+//! - **Withheld writes**: like a volatile cache in the device. A write is done when it is in memory
+//!   here, and reaches the device below only with the next sync. So a process that is killed
+//!   loses exactly what was not synced, which a kill alone never does. A share of the blocks,
+//!   chosen by a seed, goes down early all the same: then what is lost is not a clean prefix,
+//!   and writes of several blocks are torn.
+//! - **Faults**: the n-th operation of a kind, and more after it, ends with a chosen error.
+//! - **Delay**: every operation takes at least so long.
+//! - **A cut** ([`FaultHandle::cut`]): from then on nothing works, and what was withheld is gone.
+//!
+//! Invariants:
+//! - A read finds the last write that was done, withheld or not.
+//! - A sync is done only when everything that was withheld when it started is on the device below
+//!   and that was synced. Syncs go one after the other.
+//! - Bounded: past [`Withhold::bytes_max`] what is withheld goes down without being asked for.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno};
+
+use crate::{Device, Done, Op, Tag, Waker};
+
+/// A kind of operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum OpKind {
+    Read,
+    Write,
+    Sync,
+}
+
+/// How writes are withheld.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Withhold {
+    /// Of 1,000 blocks written, how many go down at once as well.
+    pub early_per_mille: u16,
+    /// Chooses them.
+    pub seed: u64,
+    /// The most that is withheld.
+    pub bytes_max: u64,
+}
+
+impl Default for Withhold {
+    fn default() -> Self {
+        // The cache of a large flash drive.
+        Self { early_per_mille: 0, seed: 1, bytes_max: 256 << 20 }
+    }
+}
+
+/// Operations that fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// Of this kind.
+    pub kind: OpKind,
+    /// From this one on, counted from 0 since the device was started.
+    pub first: u64,
+    /// So many.
+    pub count: u64,
+    /// With this.
+    pub errno: Errno,
+}
+
+/// What is wrong with a device.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FaultPlan {
+    /// Whether and how unsynced writes are withheld.
+    pub withhold: Option<Withhold>,
+    /// What fails.
+    pub faults: Vec<Fault>,
+    /// How long every operation takes at least.
+    pub delay: Duration,
+}
+
+/// Changes what is wrong while the device is in use, from any thread.
+#[derive(Clone)]
+pub struct FaultHandle {
+    shared: Arc<Mutex<Shared>>,
+    waker: Waker,
+}
+
+struct Shared {
+    faults: Vec<Fault>,
+    delay: Duration,
+    cut: bool,
+    counts: [u64; 3],
+}
+
+/// A device with faults.
+pub struct Faults<D> {
+    inner: D,
+    shared: Arc<Mutex<Shared>>,
+    withhold: Option<Withhold>,
+    random: u64,
+    /// Blocks withheld, newest bytes.
+    held: BTreeMap<u64, Buf>,
+    /// Blocks on their way down with the sync that is being carried out.
+    draining: BTreeMap<u64, Buf>,
+    drain: Option<Drain>,
+    syncs: VecDeque<Option<Tag>>,
+    below: HashMap<Tag, Below>,
+    next_tag: u64,
+    finished: Vec<Done>,
+    /// Done, but not to be told before their time.
+    late: VecDeque<(Instant, Done)>,
+    buffer: Vec<Done>,
+}
+
+/// What an operation of the device below was for.
+enum Below {
+    /// A caller's read, and withheld blocks to be laid over its bytes.
+    Read { tag: Tag, from: u64, over: Vec<(u64, Buf)> },
+    /// A caller's write.
+    Write { tag: Tag },
+    /// Part of a caller's write gone down early.
+    Early(Early),
+    /// Part of a drain.
+    Drain,
+    /// The sync after a drain, or a caller's where nothing is withheld.
+    Sync { tag: Option<Tag> },
+}
+
+/// A caller's write of which blocks went down early: done when all of them are.
+struct Early {
+    tag: Tag,
+    left: Arc<Mutex<usize>>,
+}
+
+/// A sync being carried out.
+struct Drain {
+    tag: Option<Tag>,
+    writes_left: usize,
+    failed: Option<Errno>,
+}
+
+impl FaultHandle {
+    /// Power is gone: what was withheld is lost, and every operation fails from now on.
+    pub fn cut(&self) {
+        self.locked().cut = true;
+        self.waker.wake();
+    }
+
+    /// Adds operations that fail; `first` counts from now.
+    pub fn fail(&self, mut fault: Fault) {
+        let mut shared = self.locked();
+        fault.first = fault.first.saturating_add(shared.counts[fault.kind as usize]);
+        shared.faults.push(fault);
+    }
+
+    /// Nothing fails any more, except after a cut.
+    pub fn heal(&self) {
+        self.locked().faults.clear();
+    }
+
+    /// Every operation submitted from now on takes at least so long.
+    pub fn delay(&self, delay: Duration) {
+        self.locked().delay = delay;
+    }
+
+    /// How many operations of a kind there were.
+    #[must_use]
+    pub fn count(&self, kind: OpKind) -> u64 {
+        self.locked().counts[kind as usize]
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<D: Device> Faults<D> {
+    /// Puts faults on a device.
+    #[must_use]
+    pub fn new(inner: D, plan: FaultPlan) -> Self {
+        let shared = Shared { faults: plan.faults, delay: plan.delay, cut: false, counts: [0; 3] };
+        Self {
+            inner,
+            shared: Arc::new(Mutex::new(shared)),
+            random: plan.withhold.map_or(0, |withhold| withhold.seed) | 1,
+            withhold: plan.withhold,
+            held: BTreeMap::new(),
+            draining: BTreeMap::new(),
+            drain: None,
+            syncs: VecDeque::new(),
+            below: HashMap::new(),
+            next_tag: 0,
+            finished: Vec::new(),
+            late: VecDeque::new(),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// For changing the faults from outside.
+    #[must_use]
+    pub fn handle(&self) -> FaultHandle {
+        FaultHandle { shared: self.shared.clone(), waker: self.inner.waker() }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The error that an operation is to end with, if any. Counts it.
+    fn verdict(&self, kind: OpKind) -> Option<Errno> {
+        let mut shared = self.locked();
+        let number = shared.counts[kind as usize];
+        shared.counts[kind as usize] += 1;
+        if shared.cut {
+            return Some(Errno::IO);
+        }
+        let hit = |fault: &&Fault| fault.kind == kind && number >= fault.first && number - fault.first < fault.count;
+        shared.faults.iter().find(hit).map(|fault| fault.errno)
+    }
+
+    fn pass(&mut self, below: Below, op: impl FnOnce(Tag) -> Op) {
+        let tag = Tag(self.next_tag);
+        self.next_tag += 1;
+        self.below.insert(tag, below);
+        self.inner.submit(op(tag));
+    }
+
+    fn read(&mut self, tag: Tag, offset: u64, len: usize) {
+        let blocks = offset / BLOCK_U64..(offset + len as u64) / BLOCK_U64;
+        // What is on its way down may not be there yet; what is withheld is newer still.
+        let over = [&self.draining, &self.held].into_iter().flat_map(|map| map.range(blocks.clone()));
+        let over = over.map(|(block, buf)| (*block, buf.clone())).collect();
+        self.pass(Below::Read { tag, from: offset, over }, |tag| Op::Read { tag, offset, len });
+    }
+
+    fn write(&mut self, tag: Tag, offset: u64, data: Buf) {
+        let Some(withhold) = self.withhold else {
+            self.pass(Below::Write { tag }, |tag| Op::Write { tag, offset, data });
+            return;
+        };
+        let mut early = Vec::new();
+        for (index, start) in (0..data.len()).step_by(BLOCK).enumerate() {
+            let block = offset / BLOCK_U64 + index as u64;
+            let bytes = data.slice(start..start + BLOCK);
+            if self.chance() % 1000 < u64::from(withhold.early_per_mille) && !self.draining.contains_key(&block) {
+                early.push((block, bytes.clone()));
+            }
+            self.held.insert(block, bytes);
+        }
+        let left = Arc::new(Mutex::new(early.len()));
+        if early.is_empty() {
+            self.finished.push(Done::Write { tag, result: Ok(()) });
+        }
+        for (block, data) in early {
+            let below = Below::Early(Early { tag, left: left.clone() });
+            self.pass(below, |tag| Op::Write { tag, offset: block * BLOCK_U64, data });
+        }
+        if self.held.len() as u64 * BLOCK_U64 > withhold.bytes_max && self.syncs.is_empty() {
+            self.syncs.push_back(None);
+        }
+    }
+
+    fn trim(&mut self, offset: u64, len: u64) {
+        let blocks = offset / BLOCK_U64..(offset + len) / BLOCK_U64;
+        self.held.retain(|block, _| !blocks.contains(block));
+        // What is on its way down would be trimmed under the write: let it be.
+        if !self.draining.keys().any(|block| blocks.contains(block)) {
+            self.inner.submit(Op::Trim { offset, len });
+        }
+    }
+
+    /// Starts the next sync if none is being carried out.
+    fn next_sync(&mut self) {
+        if self.drain.is_some() {
+            return;
+        }
+        let Some(tag) = self.syncs.pop_front() else { return };
+        self.draining = std::mem::take(&mut self.held);
+        let runs = runs(&self.draining);
+        self.drain = Some(Drain { tag, writes_left: runs.len(), failed: None });
+        if runs.is_empty() {
+            self.pass(Below::Sync { tag }, |tag| Op::Sync { tag });
+        }
+        for (block, data) in runs {
+            self.pass(Below::Drain, |tag| Op::Write { tag, offset: block * BLOCK_U64, data });
+        }
+    }
+
+    /// An operation of the device below is done.
+    fn done_below(&mut self, done: Done) {
+        let Some(below) = self.below.remove(&done.tag()) else { return };
+        let (bytes, result) = match done {
+            Done::Read { result: Ok(bytes), .. } => (Some(bytes), Ok(())),
+            Done::Read { result: Err(errno), .. } => (None, Err(errno)),
+            Done::Write { result, .. } | Done::Sync { result, .. } => (None, result),
+        };
+        match below {
+            Below::Read { tag, from, over } => {
+                let result = result.map(|()| laid_over(bytes.unwrap_or_else(Buf::empty), from, &over));
+                self.finished.push(Done::Read { tag, result });
+            }
+            Below::Write { tag } => self.finished.push(Done::Write { tag, result }),
+            Below::Early(early) => {
+                // Nothing is lost if this fails: all of it is withheld too.
+                let mut left = early.left.lock().unwrap_or_else(PoisonError::into_inner);
+                *left -= 1;
+                if *left == 0 {
+                    self.finished.push(Done::Write { tag: early.tag, result: Ok(()) });
+                }
+            }
+            Below::Drain => {
+                let Some(drain) = &mut self.drain else { return };
+                drain.writes_left -= 1;
+                drain.failed = drain.failed.or(result.err());
+                if drain.writes_left == 0 {
+                    let tag = drain.tag;
+                    self.pass(Below::Sync { tag }, |tag| Op::Sync { tag });
+                }
+            }
+            Below::Sync { tag } => {
+                let failed = self.drain.take().and_then(|drain| drain.failed);
+                self.draining.clear();
+                let result = failed.map_or(result, Err);
+                self.finished.extend(tag.map(|tag| Done::Sync { tag, result }));
+            }
+        }
+    }
+
+    /// After a cut: what was withheld is gone, and whoever waits is told.
+    fn lose(&mut self) {
+        self.held.clear();
+        self.draining.clear();
+        let failed = Err(Errno::IO);
+        // One whose own sync went down already is told by that; one that had not got there never will.
+        let cut_short = self.drain.take_if(|drain| drain.writes_left > 0).and_then(|drain| drain.tag);
+        let waiting = self.syncs.drain(..).flatten().chain(cut_short);
+        self.finished.extend(waiting.map(|tag| Done::Sync { tag, result: failed }));
+    }
+
+    /// xorshift64: good enough to choose blocks, and the same everywhere.
+    fn chance(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random >> 11
+    }
+}
+
+/// Neighbouring blocks as one write each.
+fn runs(blocks: &BTreeMap<u64, Buf>) -> Vec<(u64, Buf)> {
+    const RUN_MAX: usize = 256;
+    let blocks: Vec<_> = blocks.iter().collect();
+    let mut runs = Vec::new();
+    let mut start = 0;
+    for end in 1..=blocks.len() {
+        let full = end - start == RUN_MAX;
+        if end < blocks.len() && !full && *blocks[end].0 == *blocks[end - 1].0 + 1 {
+            continue;
+        }
+        let mut bytes = BufMut::zeroed((end - start) * BLOCK);
+        for (index, (_, block)) in blocks[start..end].iter().enumerate() {
+            bytes[index * BLOCK..(index + 1) * BLOCK].copy_from_slice(block);
+        }
+        runs.push((*blocks[start].0, bytes.freeze()));
+        start = end;
+    }
+    runs
+}
+
+/// `bytes`, read at `from`, with newer blocks on top.
+fn laid_over(bytes: Buf, from: u64, over: &[(u64, Buf)]) -> Buf {
+    if over.is_empty() {
+        return bytes;
+    }
+    let mut mixed = BufMut::copy_of(&bytes);
+    for (block, newer) in over {
+        let start = (block * BLOCK_U64 - from) as usize;
+        mixed[start..start + BLOCK].copy_from_slice(newer);
+    }
+    mixed.freeze()
+}
+
+impl<D: Device> Device for Faults<D> {
+    fn bytes(&self) -> u64 {
+        self.inner.bytes()
+    }
+
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn submit(&mut self, op: Op) {
+        let kind = match &op {
+            Op::Read { .. } => OpKind::Read,
+            Op::Write { .. } => OpKind::Write,
+            Op::Sync { .. } => OpKind::Sync,
+            Op::Trim { offset, len } => {
+                if op.check(self.bytes()).is_ok() && !self.locked().cut {
+                    self.trim(*offset, *len);
+                }
+                return;
+            }
+        };
+        if let Some(errno) = op.check(self.bytes()).err().or_else(|| self.verdict(kind)) {
+            self.finished.extend(op.failed(errno));
+            return;
+        }
+        match op {
+            Op::Read { tag, offset, len } => self.read(tag, offset, len),
+            Op::Write { tag, offset, data } => self.write(tag, offset, data),
+            Op::Sync { tag } if self.withhold.is_some() => self.syncs.push_back(Some(tag)),
+            Op::Sync { tag } => self.pass(Below::Sync { tag: Some(tag) }, |tag| Op::Sync { tag }),
+            Op::Trim { .. } => {}
+        }
+    }
+
+    fn wait(&mut self, done: &mut Vec<Done>, timeout: Option<Duration>) -> io::Result<()> {
+        let (cut, delay) = {
+            let shared = self.locked();
+            (shared.cut, shared.delay)
+        };
+        if cut {
+            self.lose();
+        } else {
+            self.next_sync();
+        }
+        let next = self.late.front().map(|(due, _)| due.saturating_duration_since(Instant::now()));
+        let timeout = match (timeout, next) {
+            _ if !self.finished.is_empty() => Some(Duration::ZERO),
+            (Some(timeout), Some(next)) => Some(timeout.min(next)),
+            (timeout, next) => timeout.or(next),
+        };
+        let mut below = std::mem::take(&mut self.buffer);
+        self.inner.wait(&mut below, timeout)?;
+        for one in below.drain(..) {
+            self.done_below(one);
+        }
+        self.buffer = below;
+        if delay.is_zero() && self.late.is_empty() {
+            done.append(&mut self.finished);
+        } else {
+            let due = Instant::now() + delay;
+            self.late.extend(self.finished.drain(..).map(|one| (due, one)));
+        }
+        while self.late.front().is_some_and(|(due, _)| *due <= Instant::now()) {
+            done.extend(self.late.pop_front().map(|(_, one)| one));
+        }
+        Ok(())
+    }
+
+    fn waker(&self) -> Waker {
+        self.inner.waker()
+    }
+}

@@ -1,0 +1,152 @@
+//! Telling the flash what it need not keep: on one thread of its own, as the call may take long.
+//!
+//! Invariant: a write to a range whose trim is still under way is held back until the trim is
+//! done. A trim therefore never destroys a later write. Bounded: past [`UNDER_WAY_MAX`] trims
+//! a further one is dropped, as it is only a hint.
+
+// One ioctl that rustix has no function for.
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use rustix::fs::FallocateFlags;
+
+use crate::{Flash, FlashKind, Op, Waker};
+
+/// What a trim does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum TrimPolicy {
+    /// Block devices are told; files keep their space, so that the file system under the pool
+    /// cannot run full later.
+    #[default]
+    Devices,
+    /// Files are told too: holes are punched, and the space is anybody's until written again.
+    All,
+    /// Nothing is told.
+    Off,
+}
+
+/// Trims under way at most. Each is a whole segment, and a device's queue for them is short.
+const UNDER_WAY_MAX: usize = 16;
+
+/// The trims under way of one device, and the writes that wait for them.
+pub(crate) struct TrimLane {
+    on: bool,
+    flash: Arc<Flash>,
+    waker: Waker,
+    thread: Option<(SyncSender<Range<u64>>, JoinHandle<()>)>,
+    under_way: Vec<Range<u64>>,
+    finished: Arc<Mutex<Vec<Range<u64>>>>,
+    held: VecDeque<Op>,
+}
+
+impl TrimLane {
+    pub(crate) fn new(flash: Arc<Flash>, policy: TrimPolicy, waker: Waker) -> Self {
+        let on = match (policy, flash.kind()) {
+            (TrimPolicy::Off, _) | (TrimPolicy::Devices, FlashKind::File) => false,
+            (TrimPolicy::Devices | TrimPolicy::All, _) => true,
+        };
+        let (under_way, finished, held) = (Vec::new(), Arc::default(), VecDeque::new());
+        Self { on, flash, waker, thread: None, under_way, finished, held }
+    }
+
+    /// Lets an operation through, or takes it: trims always, writes into a range under trim.
+    pub(crate) fn admit(&mut self, op: Op) -> Option<Op> {
+        match op {
+            Op::Trim { offset, len } => {
+                self.start(offset..offset + len);
+                None
+            }
+            op if !self.under_way.is_empty() && self.is_touched_by(&op) => {
+                self.held.push_back(op);
+                None
+            }
+            op => Some(op),
+        }
+    }
+
+    /// Writes that may go now.
+    pub(crate) fn released(&mut self) -> VecDeque<Op> {
+        if self.under_way.is_empty() {
+            return VecDeque::new();
+        }
+        for range in self.finished.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            self.under_way.retain(|other| *other != range);
+        }
+        let held = std::mem::take(&mut self.held);
+        let (held, free) = held.into_iter().partition(|op| self.is_touched_by(op));
+        self.held = held;
+        free
+    }
+
+    fn is_touched_by(&self, op: &Op) -> bool {
+        let Op::Write { offset, data, .. } = op else { return false };
+        let end = offset + data.len() as u64;
+        self.under_way.iter().any(|range| range.start < end && *offset < range.end)
+    }
+
+    fn start(&mut self, range: Range<u64>) {
+        if !self.on || self.under_way.len() >= UNDER_WAY_MAX {
+            return;
+        }
+        if self.thread.is_none() {
+            let (sender, receiver) = sync_channel(UNDER_WAY_MAX);
+            let (flash, finished, waker) = (self.flash.clone(), self.finished.clone(), self.waker.clone());
+            let work = move || run(&receiver, &flash, &finished, &waker);
+            match std::thread::Builder::new().name("trim".into()).spawn(work) {
+                Ok(thread) => self.thread = Some((sender, thread)),
+                // No thread, no trims.
+                Err(_) => self.on = false,
+            }
+        }
+        let Some((sender, _)) = &self.thread else { return };
+        match sender.try_send(range.clone()) {
+            Ok(()) => self.under_way.push(range),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+        }
+    }
+}
+
+impl Drop for TrimLane {
+    fn drop(&mut self) {
+        if let Some((sender, thread)) = self.thread.take() {
+            drop(sender);
+            // The flash must not be trimmed any more once the device is gone.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(jobs: &Receiver<Range<u64>>, flash: &Flash, finished: &Mutex<Vec<Range<u64>>>, waker: &Waker) {
+    for range in jobs {
+        // A hint that fails is a hint not taken.
+        let _ = trim(flash, &range);
+        finished.lock().unwrap_or_else(PoisonError::into_inner).push(range);
+        waker.wake();
+    }
+}
+
+fn trim(flash: &Flash, range: &Range<u64>) -> io::Result<()> {
+    let len = range.end - range.start;
+    match flash.kind() {
+        FlashKind::BlockDevice => discard(flash, range.start, len)?,
+        FlashKind::File => {
+            let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            rustix::fs::fallocate(flash.file(), how, range.start, len)?;
+        }
+    }
+    Ok(())
+}
+
+fn discard(flash: &Flash, offset: u64, len: u64) -> rustix::io::Result<()> {
+    const BLKDISCARD: rustix::ioctl::Opcode = rustix::ioctl::opcode::none(0x12, 119);
+    // SAFETY: BLKDISCARD (linux/fs.h) reads two 64-bit integers, start and length in bytes, through
+    // its pointer and writes nothing; the array lives until the call returns. The range was checked
+    // to lie inside this device, which is open for writing and locked by us.
+    unsafe { rustix::ioctl::ioctl(flash.file(), rustix::ioctl::Setter::<BLKDISCARD, [u64; 2]>::new([offset, len])) }
+}
