@@ -13,6 +13,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, Result};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
@@ -49,6 +50,11 @@ pub struct Flash {
     bytes: u64,
     direct: bool,
 }
+
+/// How long a lock is tried for. A daemon that was killed in the middle of writes is gone before they
+/// are: the kernel finishes them and lets go of the file a moment later. Until then its writes may
+/// still land, so the wait is needed for more than comfort.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Written at once when zeros have to be written: large enough that the device's speed counts.
 const ZEROS: usize = 1 << 20;
@@ -225,10 +231,15 @@ fn failed(doing: &'static str, path: &Path, source: io::Error) -> FlashError {
 
 fn lock(file: &File, alone: bool, path: &Path) -> std::result::Result<(), FlashError> {
     let how = if alone { FlockOperation::NonBlockingLockExclusive } else { FlockOperation::NonBlockingLockShared };
-    rustix::fs::flock(file, how).map_err(|errno| match errno {
-        rustix::io::Errno::WOULDBLOCK => FlashError::InUse(path.to_owned()),
-        errno => failed("lock", path, errno.into()),
-    })
+    let until = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match rustix::fs::flock(file, how) {
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(LOCK_PATIENCE / 200),
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(FlashError::InUse(path.to_owned())),
+            Err(errno) => return Err(failed("lock", path, errno.into())),
+        }
+    }
 }
 
 /// Switches the file to go past the page cache, if its file system can do that: the flag is set

@@ -139,7 +139,7 @@ impl Uring {
     /// Hands the rest of a slot's operation to the kernel.
     fn push_slot(&mut self, index: usize) -> io::Result<()> {
         // Not the ring's own table of files, though that saves a reference count: the kernel clears
-        // the table some time after the process is gone, and until then the flash stays locked.
+        // the table long after the process is gone, and until then the flash stays locked.
         let flash = Fd(self.flash.file().as_raw_fd());
         let entry = match &mut self.slots[index] {
             Slot::Free => return Ok(()),
