@@ -1,0 +1,249 @@
+//! Reading and setting attributes: mode, owner, size, times.
+//!
+//! Invariant: size and modification time of a file that the engine knows come from the engine's
+//! answers, everything else from the origin.
+
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use fuser::{FileAttr, FileType as FuseType, INodeNo, Request, TimeOrNow};
+use headpond_base::UnixNanos;
+use headpond_engine::{Reply, Request as Ask};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, RawMode, Statx, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
+use rustix::io::Errno;
+
+use crate::front::{Front, Outcome, unexpected};
+use crate::handles::{OpenFile, Way};
+use crate::inodes::{Inode, Privileges, ROOT, kind_of};
+use crate::{caller, privileges, times};
+
+/// What an application wants changed.
+#[derive(Default, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) mode: Option<u32>,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+    pub(crate) size: Option<u64>,
+    pub(crate) atime: Option<TimeOrNow>,
+    pub(crate) mtime: Option<TimeOrNow>,
+}
+
+impl Front {
+    /// What applications see of an inode.
+    pub(crate) fn attributes(&self, inode: &Inode) -> Outcome<FileAttr> {
+        // Two steps of which the second wins: a change in between is seen in full or in part,
+        // never undone.
+        let found = inode.stat()?;
+        Ok(self.attributes_from(inode, &found))
+    }
+
+    /// What applications see of an inode that was just looked at.
+    pub(crate) fn attributes_from(&self, inode: &Inode, found: &Statx) -> FileAttr {
+        let mut attributes = FileAttr {
+            // fuser sends one number both as the node and as the inode number.
+            ino: INodeNo(inode.node),
+            size: found.stx_size,
+            blocks: found.stx_blocks,
+            atime: times::statx_system_time(found.stx_atime),
+            mtime: times::statx_system_time(found.stx_mtime),
+            ctime: times::statx_system_time(found.stx_ctime),
+            crtime: UNIX_EPOCH,
+            kind: fuse_type(kind_of(found)),
+            perm: found.stx_mode & 0o7777,
+            nlink: found.stx_nlink,
+            uid: found.stx_uid,
+            gid: found.stx_gid,
+            rdev: device_number(found.stx_rdev_major, found.stx_rdev_minor),
+            blksize: found.stx_blksize,
+            flags: 0,
+        };
+        if inode.node == ROOT {
+            // The root's node is always 1; only here can its own number be shown.
+            attributes.ino = INodeNo(found.stx_ino);
+        }
+        if let Some(view) = inode.known().map(|known| known.view()) {
+            attributes.size = view.size;
+            attributes.mtime = times::system_time(view.mtime);
+            if view.ctime != UnixNanos(i64::MIN) {
+                attributes.ctime = times::system_time(view.ctime);
+            }
+        }
+        attributes
+    }
+
+    /// Changes attributes, in the order in which a failure leaves the least done.
+    pub(crate) fn set_attributes(
+        &self,
+        request: &Request,
+        inode: &Arc<Inode>,
+        file: Option<&OpenFile>,
+        wanted: &Wanted,
+    ) -> Outcome<FileAttr> {
+        if let Some(mode) = wanted.mode {
+            inode.set_privileges(Privileges::Unknown);
+            let mode = Mode::from_raw_mode(RawMode::from(mode) & 0o7777);
+            match inode.kind {
+                // Linux has no modes of symbolic links.
+                FileType::Symlink => return Err(Errno::OPNOTSUPP),
+                _ => rustix::fs::chmod(inode.proc_path(), mode)?,
+            }
+        }
+        let nothing = wanted.mode.is_none()
+            && wanted.size.is_none()
+            && wanted.atime.is_none()
+            && wanted.mtime.is_none();
+        if wanted.uid.is_some() || wanted.gid.is_some() || nothing {
+            // "Nothing" is how the kernel sends a change of owner to the same owner, and how it asks to
+            // take set-user-id away: the origin's own chown does both.
+            inode.set_privileges(Privileges::Unknown);
+            let (uid, gid) = (wanted.uid.map(Uid::from_raw), wanted.gid.map(Gid::from_raw));
+            rustix::fs::chownat(inode, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        if wanted.mode.is_some() || wanted.uid.is_some() || wanted.gid.is_some() || nothing {
+            self.changed_at_origin(inode);
+        }
+        if let Some(size) = wanted.size {
+            self.truncate(request, inode, file, size)?;
+        }
+        if wanted.atime.is_some() || wanted.mtime.is_some() {
+            self.set_times(inode, file, wanted.atime, wanted.mtime)?;
+        }
+        self.attributes(inode)
+    }
+
+    fn truncate(
+        &self,
+        request: &Request,
+        inode: &Arc<Inode>,
+        file: Option<&OpenFile>,
+        size: u64,
+    ) -> Outcome<()> {
+        if size > self.file_bytes_max {
+            return Err(Errno::FBIG);
+        }
+        if privileges::drop_before_change(inode, || caller::keeps_privileges(request))? {
+            self.changed_at_origin(inode);
+        }
+        match file.map(|file| &file.way) {
+            Some(Way::Straight(file)) => rustix::fs::ftruncate(file, size),
+            Some(Way::Pond { .. }) => self.truncate_known(inode, size),
+            None if inode.managed => {
+                let _open = self.open_for_change(inode)?;
+                self.truncate_known(inode, size)
+            }
+            None => {
+                let file = inode.open(rustix::fs::OFlags::WRONLY)?;
+                rustix::fs::ftruncate(file, size)
+            }
+        }
+    }
+
+    /// Truncates a file that is open in the engine.
+    pub(crate) fn truncate_known(&self, inode: &Inode, size: u64) -> Outcome<()> {
+        let known = inode.known().ok_or(Errno::BADF)?;
+        if known.view().size == size {
+            // As on other file systems: only the status change time moves.
+            known.touched(times::now());
+            return Ok(());
+        }
+        let mtime = known.now();
+        let turn = known.turn();
+        match self.pond.call(Ask::Truncate { object: known.object(), size, mtime }) {
+            Reply::Changed(attributes) => {
+                known.changed(turn, attributes, mtime);
+                Ok(())
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Sets the modification time of a file that is open in the engine.
+    pub(crate) fn set_mtime_known(&self, inode: &Inode, mtime: UnixNanos) -> Outcome<()> {
+        let known = inode.known().ok_or(Errno::BADF)?;
+        let now = known.now();
+        let turn = known.turn();
+        match self.pond.call(Ask::SetMtime { object: known.object(), mtime }) {
+            Reply::Changed(attributes) => {
+                known.changed(turn, attributes, now);
+                Ok(())
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn set_times(
+        &self,
+        inode: &Arc<Inode>,
+        file: Option<&OpenFile>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+    ) -> Outcome<()> {
+        let mut at_origin = Timestamps { last_access: timespec(atime), last_modification: timespec(mtime) };
+        if let (Some(mtime), Some(known)) = (mtime, inode.known()) {
+            let time = match mtime {
+                TimeOrNow::SpecificTime(time) => times::from_timespec(times::requested(time)),
+                TimeOrNow::Now => known.now(),
+            };
+            // Without its content the file need not be open, if the engine still has it.
+            let open = if file.is_some() { None } else { self.open_for_change(inode).ok() };
+            match self.set_mtime_known(inode, time) {
+                Ok(()) => at_origin.last_modification = timespec(None),
+                // The engine let go of it, so the origin is all there is.
+                Err(Errno::BADF) if file.is_none() && open.is_none() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if at_origin.last_access.tv_nsec != UTIME_OMIT || at_origin.last_modification.tv_nsec != UTIME_OMIT {
+            rustix::fs::utimensat(inode, c"", &at_origin, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
+            self.changed_at_origin(inode);
+        }
+        Ok(())
+    }
+}
+
+fn timespec(time: Option<TimeOrNow>) -> Timespec {
+    match time {
+        None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        Some(TimeOrNow::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+        Some(TimeOrNow::SpecificTime(time)) => times::requested(time),
+    }
+}
+
+/// The kind of a file, as fuser has it.
+pub(crate) fn fuse_type(kind: FileType) -> FuseType {
+    match kind {
+        FileType::Directory => FuseType::Directory,
+        FileType::Symlink => FuseType::Symlink,
+        FileType::Fifo => FuseType::NamedPipe,
+        FileType::Socket => FuseType::Socket,
+        FileType::CharacterDevice => FuseType::CharDevice,
+        FileType::BlockDevice => FuseType::BlockDevice,
+        FileType::RegularFile | FileType::Unknown => FuseType::RegularFile,
+    }
+}
+
+/// A device number in the 32-bit form that FUSE carries.
+fn device_number(major: u32, minor: u32) -> u32 {
+    (minor & 0xff) | (major & 0xfff) << 8 | (minor & 0xf_ff00) << 12
+}
+
+/// A device number out of the 32-bit form that FUSE carries.
+pub(crate) fn device_from(number: u32) -> u64 {
+    rustix::fs::makedev((number >> 8) & 0xfff, (number & 0xff) | ((number >> 12) & 0xf_ff00))
+}
+
+/// The time after which the kernel asks again. Everything that changes through the mount the
+/// kernel knows at once; this bounds for how long it does not see what others did to the origin.
+pub(crate) const KEEP: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_numbers_survive_the_way_through_the_kernel() {
+        for (major, minor) in [(1, 3), (8, 1), (259, 300), (0xfff, 0xf_ffff)] {
+            assert_eq!(device_from(device_number(major, minor)), rustix::fs::makedev(major, minor));
+        }
+    }
+}

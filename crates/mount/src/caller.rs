@@ -1,0 +1,93 @@
+//! Who asks: files are created as the caller, and what only privileged callers keep is decided
+//! by the caller's own rights.
+//!
+//! Invariant: a thread that took on a caller's identity is itself again when the guard goes,
+//! or the process ends. A thread that kept a stranger's identity would serve the next request
+//! with it.
+
+use std::cell::Cell;
+use std::fs;
+
+use fuser::Request;
+use rustix::fs::{Gid, Mode, Uid};
+use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+/// What stays with a thread that acts as a caller. The kernel has already checked the caller's
+/// permissions, with all of the caller's groups, which are not known here; so the origin is not
+/// asked again about directories (DAC), set-group-id (FSETID) and device nodes (MKNOD).
+const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::FSETID).union(CapabilitySet::MKNOD);
+
+/// The thread acts as a caller until this is dropped.
+#[must_use = "the identity lasts as long as this value"]
+pub(crate) struct AsCaller {
+    daemon: Option<(Uid, Gid, CapabilitySets)>,
+}
+
+impl AsCaller {
+    /// Takes on the user and group of whoever made the request. An ordinary user's daemon serves
+    /// only that user and stays as it is.
+    pub(crate) fn of(request: &Request) -> Result<Self, Errno> {
+        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        let (caller_uid, caller_gid) = (Uid::from_raw(request.uid()), Gid::from_raw(request.gid()));
+        if !uid.is_root() || (caller_uid == uid && caller_gid == gid) {
+            return Ok(Self { daemon: None });
+        }
+        let own = rustix::thread::capabilities(None)?;
+        // The group first: without the user's rights it could not be changed any more.
+        rustix::thread::set_thread_res_gid(None, caller_gid, None)?;
+        let guard = Self { daemon: Some((uid, gid, own)) };
+        if caller_uid != uid {
+            rustix::thread::set_thread_res_uid(None, caller_uid, None)?;
+            let effective = own.effective & KEPT;
+            rustix::thread::set_capabilities(None, CapabilitySets { effective, ..own })?;
+        }
+        Ok(guard)
+    }
+}
+
+impl Drop for AsCaller {
+    fn drop(&mut self) {
+        if let Some((uid, gid, own)) = self.daemon {
+            let restored = rustix::thread::set_thread_res_uid(None, uid, None)
+                .and_then(|()| rustix::thread::set_capabilities(None, own))
+                .and_then(|()| rustix::thread::set_thread_res_gid(None, gid, None));
+            // Going on as somebody else would create files with wrong owners: crash rather than that.
+            restored.expect("a thread can always take back its own identity, which stays its saved one");
+        }
+    }
+}
+
+thread_local! {
+    static OWN_UMASK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes sure that modes given on this thread are taken as they are: the caller's own umask is
+/// applied where the file is made.
+pub(crate) fn without_umask() {
+    OWN_UMASK.with(|own| {
+        if !own.get() {
+            // A thread's own umask, so that the rest of the daemon keeps its. Where that is refused
+            // (some sandboxes), the whole process goes without.
+            #[allow(deprecated, reason = "only unsharing descriptors is unsound; this unshares the umask")]
+            let _ = rustix::thread::unshare(rustix::thread::UnshareFlags::FS);
+            rustix::process::umask(Mode::empty());
+            own.set(true);
+        }
+    });
+}
+
+/// Whether the caller may keep set-user-id and set-group-id bits on what it writes to.
+///
+/// fuser does not pass on the kernel's own answer for truncation, so the caller is looked at. A
+/// caller that is already gone is judged by its user id.
+pub(crate) fn keeps_privileges(request: &Request) -> bool {
+    let effective = fs::read_to_string(format!("/proc/{}/status", request.pid())).ok().and_then(|status| {
+        let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?.trim().to_owned();
+        u64::from_str_radix(&line, 16).ok()
+    });
+    match effective {
+        Some(bits) => CapabilitySet::from_bits_retain(bits).contains(CapabilitySet::FSETID),
+        None => request.uid() == 0,
+    }
+}

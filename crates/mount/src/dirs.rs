@@ -1,0 +1,75 @@
+//! Reading directories, and making them durable.
+//!
+//! Invariant: headpond's own directory at the origin's root is never listed.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fuser::{INodeNo, ReplyDirectory};
+use rustix::fs::{Dir, FileType, OFlags};
+use rustix::io::Errno;
+
+use crate::attributes::fuse_type;
+use crate::front::{Front, Outcome};
+use crate::handles::{OpenDirectory, Stream};
+use crate::inodes::{Inode, kind_of, stat};
+
+impl Front {
+    /// Opens a directory for reading.
+    pub(crate) fn open_directory(&self, inode: &Arc<Inode>) -> Outcome<OpenDirectory> {
+        let entries = Dir::new(inode.open(OFlags::RDONLY | OFlags::DIRECTORY)?)?;
+        let stream = Mutex::new(Stream { entries, position: 0 });
+        Ok(OpenDirectory { inode: inode.clone(), stream })
+    }
+
+    /// Fills `reply` with entries from `offset` on, which is what came with an earlier entry.
+    pub(crate) fn read_directory(
+        &self,
+        directory: &OpenDirectory,
+        offset: u64,
+        reply: &mut ReplyDirectory,
+    ) -> Outcome<()> {
+        let mut stream = directory.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        if offset == 0 {
+            // Also after the end: an application that rewinds wants to see what came since.
+            stream.entries.rewind();
+        } else if offset != stream.position {
+            stream.entries.seek(i64::try_from(offset).map_err(|_| Errno::INVAL)?)?;
+        }
+        stream.position = offset;
+        while let Some(entry) = stream.entries.read() {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            let next = entry.offset().cast_unsigned();
+            if !Self::is_marker(&directory.inode, name) {
+                let kind = match entry.file_type() {
+                    FileType::Unknown => match stat(&*directory.inode, name) {
+                        Ok(found) => kind_of(&found),
+                        Err(_) => FileType::Unknown,
+                    },
+                    kind => kind,
+                };
+                if reply.add(INodeNo(entry.ino()), next, fuse_type(kind), name) {
+                    // No room: this entry is the first of the next answer.
+                    let position = stream.position;
+                    if position == 0 {
+                        stream.entries.rewind();
+                    } else {
+                        stream.entries.seek(position.cast_signed())?;
+                    }
+                    return Ok(());
+                }
+            }
+            stream.position = next;
+        }
+        Ok(())
+    }
+
+    /// Makes a directory durable at the origin, which is the only place that has it.
+    pub(crate) fn sync_directory(&self, directory: &OpenDirectory, data_only: bool) -> Outcome<()> {
+        let stream = directory.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let descriptor = stream.entries.fd()?;
+        if data_only { rustix::fs::fdatasync(descriptor) } else { rustix::fs::fsync(descriptor) }
+    }
+}

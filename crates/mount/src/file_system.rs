@@ -1,0 +1,537 @@
+//! Where the kernel's requests come in: each is taken apart, handed to the group of operations
+//! that it belongs to, and answered exactly once.
+//!
+//! What is left out is left out on purpose, with an answer that makes the kernel do it by
+//! itself or tell the application so: see the end of this file.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use fuser::{
+    BsdFileFlags, CopyFileRangeFlags, Errno as FuseErrno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
+    RenameFlags as FuseRenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
+    ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
+};
+use headpond_base::RECORD_BYTES_MAX;
+use rustix::fs::{FallocateFlags, FileType, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use crate::attributes::{KEEP, Wanted};
+use crate::front::{Front, Outcome};
+use crate::handles::Way;
+use crate::xattr::Sized as Value;
+
+/// Requests that the kernel may have under way in the background: asynchronous direct I/O and
+/// readahead. The kernel's default of 12 would hold a database's queue back.
+const BACKGROUND: u16 = 512;
+
+/// Capabilities that are asked for where the kernel has them.
+const CAPABILITIES: [InitFlags; 8] = [
+    // One request instead of two for O_TRUNC.
+    InitFlags::FUSE_ATOMIC_O_TRUNC,
+    // Several direct requests of one file at a time.
+    InitFlags::FUSE_ASYNC_DIO,
+    InitFlags::FUSE_PARALLEL_DIROPS,
+    // Otherwise the kernel asks for a program's capabilities before each single write.
+    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+    // Access lists are checked by the kernel; without, the group bits of a mode mean too much.
+    InitFlags::FUSE_POSIX_ACL,
+    // The umask does not count where a directory gives an access list.
+    InitFlags::FUSE_DONT_MASK,
+    InitFlags::FUSE_CACHE_SYMLINKS,
+    InitFlags::FUSE_MAX_PAGES,
+];
+
+/// fuser's error for one of the system's.
+pub(crate) fn fuse_errno(error: Errno) -> FuseErrno {
+    FuseErrno::from_i32(error.raw_os_error())
+}
+
+/// One mount, as fuser drives it.
+pub(crate) struct FileSystem {
+    front: Arc<Front>,
+}
+
+impl FileSystem {
+    pub(crate) fn new(front: Arc<Front>) -> Self {
+        Self { front }
+    }
+}
+
+fn entry(result: Outcome<FileAttr>, reply: ReplyEntry) {
+    match result {
+        Ok(attributes) => reply.entry(&KEEP, &attributes, Generation(0)),
+        Err(error) => reply.error(fuse_errno(error)),
+    }
+}
+
+fn attributes(result: Outcome<FileAttr>, reply: ReplyAttr) {
+    match result {
+        Ok(attributes) => reply.attr(&KEEP, &attributes),
+        Err(error) => reply.error(fuse_errno(error)),
+    }
+}
+
+fn empty(result: Outcome<()>, reply: ReplyEmpty) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(fuse_errno(error)),
+    }
+}
+
+fn value(result: Outcome<Value>, reply: ReplyXattr) {
+    match result {
+        Ok(Value::Length(length)) => match u32::try_from(length) {
+            Ok(length) => reply.size(length),
+            Err(_) => reply.error(FuseErrno::E2BIG),
+        },
+        Ok(Value::Bytes(bytes)) => reply.data(&bytes),
+        Err(error) => reply.error(fuse_errno(error)),
+    }
+}
+
+/// The engine is the only way to a managed file's content, so the kernel's pages stay right from
+/// one open to the next. Others may change a file on another file system.
+fn caching(way: &Way) -> FopenFlags {
+    match way {
+        Way::Pond { .. } => FopenFlags::FOPEN_KEEP_CACHE,
+        Way::Straight(_) => FopenFlags::empty(),
+    }
+}
+
+fn open_flags(flags: i32) -> OFlags {
+    OFlags::from_bits_retain(flags.cast_unsigned())
+}
+
+impl Filesystem for FileSystem {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // The write-back cache of the kernel stays off: it would acknowledge what no log has.
+        for capability in CAPABILITIES {
+            // An older kernel that lacks one is served without.
+            let _ = config.add_capabilities(capability);
+        }
+        let largest = u32::try_from(RECORD_BYTES_MAX).expect("a mebibyte");
+        let _ = config.set_max_write(largest);
+        let _ = config.set_max_background(BACKGROUND);
+        Ok(())
+    }
+
+    fn destroy(&mut self) {
+        for file in self.front.files.drain() {
+            self.front.close(&file);
+        }
+        self.front.directories.drain();
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let found = self.front.inodes.get(parent.0).and_then(|parent| self.front.look_up(&parent, name));
+        entry(found.map(|(_, attributes)| attributes), reply);
+    }
+
+    fn forget(&self, _: &Request, ino: INodeNo, nlookup: u64) {
+        self.front.forget(ino.0, nlookup);
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        attributes(self.front.inodes.get(ino.0).and_then(|inode| self.front.attributes(&inode)), reply);
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let wanted = Wanted { mode, uid, gid, size, atime, mtime };
+        let result = self.front.inodes.get(ino.0).and_then(|inode| {
+            let file = fh.and_then(|handle| self.front.files.get(handle.0).ok());
+            self.front.set_attributes(request, &inode, file.as_deref(), &wanted)
+        });
+        attributes(result, reply);
+    }
+
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        match self.front.inodes.get(ino.0).and_then(|inode| self.front.read_link(&inode)) {
+            Ok(target) => reply.data(target.as_encoded_bytes()),
+            Err(error) => reply.error(fuse_errno(error)),
+        }
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let made = self
+            .front
+            .inodes
+            .get(parent.0)
+            .and_then(|parent| self.front.make_node(request, &parent, name, mode, umask, rdev));
+        entry(made, reply);
+    }
+
+    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+        let made = self
+            .front
+            .inodes
+            .get(parent.0)
+            .and_then(|parent| self.front.make_directory(request, &parent, name, mode, umask));
+        entry(made, reply);
+    }
+
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        empty(self.front.inodes.get(parent.0).and_then(|parent| self.front.remove(&parent, name)), reply);
+    }
+
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        empty(self.front.inodes.get(parent.0).and_then(|parent| self.front.remove_directory(&parent, name)), reply);
+    }
+
+    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let made =
+            self.front.inodes.get(parent.0).and_then(|parent| self.front.make_symlink(request, &parent, name, target));
+        entry(made, reply);
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        newparent: INodeNo,
+        newname: &OsStr,
+        flags: FuseRenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let flags = RenameFlags::from_bits_retain(flags.bits());
+        let renamed = self.front.inodes.get(parent.0).and_then(|from| {
+            let to = self.front.inodes.get(newparent.0)?;
+            self.front.rename(&from, name, &to, newname, flags)
+        });
+        empty(renamed, reply);
+    }
+
+    fn link(&self, _: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
+        let linked = self.front.inodes.get(ino.0).and_then(|inode| {
+            let parent = self.front.inodes.get(newparent.0)?;
+            self.front.link(&inode, &parent, newname)
+        });
+        entry(linked, reply);
+    }
+
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let opened =
+            self.front.inodes.get(ino.0).and_then(|inode| self.front.open(request, &inode, open_flags(flags.0)));
+        match opened {
+            Ok(file) => {
+                let caching = caching(&file.way);
+                reply.opened(FileHandle(self.front.files.insert(file)), caching);
+            }
+            Err(error) => reply.error(fuse_errno(error)),
+        }
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        _flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let created =
+            self.front.inodes.get(parent.0).and_then(|parent| self.front.create(request, &parent, name, mode, umask));
+        match created {
+            Ok((attributes, file)) => {
+                let caching = caching(&file.way);
+                let handle = FileHandle(self.front.files.insert(file));
+                reply.created(&KEEP, &attributes, Generation(0), handle, caching);
+            }
+            Err(error) => reply.error(fuse_errno(error)),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        match self.front.files.get(fh.0) {
+            Ok(file) => self.front.read(&file, offset, size, reply),
+            Err(error) => reply.error(fuse_errno(error)),
+        }
+    }
+
+    fn write(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        flags: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        match self.front.files.get(fh.0) {
+            Ok(file) => self.front.write(request, &file, offset, data, write_flags, open_flags(flags.0), reply),
+            Err(error) => reply.error(fuse_errno(error)),
+        }
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.front.release(fh.0);
+        reply.ok();
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
+        match self.front.files.get(fh.0) {
+            Ok(file) => self.front.sync(&file, datasync, reply),
+            Err(error) => reply.error(fuse_errno(error)),
+        }
+    }
+
+    fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match self.front.inodes.get(ino.0).and_then(|inode| self.front.open_directory(&inode)) {
+            Ok(directory) => {
+                reply.opened(FileHandle(self.front.directories.insert(directory)), FopenFlags::empty());
+            }
+            Err(error) => reply.error(fuse_errno(error)),
+        }
+    }
+
+    fn readdir(&self, _: &Request, _: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let read = self
+            .front
+            .directories
+            .get(fh.0)
+            .and_then(|directory| self.front.read_directory(&directory, offset, &mut reply));
+        match read {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(fuse_errno(error)),
+        }
+    }
+
+    fn releasedir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+        self.front.directories.remove(fh.0);
+        reply.ok();
+    }
+
+    fn fsyncdir(&self, _: &Request, _: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
+        let synced =
+            self.front.directories.get(fh.0).and_then(|directory| self.front.sync_directory(&directory, datasync));
+        empty(synced, reply);
+    }
+
+    fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        match self.front.inodes.get(ino.0).and_then(|inode| self.front.room(&inode)) {
+            Ok(room) => {
+                let narrow = |wide: u64| u32::try_from(wide).unwrap_or(u32::MAX);
+                reply.statfs(
+                    room.f_blocks,
+                    room.f_bfree,
+                    room.f_bavail,
+                    room.f_files,
+                    room.f_ffree,
+                    narrow(room.f_bsize),
+                    narrow(room.f_namemax),
+                    narrow(room.f_frsize),
+                );
+            }
+            Err(error) => reply.error(fuse_errno(error)),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let set = self.front.inodes.get(ino.0).and_then(|inode| self.front.set_attribute(&inode, name, value, flags));
+        empty(set, reply);
+    }
+
+    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        value(self.front.inodes.get(ino.0).and_then(|inode| self.front.get_attribute(&inode, name, size)), reply);
+    }
+
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let names = self.front.inodes.get(ino.0).and_then(|inode| self.front.list_attributes(request, &inode, size));
+        value(names, reply);
+    }
+
+    fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        empty(self.front.inodes.get(ino.0).and_then(|inode| self.front.remove_attribute(&inode, name)), reply);
+    }
+
+    fn fallocate(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        match self.front.files.get(fh.0) {
+            Ok(file) => {
+                let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
+                self.front.allocate(request, &file, offset, length, mode, reply);
+            }
+            Err(error) => reply.error(fuse_errno(error)),
+        }
+    }
+
+    fn lseek(&self, _: &Request, ino: INodeNo, fh: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        match self.front.files.get(fh.0) {
+            Ok(file) => self.front.seek(&file, offset, whence, reply),
+            // An open directory has positions of its own kind.
+            Err(_) if self.front.inodes.get(ino.0).is_ok_and(|inode| inode.kind == FileType::Directory) => {
+                reply.error(FuseErrno::EINVAL);
+            }
+            Err(error) => reply.error(fuse_errno(error)),
+        }
+    }
+
+    // From here on: left out on purpose.
+
+    /// Nothing waits for a close. The kernel does not ask again after this answer.
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        reply.error(FuseErrno::ENOSYS);
+    }
+
+    /// The kernel copies by reading and writing instead, and does not ask again.
+    fn copy_file_range(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: u64,
+        _: INodeNo,
+        _: FileHandle,
+        _: u64,
+        _: u64,
+        _: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        reply.error(FuseErrno::ENOSYS);
+    }
+
+    /// Locks are the kernel's own: all users of the mount are on this machine.
+    fn getlk(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: LockOwner,
+        _: u64,
+        _: u64,
+        _: i32,
+        _: u32,
+        reply: ReplyLock,
+    ) {
+        reply.error(FuseErrno::ENOSYS);
+    }
+
+    /// As `getlk`.
+    fn setlk(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: LockOwner,
+        _: u64,
+        _: u64,
+        _: i32,
+        _: u32,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(FuseErrno::ENOSYS);
+    }
+
+    /// Applications see "inappropriate ioctl for device".
+    fn ioctl(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        _: u32,
+        _: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        reply.error(FuseErrno::ENOSYS);
+    }
+
+    /// Files are always ready; the kernel knows after this answer.
+    fn poll(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: PollNotifier,
+        _: PollEvents,
+        _: PollFlags,
+        reply: ReplyPoll,
+    ) {
+        reply.error(FuseErrno::ENOSYS);
+    }
+
+    /// The kernel checks permissions by itself (`default_permissions`).
+    fn access(&self, _: &Request, _: INodeNo, _: fuser::AccessFlags, reply: ReplyEmpty) {
+        reply.error(FuseErrno::ENOSYS);
+    }
+
+    /// Where a file's blocks are on a device is not known here.
+    fn bmap(&self, _: &Request, _: INodeNo, _: u32, _: u64, reply: fuser::ReplyBmap) {
+        reply.error(FuseErrno::ENOSYS);
+    }
+}

@@ -1,0 +1,184 @@
+//! What all groups of operations share. Each group is a file of its own with an `impl Front`;
+//! `file_system.rs` is where the kernel's requests come in and answers go out.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use headpond_engine::{Reply, Request};
+use headpond_format::Stamp;
+use rustix::fs::{Mode, OFlags, Statx};
+use rustix::io::Errno;
+
+use crate::handles::{Handles, OpenDirectory, OpenFile};
+use crate::inodes::{Inode, Inodes, ROOT};
+use crate::known::{KnownFiles, KnownObject};
+use crate::pond::Pond;
+use crate::{MARKER_NAME, times};
+
+/// What an operation ends with. Errors are the system's own, passed on as they are.
+pub(crate) type Outcome<T> = Result<T, Errno>;
+
+/// Everything behind one mount.
+pub(crate) struct Front {
+    pub(crate) pond: Arc<dyn Pond>,
+    pub(crate) inodes: Inodes,
+    pub(crate) known: KnownFiles,
+    pub(crate) files: Handles<OpenFile>,
+    pub(crate) directories: Handles<OpenDirectory>,
+    /// The largest size that the origin's file system lets a file have.
+    pub(crate) file_bytes_max: u64,
+    pub(crate) read_only: bool,
+}
+
+impl Front {
+    /// Opens the origin's root and looks at what its file system can do.
+    pub(crate) fn new(
+        root: OwnedFd,
+        read_only: bool,
+        pond: Arc<dyn Pond>,
+        recovered: &[KnownObject],
+    ) -> Outcome<Self> {
+        let file_bytes_max = largest_file(&root);
+        Ok(Self {
+            pond,
+            inodes: Inodes::new(root)?,
+            known: KnownFiles::new(recovered),
+            files: Handles::new(),
+            directories: Handles::new(),
+            file_bytes_max,
+            read_only,
+        })
+    }
+
+    /// Whether this is headpond's own directory beside the data, which applications do not see.
+    pub(crate) fn is_marker(parent: &Inode, name: &OsStr) -> bool {
+        parent.node == ROOT && name.as_bytes() == MARKER_NAME.as_bytes()
+    }
+
+    /// The path of a directory entry below the origin's root, for the log and for people. Empty
+    /// where it is not known.
+    pub(crate) fn path_in(&self, directory: &Inode, name: &OsStr) -> Vec<u8> {
+        let mut path = if directory.node == ROOT {
+            Vec::new()
+        } else {
+            let path = self.path_of(directory);
+            if path.is_empty() {
+                return path;
+            }
+            path
+        };
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        path.extend_from_slice(name.as_bytes());
+        path
+    }
+
+    /// A path below the origin's root by which the inode can be found now. Empty where there is
+    /// none: it was reached by a name that is gone.
+    ///
+    /// The origin's kernel keeps a descriptor's path right over every rename of it and of the
+    /// directories above, so nothing is kept here.
+    pub(crate) fn path_of(&self, inode: &Inode) -> Vec<u8> {
+        let root = self.inodes.root();
+        let (Ok(base), Ok(path)) = (descriptor_path(root), descriptor_path(inode)) else {
+            return Vec::new();
+        };
+        let base = if base.as_bytes() == b"/" { &b""[..] } else { base.as_bytes() };
+        let Some(relative) = path.as_bytes().strip_prefix(base).and_then(|rest| rest.strip_prefix(b"/")) else {
+            return Vec::new();
+        };
+        if relative.ends_with(b" (deleted)") {
+            // What the kernel appends to a name that is gone, or the end of a strange name.
+            let same = crate::inodes::stat(root, OsStr::from_bytes(relative))
+                .is_ok_and(|found| crate::inodes::file_key(&found) == inode.key);
+            if !same {
+                return Vec::new();
+            }
+        }
+        relative.to_vec()
+    }
+
+    /// What was changed only at the origin (mode, owner, links, attributes) is not in the log:
+    /// the next fsync has to make it durable there, and the engine is told that the status
+    /// change time moved, so that it does not take it for a stranger's doing.
+    pub(crate) fn changed_at_origin(&self, inode: &Inode) {
+        inode.unsynced.store(true, Ordering::Release);
+        if let Some(known) = inode.known()
+            && let Ok(found) = inode.stat()
+        {
+            let stamp = stamp(&found);
+            known.touched(stamp.ctime);
+            // An engine that has let go of the file needs no stamp.
+            self.pond.submit(Request::Restamp { object: known.object(), stamp }, Box::new(|_| {}));
+        }
+    }
+}
+
+/// What the engine compares at the next start.
+pub(crate) fn stamp(found: &Statx) -> Stamp {
+    Stamp {
+        size: found.stx_size,
+        mtime: times::from_statx(found.stx_mtime),
+        ctime: times::from_statx(found.stx_ctime),
+    }
+}
+
+/// The system's error for an error of the engine.
+pub(crate) fn errno(error: headpond_base::Errno) -> Errno {
+    Errno::from_raw_os_error(error.0)
+}
+
+/// The engine's error for an error of the system.
+pub(crate) fn engine_errno(error: Errno) -> headpond_base::Errno {
+    headpond_base::Errno(error.raw_os_error())
+}
+
+/// An answer of a kind that the request cannot have: the engine and the mount disagree.
+pub(crate) fn unexpected(reply: &Reply) -> Errno {
+    match reply {
+        Reply::Failed(error) => errno(*error),
+        _ => Errno::IO,
+    }
+}
+
+fn descriptor_path(inode: &Inode) -> Outcome<OsString> {
+    let path = rustix::fs::readlink(inode.proc_path(), Vec::new())?;
+    Ok(OsString::from_vec(path.into_bytes()))
+}
+
+/// Finds the largest file size by trying on a file without a name. Where the origin has no such
+/// files the engine's own reservation tells.
+fn largest_file(root: &OwnedFd) -> u64 {
+    let limit = i64::MAX.unsigned_abs();
+    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+    let path = format!("/proc/self/fd/{}", root.as_raw_fd());
+    let Ok(file) = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) else {
+        return limit;
+    };
+    let fits = |size| rustix::fs::ftruncate(&file, size).is_ok();
+    if fits(limit) {
+        return limit;
+    }
+    let (mut good, mut bad) = (0, limit);
+    while bad - good > 1 {
+        let middle = good + (bad - good) / 2;
+        if fits(middle) {
+            good = middle;
+        } else {
+            bad = middle;
+        }
+    }
+    // Zero means that the trial itself fails, which says nothing about files.
+    if good == 0 { limit } else { good }
+}
+
+/// Whether a directory gives its own access list to what is made in it; then the caller's umask
+/// is not applied.
+pub(crate) fn has_default_list(directory: &Inode) -> bool {
+    let size = rustix::fs::getxattr(directory.proc_path(), c"system.posix_acl_default", &mut [0_u8; 0][..]);
+    matches!(size, Ok(size) if size > 0)
+}

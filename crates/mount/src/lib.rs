@@ -1,0 +1,42 @@
+//! The FUSE front door: a file system over an existing directory, the origin, with the engine in
+//! front of the content of its regular files.
+//!
+//! Invariants
+//! - Names, owners, modes, links and attributes are the origin's; only the content, size and
+//!   modification time of regular files on the origin's own device are the engine's.
+//! - A request for data goes to the engine with its reply; no thread waits.
+//! - The kernel checks permissions; what is made belongs to who made it.
+//! - Locks (`flock`, `fcntl`) are the kernel's own. Access times move only when they are set.
+//!
+//! The way of a request: the kernel -> [`fuser`] -> `file_system` -> a group of operations
+//! (`names`, `attributes`, `open`, `data`, `space`, `dirs`, `xattr`) -> the origin, or the engine
+//! through the [`Pond`].
+
+mod attributes;
+mod caller;
+mod data;
+mod dirs;
+mod error;
+mod file_system;
+mod front;
+mod handles;
+mod inodes;
+mod known;
+mod mount;
+mod mountpoint;
+mod names;
+mod open;
+mod pond;
+mod privileges;
+mod space;
+mod times;
+mod xattr;
+
+pub use error::MountError;
+pub use known::KnownObject;
+pub use mount::{MountOptions, Mounted, THREADS, mount};
+pub use pond::{Done, Operation, Pond};
+
+/// The directory at the origin's root in which headpond keeps what says that a pool has dirty
+/// data of this origin. Applications do not see it through the mount and cannot make it.
+pub const MARKER_NAME: &str = ".headpond";

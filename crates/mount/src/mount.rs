@@ -1,0 +1,173 @@
+//! Making a mount and taking it away.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
+use rustix::process::{Resource, Rlimit};
+
+use crate::file_system::FileSystem;
+use crate::front::Front;
+use crate::known::KnownObject;
+use crate::pond::Pond;
+use crate::{MountError, mountpoint};
+
+/// What is mounted where, and for whom.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MountOptions {
+    /// The directory with the data.
+    pub origin: PathBuf,
+    /// An empty directory elsewhere.
+    pub mountpoint: PathBuf,
+    /// All users may use the mount, with permissions checked as on any other file system. Otherwise
+    /// only the user who mounts.
+    pub allow_other: bool,
+    /// How many threads take requests from the kernel. They wait for directory operations of the
+    /// origin, not for data.
+    pub threads: usize,
+    /// Nothing can be changed through the mount.
+    pub read_only: bool,
+}
+
+/// Threads where nothing else is said: enough that some are free while others wait for a slow
+/// directory.
+pub const THREADS: usize = 8;
+
+/// A mount that is served. It ends when it is unmounted from here or from anywhere else. When
+/// dropped, it is unmounted if it is not in use.
+#[derive(Debug)]
+pub struct Mounted {
+    session: Option<BackgroundSession>,
+    mountpoint: PathBuf,
+}
+
+/// Mounts, and serves the mount on threads of its own.
+///
+/// `known` are the files which the pool brought back with something that the origin has not got
+/// yet: their sizes and times are the engine's from the first moment.
+///
+/// # Errors
+/// When the mount point or the origin will not do, or the system refuses.
+pub fn mount(options: &MountOptions, pond: Arc<dyn Pond>, known: &[KnownObject]) -> Result<Mounted, MountError> {
+    let place = mountpoint::check(&options.mountpoint, &options.origin)?;
+    let origin_failed = |error: rustix::io::Errno| MountError::Origin {
+        origin: options.origin.clone(),
+        error: error.into(),
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(&options.origin, flags, Mode::empty()).map_err(origin_failed)?;
+    let below = rustix::fs::fstatvfs(&root).map_err(origin_failed)?.f_flag;
+    allow_many_descriptors();
+    let front = Front::new(root, options.read_only, pond, known).map_err(origin_failed)?;
+    let mut config = Config::default();
+    config.mount_options = mount_options(options, below);
+    config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(options.threads.max(1));
+    config.clone_fd = true;
+    let session = Session::new(FileSystem::new(Arc::new(front)), &place, &config)
+        .and_then(Session::spawn)
+        .map_err(|error| mountpoint::refusal(&place, error))?;
+    Ok(Mounted { session: Some(session), mountpoint: place })
+}
+
+impl Mounted {
+    /// Where it is.
+    #[must_use]
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// Unmounts and waits until the last request is answered.
+    ///
+    /// # Errors
+    /// [`MountError::Busy`] if the mount is in use: it goes on then, and can be tried again.
+    pub fn unmount(&mut self) -> Result<(), MountError> {
+        if self.session.is_none() {
+            return Ok(());
+        }
+        mountpoint::unmount(&self.mountpoint)?;
+        self.join()
+    }
+
+    /// Waits until the mount is gone, whoever unmounts it.
+    ///
+    /// # Errors
+    /// When serving it ended otherwise.
+    pub fn join(&mut self) -> Result<(), MountError> {
+        match self.session.take() {
+            Some(session) => ended(session.join()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether it is over: somebody unmounted it.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.session.as_ref().is_none_or(|session| session.guard.is_finished())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.session.is_some() && mountpoint::unmount(&self.mountpoint).is_ok() {
+            // Nobody is left to tell an error to.
+            let _ = self.join();
+        }
+    }
+}
+
+fn ended(result: io::Result<()>) -> Result<(), MountError> {
+    match result {
+        // How the kernel says that the mount was aborted or is gone.
+        Err(error) if matches!(error.raw_os_error(), Some(19 | 103)) => Ok(()),
+        other => other.map_err(MountError::Session),
+    }
+}
+
+fn mount_options(options: &MountOptions, below: StatVfsMountFlags) -> Vec<MountOption> {
+    let mut all = vec![
+        MountOption::FSName(options.origin.to_string_lossy().replace(',', "_")),
+        // As an option of the kernel, which fuser's own for it is not: lists show `fuse.headpond`.
+        MountOption::CUSTOM("subtype=headpond".to_owned()),
+        // The kernel checks permissions, with the callers' groups, which are not known here.
+        MountOption::DefaultPermissions,
+        // Reads do not move access times: each would be a write to the slow origin.
+        MountOption::NoAtime,
+    ];
+    if rustix::process::geteuid().is_root() {
+        // What the origin's own mount allows, this one does. Ordinary users get neither from the
+        // system.
+        if !below.contains(StatVfsMountFlags::NODEV) {
+            all.push(MountOption::Dev);
+        }
+        if !below.contains(StatVfsMountFlags::NOSUID) {
+            all.push(MountOption::Suid);
+        }
+    }
+    if below.contains(StatVfsMountFlags::NOEXEC) {
+        all.push(MountOption::NoExec);
+    }
+    if options.read_only || below.contains(StatVfsMountFlags::RDONLY) {
+        all.push(MountOption::RO);
+    }
+    all
+}
+
+/// One descriptor is open for each inode that the kernel holds, so the limit is raised as far as
+/// it goes: to the hard limit for all, and beyond it, to the system's own, for root.
+fn allow_many_descriptors() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let system = std::fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|text| text.trim().parse().ok());
+    if let Some(most) = system {
+        let raised = Rlimit { current: Some(most), maximum: Some(most) };
+        if limit.maximum.is_none_or(|hard| hard < most)
+            && rustix::process::setrlimit(Resource::Nofile, raised).is_ok()
+        {
+            return;
+        }
+    }
+    // Refused: what there is has to do, and the inode table says so when it is full.
+    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}

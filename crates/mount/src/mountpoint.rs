@@ -1,0 +1,112 @@
+//! The place of a mount: whether it will do, and taking away a dead mount that is in its way.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
+use crate::MountError;
+
+/// The program through which ordinary users mount and unmount.
+const HELPER: &str = "fusermount3";
+
+/// Checks a mount point and gives its full path. A mount whose daemon died is removed: nobody
+/// can use it, and its owner is about to mount there again.
+pub(crate) fn check(mountpoint: &Path, origin: &Path) -> Result<PathBuf, MountError> {
+    let mut found = fs::metadata(mountpoint);
+    if found.as_ref().is_err_and(|error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())) {
+        remove_dead(mountpoint)
+            .map_err(|error| MountError::DeadMount { mountpoint: mountpoint.to_owned(), error })?;
+        found = fs::metadata(mountpoint);
+    }
+    let found = found.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => MountError::MountpointMissing(mountpoint.to_owned()),
+        _ => MountError::Mount { mountpoint: mountpoint.to_owned(), error },
+    })?;
+    if !found.is_dir() {
+        return Err(MountError::MountpointNotDirectory(mountpoint.to_owned()));
+    }
+    let whole = |path: &Path, error| MountError::Mount { mountpoint: path.to_owned(), error };
+    let mountpoint = mountpoint.canonicalize().map_err(|error| whole(mountpoint, error))?;
+    let origin =
+        origin.canonicalize().map_err(|error| MountError::Origin { origin: origin.to_owned(), error })?;
+    if mountpoint.starts_with(&origin) {
+        return Err(MountError::MountpointInsideOrigin { mountpoint, origin });
+    }
+    let mut entries = fs::read_dir(&mountpoint).map_err(|error| whole(&mountpoint, error))?;
+    if entries.next().is_some() {
+        return Err(MountError::MountpointNotEmpty(mountpoint));
+    }
+    Ok(mountpoint)
+}
+
+fn remove_dead(mountpoint: &Path) -> io::Result<()> {
+    match rustix::mount::unmount(mountpoint, UnmountFlags::DETACH) {
+        Ok(()) => Ok(()),
+        Err(Errno::PERM) => {
+            let output = helper(&["-u", "-z"], mountpoint)?;
+            if output.status.success() { Ok(()) } else { Err(io::Error::other(said(&output))) }
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Unmounts, unless something is in use.
+pub(crate) fn unmount(mountpoint: &Path) -> Result<(), MountError> {
+    let failed = |error| MountError::Unmount { mountpoint: mountpoint.to_owned(), error };
+    match rustix::mount::unmount(mountpoint, UnmountFlags::NOFOLLOW) {
+        Ok(()) => Ok(()),
+        Err(Errno::BUSY) => Err(MountError::Busy(mountpoint.to_owned())),
+        // Not mounted any more: somebody else was faster.
+        Err(Errno::INVAL | Errno::NOENT) => Ok(()),
+        Err(Errno::PERM) => {
+            let output = helper(&["-u"], mountpoint).map_err(failed)?;
+            let text = said(&output);
+            if output.status.success() || text.contains("not found in") || text.contains("not mounted") {
+                Ok(())
+            } else if text.contains("busy") {
+                Err(MountError::Busy(mountpoint.to_owned()))
+            } else {
+                Err(failed(io::Error::other(text)))
+            }
+        }
+        Err(error) => Err(failed(error.into())),
+    }
+}
+
+/// What kept a mount from coming about.
+pub(crate) fn refusal(mountpoint: &Path, error: io::Error) -> MountError {
+    let mountpoint = mountpoint.to_owned();
+    if let Err(fuse) = fs::File::options().read(true).write(true).open("/dev/fuse") {
+        return MountError::NoFuse(fuse);
+    }
+    let root = rustix::process::geteuid().is_root();
+    if !root && Command::new(HELPER).arg("-V").output().is_err() {
+        return MountError::NoHelper;
+    }
+    let text = error.to_string();
+    if text.contains("user_allow_other") {
+        let reason = "letting other users in needs the line `user_allow_other` in /etc/fuse.conf, or root".to_owned();
+        return MountError::NotPermitted { mountpoint, reason };
+    }
+    if error.kind() == io::ErrorKind::PermissionDenied || text.to_lowercase().contains("permi") {
+        let reason = if root {
+            format!("{error}. A container needs the capability CAP_SYS_ADMIN for it")
+        } else {
+            format!("{} An ordinary user can mount only on own, writable directories", text.trim())
+        };
+        return MountError::NotPermitted { mountpoint, reason };
+    }
+    MountError::Mount { mountpoint, error }
+}
+
+fn helper(arguments: &[&str], mountpoint: &Path) -> io::Result<Output> {
+    Command::new(HELPER).args(arguments).arg("--").arg(mountpoint).output()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).trim().to_owned()
+}

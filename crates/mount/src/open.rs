@@ -1,0 +1,229 @@
+//! Opening, creating and closing regular files.
+//!
+//! Invariants
+//! - Each open of a managed file is one `Open` of the engine, and each release one `Close`.
+//! - The origin's file is attached before the application has its handle, writable where that is
+//!   possible at all, so that destage can write what some other handle wrote.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use fuser::{FileAttr, Request};
+use headpond_engine::{OpenFile as Opened, Reply, Request as Ask};
+use rustix::fs::{Mode, OFlags, RawMode, SeekFrom, Statx};
+use rustix::io::Errno;
+
+use crate::front::{Front, Outcome, has_default_list, stamp, unexpected};
+use crate::handles::{OpenFile, Way};
+use crate::inodes::{Inode, stat};
+use crate::{caller, privileges};
+
+/// One count of `Open` in the engine, given back when dropped.
+pub(crate) struct Counted<'a> {
+    front: &'a Front,
+    object: headpond_base::ObjectId,
+    kept: bool,
+}
+
+impl Counted<'_> {
+    /// The count goes over to a handle.
+    fn keep(mut self) -> headpond_base::ObjectId {
+        self.kept = true;
+        self.object
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.front.pond.submit(Ask::Close { object: self.object }, Box::new(|_| {}));
+        }
+    }
+}
+
+impl Front {
+    /// Opens a file that exists. `flags` are the application's.
+    pub(crate) fn open(&self, request: &Request, inode: &Arc<Inode>, flags: OFlags) -> Outcome<OpenFile> {
+        let writes = flags.contains(OFlags::WRONLY) || flags.contains(OFlags::RDWR);
+        let truncates = flags.contains(OFlags::TRUNC);
+        if truncates && privileges::drop_before_change(inode, || caller::keeps_privileges(request))? {
+            self.changed_at_origin(inode);
+        }
+        if !inode.managed {
+            let passed = OFlags::ACCMODE | OFlags::TRUNC | OFlags::SYNC | OFlags::DSYNC;
+            let file = File::from(inode.open(flags & passed)?);
+            return Ok(OpenFile { inode: inode.clone(), way: Way::Straight(file) });
+        }
+        let file = self.open_at_origin(inode, writes || truncates)?;
+        let counted = self.open_in_engine(inode, file, false)?;
+        if truncates {
+            match inode.known() {
+                // Unlike truncation to the size it has, this moves the modification time.
+                Some(known) if known.view().size == 0 => self.set_mtime_known(inode, known.now())?,
+                _ => self.truncate_known(inode, 0)?,
+            }
+        }
+        self.handle(inode, counted)
+    }
+
+    /// Creates a file and opens it.
+    pub(crate) fn create(
+        &self,
+        request: &Request,
+        parent: &Inode,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+    ) -> Outcome<(FileAttr, OpenFile)> {
+        if Self::is_marker(parent, name) {
+            return Err(Errno::PERM);
+        }
+        caller::without_umask();
+        let mode = creation_mode(parent, mode, umask);
+        let file = {
+            let _as = caller::AsCaller::of(request)?;
+            // Exclusive: the kernel has looked and found nothing. Should somebody else have been faster,
+            // permissions of what is there now are unchecked, so the kernel is made to look again.
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOATIME | OFlags::CLOEXEC;
+            rustix::fs::openat(parent, name, flags, mode).map_err(|error| match error {
+                Errno::EXIST => Errno::STALE,
+                other => other,
+            })?
+        };
+        let path = path_descriptor(&file)?;
+        let found = stat(&path, c"")?;
+        let inode = self.inodes.take_in(path, &found, |key| self.known.find(key));
+        let opened = if inode.managed {
+            self.open_in_engine(&inode, File::from(file), true).and_then(|counted| self.handle(&inode, counted))
+        } else {
+            Ok(OpenFile { inode: inode.clone(), way: Way::Straight(File::from(file)) })
+        };
+        match opened {
+            Ok(opened) => Ok((self.attributes_from(&inode, &found), opened)),
+            Err(error) => {
+                self.forget(inode.node, 1);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a new regular file known to the engine without keeping it open, so that its first
+    /// sync also makes its name durable.
+    pub(crate) fn introduce(&self, inode: &Arc<Inode>) -> Outcome<()> {
+        if inode.managed {
+            let file = self.open_at_origin(inode, false)?;
+            self.open_in_engine(inode, file, true)?;
+        }
+        Ok(())
+    }
+
+    /// Opens a managed file in the engine for a change by its path, for as long as the result
+    /// lives.
+    pub(crate) fn open_for_change(&self, inode: &Arc<Inode>) -> Outcome<Counted<'_>> {
+        let file = self.open_at_origin(inode, true)?;
+        self.open_in_engine(inode, file, false)
+    }
+
+    /// The last descriptor of a handle is gone.
+    pub(crate) fn release(&self, number: u64) {
+        if let Some(file) = self.files.remove(number) {
+            self.close(&file);
+        }
+    }
+
+    /// Gives back a handle's count in the engine.
+    pub(crate) fn close(&self, file: &OpenFile) {
+        if let Way::Pond { object, .. } = file.way {
+            self.pond.submit(Ask::Close { object }, Box::new(|_| {}));
+        }
+    }
+
+    fn handle(&self, inode: &Arc<Inode>, counted: Counted<'_>) -> Outcome<OpenFile> {
+        let known = inode.known().ok_or(Errno::IO)?;
+        Ok(OpenFile { inode: inode.clone(), way: Way::Pond { object: counted.keep(), known } })
+    }
+
+    /// Opens the origin's file, for reading and writing where that is possible.
+    fn open_at_origin(&self, inode: &Inode, writes: bool) -> Outcome<File> {
+        let opened = if self.read_only { Err(Errno::ROFS) } else { quietly(inode, OFlags::RDWR) };
+        let file = match opened {
+            Ok(file) => file,
+            Err(Errno::ROFS | Errno::PERM | Errno::ACCESS | Errno::TXTBSY) if !writes => {
+                quietly(inode, OFlags::RDONLY)?
+            }
+            Err(Errno::ACCESS) => as_owner(inode)?,
+            Err(error) => return Err(error),
+        };
+        Ok(File::from(file))
+    }
+
+    fn open_in_engine(&self, inode: &Arc<Inode>, file: File, created: bool) -> Outcome<Counted<'_>> {
+        let found = stat(&file, c"")?;
+        let known = inode.known();
+        let turn = known.as_ref().map(|known| known.turn());
+        let opening = Opened {
+            inode: inode.key.inode,
+            birth: inode.key.birth,
+            path: self.path_of(inode),
+            stamp: stamp(&found),
+            created,
+            // Only a file that is new to the engine is asked about.
+            allocated: if known.is_some() { 0 } else { allocated(&file, &found) },
+        };
+        let ctime = opening.stamp.ctime;
+        match self.pond.call(Ask::Open(opening)) {
+            Reply::Opened { object, attributes } => {
+                self.pond.attach(object, file);
+                let known = self.known.opened(inode.key, object, attributes, ctime, turn);
+                inode.set_known(&known);
+                Ok(Counted { front: self, object, kept: false })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// The mode of something new: the umask counts unless the directory has an access list to give.
+pub(crate) fn creation_mode(parent: &Inode, mode: u32, umask: u32) -> Mode {
+    let mode = if umask & mode != 0 && !has_default_list(parent) { mode & !umask } else { mode };
+    Mode::from_raw_mode(RawMode::from(mode) & 0o7777)
+}
+
+/// A second descriptor for an open file, one that only names it.
+fn path_descriptor(file: &OwnedFd) -> Outcome<OwnedFd> {
+    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rustix::fs::open(name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Opens without moving the file's access time at each read by the cache, where that is allowed.
+fn quietly(inode: &Inode, access: OFlags) -> Outcome<OwnedFd> {
+    match inode.open(access | OFlags::NOATIME) {
+        Err(Errno::PERM) => inode.open(access),
+        other => other,
+    }
+}
+
+/// Opens a file that its owner may not read and write as it stands: an ordinary user's daemon,
+/// which has no other way to a file that the user made read-only while writing it. The mode is
+/// back before anything else happens to the file through the mount.
+fn as_owner(inode: &Inode) -> Outcome<OwnedFd> {
+    let found = inode.stat()?;
+    if found.stx_uid != rustix::process::geteuid().as_raw() {
+        return Err(Errno::ACCESS);
+    }
+    let mode = Mode::from_raw_mode(RawMode::from(found.stx_mode) & 0o7777);
+    rustix::fs::chmod(inode.proc_path(), mode | Mode::RUSR | Mode::WUSR)?;
+    let opened = quietly(inode, OFlags::RDWR);
+    rustix::fs::chmod(inode.proc_path(), mode)?;
+    opened
+}
+
+/// How many bytes from the start have space at the origin. A hole ends them.
+fn allocated(file: &File, found: &Statx) -> u64 {
+    if found.stx_size == 0 {
+        return 0;
+    }
+    rustix::fs::seek(file, SeekFrom::Hole(0)).unwrap_or(0)
+}

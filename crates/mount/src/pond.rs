@@ -1,0 +1,57 @@
+//! The door between the mount and the engine: what the front door asks, and nothing of how it
+//! is done. Behind it is a shard's handle; in tests, a stand-in that keeps files straight in
+//! the origin.
+//!
+//! Contract: `done` runs on the shard's own thread. It must be short, must never block, and
+//! must take no lock that a caller of these functions may hold: a caller can be held back
+//! until the shard has room again.
+
+use std::fs::File;
+use std::sync::mpsc;
+
+use headpond_base::{Errno, ObjectId, Result};
+use headpond_engine::{Namespace, Reply, Request};
+use headpond_format::Stamp;
+
+/// What is done with an answer.
+pub type Done = Box<dyn FnOnce(Reply) + Send>;
+
+/// A change to the origin's directories, run when the engine says. Gives the stamp of the file
+/// that was renamed, where that is known to the engine.
+pub type Operation = Box<dyn FnOnce() -> Result<Option<Stamp>> + Send>;
+
+/// Where the mount sends what concerns the content of regular files.
+pub trait Pond: Send + Sync + 'static {
+    /// Asks, and returns. Blocks only while as many requests are under way as are allowed.
+    fn submit(&self, request: Request, done: Done);
+
+    /// Runs a change to the origin's directories in order with the log, and waits for it.
+    ///
+    /// # Errors
+    /// The operation's own error, or the engine's reason not to run it.
+    fn namespace(&self, change: Namespace, operation: Operation) -> Result<()>;
+
+    /// Gives the origin's file of an object to those who will read and write it. One that is
+    /// already there stays, unless it was read-only and this one is not.
+    fn attach(&self, object: ObjectId, file: File);
+
+    /// Makes the origin's file durable as it is now, which includes what no log has of it:
+    /// owner, mode, extended attributes.
+    ///
+    /// # Errors
+    /// As of fsync.
+    fn sync_origin(&self, object: ObjectId) -> Result<()>;
+
+    /// Asks and waits for the answer. Never to be called from a `done`.
+    fn call(&self, request: Request) -> Reply {
+        let (answer, wait) = mpsc::sync_channel(1);
+        self.submit(
+            request,
+            Box::new(move |reply| {
+                // Fails only if the caller is gone, and then nobody wants the answer.
+                let _ = answer.send(reply);
+            }),
+        );
+        wait.recv().unwrap_or(Reply::Failed(Errno::SHUTDOWN))
+    }
+}

@@ -1,0 +1,109 @@
+//! Space and holes: fallocate, `SEEK_HOLE` and `SEEK_DATA`, statfs.
+
+use fuser::{ReplyEmpty, ReplyLseek, Request};
+use headpond_engine::{Reply, Request as Ask};
+use rustix::fs::{FallocateFlags, SeekFrom, StatVfs};
+use rustix::io::Errno;
+
+use crate::file_system::fuse_errno;
+use crate::front::{Front, Outcome, unexpected};
+use crate::handles::{OpenFile, Way};
+use crate::inodes::Inode;
+use crate::{caller, privileges};
+
+/// `lseek` for the next data.
+const SEEK_DATA: i32 = 3;
+/// `lseek` for the next hole.
+const SEEK_HOLE: i32 = 4;
+
+impl Front {
+    /// Reserves, punches or zeros a range.
+    pub(crate) fn allocate(
+        &self,
+        request: &Request,
+        file: &OpenFile,
+        offset: u64,
+        length: u64,
+        mode: FallocateFlags,
+        reply: ReplyEmpty,
+    ) {
+        match privileges::drop_before_change(&file.inode, || caller::keeps_privileges(request)) {
+            Ok(true) => self.changed_at_origin(&file.inode),
+            Ok(false) => {}
+            Err(error) => return reply.error(fuse_errno(error)),
+        }
+        let (object, known) = match &file.way {
+            Way::Pond { object, known } => (*object, known.clone()),
+            Way::Straight(file) => {
+                return match rustix::fs::fallocate(file, mode, offset, length) {
+                    Ok(()) => reply.ok(),
+                    Err(error) => reply.error(fuse_errno(error)),
+                };
+            }
+        };
+        let keep_size = mode.contains(FallocateFlags::KEEP_SIZE);
+        let zeros = mode.contains(FallocateFlags::ZERO_RANGE);
+        let punches = mode.contains(FallocateFlags::PUNCH_HOLE);
+        let handled = FallocateFlags::KEEP_SIZE | FallocateFlags::ZERO_RANGE | FallocateFlags::PUNCH_HOLE;
+        // Collapsing and inserting ranges, unsharing: the kernel refuses them for FUSE already.
+        if !(mode - handled).is_empty() || (punches && (zeros || !keep_size)) {
+            return reply.error(fuse_errno(Errno::OPNOTSUPP));
+        }
+        if length == 0 {
+            return reply.error(fuse_errno(Errno::INVAL));
+        }
+        if !punches && offset.checked_add(length).is_none_or(|end| end > self.file_bytes_max) {
+            return reply.error(fuse_errno(Errno::FBIG));
+        }
+        let mtime = known.now();
+        let turn = known.turn();
+        let request = if zeros || punches {
+            Ask::Zero { object, offset, len: length, extend: !keep_size, mtime }
+        } else {
+            Ask::Allocate { object, offset, len: length, extend: !keep_size, mtime }
+        };
+        let done = move |answer| match answer {
+            Reply::Changed(attributes) => {
+                known.changed(turn, attributes, mtime);
+                reply.ok();
+            }
+            other => reply.error(fuse_errno(unexpected(&other))),
+        };
+        self.pond.submit(request, Box::new(done));
+    }
+
+    /// Finds data or a hole.
+    pub(crate) fn seek(&self, file: &OpenFile, offset: i64, whence: i32, reply: ReplyLseek) {
+        let Ok(from) = u64::try_from(offset) else {
+            return reply.error(fuse_errno(Errno::NXIO));
+        };
+        let data = match whence {
+            SEEK_DATA => true,
+            SEEK_HOLE => false,
+            // All others the kernel works out by itself.
+            _ => return reply.error(fuse_errno(Errno::INVAL)),
+        };
+        match &file.way {
+            Way::Pond { object, .. } => {
+                let done = move |answer| match answer {
+                    Reply::Offset(found) => reply.offset(i64::try_from(found).unwrap_or(i64::MAX)),
+                    other => reply.error(fuse_errno(unexpected(&other))),
+                };
+                self.pond.submit(Ask::Seek { object: *object, offset: from, data }, Box::new(done));
+            }
+            Way::Straight(file) => {
+                let seek = if data { SeekFrom::Data(from) } else { SeekFrom::Hole(from) };
+                match rustix::fs::seek(file, seek) {
+                    Ok(found) => reply.offset(i64::try_from(found).unwrap_or(i64::MAX)),
+                    Err(error) => reply.error(fuse_errno(error)),
+                }
+            }
+        }
+    }
+
+    /// How much room there is, on the file system that has this inode. What is dirty has its
+    /// space reserved at the origin, so the origin's answer counts it.
+    pub(crate) fn room(&self, inode: &Inode) -> Outcome<StatVfs> {
+        rustix::fs::fstatvfs(inode)
+    }
+}

@@ -1,0 +1,74 @@
+//! Extended attributes, access lists among them: all kept by the origin.
+
+use std::ffi::OsStr;
+
+use fuser::Request;
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+
+use crate::front::{Front, Outcome};
+use crate::inodes::{Inode, Privileges};
+
+/// Attributes that only administrators see.
+const TRUSTED: &[u8] = b"trusted.";
+
+/// An answer to a caller that may only want to know how long it is.
+pub(crate) enum Sized {
+    /// The length.
+    Length(usize),
+    /// The bytes.
+    Bytes(Vec<u8>),
+}
+
+impl Front {
+    /// An attribute's value, or its length if `size` is zero.
+    pub(crate) fn get_attribute(&self, inode: &Inode, name: &OsStr, size: u32) -> Outcome<Sized> {
+        let mut value = vec![0; size as usize];
+        let length = rustix::fs::getxattr(inode.proc_path(), name, &mut value[..])?;
+        if size == 0 {
+            return Ok(Sized::Length(length));
+        }
+        value.truncate(length);
+        Ok(Sized::Bytes(value))
+    }
+
+    /// The names of all attributes, or their length if `size` is zero.
+    pub(crate) fn list_attributes(&self, request: &Request, inode: &Inode, size: u32) -> Outcome<Sized> {
+        let length = rustix::fs::listxattr(inode.proc_path(), &mut [0_u8; 0][..])?;
+        let mut names = vec![0; length];
+        let length = rustix::fs::listxattr(inode.proc_path(), &mut names[..])?;
+        names.truncate(length);
+        if request.uid() != 0 && names.windows(TRUSTED.len()).any(|part| part == TRUSTED) {
+            names = names
+                .split_inclusive(|byte| *byte == 0)
+                .filter(|name| !name.starts_with(TRUSTED))
+                .flatten()
+                .copied()
+                .collect();
+        }
+        if size == 0 {
+            return Ok(Sized::Length(names.len()));
+        }
+        if names.len() > size as usize {
+            return Err(Errno::RANGE);
+        }
+        Ok(Sized::Bytes(names))
+    }
+
+    /// Sets an attribute.
+    pub(crate) fn set_attribute(&self, inode: &Inode, name: &OsStr, value: &[u8], flags: i32) -> Outcome<()> {
+        let flags = XattrFlags::from_bits(flags.cast_unsigned()).ok_or(Errno::INVAL)?;
+        // It may be a program's capabilities, or an access list that changes the mode.
+        inode.set_privileges(Privileges::Unknown);
+        rustix::fs::setxattr(inode.proc_path(), name, value, flags)?;
+        self.changed_at_origin(inode);
+        Ok(())
+    }
+
+    /// Removes an attribute.
+    pub(crate) fn remove_attribute(&self, inode: &Inode, name: &OsStr) -> Outcome<()> {
+        rustix::fs::removexattr(inode.proc_path(), name)?;
+        self.changed_at_origin(inode);
+        Ok(())
+    }
+}
