@@ -1,0 +1,84 @@
+//! Runs a command to its end, and shows it as it would be typed.
+//!
+//! Invariant: a command that fails is reported with its words and with what it printed.
+
+use crate::failure::{Failure, Result};
+use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+/// How much of a failed command's output is shown.
+const OUTPUT_LINES: usize = 30;
+
+/// The command as it would be typed into a shell.
+#[must_use]
+pub fn typed(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+fn quoted(word: &OsStr) -> String {
+    let word = word.to_string_lossy();
+    let plain = |c: char| c.is_alphanumeric() || "-_=./:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// The end of an output, short enough to read.
+#[must_use]
+pub fn tail(output: &str) -> String {
+    let lines: Vec<&str> = output.lines().collect();
+    lines[lines.len().saturating_sub(OUTPUT_LINES)..].join("\n")
+}
+
+/// The failure of `command`.
+#[must_use]
+pub fn failed(doing: &str, command: &Command, status: impl ToString, output: &str) -> Failure {
+    Failure::Command {
+        doing: doing.to_owned(),
+        command: typed(command),
+        status: status.to_string(),
+        output: tail(output),
+    }
+}
+
+/// Takes a command out of the terminal's process group, so that Ctrl-C reaches the experiment
+/// alone, which then ends what it started in the right order.
+pub fn detach(command: &mut Command) -> &mut Command {
+    command.process_group(0)
+}
+
+/// Runs `command` to its end and returns what it printed.
+pub fn run(doing: &str, command: &mut Command) -> Result<String> {
+    let output = detach(command)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| failed(doing, command, format!("could not be started: {error}"), ""))?;
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(printed);
+    }
+    Err(failed(doing, command, output.status, &(printed + &String::from_utf8_lossy(&output.stderr))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_shown_as_it_would_be_typed() {
+        let mut command = Command::new("mariadb");
+        command.args(["--execute=SELECT 1", "it's", "a/b", ""]);
+        assert_eq!(typed(&command), r"mariadb '--execute=SELECT 1' 'it'\''s' a/b ''");
+    }
+
+    #[test]
+    fn a_command_that_fails_is_told_with_its_output() {
+        let failure = run("trying", Command::new("sh").args(["-c", "echo said this; exit 3"]));
+        let text = failure.expect_err("exit status 3 is a failure").to_string();
+        assert!(text.contains("trying") && text.contains("exit 3") && text.contains("said this"), "{text}");
+    }
+}

@@ -1,0 +1,90 @@
+//! The main job, shown: one database, one load, the slow directory as it is and the same directory
+//! with headpond in front.
+//!
+//! Invariants:
+//! - both sides are the same data, the same server, the same settings, the same load; with the
+//!   modelled disk both go through headpond, one in pass-through mode, so that the model and the
+//!   price of FUSE are the same on both;
+//! - what counts is decided by the clock alone, before anything runs: the warm-up of either side
+//!   is thrown away and shown shaded.
+
+mod chart;
+mod machine;
+mod page;
+mod plan;
+mod progress;
+mod side;
+mod storage;
+mod table;
+
+use crate::failure::{Failure, Result};
+use crate::mariadb::{self, Server};
+use crate::pond::Headpond;
+use crate::sysbench;
+pub use plan::Options;
+use plan::{Plan, Step};
+use progress::Progress;
+use side::{After, Side};
+use storage::{Front, Storage};
+
+/// Everything that the table and the page tell.
+struct Outcome {
+    plan: Plan,
+    storage: String,
+    without: Side,
+    with: Side,
+    after: After,
+    versions: Vec<(&'static str, String)>,
+}
+
+/// Runs the demo.
+pub fn run(options: &Options) -> Result<()> {
+    let plan = Plan::of(options)?;
+    let headpond = Headpond::beside_this_program()?;
+    let versions = vec![
+        ("headpond", headpond.version()?),
+        ("MariaDB", mariadb::version()?),
+        ("sysbench", sysbench::version()?),
+        ("machine", machine::describe()),
+    ];
+    let storage = Storage::set_up(options)?;
+    let mut progress = Progress::new(&plan, options.elapsed);
+
+    println!("{}", plan.introduction(&storage.describe()));
+    prepare(&plan, &storage, &mut progress)?;
+
+    progress.begin(Step::CopyWithout);
+    storage.restore()?;
+    progress.begin(Step::RunWithout);
+    let front = storage.front(&headpond, Front::Without)?;
+    let (without, _) = side::run(&plan, &storage, front, side::Ending::Discard, &mut progress)?;
+
+    progress.begin(Step::CopyWith);
+    storage.restore()?;
+    progress.begin(Step::RunWith);
+    let front = storage.front(&headpond, Front::With)?;
+    let (with, after) = side::run(&plan, &storage, front, side::Ending::Keep, &mut progress)?;
+    progress.end();
+
+    let outcome = Outcome { storage: storage.describe(), plan, without, with, after, versions };
+    println!("\n{}", table::text(&outcome));
+    let page = options.page();
+    let directory = page.parent().filter(|directory| !directory.as_os_str().is_empty());
+    if let Some(directory) = directory {
+        std::fs::create_dir_all(directory).map_err(Failure::io(format!("making {}", directory.display())))?;
+    }
+    std::fs::write(&page, page::html(&outcome)).map_err(Failure::io(format!("writing {}", page.display())))?;
+    println!("\nThe same over time: {}", page.canonicalize().unwrap_or(page).display());
+    storage.clean_up(options.keep)
+}
+
+/// Loads the tables once, on the machine's own disk.
+fn prepare(plan: &Plan, storage: &Storage, progress: &mut Progress) -> Result<()> {
+    progress.begin(Step::Load);
+    let data = storage.prepared();
+    mariadb::install(&data)?;
+    let server = Server::start(&data, &storage.run_directory(), &plan.loading)?;
+    server.create_database()?;
+    plan.load.prepare(server.socket())?;
+    server.stop()
+}

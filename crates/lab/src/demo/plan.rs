@@ -1,0 +1,157 @@
+//! What the demo does with which settings, and how long each part should take.
+
+use crate::failure::{Failure, Result};
+use crate::mariadb::Settings;
+use crate::statistics::WINDOW_SECONDS;
+use crate::sysbench::Load;
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// InnoDB's buffer pool of both sides. Small, so that storage is what is measured.
+const BUFFER_POOL_MIB: u32 = 64;
+/// InnoDB's redo log of both sides: large enough not to force a checkpoint within a run.
+const REDO_LOG_MIB: u32 = 256;
+/// 4 x 750,000 rows are 704 MiB of tables: eleven times the buffer pool.
+const TABLES: u32 = 4;
+const ROWS: u32 = 750_000;
+/// What those rows take on disk.
+pub const TABLES_MIB: u32 = 704;
+const THREADS: u32 = 8;
+/// A buffer pool that all of it fits into, for what is not measured.
+const ALL_MIB: u32 = 1024;
+/// The flash that is given to headpond with the modelled disk.
+pub const FLASH_SIZE: &str = "2G";
+
+/// What the user may choose.
+#[derive(Args, Debug)]
+pub struct Options {
+    /// Your own slow directory, instead of the modelled 7,200 rpm disk. The demo works in a new
+    /// directory inside it.
+    #[arg(long, value_name = "DIR", requires = "flash")]
+    pub origin: Option<PathBuf>,
+    /// Your own flash: a directory, a new file, or a device for headpond to use.
+    #[arg(long, value_name = "PATH", requires = "origin")]
+    pub flash: Option<PathBuf>,
+    /// Seconds of each run that count.
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    pub seconds: u32,
+    /// Seconds of each run before that, which do not count.
+    #[arg(long, value_name = "N", default_value_t = 45)]
+    pub warmup: u32,
+    /// Where the page goes.
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+    /// Where the scratch directory is made; about 4 GB are used.
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub scratch: PathBuf,
+    /// Leave the data, the flash file and the logs behind.
+    #[arg(long)]
+    pub keep: bool,
+    /// Run both sides on plain directories, to try out the demo itself.
+    #[arg(long, hide = true, conflicts_with = "origin")]
+    pub rehearse: bool,
+    /// Seconds that the set-up took, told by the script.
+    #[arg(long, hide = true, default_value_t = 0)]
+    pub elapsed: u64,
+}
+
+impl Options {
+    /// Where the page goes: beside what was built, unless told otherwise.
+    pub fn page(&self) -> PathBuf {
+        self.page.clone().unwrap_or_else(|| PathBuf::from("target/demo/oltp.html"))
+    }
+}
+
+/// The parts of the demo, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Making and filling the tables.
+    Load,
+    /// A fresh copy of them on the origin.
+    CopyWithout,
+    /// The load without headpond.
+    RunWithout,
+    /// A fresh copy again.
+    CopyWith,
+    /// The load with headpond.
+    RunWith,
+    /// Writing everything to the origin, and looking at it there.
+    Return,
+}
+
+impl Step {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Load, Self::CopyWithout, Self::RunWithout, Self::CopyWith, Self::RunWith, Self::Return];
+
+    /// What is said while it goes on.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Load => "loading the tables",
+            Self::CopyWithout => "copying them to the origin",
+            Self::RunWithout => "the load without headpond",
+            Self::CopyWith => "copying the same tables to the origin again",
+            Self::RunWith => "the load with headpond in front",
+            Self::Return => "writing back, unmounting, checking the origin alone",
+        }
+    }
+}
+
+/// The settings of a demo.
+pub struct Plan {
+    /// The load.
+    pub load: Load,
+    /// The server under it, on both sides.
+    pub settings: Settings,
+    /// The server that loads the tables, in a hurry.
+    pub loading: Settings,
+    /// The server that checks the tables, with room for all of them.
+    pub checking: Settings,
+    /// Seconds of each run that do not count.
+    pub warmup: u32,
+    /// Seconds of each run that count.
+    pub seconds: u32,
+}
+
+impl Plan {
+    /// The plan for what the user chose.
+    pub fn of(options: &Options) -> Result<Self> {
+        let least = WINDOW_SECONDS as u32 * 2;
+        if options.seconds < least {
+            return Err(Failure::Other(format!(
+                "--seconds {}: at least {least} are needed for two averages of {WINDOW_SECONDS} s",
+                options.seconds
+            )));
+        }
+        Ok(Self {
+            load: Load { tables: TABLES, rows: ROWS, threads: THREADS },
+            settings: Settings { buffer_pool_mib: BUFFER_POOL_MIB, redo_log_mib: REDO_LOG_MIB, durable: true },
+            loading: Settings { buffer_pool_mib: ALL_MIB, redo_log_mib: REDO_LOG_MIB, durable: false },
+            checking: Settings { buffer_pool_mib: ALL_MIB, redo_log_mib: REDO_LOG_MIB, durable: true },
+            warmup: options.warmup,
+            seconds: options.seconds,
+        })
+    }
+
+    /// How long a step should take, as seen on two cores.
+    pub fn expected(&self, step: Step) -> Duration {
+        let run = u64::from(self.warmup + self.seconds) + 10;
+        Duration::from_secs(match step {
+            Step::Load => 25,
+            Step::CopyWithout | Step::CopyWith => 8,
+            Step::RunWithout | Step::RunWith => run,
+            Step::Return => 30,
+        })
+    }
+
+    /// What is said at the start.
+    pub fn introduction(&self, storage: &str) -> String {
+        let minutes = Step::ALL.iter().map(|step| self.expected(*step)).sum::<Duration>().as_secs().div_ceil(60);
+        format!(
+            "MariaDB with a {} MiB buffer pool and {TABLES_MIB} MiB of tables, sysbench oltp_read_write with {} clients,\n\
+             {} s of warm-up and {} s that count on each side: about {minutes} minutes.\n{storage}\n",
+            self.settings.buffer_pool_mib, self.load.threads, self.warmup, self.seconds
+        )
+    }
+}

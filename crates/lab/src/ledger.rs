@@ -1,0 +1,221 @@
+//! Clients that write down, outside the database, each transaction that was committed.
+//!
+//! Invariant: a number stands in a client's ledger, durably, only after the database has said that
+//! the transaction of that number is committed. So whatever happens to the storage below, every
+//! number in a ledger must be found in the database afterwards.
+//!
+//! A transaction moves an amount between two accounts and writes that down in a journal table: a
+//! transaction that survived in part shows, because the accounts then differ from the journal.
+
+use crate::command;
+use crate::failure::{Failure, Result};
+use crate::mariadb::{self, DATABASE, DATABASE_USER, Server};
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+const ACCOUNTS: u64 = 200;
+const BALANCE: u64 = 1000;
+/// What the client prints after a commit.
+const COMMITTED: &str = "committed";
+
+/// Ledgers in a directory that does not lie on the storage on trial.
+pub struct Ledgers {
+    directory: PathBuf,
+    clients: u32,
+}
+
+/// Clients at work.
+pub struct Running {
+    threads: Vec<JoinHandle<Result<()>>>,
+    committed: Arc<AtomicU64>,
+}
+
+/// What was found after a crash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Numbers in the ledgers: all of them were in the database.
+    pub promised: usize,
+    /// Transactions in the database that no ledger has: committed, but the crash came first.
+    pub unseen: usize,
+}
+
+impl Ledgers {
+    /// Ledgers for that many clients.
+    #[must_use]
+    pub fn new(directory: PathBuf, clients: u32) -> Self {
+        Self { directory, clients }
+    }
+
+    /// Makes the tables that the clients use.
+    pub fn create_tables(&self, server: &Server) -> Result<()> {
+        server.sql(&format!(
+            "USE {DATABASE}; \
+             CREATE TABLE accounts (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL) ENGINE=InnoDB; \
+             CREATE TABLE journal (client INT, number BIGINT, taken_from BIGINT, given_to BIGINT, amount BIGINT, \
+               PRIMARY KEY (client, number)) ENGINE=InnoDB; \
+             INSERT INTO accounts SELECT seq, {BALANCE} FROM seq_0_to_{}",
+            ACCOUNTS - 1
+        ))?;
+        Ok(())
+    }
+
+    fn path(&self, client: u32) -> PathBuf {
+        self.directory.join(format!("ledger-{client}"))
+    }
+
+    /// Lets the clients loose; each goes on until it is cut off.
+    pub fn start(&self, server: &Server) -> Result<Running> {
+        let committed = Arc::new(AtomicU64::new(0));
+        let mut threads = Vec::new();
+        for client in 0..self.clients {
+            let last = server
+                .sql(&format!("SELECT COALESCE(MAX(number), 0) FROM {DATABASE}.journal WHERE client={client}"))?;
+            let last: u64 = last.trim().parse().map_err(|_| Failure::Other(format!("no number: '{last}'")))?;
+            let ledger = self.path(client);
+            let file = File::options().create(true).append(true).open(&ledger);
+            let file = file.map_err(Failure::io(format!("opening {}", ledger.display())))?;
+            let session = Session::open(server.socket())?;
+            let committed = Arc::clone(&committed);
+            threads.push(std::thread::spawn(move || work(session, file, client, last + 1, &committed)));
+        }
+        Ok(Running { threads, committed })
+    }
+
+    /// Looks for every promised transaction, and for a transaction that is there in part.
+    pub fn verify(&self, server: &Server) -> Result<Found> {
+        let mut found = Found::default();
+        for client in 0..self.clients {
+            let text = fs::read_to_string(self.path(client)).map_err(Failure::io("reading a ledger"))?;
+            let promised: HashSet<&str> = text.lines().collect();
+            let rows = server.sql(&format!("SELECT number FROM {DATABASE}.journal WHERE client={client}"))?;
+            let there: HashSet<&str> = rows.lines().collect();
+            let mut lost: Vec<&str> = promised.difference(&there).copied().collect();
+            if !lost.is_empty() {
+                lost.sort_unstable();
+                return Err(Failure::Other(format!(
+                    "client {client}: {} of {} committed transactions are lost: {}",
+                    lost.len(),
+                    promised.len(),
+                    lost.join(" ")
+                )));
+            }
+            found.promised += promised.len();
+            found.unseen += there.len() - promised.len();
+        }
+        self.verify_accounts(server)?;
+        Ok(found)
+    }
+
+    fn verify_accounts(&self, server: &Server) -> Result<()> {
+        let wrong = server.sql(&format!(
+            "USE {DATABASE}; SELECT id, balance, {BALANCE} + COALESCE(got, 0) - COALESCE(gave, 0) AS due FROM accounts \
+             LEFT JOIN (SELECT given_to, SUM(amount) AS got FROM journal GROUP BY given_to) AS g ON given_to = id \
+             LEFT JOIN (SELECT taken_from, SUM(amount) AS gave FROM journal GROUP BY taken_from) AS t ON taken_from = id \
+             HAVING balance <> due"
+        ))?;
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::Other(format!("transactions survived in part; account, balance, balance due:\n{wrong}")))
+    }
+}
+
+impl Running {
+    /// How many transactions were committed so far.
+    #[must_use]
+    pub fn committed(&self) -> u64 {
+        self.committed.load(Ordering::Relaxed)
+    }
+
+    /// Waits for the clients to be cut off; fails if one could not keep its ledger.
+    pub fn join(self) -> Result<u64> {
+        for thread in self.threads {
+            thread.join().map_err(|_| Failure::Other("a client of the ledger panicked".to_owned()))??;
+        }
+        Ok(self.committed.load(Ordering::Relaxed))
+    }
+}
+
+/// A connection to the database, through its command-line client.
+struct Session {
+    child: Child,
+    answers: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Session {
+    fn open(socket: &Path) -> Result<Self> {
+        let mut client = mariadb::client(socket);
+        client.arg(format!("--user={DATABASE_USER}"));
+        client.args(["--batch", "--skip-column-names", "--unbuffered", "--skip-reconnect", DATABASE]);
+        command::detach(&mut client).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = client.spawn().map_err(|error| command::failed("starting a client", &client, error, ""))?;
+        let answers = child.stdout.take().expect("it is a pipe, as asked for above");
+        Ok(Self { child, answers: BufReader::new(answers).lines() })
+    }
+
+    /// Sends a transaction. True if the database said that it is committed, false if the connection
+    /// is gone: the client ends at the first statement that fails.
+    fn commit(&mut self, statements: &str, number: u64) -> bool {
+        let Some(pipe) = self.child.stdin.as_mut() else { return false };
+        let text = format!("START TRANSACTION; {statements} COMMIT; SELECT '{COMMITTED}', {number};\n");
+        if pipe.write_all(text.as_bytes()).is_err() {
+            return false;
+        }
+        matches!(self.answers.next(), Some(Ok(line)) if line == format!("{COMMITTED}\t{number}"))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Failing means that it is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn work(mut session: Session, mut ledger: File, client: u32, first: u64, committed: &AtomicU64) -> Result<()> {
+    for number in first.. {
+        let (from, to, amount) = transfer(client, number);
+        // Always the lower account first, so that two transfers never wait for each other.
+        let mut changes = [(from, -i64::from(amount)), (to, i64::from(amount))];
+        changes.sort_unstable();
+        let mut statements: String = changes
+            .iter()
+            .map(|(id, change)| format!("UPDATE accounts SET balance = balance + ({change}) WHERE id = {id}; "))
+            .collect();
+        statements.push_str(&format!("INSERT INTO journal VALUES ({client}, {number}, {from}, {to}, {amount});"));
+        if !session.commit(&statements, number) {
+            break;
+        }
+        writeln!(ledger, "{number}").and_then(|()| ledger.sync_data()).map_err(Failure::io("writing a ledger"))?;
+        committed.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Which transfer has this number: two different accounts and an amount, spread by a hash.
+fn transfer(client: u32, number: u64) -> (u64, u64, u8) {
+    let hash = (number << 8 | u64::from(client)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let from = (hash >> 16) % ACCOUNTS;
+    let to = (from + 1 + (hash >> 40) % (ACCOUNTS - 1)) % ACCOUNTS;
+    (from, to, 1 + (hash >> 60) as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transfer_is_between_two_different_accounts() {
+        for number in 0..10_000 {
+            let (from, to, amount) = transfer(3, number);
+            assert!(from != to && from < ACCOUNTS && to < ACCOUNTS && amount > 0);
+        }
+    }
+}

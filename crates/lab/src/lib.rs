@@ -1,0 +1,19 @@
+//! The lab: experiments on headpond with real databases, run the way a user would run them.
+//!
+//! Invariants:
+//! - headpond is used through its command line only, never through its insides, so what an
+//!   experiment shows is what a user gets;
+//! - whatever an experiment starts it ends by process id, and whatever it mounts it unmounts, also
+//!   when it fails or is interrupted;
+//! - a system's own database server, its data and its configuration are never touched.
+
+pub mod command;
+pub mod demo;
+pub mod failure;
+pub mod kill;
+pub mod ledger;
+pub mod mariadb;
+pub mod pond;
+pub mod service;
+pub mod statistics;
+pub mod sysbench;

@@ -1,0 +1,77 @@
+//! `headpond-lab`: runs an experiment and leaves its result.
+
+use clap::{Args, Parser, Subcommand};
+use headpond_lab::failure::{Failure, Result, catch_interrupts};
+use headpond_lab::pond::Headpond;
+use headpond_lab::{demo, kill};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Experiments on headpond with real databases.
+#[derive(Parser)]
+#[command(name = "headpond-lab", version)]
+struct Arguments {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Subcommand)]
+enum Experiment {
+    /// MariaDB under sysbench on a slow directory, without headpond and with it.
+    Demo(demo::Options),
+    /// MariaDB on a mount whose daemon is killed under load, again and again.
+    Kill(Kill),
+}
+
+#[derive(Args)]
+struct Kill {
+    /// How many kills.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    rounds: u32,
+    /// Decides the moments of the kills.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Where the scratch directory is made. It is kept when something is found to be wrong.
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    scratch: PathBuf,
+}
+
+/// Runs the kill test, a line for each round.
+fn run_kill(arguments: &Kill) -> Result<()> {
+    let headpond = Headpond::beside_this_program()?;
+    let directory = tempfile::Builder::new().prefix("headpond-kill-").tempdir_in(&arguments.scratch);
+    let directory = directory.map_err(Failure::io(format!("making a directory in {}", arguments.scratch.display())))?;
+    let options = kill::Options { rounds: arguments.rounds, seed: arguments.seed };
+    let mut number = 0;
+    let outcome = kill::run(&headpond, directory.path(), &options, |round| {
+        number += 1;
+        println!(
+            "kill {number}/{}, {:.1} s into the load: {} commits in this round, {} in all rounds, none lost; {} tables whole",
+            options.rounds,
+            round.killed_after.as_secs_f64(),
+            round.committed,
+            round.found.promised,
+            round.tables
+        );
+    });
+    outcome.inspect_err(|_| println!("kept for a look: {}", directory.keep().display()))
+}
+
+fn main() -> ExitCode {
+    let experiment = Arguments::parse().experiment;
+    let outcome = catch_interrupts().and_then(|()| match &experiment {
+        Experiment::Demo(options) => demo::run(options),
+        Experiment::Kill(options) => run_kill(options),
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Interrupted) => {
+            eprintln!("\nInterrupted: servers stopped, mounts taken down.");
+            ExitCode::from(130)
+        }
+        Err(failure) => {
+            eprintln!("\nIt failed. {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

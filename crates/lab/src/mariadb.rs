@@ -1,0 +1,211 @@
+//! A MariaDB server of the experiment's own: its own directory, its own socket, no network.
+//!
+//! Invariant: the system's server, its data and its configuration files are neither read nor
+//! written (`--no-defaults`), and no port is opened.
+
+use crate::command;
+use crate::failure::{Failure, Result, check_interrupt};
+use crate::service::Service;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// The user of the load inside the database.
+pub const DATABASE_USER: &str = "lab";
+/// The database that the load uses.
+pub const DATABASE: &str = "lab";
+
+/// How long a start may take: recovery on a slow disk takes its time.
+const START_MAX: Duration = Duration::from_secs(180);
+/// How long a clean stop may take.
+const STOP_MAX: Duration = Duration::from_secs(180);
+/// How long the purge of deleted rows may take after a crash.
+const PURGE_MAX: Duration = Duration::from_secs(60);
+
+/// The settings that matter to storage.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// InnoDB's buffer pool, in MiB.
+    pub buffer_pool_mib: u32,
+    /// InnoDB's redo log, in MiB.
+    pub redo_log_mib: u32,
+    /// Whether each commit is made durable. Off only to load data that can be loaded again.
+    pub durable: bool,
+}
+
+impl Settings {
+    /// As options of the server.
+    #[must_use]
+    pub fn options(&self) -> Vec<String> {
+        let durable = u8::from(self.durable);
+        vec![
+            format!("--innodb-buffer-pool-size={}M", self.buffer_pool_mib),
+            format!("--innodb-log-file-size={}M", self.redo_log_mib),
+            "--innodb-flush-method=O_DIRECT".to_owned(),
+            format!("--innodb-flush-log-at-trx-commit={durable}"),
+            format!("--innodb-doublewrite={durable}"),
+            // Every start is a cold one: no run profits from what another left behind.
+            "--innodb-buffer-pool-dump-at-shutdown=0".to_owned(),
+            "--innodb-buffer-pool-load-at-startup=0".to_owned(),
+            "--skip-log-bin".to_owned(),
+            "--skip-networking".to_owned(),
+        ]
+    }
+}
+
+/// The account that the server runs as, if not the one that runs the experiment.
+///
+/// A server does not run as root. Where the experiment does, it uses the system's `mysql` account,
+/// which Debian makes with its server package, or else `nobody`.
+#[must_use]
+pub fn account() -> Option<&'static str> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let accounts = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let exists = accounts.lines().any(|line| line.starts_with("mysql:"));
+    Some(if exists { "mysql" } else { "nobody" })
+}
+
+/// A program that Debian puts where only root's `PATH` leads.
+fn program(name: &str) -> PathBuf {
+    let system = Path::new("/usr/sbin").join(name);
+    if system.exists() { system } else { PathBuf::from(name) }
+}
+
+/// The version, as the server tells it.
+pub fn version() -> Result<String> {
+    let text = command::run("asking MariaDB's version", Command::new(program("mariadbd")).arg("--version"))?;
+    Ok(text.split("Ver ").nth(1).unwrap_or(&text).split(" for ").next().unwrap_or_default().trim().to_owned())
+}
+
+/// Makes `directory` the server's, so that it can write there.
+pub fn give(directory: &Path) -> Result<()> {
+    if let Some(account) = account() {
+        let mut chown = Command::new("chown");
+        chown.arg("-R").arg(account).arg(directory);
+        command::run("handing the directory to the server's account", &mut chown)?;
+    }
+    Ok(())
+}
+
+/// Makes an empty database in `data`, a directory that is made for it.
+pub fn install(data: &Path) -> Result<()> {
+    std::fs::create_dir_all(data).map_err(Failure::io(format!("making {}", data.display())))?;
+    give(data)?;
+    let mut install = Command::new("mariadb-install-db");
+    install.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
+    install.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
+    install.args(account().map(|account| format!("--user={account}")));
+    command::run("making an empty database", &mut install)?;
+    Ok(())
+}
+
+/// A running server.
+pub struct Server {
+    service: Service,
+    socket: PathBuf,
+}
+
+impl Server {
+    /// Starts a server on `data`. Its socket and its log go to the directory `run`.
+    pub fn start(data: &Path, run: &Path, settings: &Settings) -> Result<Self> {
+        std::fs::create_dir_all(run).map_err(Failure::io(format!("making {}", run.display())))?;
+        give(run)?;
+        let socket = run.join("mariadb.sock");
+        let mut command = Command::new(program("mariadbd"));
+        command.arg("--no-defaults");
+        command.args(account().map(|account| format!("--user={account}")));
+        command.arg(format!("--datadir={}", data.display())).arg(format!("--socket={}", socket.display()));
+        command.arg(format!("--pid-file={}", run.join("mariadb.pid").display()));
+        command.args(settings.options());
+        let service = Service::start("starting MariaDB", command, &run.join("mariadb.log"))?;
+        let mut server = Self { service, socket };
+        let probe = client(&server.socket);
+        server.service.wait_until(START_MAX, || answers(&probe))?;
+        Ok(server)
+    }
+
+    /// The socket that clients connect to.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// The server's command as it would be typed.
+    #[must_use]
+    pub fn typed(&self) -> String {
+        self.service.typed()
+    }
+
+    /// Runs statements as the database's root, and returns the rows, tabs between the columns.
+    pub fn sql(&self, statements: &str) -> Result<String> {
+        let mut client = client(&self.socket);
+        client.args(["--user=root", "--batch", "--skip-column-names"]).arg(format!("--execute={statements}"));
+        command::run("running SQL", &mut client)
+    }
+
+    /// Makes the database and the user of the load.
+    pub fn create_database(&self) -> Result<()> {
+        self.sql(&format!(
+            "CREATE DATABASE {DATABASE}; CREATE USER '{DATABASE_USER}'@'localhost'; \
+             GRANT ALL ON {DATABASE}.* TO '{DATABASE_USER}'@'localhost'"
+        ))?;
+        Ok(())
+    }
+
+    /// Checks every table of the load's database row by row. Returns the number of tables, or what
+    /// is wrong.
+    pub fn check_tables(&self) -> Result<usize> {
+        let names =
+            self.sql(&format!("SELECT table_name FROM information_schema.tables WHERE table_schema='{DATABASE}'"))?;
+        for name in names.lines() {
+            self.check_table(name)?;
+        }
+        Ok(names.lines().count())
+    }
+
+    /// Right after a crash, deleted rows wait to be purged, and the check warns of those that it
+    /// meets half purged (MDEV-24402 says why that is no damage). Such a warning goes away with the
+    /// purge, so the table is checked again until there is none; anything else is damage.
+    fn check_table(&self, name: &str) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            let rows = self.sql(&format!("CHECK TABLE {DATABASE}.{name} EXTENDED"))?;
+            if !rows.is_empty() && rows.lines().all(|row| row.ends_with("\tstatus\tOK")) {
+                return Ok(());
+            }
+            let damage = rows.lines().any(|row| !row.ends_with("\tstatus\tOK") && !row.contains("\tWarning\t"));
+            if damage || start.elapsed() > PURGE_MAX {
+                return Err(Failure::Other(format!("CHECK TABLE {name} EXTENDED says:\n{rows}")));
+            }
+            check_interrupt()?;
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    }
+
+    /// Stops the server in order: everything is written back first.
+    pub fn stop(mut self) -> Result<()> {
+        self.sql("SHUTDOWN")?;
+        self.service.wait_for_end(STOP_MAX)
+    }
+
+    /// Ends the server at once, as a crash would.
+    pub fn kill(mut self) {
+        self.service.kill();
+    }
+}
+
+/// The command-line client on `socket`.
+#[must_use]
+pub fn client(socket: &Path) -> Command {
+    let mut client = Command::new("mariadb");
+    client.arg("--no-defaults").arg(format!("--socket={}", socket.display()));
+    client
+}
+
+fn answers(client: &Command) -> bool {
+    let mut ask = Command::new(client.get_program());
+    ask.args(client.get_args()).args(["--user=root", "--execute=SELECT 1"]);
+    command::run("asking the server", &mut ask).is_ok()
+}

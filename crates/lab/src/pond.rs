@@ -1,0 +1,226 @@
+//! headpond as a user runs it: its commands, and the figures that `headpond status --json` tells.
+//!
+//! Invariant: a mount is taken down when its owner lets go of it, also after its daemon was killed.
+
+use crate::command;
+use crate::failure::{Failure, Result};
+use crate::service::Service;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// How long a mount may take: recovery reads the tail of the log.
+const MOUNT_MAX: Duration = Duration::from_secs(60);
+/// How long the daemon may take to end after the unmount.
+const END_MAX: Duration = Duration::from_secs(60);
+
+/// Where the program is.
+#[derive(Clone, Debug)]
+pub struct Headpond {
+    program: PathBuf,
+}
+
+/// What to mount.
+#[derive(Clone, Debug)]
+pub struct Mounting {
+    /// The slow directory.
+    pub origin: PathBuf,
+    /// Where it appears with headpond in front.
+    pub mountpoint: PathBuf,
+    /// The flash: a file or a device.
+    pub flash: PathBuf,
+    /// The size of the flash file if it is to be made.
+    pub size: Option<String>,
+    /// The cache mode.
+    pub mode: &'static str,
+    /// The disk that the origin is made to behave like.
+    pub model_disk: Option<String>,
+    /// Where the daemon's messages go.
+    pub log: PathBuf,
+}
+
+/// What a mount has counted since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// Read requests to the origin.
+    pub origin_reads: u64,
+    /// Write requests to the origin.
+    pub origin_writes: u64,
+    /// Bytes read from the origin.
+    pub origin_read_bytes: u64,
+    /// Bytes written to the origin.
+    pub origin_write_bytes: u64,
+    /// Blocks that reads found on flash.
+    pub hit_blocks: u64,
+    /// Blocks that reads had to fetch from the origin.
+    pub miss_blocks: u64,
+    /// Blocks that are newer than the origin's, now.
+    pub dirty_blocks: u64,
+}
+
+impl Headpond {
+    /// The `headpond` that was built together with the running program.
+    pub fn beside_this_program() -> Result<Self> {
+        let this = std::env::current_exe().map_err(Failure::io("looking for the running program"))?;
+        let program = this.with_file_name("headpond");
+        if program.exists() {
+            return Ok(Self { program });
+        }
+        Err(Failure::Other(format!(
+            "{} is missing: build it with `cargo build --release --bin headpond`",
+            program.display()
+        )))
+    }
+
+    /// The `headpond` at `program`.
+    #[must_use]
+    pub fn at(program: PathBuf) -> Self {
+        Self { program }
+    }
+
+    /// The version, as the program tells it.
+    pub fn version(&self) -> Result<String> {
+        let text = command::run("asking headpond's version", Command::new(&self.program).arg("--version"))?;
+        Ok(text.trim().to_owned())
+    }
+
+    /// Mounts, with the daemon as a child of this process, and waits until the mount answers.
+    pub fn mount(&self, what: &Mounting) -> Result<Mount> {
+        std::fs::create_dir_all(&what.mountpoint)
+            .map_err(Failure::io(format!("making {}", what.mountpoint.display())))?;
+        let mut command = Command::new(&self.program);
+        command.arg("mount").arg(&what.origin).arg(&what.mountpoint).arg("--flash").arg(&what.flash);
+        command.args(what.size.iter().flat_map(|size| ["--size", size]));
+        command.args(["--mode", what.mode]);
+        command.args(what.model_disk.iter().flat_map(|disk| ["--model-disk", disk]));
+        if rustix::process::geteuid().is_root() {
+            // The database server runs under another account.
+            command.arg("--allow-other");
+        }
+        let service = Service::start("headpond mount", command, &what.log)?;
+        let mut mount = Mount { headpond: self.clone(), mountpoint: what.mountpoint.clone(), service, mounted: true };
+        let (headpond, mountpoint) = (self.clone(), what.mountpoint.clone());
+        mount.service.wait_until(MOUNT_MAX, || headpond.figures(&mountpoint).is_ok())?;
+        Ok(mount)
+    }
+
+    fn figures(&self, mountpoint: &Path) -> Result<Figures> {
+        let mut status = Command::new(&self.program);
+        status.arg("status").arg(mountpoint).arg("--json");
+        let text = command::run("asking headpond's status", &mut status)?;
+        figures(&text)
+    }
+}
+
+/// A directory with headpond in front.
+pub struct Mount {
+    headpond: Headpond,
+    mountpoint: PathBuf,
+    service: Service,
+    mounted: bool,
+}
+
+impl Mount {
+    /// The mount's command as it would be typed.
+    #[must_use]
+    pub fn typed(&self) -> String {
+        self.service.typed()
+    }
+
+    /// What the mount has counted.
+    pub fn figures(&self) -> Result<Figures> {
+        self.headpond.figures(&self.mountpoint)
+    }
+
+    /// Writes everything to the origin, then unmounts. The origin is complete afterwards.
+    pub fn unmount(mut self) -> Result<()> {
+        self.take_down(&[])
+    }
+
+    /// Unmounts at once; what is dirty stays on the flash.
+    pub fn unmount_keep_dirty(mut self) -> Result<()> {
+        self.take_down(&["--keep-dirty"])
+    }
+
+    fn take_down(&mut self, flags: &[&str]) -> Result<()> {
+        let mut unmount = Command::new(&self.headpond.program);
+        unmount.arg("unmount").arg(&self.mountpoint).args(flags);
+        command::run("unmounting", &mut unmount)?;
+        self.mounted = false;
+        self.service.wait_for_end(END_MAX)
+    }
+
+    /// Kills the daemon at once, as a crash would, and takes the dead mount out of the way.
+    pub fn kill(mut self) {
+        self.service.kill();
+        detach(&self.mountpoint);
+        self.mounted = false;
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if self.mounted && self.take_down(&["--keep-dirty"]).is_err() {
+            detach(&self.mountpoint);
+        }
+    }
+}
+
+/// Takes a mount away whose daemon does not answer.
+pub fn detach(mountpoint: &Path) {
+    let mut unmount = if rustix::process::geteuid().is_root() {
+        let mut unmount = Command::new("umount");
+        unmount.arg("--lazy");
+        unmount
+    } else {
+        let mut unmount = Command::new("fusermount3");
+        unmount.args(["-u", "-z"]);
+        unmount
+    };
+    // It fails where the mount is gone already, and that is what is wanted.
+    let _ = command::run("detaching the mount", unmount.arg(mountpoint));
+}
+
+fn figures(json: &str) -> Result<Figures> {
+    let status: Value = serde_json::from_str(json)
+        .map_err(|error| Failure::Other(format!("headpond status --json: {error}:\n{json}")))?;
+    let number = |name: &str| {
+        find(&status, name)
+            .ok_or_else(|| Failure::Other(format!("headpond status --json has no number '{name}':\n{json}")))
+    };
+    Ok(Figures {
+        origin_reads: number("origin_reads")?,
+        origin_writes: number("origin_writes")?,
+        origin_read_bytes: number("origin_read_bytes")?,
+        origin_write_bytes: number("origin_write_bytes")?,
+        hit_blocks: number("read_hits_blocks")?,
+        miss_blocks: number("read_miss_blocks")?,
+        dirty_blocks: number("dirty_blocks")?,
+    })
+}
+
+/// The number of that name, in whichever group of the status it stands.
+fn find(value: &Value, name: &str) -> Option<u64> {
+    let object = value.as_object()?;
+    object.get(name).and_then(Value::as_u64).or_else(|| object.values().find_map(|inner| find(inner, name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_found_in_whichever_group_they_stand() {
+        let json = r#"{"mode":"write-back","engine":{"read_hits_blocks":7,"read_miss_blocks":1,"dirty_blocks":3},
+            "origin":{"origin_reads":5,"origin_writes":6,"origin_read_bytes":20480,"origin_write_bytes":24576}}"#;
+        let figures = figures(json).expect("all are there");
+        assert_eq!((figures.hit_blocks, figures.origin_writes, figures.dirty_blocks), (7, 6, 3));
+    }
+
+    #[test]
+    fn a_status_that_lacks_a_figure_is_an_error_and_not_a_zero() {
+        let error = figures(r#"{"origin_reads":5}"#).expect_err("most are missing");
+        assert!(error.to_string().contains("origin_writes"), "{error}");
+    }
+}

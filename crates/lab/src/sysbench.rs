@@ -1,0 +1,195 @@
+//! The load: sysbench's `oltp_read_write`, and what it prints.
+//!
+//! Invariant: figures are sysbench's own. The figures of the measured part are those that it
+//! prints at its end, after it was told to forget all at the end of the warm-up.
+
+use crate::command;
+use crate::failure::{Failure, Result, check_interrupt};
+use crate::mariadb::{DATABASE, DATABASE_USER};
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// The size and shape of a load.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// The number of tables.
+    pub tables: u32,
+    /// Rows of each table; a row with its share of the indexes takes about 246 bytes.
+    pub rows: u32,
+    /// Clients at once.
+    pub threads: u32,
+}
+
+/// What one second looked like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Second {
+    /// Seconds since the start of the load.
+    pub at: f64,
+    /// Transactions finished in this second.
+    pub tps: f64,
+    /// The 95th percentile of their latency, in milliseconds; zero if none finished.
+    pub p95_ms: f64,
+}
+
+/// What sysbench says about the measured part.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Totals {
+    /// Transactions.
+    pub transactions: f64,
+    /// Transactions per second.
+    pub tps: f64,
+    /// The mean latency, in milliseconds.
+    pub mean_ms: f64,
+    /// The 95th percentile of the latency, in milliseconds.
+    pub p95_ms: f64,
+    /// The longest latency, in milliseconds.
+    pub max_ms: f64,
+}
+
+/// The version, as sysbench tells it.
+pub fn version() -> Result<String> {
+    let text = command::run("asking sysbench's version", Command::new("sysbench").arg("--version"))?;
+    Ok(text.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
+}
+
+impl Load {
+    fn command(&self, socket: &Path) -> Command {
+        let mut command = Command::new("sysbench");
+        command.args(["oltp_read_write", "--db-driver=mysql"]);
+        command.arg(format!("--mysql-socket={}", socket.display()));
+        command.args([format!("--mysql-user={DATABASE_USER}"), format!("--mysql-db={DATABASE}")]);
+        command.args([format!("--tables={}", self.tables), format!("--table-size={}", self.rows)]);
+        command
+    }
+
+    /// Makes and fills the tables.
+    pub fn prepare(&self, socket: &Path) -> Result<()> {
+        let mut command = self.command(socket);
+        command.arg(format!("--threads={}", self.tables)).arg("prepare");
+        command::run("loading the tables", &mut command)?;
+        Ok(())
+    }
+
+    /// The command of a run of `warmup` and then `measured` seconds.
+    #[must_use]
+    pub fn run_command(&self, socket: &Path, warmup: u32, measured: u32) -> Command {
+        let mut command = self.command(socket);
+        command.args([format!("--threads={}", self.threads), format!("--time={}", warmup + measured)]);
+        command.args(["--rand-type=pareto", "--percentile=95", "--report-interval=1"]);
+        if warmup > 0 {
+            command.arg(format!("--report-checkpoints={warmup}"));
+        }
+        // A thread that waits for the disk at the end gets time to finish its transaction.
+        command.args(["--forced-shutdown=30", "run"]);
+        command
+    }
+
+    /// A load that goes on until it is ended or fails.
+    #[must_use]
+    pub fn endless_command(&self, socket: &Path) -> Command {
+        let mut command = self.command(socket);
+        command.args([format!("--threads={}", self.threads), "--time=0".to_owned(), "run".to_owned()]);
+        command
+    }
+
+    /// Runs the load, and tells `each` about every second as it passes.
+    pub fn run(&self, mut command: Command, mut each: impl FnMut(Second) -> Result<()>) -> Result<Totals> {
+        let doing = "running sysbench";
+        let child = command::detach(&mut command)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| command::failed(doing, &command, error, ""))?;
+        let mut running = Running(child);
+        let mut output = String::new();
+        if let Some(pipe) = running.0.stdout.take() {
+            for line in BufReader::new(pipe).lines() {
+                let line = line.map_err(Failure::io("reading what sysbench prints"))?;
+                if let Some(second) = parse_second(&line) {
+                    each(second)?;
+                }
+                output.push_str(&line);
+                output.push('\n');
+                check_interrupt()?;
+            }
+        }
+        let mut errors = String::new();
+        if let Some(mut pipe) = running.0.stderr.take() {
+            // Only for a message; what was read until an error is what there is.
+            let _ = pipe.read_to_string(&mut errors);
+        }
+        let status = running.0.wait().map_err(Failure::io("waiting for sysbench"))?;
+        let failed = |status: &str| command::failed(doing, &command, status, &format!("{output}{errors}"));
+        if !status.success() {
+            return Err(failed(&status.to_string()));
+        }
+        parse_totals(&output).ok_or_else(|| failed("its last report is not as expected"))
+    }
+}
+
+/// A running sysbench, killed if the reader of its output gives up.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !matches!(self.0.try_wait(), Ok(Some(_))) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}
+
+/// Reads `[ 7s ] thds: 8 tps: 725.98 qps: ... lat (ms,95%): 20.37 err/s: ...`.
+fn parse_second(line: &str) -> Option<Second> {
+    let (at, rest) = line.strip_prefix('[')?.split_once("s ]")?;
+    let after = |word: &str| rest.split_once(word)?.1.split_whitespace().next()?.parse().ok();
+    Some(Second { at: at.trim().parse().ok()?, tps: after("tps:")?, p95_ms: after("lat (ms,95%):")? })
+}
+
+/// Reads the last of the reports: the one before it was about the warm-up.
+fn parse_totals(output: &str) -> Option<Totals> {
+    let last = output.rsplit("SQL statistics:").next()?;
+    let value = |label: &str| {
+        let line = last.lines().find_map(|line| line.trim().strip_prefix(label))?;
+        Some(
+            line.split_whitespace()
+                .map(|word| word.trim_start_matches('('))
+                .filter_map(|word| word.parse().ok())
+                .collect(),
+        )
+    };
+    let first = |label: &str| value(label).and_then(|values: Vec<f64>| values.first().copied());
+    let transactions: Vec<f64> = value("transactions:")?;
+    Some(Totals {
+        transactions: *transactions.first()?,
+        tps: *transactions.get(1)?,
+        mean_ms: first("avg:")?,
+        p95_ms: first("95th percentile:")?,
+        max_ms: first("max:")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = include_str!("../tests/data/sysbench.txt");
+
+    #[test]
+    fn a_line_of_progress_is_read() {
+        let line = "[ 8s ] thds: 8 tps: 484.95 qps: 9693.01 (r/w/o: 6783.31/1939.80/969.90) lat (ms,95%): 20.00 err/s: 0.00 reconn/s: 0.00";
+        assert_eq!(parse_second(line), Some(Second { at: 8.0, tps: 484.95, p95_ms: 20.0 }));
+        assert_eq!(parse_second("[ 10s ] Checkpoint report:"), None);
+        assert_eq!(parse_second("Threads started!"), None);
+    }
+
+    #[test]
+    fn the_totals_are_those_of_the_measured_part_and_not_of_the_warm_up() {
+        let totals = parse_totals(OUTPUT).expect("a whole report");
+        let wanted = Totals { transactions: 16143.0, tps: 806.74, mean_ms: 9.92, p95_ms: 16.71, max_ms: 387.99 };
+        assert_eq!(totals, wanted);
+        assert_eq!(OUTPUT.lines().filter_map(parse_second).count(), 30);
+    }
+}
