@@ -1,1 +1,44 @@
-//! x
+//! The engine of headpond: a write-back cache over a log on flash, as a pure state machine.
+//!
+//! It does no I/O, reads no clock, starts no thread and has one owner. Requests, completions and
+//! the time go in; effects come out. The same code runs under real files and in the simulator,
+//! where one seed decides every order, fault and power cut.
+//!
+//! What it keeps true (`design.md`'s promises, in short): what a sync covered is durable; what
+//! survives a crash is a prefix of what was acknowledged; a write request is whole or not there;
+//! bytes from flash are verified; a failing flash is no error while the origin has the data;
+//! nothing stale is served; errors stick; everything is bounded.
+//!
+//! The owner calls [`Engine::advance`] with the time, [`Engine::submit`] with requests and
+//! [`Engine::complete`] with outcomes, and after each carries out what
+//! [`Engine::take_effects`] gives, in any order it likes: the engine never relies on two effects
+//! that are under way at the same time being carried out in the order they were given.
+
+mod begin;
+mod checkpoint;
+mod config;
+mod destage;
+mod effect;
+mod engine;
+mod fetch;
+mod gather;
+mod locks;
+mod modes;
+mod object;
+mod op;
+mod ops;
+mod ranges;
+mod reclaim;
+mod recovery;
+mod replay;
+mod request;
+mod stats;
+mod store;
+
+pub use config::Config;
+pub use effect::{Effect, Outcome, Ticket};
+pub use engine::Engine;
+pub use headpond_log::{FlashRead, Mutation};
+pub use recovery::{Conflict, RecoverError, Recovered, RecoveredObject, Verdict, format_pool, recover, recover_mutated};
+pub use request::{Attributes, Namespace, OpenFile, Reply, Request, RequestId};
+pub use stats::Stats;

@@ -36,6 +36,8 @@ pub struct BatchHead {
     pub previous_host: BatchNumber,
     /// Everything up to this batch was durable when this one was made.
     pub synced_through: BatchNumber,
+    /// The last host batch among those: if the chain ends before it, synced writes are lost.
+    pub synced_host: BatchNumber,
     /// Blocks of payload that follow.
     pub payload_blocks: u32,
 }
@@ -52,11 +54,12 @@ struct Raw {
     number: U64,
     previous_host: U64,
     synced_through: U64,
+    synced_host: U64,
     segment: U32,
     payload_blocks: U32,
     entry_bytes: U16,
     stream: u8,
-    reserved: [u8; 53],
+    reserved: [u8; 45],
 }
 
 const _: () = assert!(size_of::<Raw>() == 128);
@@ -75,6 +78,7 @@ pub fn encode_batch(head: &BatchHead, entries: &[u8], block: &mut [u8]) {
     raw.number = head.number.0.into();
     raw.previous_host = head.previous_host.0.into();
     raw.synced_through = head.synced_through.0.into();
+    raw.synced_host = head.synced_host.0.into();
     raw.segment = head.segment.0.into();
     raw.payload_blocks = head.payload_blocks.into();
     raw.entry_bytes = u16::try_from(entries.len()).expect("entries fit a block").into();
@@ -116,6 +120,7 @@ pub fn decode_batch(block: &[u8]) -> Result<(BatchHead, &[u8]), Damage> {
         number: BatchNumber(raw.number.get()),
         previous_host: BatchNumber(raw.previous_host.get()),
         synced_through: BatchNumber(raw.synced_through.get()),
+        synced_host: BatchNumber(raw.synced_host.get()),
         payload_blocks: raw.payload_blocks.get(),
     };
     Ok((head, entries))
@@ -138,6 +143,7 @@ mod tests {
             number: BatchNumber(5),
             previous_host: BatchNumber(4),
             synced_through: BatchNumber(3),
+            synced_host: BatchNumber(2),
             payload_blocks: 6,
         };
         let mut entries = Vec::new();

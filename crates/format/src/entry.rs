@@ -72,7 +72,8 @@ pub struct ObjectState {
     pub flags: ObjectFlags,
     /// Size in bytes, as applications see it.
     pub size: u64,
-    /// Below this byte the origin's content counts; from it on, what is not in the log is zero.
+    /// Below this byte the origin's content counts; from it on, what is not in the log is zero,
+    /// whatever the origin has there. `u64::MAX` when all of the origin's file counts.
     pub origin_valid: u64,
     /// Modification time, as applications see it.
     pub mtime: UnixNanos,

@@ -2,7 +2,7 @@
 
 use headpond_base::{BLOCK, BLOCK_U64, Location, SegmentId};
 
-use crate::SLOT_BYTES;
+use crate::{SLOT_BYTES, SegmentRow};
 
 /// The smallest pool: below it, reserves would leave no room for data.
 pub const POOL_BYTES_MIN: u64 = 64 << 20;
@@ -17,8 +17,13 @@ const SEGMENTS_WANTED: u64 = 1024;
 const SEGMENT_BYTES_MIN: u64 = 2 << 20;
 const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 
-/// Room in a checkpoint for what is not a map slot: segment table, frame heads, objects.
-const CHECKPOINT_EXTRA: u64 = 2 << 20;
+/// Bytes of a checkpoint for each block of the pool, in the worst case of one slot in a chunk:
+/// the slot, and its chunk's number and count.
+const CHECKPOINT_BYTES_A_BLOCK: u64 = SLOT_BYTES as u64 + 6;
+
+/// Room in a checkpoint for objects: a 128th of the pool, within bounds. At about 170 bytes for
+/// an object with its path, a pool of 1 GiB remembers 50,000 files, and one of 8 GiB 400,000.
+const CHECKPOINT_OBJECT_BYTES: (u64, u64) = (128 << 10, 64 << 20);
 
 /// The division of one pool. Fixed at format and kept in the superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,12 +71,11 @@ impl Geometry {
     /// which want small pools; the result may have too few segments to be of use.
     #[must_use]
     pub fn with_segment_bytes(bytes: u64, segment_bytes: u64) -> Self {
-        // A slot for each block, with 1/8 more for the heads of sparsely filled chunks. Measured
-        // against the worst case in `checkpoint` tests of the log: a chunk head for each slot
-        // would need more, and then the engine evicts objects instead (see docs/format.md).
-        let slots = bytes / BLOCK_U64 * SLOT_BYTES as u64;
-        let extra = CHECKPOINT_EXTRA.min(bytes / 64);
-        let checkpoint_bytes = (slots + slots / 8 + extra).next_multiple_of(BLOCK_U64);
+        let (least, most) = CHECKPOINT_OBJECT_BYTES;
+        let objects = (bytes / 128).clamp(least, most);
+        let heads = (64 << 10) + bytes / segment_bytes * SegmentRow::BYTES as u64;
+        let map = bytes / BLOCK_U64 * CHECKPOINT_BYTES_A_BLOCK;
+        let checkpoint_bytes = (map + objects + heads).next_multiple_of(BLOCK_U64);
         let segments_start = (CHECKPOINT_START + 2 * checkpoint_bytes).next_multiple_of(segment_bytes.min(1 << 20));
         let segments = bytes.saturating_sub(segments_start) / segment_bytes;
         Self {
@@ -111,6 +115,13 @@ impl Geometry {
     #[must_use]
     pub const fn byte_of(&self, location: Location) -> u64 {
         self.segments_start + location.0 as u64 * BLOCK_U64
+    }
+
+    /// Bytes of object entries that a checkpoint has room for.
+    #[must_use]
+    pub fn object_bytes(&self) -> u64 {
+        let (least, most) = CHECKPOINT_OBJECT_BYTES;
+        (self.pool_bytes / 128).clamp(least, most)
     }
 
     /// Blocks that can hold data at most: all segments, less their heads.

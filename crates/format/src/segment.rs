@@ -110,6 +110,8 @@ pub struct SummaryBatch {
     pub previous_host: BatchNumber,
     /// What was durable when it was made.
     pub synced_through: BatchNumber,
+    /// The last host batch among those.
+    pub synced_host: BatchNumber,
     /// The block, within the segment, of its head.
     pub start: u32,
     /// Its entries, encoded.
@@ -125,6 +127,7 @@ struct RawBatch {
     number: U64,
     previous_host: U64,
     synced_through: U64,
+    synced_host: U64,
     start: U32,
     entry_bytes: U32,
 }
@@ -145,6 +148,7 @@ pub fn encode_footer(head: &SegmentHead, summary: &[SummaryBatch]) -> Vec<u8> {
             number: batch.number.0.into(),
             previous_host: batch.previous_host.0.into(),
             synced_through: batch.synced_through.0.into(),
+            synced_host: batch.synced_host.0.into(),
             start: batch.start.into(),
             entry_bytes: u32::try_from(batch.entries.len()).expect("entries fit a block").into(),
         };
@@ -200,6 +204,7 @@ pub fn decode_footer(segment_end: &[u8]) -> Result<(SegmentHead, Summary), Damag
             number: BatchNumber(raw.number.get()),
             previous_host: BatchNumber(raw.previous_host.get()),
             synced_through: BatchNumber(raw.synced_through.get()),
+            synced_host: BatchNumber(raw.synced_host.get()),
             start: raw.start.get(),
             entries: entries.to_vec(),
         });
@@ -230,6 +235,7 @@ mod tests {
                 number: BatchNumber(n),
                 previous_host: BatchNumber(n / 2),
                 synced_through: BatchNumber(n / 3),
+                synced_host: BatchNumber(n / 4),
                 start: 7,
                 entries: vec![n as u8; (n % 70) as usize * 4],
             })
@@ -246,6 +252,7 @@ mod tests {
             number: BatchNumber(1),
             previous_host: BatchNumber(0),
             synced_through: BatchNumber(0),
+            synced_host: BatchNumber(0),
             start: 1,
             entries: vec![5; 1000],
         }];

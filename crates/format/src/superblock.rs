@@ -47,6 +47,8 @@ pub struct Superblock {
     pub checkpoint_bytes: u64,
     /// Everything up to this batch was durable when the superblock was written.
     pub synced_through: BatchNumber,
+    /// The last host batch among those.
+    pub synced_host: BatchNumber,
     /// Cache mode in force, kept over restarts.
     pub mode: CacheMode,
     /// Whether the pool was left in good order, with nothing after the checkpoint.
@@ -74,6 +76,7 @@ struct Raw {
     area_bytes: U64,
     checkpoint_bytes: U64,
     synced_through: U64,
+    synced_host: U64,
     dirty_blocks: U64,
     segment_bytes: U32,
     segments: U32,
@@ -108,6 +111,7 @@ pub fn encode_superblock(superblock: &Superblock) -> Vec<u8> {
     raw.area_bytes = geometry.checkpoint_bytes.into();
     raw.checkpoint_bytes = superblock.checkpoint_bytes.into();
     raw.synced_through = superblock.synced_through.0.into();
+    raw.synced_host = superblock.synced_host.0.into();
     raw.dirty_blocks = superblock.dirty_blocks.into();
     raw.segment_bytes = geometry.segment_bytes.into();
     raw.segments = geometry.segments.into();
@@ -170,6 +174,7 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
         checkpoint_area: raw.checkpoint_area,
         checkpoint_bytes: raw.checkpoint_bytes.get(),
         synced_through: BatchNumber(raw.synced_through.get()),
+        synced_host: BatchNumber(raw.synced_host.get()),
         mode: CacheMode::from_number(raw.mode).ok_or(senseless("unknown cache mode"))?,
         clean_stop: raw.clean_stop != 0,
         dirty_blocks: raw.dirty_blocks.get(),
@@ -205,6 +210,7 @@ mod tests {
             checkpoint_area: 1,
             checkpoint_bytes: 8192,
             synced_through: BatchNumber(77),
+            synced_host: BatchNumber(75),
             mode: CacheMode::WriteThrough,
             clean_stop: true,
             dirty_blocks: 5,

@@ -1,1 +1,17 @@
-//! x
+//! The map: which blocks of an object are on flash, where, and with which checksum.
+//!
+//! Invariants:
+//! - A block has one slot or none.
+//! - `blocks` and `dirty` are exactly what walking all slots would count.
+//!
+//! Cost: ten bytes a slot, kept sorted in chunks of 512 blocks (2 MiB of the object), each with
+//! at most an eighth of slack; about 70 bytes more for each chunk that has any slot. Looking up a
+//! block is a search over the object's chunks and one of nine steps in the chunk.
+
+mod chunk;
+mod object_map;
+mod slot;
+
+pub use chunk::CHUNK_BLOCKS;
+pub use object_map::ObjectMap;
+pub use slot::{SLOT_BYTES, Slot};

@@ -1,0 +1,189 @@
+//! The first look at a request: what is at once answered, what is refused, what becomes work.
+
+use headpond_base::{Errno, ObjectId, RECORD_BYTES_MAX};
+use headpond_format::Stamp;
+
+use crate::effect::Effect;
+use crate::engine::Engine;
+use crate::locks::OpId;
+use crate::object::{Object, kept_path};
+use crate::op::{Change, Op, Progress, Work};
+use crate::request::{OpenFile, Reply, Request, RequestId};
+
+/// No object is longer: block numbers and checkpoints rely on it.
+const OBJECT_BYTES_MAX: u64 = 1 << 52;
+
+impl Engine {
+    pub(crate) fn begin(&mut self, id: RequestId, request: Request) {
+        if self.stopping {
+            return self.answer(id, Reply::Failed(Errno::SHUTDOWN));
+        }
+        match request {
+            Request::Open(file) => self.open(id, &file),
+            Request::Close { object } => self.close(id, object),
+            Request::Restamp { object, stamp } => self.restamp(id, object, stamp),
+            Request::SetMtime { object, mtime } => {
+                let now = self.now;
+                let Some(known) = self.store.get_mut(object) else { return self.answer(id, Reply::Failed(Errno::BADF)) };
+                known.touch(mtime, now);
+                let (attributes, persisted) = (known.attributes(), known.persisted);
+                if persisted && !self.store.log.failed() {
+                    self.store.persist(object);
+                }
+                self.destage.note(object);
+                self.answer(id, Reply::Changed(attributes));
+            }
+            Request::Read { object, offset, len } => self.on_object(id, object, Work::Read { offset, len: u64::from(len) }),
+            Request::Write { object, offset, data, mtime, durable } => {
+                let end = offset.saturating_add(data.len() as u64);
+                if data.is_empty() || data.len() > RECORD_BYTES_MAX {
+                    return self.answer(id, Reply::Failed(Errno::INVAL));
+                }
+                self.change(id, object, end, Change::Write { offset, data, mtime, durable });
+            }
+            Request::Truncate { object, size, mtime } => self.change(id, object, size, Change::Truncate { size, mtime }),
+            Request::Zero { object, offset, len, extend, mtime } => {
+                self.change(id, object, offset.saturating_add(len), Change::Zero { offset, len, extend, mtime });
+            }
+            Request::Allocate { object, offset, len, extend, mtime } => {
+                self.change(id, object, offset.saturating_add(len), Change::Allocate { offset, len, extend, mtime });
+            }
+            Request::Sync { object } => self.on_object(id, object, Work::Sync),
+            Request::SyncAll => self.start_op(id, ObjectId(0), Work::SyncAll),
+            Request::Seek { object, offset, data } => self.on_object(id, object, Work::Seek { offset, data }),
+            Request::Namespace(change) => self.start_op(id, ObjectId(0), Work::Namespace(change)),
+            Request::Flush => self.start_op(id, ObjectId(0), Work::Flush),
+            Request::SetMode(mode) => self.start_op(id, ObjectId(0), Work::SetMode(mode)),
+            Request::Stop => {
+                self.stopping = true;
+                self.start_op(id, ObjectId(0), Work::Stop);
+            }
+        }
+    }
+
+    fn on_object(&mut self, id: RequestId, object: ObjectId, work: Work) {
+        if self.store.get(object).is_some() {
+            self.start_op(id, object, work);
+        } else {
+            self.answer(id, Reply::Failed(Errno::BADF));
+        }
+    }
+
+    fn change(&mut self, id: RequestId, object: ObjectId, end: u64, change: Change) {
+        if end > OBJECT_BYTES_MAX {
+            self.answer(id, Reply::Failed(Errno::FBIG));
+        } else {
+            self.on_object(id, object, Work::Change(change));
+        }
+    }
+
+    pub(crate) fn step_op(&mut self, id: OpId, op: &mut Op) -> Progress {
+        match &op.work {
+            Work::Read { .. } => self.step_read(id, op),
+            Work::Change(_) => self.step_change(id, op),
+            Work::Sync => self.step_sync(id, op),
+            Work::SyncAll => self.step_sync_all(id, op),
+            Work::Seek { .. } => self.step_seek(id, op),
+            Work::Namespace(_) => self.step_namespace(id, op),
+            Work::Flush => self.step_flush(id, op),
+            Work::SetMode(_) => self.step_set_mode(id, op),
+            Work::Stop => self.step_stop(id, op),
+        }
+    }
+
+    fn open(&mut self, id: RequestId, file: &OpenFile) {
+        let object = self.object_for(file);
+        let known = self.store.known(object);
+        known.opens += 1;
+        known.reserved.add(0, file.allocated);
+        let attributes = known.attributes();
+        self.answer(id, Reply::Opened { object, attributes });
+    }
+
+    /// The object of a file: the known one, if it is the same file and still as it was left.
+    fn object_for(&mut self, file: &OpenFile) -> ObjectId {
+        if let Some(id) = self.store.by_inode.get(&file.inode).copied() {
+            let known = self.store.known(id);
+            if known.state.birth == file.birth && !file.created {
+                let left_alone = known.opens == 0 && known.active == 0 && !known.in_job;
+                let changed = known.state.stamp.size != file.stamp.size || known.state.stamp.mtime != file.stamp.mtime;
+                if left_alone && !known.is_dirty() && !known.state.flags.destaging && changed {
+                    // Written behind the mount's back while nobody had it open here: promise 6.
+                    known.follow_origin(file.stamp);
+                    self.drop_clean(id);
+                }
+                if !file.path.is_empty() {
+                    self.store.known(id).state.path = kept_path(&file.path);
+                }
+                return id;
+            }
+            // The inode number was given to a new file: the old one is gone from the origin.
+            self.store.by_inode.remove(&file.inode);
+            if self.store.get(id).is_some_and(|old| old.opens == 0 && old.active == 0 && !old.in_job) {
+                self.forget(id);
+            } else if let Some(old) = self.store.get_mut(id) {
+                old.state.flags.unlinked = true;
+            }
+        }
+        let id = self.store.next_object;
+        self.store.next_object = id.next();
+        self.store.by_inode.insert(file.inode, id);
+        self.store.objects.insert(id, Object::new(file));
+        id
+    }
+
+    /// Drops all clean data of an object that nobody uses.
+    fn drop_clean(&mut self, id: ObjectId) {
+        let all = crate::locks::Span::from_byte(0);
+        self.store.clear_range(id, all.first, all.end);
+        if self.store.known(id).persisted && !self.store.log.failed() {
+            self.store.log.append(&crate::ops::drop_entry(id, all));
+            self.store.persist(id);
+        }
+    }
+
+    fn close(&mut self, id: RequestId, object: ObjectId) {
+        let Some(known) = self.store.get_mut(object).filter(|known| known.opens > 0) else {
+            return self.answer(id, Reply::Failed(Errno::BADF));
+        };
+        known.opens -= 1;
+        self.answer(id, Reply::Done);
+        self.retire(object);
+    }
+
+    fn restamp(&mut self, id: RequestId, object: ObjectId, stamp: Stamp) {
+        if let Some(known) = self.store.get_mut(object)
+            && !known.is_dirty()
+            && !known.state.flags.destaging
+            && (known.state.stamp.size, known.state.stamp.mtime) == (stamp.size, stamp.mtime)
+        {
+            known.state.stamp = stamp;
+            if known.persisted && !self.store.log.failed() {
+                self.store.persist(object);
+            }
+        }
+        self.answer(id, Reply::Done);
+    }
+
+    /// Lets go of what nobody needs: a file that is gone, or one that is closed and clean.
+    pub(crate) fn retire(&mut self, id: ObjectId) {
+        let Some(object) = self.store.get(id) else { return };
+        if object.opens > 0 || object.active > 0 || object.in_job || !object.locks.idle() {
+            return;
+        }
+        if object.state.flags.unlinked || !object.is_dirty() && !object.origin_unsynced && object.map.blocks() == 0 {
+            self.forget(id);
+        } else if !object.is_dirty() && !object.origin_unsynced {
+            self.emit(Effect::OriginRelease { object: id });
+        }
+    }
+
+    fn forget(&mut self, id: ObjectId) {
+        if self.store.log.failed() {
+            // Nothing can be appended; the pool is not trusted at the next start.
+            self.store.known(id).persisted = false;
+        }
+        self.store.forget(id);
+        self.emit(Effect::OriginRelease { object: id });
+    }
+}

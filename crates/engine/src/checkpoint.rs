@@ -1,0 +1,309 @@
+//! Checkpoints: the map, the objects and the segment table written down while all goes on.
+//!
+//! A checkpoint is begun at a sequence and walks over the objects a piece at a time, as fast as
+//! the flash takes the pieces and no faster. What it finds may already be newer than its beginning;
+//! replay from there makes that exact. It counts once three things are durable, in this order:
+//! every entry that it may show, its own bytes, and the superblock that names it.
+
+use headpond_base::{BLOCK, Buf, BufMut, ObjectId, Sequence};
+use headpond_format::{
+    CheckpointHead, Entry, FrameKind, SUPERBLOCK_SLOTS, SegmentRow, Superblock, encode_checkpoint_head, encode_frame,
+    encode_superblock,
+};
+
+use crate::effect::{Effect, Outcome};
+use crate::engine::{Engine, Pending};
+use crate::locks::OpId;
+
+/// Bytes of checkpoint that are written at a time, at most two of them at once.
+const PIECE: usize = 256 << 10;
+const PIECES_AT_ONCE: u32 = 2;
+/// Bytes of map slots in one frame.
+const FRAME: usize = 64 << 10;
+
+enum Stage {
+    /// Goes on with this object, at this chunk; `None` for the object's own entry.
+    Walking(ObjectId, Option<u64>),
+    /// Waits for everything up to here to be durable.
+    Settling(Sequence),
+    /// Waits for its own bytes to be durable.
+    SyncingBody,
+    WritingSuperblock,
+    SyncingSuperblock,
+}
+
+/// A checkpoint being written.
+struct Running {
+    head: CheckpointHead,
+    area: u8,
+    stage: Stage,
+    buffer: Vec<u8>,
+    /// Bytes of frames submitted.
+    written: u64,
+    under_way: u32,
+    superblock: Option<Superblock>,
+}
+
+/// The checkpoint that counts, and the one being written.
+pub(crate) struct Checkpoints {
+    superblock: Superblock,
+    replay_from: Sequence,
+    /// The next generation when the last checkpoint was begun: how long the tail is.
+    begun_generation: u64,
+    running: Option<Running>,
+    /// The first one of this epoch is not written yet: there is no log to append to.
+    starting: bool,
+    /// The last one: this request waits for it.
+    last: Option<OpId>,
+}
+
+impl Checkpoints {
+    pub(crate) const fn new(superblock: Superblock) -> Self {
+        Self { superblock, replay_from: Sequence(0), begun_generation: 0, running: None, starting: true, last: None }
+    }
+
+    pub(crate) const fn starting(&self) -> bool {
+        self.starting
+    }
+
+    pub(crate) const fn idle(&self) -> bool {
+        self.running.is_none()
+    }
+
+    /// Where the replay of the checkpoint that counts begins, and of one being written.
+    pub(crate) fn bounds(&self) -> (Sequence, Option<Sequence>) {
+        (self.replay_from, self.running.as_ref().map(|running| running.head.replay_from))
+    }
+}
+
+impl Engine {
+    /// Writes the last checkpoint of this use of the pool; the request is stepped after it.
+    pub(crate) fn last_checkpoint(&mut self, op: OpId) {
+        self.checkpoints.last = Some(op);
+    }
+
+    pub(crate) fn pump_checkpoint(&mut self) {
+        if self.store.log.failed() {
+            return self.give_up_checkpoint();
+        }
+        if self.checkpoints.running.is_none() && self.checkpoint_is_due() {
+            self.begin_checkpoint();
+        }
+        while let Some(mut running) = self.checkpoints.running.take() {
+            let before = running.under_way;
+            self.move_checkpoint(&mut running);
+            let stuck = running.under_way == before;
+            let more = matches!(running.stage, Stage::Walking(..)) && running.under_way < PIECES_AT_ONCE;
+            self.checkpoints.running = Some(running);
+            if stuck || !more {
+                break;
+            }
+        }
+    }
+
+    fn checkpoint_is_due(&self) -> bool {
+        if self.checkpoints.starting || self.checkpoints.last.is_some() {
+            return true;
+        }
+        if self.stopping {
+            return false;
+        }
+        let segments = self.store.log.segments();
+        let tail = self.store.log.next_generation().0 - self.checkpoints.begun_generation;
+        let long = tail >= (segments.len() as u64 / 4).max(4);
+        let waited_for = segments.wait_for_checkpoint(self.checkpoints.replay_from) > 0;
+        long || waited_for && segments.free() < self.free_wanted()
+    }
+
+    fn begin_checkpoint(&mut self) {
+        if self.checkpoints.last.is_some() {
+            self.store.log.seal_all();
+        }
+        self.store.log.close(headpond_base::Stream::Host);
+        let log = &self.store.log;
+        let counter = self.checkpoints.superblock.counter + 1;
+        let head = CheckpointHead {
+            pool: self.checkpoints.superblock.pool,
+            counter,
+            epoch: log.epoch(),
+            replay_from: log.next_sequence(),
+            last_host: log.last_host(),
+            next_batch: log.next_batch(),
+            next_object: self.store.next_object.0,
+            next_generation: log.next_generation(),
+            frame_bytes: 0,
+        };
+        self.checkpoints.begun_generation = log.next_generation().0;
+        let mut rows = Vec::with_capacity(log.segments().len() * SegmentRow::BYTES);
+        for (_, segment) in log.segments().iter() {
+            segment.row().encode(&mut rows);
+        }
+        let mut buffer = Vec::with_capacity(PIECE + FRAME);
+        encode_frame(FrameKind::Segments, counter, &rows, &mut buffer);
+        self.checkpoints.running = Some(Running {
+            head,
+            area: 1 - self.checkpoints.superblock.checkpoint_area,
+            stage: Stage::Walking(ObjectId(0), None),
+            buffer,
+            written: 0,
+            under_way: 0,
+            superblock: None,
+        });
+    }
+
+    /// Takes the next step that needs no answer.
+    fn move_checkpoint(&mut self, running: &mut Running) {
+        match running.stage {
+            Stage::Walking(..) => self.walk(running),
+            Stage::Settling(last) if running.under_way == 0 && self.store.log.durable_all() >= last => {
+                running.stage = Stage::SyncingBody;
+                running.under_way = 1;
+                self.start(Pending::Checkpoint, |ticket| Effect::FlashSync { ticket });
+            }
+            Stage::SyncingBody if running.under_way == 0 => {
+                running.stage = Stage::WritingSuperblock;
+                let superblock = self.next_superblock(running);
+                let slot = usize::from(superblock.counter % 2 == 1);
+                let bytes = BufMut::copy_of(&encode_superblock(&superblock)).freeze();
+                running.superblock = Some(superblock);
+                self.checkpoint_write(running, SUPERBLOCK_SLOTS[slot], bytes);
+            }
+            Stage::WritingSuperblock if running.under_way == 0 => {
+                running.stage = Stage::SyncingSuperblock;
+                running.under_way = 1;
+                self.start(Pending::Checkpoint, |ticket| Effect::FlashSync { ticket });
+            }
+            _ => {}
+        }
+    }
+
+    fn next_superblock(&self, running: &Running) -> Superblock {
+        Superblock {
+            counter: running.head.counter,
+            epoch: running.head.epoch,
+            checkpoint_area: running.area,
+            checkpoint_bytes: running.head.frame_bytes + BLOCK as u64,
+            synced_through: self.store.log.synced_batch(),
+            synced_host: self.store.log.synced_host(),
+            mode: self.mode,
+            clean_stop: self.checkpoints.last.is_some(),
+            dirty_blocks: self.store.dirty_blocks,
+            ..self.checkpoints.superblock.clone()
+        }
+    }
+
+    /// Gathers frames until there is a piece to write, or all is walked over.
+    fn walk(&mut self, running: &mut Running) {
+        if running.under_way >= PIECES_AT_ONCE {
+            return;
+        }
+        while running.buffer.len() < PIECE {
+            let Stage::Walking(at, chunk) = running.stage else { break };
+            let Some((id, object)) = self.store.objects.range(at..).next() else {
+                encode_frame(FrameKind::End, running.head.counter, &[], &mut running.buffer);
+                return self.end_walk(running);
+            };
+            let id = *id;
+            let chunk = chunk.filter(|_| id == at);
+            let Some(chunk) = chunk else {
+                // Objects that the log never named need not be remembered.
+                if !object.persisted {
+                    running.stage = Stage::Walking(id.next(), None);
+                    continue;
+                }
+                let mut entry = Vec::with_capacity(256);
+                Entry::Object { object: id, state: object.state.clone() }.encode(Sequence(0), &mut entry);
+                encode_frame(FrameKind::Objects, running.head.counter, &entry, &mut running.buffer);
+                running.stage = Stage::Walking(id, Some(0));
+                continue;
+            };
+            let (mut next, mut payload) = (chunk, id.0.to_le_bytes().to_vec());
+            while payload.len() < FRAME
+                && let Some(number) = object.map.encode_chunk(next, &mut payload)
+            {
+                next = number + 1;
+            }
+            if payload.len() == 8 {
+                running.stage = Stage::Walking(id.next(), None);
+            } else {
+                encode_frame(FrameKind::Chunks, running.head.counter, &payload, &mut running.buffer);
+                running.stage = Stage::Walking(id, Some(next));
+            }
+        }
+        let rest = running.buffer.split_off(running.buffer.len() / BLOCK * BLOCK);
+        let piece = std::mem::replace(&mut running.buffer, rest);
+        self.write_frames(running, &piece);
+    }
+
+    fn end_walk(&mut self, running: &mut Running) {
+        running.head.frame_bytes = running.written + running.buffer.len() as u64;
+        let mut piece = std::mem::take(&mut running.buffer);
+        piece.resize(piece.len().next_multiple_of(BLOCK), 0);
+        self.write_frames(running, &piece);
+        let start = self.store.log.geometry().checkpoint_start(usize::from(running.area));
+        let head = BufMut::copy_of(&encode_checkpoint_head(&running.head)).freeze();
+        self.checkpoint_write(running, start, head);
+        // Entries that the walk may have shown must be durable before the checkpoint counts.
+        running.stage = Stage::Settling(Sequence(self.store.log.next_sequence().0 - 1));
+        if self.store.log.has_unsynced() {
+            self.store.log.want_sync_of_all();
+        }
+    }
+
+    fn write_frames(&mut self, running: &mut Running, piece: &[u8]) {
+        let geometry = self.store.log.geometry();
+        let room = geometry.checkpoint_bytes - BLOCK as u64;
+        // The area has room for every slot that the pool can have, and for a share of objects.
+        // More objects than that cannot be remembered: crash rather than corrupt.
+        assert!(running.written + piece.len() as u64 <= room, "more objects than a checkpoint of this pool can hold");
+        let offset = geometry.checkpoint_start(usize::from(running.area)) + BLOCK as u64 + running.written;
+        running.written += piece.len() as u64;
+        let piece = BufMut::copy_of(piece).freeze();
+        self.checkpoint_write(running, offset, piece);
+    }
+
+    fn checkpoint_write(&mut self, running: &mut Running, offset: u64, data: Buf) {
+        running.under_way += 1;
+        self.write_flash(Pending::Checkpoint, offset, data);
+    }
+
+    /// A write or sync of the checkpoint is completed.
+    pub(crate) fn checkpoint_done(&mut self, outcome: &Outcome) {
+        if let Outcome::Failed(_) = outcome {
+            self.store.log.fail();
+        }
+        let Some(running) = self.checkpoints.running.as_mut() else { return };
+        running.under_way -= 1;
+        if self.store.log.failed() || running.under_way > 0 || !matches!(running.stage, Stage::SyncingSuperblock) {
+            return;
+        }
+        let Some(running) = self.checkpoints.running.take() else { return };
+        self.checkpoints.replay_from = running.head.replay_from;
+        if let Some(superblock) = running.superblock {
+            self.checkpoints.superblock = superblock;
+        }
+        self.stats.checkpoints += 1;
+        let started = std::mem::replace(&mut self.checkpoints.starting, false);
+        if let Some(op) = self.checkpoints.last.take() {
+            self.ready.push_back(op);
+        } else if started {
+            self.started();
+        }
+    }
+
+    /// The flash failed: no checkpoint will ever be complete.
+    fn give_up_checkpoint(&mut self) {
+        if self.checkpoints.running.as_ref().is_some_and(|running| running.under_way == 0) {
+            self.checkpoints.running = None;
+        }
+        if let Some(op) = self.checkpoints.last.take() {
+            if let Some(op) = self.ops.get_mut(&op) {
+                op.error = Some(headpond_base::Errno::IO);
+            }
+            self.ready.push_back(op);
+        }
+        if std::mem::replace(&mut self.checkpoints.starting, false) {
+            self.started();
+        }
+    }
+}

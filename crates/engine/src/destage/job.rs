@@ -1,0 +1,480 @@
+//! A job: one round of destage of one object.
+//!
+//! In order: the log durably says that the origin's file is being changed; the file is cut to
+//! where it counts; runs are read from flash and written; the file is made as long as it must
+//! be; it is synced; only now the blocks count as clean; and if nothing is left, the file gets
+//! its time and the log its stamp.
+
+use std::collections::VecDeque;
+
+use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Errno, ObjectId, Sequence};
+use headpond_format::Entry;
+use headpond_log::Mutation;
+
+use super::run::Run;
+use super::{QUIET, RETRY};
+use crate::effect::{Effect, Outcome};
+use crate::engine::{Engine, Pending as EnginePending};
+
+/// Names a job.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct JobId(u64);
+
+/// What a job waits for.
+pub(crate) enum Pending {
+    /// Some blocks of a run, from flash.
+    Read { job: JobId, run: usize, from: usize, count: usize, again: bool },
+    /// A run, to the origin.
+    Write { job: JobId, end: u64 },
+    /// Whatever its stage says.
+    Step(JobId),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Waits until the log durably knows.
+    Announced(Sequence),
+    Cutting(u64),
+    Writing,
+    Growing(u64),
+    Syncing,
+    Stamping,
+}
+
+pub(super) struct Job {
+    object: ObjectId,
+    stage: Stage,
+    from: Block,
+    most: u64,
+    /// Somebody waits for it: full depth.
+    urgent: bool,
+    runs: Vec<Run>,
+    /// Runs not begun yet.
+    waiting: VecDeque<usize>,
+    under_way: usize,
+    /// Where the next job on the object goes on; `None` if this one came to the end.
+    next: Option<Block>,
+    failed: Option<Errno>,
+    /// Some of its dirty data could not be read back.
+    lost: bool,
+    /// An origin effect of the stage is under way.
+    busy: bool,
+}
+
+/// Origin writes of one job at once: paced, and when somebody waits.
+const DEPTH_PACED: usize = 4;
+const DEPTH_URGENT: usize = 16;
+
+impl Engine {
+    pub(super) fn start_job(&mut self, object: ObjectId, from: Block, most: u64, urgent: bool) {
+        let id = JobId(self.destage.next_job);
+        self.destage.next_job += 1;
+        let failed = self.store.log.failed();
+        let known = self.store.known(object);
+        known.in_job = true;
+        known.cut_in_job = None;
+        let announced = known.state.flags.destaging || !known.persisted;
+        known.state.flags.destaging = true;
+        if !announced && !failed {
+            self.store.persist(object);
+        }
+        let last = Sequence(self.store.log.next_sequence().0 - 1);
+        if self.store.log.durable() < last {
+            self.store.log.want_sync();
+        }
+        let job = Job {
+            object,
+            stage: Stage::Announced(last),
+            from,
+            most,
+            urgent,
+            runs: Vec::new(),
+            waiting: VecDeque::new(),
+            under_way: 0,
+            next: None,
+            failed: None,
+            lost: false,
+            busy: false,
+        };
+        self.destage.jobs.insert(id, job);
+        self.step_job(id);
+    }
+
+    /// Moves every job on that can be.
+    pub(super) fn issue_runs(&mut self) {
+        let ids: Vec<_> = self.destage.jobs.keys().copied().collect();
+        for id in ids {
+            self.step_job(id);
+        }
+    }
+
+    fn step_job(&mut self, id: JobId) {
+        let Some(mut job) = self.destage.jobs.remove(&id) else { return };
+        if self.run_job(id, &mut job) {
+            self.destage.jobs.insert(id, job);
+        } else {
+            self.end_job(job);
+        }
+    }
+
+    /// Moves a job on; `false` when it is over.
+    fn run_job(&mut self, id: JobId, job: &mut Job) -> bool {
+        loop {
+            if job.busy {
+                return true;
+            }
+            if job.failed.is_some() && job.under_way == 0 {
+                return false;
+            }
+            match job.stage {
+                Stage::Announced(sequence) => {
+                    if self.store.log.durable() < sequence && !self.store.log.failed() {
+                        return true;
+                    }
+                    self.cut_or_pick(id, job);
+                }
+                Stage::Cutting(_) => self.cut_or_pick(id, job),
+                Stage::Writing => {
+                    self.issue(id, job);
+                    if job.under_way > 0 {
+                        return true;
+                    }
+                    if job.failed.is_some() {
+                        return false;
+                    }
+                    if job.waiting.is_empty() {
+                        self.grow_or_sync(id, job);
+                    } else {
+                        return true;
+                    }
+                }
+                Stage::Growing(_) => self.sync(id, job),
+                Stage::Syncing => {
+                    self.count_clean(job);
+                    if !self.stamp(id, job) {
+                        return false;
+                    }
+                }
+                Stage::Stamping => return false,
+            }
+        }
+    }
+
+    fn origin_step(&mut self, id: JobId, job: &mut Job, effect: impl FnOnce(crate::Ticket) -> Effect) {
+        job.busy = true;
+        self.start(EnginePending::Destage(Pending::Step(id)), effect);
+    }
+
+    fn cut_or_pick(&mut self, id: JobId, job: &mut Job) {
+        let object = job.object;
+        let known = self.store.known(object);
+        if known.state.origin_valid < known.origin_size {
+            let size = known.state.origin_valid;
+            job.stage = Stage::Cutting(size);
+            self.origin_step(id, job, |ticket| Effect::OriginResize { ticket, object, size });
+        } else {
+            self.pick(job);
+            job.stage = Stage::Writing;
+        }
+    }
+
+    /// Takes dirty durable blocks in order, neighbours together.
+    fn pick(&mut self, job: &mut Job) {
+        let known = self.store.known(job.object);
+        let (mut picked, mut runs) = (0, Vec::new());
+        let slots: Vec<_> = known.map.dirty_from(job.from).take(usize::try_from(job.most).unwrap_or(usize::MAX) + 1).collect();
+        for (block, slot) in slots {
+            if picked == job.most {
+                job.next = job.next.or(Some(block));
+                break;
+            }
+            let durable = slot.location == headpond_base::Location::ZERO || self.store.log.is_durable(slot.location);
+            if durable || self.store.log.failed() {
+                Run::collect(&mut runs, block, slot);
+                picked += 1;
+            } else {
+                // Written since; the next round begins with it.
+                job.next = job.next.or(Some(block));
+            }
+        }
+        job.waiting = (0..runs.len()).collect();
+        job.runs = runs;
+    }
+
+    fn issue(&mut self, id: JobId, job: &mut Job) {
+        // Foreground misses come first: while there are any, one write at a time.
+        let depth = match (job.urgent, self.fetches.is_empty()) {
+            (true, _) => DEPTH_URGENT,
+            (false, true) => DEPTH_PACED,
+            (false, false) => 1,
+        };
+        while job.under_way < depth && job.failed.is_none() {
+            let Some(index) = job.waiting.pop_front() else { break };
+            job.under_way += 1;
+            if job.runs[index].zeros() {
+                self.write_run(id, job, index);
+            } else {
+                self.read_run(id, job, index);
+            }
+        }
+    }
+
+    /// Reads a run's blocks, those that lie together on flash in one go.
+    fn read_run(&mut self, id: JobId, job: &mut Job, index: usize) {
+        let run = &mut job.runs[index];
+        run.bytes = run.slots.iter().map(|slot| self.store.in_memory(*slot)).collect();
+        let mut from = 0;
+        while from < run.slots.len() {
+            if run.bytes[from].is_some() {
+                from += 1;
+                continue;
+            }
+            let at = run.slots[from].location;
+            let segment = self.store.segment_of(at);
+            let mut count = 1;
+            while from + count < run.slots.len()
+                && run.bytes[from + count].is_none()
+                && run.slots[from + count].location.0 == at.0 + count as u32
+                && self.store.segment_of(run.slots[from + count].location) == segment
+            {
+                count += 1;
+            }
+            run.reading += 1;
+            self.read_blocks(id, index, from, count, at, false);
+            from += count;
+        }
+        if run.reading == 0 {
+            self.write_run(id, job, index);
+        }
+    }
+
+    fn read_blocks(&mut self, job: JobId, run: usize, from: usize, count: usize, at: headpond_base::Location, again: bool) {
+        let segment = self.store.segment_of(at);
+        self.store.log.segments_mut().get_mut(segment).under_way += 1;
+        let offset = self.store.log.geometry().byte_of(at);
+        let len = u32::try_from(count * BLOCK).expect("a run is at most 1 MiB");
+        let pending = Pending::Read { job, run, from, count, again };
+        self.start(EnginePending::Destage(pending), |ticket| Effect::FlashRead { ticket, offset, len });
+    }
+
+    /// Writes a run whose bytes are all there.
+    fn write_run(&mut self, id: JobId, job: &mut Job, index: usize) {
+        let object = job.object;
+        let known = self.store.known(object);
+        let (size, origin_size) = (known.state.size, known.origin_size);
+        let run = &mut job.runs[index];
+        let start = run.first.byte();
+        let end = (start + run.slots.len() as u64 * BLOCK_U64).min(size);
+        let zero_end = end.min(origin_size);
+        if run.unreadable || start >= end || run.zeros() && start >= zero_end {
+            job.under_way -= 1;
+            return;
+        }
+        if run.zeros() {
+            let pending = Pending::Write { job: id, end: 0 };
+            let len = zero_end - start;
+            self.start(EnginePending::Destage(pending), |ticket| Effect::OriginZero { ticket, object, offset: start, len });
+            return;
+        }
+        let data = pieces(std::mem::take(&mut run.bytes), usize::try_from(end - start).expect("a run is at most 1 MiB"));
+        let pending = Pending::Write { job: id, end };
+        self.start(EnginePending::Destage(pending), |ticket| Effect::OriginWrite { ticket, object, offset: start, data });
+    }
+
+    fn grow_or_sync(&mut self, id: JobId, job: &mut Job) {
+        let object = job.object;
+        let known = self.store.known(object);
+        let size = known.state.size;
+        if known.cut_in_job.is_none() && known.origin_size != size {
+            job.stage = Stage::Growing(size);
+            self.origin_step(id, job, |ticket| Effect::OriginResize { ticket, object, size });
+        } else {
+            self.sync(id, job);
+        }
+    }
+
+    fn sync(&mut self, id: JobId, job: &mut Job) {
+        job.stage = Stage::Syncing;
+        if self.config.mutation == Some(Mutation::CleanBeforeOriginSync) {
+            return;
+        }
+        let object = job.object;
+        self.origin_step(id, job, |ticket| Effect::OriginSync { ticket, object });
+    }
+
+    /// What was written and has not changed since is clean from now on.
+    fn count_clean(&mut self, job: &mut Job) {
+        let object = job.object;
+        let log_works = !self.store.log.failed();
+        let known = self.store.known(object);
+        let cut = known.cut_in_job;
+        let valid = cut.unwrap_or(u64::MAX);
+        known.failing = None;
+        if known.state.flags.unanchored || known.state.origin_valid != valid {
+            known.state.flags.unanchored = false;
+            known.state.origin_valid = valid;
+            if log_works && known.persisted {
+                self.store.persist(object);
+            }
+        }
+        let mut clean: Vec<Block> = Vec::new();
+        for run in job.runs.drain(..).filter(|run| !run.unreadable) {
+            for (index, slot) in (0..).zip(&run.slots) {
+                let block = run.first.plus(index);
+                let present = self.store.get(object).and_then(|known| known.map.get(block));
+                let same = present.is_some_and(|present| {
+                    present.dirty && present.location == slot.location && present.checksum == slot.checksum
+                });
+                if same && block.plus(1).byte() <= valid {
+                    self.store.mark_clean(object, block);
+                    clean.push(block);
+                }
+            }
+        }
+        self.stats.destaged_blocks += clean.len() as u64;
+        if !log_works {
+            return;
+        }
+        for neighbours in clean.chunk_by(|one, next| one.next() == *next) {
+            let (first, blocks) = (neighbours[0], neighbours.len() as u64);
+            self.store.log.append(&Entry::Clean { object, first, blocks });
+        }
+    }
+
+    /// Gives the origin's file its time, if nothing else is left; `false` if the job is over.
+    fn stamp(&mut self, id: JobId, job: &mut Job) -> bool {
+        let (object, now) = (job.object, self.now);
+        let known = self.store.known(object);
+        let quiet = job.urgent || known.opens == 0 || now.since(known.changed_at) >= QUIET;
+        if known.data_dirty() || known.cut_in_job.is_some() || !quiet {
+            return false;
+        }
+        let mtime = known.state.mtime;
+        known.changed_in_stamp = false;
+        job.stage = Stage::Stamping;
+        self.origin_step(id, job, |ticket| Effect::OriginStamp { ticket, object, mtime });
+        true
+    }
+
+    fn end_job(&mut self, job: Job) {
+        let now = self.now;
+        let known = self.store.known(job.object);
+        known.in_job = false;
+        known.cut_in_job = None;
+        let failed = job.failed.or(job.lost.then_some(Errno::IO));
+        if let Some(errno) = failed {
+            known.failing = Some((errno, now.plus(RETRY)));
+            self.stats.origin_errors += 1;
+        }
+        self.job_ended(job.object, job.next, failed);
+        self.retire(job.object);
+    }
+
+    /// An effect of a job is completed.
+    pub(crate) fn destage_done(&mut self, pending: Pending, outcome: Outcome) {
+        let id = match pending {
+            Pending::Read { job, .. } | Pending::Write { job, .. } | Pending::Step(job) => job,
+        };
+        let Some(mut job) = self.destage.jobs.remove(&id) else { return };
+        match pending {
+            Pending::Read { run, from, count, again, .. } => {
+                self.run_read(id, &mut job, run, from, count, again, outcome);
+            }
+            Pending::Write { end, .. } => {
+                job.under_way -= 1;
+                let known = self.store.known(job.object);
+                if let Outcome::Failed(errno) = outcome {
+                    job.failed = job.failed.or(Some(errno));
+                    known.origin_size = u64::MAX;
+                } else {
+                    known.origin_size = known.origin_size.max(end);
+                }
+            }
+            Pending::Step(_) => self.stage_done(&mut job, outcome),
+        }
+        self.destage.jobs.insert(id, job);
+        self.step_job(id);
+    }
+
+    fn stage_done(&mut self, job: &mut Job, outcome: Outcome) {
+        job.busy = false;
+        let known = self.store.known(job.object);
+        match (job.stage, outcome) {
+            (_, Outcome::Failed(errno)) => job.failed = Some(errno),
+            (Stage::Cutting(size) | Stage::Growing(size), _) => known.origin_size = size,
+            (Stage::Stamping, Outcome::Stamp(stamp)) if !known.data_dirty() && known.direct == 0 => {
+                if !known.changed_in_stamp {
+                    known.state.stamp = stamp;
+                    known.state.flags.attributes_dirty = false;
+                    known.state.flags.destaging = false;
+                    if known.persisted && !self.store.log.failed() {
+                        self.store.persist(job.object);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)] // the fields of one `Pending::Read`
+    fn run_read(&mut self, id: JobId, job: &mut Job, index: usize, from: usize, count: usize, again: bool, outcome: Outcome) {
+        let object = job.object;
+        let run = &mut job.runs[index];
+        let at = run.slots[from].location;
+        let segment = self.store.segment_of(at);
+        self.store.log.segments_mut().get_mut(segment).under_way -= 1;
+        let bytes = match outcome {
+            Outcome::Bytes(bytes) if bytes.len() == count * BLOCK => Some(bytes),
+            _ => None,
+        };
+        let good = bytes.as_ref().is_some_and(|bytes| {
+            bytes.chunks_exact(BLOCK).zip(from..).all(|(block, at)| {
+                self.store.verify(object, run.first.plus(at as u64), run.slots[at], block)
+            })
+        });
+        match bytes {
+            Some(bytes) if good => {
+                for part in 0..count {
+                    run.bytes[from + part] = Some(bytes.slice(part * BLOCK..(part + 1) * BLOCK));
+                }
+            }
+            _ if !again => return self.read_blocks(id, index, from, count, at, true),
+            _ => {
+                // Wrong bytes must not reach the origin. It stays dirty, and reads of it fail.
+                run.unreadable = true;
+                self.stats.lost_blocks += count as u64;
+                job.lost = true;
+            }
+        }
+        let run = &mut job.runs[index];
+        run.reading -= 1;
+        if run.reading == 0 {
+            self.write_run(id, job, index);
+        }
+    }
+}
+
+/// Joins blocks that follow each other in one buffer, and cuts the last to `len` bytes in all.
+fn pieces(blocks: Vec<Option<Buf>>, len: usize) -> Vec<Buf> {
+    let mut left = len;
+    let mut pieces = Vec::new();
+    for block in blocks.into_iter().map(|block| block.expect("a run is written once it is read")) {
+        let take = block.len().min(left);
+        if take > 0 {
+            pieces.push(if take < block.len() { block.slice(0..take) } else { block });
+        }
+        left -= take;
+    }
+    debug_assert_eq!(left, 0);
+    if pieces.len() > 16 {
+        // One copy is cheaper than a system call with hundreds of pieces.
+        let mut whole = BufMut::zeroed(len);
+        let mut at = 0;
+        for piece in &pieces {
+            whole[at..at + piece.len()].copy_from_slice(piece);
+            at += piece.len();
+        }
+        return vec![whole.freeze()];
+    }
+    pieces
+}

@@ -1,0 +1,351 @@
+//! The engine: takes requests, completions and the time; gives effects.
+//!
+//! Everything happens in [`Engine::turn`], which runs until nothing more can be done without
+//! an answer from outside. No call goes deeper than one step of one request, so there is no
+//! re-entrance to think about, and one seed fixes the order of everything.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use headpond_base::{Buf, CacheMode, Errno, Nanos, ObjectId, Sequence};
+use headpond_log::{LogIo, Mutation, WriteId};
+
+use crate::checkpoint::Checkpoints;
+use crate::config::Config;
+use crate::destage::Destage;
+use crate::effect::{Effect, Outcome, Ticket};
+use crate::fetch::{Fetch, FetchId};
+use crate::gather::GatherRead;
+use crate::locks::{OpId, Span};
+use crate::modes::{Rules, rules};
+use crate::op::{Op, Progress, Work};
+use crate::reclaim::Reclaim;
+use crate::request::{Reply, Request, RequestId};
+use crate::stats::Stats;
+use crate::store::Store;
+
+/// What a ticket stands for.
+pub(crate) enum Pending {
+    LogWrite(WriteId),
+    LogSync,
+    /// A request waits for it; it is stepped with the outcome.
+    Op(OpId),
+    Gather(GatherRead),
+    Fetch(FetchId),
+    Destage(crate::destage::Pending),
+    Reclaim(crate::reclaim::Pending),
+    Checkpoint,
+}
+
+/// The engine of one pool. See the crate's documentation.
+pub struct Engine {
+    pub(crate) config: Config,
+    pub(crate) mode: CacheMode,
+    pub(crate) now: Nanos,
+    pub(crate) store: Store,
+    pub(crate) ops: BTreeMap<OpId, Op>,
+    next_op: u64,
+    pending: HashMap<Ticket, Pending>,
+    next_ticket: u64,
+    effects: Vec<Effect>,
+    pub(crate) ready: VecDeque<OpId>,
+    pub(crate) sync_waiters: BTreeSet<(Sequence, OpId)>,
+    /// Requests that wait for room, in order.
+    pub(crate) stalled: VecDeque<OpId>,
+    pub(crate) fetches: BTreeMap<FetchId, Fetch>,
+    pub(crate) next_fetch: u64,
+    pub(crate) destage: Destage,
+    pub(crate) reclaim: Reclaim,
+    pub(crate) checkpoints: Checkpoints,
+    /// Requests that came before the first checkpoint of this epoch was written.
+    held: VecDeque<(RequestId, Request)>,
+    pub(crate) stopping: bool,
+    pub(crate) stopped: bool,
+    last_sync_asked: Nanos,
+    pub(crate) stats: Stats,
+}
+
+impl Engine {
+    pub(crate) fn new(store: Store, checkpoints: Checkpoints, config: Config, now: Nanos) -> Self {
+        let mut engine = Self {
+            mode: config.mode,
+            config,
+            now,
+            store,
+            ops: BTreeMap::new(),
+            next_op: 0,
+            pending: HashMap::new(),
+            next_ticket: 0,
+            effects: Vec::new(),
+            ready: VecDeque::new(),
+            sync_waiters: BTreeSet::new(),
+            stalled: VecDeque::new(),
+            fetches: BTreeMap::new(),
+            next_fetch: 0,
+            destage: Destage::new(now),
+            reclaim: Reclaim::default(),
+            checkpoints,
+            held: VecDeque::new(),
+            stopping: false,
+            stopped: false,
+            last_sync_asked: now,
+            stats: Stats::default(),
+        };
+        engine.turn();
+        engine
+    }
+
+    pub(crate) const fn rules(&self) -> Rules {
+        rules(self.mode)
+    }
+
+    /// Tells the time. It never goes back.
+    pub fn advance(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        if self.store.log.has_unsynced() && self.now.since(self.last_sync_asked) >= self.config.sync_interval {
+            self.last_sync_asked = self.now;
+            self.store.log.want_sync_of_all();
+        }
+        self.turn();
+    }
+
+    /// When [`Engine::advance`] should be called at the latest, if nothing else happens.
+    #[must_use]
+    pub fn next_wake(&self) -> Option<Nanos> {
+        let busy = self.store.log.has_unsynced() || self.destage.has_work(&self.store);
+        (busy && !self.stopped).then(|| self.now.plus(crate::destage::TICK))
+    }
+
+    /// Takes a request. It is answered by an [`Effect::Reply`], now or later.
+    pub fn submit(&mut self, id: RequestId, request: Request) {
+        if self.stopped {
+            self.answer(id, Reply::Failed(Errno::SHUTDOWN));
+        } else if self.checkpoints.starting() {
+            self.held.push_back((id, request));
+        } else {
+            self.begin(id, request);
+            self.turn();
+        }
+    }
+
+    /// Takes the outcome of an effect.
+    ///
+    /// # Panics
+    /// When no such effect is under way: a completion that comes twice would be counted twice.
+    pub fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
+        let pending = self.pending.remove(&ticket).expect("an effect is completed once");
+        match pending {
+            Pending::LogWrite(id) => {
+                let succeeded = !matches!(outcome, Outcome::Failed(_));
+                self.store.log.wrote(id, succeeded);
+            }
+            Pending::LogSync => self.store.log.synced(!matches!(outcome, Outcome::Failed(_))),
+            Pending::Op(op) => {
+                if let Outcome::Failed(_) = outcome {
+                    self.stats.origin_errors += 1;
+                }
+                if let Some(waiting) = self.ops.get_mut(&op) {
+                    waiting.outcome = Some(outcome);
+                    self.ready.push_back(op);
+                }
+            }
+            Pending::Gather(read) => self.gathered(read, outcome),
+            Pending::Fetch(fetch) => self.fetched(fetch, outcome),
+            Pending::Destage(pending) => self.destage_done(pending, outcome),
+            Pending::Reclaim(pending) => self.reclaim_done(pending, outcome),
+            Pending::Checkpoint => self.checkpoint_done(&outcome),
+        }
+        self.turn();
+    }
+
+    /// Appends what is to be done, in order.
+    pub fn take_effects(&mut self, out: &mut Vec<Effect>) {
+        out.append(&mut self.effects);
+    }
+
+    /// What was counted, and how things stand.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let geometry = self.store.log.geometry();
+        let (left, total) = self.destage.flush_progress(&self.store);
+        Stats {
+            cached_blocks: self.store.cached_blocks,
+            dirty_blocks: self.store.dirty_blocks,
+            pool_blocks: geometry.data_blocks(),
+            free_segments: self.store.log.segments().free() as u64,
+            segments: u64::from(geometry.segments),
+            objects: self.store.objects.len() as u64,
+            map_bytes: self.store.objects.values().map(|object| object.map.memory() as u64).sum(),
+            dirty_objects: self.store.objects.values().filter(|object| object.is_dirty()).count() as u64,
+            failing_objects: self.store.objects.values().filter(|object| object.failing.is_some()).count() as u64,
+            flush_left_blocks: left,
+            flush_total_blocks: total,
+            flash_failed: u64::from(self.store.log.failed()),
+            ..self.stats
+        }
+    }
+
+    /// The cache mode in force.
+    #[must_use]
+    pub const fn mode(&self) -> CacheMode {
+        self.mode
+    }
+
+    /// Runs until nothing more can be done without an answer from outside.
+    fn turn(&mut self) {
+        loop {
+            self.wake_synced();
+            self.retry_stalled();
+            if let Some(op) = self.ready.pop_front() {
+                self.step(op);
+            } else {
+                self.pump_destage();
+                self.pump_reclaim();
+                self.pump_checkpoint();
+                self.emit_log_io();
+                if self.ready.is_empty() && !self.synced_waiters_ready() && !self.stalled_ready() {
+                    break;
+                }
+            }
+        }
+        self.emit_log_io();
+    }
+
+    /// Called once the first checkpoint of this epoch counts: from now on there is a log.
+    pub(crate) fn started(&mut self) {
+        for (id, request) in std::mem::take(&mut self.held) {
+            self.begin(id, request);
+        }
+    }
+
+    pub(crate) fn start_op(&mut self, request: RequestId, object: ObjectId, work: Work) {
+        let id = OpId(self.next_op);
+        self.next_op += 1;
+        if let Some(object) = self.store.get_mut(object) {
+            object.active += 1;
+        }
+        self.ops.insert(id, Op::new(request, object, work));
+        self.ready.push_back(id);
+    }
+
+    fn step(&mut self, id: OpId) {
+        let Some(mut op) = self.ops.remove(&id) else { return };
+        match self.step_op(id, &mut op) {
+            Progress::Wait => {
+                self.ops.insert(id, op);
+            }
+            Progress::Finish(reply) => self.finish(id, op, reply),
+        }
+    }
+
+    fn finish(&mut self, id: OpId, op: Op, reply: Reply) {
+        if op.locked.is_some()
+            && let Some(object) = self.store.get_mut(op.object)
+        {
+            self.ready.extend(object.locks.give(id));
+        }
+        if let Some(object) = self.store.get_mut(op.object) {
+            object.active -= 1;
+        }
+        self.answer(op.request, reply);
+        self.retire(op.object);
+    }
+
+    pub(crate) fn answer(&mut self, request: RequestId, reply: Reply) {
+        self.effects.push(Effect::Reply { request, reply });
+    }
+
+    /// Takes the lock for a request; `false` when it has to wait and will be stepped again.
+    pub(crate) fn lock(&mut self, id: OpId, op: &mut Op, span: Span, exclusive: bool) -> bool {
+        op.locked = Some(span);
+        self.store.known(op.object).locks.take(id, span, exclusive)
+    }
+
+    /// Starts an effect that `pending` waits for.
+    pub(crate) fn start(&mut self, pending: Pending, effect: impl FnOnce(Ticket) -> Effect) {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        let effect = effect(ticket);
+        match &effect {
+            Effect::FlashRead { len, .. } => {
+                self.stats.flash_reads += 1;
+                self.stats.flash_read_bytes += u64::from(*len);
+            }
+            Effect::FlashWrite { data, .. } => {
+                self.stats.flash_writes += 1;
+                self.stats.flash_write_bytes += data.len() as u64;
+            }
+            Effect::FlashSync { .. } => self.stats.flash_syncs += 1,
+            Effect::OriginRead { len, .. } => {
+                self.stats.origin_reads += 1;
+                self.stats.origin_read_bytes += u64::from(*len);
+            }
+            Effect::OriginWrite { data, .. } => {
+                self.stats.origin_writes += 1;
+                self.stats.origin_write_bytes += data.iter().map(|piece| piece.len() as u64).sum::<u64>();
+            }
+            Effect::OriginSync { .. } => self.stats.origin_syncs += 1,
+            _ => {}
+        }
+        self.pending.insert(ticket, pending);
+        self.effects.push(effect);
+    }
+
+    pub(crate) fn emit(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    pub(crate) fn write_flash(&mut self, pending: Pending, offset: u64, data: Buf) {
+        self.start(pending, |ticket| Effect::FlashWrite { ticket, offset, data });
+    }
+
+    fn emit_log_io(&mut self) {
+        for io in self.store.log.take_io() {
+            match io {
+                LogIo::Write { id, offset, data } => self.write_flash(Pending::LogWrite(id), offset, data),
+                LogIo::Sync if self.config.mutation == Some(Mutation::SkipSync) => self.store.log.synced(true),
+                LogIo::Sync => self.start(Pending::LogSync, |ticket| Effect::FlashSync { ticket }),
+                LogIo::Trim { offset, len } => self.emit(Effect::FlashTrim { offset, len }),
+            }
+        }
+    }
+
+    /// Makes the request wait until all host entries up to now are durable; `true` if they are.
+    pub(crate) fn wait_durable(&mut self, id: OpId) -> bool {
+        let last = Sequence(self.store.log.next_sequence().0 - 1);
+        if self.store.log.durable() >= last {
+            return true;
+        }
+        self.sync_waiters.insert((last, id));
+        self.store.log.want_sync();
+        false
+    }
+
+    fn synced_waiters_ready(&self) -> bool {
+        let durable = self.store.log.durable();
+        self.sync_waiters.first().is_some_and(|(sequence, _)| *sequence <= durable) || self.broken_waiters()
+    }
+
+    fn broken_waiters(&self) -> bool {
+        self.store.log.failed() && !self.sync_waiters.is_empty()
+    }
+
+    fn wake_synced(&mut self) {
+        // A failed log wakes everybody: each finds out for itself what that means for it.
+        while self.synced_waiters_ready() {
+            let Some((_, op)) = self.sync_waiters.pop_first() else { break };
+            self.ready.push_back(op);
+        }
+    }
+
+    fn stalled_ready(&self) -> bool {
+        self.stalled.front().is_some_and(|op| self.may_proceed(*op))
+    }
+
+    fn retry_stalled(&mut self) {
+        while self.stalled_ready() {
+            if let Some(op) = self.stalled.pop_front() {
+                self.ready.push_back(op);
+            }
+        }
+    }
+}

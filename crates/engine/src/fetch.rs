@@ -1,0 +1,198 @@
+//! Fetching from the origin: one read for everybody who misses the same blocks, wider than was
+//! asked for while the pool has room, and let into the pool where nothing newer came meanwhile.
+//!
+//! Invariant: a block is admitted only if, from the moment the origin was asked until now, the
+//! map had no slot for it and nobody changed it. Everything that changes blocks tells
+//! [`Engine::poison`].
+
+use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Errno, ObjectId, RECORD_BLOCKS_MAX, Stream};
+
+use crate::effect::{Effect, Outcome};
+use crate::engine::{Engine, Pending};
+use crate::gather::put;
+use crate::locks::{OpId, Span};
+use crate::store::Store;
+
+/// Names a fetch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct FetchId(u64);
+
+/// Who waits for which part of a fetch.
+struct Waiter {
+    op: OpId,
+    span: Span,
+    out_at: usize,
+}
+
+/// A read of the origin under way.
+pub(crate) struct Fetch {
+    object: ObjectId,
+    span: Span,
+    /// Blocks that must not be admitted.
+    poisoned: Vec<bool>,
+    waiters: Vec<Waiter>,
+    /// The origin's bytes count up to here, as it was when the read was begun.
+    valid: u64,
+    widened: bool,
+}
+
+impl Fetch {
+    fn poison(&mut self, span: Span) {
+        for (index, poisoned) in self.poisoned.iter_mut().enumerate() {
+            let block = self.span.first.plus(index as u64);
+            *poisoned |= span.first <= block && block < span.end;
+        }
+    }
+
+    fn clean(&self, span: Span) -> bool {
+        (span.first.0..span.end.0).all(|block| !self.poisoned[(block - self.span.first.0) as usize])
+    }
+}
+
+/// Segments that must stay free for what cannot wait, before a fetch may take room.
+pub(crate) const ADMIT_RESERVE: usize = 5;
+
+impl Engine {
+    /// Reads blocks that the map has not got for a request that has their lock.
+    pub(crate) fn fetch(&mut self, op: OpId, object: ObjectId, span: Span, out_at: usize) {
+        let waiter = Waiter { op, span, out_at };
+        // Somebody else's read of the same blocks will do, if nothing changed since it began.
+        let same = self.fetches.values_mut().find(|fetch| {
+            fetch.object == object
+                && fetch.span.first <= span.first
+                && span.end <= fetch.span.end
+                && fetch.clean(span)
+        });
+        if let Some(fetch) = same {
+            fetch.waiters.push(waiter);
+            return;
+        }
+        let window = self.window(object, span);
+        self.start_fetch(object, window, vec![waiter], window != span);
+    }
+
+    fn start_fetch(&mut self, object: ObjectId, span: Span, waiters: Vec<Waiter>, widened: bool) {
+        let Some(known) = self.store.get(object) else { return };
+        let valid = known.origin_end();
+        let mut poisoned = vec![false; usize::try_from(span.blocks()).expect("fetches are small")];
+        for (block, _) in known.map.range(span.first, span.end) {
+            poisoned[usize::try_from(block.0 - span.first.0).expect("fetches are small")] = true;
+        }
+        let id = FetchId(self.next_fetch);
+        self.next_fetch += 1;
+        self.fetches.insert(id, Fetch { object, span, poisoned, waiters, valid, widened });
+        let len = u32::try_from(span.blocks() * BLOCK_U64).expect("fetches are small");
+        self.start(Pending::Fetch(id), |ticket| Effect::OriginRead { ticket, object, offset: span.first.byte(), len });
+    }
+
+    /// The blocks to read for a miss of `span`: its neighbourhood too, while the pool has room,
+    /// because the origin charges by the request more than by the byte.
+    fn window(&self, object: ObjectId, span: Span) -> Span {
+        let blocks = u64::from(self.config.fetch_bytes) / BLOCK_U64;
+        let segments = self.store.log.segments();
+        let room = segments.free() > ADMIT_RESERVE + segments.len() / 8;
+        let Some(known) = self.store.get(object).filter(|_| room && self.rules().admit_reads && blocks > 1) else {
+            return span;
+        };
+        let end_of_origin = Block(headpond_base::blocks_for(known.origin_end()));
+        let mut first = Block(span.first.0 / blocks * blocks);
+        let mut end = Block(span.end.0.next_multiple_of(blocks)).min(end_of_origin).max(span.end);
+        // What others are reading already is not read twice.
+        for other in self.fetches.values().filter(|fetch| fetch.object == object) {
+            if other.span.end > first && other.span.end <= span.first {
+                first = other.span.end;
+            }
+            if other.span.first < end && other.span.first >= span.end {
+                end = other.span.first;
+            }
+        }
+        let most = RECORD_BLOCKS_MAX as u64;
+        Span { first: first.max(Block(span.end.0.saturating_sub(most))), end: end.min(first.plus(most)).max(span.end) }
+    }
+
+    /// Whatever is being read of these blocks is old from now on.
+    pub(crate) fn poison(&mut self, object: ObjectId, span: Span) {
+        for fetch in self.fetches.values_mut().filter(|fetch| fetch.object == object && fetch.span.overlaps(span)) {
+            fetch.poison(span);
+        }
+    }
+
+    /// A read of the origin came back.
+    pub(crate) fn fetched(&mut self, id: FetchId, outcome: Outcome) {
+        let Some(fetch) = self.fetches.remove(&id) else { return };
+        let bytes = match outcome {
+            Outcome::Bytes(bytes) => whole_blocks(&fetch, &bytes),
+            Outcome::Failed(errno) => return self.fetch_failed(fetch, errno),
+            _ => return self.fetch_failed(fetch, Errno::IO),
+        };
+        for waiter in &fetch.waiters {
+            let from = usize::try_from(waiter.span.first.0 - fetch.span.first.0).expect("fetches are small") * BLOCK;
+            let len = usize::try_from(waiter.span.blocks()).expect("fetches are small") * BLOCK;
+            if let Some(op) = self.ops.get_mut(&waiter.op) {
+                let total = op.out.as_ref().map_or(0, |out| out.len() / BLOCK);
+                put(op, waiter.out_at, total, &bytes[from..from + len]);
+            }
+            self.part_done(waiter.op, None);
+        }
+        self.admit(&fetch, &bytes);
+    }
+
+    fn fetch_failed(&mut self, fetch: Fetch, errno: Errno) {
+        self.stats.origin_errors += 1;
+        for waiter in fetch.waiters {
+            if fetch.widened {
+                // The bad place may be in what nobody asked for.
+                self.start_fetch(fetch.object, waiter.span, vec![waiter], false);
+            } else {
+                self.part_done(waiter.op, Some(errno));
+            }
+        }
+    }
+
+    fn admit(&mut self, fetch: &Fetch, bytes: &Buf) {
+        let room = self.store.log.segments().free() > ADMIT_RESERVE;
+        if !room || !self.rules().admit_reads || self.store.log.failed() || self.stopping {
+            return;
+        }
+        let Some(known) = self.store.get(fetch.object).filter(|known| !known.state.flags.unlinked) else { return };
+        let welcome: Vec<bool> = (0..)
+            .zip(&fetch.poisoned)
+            .map(|(index, poisoned)| {
+                let block = fetch.span.first.plus(index);
+                !poisoned && !known.locks.excluded(block) && known.map.get(block).is_none()
+            })
+            .collect();
+        if known.state.flags.attributes_dirty && !known.persisted {
+            self.store.known(fetch.object).state.flags.destaging = true;
+        }
+        let mut index = 0;
+        while index < welcome.len() {
+            let run = welcome[index..].iter().take_while(|welcome| **welcome).count();
+            if run == 0 {
+                index += 1;
+                continue;
+            }
+            self.store.introduce(fetch.object);
+            let first = fetch.span.first.plus(index as u64);
+            let blocks = u32::try_from(run).expect("fetches are small");
+            let record = Store::clean_record(Stream::Cold, fetch.object, first, blocks);
+            let from = &bytes[index * BLOCK..(index + run) * BLOCK];
+            self.store.append_data(record, false, |payload| payload.copy_from_slice(from));
+            self.stats.admitted_blocks += run as u64;
+            index += run;
+        }
+    }
+}
+
+/// The origin's bytes filled up with zeros to whole blocks, and zeros where it does not count.
+fn whole_blocks(fetch: &Fetch, bytes: &Buf) -> Buf {
+    let len = usize::try_from(fetch.span.blocks() * BLOCK_U64).expect("fetches are small");
+    let counts = usize::try_from(fetch.valid.saturating_sub(fetch.span.first.byte())).unwrap_or(usize::MAX);
+    let kept = bytes.len().min(counts).min(len);
+    if kept == len {
+        return bytes.clone();
+    }
+    let mut whole = BufMut::zeroed(len);
+    whole[..kept].copy_from_slice(&bytes[..kept]);
+    whole.freeze()
+}

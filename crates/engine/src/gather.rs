@@ -1,0 +1,205 @@
+//! Gathering the present bytes of some blocks for a request that has their lock.
+//!
+//! Every block comes from one of: a batch in memory, flash (verified), the origin, or nowhere,
+//! being zeros. A clean block that flash cannot give correctly comes from the origin and its
+//! slot is dropped; a dirty one is tried twice and then is an error: never wrong bytes.
+
+use headpond_base::{BLOCK, Block, Buf, BufMut, Errno, Location, ObjectId, SegmentId};
+use headpond_map::Slot;
+
+use crate::effect::{Effect, Outcome};
+use crate::engine::{Engine, Pending};
+use crate::locks::{OpId, Span};
+use crate::op::Op;
+
+/// A read from flash for a request.
+pub(crate) struct GatherRead {
+    op: OpId,
+    object: ObjectId,
+    first: Block,
+    /// The slots of the blocks as they were when the read was begun; their locations follow
+    /// each other.
+    slots: Vec<Slot>,
+    /// Where in the request's buffer the bytes go, in blocks.
+    out_at: usize,
+    /// The request wants just these bytes, so the buffer from flash is the answer.
+    whole: bool,
+    retried: bool,
+}
+
+/// Where a run of blocks comes from.
+enum Source {
+    Memory(Buf),
+    Flash(Slot),
+    Nowhere,
+    Origin,
+}
+
+impl Engine {
+    /// Starts gathering `span` into the request's buffer from block `out_at` on; the buffer has
+    /// `total` blocks. What is at hand is copied at once; `op.parts` counts the rest.
+    pub(crate) fn gather(&mut self, id: OpId, op: &mut Op, span: Span, out_at: u64, total: u64) {
+        let out_at = usize::try_from(out_at).expect("a request has few blocks");
+        let total = usize::try_from(total).expect("a request has few blocks");
+        let count = usize::try_from(span.blocks()).expect("a request has few blocks");
+        let mut index = 0;
+        while index < count {
+            let block = span.first.plus(index as u64);
+            match self.source(op.object, block) {
+                Source::Memory(bytes) => {
+                    self.stats.read_hits_blocks += 1;
+                    put(op, out_at + index, total, &bytes);
+                    index += 1;
+                }
+                Source::Nowhere => {
+                    op.out.get_or_insert_with(|| BufMut::zeroed(total * BLOCK));
+                    index += 1;
+                }
+                Source::Flash(slot) => {
+                    let mut slots = vec![slot];
+                    while index + slots.len() < count
+                        && let Source::Flash(next) = self.source(op.object, block.plus(slots.len() as u64))
+                        && next.location.0 == slot.location.0 + slots.len() as u32
+                        && self.store.segment_of(next.location) == self.store.segment_of(slot.location)
+                    {
+                        slots.push(next);
+                    }
+                    self.stats.read_hits_blocks += slots.len() as u64;
+                    for (at, slot) in (0..).zip(&slots) {
+                        self.store.mark_referenced(op.object, block.plus(at), *slot);
+                    }
+                    let whole = out_at == 0 && slots.len() == total;
+                    let run = slots.len();
+                    op.parts += 1;
+                    let (object, out_at) = (op.object, out_at + index);
+                    self.read_flash(GatherRead { op: id, object, first: block, slots, out_at, whole, retried: false });
+                    index += run;
+                }
+                Source::Origin => {
+                    let mut run = 1;
+                    while index + run < count
+                        && matches!(self.source(op.object, block.plus(run as u64)), Source::Origin)
+                    {
+                        run += 1;
+                    }
+                    self.stats.read_miss_blocks += run as u64;
+                    op.out.get_or_insert_with(|| BufMut::zeroed(total * BLOCK));
+                    op.parts += 1;
+                    let run_span = Span { first: block, end: block.plus(run as u64) };
+                    self.fetch(id, op.object, run_span, out_at + index);
+                    index += run;
+                }
+            }
+        }
+    }
+
+    fn source(&self, object: ObjectId, block: Block) -> Source {
+        let Some(known) = self.store.get(object) else { return Source::Nowhere };
+        match known.map.get(block) {
+            Some(slot) if slot.location == Location::ZERO => Source::Nowhere,
+            Some(slot) if slot.dirty || self.rules().serve_hits => {
+                self.store.in_memory(slot).map_or(Source::Flash(slot), Source::Memory)
+            }
+            _ if block.byte() >= known.origin_end() => Source::Nowhere,
+            _ => Source::Origin,
+        }
+    }
+
+    fn read_flash(&mut self, read: GatherRead) {
+        let first = read.slots[0].location;
+        let segment = self.store.segment_of(first);
+        self.store.log.segments_mut().get_mut(segment).under_way += 1;
+        let offset = self.store.log.geometry().byte_of(first);
+        let len = u32::try_from(read.slots.len() * BLOCK).expect("a request has few blocks");
+        self.start(Pending::Gather(read), |ticket| Effect::FlashRead { ticket, offset, len });
+    }
+
+    /// A read from flash came back.
+    pub(crate) fn gathered(&mut self, mut read: GatherRead, outcome: Outcome) {
+        let segment: SegmentId = self.store.segment_of(read.slots[0].location);
+        self.store.log.segments_mut().get_mut(segment).under_way -= 1;
+        let bytes = match outcome {
+            Outcome::Bytes(bytes) if bytes.len() == read.slots.len() * BLOCK => Some(bytes),
+            _ => None,
+        };
+        let good: Vec<bool> = (0..read.slots.len())
+            .map(|index| {
+                let block = bytes.as_ref().map(|bytes| &bytes[index * BLOCK..(index + 1) * BLOCK]);
+                block.is_some_and(|block| {
+                    self.store.verify(read.object, read.first.plus(index as u64), read.slots[index], block)
+                })
+            })
+            .collect();
+        let all_good = good.iter().all(|good| *good);
+        if !all_good && !read.retried {
+            // A transfer may go wrong once; flash that has rotted stays so.
+            read.retried = true;
+            return self.read_flash(read);
+        }
+        if !self.ops.contains_key(&read.op) {
+            return;
+        }
+        let total = self.out_blocks(&read);
+        if let (true, Some(bytes)) = (all_good, &bytes) {
+            let op = self.ops.get_mut(&read.op).expect("looked up above");
+            if read.whole {
+                op.whole = Some(bytes.clone());
+            } else {
+                put(op, read.out_at, total, bytes);
+            }
+        } else {
+            self.repair(&read, &good, bytes.as_ref(), total);
+        }
+        self.part_done(read.op, None);
+    }
+
+    /// How many blocks the request's buffer has, or will have.
+    fn out_blocks(&self, read: &GatherRead) -> usize {
+        let made = self.ops.get(&read.op).and_then(|op| op.out.as_ref().map(|out| out.len() / BLOCK));
+        made.unwrap_or(read.out_at + read.slots.len())
+    }
+
+    /// Some blocks of a read are not what they must be, for the second time.
+    fn repair(&mut self, read: &GatherRead, good: &[bool], bytes: Option<&Buf>, total: usize) {
+        for (index, good) in good.iter().enumerate() {
+            let block = read.first.plus(index as u64);
+            if let (true, Some(bytes)) = (*good, bytes) {
+                let piece = bytes.slice(index * BLOCK..(index + 1) * BLOCK);
+                let op = self.ops.get_mut(&read.op).expect("looked up by the caller");
+                put(op, read.out_at + index, total, &piece);
+                continue;
+            }
+            let present = self.store.get(read.object).and_then(|object| object.map.get(block));
+            let op = self.ops.get_mut(&read.op).expect("looked up by the caller");
+            op.out.get_or_insert_with(|| BufMut::zeroed(total * BLOCK));
+            op.parts += 1;
+            if present.is_some_and(|slot| slot.dirty) {
+                self.stats.lost_blocks += 1;
+                self.part_done(read.op, Some(Errno::IO));
+                continue;
+            }
+            self.stats.masked_flash_errors += 1;
+            if present.is_some_and(|slot| slot.location == read.slots[index].location) {
+                self.store.clear_slot(read.object, block);
+            }
+            let span = Span { first: block, end: block.plus(1) };
+            self.fetch(read.op, read.object, span, read.out_at + index);
+        }
+    }
+
+    /// One part of a request's bytes is there, or is known not to come.
+    pub(crate) fn part_done(&mut self, id: OpId, error: Option<Errno>) {
+        let Some(op) = self.ops.get_mut(&id) else { return };
+        op.error = op.error.or(error);
+        op.parts -= 1;
+        if op.parts == 0 {
+            self.ready.push_back(id);
+        }
+    }
+}
+
+/// Copies blocks into a request's buffer.
+pub(crate) fn put(op: &mut Op, at: usize, total: usize, bytes: &[u8]) {
+    let out = op.out.get_or_insert_with(|| BufMut::zeroed(total * BLOCK));
+    out[at * BLOCK..at * BLOCK + bytes.len()].copy_from_slice(bytes);
+}

@@ -1,0 +1,130 @@
+//! One object: what is remembered of it, and what is going on with it.
+
+use headpond_base::{Errno, Nanos, UnixNanos};
+use headpond_format::{OBJECT_PATH_MAX, ObjectFlags, ObjectState, Stamp};
+use headpond_map::ObjectMap;
+
+use crate::locks::Locks;
+use crate::ranges::RangeSet;
+use crate::request::{Attributes, OpenFile};
+
+/// Owned by the engine's store. `state` and `map` are what the log remembers; the rest lives
+/// only as long as the engine.
+pub(crate) struct Object {
+    pub(crate) state: ObjectState,
+    pub(crate) map: ObjectMap,
+    /// The log has an entry with this object's state.
+    pub(crate) persisted: bool,
+    /// Handles that are open.
+    pub(crate) opens: u32,
+    /// Requests under way.
+    pub(crate) active: u32,
+    pub(crate) locks: Locks,
+    /// Byte ranges that have space at the origin.
+    pub(crate) reserved: RangeSet,
+    /// The size of the origin's file now; `u64::MAX` while it is unknown, after a failed write.
+    pub(crate) origin_size: u64,
+    /// A replay could bring back blocks of it, even if the map has none.
+    pub(crate) traces: bool,
+    /// A destage job works on it.
+    pub(crate) in_job: bool,
+    /// The shortest size it was cut to since the job began.
+    pub(crate) cut_in_job: Option<u64>,
+    /// Changes that are going to the origin directly now.
+    pub(crate) direct: u32,
+    /// Written to the origin directly, and not synced there since.
+    pub(crate) origin_unsynced: bool,
+    /// Size or time changed since the origin was last given them.
+    pub(crate) changed_in_stamp: bool,
+    /// Why destage failed, and when it may be tried again.
+    pub(crate) failing: Option<(Errno, Nanos)>,
+    /// Last change of size or time, so that a busy file is not stamped again and again.
+    pub(crate) changed_at: Nanos,
+}
+
+impl Object {
+    /// An object nobody has heard of before.
+    pub(crate) fn new(file: &OpenFile) -> Self {
+        let state = ObjectState {
+            inode: file.inode,
+            birth: file.birth,
+            flags: ObjectFlags { unanchored: file.created, ..ObjectFlags::default() },
+            size: file.stamp.size,
+            origin_valid: u64::MAX,
+            mtime: file.stamp.mtime,
+            stamp: file.stamp,
+            path: kept_path(&file.path),
+        };
+        let mut object = Self::from_state(state, ObjectMap::default());
+        object.persisted = false;
+        object.traces = false;
+        object
+    }
+
+    /// An object as a scan found it.
+    pub(crate) fn from_state(state: ObjectState, map: ObjectMap) -> Self {
+        Self {
+            origin_size: state.stamp.size,
+            state,
+            map,
+            persisted: true,
+            opens: 0,
+            active: 0,
+            locks: Locks::default(),
+            reserved: RangeSet::default(),
+            traces: true,
+            in_job: false,
+            cut_in_job: None,
+            direct: 0,
+            origin_unsynced: false,
+            changed_in_stamp: false,
+            failing: None,
+            changed_at: Nanos(0),
+        }
+    }
+
+    pub(crate) const fn attributes(&self) -> Attributes {
+        Attributes { size: self.state.size, mtime: self.state.mtime }
+    }
+
+    /// Whether the origin lacks anything: data, size or time.
+    pub(crate) const fn is_dirty(&self) -> bool {
+        self.map.dirty() > 0 || self.state.flags.attributes_dirty
+    }
+
+    /// Whether the origin lacks data or has too much or too little of it.
+    pub(crate) const fn data_dirty(&self) -> bool {
+        self.data_dirty_against(self.origin_size)
+    }
+
+    /// The same for an origin's file of another size.
+    pub(crate) const fn data_dirty_against(&self, origin_size: u64) -> bool {
+        self.map.dirty() > 0 || self.state.origin_valid < origin_size || origin_size != self.state.size
+    }
+
+    /// Up to here the origin's file counts; beyond, what has no slot is zeros.
+    pub(crate) fn origin_end(&self) -> u64 {
+        self.state.origin_valid.min(self.origin_size)
+    }
+
+    /// Takes over what the origin says of a file that nobody has dirty.
+    pub(crate) fn follow_origin(&mut self, stamp: Stamp) {
+        self.state.stamp = stamp;
+        self.state.size = stamp.size;
+        self.state.origin_valid = u64::MAX;
+        self.state.mtime = stamp.mtime;
+        self.origin_size = stamp.size;
+    }
+
+    pub(crate) fn touch(&mut self, mtime: UnixNanos, now: Nanos) {
+        self.state.mtime = mtime;
+        self.state.flags.attributes_dirty = true;
+        self.changed_at = now;
+        self.changed_in_stamp = true;
+    }
+}
+
+/// A path as far as it is kept: one that is too long is found again by inode number.
+pub(crate) fn kept_path(path: &[u8]) -> Vec<u8> {
+    if path.len() <= OBJECT_PATH_MAX { path.to_vec() } else { Vec::new() }
+}

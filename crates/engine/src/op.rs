@@ -1,0 +1,112 @@
+//! A request under way.
+
+use headpond_base::{Buf, BufMut, CacheMode, Errno, ObjectId, UnixNanos};
+
+use crate::effect::Outcome;
+use crate::locks::Span;
+use crate::request::{Namespace, Reply, RequestId};
+
+/// What a request asks for, once it is known to make sense.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Read { offset: u64, len: u64 },
+    Change(Change),
+    Sync,
+    SyncAll,
+    Seek { offset: u64, data: bool },
+    Namespace(Namespace),
+    Flush,
+    SetMode(CacheMode),
+    Stop,
+}
+
+/// A change to an object's bytes or size.
+#[derive(Debug, Clone)]
+pub(crate) enum Change {
+    Write { offset: u64, data: Buf, mtime: UnixNanos, durable: bool },
+    Truncate { size: u64, mtime: UnixNanos },
+    Zero { offset: u64, len: u64, extend: bool, mtime: UnixNanos },
+    Allocate { offset: u64, len: u64, extend: bool, mtime: UnixNanos },
+}
+
+/// How far a request has come. Each kind uses some of these, in this order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    Begin,
+    /// Has its lock; from here on alone with its blocks.
+    Locked,
+    /// Has its space at the origin.
+    Reserved,
+    /// Has the bytes that it needs around its own.
+    Gathered,
+    /// What it makes stale on flash is durably dropped.
+    Dropped,
+    /// The origin did it.
+    AtOrigin,
+    /// The origin made the file as long as it must be.
+    Resized,
+    /// In effect; only durability is waited for.
+    Applied,
+    /// Durable in the log.
+    Durable,
+    /// Durable at the origin.
+    OriginSynced,
+}
+
+/// What a step of a request ends with.
+pub(crate) enum Progress {
+    /// Something was started that will step it again.
+    Wait,
+    /// It is over.
+    Finish(Reply),
+}
+
+/// A request under way, owned by the engine's table of them.
+pub(crate) struct Op {
+    pub(crate) request: RequestId,
+    pub(crate) object: ObjectId,
+    pub(crate) work: Work,
+    pub(crate) stage: Stage,
+    pub(crate) locked: Option<Span>,
+    /// A change that goes to the origin directly; decided once it has its lock.
+    pub(crate) direct: bool,
+    /// Pieces of its bytes that are still on their way.
+    pub(crate) parts: u32,
+    /// Bytes gathered, in whole blocks.
+    pub(crate) out: Option<BufMut>,
+    /// All its bytes in one buffer as it came from flash: nothing to copy.
+    pub(crate) whole: Option<Buf>,
+    /// The first thing that went wrong with a part.
+    pub(crate) error: Option<Errno>,
+    /// What the effect it waited for came to.
+    pub(crate) outcome: Option<Outcome>,
+    /// Objects still to be handled, for requests on all of them.
+    pub(crate) left: Vec<ObjectId>,
+}
+
+impl Op {
+    pub(crate) const fn new(request: RequestId, object: ObjectId, work: Work) -> Self {
+        Self {
+            request,
+            object,
+            work,
+            stage: Stage::Begin,
+            locked: None,
+            direct: false,
+            parts: 0,
+            out: None,
+            whole: None,
+            error: None,
+            outcome: None,
+            left: Vec::new(),
+        }
+    }
+
+    /// The error of the effect it waited for, if it failed.
+    pub(crate) fn take_failure(&mut self) -> Option<Errno> {
+        match self.outcome.take() {
+            Some(Outcome::Failed(errno)) => Some(errno),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,427 @@
+//! Changing an object: write, truncate, zero, allocate. This file has what they share and the
+//! way through the log (write-back); `direct.rs` has the way to the origin (the other modes).
+//!
+//! Through the log a change is: alone with its blocks; room in the pool; space at the origin,
+//! so that "no space" is told now and not at the flush; the bytes around it where it starts or
+//! ends inside a block; then one batch, whole or not at all.
+
+use headpond_base::{BLOCK, BLOCK_U64, Block, Errno, Location, ObjectId, UnixNanos, blocks_for};
+use headpond_format::Entry;
+use headpond_map::Slot;
+
+use super::drop_entry;
+use crate::effect::Effect;
+use crate::engine::{Engine, Pending};
+use crate::locks::{OpId, Span};
+use crate::op::{Change, Op, Progress, Stage, Work};
+use crate::request::Reply;
+use crate::store::Store;
+
+/// Space at the origin is reserved at least this much at a time, and up to a quarter of the
+/// file or [`RESERVE_MAX`]: appends ask a slow origin seldom.
+const RESERVE_MIN: u64 = 1 << 20;
+const RESERVE_MAX: u64 = 64 << 20;
+
+/// Segments that only reclaim and bookkeeping may take.
+const WRITE_RESERVE: usize = 3;
+
+/// A range is made zeros this many bytes at a time, so that no step takes long.
+const ZERO_STEP: u64 = 64 << 20;
+
+impl Change {
+    /// The blocks that must not be touched by others meanwhile.
+    pub(super) fn span(&self) -> Span {
+        match self {
+            Self::Write { offset, data, .. } => Span::of_bytes(*offset, data.len() as u64),
+            Self::Truncate { size, .. } => Span::from_byte(*size),
+            Self::Zero { offset, len, .. } | Self::Allocate { offset, len, .. } => Span::of_bytes(*offset, *len),
+        }
+    }
+
+    pub(super) const fn mtime(&self) -> UnixNanos {
+        match self {
+            Self::Write { mtime, .. }
+            | Self::Truncate { mtime, .. }
+            | Self::Zero { mtime, .. }
+            | Self::Allocate { mtime, .. } => *mtime,
+        }
+    }
+
+    /// The object's size after the change, when it is `size` before.
+    pub(super) fn size_after(&self, size: u64) -> u64 {
+        match self {
+            Self::Write { offset, data, .. } => size.max(offset + data.len() as u64),
+            Self::Truncate { size, .. } => *size,
+            Self::Zero { offset, len, extend, .. } | Self::Allocate { offset, len, extend, .. } => {
+                if *extend { size.max(offset + len) } else { size }
+            }
+        }
+    }
+
+    const fn durable(&self) -> bool {
+        matches!(self, Self::Write { durable: true, .. })
+    }
+}
+
+impl Engine {
+    pub(crate) fn step_change(&mut self, id: OpId, op: &mut Op) -> Progress {
+        let Work::Change(change) = &op.work else { unreachable!("a change") };
+        let change = change.clone();
+        if op.stage == Stage::Begin {
+            op.stage = Stage::Locked;
+            if !self.lock(id, op, change.span(), true) {
+                return Progress::Wait;
+            }
+        }
+        if op.stage == Stage::Locked {
+            op.direct = self.goes_direct();
+        }
+        if op.direct {
+            return self.step_direct(id, op, &change);
+        }
+        self.step_logged(id, op, &change)
+    }
+
+    /// Whether changes that begin now go to the origin directly: by the cache mode, or because
+    /// the flash takes nothing more (promise 5).
+    fn goes_direct(&self) -> bool {
+        !self.rules().log_writes || self.store.log.failed()
+    }
+
+    fn step_logged(&mut self, id: OpId, op: &mut Op, change: &Change) -> Progress {
+        if op.stage == Stage::Locked {
+            if !self.may_take(op.object, change) {
+                self.stall(id);
+                return Progress::Wait;
+            }
+            op.stage = Stage::Reserved;
+            if self.reserve(id, op.object, change, true) {
+                return Progress::Wait;
+            }
+        }
+        if op.stage == Stage::Reserved {
+            if let Some(errno) = op.take_failure() {
+                // Ahead of need it may fail; just what is needed must not.
+                if errno == Errno::NOSPC && op.left.is_empty() {
+                    op.left.push(op.object);
+                    if self.reserve(id, op.object, change, false) {
+                        return Progress::Wait;
+                    }
+                }
+                return Progress::Finish(Reply::Failed(errno));
+            }
+            self.note_reserved(op.object, change, op.left.is_empty());
+            op.stage = Stage::Gathered;
+            self.gather_edges(id, op, change);
+        }
+        if op.stage == Stage::Gathered {
+            if op.parts > 0 {
+                return Progress::Wait;
+            }
+            if let Some(errno) = op.error {
+                return Progress::Finish(Reply::Failed(errno));
+            }
+            if self.store.log.failed() {
+                return Progress::Finish(Reply::Failed(Errno::IO));
+            }
+            if !self.may_take(op.object, change) {
+                self.stall(id);
+                return Progress::Wait;
+            }
+            if let Some(rest) = self.commit(op, change) {
+                op.work = Work::Change(rest);
+                op.stage = Stage::Locked;
+                return self.step_change(id, op);
+            }
+            op.stage = Stage::Applied;
+        }
+        if change.durable() && !self.wait_durable(id) {
+            if self.store.log.failed() {
+                return Progress::Finish(Reply::Failed(Errno::IO));
+            }
+            return Progress::Wait;
+        }
+        self.count_change(change);
+        Progress::Finish(Reply::Changed(self.store.known(op.object).attributes()))
+    }
+
+    pub(super) fn count_change(&mut self, change: &Change) {
+        if let Change::Write { data, .. } = change {
+            self.stats.writes += 1;
+            self.stats.write_bytes += data.len() as u64;
+        }
+    }
+
+    fn stall(&mut self, id: OpId) {
+        self.stats.stalls += 1;
+        self.stalled.push_back(id);
+    }
+
+    /// Whether a stalled request would get further now.
+    pub(crate) fn may_proceed(&self, id: OpId) -> bool {
+        let Some(op) = self.ops.get(&id) else { return true };
+        let Work::Change(change) = &op.work else { return true };
+        let direct = if op.stage == Stage::Locked { self.goes_direct() } else { op.direct };
+        if direct { self.direct_ready(op.object) } else { self.may_take(op.object, change) }
+    }
+
+    /// Whether the pool has room for a change: free segments, bounded memory, bounded dirt.
+    fn may_take(&self, object: ObjectId, change: &Change) -> bool {
+        let log = &self.store.log;
+        if log.failed() {
+            return true;
+        }
+        let blocks = match change {
+            Change::Truncate { .. } | Change::Allocate { .. } => 1,
+            Change::Write { .. } => change.span().blocks(),
+            Change::Zero { .. } => change.span().blocks().min(ZERO_STEP / BLOCK_U64),
+        };
+        let covered = self.store.get(object).map_or(0, |known| {
+            let span = change.span();
+            if blocks == 1 { 0 } else { known.map.range(span.first, span.end).filter(|(_, slot)| slot.dirty).count() as u64 }
+        });
+        let dirty_after = self.store.dirty_blocks + blocks - covered.min(blocks);
+        log.segments().free() > WRITE_RESERVE
+            && log.unsynced_bytes() < self.unsynced_bytes_max()
+            && dirty_after <= self.dirty_blocks_max()
+    }
+
+    /// Memory for what is not durable yet.
+    pub(crate) fn unsynced_bytes_max(&self) -> usize {
+        let pool = usize::try_from(self.store.log.geometry().pool_bytes).unwrap_or(usize::MAX);
+        (pool / 4).min(64 << 20)
+    }
+
+    /// More than this must not be dirty: reclaim needs clean blocks to live on.
+    pub(crate) fn dirty_blocks_max(&self) -> u64 {
+        let percent = u64::from(self.config.dirty_threshold.clamp(1, 70)) + 10;
+        (self.store.log.geometry().data_blocks() * percent.min(75) / 100).max(1)
+    }
+
+    /// Asks the origin for space if it is not known to have it; `true` if it was asked.
+    fn reserve(&mut self, id: OpId, object: ObjectId, change: &Change, ahead: bool) -> bool {
+        let Some((start, end)) = reserve_range(change) else { return false };
+        let known = self.store.known(object);
+        if known.reserved.contains(start, end) {
+            return false;
+        }
+        let (start, end) = if ahead { widened(start, end, known.state.size) } else { (start, end) };
+        let len = end - start;
+        self.start(Pending::Op(id), |ticket| Effect::OriginReserve { ticket, object, offset: start, len });
+        true
+    }
+
+    fn note_reserved(&mut self, object: ObjectId, change: &Change, ahead: bool) {
+        let Some((start, end)) = reserve_range(change) else { return };
+        let known = self.store.known(object);
+        let (start, end) = if ahead && !known.reserved.contains(start, end) {
+            widened(start, end, known.state.size)
+        } else {
+            (start, end)
+        };
+        known.reserved.add(start, end);
+    }
+
+    /// Gathers the blocks that the change covers only in part.
+    fn gather_edges(&mut self, id: OpId, op: &mut Op, change: &Change) {
+        let edges = self.edges(op.object, change);
+        let total = edges.len() as u64;
+        for (index, block) in (0..).zip(edges) {
+            self.gather(id, op, Span { first: block, end: block.plus(1) }, index, total);
+        }
+    }
+
+    /// The blocks of which a change needs the present bytes: at most the first and the last.
+    fn edges(&self, object: ObjectId, change: &Change) -> Vec<Block> {
+        let Some(known) = self.store.get(object) else { return Vec::new() };
+        let size = known.state.size;
+        match change {
+            Change::Write { offset, data, .. } => partial_blocks(*offset, offset + data.len() as u64, size),
+            Change::Zero { offset, len, .. } => {
+                let end = (offset + len.min(&ZERO_STEP)).min(size);
+                if *offset < end { partial_blocks(*offset, end, size) } else { Vec::new() }
+            }
+            Change::Truncate { size: to, .. } => {
+                let block = Block::holding(*to);
+                let cut = *to < size && to % BLOCK_U64 != 0;
+                let dirty = known.map.get(block).is_some_and(|slot| slot.dirty && slot.location != Location::ZERO);
+                if cut && dirty { vec![block] } else { Vec::new() }
+            }
+            Change::Allocate { .. } => Vec::new(),
+        }
+    }
+
+    /// Puts the change into the log and the map, in one batch; of a long range of zeros the
+    /// first part, answering with the rest.
+    fn commit(&mut self, op: &mut Op, change: &Change) -> Option<Change> {
+        if let Change::Zero { offset, len, extend, mtime } = *change
+            && len > ZERO_STEP
+        {
+            let first = Change::Zero { offset, len: ZERO_STEP, extend, mtime };
+            self.commit_whole(op, &first);
+            (op.out, op.whole) = (None, None);
+            return Some(Change::Zero { offset: offset + ZERO_STEP, len: len - ZERO_STEP, extend, mtime });
+        }
+        self.commit_whole(op, change);
+        None
+    }
+
+    fn commit_whole(&mut self, op: &mut Op, change: &Change) {
+        let edges = self.edges(op.object, change);
+        let gathered = op.whole.take().or_else(|| op.out.take().map(headpond_base::BufMut::freeze));
+        let edge = |block: Block| {
+            let index = edges.iter().position(|edge| *edge == block)?;
+            gathered.as_ref().map(|bytes| &bytes[index * BLOCK..(index + 1) * BLOCK])
+        };
+        let object = op.object;
+        self.store.introduce(object);
+        let size = self.store.known(object).state.size;
+        let size_after = change.size_after(size);
+        let mtime = change.mtime();
+        match change {
+            Change::Write { offset, data, .. } => {
+                let span = change.span();
+                let blocks = u32::try_from(span.blocks()).expect("a record is bounded");
+                let skip = usize::try_from(offset % BLOCK_U64).expect("less than a block");
+                let record = Store::dirty_record(object, span.first, blocks, Some((size_after, mtime)));
+                self.store.append_data(record, false, |payload| {
+                    let last = payload.len() - BLOCK;
+                    if let Some(bytes) = edge(span.first) {
+                        payload[..BLOCK].copy_from_slice(bytes);
+                    }
+                    if let Some(bytes) = edge(span.first.plus(span.blocks() - 1)) {
+                        payload[last..].copy_from_slice(bytes);
+                    }
+                    payload[skip..skip + data.len()].copy_from_slice(data);
+                });
+                self.poison(object, span);
+            }
+            Change::Truncate { size: to, .. } => self.commit_truncate(object, size, *to, mtime, edge(Block::holding(*to))),
+            Change::Zero { offset, len, extend, .. } => {
+                let end = (offset + len).min(size);
+                if *offset < end {
+                    self.commit_zero(object, *offset, end, mtime, size, &edge);
+                }
+                if *extend && offset + len > size {
+                    self.store.log.append(&Entry::Truncate { object, size: offset + len, mtime });
+                }
+            }
+            Change::Allocate { .. } => {
+                if size_after != size {
+                    self.store.log.append(&Entry::Truncate { object, size: size_after, mtime });
+                }
+            }
+        }
+        let now = self.now;
+        let known = self.store.known(object);
+        known.state.size = size_after;
+        known.touch(mtime, now);
+        self.destage.note(object);
+    }
+
+    fn commit_truncate(&mut self, object: ObjectId, size: u64, to: u64, mtime: UnixNanos, tail: Option<&[u8]>) {
+        let block = Block::holding(to);
+        let kept = usize::try_from(to % BLOCK_U64).expect("less than a block");
+        self.store.log.together(headpond_base::Stream::Host, Entry::data_len(1) + 2 * Entry::data_len(0), 1);
+        if to < size && kept > 0 {
+            if let Some(bytes) = tail {
+                let record = Store::dirty_record(object, block, 1, None);
+                self.store.append_data(record, false, |payload| payload[..kept].copy_from_slice(&bytes[..kept]));
+            } else if self.store.known(object).map.get(block).is_some_and(|slot| !slot.dirty) {
+                // The origin has this block, and will be cut there.
+                let span = Span { first: block, end: block.plus(1) };
+                self.store.log.append(&drop_entry(object, span));
+                self.store.clear_slot(object, block);
+            }
+        }
+        self.store.log.append(&Entry::Truncate { object, size: to, mtime });
+        self.poison(object, Span::from_byte(to));
+        self.store.clear_range(object, Block(blocks_for(to)), Block(u64::MAX));
+        let known = self.store.known(object);
+        if to < size {
+            known.state.origin_valid = known.state.origin_valid.min(to);
+            known.reserved.remove(to, u64::MAX);
+            if known.in_job {
+                known.cut_in_job = Some(known.cut_in_job.map_or(to, |cut| cut.min(to)));
+            }
+        }
+    }
+
+    fn commit_zero<'a>(
+        &mut self,
+        object: ObjectId,
+        offset: u64,
+        end: u64,
+        mtime: UnixNanos,
+        size: u64,
+        edge: &dyn Fn(Block) -> Option<&'a [u8]>,
+    ) {
+        let edges = partial_blocks(offset, end, size);
+        self.store.log.together(
+            headpond_base::Stream::Host,
+            2 * Entry::data_len(1) + 2 * Entry::data_len(0),
+            2,
+        );
+        for block in &edges {
+            let Some(bytes) = edge(*block) else { continue };
+            let from = usize::try_from(offset.saturating_sub(block.byte()).min(BLOCK_U64)).expect("within a block");
+            let to = usize::try_from((end - block.byte()).min(BLOCK_U64)).expect("within a block");
+            self.store.append_data(Store::dirty_record(object, *block, 1, None), false, |payload| {
+                payload.copy_from_slice(bytes);
+                payload[from..to].fill(0);
+            });
+        }
+        let first = Block(blocks_for(offset));
+        // The last block is whole if the range goes to the object's end.
+        let last = if end == size { Block(blocks_for(end)) } else { Block::holding(end) };
+        if first < last {
+            let blocks = last.0 - first.0;
+            self.store.log.append(&Entry::Zero { object, first, blocks, mtime });
+            self.store.zero_range(object, first, last);
+        }
+        self.poison(object, Span::of_bytes(offset, end - offset));
+    }
+}
+
+/// The first and the last block of `start..end`, if the range covers them only in part and they
+/// hold bytes of the object outside of it.
+fn partial_blocks(start: u64, end: u64, size: u64) -> Vec<Block> {
+    let mut partial = Vec::with_capacity(2);
+    let first = Block::holding(start);
+    if start % BLOCK_U64 != 0 && first.byte() < size {
+        partial.push(first);
+    }
+    let last = Block::holding(end);
+    if end % BLOCK_U64 != 0 && end < size && partial.last() != Some(&last) {
+        partial.push(last);
+    }
+    partial
+}
+
+/// The bytes for which a change needs space at the origin.
+fn reserve_range(change: &Change) -> Option<(u64, u64)> {
+    match change {
+        Change::Write { offset, data, .. } => Some((*offset, offset + data.len() as u64)),
+        Change::Allocate { offset, len, .. } => Some((*offset, offset + len)),
+        Change::Truncate { .. } | Change::Zero { .. } => None,
+    }
+}
+
+/// What is reserved in the neighbourhood: whole steps, and further ahead in a growing file.
+const fn widened(start: u64, end: u64, size: u64) -> (u64, u64) {
+    let quarter = size / 4;
+    let step = if quarter < RESERVE_MIN {
+        RESERVE_MIN
+    } else if quarter > RESERVE_MAX {
+        RESERVE_MAX
+    } else {
+        quarter
+    };
+    let start = start / RESERVE_MIN * RESERVE_MIN;
+    // Beyond the end ahead; inside only what the change touches.
+    let end = if end >= size { end + step } else { end };
+    (start, end.next_multiple_of(RESERVE_MIN))
+}
+
+/// A block of zeros that the origin has not got.
+pub(crate) const ZERO_SLOT: Slot = Slot { location: Location::ZERO, checksum: 0, dirty: true, referenced: false };

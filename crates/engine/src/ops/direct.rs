@@ -1,0 +1,173 @@
+//! Changing an object at the origin directly: write-through, write-around, pass-through.
+//!
+//! Before the origin is touched, what the pool has of those blocks is durably dropped, and the
+//! log durably knows that the origin's file is being changed: after a crash no stale block comes
+//! back, and the changed time stamp is not taken for somebody else's work.
+
+use headpond_base::{Block, ObjectId, Stream};
+
+use super::drop_entry;
+use crate::effect::Effect;
+use crate::engine::{Engine, Pending};
+use crate::locks::{OpId, Span};
+use crate::op::{Change, Op, Progress, Stage};
+use crate::request::Reply;
+use crate::store::Store;
+
+impl Engine {
+    /// Whether the origin may be changed directly: nothing is on its way there.
+    pub(crate) fn direct_ready(&self, object: ObjectId) -> bool {
+        self.store.get(object).is_none_or(|known| !known.data_dirty() && !known.in_job)
+    }
+
+    pub(super) fn step_direct(&mut self, id: OpId, op: &mut Op, change: &Change) -> Progress {
+        let object = op.object;
+        if op.stage == Stage::Locked {
+            if !self.direct_ready(object) {
+                self.destage.hurry(object);
+                self.stalled.push_back(id);
+                return Progress::Wait;
+            }
+            // From here on no destage job starts on it: see `pump_destage`.
+            self.store.known(object).direct += 1;
+            op.stage = Stage::Dropped;
+            self.poison(object, change.span());
+            if self.forget_stale(object, change.span()) && !self.wait_durable(id) && !self.store.log.failed() {
+                return Progress::Wait;
+            }
+        }
+        if op.stage == Stage::Dropped {
+            op.stage = Stage::AtOrigin;
+            if self.change_origin(id, object, change) {
+                return Progress::Wait;
+            }
+        }
+        if op.stage == Stage::AtOrigin {
+            if let Some(errno) = op.take_failure() {
+                let known = self.store.known(object);
+                known.direct -= 1;
+                // It may have been done in part: destage sets the size right.
+                known.origin_size = u64::MAX;
+                self.destage.hurry(object);
+                self.poison(object, change.span());
+                return Progress::Finish(Reply::Failed(errno));
+            }
+            op.stage = Stage::Resized;
+            let size = self.store.known(object).origin_size;
+            let after = change.size_after(size);
+            let grows = matches!(change, Change::Zero { .. } | Change::Allocate { .. });
+            if grows && after > size {
+                self.start(Pending::Op(id), |ticket| Effect::OriginResize { ticket, object, size: after });
+                return Progress::Wait;
+            }
+        }
+        if op.stage == Stage::Resized {
+            let failure = op.take_failure();
+            self.store.known(object).direct -= 1;
+            if let Some(errno) = failure {
+                return Progress::Finish(Reply::Failed(errno));
+            }
+            self.apply_direct(object, change);
+            op.stage = Stage::OriginSynced;
+            if let Change::Write { durable: true, .. } = change {
+                self.start(Pending::Op(id), |ticket| Effect::OriginSync { ticket, object });
+                return Progress::Wait;
+            }
+        }
+        if let Some(errno) = op.take_failure() {
+            return Progress::Finish(Reply::Failed(errno));
+        }
+        self.count_change(change);
+        Progress::Finish(Reply::Changed(self.store.known(object).attributes()))
+    }
+
+    /// Drops what the pool has of these blocks; `true` if the log must become durable first.
+    fn forget_stale(&mut self, object: ObjectId, span: Span) -> bool {
+        let log_works = !self.store.log.failed();
+        let known = self.store.known(object);
+        let (traces, unflagged) = (known.traces, known.persisted && !known.state.flags.destaging);
+        known.state.flags.destaging = true;
+        known.state.flags.attributes_dirty = true;
+        self.store.clear_range(object, span.first, span.end);
+        if !log_works {
+            return false;
+        }
+        if unflagged {
+            self.store.persist(object);
+        }
+        if traces {
+            self.store.log.append(&drop_entry(object, span));
+        }
+        unflagged || traces
+    }
+
+    /// Starts the change at the origin; `false` if there is nothing to do there.
+    fn change_origin(&mut self, id: OpId, object: ObjectId, change: &Change) -> bool {
+        let size = self.store.known(object).origin_size;
+        match change {
+            Change::Write { offset, data, .. } => {
+                let (offset, data) = (*offset, vec![data.clone()]);
+                self.start(Pending::Op(id), |ticket| Effect::OriginWrite { ticket, object, offset, data });
+            }
+            Change::Truncate { size, .. } => {
+                let size = *size;
+                self.start(Pending::Op(id), |ticket| Effect::OriginResize { ticket, object, size });
+            }
+            Change::Zero { offset, len, .. } => {
+                let (offset, len) = (*offset, (*len).min(size.saturating_sub(*offset)));
+                if len == 0 {
+                    return false;
+                }
+                self.start(Pending::Op(id), |ticket| Effect::OriginZero { ticket, object, offset, len });
+            }
+            Change::Allocate { offset, len, .. } => {
+                let (offset, len) = (*offset, *len);
+                self.start(Pending::Op(id), |ticket| Effect::OriginReserve { ticket, object, offset, len });
+            }
+        }
+        true
+    }
+
+    fn apply_direct(&mut self, object: ObjectId, change: &Change) {
+        let now = self.now;
+        let known = self.store.known(object);
+        let size = change.size_after(known.origin_size);
+        known.origin_size = size;
+        known.state.size = size;
+        known.state.origin_valid = u64::MAX;
+        known.origin_unsynced = true;
+        known.touch(change.mtime(), now);
+        if let Change::Truncate { size, .. } = change {
+            known.reserved.remove(*size, u64::MAX);
+        }
+        self.destage.note(object);
+        self.poison(object, change.span());
+        if self.rules().keep_writes
+            && let Change::Write { offset, data, .. } = change
+        {
+            self.keep_written(object, *offset, data);
+        }
+    }
+
+    /// Lets the whole blocks of what was written to the origin into the pool.
+    fn keep_written(&mut self, object: ObjectId, offset: u64, data: &headpond_base::Buf) {
+        let size = self.store.known(object).state.size;
+        let end = offset + data.len() as u64;
+        let first = Block(headpond_base::blocks_for(offset));
+        // A last block that ends with the object is whole, too: behind it are zeros.
+        let last = if end == size { Block(headpond_base::blocks_for(end)) } else { Block::holding(end) };
+        let room = self.store.log.segments().free() > crate::fetch::ADMIT_RESERVE && !self.store.log.failed();
+        if first >= last || !room {
+            return;
+        }
+        self.store.introduce(object);
+        let blocks = u32::try_from(last.0 - first.0).expect("a record is bounded");
+        let skip = usize::try_from(first.byte() - offset).expect("less than a block");
+        let record = Store::clean_record(Stream::Cold, object, first, blocks);
+        self.store.append_data(record, false, |payload| {
+            let len = (data.len() - skip).min(payload.len());
+            payload[..len].copy_from_slice(&data[skip..skip + len]);
+        });
+        self.stats.admitted_blocks += u64::from(blocks);
+    }
+}

@@ -1,0 +1,100 @@
+//! Renaming and removing, ordered with the log.
+//!
+//! Rename: the data of what is renamed is durable before the origin has the new name, so that
+//! "write, rename over the old one" never ends with an empty file. Removing: that a file is
+//! about to go is durable before it goes, so that after a crash its missing is no riddle.
+
+use headpond_base::{Errno, ObjectId};
+use headpond_format::{Entry, OBJECT_PATH_MAX};
+
+use crate::effect::{Effect, Outcome};
+use crate::engine::{Engine, Pending};
+use crate::locks::OpId;
+use crate::object::kept_path;
+use crate::op::{Op, Progress, Stage, Work};
+use crate::request::{Namespace, Reply};
+
+impl Engine {
+    pub(crate) fn step_namespace(&mut self, id: OpId, op: &mut Op) -> Progress {
+        let Work::Namespace(change) = &op.work else { unreachable!("a directory change") };
+        let change = change.clone();
+        let going = match &change {
+            Namespace::Rename { replaced, .. } => *replaced,
+            Namespace::Unlink { object } => Some(*object),
+        };
+        if op.stage == Stage::Begin {
+            op.stage = Stage::Durable;
+            if let Some(object) = going {
+                self.note_unlinked(object, true);
+            }
+            let wait = match &change {
+                Namespace::Rename { .. } => true,
+                Namespace::Unlink { object } => self.store.get(*object).is_some_and(|known| known.persisted),
+            };
+            if wait && !self.wait_durable(id) && !self.store.log.failed() {
+                return Progress::Wait;
+            }
+        }
+        if op.stage == Stage::Durable {
+            op.stage = Stage::AtOrigin;
+            let request = op.request;
+            self.start(Pending::Op(id), |ticket| Effect::OriginNamespace { ticket, request });
+            return Progress::Wait;
+        }
+        match op.outcome.take() {
+            Some(Outcome::Failed(errno)) => {
+                if let Some(object) = going {
+                    self.note_unlinked(object, false);
+                }
+                return Progress::Finish(Reply::Failed(errno));
+            }
+            Some(Outcome::Stamp(stamp)) => {
+                if let Namespace::Rename { moved: Some(object), .. } = &change
+                    && let Some(known) = self.store.get_mut(*object)
+                {
+                    known.state.stamp.ctime = stamp.ctime;
+                }
+            }
+            Some(_) => {}
+            None => return Progress::Finish(Reply::Failed(Errno::IO)),
+        }
+        if let Namespace::Rename { moved, from, to, exchange, .. } = &change {
+            self.renamed(*moved, from, to, *exchange);
+        }
+        if let Some(object) = going {
+            self.retire(object);
+        }
+        Progress::Finish(Reply::Done)
+    }
+
+    fn note_unlinked(&mut self, object: ObjectId, unlinked: bool) {
+        let failed = self.store.log.failed();
+        if let Some(known) = self.store.get_mut(object) {
+            known.state.flags.unlinked = unlinked;
+            if known.persisted && !failed {
+                self.store.persist(object);
+            }
+        }
+    }
+
+    /// Moves the path hints along. They may be lost or wrong after a crash: then the origin is
+    /// searched by inode number.
+    fn renamed(&mut self, moved: Option<ObjectId>, from: &[u8], to: &[u8], exchange: bool) {
+        let failed = self.store.log.failed();
+        if exchange {
+            if let Some(object) = moved
+                && let Some(known) = self.store.get_mut(object)
+            {
+                known.state.path = kept_path(to);
+                if known.persisted && !failed {
+                    self.store.persist(object);
+                }
+            }
+            return;
+        }
+        self.store.rename_paths(from, to);
+        if from.len().max(to.len()) <= OBJECT_PATH_MAX && !failed {
+            self.store.log.append(&Entry::Rename { from: from.to_vec(), to: to.to_vec() });
+        }
+    }
+}

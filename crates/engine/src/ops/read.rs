@@ -1,0 +1,48 @@
+//! Reading: under a shared lock, each block from memory, from flash or from the origin.
+
+use headpond_base::BLOCK_U64;
+
+use crate::engine::Engine;
+use crate::locks::{OpId, Span};
+use crate::op::{Op, Progress, Stage, Work};
+use crate::request::Reply;
+
+impl Engine {
+    pub(crate) fn step_read(&mut self, id: OpId, op: &mut Op) -> Progress {
+        let Work::Read { offset, len } = op.work else { unreachable!("a read") };
+        if op.stage == Stage::Begin {
+            op.stage = Stage::Locked;
+            if !self.lock(id, op, Span::of_bytes(offset, len), false) {
+                return Progress::Wait;
+            }
+        }
+        // The size counts that holds once nobody changes these blocks any more.
+        let size = self.store.known(op.object).state.size;
+        let len = len.min(size.saturating_sub(offset));
+        if len == 0 {
+            return self.read_done(Vec::new());
+        }
+        let span = Span::of_bytes(offset, len);
+        if op.stage == Stage::Locked {
+            op.stage = Stage::Gathered;
+            self.gather(id, op, span, 0, span.blocks());
+        }
+        if op.parts > 0 {
+            return Progress::Wait;
+        }
+        if let Some(errno) = op.error {
+            return Progress::Finish(Reply::Failed(errno));
+        }
+        let skip = usize::try_from(offset % BLOCK_U64).expect("less than a block");
+        let len = usize::try_from(len).expect("a read is at most 1 MiB");
+        let whole = op.whole.take();
+        let bytes = whole.unwrap_or_else(|| op.out.take().expect("gather filled it").freeze());
+        self.read_done(vec![bytes.slice(skip..skip + len)])
+    }
+
+    fn read_done(&mut self, pieces: Vec<headpond_base::Buf>) -> Progress {
+        self.stats.reads += 1;
+        self.stats.read_bytes += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+        Progress::Finish(Reply::Data(pieces))
+    }
+}

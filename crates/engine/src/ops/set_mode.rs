@@ -1,0 +1,43 @@
+//! Switching the cache mode while everything goes on.
+//!
+//! Leaving write-back takes two flushes: the first while writes still go to the log, so that
+//! nobody waits; then the mode changes, and a second, short one for what came in meanwhile,
+//! during which a write to an object that still has dirty data waits for that object.
+
+use crate::engine::Engine;
+use crate::locks::OpId;
+use crate::modes::rules;
+use crate::op::{Op, Progress, Stage, Work};
+use crate::request::Reply;
+
+impl Engine {
+    pub(crate) fn step_set_mode(&mut self, id: OpId, op: &mut Op) -> Progress {
+        let Work::SetMode(mode) = op.work else { unreachable!("a mode switch") };
+        if let Some(errno) = op.error {
+            return Progress::Finish(Reply::Failed(errno));
+        }
+        match op.stage {
+            Stage::Begin if rules(mode).log_writes || !self.rules().log_writes => {
+                self.mode = mode;
+                Progress::Finish(Reply::Done)
+            }
+            Stage::Begin => {
+                op.stage = Stage::Gathered;
+                self.begin_flush(id);
+                Progress::Wait
+            }
+            Stage::Gathered => {
+                self.mode = mode;
+                op.stage = Stage::Applied;
+                self.begin_flush(id);
+                Progress::Wait
+            }
+            // What had begun before the switch may have ended after that flush had begun.
+            _ if self.store.objects.values().any(crate::object::Object::data_dirty) => {
+                self.begin_flush(id);
+                Progress::Wait
+            }
+            _ => Progress::Finish(Reply::Done),
+        }
+    }
+}

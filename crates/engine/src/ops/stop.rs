@@ -1,0 +1,29 @@
+//! The end of a pool's use: quiet, then one last checkpoint that is marked clean.
+
+use headpond_base::Errno;
+
+use crate::engine::Engine;
+use crate::locks::OpId;
+use crate::op::{Op, Progress, Stage};
+use crate::request::Reply;
+
+impl Engine {
+    pub(crate) fn step_stop(&mut self, id: OpId, op: &mut Op) -> Progress {
+        if op.stage == Stage::Begin {
+            // Stepped again whenever something ends, until this is the only request left.
+            if !self.ops.is_empty() || !self.quiet() {
+                self.wait_quiet(id);
+                return Progress::Wait;
+            }
+            op.stage = Stage::Durable;
+            if self.store.log.failed() {
+                self.stopped = true;
+                return Progress::Finish(Reply::Failed(Errno::IO));
+            }
+            self.last_checkpoint(id);
+            return Progress::Wait;
+        }
+        self.stopped = true;
+        Progress::Finish(op.error.map_or(Reply::Done, Reply::Failed))
+    }
+}

@@ -1,0 +1,99 @@
+//! Sync: what was acknowledged becomes durable. In write-back that is one flash sync for
+//! everybody who waits (group commit); the origin is asked only for files that it got directly
+//! or whose directory entry is new.
+
+use headpond_base::{Errno, ObjectId};
+
+use crate::effect::Effect;
+use crate::engine::{Engine, Pending};
+use crate::locks::OpId;
+use crate::op::{Op, Progress, Stage};
+use crate::request::Reply;
+
+impl Engine {
+    pub(crate) fn step_sync(&mut self, id: OpId, op: &mut Op) -> Progress {
+        if op.stage == Stage::Begin {
+            op.stage = Stage::Durable;
+            if !self.wait_durable(id) {
+                return Progress::Wait;
+            }
+        }
+        if op.stage == Stage::Durable {
+            if let Some(errno) = self.unsafe_data(op.object) {
+                return Progress::Finish(Reply::Failed(errno));
+            }
+            op.stage = Stage::OriginSynced;
+            if self.sync_origin(id, op.object) {
+                return Progress::Wait;
+            }
+        }
+        if let Some(errno) = self.origin_synced(op, op.object) {
+            return Progress::Finish(Reply::Failed(errno));
+        }
+        self.stats.syncs += 1;
+        Progress::Finish(Reply::Done)
+    }
+
+    pub(crate) fn step_sync_all(&mut self, id: OpId, op: &mut Op) -> Progress {
+        if op.stage == Stage::Begin {
+            op.stage = Stage::Durable;
+            if !self.wait_durable(id) {
+                return Progress::Wait;
+            }
+        }
+        if op.stage == Stage::Durable {
+            op.stage = Stage::OriginSynced;
+            op.left = self.store.objects.keys().copied().collect();
+            if let Some(errno) = op.left.iter().find_map(|object| self.unsafe_data(*object)) {
+                return Progress::Finish(Reply::Failed(errno));
+            }
+        } else if let Some(object) = op.left.pop()
+            && let Some(errno) = self.origin_synced(op, object)
+        {
+            return Progress::Finish(Reply::Failed(errno));
+        }
+        while let Some(object) = op.left.last().copied() {
+            if self.sync_origin(id, object) {
+                return Progress::Wait;
+            }
+            op.left.pop();
+        }
+        self.stats.syncs += 1;
+        Progress::Finish(Reply::Done)
+    }
+
+    /// Promise 8: after a failure of the flash, a sync fails as long as the object's data is
+    /// neither durable there nor at the origin.
+    fn unsafe_data(&self, object: ObjectId) -> Option<Errno> {
+        let known = self.store.get(object)?;
+        (self.store.log.failed() && known.data_dirty()).then_some(Errno::IO)
+    }
+
+    /// Asks the origin to sync a file, if there is a reason.
+    fn sync_origin(&mut self, id: OpId, object: ObjectId) -> bool {
+        let Some(known) = self.store.get_mut(object) else { return false };
+        if !known.origin_unsynced && !known.state.flags.unanchored {
+            return false;
+        }
+        known.origin_unsynced = false;
+        self.start(Pending::Op(id), |ticket| Effect::OriginSync { ticket, object });
+        true
+    }
+
+    /// Notes what a sync of the origin came to, if there was one.
+    fn origin_synced(&mut self, op: &mut Op, object: ObjectId) -> Option<Errno> {
+        let outcome = op.outcome.take()?;
+        let known = self.store.get_mut(object)?;
+        if let crate::Outcome::Failed(errno) = outcome {
+            known.origin_unsynced = true;
+            return Some(errno);
+        }
+        if known.state.flags.unanchored {
+            known.state.flags.unanchored = false;
+            if known.persisted && !self.store.log.failed() {
+                self.store.persist(object);
+            }
+        }
+        None
+    }
+}

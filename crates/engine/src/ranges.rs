@@ -1,0 +1,69 @@
+//! A set of byte ranges.
+
+use std::collections::BTreeMap;
+
+/// Ranges that do not overlap or touch, by start.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RangeSet(BTreeMap<u64, u64>);
+
+impl RangeSet {
+    /// Adds `start..end`.
+    pub(crate) fn add(&mut self, mut start: u64, mut end: u64) {
+        if start >= end {
+            return;
+        }
+        while let Some((from, to)) = self.0.range(..=end).next_back().map(|(from, to)| (*from, *to)) {
+            if to < start {
+                break;
+            }
+            self.0.remove(&from);
+            start = start.min(from);
+            end = end.max(to);
+        }
+        self.0.insert(start, end);
+    }
+
+    /// Takes `start..end` out.
+    pub(crate) fn remove(&mut self, start: u64, end: u64) {
+        if start >= end {
+            return;
+        }
+        while let Some((from, to)) = self.0.range(..end).next_back().map(|(from, to)| (*from, *to)) {
+            if to <= start {
+                break;
+            }
+            self.0.remove(&from);
+            if from < start {
+                self.0.insert(from, start);
+            }
+            if to > end {
+                self.0.insert(end, to);
+            }
+        }
+    }
+
+    /// Whether all of `start..end` is in.
+    pub(crate) fn contains(&self, start: u64, end: u64) -> bool {
+        start >= end || self.0.range(..=start).next_back().is_some_and(|(_, to)| *to >= end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_set_agrees_with_an_array(steps in proptest::collection::vec((any::<bool>(), 0_usize..64, 0_usize..64), 0..40), probe in (0_usize..64, 0_usize..64)) {
+            let (mut set, mut array) = (RangeSet::default(), [false; 64]);
+            for (add, start, end) in steps {
+                if add { set.add(start as u64, end as u64) } else { set.remove(start as u64, end as u64) }
+                if start < end { array[start..end].fill(add) }
+            }
+            let (start, end) = probe;
+            let expected = start >= end || array[start..end].iter().all(|in_set| *in_set);
+            prop_assert_eq!(set.contains(start as u64, end as u64), expected);
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! Reclaim is eviction: a full segment is emptied, so that it can be filled again.
+//!
+//! Of a victim's blocks, dead ones are free; clean ones that were not used since they came in
+//! are dropped; clean ones that were move on to the hot stream; dirty ones move on to the host
+//! stream, so that room never waits for the origin. It goes a few reads at a time and starts
+//! while some segments are still free: nobody waits for it but on a pool that is written faster
+//! than it can move.
+//!
+//! The order is the age of segments, which is first in, first out with a second chance (the
+//! CLOCK of Corbató, 1968, by segments); among the oldest, the one with the least dirty data.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use headpond_base::{BLOCK, Block, Location, ObjectId, SegmentId, Stream};
+use headpond_format::{Entry, SegmentState, decode_footer, decode_footer_tail};
+use headpond_map::Slot;
+
+use crate::effect::{Effect, Outcome};
+use crate::engine::{Engine, Pending as EnginePending};
+use crate::store::Store;
+
+/// What reclaim waits for.
+pub(crate) enum Pending {
+    /// The end of a segment, in search of its footer.
+    Footer { segment: SegmentId, len: usize },
+    /// Blocks that move on.
+    Move { segment: SegmentId, piece: Piece, slots: Vec<Slot>, again: bool },
+}
+
+/// Neighbouring blocks of an object that a segment holds, or held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    object: ObjectId,
+    first: Block,
+    at: Location,
+    count: u32,
+}
+
+/// A segment being emptied.
+#[derive(Default)]
+struct Victim {
+    /// What it held, by its footer; taken from the end. `None` until the footer is read.
+    pieces: Option<Vec<Piece>>,
+    under_way: u32,
+    /// Clean blocks that moved on so far.
+    kept: u32,
+}
+
+/// What is being emptied.
+#[derive(Default)]
+pub(crate) struct Reclaim {
+    victims: BTreeMap<SegmentId, Victim>,
+    /// Segments with dirty blocks that cannot be read: they stay as they are.
+    stuck: BTreeSet<SegmentId>,
+}
+
+impl Reclaim {
+    pub(crate) fn idle(&self) -> bool {
+        self.victims.is_empty()
+    }
+}
+
+/// Victims at once: one that reads while the other writes.
+const VICTIMS_MAX: usize = 2;
+/// Reads of a victim at once.
+const DEPTH: u32 = 4;
+/// Segments kept free or on their way there, but for a share of the pool.
+const FREE_MIN: usize = 8;
+/// How much of a segment's end is read first.
+const FOOTER_GUESS: usize = 64 << 10;
+
+impl Engine {
+    /// Segments that should be free or about to be.
+    pub(crate) fn free_wanted(&self) -> usize {
+        FREE_MIN.min(self.store.log.segments().len() / 3) + self.store.log.segments().len() / 32
+    }
+
+    /// Starts and moves on what is being emptied.
+    pub(crate) fn pump_reclaim(&mut self) {
+        if self.checkpoints.starting() || self.store.log.failed() {
+            return;
+        }
+        self.release_segments();
+        while !self.stopping && self.reclaim.victims.len() < VICTIMS_MAX && self.wants_segments() {
+            let Some(victim) = self.choose_victim() else { break };
+            self.reclaim.victims.insert(victim, Victim::default());
+            self.read_footer(victim, FOOTER_GUESS);
+        }
+        let victims: Vec<_> = self.reclaim.victims.keys().copied().collect();
+        for victim in victims {
+            self.empty_on(victim);
+        }
+    }
+
+    fn wants_segments(&self) -> bool {
+        let segments = self.store.log.segments();
+        segments.free() + segments.waiting() + self.reclaim.victims.len() < self.free_wanted()
+    }
+
+    /// Frees emptied segments, and asks for what they wait for if they are needed.
+    fn release_segments(&mut self) {
+        if self.store.log.segments().waiting() == 0 {
+            return;
+        }
+        let (replay_from, begun) = self.checkpoints.bounds();
+        self.store.log.release(replay_from, begun);
+        let segments = self.store.log.segments();
+        let needed = segments.waiting() > 0 && segments.free() < self.free_wanted();
+        if needed && self.store.log.durable().next() < self.store.log.next_sequence() {
+            self.store.log.want_sync();
+        }
+    }
+
+    fn choose_victim(&self) -> Option<SegmentId> {
+        let blocks = self.store.log.geometry().segment_blocks();
+        let mut full: Vec<_> = self
+            .store
+            .log
+            .segments()
+            .iter()
+            .filter(|(id, segment)| {
+                segment.state == SegmentState::Sealed
+                    && segment.under_way == 0
+                    && !self.reclaim.victims.contains_key(id)
+                    && !self.reclaim.stuck.contains(id)
+            })
+            .map(|(id, segment)| (segment.generation, segment.dirty, segment.live, id))
+            .collect();
+        if let Some((.., id)) = full.iter().find(|(_, _, live, _)| *live == 0) {
+            return Some(*id);
+        }
+        full.sort_unstable();
+        let oldest = (full.len() / 4).max(4).min(full.len());
+        let least = |some: &[(_, u32, _, SegmentId)]| some.iter().map(|(_, dirty, _, id)| (*dirty, *id)).min();
+        let (dirty, id) = least(&full[..oldest])?;
+        if dirty <= blocks / 2 {
+            return Some(id);
+        }
+        // The old ones are mostly dirty: moving those gains little. Whichever gains most, if any.
+        least(&full).filter(|(dirty, _)| *dirty < blocks * 7 / 8).map(|(_, id)| id)
+    }
+
+    fn read_footer(&mut self, segment: SegmentId, len: usize) {
+        let geometry = *self.store.log.geometry();
+        let len = len.min(geometry.segment_bytes as usize);
+        let end = geometry.byte_of(geometry.first_location(segment)) + u64::from(geometry.segment_bytes);
+        if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
+            victim.under_way += 1;
+        }
+        let pending = EnginePending::Reclaim(Pending::Footer { segment, len });
+        let bytes = u32::try_from(len).expect("a segment is at most 64 MiB");
+        self.start(pending, |ticket| Effect::FlashRead { ticket, offset: end - len as u64, len: bytes });
+    }
+
+    /// Something that reclaim waited for is there.
+    pub(crate) fn reclaim_done(&mut self, pending: Pending, outcome: Outcome) {
+        let bytes = match outcome {
+            Outcome::Bytes(bytes) => Some(bytes),
+            _ => None,
+        };
+        match pending {
+            Pending::Footer { segment, len } => {
+                if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
+                    victim.under_way -= 1;
+                }
+                let bytes = bytes.filter(|bytes| bytes.len() == len);
+                match bytes.as_ref().and_then(|bytes| decode_footer_tail(bytes).ok()) {
+                    Some((_, needed)) if needed > len && needed <= self.store.log.geometry().segment_bytes as usize => {
+                        self.read_footer(segment, needed.next_multiple_of(BLOCK));
+                    }
+                    _ => {
+                        let pieces = bytes.and_then(|bytes| self.pieces_of(segment, &bytes));
+                        let pieces = pieces.unwrap_or_else(|| self.pieces_by_map(segment));
+                        if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
+                            victim.pieces = Some(pieces);
+                        }
+                    }
+                }
+            }
+            Pending::Move { segment, piece, slots, again } => {
+                self.store.log.segments_mut().get_mut(segment).under_way -= 1;
+                if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
+                    victim.under_way -= 1;
+                }
+                let len = slots.len() * BLOCK;
+                self.move_on(segment, piece, &slots, bytes.filter(|bytes| bytes.len() == len).as_deref(), again);
+            }
+        }
+    }
+
+    /// What a segment holds, by its footer.
+    fn pieces_of(&self, segment: SegmentId, end: &[u8]) -> Option<Vec<Piece>> {
+        let (head, summary) = decode_footer(end).ok()?;
+        let expected = self.store.log.segments().get(segment).generation;
+        if head.segment != segment || head.generation != expected {
+            return None;
+        }
+        let first_location = self.store.log.geometry().first_location(segment);
+        let mut pieces = Vec::new();
+        for batch in summary {
+            let mut at = first_location.plus(batch.start + 1);
+            for (_, entry) in Entry::decode_all(&batch.entries).ok()? {
+                let count = entry.payload_blocks();
+                if let Entry::Data { object, first, .. } = entry {
+                    pieces.push(Piece { object, first, at, count });
+                }
+                at = at.plus(count);
+            }
+        }
+        Some(pieces)
+    }
+
+    /// What a segment holds, by searching the whole map: for the few segments without a footer,
+    /// which were open at a crash.
+    fn pieces_by_map(&self, segment: SegmentId) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        for (object, known) in &self.store.objects {
+            for (block, slot) in known.map.range(Block(0), Block(u64::MAX)) {
+                if slot.location != Location::ZERO && self.store.segment_of(slot.location) == segment {
+                    pieces.push(Piece { object: *object, first: block, at: slot.location, count: 1 });
+                }
+            }
+        }
+        pieces
+    }
+
+    /// Moves on with emptying a segment.
+    fn empty_on(&mut self, segment: SegmentId) {
+        loop {
+            let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
+            let Some(pieces) = &mut victim.pieces else { return };
+            if victim.under_way >= DEPTH || self.store.log.segments().free() == 0 {
+                return;
+            }
+            let Some(piece) = pieces.pop() else {
+                if victim.under_way == 0 {
+                    self.emptied(segment);
+                }
+                return;
+            };
+            self.empty_piece(segment, piece);
+        }
+    }
+
+    /// Drops the cold blocks of a piece, and starts moving the first run of others; what is
+    /// behind that run is put back.
+    fn empty_piece(&mut self, segment: SegmentId, piece: Piece) {
+        let budget = self.store.log.geometry().segment_blocks() / 2;
+        let mut run: Vec<Slot> = Vec::new();
+        let mut run_from = 0;
+        for index in 0..piece.count {
+            let (block, at) = (piece.first.plus(u64::from(index)), piece.at.plus(index));
+            let slot = self.store.get(piece.object).and_then(|known| known.map.get(block));
+            let slot = slot.filter(|slot| slot.location == at);
+            let kept = self.reclaim.victims.get(&segment).map_or(0, |victim| victim.kept);
+            let worth = slot.is_some_and(|slot| {
+                slot.dirty || slot.referenced && kept < budget && self.store.log.segments().free() > 2
+            });
+            if worth && let Some(slot) = slot {
+                if run.is_empty() {
+                    run_from = index;
+                }
+                if !slot.dirty && let Some(victim) = self.reclaim.victims.get_mut(&segment) {
+                    victim.kept += 1;
+                }
+                run.push(slot);
+                continue;
+            }
+            if slot.is_some() {
+                self.store.clear_slot(piece.object, block);
+                self.stats.evicted_blocks += 1;
+            }
+            if !run.is_empty() {
+                let rest = Piece {
+                    first: piece.first.plus(u64::from(index) + 1),
+                    at: piece.at.plus(index + 1),
+                    count: piece.count - index - 1,
+                    ..piece
+                };
+                if rest.count > 0
+                    && let Some(pieces) = self.reclaim.victims.get_mut(&segment).and_then(|victim| victim.pieces.as_mut())
+                {
+                    pieces.push(rest);
+                }
+                break;
+            }
+        }
+        if !run.is_empty() {
+            let piece = Piece {
+                first: piece.first.plus(u64::from(run_from)),
+                at: piece.at.plus(run_from),
+                count: u32::try_from(run.len()).expect("a record is bounded"),
+                ..piece
+            };
+            self.read_piece(segment, piece, run, false);
+        }
+    }
+
+    fn read_piece(&mut self, segment: SegmentId, piece: Piece, slots: Vec<Slot>, again: bool) {
+        self.store.log.segments_mut().get_mut(segment).under_way += 1;
+        if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
+            victim.under_way += 1;
+        }
+        let offset = self.store.log.geometry().byte_of(piece.at);
+        let len = piece.count * BLOCK as u32;
+        let pending = EnginePending::Reclaim(Pending::Move { segment, piece, slots, again });
+        self.start(pending, |ticket| Effect::FlashRead { ticket, offset, len });
+    }
+
+    /// Appends blocks that were read, as far as they are still what the map points to.
+    fn move_on(&mut self, segment: SegmentId, piece: Piece, slots: &[Slot], bytes: Option<&[u8]>, again: bool) {
+        let good = |index: usize| {
+            bytes.is_some_and(|bytes| {
+                let block = &bytes[index * BLOCK..(index + 1) * BLOCK];
+                self.store.verify(piece.object, piece.first.plus(index as u64), slots[index], block)
+            })
+        };
+        let verdicts: Vec<bool> = (0..slots.len()).map(good).collect();
+        if verdicts.contains(&false) && !again {
+            return self.read_piece(segment, piece, slots.to_vec(), true);
+        }
+        let mut index = 0;
+        while index < slots.len() {
+            let block = piece.first.plus(index as u64);
+            let present = self.store.get(piece.object).and_then(|known| known.map.get(block));
+            let Some(slot) = present.filter(|slot| slot.location == slots[index].location) else {
+                index += 1;
+                continue;
+            };
+            if !verdicts[index] {
+                if !slot.dirty {
+                    self.stats.masked_flash_errors += 1;
+                    self.store.clear_slot(piece.object, block);
+                }
+                index += 1;
+                continue;
+            }
+            let same = |at: usize| {
+                let present = self.store.get(piece.object).and_then(|known| known.map.get(piece.first.plus(at as u64)));
+                verdicts[at] && present.is_some_and(|next| next.location == slots[at].location && next.dirty == slot.dirty)
+            };
+            let run = (index..slots.len()).take_while(|at| same(*at)).count();
+            let blocks = u32::try_from(run).expect("a record is bounded");
+            let record = if slot.dirty {
+                Store::dirty_record(piece.object, block, blocks, None)
+            } else {
+                Store::clean_record(Stream::Hot, piece.object, block, blocks)
+            };
+            if let Some(bytes) = bytes {
+                let from = &bytes[index * BLOCK..(index + run) * BLOCK];
+                self.store.append_data(record, false, |payload| payload.copy_from_slice(from));
+                self.stats.moved_blocks += run as u64;
+            }
+            index += run;
+        }
+    }
+
+    /// Everything that a segment held was handled.
+    fn emptied(&mut self, segment: SegmentId) {
+        self.reclaim.victims.remove(&segment);
+        if self.store.log.segments().get(segment).live > 0 {
+            // Dirty blocks that cannot be read. They stay, and are told as errors when read.
+            self.reclaim.stuck.insert(segment);
+            return;
+        }
+        let next = self.store.log.next_sequence();
+        self.store.log.segments_mut().empty(segment, next);
+        self.stats.segments_reclaimed += 1;
+        self.release_segments();
+    }
+}

@@ -1,0 +1,253 @@
+//! From a pool on flash to an engine: scan, replay, and the comparison with the origin.
+
+use headpond_base::{BatchNumber, Block, Buf, BufMut, CacheMode, Epoch, Generation, Nanos, ObjectId, PoolId, Sequence, Stream};
+use headpond_format::{
+    CheckpointHead, FrameKind, Geometry, ObjectState, OriginName, SUPERBLOCK_SLOTS, SegmentRow, SegmentState, Stamp,
+    Superblock, encode_checkpoint_head, encode_frame, encode_superblock,
+};
+use headpond_log::{FlashRead, Log, Mutation, ScanError, scan};
+
+use crate::checkpoint::Checkpoints;
+use crate::config::Config;
+use crate::engine::Engine;
+use crate::object::{Object, kept_path};
+use crate::request::OpenFile;
+use crate::store::Store;
+
+/// What to write on a device, and where, so that it is an empty pool. Both superblocks must be
+/// durable before it is used.
+#[must_use]
+pub fn format_pool(pool: PoolId, geometry: Geometry, origin: Option<OriginName>, mode: CacheMode) -> Vec<(u64, Buf)> {
+    let first = Sequence(1);
+    let mut rows = Vec::new();
+    for _ in 0..geometry.segments {
+        SegmentRow { generation: Generation(0), state: SegmentState::Free, stream: Stream::Host }.encode(&mut rows);
+    }
+    let mut frames = Vec::new();
+    encode_frame(FrameKind::Segments, 1, &rows, &mut frames);
+    encode_frame(FrameKind::End, 1, &[], &mut frames);
+    let head = CheckpointHead {
+        pool,
+        counter: 1,
+        epoch: Epoch(0),
+        replay_from: first,
+        last_host: BatchNumber(0),
+        next_batch: BatchNumber(1),
+        next_object: 1,
+        next_generation: Generation(1),
+        frame_bytes: frames.len() as u64,
+    };
+    let superblock = Superblock {
+        pool,
+        geometry,
+        counter: 1,
+        epoch: Epoch(0),
+        origin,
+        checkpoint_area: 0,
+        checkpoint_bytes: frames.len() as u64 + headpond_base::BLOCK_U64,
+        synced_through: BatchNumber(0),
+        synced_host: BatchNumber(0),
+        mode,
+        clean_stop: true,
+        dirty_blocks: 0,
+    };
+    frames.resize(frames.len().next_multiple_of(headpond_base::BLOCK), 0);
+    let block = |bytes: &[u8]| BufMut::copy_of(bytes).freeze();
+    let start = geometry.checkpoint_start(0);
+    vec![
+        (start, block(&encode_checkpoint_head(&head))),
+        (start + headpond_base::BLOCK_U64, block(&frames)),
+        (SUPERBLOCK_SLOTS[0], block(&encode_superblock(&superblock))),
+        (SUPERBLOCK_SLOTS[1], block(&encode_superblock(&superblock))),
+    ]
+}
+
+/// Why a pool cannot be used.
+pub type RecoverError = ScanError;
+
+/// A pool that was read, and not changed yet.
+pub struct Recovered {
+    superblock: Superblock,
+    store: Store,
+    dropped_batches: u64,
+}
+
+/// An object that the pool remembers.
+#[derive(Clone, Debug)]
+pub struct RecoveredObject {
+    /// Its name in the pool.
+    pub object: ObjectId,
+    /// What is remembered.
+    pub state: ObjectState,
+    /// Blocks that the origin has not got.
+    pub dirty_blocks: u64,
+    /// Blocks on flash.
+    pub cached_blocks: u64,
+    /// Data, size or time that the origin has not got.
+    pub dirty: bool,
+}
+
+/// What became of an object when it was compared with the origin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// As it was left.
+    Kept,
+    /// Its file was changed meanwhile: what the pool had of it, all of it clean, is dropped.
+    Dropped,
+    /// Its file is gone, as it should be or without loss.
+    Forgotten,
+    /// Dirty data, and a file that is not as it was left: the operator must choose.
+    Conflict(Conflict),
+}
+
+/// Dirty data in the pool and another state at the origin than it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// The file's path below the origin's root, as far as known.
+    pub path: Vec<u8>,
+    /// Blocks that the origin has not got.
+    pub dirty_blocks: u64,
+    /// The file as headpond left it.
+    pub left: Stamp,
+    /// The file now; `None` if it is missing.
+    pub found: Option<Stamp>,
+}
+
+/// Reads the pool on a device of `device_bytes`. Changes nothing: it can be repeated.
+///
+/// # Errors
+/// [`RecoverError`].
+pub fn recover(flash: &mut dyn FlashRead, device_bytes: u64) -> Result<Recovered, RecoverError> {
+    recover_mutated(flash, device_bytes, None)
+}
+
+/// [`recover`] with a planted bug, for tests of the tests.
+///
+/// # Errors
+/// [`RecoverError`].
+pub fn recover_mutated(
+    flash: &mut dyn FlashRead,
+    device_bytes: u64,
+    mutation: Option<Mutation>,
+) -> Result<Recovered, RecoverError> {
+    let scanned = scan(flash, device_bytes, mutation)?;
+    let mut store = Store::new(Log::new(scanned.start), ObjectId(scanned.next_object));
+    for (id, state, map) in scanned.objects {
+        store.adopt(id, Object::from_state(state, map));
+    }
+    for entry in scanned.tail {
+        store.replay(entry);
+    }
+    Ok(Recovered { superblock: scanned.superblock, store, dropped_batches: scanned.dropped_batches })
+}
+
+impl Recovered {
+    /// The superblock that counts.
+    #[must_use]
+    pub const fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// Batches behind the last complete one: writes that nobody had synced.
+    #[must_use]
+    pub const fn dropped_batches(&self) -> u64 {
+        self.dropped_batches
+    }
+
+    /// Blocks that the origin has not got.
+    #[must_use]
+    pub const fn dirty_blocks(&self) -> u64 {
+        self.store.dirty_blocks
+    }
+
+    /// All objects that the pool remembers.
+    #[must_use]
+    pub fn objects(&self) -> Vec<RecoveredObject> {
+        let describe = |(id, object): (&ObjectId, &Object)| RecoveredObject {
+            object: *id,
+            state: object.state.clone(),
+            dirty_blocks: object.map.dirty(),
+            cached_blocks: object.map.blocks(),
+            dirty: object.is_dirty(),
+        };
+        self.store.objects.iter().map(describe).collect()
+    }
+
+    /// Compares an object with its file at the origin as it is now; `None` if there is none with
+    /// this inode number and birth time.
+    pub fn reconcile(&mut self, id: ObjectId, found: Option<&OpenFile>) -> Verdict {
+        let Some(object) = self.store.get_mut(id) else { return Verdict::Forgotten };
+        let Some(found) = found.filter(|found| found.birth == object.state.birth) else {
+            let flags = object.state.flags;
+            if flags.unlinked || flags.unanchored || !object.is_dirty() {
+                self.store.remove(id);
+                return Verdict::Forgotten;
+            }
+            return Verdict::Conflict(conflict(object, None));
+        };
+        if !found.path.is_empty() {
+            object.state.path = kept_path(&found.path);
+        }
+        object.state.flags.unlinked = false;
+        let (left, now) = (object.state.stamp, found.stamp);
+        let same = (left.size, left.mtime) == (now.size, now.mtime);
+        if object.state.flags.destaging {
+            // headpond itself was writing there when it was stopped.
+            object.origin_size = now.size;
+            return Verdict::Kept;
+        }
+        if object.data_dirty_against(left.size) {
+            if !same {
+                return Verdict::Conflict(conflict(object, Some(now)));
+            }
+            object.origin_size = now.size;
+            return Verdict::Kept;
+        }
+        if same && (left.ctime == now.ctime || object.is_dirty()) {
+            object.origin_size = now.size;
+            return Verdict::Kept;
+        }
+        let had = object.map.blocks();
+        object.state.flags.attributes_dirty = false;
+        object.follow_origin(now);
+        self.store.clear_range(id, Block(0), Block(u64::MAX));
+        if had > 0 { Verdict::Dropped } else { Verdict::Kept }
+    }
+
+    /// Resolves a conflict: the pool's dirty data goes over the file as it is now.
+    pub fn keep(&mut self, id: ObjectId, found: &OpenFile) {
+        if let Some(object) = self.store.get_mut(id) {
+            object.origin_size = found.stamp.size;
+            object.state.flags.destaging = true;
+            object.state.path = kept_path(&found.path);
+        }
+    }
+
+    /// Resolves a conflict: the origin's file counts, and all that the pool has of it is dropped.
+    pub fn discard(&mut self, id: ObjectId) {
+        self.store.remove(id);
+    }
+
+    /// Names the origin that the pool belongs to from now on.
+    pub fn adopt(&mut self, origin: OriginName) {
+        self.superblock.origin = Some(origin);
+    }
+
+    /// Takes the pool into use. The first thing that the engine does is to write a checkpoint
+    /// of a new epoch; requests wait for it.
+    #[must_use]
+    pub fn into_engine(self, config: Config, now: Nanos) -> Engine {
+        let mut engine = Engine::new(self.store, Checkpoints::new(self.superblock), config, now);
+        let dirty = engine.store.objects.iter().filter(|(_, object)| object.is_dirty() || object.data_dirty());
+        let dirty: Vec<_> = dirty.map(|(id, _)| *id).collect();
+        for id in dirty {
+            engine.store.known(id).state.flags.attributes_dirty = true;
+            engine.destage.note(id);
+        }
+        engine
+    }
+}
+
+fn conflict(object: &Object, found: Option<Stamp>) -> Conflict {
+    Conflict { path: object.state.path.clone(), dirty_blocks: object.map.dirty(), left: object.state.stamp, found }
+}

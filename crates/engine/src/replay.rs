@@ -1,0 +1,81 @@
+//! Replay: what an entry of the log does to the store. Nothing is appended here.
+
+use headpond_base::{Block, ObjectId, UnixNanos, blocks_for};
+use headpond_format::Entry;
+use headpond_log::TailEntry;
+use headpond_map::{ObjectMap, Slot};
+
+use crate::object::Object;
+use crate::store::Store;
+
+/// No entry names more blocks of zeros: the writer does long ranges in steps.
+const ZERO_BLOCKS_MAX: u64 = 1 << 15;
+
+impl Store {
+    /// Brings the store to where it was after this entry.
+    pub(crate) fn replay(&mut self, tail: TailEntry) {
+        match tail.entry {
+            Entry::Object { object, state } => {
+                self.next_object = self.next_object.max(object.next());
+                match self.get_mut(object) {
+                    Some(known) => known.state = state,
+                    None => self.adopt(object, Object::from_state(state, ObjectMap::default())),
+                }
+            }
+            Entry::Data { object, first, dirty, grown, checksums } => {
+                let Some(location) = tail.location else { return };
+                for (index, checksum) in (0_u32..).zip(checksums) {
+                    let slot = Slot { location: location.plus(index), checksum, dirty, referenced: false };
+                    self.set_slot(object, first.plus(u64::from(index)), slot);
+                }
+                if let (Some((size, mtime)), Some(known)) = (grown, self.get_mut(object)) {
+                    known.state.size = size;
+                    touched(known, mtime);
+                }
+            }
+            Entry::Zero { object, first, blocks, mtime } => {
+                let end = first.plus(blocks);
+                self.clear_range(object, first, end);
+                let Some(known) = self.get_mut(object) else { return };
+                touched(known, mtime);
+                let last = Block(blocks_for(known.state.size)).min(end).min(first.plus(ZERO_BLOCKS_MAX));
+                for block in first.0..last.0 {
+                    self.set_slot(object, Block(block), crate::ops::ZERO_SLOT);
+                }
+            }
+            Entry::Drop { object, first, blocks } => self.clear_range(object, first, first.plus(blocks)),
+            Entry::Clean { object, first, blocks } => {
+                let Some(known) = self.get(object) else { return };
+                let there: Vec<Block> = known.map.range(first, first.plus(blocks)).map(|(block, _)| block).collect();
+                for block in there {
+                    self.mark_clean(object, block);
+                }
+            }
+            Entry::Truncate { object, size, mtime } => {
+                self.clear_range(object, Block(blocks_for(size)), Block(u64::MAX));
+                let Some(known) = self.get_mut(object) else { return };
+                if size < known.state.size {
+                    known.state.origin_valid = known.state.origin_valid.min(size);
+                }
+                known.state.size = size;
+                touched(known, mtime);
+            }
+            Entry::Rename { from, to } => self.rename_paths(&from, &to),
+            Entry::Forget { object } => self.remove(object),
+            Entry::Mark => {}
+        }
+    }
+
+    /// Removes an object without a word to the log.
+    pub(crate) fn remove(&mut self, id: ObjectId) {
+        if let Some(object) = self.get_mut(id) {
+            object.persisted = false;
+        }
+        self.forget(id);
+    }
+}
+
+fn touched(known: &mut Object, mtime: UnixNanos) {
+    known.state.mtime = mtime;
+    known.state.flags.attributes_dirty = true;
+}

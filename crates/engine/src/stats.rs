@@ -1,0 +1,86 @@
+//! What the engine counts.
+
+use serde::{Deserialize, Serialize};
+
+/// Counters from the engine's start, and gauges of now. Blocks are of 4 KiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stats {
+    /// Requests of each kind that were answered.
+    pub reads: u64,
+    /// Writes answered.
+    pub writes: u64,
+    /// Syncs answered.
+    pub syncs: u64,
+    /// Bytes that reads were answered with.
+    pub read_bytes: u64,
+    /// Bytes that writes brought.
+    pub write_bytes: u64,
+    /// Blocks served from flash or from what is on its way there.
+    pub read_hits_blocks: u64,
+    /// Blocks that had to come from the origin.
+    pub read_miss_blocks: u64,
+    /// Clean blocks let in.
+    pub admitted_blocks: u64,
+    /// Clean blocks dropped for room.
+    pub evicted_blocks: u64,
+    /// Blocks copied inside the pool to free a segment.
+    pub moved_blocks: u64,
+    /// Flash reads, writes and syncs asked for.
+    pub flash_reads: u64,
+    /// See `flash_reads`.
+    pub flash_writes: u64,
+    /// See `flash_reads`.
+    pub flash_syncs: u64,
+    /// Bytes of those.
+    pub flash_read_bytes: u64,
+    /// Bytes of those.
+    pub flash_write_bytes: u64,
+    /// Origin reads, writes and syncs asked for.
+    pub origin_reads: u64,
+    /// See `origin_reads`.
+    pub origin_writes: u64,
+    /// See `origin_reads`.
+    pub origin_syncs: u64,
+    /// Bytes of those.
+    pub origin_read_bytes: u64,
+    /// Bytes of those.
+    pub origin_write_bytes: u64,
+    /// Blocks made clean by destage.
+    pub destaged_blocks: u64,
+    /// Flash reads that failed or did not match, and were answered from the origin or a second try.
+    pub masked_flash_errors: u64,
+    /// Dirty blocks that could not be read back: an error was told.
+    pub lost_blocks: u64,
+    /// Origin operations that failed.
+    pub origin_errors: u64,
+    /// Checkpoints completed.
+    pub checkpoints: u64,
+    /// Segments emptied.
+    pub segments_reclaimed: u64,
+    /// Writes that had to wait for room or for destage.
+    pub stalls: u64,
+    /// Gauge: blocks on flash that the map points to.
+    pub cached_blocks: u64,
+    /// Gauge: dirty ones of those, and blocks of zeros that the origin has not got.
+    pub dirty_blocks: u64,
+    /// Gauge: blocks that the pool can hold.
+    pub pool_blocks: u64,
+    /// Gauge: segments that can be filled at once.
+    pub free_segments: u64,
+    /// Gauge: all segments.
+    pub segments: u64,
+    /// Gauge: objects known.
+    pub objects: u64,
+    /// Gauge: bytes of memory that the map takes.
+    pub map_bytes: u64,
+    /// Gauge: objects with something for the origin, their size or time included.
+    pub dirty_objects: u64,
+    /// Gauge: objects whose destage failed last time.
+    pub failing_objects: u64,
+    /// Gauge: blocks that the running flush has still to destage, and had at its start.
+    pub flush_left_blocks: u64,
+    /// See `flush_left_blocks`.
+    pub flush_total_blocks: u64,
+    /// Gauge: 1 after a flash write or sync failed: the pool takes nothing more.
+    pub flash_failed: u64,
+}

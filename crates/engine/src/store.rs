@@ -1,0 +1,222 @@
+//! The store: the log and the objects' maps, changed together.
+//!
+//! Invariants:
+//! - A segment's `live` and `dirty` counts are what walking all maps would count.
+//! - Every change to a map that a crash must not lose is an entry of the log first.
+
+use std::collections::BTreeMap;
+
+use headpond_base::{Block, Buf, Location, ObjectId, SegmentId, Stream, UnixNanos};
+use headpond_format::Entry;
+use headpond_log::{DataRecord, Log, Placed};
+use headpond_map::Slot;
+
+use crate::object::Object;
+use crate::ops::ZERO_SLOT;
+
+/// The log, the objects, and the sums over them.
+pub(crate) struct Store {
+    pub(crate) log: Log,
+    pub(crate) objects: BTreeMap<ObjectId, Object>,
+    pub(crate) by_inode: BTreeMap<u64, ObjectId>,
+    pub(crate) next_object: ObjectId,
+    pub(crate) cached_blocks: u64,
+    pub(crate) dirty_blocks: u64,
+}
+
+impl Store {
+    pub(crate) const fn new(log: Log, next_object: ObjectId) -> Self {
+        Self {
+            log,
+            objects: BTreeMap::new(),
+            by_inode: BTreeMap::new(),
+            next_object,
+            cached_blocks: 0,
+            dirty_blocks: 0,
+        }
+    }
+
+    pub(crate) fn get(&self, object: ObjectId) -> Option<&Object> {
+        self.objects.get(&object)
+    }
+
+    pub(crate) fn get_mut(&mut self, object: ObjectId) -> Option<&mut Object> {
+        self.objects.get_mut(&object)
+    }
+
+    /// An object that a request under way keeps alive.
+    pub(crate) fn known(&mut self, object: ObjectId) -> &mut Object {
+        self.objects.get_mut(&object).expect("an object lives while a request on it is under way")
+    }
+
+    /// Adds an object with its slots, and counts them.
+    pub(crate) fn adopt(&mut self, id: ObjectId, object: Object) {
+        let geometry = *self.log.geometry();
+        for (_, slot) in object.map.range(Block(0), Block(u64::MAX)) {
+            count(&mut self.log, geometry.segment_of(slot.location), slot, 1);
+        }
+        self.cached_blocks += object.map.blocks();
+        self.dirty_blocks += object.map.dirty();
+        self.by_inode.insert(object.state.inode, id);
+        self.objects.insert(id, object);
+    }
+
+    /// Gives a block a slot.
+    pub(crate) fn set_slot(&mut self, id: ObjectId, block: Block, slot: Slot) {
+        let Some(object) = self.objects.get_mut(&id) else { return };
+        let geometry = *self.log.geometry();
+        object.traces = true;
+        let old = object.map.insert(block, slot);
+        count(&mut self.log, geometry.segment_of(slot.location), slot, 1);
+        self.cached_blocks += 1;
+        self.dirty_blocks += u64::from(slot.dirty);
+        if let Some(old) = old {
+            self.uncount(old);
+        }
+    }
+
+    /// Takes a block's slot away.
+    pub(crate) fn clear_slot(&mut self, id: ObjectId, block: Block) -> Option<Slot> {
+        let old = self.objects.get_mut(&id)?.map.remove(block)?;
+        self.uncount(old);
+        Some(old)
+    }
+
+    fn uncount(&mut self, old: Slot) {
+        let geometry = *self.log.geometry();
+        count(&mut self.log, geometry.segment_of(old.location), old, -1);
+        self.cached_blocks -= 1;
+        self.dirty_blocks -= u64::from(old.dirty);
+    }
+
+    /// Takes the slots of `first..end` away.
+    pub(crate) fn clear_range(&mut self, id: ObjectId, first: Block, end: Block) {
+        let Some(object) = self.objects.get(&id) else { return };
+        let blocks: Vec<Block> = object.map.range(first, end).map(|(block, _)| block).collect();
+        for block in blocks {
+            self.clear_slot(id, block);
+        }
+    }
+
+    /// Makes blocks zeros that the origin has not got, as far as there is anything to hide: what
+    /// has no slot and lies beyond the origin's end is zeros already.
+    pub(crate) fn zero_range(&mut self, id: ObjectId, first: Block, end: Block) {
+        let Some(origin_end) = self.objects.get(&id).map(Object::origin_end) else { return };
+        let hidden = Block(headpond_base::blocks_for(origin_end)).min(end);
+        self.clear_range(id, hidden.max(first), end);
+        for block in first.0..hidden.0 {
+            self.set_slot(id, Block(block), ZERO_SLOT);
+        }
+    }
+
+    /// Counts a block as clean; a block of zeros that is clean needs no slot.
+    pub(crate) fn mark_clean(&mut self, id: ObjectId, block: Block) {
+        let Some(slot) = self.objects.get(&id).and_then(|object| object.map.get(block)) else { return };
+        if slot.location == Location::ZERO {
+            self.clear_slot(id, block);
+        } else if slot.dirty {
+            self.set_slot(id, block, Slot { dirty: false, ..slot });
+        }
+    }
+
+    /// Marks a block as used.
+    pub(crate) fn mark_referenced(&mut self, id: ObjectId, block: Block, slot: Slot) {
+        if !slot.referenced && let Some(object) = self.objects.get_mut(&id) {
+            object.map.insert(block, Slot { referenced: true, ..slot });
+        }
+    }
+
+    /// Appends the object's state to the log, as it is now.
+    pub(crate) fn persist(&mut self, id: ObjectId) {
+        if let Some(object) = self.objects.get_mut(&id) {
+            let state = object.state.clone();
+            object.persisted = true;
+            object.traces = true;
+            self.log.append(&Entry::Object { object: id, state });
+        }
+    }
+
+    /// Makes sure that the log knows the object before it is told of its blocks.
+    pub(crate) fn introduce(&mut self, id: ObjectId) {
+        if self.objects.get(&id).is_some_and(|object| !object.persisted) {
+            self.persist(id);
+        }
+    }
+
+    /// Gives all objects at or below a path their new one.
+    pub(crate) fn rename_paths(&mut self, from: &[u8], to: &[u8]) {
+        for object in self.objects.values_mut() {
+            let path = &object.state.path;
+            let Some(below) = path.strip_prefix(from).filter(|below| below.is_empty() || below.starts_with(b"/")) else {
+                continue;
+            };
+            if !from.is_empty() {
+                let renamed = [to, below].concat();
+                object.state.path = crate::object::kept_path(&renamed);
+            }
+        }
+    }
+
+    /// Appends a record and points the map to it.
+    pub(crate) fn append_data(&mut self, record: DataRecord, referenced: bool, fill: impl FnOnce(&mut [u8])) {
+        let Placed { location, checksums, .. } = self.log.append_data(record, fill);
+        for (index, checksum) in (0_u32..).zip(checksums) {
+            let slot = Slot { location: location.plus(index), checksum, dirty: record.dirty, referenced };
+            self.set_slot(record.object, record.first.plus(u64::from(index)), slot);
+        }
+    }
+
+    /// Whether a block's bytes are what the slot says.
+    pub(crate) fn verify(&self, object: ObjectId, block: Block, slot: Slot, bytes: &[u8]) -> bool {
+        self.log.verify(object, block, slot.location, slot.checksum, bytes)
+    }
+
+    /// A block's bytes, if they are in memory.
+    pub(crate) fn in_memory(&self, slot: Slot) -> Option<Buf> {
+        if slot.location == Location::ZERO { None } else { self.log.in_memory(slot.location) }
+    }
+
+    /// The segment of a location.
+    pub(crate) fn segment_of(&self, location: Location) -> SegmentId {
+        self.log.geometry().segment_of(location)
+    }
+
+    /// Removes the object and all that the map has of it.
+    pub(crate) fn forget(&mut self, id: ObjectId) {
+        self.clear_range(id, Block(0), Block(u64::MAX));
+        if let Some(object) = self.objects.remove(&id) {
+            if self.by_inode.get(&object.state.inode) == Some(&id) {
+                self.by_inode.remove(&object.state.inode);
+            }
+            if object.persisted {
+                self.log.append(&Entry::Forget { object: id });
+            }
+        }
+    }
+
+    /// A record of clean data for a stream.
+    pub(crate) const fn clean_record(stream: Stream, object: ObjectId, first: Block, blocks: u32) -> DataRecord {
+        DataRecord { stream, object, first, blocks, dirty: false, grown: None }
+    }
+
+    /// A record of host data.
+    pub(crate) const fn dirty_record(
+        object: ObjectId,
+        first: Block,
+        blocks: u32,
+        grown: Option<(u64, UnixNanos)>,
+    ) -> DataRecord {
+        DataRecord { stream: Stream::Host, object, first, blocks, dirty: true, grown }
+    }
+}
+
+fn count(log: &mut Log, segment: SegmentId, slot: Slot, by: i32) {
+    if slot.location == Location::ZERO {
+        return;
+    }
+    let segment = log.segments_mut().get_mut(segment);
+    segment.live = segment.live.checked_add_signed(by).expect("a segment's live blocks are counted exactly");
+    if slot.dirty {
+        segment.dirty = segment.dirty.checked_add_signed(by).expect("a segment's dirty blocks are counted exactly");
+    }
+}

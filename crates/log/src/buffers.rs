@@ -1,0 +1,98 @@
+//! Batches that are kept in memory: all that are not durable yet, and a few recent ones.
+//!
+//! The recent ones serve writes that add to a block just written (a redo log's tail), which
+//! would otherwise have to read it back from flash.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use headpond_base::{BLOCK, BatchNumber, Buf, Location};
+
+/// How many bytes of durable batches are kept.
+const RECENT_BYTES: usize = 8 << 20;
+
+struct Kept {
+    bytes: Buf,
+    number: BatchNumber,
+}
+
+impl Kept {
+    #[allow(clippy::cast_possible_truncation)] // a batch is at most 1 MiB and two blocks
+    fn blocks(&self) -> u32 {
+        (self.bytes.len() / BLOCK) as u32
+    }
+}
+
+/// Submitted batches in memory, by their place on flash.
+#[derive(Default)]
+pub struct Buffers {
+    kept: BTreeMap<Location, Kept>,
+    /// Durable ones, oldest first.
+    recent: VecDeque<Location>,
+    recent_bytes: usize,
+    unsynced_bytes: usize,
+    synced: BatchNumber,
+}
+
+impl Buffers {
+    /// Bytes that are not durable yet.
+    #[must_use]
+    pub const fn unsynced_bytes(&self) -> usize {
+        self.unsynced_bytes
+    }
+
+    pub(crate) fn keep(&mut self, at: Location, number: BatchNumber, bytes: Buf) {
+        self.unsynced_bytes += bytes.len();
+        self.kept.insert(at, Kept { bytes, number });
+    }
+
+    fn holding(&self, location: Location) -> Option<(Location, &Kept)> {
+        let (at, kept) = self.kept.range(..=location).next_back()?;
+        (location.0 - at.0 < kept.blocks()).then_some((*at, kept))
+    }
+
+    /// A block's bytes, if they are in memory.
+    pub(crate) fn get(&self, location: Location) -> Option<Buf> {
+        let (at, kept) = self.holding(location)?;
+        let start = (location.0 - at.0) as usize * BLOCK;
+        Some(kept.bytes.slice(start..start + BLOCK))
+    }
+
+    /// Whether a block's batch was submitted, but is not durable yet.
+    pub(crate) fn unsynced(&self, location: Location) -> bool {
+        self.holding(location).is_some_and(|(_, kept)| kept.number > self.synced)
+    }
+
+    /// Everything up to batch `number` is durable.
+    pub(crate) fn synced(&mut self, number: BatchNumber) {
+        let newly: Vec<_> = self
+            .kept
+            .iter()
+            .filter(|(_, kept)| kept.number > self.synced && kept.number <= number)
+            .map(|(at, kept)| (*at, kept.bytes.len()))
+            .collect();
+        self.synced = number;
+        for (at, len) in newly {
+            self.unsynced_bytes -= len;
+            self.recent_bytes += len;
+            self.recent.push_back(at);
+        }
+        while self.recent_bytes > RECENT_BYTES {
+            let Some(at) = self.recent.pop_front() else { break };
+            if let Some(kept) = self.kept.remove(&at) {
+                self.recent_bytes -= kept.bytes.len();
+            }
+        }
+    }
+
+    /// Forgets what was kept of a segment, which is about to be written anew.
+    pub(crate) fn forget(&mut self, first: Location, blocks: u32) {
+        let gone: Vec<_> = self.kept.range(first..first.plus(blocks)).map(|(at, _)| *at).collect();
+        for at in gone {
+            if let Some(kept) = self.kept.remove(&at) {
+                assert!(kept.number <= self.synced, "a segment with unsynced data is written anew");
+                self.recent_bytes -= kept.bytes.len();
+                self.recent.retain(|recent| *recent != at);
+            }
+        }
+    }
+}

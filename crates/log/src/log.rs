@@ -1,0 +1,564 @@
+//! Appending, closing batches, group commit.
+//!
+//! Group commit: a sync closes the host batch, waits for the writes up to it, and then asks the
+//! device once. What comes in the meantime gathers in the next batch, which is closed when that
+//! sync is over: a busy pool makes few large commits, an idle one makes small ones at once.
+
+use std::collections::BTreeSet;
+
+use headpond_base::{
+    BLOCK, BatchNumber, Block, Buf, BufMut, Epoch, Generation, Location, ObjectId, PoolId, SegmentId, Sequence, Stream,
+    UnixNanos,
+};
+use headpond_format::{
+    BatchHead, Entry, Geometry, SegmentHead, SegmentRow, SegmentState, SummaryBatch, block_checksum, encode_batch,
+    encode_footer, encode_segment_head, verify_block,
+};
+
+use crate::buffers::Buffers;
+use crate::mutation::Mutation;
+use crate::open::OpenSegment;
+use crate::segments::{Segment, Segments};
+
+/// Names a write of the log until it is completed; later ones are larger.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct WriteId(pub u64);
+
+/// What the log wants done.
+#[derive(Debug)]
+pub enum LogIo {
+    /// Write these bytes at this byte of the device.
+    Write {
+        /// Names it.
+        id: WriteId,
+        /// Where.
+        offset: u64,
+        /// What.
+        data: Buf,
+    },
+    /// Make what is written durable. At most one is under way.
+    Sync,
+    /// These bytes are not needed any more.
+    Trim {
+        /// Where.
+        offset: u64,
+        /// How many.
+        len: u64,
+    },
+}
+
+/// Where a log starts from: an empty pool, or what [`crate::scan`] found.
+#[derive(Debug)]
+pub struct LogStart {
+    /// The pool.
+    pub pool: PoolId,
+    /// Its division.
+    pub geometry: Geometry,
+    /// This use of it.
+    pub epoch: Epoch,
+    /// The next entry.
+    pub next_sequence: Sequence,
+    /// The next batch.
+    pub next_batch: BatchNumber,
+    /// The next opening of a segment.
+    pub next_generation: Generation,
+    /// All segments; none of them open.
+    pub segments: Vec<Segment>,
+    /// A planted bug, for tests of the tests.
+    pub mutation: Option<Mutation>,
+}
+
+/// A record to be appended.
+#[derive(Clone, Copy, Debug)]
+pub struct DataRecord {
+    /// To which stream.
+    pub stream: Stream,
+    /// Whose data.
+    pub object: ObjectId,
+    /// The first block.
+    pub first: Block,
+    /// How many blocks, up to [`headpond_base::RECORD_BLOCKS_MAX`].
+    pub blocks: u32,
+    /// Newer than the origin.
+    pub dirty: bool,
+    /// The object's size and time after it.
+    pub grown: Option<(u64, UnixNanos)>,
+}
+
+/// Where a record went.
+#[derive(Debug)]
+pub struct Placed {
+    /// Its place in the order.
+    pub sequence: Sequence,
+    /// Its first block on flash; the others follow.
+    pub location: Location,
+    /// The checksum of each block.
+    pub checksums: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SyncTarget {
+    write: WriteId,
+    batch: BatchNumber,
+    host: BatchNumber,
+    sequence: Sequence,
+    /// Other streams' batches were closed too, so that entries of all streams are covered.
+    all: Sequence,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum SyncState {
+    Idle,
+    /// Waits for writes.
+    Writing(SyncTarget),
+    /// Waits for the device.
+    Syncing(SyncTarget),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Wanted {
+    Nothing,
+    Host,
+    AllStreams,
+}
+
+/// The log of one pool.
+pub struct Log {
+    pool: PoolId,
+    geometry: Geometry,
+    epoch: Epoch,
+    segments: Segments,
+    open: [Option<OpenSegment>; Stream::ALL.len()],
+    buffers: Buffers,
+    next_sequence: Sequence,
+    next_batch: BatchNumber,
+    next_generation: Generation,
+    next_write: WriteId,
+    last_host: BatchNumber,
+    under_way: BTreeSet<WriteId>,
+    /// Segment of each write under way, in step with `under_way`.
+    write_segments: std::collections::BTreeMap<WriteId, SegmentId>,
+    sync: SyncState,
+    wanted: Wanted,
+    durable: Sequence,
+    durable_all: Sequence,
+    synced_batch: BatchNumber,
+    synced_host: BatchNumber,
+    mutation: Option<Mutation>,
+    /// A write or sync failed: nothing after it may be called durable.
+    failed: bool,
+    io: Vec<LogIo>,
+}
+
+impl Log {
+    /// A log that goes on from `start`.
+    #[must_use]
+    pub fn new(start: LogStart) -> Self {
+        let before = Sequence(start.next_sequence.0 - 1);
+        let last_batch = BatchNumber(start.next_batch.0 - 1);
+        Self {
+            pool: start.pool,
+            geometry: start.geometry,
+            epoch: start.epoch,
+            segments: Segments::new(start.segments),
+            open: [const { None }; Stream::ALL.len()],
+            buffers: Buffers::default(),
+            next_sequence: start.next_sequence,
+            next_batch: start.next_batch,
+            next_generation: start.next_generation,
+            next_write: WriteId(1),
+            last_host: last_batch,
+            under_way: BTreeSet::new(),
+            write_segments: std::collections::BTreeMap::new(),
+            sync: SyncState::Idle,
+            wanted: Wanted::Nothing,
+            durable: before,
+            durable_all: before,
+            synced_batch: last_batch,
+            synced_host: last_batch,
+            mutation: start.mutation,
+            failed: false,
+            io: Vec::new(),
+        }
+    }
+
+    /// The pool's division.
+    #[must_use]
+    pub const fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// This use of the pool.
+    #[must_use]
+    pub const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The segment table.
+    #[must_use]
+    pub const fn segments(&self) -> &Segments {
+        &self.segments
+    }
+
+    /// The segment table, to be kept in step with the map.
+    pub const fn segments_mut(&mut self) -> &mut Segments {
+        &mut self.segments
+    }
+
+    /// The next entry's sequence.
+    #[must_use]
+    pub const fn next_sequence(&self) -> Sequence {
+        self.next_sequence
+    }
+
+    /// The next batch's number.
+    #[must_use]
+    pub const fn next_batch(&self) -> BatchNumber {
+        self.next_batch
+    }
+
+    /// The next opening of a segment.
+    #[must_use]
+    pub const fn next_generation(&self) -> Generation {
+        self.next_generation
+    }
+
+    /// The last host batch that was submitted.
+    #[must_use]
+    pub const fn last_host(&self) -> BatchNumber {
+        self.last_host
+    }
+
+    /// All entries of the host stream up to this one are durable.
+    #[must_use]
+    pub const fn durable(&self) -> Sequence {
+        self.durable
+    }
+
+    /// All entries of all streams up to this one are durable.
+    #[must_use]
+    pub const fn durable_all(&self) -> Sequence {
+        self.durable_all
+    }
+
+    /// All batches up to this one are durable.
+    #[must_use]
+    pub const fn synced_batch(&self) -> BatchNumber {
+        self.synced_batch
+    }
+
+    /// The last host batch that is durable.
+    #[must_use]
+    pub const fn synced_host(&self) -> BatchNumber {
+        self.synced_host
+    }
+
+    /// Bytes that are submitted, but not durable.
+    #[must_use]
+    pub const fn unsynced_bytes(&self) -> usize {
+        self.buffers.unsynced_bytes()
+    }
+
+    /// Whether a write or sync failed. From then on nothing new becomes durable.
+    #[must_use]
+    pub const fn failed(&self) -> bool {
+        self.failed
+    }
+
+    /// The flash failed elsewhere: nothing new counts as durable from now on.
+    pub const fn fail(&mut self) {
+        self.failed = true;
+    }
+
+    /// Whether a block on flash is durable there.
+    #[must_use]
+    pub fn is_durable(&self, location: Location) -> bool {
+        self.open_payload(location).is_none() && !self.buffers.unsynced(location)
+    }
+
+    /// A block's bytes, if they are in memory.
+    #[must_use]
+    pub fn in_memory(&self, location: Location) -> Option<Buf> {
+        match self.open_payload(location) {
+            Some(bytes) => Some(BufMut::copy_of(bytes).freeze()),
+            None => self.buffers.get(location),
+        }
+    }
+
+    /// Whether a block's bytes are those that were appended there.
+    #[must_use]
+    pub fn verify(&self, object: ObjectId, block: Block, location: Location, checksum: u32, bytes: &[u8]) -> bool {
+        let generation = self.segments.get(self.geometry.segment_of(location)).generation;
+        verify_block(bytes, checksum, object, block, bound_generation(generation, self.mutation))
+    }
+
+    fn open_payload(&self, location: Location) -> Option<&[u8]> {
+        let segment = self.geometry.segment_of(location);
+        let open = self.open.iter().flatten().find(|open| open.id == segment)?;
+        let batch = open.batch.as_ref()?;
+        let block = location.0 - self.geometry.first_location(segment).0;
+        let index = block.checked_sub(batch.start + 1)?;
+        (index < batch.payload_blocks).then(|| batch.payload(index))
+    }
+
+    /// Makes sure that entries of these bytes with these blocks of payload, appended next to
+    /// `stream`, go into one batch: there together or not at all.
+    ///
+    /// # Panics
+    /// When they fit no batch, or no segment is free: callers keep a reserve.
+    pub fn together(&mut self, stream: Stream, entry_bytes: usize, blocks: u32) {
+        let fits = |open: &OpenSegment| open.batch_fits(entry_bytes, blocks);
+        if self.open[stream.index()].as_ref().is_some_and(fits) {
+            return;
+        }
+        self.close(stream);
+        let fits = |open: &OpenSegment| open.new_batch_fits(entry_bytes, blocks);
+        if !self.open[stream.index()].as_ref().is_some_and(fits) {
+            self.seal(stream);
+            self.open_segment(stream);
+        }
+        let open = self.open[stream.index()].as_mut().expect("just opened");
+        open.batch();
+        assert!(open.batch_fits(entry_bytes, blocks), "{entry_bytes} bytes of entries with {blocks} blocks fit no batch");
+    }
+
+    /// Appends an entry without payload to the host stream.
+    pub fn append(&mut self, entry: &Entry) -> Sequence {
+        let sequence = self.next_sequence;
+        let mut bytes = Vec::with_capacity(128);
+        entry.encode(sequence, &mut bytes);
+        self.together(Stream::Host, bytes.len(), 0);
+        self.push(Stream::Host, &bytes);
+        sequence
+    }
+
+    /// Appends a record; `fill` is given its payload's place in the batch, zeroed.
+    pub fn append_data(&mut self, record: DataRecord, fill: impl FnOnce(&mut [u8])) -> Placed {
+        let DataRecord { stream, object, first, blocks, dirty, grown } = record;
+        self.together(stream, Entry::data_len(blocks as usize), blocks);
+        let sequence = self.next_sequence;
+        let open = self.open[stream.index()].as_mut().expect("together opened it");
+        let id = open.id;
+        let generation = bound_generation(open.generation, self.mutation);
+        let batch = open.batch();
+        let in_segment = batch.start + 1 + batch.payload_blocks;
+        let payload = batch.extend(blocks);
+        fill(payload);
+        let checksums: Vec<u32> = (first.0..)
+            .zip(payload.chunks_exact(BLOCK))
+            .map(|(block, bytes)| block_checksum(bytes, object, Block(block), generation))
+            .collect();
+        let entry = Entry::Data { object, first, dirty, grown, checksums };
+        let mut bytes = Vec::with_capacity(Entry::data_len(blocks as usize));
+        entry.encode(sequence, &mut bytes);
+        self.push(stream, &bytes);
+        let Entry::Data { checksums, .. } = entry else { unreachable!("made as data above") };
+        Placed { sequence, location: self.geometry.first_location(id).plus(in_segment), checksums }
+    }
+
+    fn push(&mut self, stream: Stream, entry: &[u8]) {
+        let sequence = self.next_sequence;
+        self.next_sequence = sequence.next();
+        let open = self.open[stream.index()].as_mut().expect("together opened it");
+        let batch = open.batch();
+        batch.entries.extend_from_slice(entry);
+        batch.last_sequence = sequence;
+        self.segments.get_mut(open.id).last_sequence = sequence;
+    }
+
+    /// Submits the stream's open batch, if there is one.
+    pub fn close(&mut self, stream: Stream) {
+        let Some(open) = self.open[stream.index()].as_mut() else { return };
+        let Some(batch) = open.batch.take() else { return };
+        let (id, start, payload_blocks) = (open.id, batch.start, batch.payload_blocks);
+        let number = self.next_batch;
+        self.next_batch = number.next();
+        let head = BatchHead {
+            pool: self.pool,
+            epoch: self.epoch,
+            segment: id,
+            generation: open.generation,
+            stream,
+            number,
+            previous_host: self.last_host,
+            synced_through: self.synced_batch,
+            synced_host: self.synced_host,
+            payload_blocks,
+        };
+        if stream == Stream::Host {
+            self.last_host = number;
+        }
+        let (mut buffer, entries) = batch.into_buffer();
+        encode_batch(&head, &entries, &mut buffer[..BLOCK]);
+        let summary = SummaryBatch {
+            number,
+            previous_host: head.previous_host,
+            synced_through: head.synced_through,
+            synced_host: head.synced_host,
+            start,
+            entries,
+        };
+        open.submitted(summary, payload_blocks);
+        let at = self.geometry.first_location(id).plus(start);
+        let data = buffer.freeze();
+        self.buffers.keep(at, number, data.clone());
+        self.write(id, at, data);
+    }
+
+    /// Submits the footer of the stream's open segment, which takes no more.
+    fn seal(&mut self, stream: Stream) {
+        self.close(stream);
+        let Some(open) = self.open[stream.index()].take() else { return };
+        let footer = encode_footer(&self.segment_head(&open), &open.summary);
+        #[allow(clippy::cast_possible_truncation)] // a footer is smaller than its segment
+        let footer_blocks = (footer.len() / BLOCK) as u32;
+        self.segments.get_mut(open.id).state = SegmentState::Sealed;
+        let at = self.geometry.first_location(open.id).plus(self.geometry.segment_blocks() - footer_blocks);
+        self.write(open.id, at, BufMut::copy_of(&footer).freeze());
+    }
+
+    /// Seals every open segment, so that the pool can be left.
+    pub fn seal_all(&mut self) {
+        for stream in Stream::ALL {
+            self.seal(stream);
+        }
+    }
+
+    fn open_segment(&mut self, stream: Stream) {
+        let id = self.segments.take_free().expect("no free segment: appends went beyond the reserve");
+        let generation = self.next_generation;
+        self.next_generation = generation.next();
+        *self.segments.get_mut(id) =
+            Segment::from_row(SegmentRow { generation, state: SegmentState::Open, stream });
+        let first = self.geometry.first_location(id);
+        self.buffers.forget(first, self.geometry.segment_blocks());
+        let open = OpenSegment::new(id, generation, stream, self.geometry.segment_blocks());
+        let mut head = BufMut::zeroed(BLOCK);
+        encode_segment_head(&self.segment_head(&open), &mut head);
+        self.open[stream.index()] = Some(open);
+        self.write(id, first, head.freeze());
+    }
+
+    const fn segment_head(&self, open: &OpenSegment) -> SegmentHead {
+        SegmentHead {
+            pool: self.pool,
+            epoch: self.epoch,
+            segment: open.id,
+            generation: open.generation,
+            stream: open.stream,
+        }
+    }
+
+    fn write(&mut self, segment: SegmentId, at: Location, data: Buf) {
+        let id = self.next_write;
+        self.next_write = WriteId(id.0 + 1);
+        self.under_way.insert(id);
+        self.write_segments.insert(id, segment);
+        self.segments.get_mut(segment).under_way += 1;
+        self.io.push(LogIo::Write { id, offset: self.geometry.byte_of(at), data });
+    }
+
+    /// Asks for everything appended to the host stream up to now to become durable.
+    pub fn want_sync(&mut self) {
+        self.wanted = self.wanted.max(Wanted::Host);
+        self.pump();
+    }
+
+    /// Asks for everything appended to any stream up to now to become durable.
+    pub fn want_sync_of_all(&mut self) {
+        self.wanted = Wanted::AllStreams;
+        self.pump();
+    }
+
+    /// Whether something is open or not durable: a sync would have something to do.
+    #[must_use]
+    pub fn has_unsynced(&self) -> bool {
+        self.durable_all.next() < self.next_sequence
+    }
+
+    fn pump(&mut self) {
+        if self.failed {
+            return;
+        }
+        if matches!(self.sync, SyncState::Idle) && self.wanted != Wanted::Nothing {
+            let all = self.wanted == Wanted::AllStreams;
+            self.wanted = Wanted::Nothing;
+            if all {
+                self.close(Stream::Cold);
+                self.close(Stream::Hot);
+            }
+            // Entries of other streams count after a crash only up to the last host entry: see
+            // `tail`. A mark carries the chain over them.
+            let host_is_open = self.open[Stream::Host.index()].as_ref().is_some_and(|open| open.batch.is_some());
+            if all && !host_is_open && self.durable_all.next() < self.next_sequence {
+                self.append(&Entry::Mark);
+            }
+            self.close(Stream::Host);
+            let sequence = Sequence(self.next_sequence.0 - 1);
+            self.sync = SyncState::Writing(SyncTarget {
+                write: WriteId(self.next_write.0 - 1),
+                batch: BatchNumber(self.next_batch.0 - 1),
+                host: self.last_host,
+                sequence,
+                all: if all { sequence } else { self.durable_all },
+            });
+        }
+        if let SyncState::Writing(target) = self.sync
+            && self.under_way.first().is_none_or(|first| *first > target.write)
+        {
+            self.sync = SyncState::Syncing(target);
+            self.io.push(LogIo::Sync);
+        }
+    }
+
+    /// A write is completed.
+    ///
+    /// # Panics
+    /// When it was not under way.
+    pub fn wrote(&mut self, id: WriteId, succeeded: bool) {
+        let segment = self.write_segments.remove(&id).expect("a write is completed once");
+        self.under_way.remove(&id);
+        self.segments.get_mut(segment).under_way -= 1;
+        self.failed |= !succeeded;
+        self.pump();
+    }
+
+    /// The sync is completed.
+    ///
+    /// # Panics
+    /// When none was under way.
+    pub fn synced(&mut self, succeeded: bool) {
+        let SyncState::Syncing(target) = self.sync else { panic!("a sync is completed that was not under way") };
+        self.sync = SyncState::Idle;
+        self.failed |= !succeeded;
+        if self.failed {
+            return;
+        }
+        self.durable = target.sequence;
+        self.durable_all = target.all;
+        self.synced_batch = target.batch;
+        self.synced_host = target.host;
+        self.buffers.synced(target.batch);
+        self.pump();
+    }
+
+    /// Frees emptied segments that nothing durable needs; see [`Segments`].
+    pub fn release(&mut self, replay_from: Sequence, checkpoint_begun: Option<Sequence>) -> usize {
+        let released = self.segments.release(self.durable, replay_from, checkpoint_begun);
+        for id in &released {
+            let offset = self.geometry.byte_of(self.geometry.first_location(*id));
+            self.io.push(LogIo::Trim { offset, len: u64::from(self.geometry.segment_bytes) });
+        }
+        released.len()
+    }
+
+    /// Takes what is to be done, in order.
+    pub fn take_io(&mut self) -> Vec<LogIo> {
+        std::mem::take(&mut self.io)
+    }
+}
+
+/// The life that a checksum is bound to.
+pub(crate) fn bound_generation(generation: Generation, mutation: Option<Mutation>) -> Generation {
+    if mutation == Some(Mutation::ForgetGeneration) { Generation(0) } else { generation }
+}

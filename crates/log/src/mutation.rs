@@ -1,0 +1,27 @@
+//! Bugs that can be planted, so that the simulator can show that it would find them.
+
+/// A planted bug. None is ever set outside of the simulator's tests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mutation {
+    /// A sync is answered without asking the flash.
+    SkipSync,
+    /// Recovery takes batches whose payload does not match.
+    AcceptTornBatch,
+    /// Blocks count as clean before the origin's sync.
+    CleanBeforeOriginSync,
+    /// Checksums are not bound to the segment's life.
+    ForgetGeneration,
+    /// Recovery replays entries in the order of their place on flash.
+    ReplayOutOfOrder,
+}
+
+impl Mutation {
+    /// Every one, with its name for the command line.
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("skip-sync", Self::SkipSync),
+        ("accept-torn-batch", Self::AcceptTornBatch),
+        ("clean-before-origin-sync", Self::CleanBeforeOriginSync),
+        ("forget-generation", Self::ForgetGeneration),
+        ("replay-out-of-order", Self::ReplayOutOfOrder),
+    ];
+}

@@ -1,0 +1,106 @@
+//! What is being filled: an open segment and, in it, an open batch.
+
+use headpond_base::{BLOCK, BufMut, Generation, SegmentId, Sequence, Stream};
+use headpond_format::{BATCH_ENTRY_BYTES, BATCH_PAYLOAD_BLOCKS_MAX, SummaryBatch, footer_blocks};
+
+/// A batch being filled. Its first block is kept free for the head.
+pub(crate) struct OpenBatch {
+    /// Block within the segment at which it starts.
+    pub(crate) start: u32,
+    pub(crate) entries: Vec<u8>,
+    buffer: BufMut,
+    pub(crate) payload_blocks: u32,
+    pub(crate) last_sequence: Sequence,
+}
+
+/// What a batch starts with: a 16 KiB record, its neighbour and the head fit without growing.
+const BUFFER_BLOCKS: usize = 16;
+
+impl OpenBatch {
+    fn new(start: u32) -> Self {
+        Self {
+            start,
+            entries: Vec::with_capacity(512),
+            buffer: BufMut::zeroed(BUFFER_BLOCKS * BLOCK),
+            payload_blocks: 0,
+            last_sequence: Sequence(0),
+        }
+    }
+
+    /// Room for `blocks` more of payload, to be filled by the caller.
+    pub(crate) fn extend(&mut self, blocks: u32) -> &mut [u8] {
+        let start = (1 + self.payload_blocks as usize) * BLOCK;
+        let end = start + blocks as usize * BLOCK;
+        if end > self.buffer.len() {
+            let mut larger = BufMut::zeroed((end * 2).min((1 + BATCH_PAYLOAD_BLOCKS_MAX) * BLOCK).max(end));
+            larger[..start].copy_from_slice(&self.buffer[..start]);
+            self.buffer = larger;
+        }
+        self.payload_blocks += blocks;
+        &mut self.buffer[start..end]
+    }
+
+    /// The payload block `index` of this batch.
+    pub(crate) fn payload(&self, index: u32) -> &[u8] {
+        let start = (1 + index as usize) * BLOCK;
+        &self.buffer[start..start + BLOCK]
+    }
+
+    /// The batch's bytes, cut to what is used, with the head still to be filled in.
+    pub(crate) fn into_buffer(self) -> (BufMut, Vec<u8>) {
+        let mut buffer = self.buffer;
+        buffer.truncate((1 + self.payload_blocks as usize) * BLOCK);
+        (buffer, self.entries)
+    }
+}
+
+/// A segment being filled.
+pub(crate) struct OpenSegment {
+    pub(crate) id: SegmentId,
+    pub(crate) generation: Generation,
+    pub(crate) stream: Stream,
+    blocks: u32,
+    /// Block within the segment at which the next batch starts.
+    next: u32,
+    pub(crate) summary: Vec<SummaryBatch>,
+    summary_bytes: usize,
+    pub(crate) batch: Option<OpenBatch>,
+}
+
+impl OpenSegment {
+    pub(crate) const fn new(id: SegmentId, generation: Generation, stream: Stream, blocks: u32) -> Self {
+        Self { id, generation, stream, blocks, next: 1, summary: Vec::new(), summary_bytes: 0, batch: None }
+    }
+
+    /// Whether `entry_bytes` and `blocks` fit the open batch.
+    pub(crate) fn batch_fits(&self, entry_bytes: usize, blocks: u32) -> bool {
+        self.batch.as_ref().is_some_and(|batch| {
+            batch.entries.len() + entry_bytes <= BATCH_ENTRY_BYTES
+                && (batch.payload_blocks + blocks) as usize <= BATCH_PAYLOAD_BLOCKS_MAX
+                && self.segment_fits(batch.start, batch.entries.len() + entry_bytes, batch.payload_blocks + blocks)
+        })
+    }
+
+    /// Whether a new batch of this size fits what is left of the segment.
+    pub(crate) fn new_batch_fits(&self, entry_bytes: usize, blocks: u32) -> bool {
+        self.segment_fits(self.next, entry_bytes, blocks)
+    }
+
+    fn segment_fits(&self, start: u32, entry_bytes: usize, payload_blocks: u32) -> bool {
+        let footer = footer_blocks(self.summary.len() + 1, self.summary_bytes + entry_bytes);
+        start + 1 + payload_blocks + footer <= self.blocks
+    }
+
+    /// The open batch; a new one where there is none.
+    pub(crate) fn batch(&mut self) -> &mut OpenBatch {
+        let next = self.next;
+        self.batch.get_or_insert_with(|| OpenBatch::new(next))
+    }
+
+    /// Counts a batch that was submitted.
+    pub(crate) fn submitted(&mut self, batch: SummaryBatch, payload_blocks: u32) {
+        self.next = batch.start + 1 + payload_blocks;
+        self.summary_bytes += batch.entries.len();
+        self.summary.push(batch);
+    }
+}

@@ -1,0 +1,191 @@
+//! The segment table: what each segment is, how much of it lives, and when it may be reused.
+//!
+//! A segment that reclaim has emptied waits until all three hold, then is free:
+//! 1. Everything appended before it was emptied is durable: the copies of what moved, the marks
+//!    of what was destaged.
+//! 2. The checkpoint that counts starts after the segment's last entry, so that no replay needs
+//!    it. Otherwise an old version in another segment would come back to life once the newer
+//!    one in this segment was overwritten.
+//! 3. No checkpoint was begun before it was emptied and is still being written: it may point here.
+
+use std::collections::VecDeque;
+
+use headpond_base::{Generation, SegmentId, Sequence, Stream};
+use headpond_format::{SegmentRow, SegmentState};
+
+/// One segment.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment {
+    /// Its life.
+    pub generation: Generation,
+    /// What it is.
+    pub state: SegmentState,
+    /// What it holds.
+    pub stream: Stream,
+    /// Blocks in it that the map points to.
+    pub live: u32,
+    /// Of those, dirty ones.
+    pub dirty: u32,
+    /// The last entry in it.
+    pub last_sequence: Sequence,
+    /// Writes to it and reads of it that are under way.
+    pub under_way: u32,
+}
+
+impl Segment {
+    /// A segment as a row of a checkpoint, or the head on flash, tells of it.
+    #[must_use]
+    pub const fn from_row(row: SegmentRow) -> Self {
+        Self {
+            generation: row.generation,
+            state: row.state,
+            stream: row.stream,
+            live: 0,
+            dirty: 0,
+            last_sequence: Sequence(0),
+            under_way: 0,
+        }
+    }
+
+    /// The segment as a row of a checkpoint.
+    #[must_use]
+    pub const fn row(&self) -> SegmentRow {
+        SegmentRow { generation: self.generation, state: self.state, stream: self.stream }
+    }
+}
+
+/// All segments of a pool.
+#[derive(Debug)]
+pub struct Segments {
+    table: Vec<Segment>,
+    free: VecDeque<SegmentId>,
+    /// Emptied, with the next sequence at that time.
+    waiting: Vec<(SegmentId, Sequence)>,
+}
+
+impl Segments {
+    pub(crate) fn new(table: Vec<Segment>) -> Self {
+        let free = (0_u32..)
+            .zip(&table)
+            .filter(|(_, segment)| segment.state == SegmentState::Free)
+            .map(|(index, _)| SegmentId(index))
+            .collect();
+        Self { table, free, waiting: Vec::new() }
+    }
+
+    /// One segment.
+    ///
+    /// # Panics
+    /// When there is no such segment.
+    #[must_use]
+    pub fn get(&self, id: SegmentId) -> &Segment {
+        &self.table[id.0 as usize]
+    }
+
+    /// One segment, to be changed.
+    ///
+    /// # Panics
+    /// When there is no such segment.
+    pub fn get_mut(&mut self, id: SegmentId) -> &mut Segment {
+        &mut self.table[id.0 as usize]
+    }
+
+    /// All segments, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (SegmentId, &Segment)> {
+        (0_u32..).zip(&self.table).map(|(index, segment)| (SegmentId(index), segment))
+    }
+
+    /// How many segments there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there is none, which no formatted pool has.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// How many can be opened now.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// How many are emptied, but wait for durability or a checkpoint.
+    #[must_use]
+    pub const fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether some wait only for a checkpoint that starts later than `replay_from`.
+    #[must_use]
+    pub fn wait_for_checkpoint(&self, replay_from: Sequence) -> usize {
+        self.waiting.iter().filter(|(id, _)| self.get(*id).last_sequence >= replay_from).count()
+    }
+
+    pub(crate) fn take_free(&mut self) -> Option<SegmentId> {
+        self.free.pop_front()
+    }
+
+    /// Marks a sealed segment as emptied: the map must not point to it any more.
+    ///
+    /// # Panics
+    /// When the map still does, or when it is being filled.
+    pub fn empty(&mut self, id: SegmentId, next_sequence: Sequence) {
+        let segment = self.get_mut(id);
+        assert_eq!(segment.state, SegmentState::Sealed, "only a full segment is emptied");
+        assert_eq!((segment.live, segment.dirty), (0, 0), "segment {id} is still pointed to");
+        segment.state = SegmentState::Free;
+        self.waiting.push((id, next_sequence));
+    }
+
+    /// Frees what may be reused by the rules in this file's head; answers with what was freed.
+    pub(crate) fn release(
+        &mut self,
+        durable: Sequence,
+        replay_from: Sequence,
+        checkpoint_begun: Option<Sequence>,
+    ) -> Vec<SegmentId> {
+        let table = &self.table;
+        let (released, waiting) = self.waiting.iter().partition(|(id, emptied_at): &&(SegmentId, Sequence)| {
+            let segment = &table[id.0 as usize];
+            durable.next() >= *emptied_at
+                && segment.last_sequence < replay_from
+                && checkpoint_begun.is_none_or(|begun| *emptied_at <= begun)
+                && segment.under_way == 0
+        });
+        self.waiting = waiting;
+        let released: Vec<SegmentId> = Vec::into_iter(released).map(|(id, _)| id).collect();
+        self.free.extend(&released);
+        released
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn emptied(last: u64) -> Segments {
+        let row = SegmentRow { generation: Generation(1), state: SegmentState::Sealed, stream: Stream::Host };
+        let mut segments = Segments::new(vec![Segment::from_row(row)]);
+        segments.get_mut(SegmentId(0)).last_sequence = Sequence(last);
+        segments.empty(SegmentId(0), Sequence(10));
+        segments
+    }
+
+    #[test]
+    fn an_emptied_segment_is_reused_only_when_nothing_durable_needs_it() {
+        let freed = |segments: &mut Segments, durable, replay_from, begun: Option<u64>| {
+            segments.release(Sequence(durable), Sequence(replay_from), begun.map(Sequence)).len()
+        };
+        assert_eq!(freed(&mut emptied(5), 8, 7, None), 0, "what emptied it is not durable");
+        assert_eq!(freed(&mut emptied(5), 9, 5, None), 0, "the checkpoint would replay it");
+        assert_eq!(freed(&mut emptied(5), 9, 7, Some(9)), 0, "a checkpoint begun before may point to it");
+        assert_eq!(freed(&mut emptied(5), 9, 7, Some(10)), 1);
+        let mut being_read = emptied(5);
+        being_read.get_mut(SegmentId(0)).under_way = 1;
+        assert_eq!(freed(&mut being_read, 9, 7, None), 0, "a read is under way");
+    }
+}

@@ -1,0 +1,197 @@
+//! The map of one object: its chunks, in order of their blocks.
+
+use std::collections::BTreeMap;
+
+use headpond_base::Block;
+
+use crate::chunk::{CHUNK_BLOCKS, Chunk};
+use crate::slot::Slot;
+
+/// All slots of one object.
+#[derive(Default, Clone)]
+pub struct ObjectMap {
+    chunks: BTreeMap<u64, Chunk>,
+    blocks: u64,
+    dirty: u64,
+}
+
+/// Chunk and position in it.
+#[allow(clippy::cast_possible_truncation)] // the remainder is below 512
+const fn place(block: Block) -> (u64, u16) {
+    (block.0 / CHUNK_BLOCKS, (block.0 % CHUNK_BLOCKS) as u16)
+}
+
+const fn block_at(chunk: u64, position: u16) -> Block {
+    Block(chunk * CHUNK_BLOCKS + position as u64)
+}
+
+impl ObjectMap {
+    /// How many blocks have a slot.
+    #[must_use]
+    pub const fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// How many of them are dirty.
+    #[must_use]
+    pub const fn dirty(&self) -> u64 {
+        self.dirty
+    }
+
+    /// A block's slot.
+    #[must_use]
+    pub fn get(&self, block: Block) -> Option<Slot> {
+        let (chunk, position) = place(block);
+        self.chunks.get(&chunk)?.get(position)
+    }
+
+    /// Gives a block a slot; answers with the one it had.
+    pub fn insert(&mut self, block: Block, slot: Slot) -> Option<Slot> {
+        let (chunk, position) = place(block);
+        let old = self.chunks.entry(chunk).or_default().insert(position, slot);
+        self.blocks += u64::from(old.is_none());
+        self.dirty += u64::from(slot.dirty);
+        self.dirty -= u64::from(old.is_some_and(|old| old.dirty));
+        old
+    }
+
+    /// Takes a block's slot away.
+    pub fn remove(&mut self, block: Block) -> Option<Slot> {
+        let (number, position) = place(block);
+        let chunk = self.chunks.get_mut(&number)?;
+        let old = chunk.remove(position)?;
+        if chunk.len() == 0 {
+            self.chunks.remove(&number);
+        }
+        self.blocks -= 1;
+        self.dirty -= u64::from(old.dirty);
+        Some(old)
+    }
+
+    /// The slots of blocks from `first` up to and without `end`, in order.
+    pub fn range(&self, first: Block, end: Block) -> impl Iterator<Item = (Block, Slot)> {
+        let (first_chunk, position) = place(first);
+        self.chunks
+            .range(first_chunk..)
+            .flat_map(move |(number, chunk)| {
+                let from = if *number == first_chunk { position } else { 0 };
+                chunk.from(from).map(move |(position, slot)| (block_at(*number, position), slot))
+            })
+            .take_while(move |(block, _)| *block < end)
+    }
+
+    /// The dirty slots from `first` on, in order. Chunks without any are passed over unread.
+    pub fn dirty_from(&self, first: Block) -> impl Iterator<Item = (Block, Slot)> {
+        let (first_chunk, position) = place(first);
+        self.chunks.range(first_chunk..).filter(|(_, chunk)| chunk.dirty() > 0).flat_map(move |(number, chunk)| {
+            let from = if *number == first_chunk { position } else { 0 };
+            let dirty = chunk.from(from).filter(|(_, slot)| slot.dirty);
+            dirty.map(move |(position, slot)| (block_at(*number, position), slot))
+        })
+    }
+
+    /// Appends the first chunk numbered `from` or more to `out`, as number (u32), count (u16)
+    /// and packed slots; answers with its number, or `None` when there is none.
+    ///
+    /// # Panics
+    /// When an object is larger than 2^53 bytes: the front doors allow none.
+    pub fn encode_chunk(&self, from: u64, out: &mut Vec<u8>) -> Option<u64> {
+        let (number, chunk) = self.chunks.range(from..).next()?;
+        out.extend_from_slice(&u32::try_from(*number).expect("objects are below 2^53 bytes").to_le_bytes());
+        out.extend_from_slice(&u16::try_from(chunk.len()).expect("a chunk has 512 slots at most").to_le_bytes());
+        chunk.encode(out);
+        Some(*number)
+    }
+
+    /// Takes a chunk's packed slots as they come from a checkpoint. Answers `false`, and
+    /// changes nothing, if they make no sense or the chunk is there already.
+    pub fn decode_chunk(&mut self, number: u32, bytes: &[u8]) -> bool {
+        let number = u64::from(number);
+        let Some(chunk) = Chunk::decode(bytes).filter(|_| !self.chunks.contains_key(&number)) else {
+            return false;
+        };
+        self.blocks += chunk.len() as u64;
+        self.dirty += u64::from(chunk.dirty());
+        self.chunks.insert(number, chunk);
+        true
+    }
+
+    /// Bytes of memory that the map takes, its allocations' own overhead left out.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        // A B-tree node has room for 11 entries and is two thirds full on the average.
+        self.chunks.values().map(|chunk| chunk.memory() + 12).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_base::Location;
+    use proptest::prelude::*;
+
+    /// The oracle: an array with an element for each block.
+    const SPAN: u64 = 3 * CHUNK_BLOCKS;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(u64, u32, bool),
+        Remove(u64),
+        Reload,
+    }
+
+    fn any_step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            6 => (0..SPAN, any::<u32>(), any::<bool>()).prop_map(|(block, at, dirty)| Step::Insert(block, at, dirty)),
+            3 => (0..SPAN).prop_map(Step::Remove),
+            1 => Just(Step::Reload),
+        ]
+    }
+
+    fn reloaded(map: &ObjectMap) -> ObjectMap {
+        let (mut bytes, mut next, mut copy) = (Vec::new(), 0, ObjectMap::default());
+        while let Some(number) = map.encode_chunk(next, &mut bytes) {
+            assert!(copy.decode_chunk(u32::try_from(number).unwrap(), &bytes[6..]));
+            bytes.clear();
+            next = number + 1;
+        }
+        copy
+    }
+
+    proptest! {
+        #[test]
+        fn the_map_agrees_with_an_array(steps in proptest::collection::vec(any_step(), 0..400), from in 0..SPAN, len in 0..SPAN) {
+            let mut map = ObjectMap::default();
+            let mut array: Vec<Option<Slot>> = vec![None; SPAN as usize];
+            for step in steps {
+                match step {
+                    Step::Insert(block, at, dirty) => {
+                        let slot = Slot { location: Location(at), checksum: at ^ 7, dirty, referenced: at % 3 == 0 };
+                        prop_assert_eq!(map.insert(Block(block), slot), array[block as usize].replace(slot));
+                    }
+                    Step::Remove(block) => prop_assert_eq!(map.remove(Block(block)), array[block as usize].take()),
+                    Step::Reload => map = reloaded(&map),
+                }
+            }
+            let expected = |keep: &dyn Fn(&Slot) -> bool, from: u64, end: u64| -> Vec<_> {
+                (from..end.min(SPAN)).filter_map(|block| array[block as usize].filter(|slot| keep(slot)).map(|slot| (Block(block), slot))).collect()
+            };
+            prop_assert_eq!(map.blocks() as usize, array.iter().flatten().count());
+            prop_assert_eq!(map.dirty() as usize, array.iter().flatten().filter(|slot| slot.dirty).count());
+            prop_assert_eq!(map.range(Block(from), Block(from + len)).collect::<Vec<_>>(), expected(&|_| true, from, from + len));
+            prop_assert_eq!(map.dirty_from(Block(from)).collect::<Vec<_>>(), expected(&|slot| slot.dirty, from, SPAN));
+        }
+    }
+
+    #[test]
+    fn random_blocks_cost_at_most_twelve_bytes_each() {
+        let (mut map, mut state) = (ObjectMap::default(), 1_u64);
+        for _ in 0..2_000_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let slot = Slot { location: Location(7), checksum: 0, dirty: true, referenced: false };
+            map.insert(Block((state >> 33) % 4_000_000), slot);
+        }
+        let each = map.memory() as f64 / map.blocks() as f64;
+        assert!(each <= 12.0, "{each} bytes a block");
+    }
+}
