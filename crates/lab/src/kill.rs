@@ -5,7 +5,7 @@
 //! was written is lost with it. Power cuts are the simulator's part.
 
 use crate::command;
-use crate::failure::{Failure, Result, check_interrupt};
+use crate::failure::{Failure, Result};
 use crate::ledger::{Found, Ledgers};
 use crate::mariadb::{self, Server, Settings};
 use crate::pond::{Headpond, Mounting};
@@ -13,7 +13,7 @@ use crate::service::Service;
 use crate::sysbench::Load;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Clients that keep a ledger.
@@ -25,8 +25,6 @@ const SETTINGS: Settings = Settings { buffer_pool_mib: 16, redo_log_mib: 32, dur
 /// The kill comes between these two after the load began.
 const EARLIEST: Duration = Duration::from_millis(300);
 const LATEST: Duration = Duration::from_millis(4000);
-/// How long the first commit of a round may take.
-const FIRST_COMMIT_MAX: Duration = Duration::from_secs(30);
 
 /// What a kill test is to do.
 pub struct Options {
@@ -66,8 +64,8 @@ pub fn run(headpond: &Headpond, directory: &Path, options: &Options, mut each: i
 /// The directories of a kill test.
 struct Place {
     mounting: Mounting,
-    run: std::path::PathBuf,
-    ledgers: std::path::PathBuf,
+    run: PathBuf,
+    ledgers: PathBuf,
 }
 
 impl Place {
@@ -92,7 +90,7 @@ impl Place {
         Ok(Self { mounting, run: make("run")?, ledgers: make("ledgers")? })
     }
 
-    fn data(&self) -> std::path::PathBuf {
+    fn data(&self) -> PathBuf {
         self.mounting.mountpoint.join("mysql")
     }
 
@@ -116,14 +114,7 @@ impl Place {
         let clients = ledgers.start(&server)?;
         let sysbench = LOAD.endless_command(server.socket());
         let mut load = Service::start("sysbench", sysbench, &self.run.join("sysbench.log"))?;
-        let start = Instant::now();
-        while clients.committed() == 0 {
-            if start.elapsed() > FIRST_COMMIT_MAX {
-                return Err(Failure::Other(format!("no commit within {} s", FIRST_COMMIT_MAX.as_secs())));
-            }
-            check_interrupt()?;
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        clients.wait_for(1)?;
         let start = Instant::now();
         let after = EARLIEST + Duration::from_millis(next(random) % (LATEST - EARLIEST).as_millis() as u64);
         std::thread::sleep(after);

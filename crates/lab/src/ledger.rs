@@ -8,7 +8,7 @@
 //! transaction that survived in part shows, because the accounts then differ from the journal.
 
 use crate::command;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, check_interrupt};
 use crate::mariadb::{self, DATABASE, DATABASE_USER, Server};
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -18,11 +18,14 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 const ACCOUNTS: u64 = 200;
 const BALANCE: u64 = 1000;
 /// What the client prints after a commit.
 const COMMITTED: &str = "committed";
+/// How long a wait for commits may take.
+const COMMITS_MAX: Duration = Duration::from_secs(60);
 
 /// Ledgers in a directory that does not lie on the storage on trial.
 pub struct Ledgers {
@@ -127,10 +130,21 @@ impl Ledgers {
 }
 
 impl Running {
-    /// How many transactions were committed so far.
-    #[must_use]
-    pub fn committed(&self) -> u64 {
-        self.committed.load(Ordering::Relaxed)
+    /// Waits until that many transactions are committed.
+    pub fn wait_for(&self, transactions: u64) -> Result<()> {
+        let start = Instant::now();
+        while self.committed.load(Ordering::Relaxed) < transactions {
+            if start.elapsed() > COMMITS_MAX || self.threads.iter().all(JoinHandle::is_finished) {
+                return Err(Failure::Other(format!(
+                    "the clients committed {} transactions in {} s and should have committed {transactions}",
+                    self.committed.load(Ordering::Relaxed),
+                    start.elapsed().as_secs()
+                )));
+            }
+            check_interrupt()?;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
     }
 
     /// Waits for the clients to be cut off; fails if one could not keep its ledger.

@@ -11,7 +11,6 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 use tempfile::TempDir;
 
 /// Set where every test must run: what a test lacks is a failure then.
@@ -85,9 +84,7 @@ fn a_transaction_that_is_lost_or_half_there_is_found() {
     ledgers.create_tables(&server).expect("tables");
 
     let clients = ledgers.start(&server).expect("clients");
-    while clients.committed() < 20 {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    clients.wait_for(20).expect("commits");
     server.kill();
     let committed = clients.join().expect("ledgers are kept");
 

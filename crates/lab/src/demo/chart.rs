@@ -7,11 +7,12 @@ use std::fmt::Write;
 
 /// Measures of the drawing, in its own units.
 const WIDTH: f64 = 1000.0;
-const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 168.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 34.0;
+/// What a curve's name and its mean below it take.
+const NAME_HEIGHT: f64 = 40.0;
 
 /// How values become heights.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub struct Chart {
     pub unit: &'static str,
     /// How values become heights.
     pub scale: Scale,
+    /// How high it is, in its own units; it is 1000 wide.
+    pub height: f64,
     /// Its curves.
     pub curves: Vec<Curve>,
     /// The seconds that do not count.
@@ -58,17 +61,20 @@ struct Axis {
     low: f64,
     high: f64,
     ticks: Vec<f64>,
+    floor: f64,
 }
 
 impl Axis {
-    fn over(scale: Scale, values: impl Iterator<Item = f64> + Clone) -> Self {
-        let most = values.clone().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+    /// An axis whose zero, or least power of ten, lies at the height `floor`.
+    fn over(scale: Scale, floor: f64, values: impl Iterator<Item = f64> + Clone) -> Self {
+        let most = values.clone().fold(0.0, f64::max);
+        let most = if most > 0.0 { most } else { 1.0 };
         match scale {
             Scale::Linear => {
                 let step = round_step(most / 4.0);
                 let high = (most / step).ceil() * step;
                 let count = (high / step).round() as u32;
-                Self { scale, low: 0.0, high, ticks: (0..=count).map(|index| f64::from(index) * step).collect() }
+                Self { scale, low: 0.0, high, ticks: (0..=count).map(|index| f64::from(index) * step).collect(), floor }
             }
             Scale::Log => {
                 let least = values.filter(|value| *value > 0.0).fold(most, f64::min);
@@ -79,6 +85,7 @@ impl Axis {
                     low: f64::from(from),
                     high: f64::from(to),
                     ticks: (from..=to).map(|power| 10f64.powi(power)).collect(),
+                    floor,
                 }
             }
         }
@@ -90,7 +97,7 @@ impl Axis {
             Scale::Log => value.log10(),
         };
         let share = (place - self.low) / (self.high - self.low);
-        TOP + (HEIGHT - TOP - BOTTOM) * (1.0 - share.clamp(0.0, 1.0))
+        TOP + (self.floor - TOP) * (1.0 - share.clamp(0.0, 1.0))
     }
 }
 
@@ -101,17 +108,25 @@ fn round_step(number: f64) -> f64 {
 }
 
 impl Chart {
+    /// Where the axis of time lies.
+    fn floor(&self) -> f64 {
+        self.height - BOTTOM
+    }
+
     fn x(&self, at: f64) -> f64 {
         LEFT + (WIDTH - LEFT - RIGHT) * at / self.seconds
     }
 
     /// The drawing.
     pub fn svg(&self) -> String {
-        let axis =
-            Axis::over(self.scale, self.curves.iter().flat_map(|curve| curve.points.iter().map(|(_, value)| *value)));
+        let axis = Axis::over(
+            self.scale,
+            self.floor(),
+            self.curves.iter().flat_map(|curve| curve.points.iter().map(|(_, value)| *value)),
+        );
         let mut svg = format!(
-            "<svg id=\"{}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{} over time\">\n",
-            self.id, self.title
+            "<svg id=\"{}\" viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{} over time\">\n",
+            self.id, self.height, self.title
         );
         self.draw_frame(&mut svg, &axis);
         for curve in &self.curves {
@@ -123,7 +138,7 @@ impl Chart {
     }
 
     fn draw_frame(&self, svg: &mut String, axis: &Axis) {
-        let (right, floor) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+        let (right, floor) = (WIDTH - RIGHT, self.floor());
         let warm = self.x(self.warmup);
         put(
             svg,
@@ -162,7 +177,7 @@ impl Chart {
                 format_args!(
                     "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{at:.0} s</text>",
                     self.x(at),
-                    HEIGHT - 10.0
+                    self.height - 10.0
                 ),
             );
             at += step;
@@ -209,8 +224,9 @@ impl Chart {
             self.curves.iter().map(|curve| (axis.y(level(curve)), curve, level(curve))).collect();
         names.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut above = f64::MIN;
-        for (y, curve, level) in names {
-            let y = y.max(above + 40.0).min(HEIGHT - BOTTOM);
+        for (index, (y, curve, level)) in names.iter().enumerate() {
+            let below = NAME_HEIGHT * (names.len() - 1 - index) as f64;
+            let y = y.max(above + NAME_HEIGHT).min(self.floor() - below);
             above = y;
             let x = WIDTH - RIGHT + 12.0;
             put(
@@ -227,7 +243,7 @@ impl Chart {
                 format_args!(
                     "<text class=\"note\" x=\"{x}\" y=\"{:.1}\">mean {} {}</text>",
                     y + 15.0,
-                    short(level),
+                    short(*level),
                     self.unit
                 ),
             );
@@ -243,7 +259,7 @@ impl Chart {
             .collect();
         serde_json::json!({
             "id": self.id, "unit": self.unit, "seconds": self.seconds,
-            "left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "bottom": HEIGHT - BOTTOM, "curves": curves,
+            "left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "bottom": self.floor(), "curves": curves,
         })
     }
 }
@@ -263,9 +279,9 @@ mod tests {
 
     #[test]
     fn an_axis_holds_every_value_and_has_round_ticks() {
-        let axis = Axis::over(Scale::Linear, [3.0, 871.0].into_iter());
+        let axis = Axis::over(Scale::Linear, 100.0, [3.0, 871.0].into_iter());
         assert_eq!(axis.ticks, [0.0, 500.0, 1000.0]);
-        let axis = Axis::over(Scale::Log, [0.0, 12.0, 2400.0].into_iter());
+        let axis = Axis::over(Scale::Log, 100.0, [0.0, 12.0, 2400.0].into_iter());
         assert_eq!(axis.ticks, [10.0, 100.0, 1000.0, 10_000.0]);
         assert!(axis.y(12.0) > axis.y(2400.0));
     }
@@ -282,6 +298,7 @@ mod tests {
             curves: vec![curve],
             warmup: 1.0,
             seconds: 3.0,
+            height: 200.0,
         };
         let svg = chart.svg();
         let path = svg.lines().find(|line| line.contains("class=\"curve b\"")).expect("the curve is drawn");

@@ -90,28 +90,29 @@ fn charts(outcome: &Outcome) -> Vec<Chart> {
         points,
         averages,
     };
-    let chart = |id, title, unit, scale, curves| Chart {
+    let chart = |id, title, unit, (scale, height), curves| Chart {
         id,
         title,
         unit,
         scale,
+        height,
         curves,
         warmup: f64::from(outcome.plan.warmup),
         seconds: f64::from(outcome.plan.warmup + outcome.plan.seconds),
     };
     let requests = |figures: &Figures| figures.origin_reads + figures.origin_writes;
     let mut charts = vec![
-        chart("tps", "Transactions per second", "", Scale::Linear, {
+        chart("tps", "Transactions per second", "", (Scale::Linear, 300.0), {
             let tps = |side: &Side| side.seconds.iter().map(|second| (second.at, second.tps)).collect();
             sides.map(|(side, class)| curve((side, class), tps(side), averages(outcome, side))).into()
         }),
-        chart("latency", "Latency, 95th percentile of each second (logarithmic)", "ms", Scale::Log, {
+        chart("latency", "Latency, 95th percentile of each second (logarithmic)", "ms", (Scale::Log, 240.0), {
             // Where sysbench forgets the warm-up it prints a zero for a second that had transactions.
             let told = |second: &&Second| second.p95_ms > 0.0 || second.tps == 0.0;
             let p95 = |side: &Side| side.seconds.iter().filter(told).map(|second| (second.at, second.p95_ms)).collect();
             sides.map(|(side, class)| curve((side, class), p95(side), Vec::new())).into()
         }),
-        chart("origin", "Requests to the origin per second, reads and writes", "", Scale::Linear, {
+        chart("origin", "Requests to the origin per second, reads and writes", "", (Scale::Linear, 200.0), {
             sides.map(|(side, class)| curve((side, class), side.rates(requests), Vec::new())).into()
         }),
     ];
@@ -122,14 +123,14 @@ fn charts(outcome: &Outcome) -> Vec<Chart> {
             "hits",
             "Reads found on flash",
             "%",
-            Scale::Linear,
+            (Scale::Linear, 160.0),
             vec![curve(side, hits(&outcome.with), Vec::new())],
         ));
         charts.push(chart(
             "dirty",
             "Newer on flash than on the origin (dirty)",
             "MiB",
-            Scale::Linear,
+            (Scale::Linear, 160.0),
             vec![curve(side, dirty.collect(), Vec::new())],
         ));
     }
