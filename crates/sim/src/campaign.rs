@@ -1,0 +1,75 @@
+//! Many seeds on all cores, with progress; stops at the first failure or goes on.
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::{Failure, Options, Summary, run_seed};
+
+/// What a campaign found.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// Seeds run.
+    pub seeds: u64,
+    /// Sums over all runs that passed.
+    pub total: Summary,
+    /// Runs that failed, in the order of their seeds.
+    pub failures: Vec<Failure>,
+}
+
+/// Runs all `seeds`, on `threads` threads; ends early after `most_failures`. `progress` is told
+/// how many are done and how many of them failed, now and then and from any thread.
+pub fn run_seeds(
+    seeds: Range<u64>,
+    options: &Options,
+    threads: usize,
+    most_failures: usize,
+    progress: &(dyn Fn(u64, usize) + Sync),
+) -> Findings {
+    let next = AtomicU64::new(seeds.start);
+    let enough = AtomicBool::new(false);
+    let findings = Mutex::new(Findings::default());
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end || enough.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let result = run_caught(seed, options);
+                    let mut findings = findings.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    findings.seeds += 1;
+                    match result {
+                        Ok(summary) => findings.total.add(&summary),
+                        Err(failure) => findings.failures.push(failure),
+                    }
+                    if findings.failures.len() >= most_failures {
+                        enough.store(true, Ordering::Relaxed);
+                    }
+                    progress(findings.seeds, findings.failures.len());
+                }
+            });
+        }
+    });
+    let mut findings = findings.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    findings.failures.sort_by_key(|failure| failure.seed);
+    findings
+}
+
+/// A run whose panics, the engine's failed assertions, are failures like any other.
+///
+/// # Errors
+/// The first broken promise.
+pub fn run_caught(seed: u64, options: &Options) -> Result<Summary, Failure> {
+    std::panic::catch_unwind(|| run_seed(seed, options)).unwrap_or_else(|panic| {
+        Err(Failure { seed, options: options.clone(), at: None, what: said(&*panic) })
+    })
+}
+
+/// What a panic said.
+pub(crate) fn said(panic: &(dyn std::any::Any + Send)) -> String {
+    let said = panic.downcast_ref::<String>().cloned();
+    let said = said.or_else(|| panic.downcast_ref::<&str>().map(|said| (*said).to_owned()));
+    format!("panic: {}", said.unwrap_or_default())
+}

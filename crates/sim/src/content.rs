@@ -1,0 +1,295 @@
+//! What a file holds, as the model sees it: byte ranges with the write that they came from.
+//!
+//! Every write has its own number, and every byte it writes is a function of that number and
+//! of its position. So any eight bytes found anywhere tell who wrote them, and where: an old, a
+//! foreign or a misplaced byte is never taken for the right one.
+
+use crate::rng::mix;
+
+/// Names one write: of an application, of a foreigner at the origin, or a file's first content.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Writer(pub(crate) u32);
+
+/// The eight bytes that `writer` writes at word `index` of a file.
+const fn word(writer: Writer, index: u64) -> u64 {
+    mix(((writer.0 as u64) << 40) ^ index)
+}
+
+/// Fills `out` with what `writer` writes from byte `offset` on.
+pub(crate) fn fill(writer: Writer, offset: u64, out: &mut [u8]) {
+    let mut at = offset;
+    let mut rest = out;
+    while !rest.is_empty() {
+        let bytes = word(writer, at / 8).to_le_bytes();
+        let skip = (at % 8) as usize;
+        let take = (8 - skip).min(rest.len());
+        let (now, later) = rest.split_at_mut(take);
+        now.copy_from_slice(&bytes[skip..skip + take]);
+        (rest, at) = (later, at + take as u64);
+    }
+}
+
+/// Where `bytes` first differ from what `writer` writes at `offset`.
+fn first_difference(writer: Option<Writer>, offset: u64, bytes: &[u8]) -> Option<u64> {
+    let Some(writer) = writer else {
+        return bytes.iter().position(|byte| *byte != 0).map(|at| offset + at as u64);
+    };
+    let mut at = offset;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let expected = word(writer, at / 8).to_le_bytes();
+        let skip = (at % 8) as usize;
+        let take = (8 - skip).min(rest.len());
+        if rest[..take] != expected[skip..skip + take] {
+            let inside = (0..take).find(|i| rest[*i] != expected[skip + *i]).unwrap_or(0);
+            return Some(at + inside as u64);
+        }
+        (rest, at) = (&rest[take..], at + take as u64);
+    }
+    None
+}
+
+/// Whether `bytes` at `offset` are what `writer` (or zeros, for `None`) has there.
+pub(crate) fn is_from(writer: Option<Writer>, offset: u64, bytes: &[u8]) -> bool {
+    first_difference(writer, offset, bytes).is_none()
+}
+
+/// A run of bytes by one writer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Extent {
+    start: u64,
+    end: u64,
+    writer: Writer,
+}
+
+/// A change of one file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Change {
+    /// A write.
+    Write { offset: u64, len: u64, writer: Writer },
+    /// Truncation or extension.
+    Truncate { size: u64 },
+    /// A range becomes zeros.
+    Zero { offset: u64, len: u64, extend: bool },
+    /// Space is reserved.
+    Allocate { offset: u64, len: u64, extend: bool },
+}
+
+impl Change {
+    /// The range that it touches. A truncation touches everything.
+    pub(crate) fn range(&self) -> (u64, u64) {
+        match *self {
+            Self::Write { offset, len, .. } | Self::Zero { offset, len, .. } | Self::Allocate { offset, len, .. } => {
+                (offset, offset + len)
+            }
+            Self::Truncate { .. } => (0, u64::MAX),
+        }
+    }
+}
+
+/// A file's content and size. Ranges without an extent are zeros.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Content {
+    /// In bytes.
+    pub(crate) size: u64,
+    /// The time that the last change set.
+    pub(crate) mtime: i64,
+    extents: Vec<Extent>,
+}
+
+impl Content {
+    /// A file of `size` bytes, all by one writer.
+    pub(crate) fn of(writer: Writer, size: u64) -> Self {
+        let mut content = Self::default();
+        content.apply(&Change::Write { offset: 0, len: size, writer }, 0);
+        content
+    }
+
+    /// Makes the change.
+    pub(crate) fn apply(&mut self, change: &Change, mtime: i64) {
+        self.mtime = mtime;
+        match *change {
+            Change::Write { offset, len, writer } => {
+                if len > 0 {
+                    self.put(offset, offset + len, Some(writer));
+                    self.size = self.size.max(offset + len);
+                }
+            }
+            Change::Truncate { size } => {
+                self.put(size, u64::MAX, None);
+                self.size = size;
+            }
+            Change::Zero { offset, len, extend } => {
+                self.put(offset, offset + len, None);
+                if extend {
+                    self.size = self.size.max(offset + len);
+                }
+            }
+            Change::Allocate { offset, len, extend } => {
+                if extend {
+                    self.size = self.size.max(offset + len);
+                }
+            }
+        }
+    }
+
+    /// Sets a range without touching the size.
+    pub(crate) fn put(&mut self, start: u64, end: u64, writer: Option<Writer>) {
+        let mut kept = Vec::with_capacity(self.extents.len() + 2);
+        for extent in &self.extents {
+            if extent.start < start {
+                kept.push(Extent { end: extent.end.min(start), ..*extent });
+            }
+        }
+        if let Some(writer) = writer {
+            match kept.last_mut() {
+                Some(last) if last.end == start && last.writer == writer => last.end = end,
+                _ => kept.push(Extent { start, end, writer }),
+            }
+        }
+        for extent in &self.extents {
+            if extent.end > end {
+                let rest = Extent { start: extent.start.max(end), ..*extent };
+                match kept.last_mut() {
+                    Some(last) if last.end == rest.start && last.writer == rest.writer => last.end = rest.end,
+                    _ => kept.push(rest),
+                }
+            }
+        }
+        self.extents = kept;
+    }
+
+    /// The runs of one writer (or zeros) that make up `start..end`.
+    pub(crate) fn pieces(&self, start: u64, end: u64) -> Vec<(u64, u64, Option<Writer>)> {
+        let mut pieces = Vec::new();
+        let mut at = start;
+        let first = self.extents.partition_point(|extent| extent.end <= start);
+        for extent in &self.extents[first..] {
+            if extent.start >= end {
+                break;
+            }
+            if extent.start > at {
+                pieces.push((at, extent.start, None));
+            }
+            pieces.push((extent.start.max(start), extent.end.min(end), Some(extent.writer)));
+            at = extent.end.min(end);
+        }
+        if at < end {
+            pieces.push((at, end, None));
+        }
+        pieces
+    }
+
+    /// Where `bytes`, found at `offset`, first differ; a wrong length counts as a difference at
+    /// the place where one of the two ends.
+    pub(crate) fn difference(&self, offset: u64, len: u64, bytes: &[u8]) -> Option<u64> {
+        let end = self.size.min(offset + len).max(offset);
+        let common = (end - offset).min(bytes.len() as u64);
+        // The ends of runs first: most candidates that do not match are told by them.
+        let pieces = self.pieces(offset, offset + common);
+        let part = |from: u64, to: u64| &bytes[(from - offset) as usize..(to - offset) as usize];
+        for &(from, to, writer) in &pieces {
+            if let Some(at) = first_difference(writer, from, part(from, to.min(from + 16))) {
+                return Some(at);
+            }
+        }
+        for (from, to, writer) in pieces {
+            if let Some(at) = first_difference(writer, from, part(from, to)) {
+                return Some(at);
+            }
+        }
+        (bytes.len() as u64 != end - offset).then_some(offset + common)
+    }
+
+    /// Whether a file with exactly these bytes is this one.
+    pub(crate) fn is(&self, bytes: &[u8]) -> bool {
+        self.size == bytes.len() as u64 && self.difference(0, self.size, bytes).is_none()
+    }
+
+    /// The bytes.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.size as usize];
+        for (from, to, writer) in self.pieces(0, self.size) {
+            if let Some(writer) = writer {
+                fill(writer, from, &mut bytes[from as usize..to as usize]);
+            }
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+
+    /// The oracle: one writer for each byte.
+    fn by_hand(array: &mut Vec<Option<Writer>>, change: &Change) {
+        let grow = |array: &mut Vec<Option<Writer>>, size: u64| {
+            if array.len() < size as usize {
+                array.resize(size as usize, None);
+            }
+        };
+        match *change {
+            Change::Write { offset, len, writer } => {
+                grow(array, offset + len);
+                array[offset as usize..(offset + len) as usize].fill(Some(writer));
+            }
+            Change::Truncate { size } => array.resize(size as usize, None),
+            Change::Zero { offset, len, extend } => {
+                if extend {
+                    grow(array, offset + len);
+                }
+                let end = array.len().min((offset + len) as usize);
+                if (offset as usize) < end {
+                    array[offset as usize..end].fill(None);
+                }
+            }
+            Change::Allocate { offset, len, extend } => {
+                if extend {
+                    grow(array, offset + len);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn extents_agree_with_an_array_of_writers() {
+        let mut rng = Rng::new(3);
+        let mut content = Content::default();
+        let mut array = Vec::new();
+        for step in 0..3000 {
+            let (offset, len) = (rng.below(200), 1 + rng.below(60));
+            let change = match rng.below(5) {
+                0 => Change::Truncate { size: offset },
+                1 => Change::Zero { offset, len, extend: rng.chance(500) },
+                2 => Change::Allocate { offset, len, extend: rng.chance(500) },
+                _ => Change::Write { offset, len, writer: Writer(step) },
+            };
+            content.apply(&change, 0);
+            by_hand(&mut array, &change);
+            let mut expected = vec![0; array.len()];
+            for (at, writer) in array.iter().enumerate() {
+                if let Some(writer) = writer {
+                    fill(*writer, at as u64, &mut expected[at..=at]);
+                }
+            }
+            assert_eq!(content.bytes(), expected);
+            assert!(content.is(&expected));
+            if let Some(at) = (!expected.is_empty()).then(|| rng.below(expected.len() as u64) as usize) {
+                expected[at] ^= 1;
+                assert_eq!(content.difference(0, 1000, &expected), Some(at as u64));
+            }
+        }
+    }
+
+    #[test]
+    fn a_read_beyond_the_end_is_shorter_and_nothing_else() {
+        let content = Content::of(Writer(1), 100);
+        let bytes = content.bytes();
+        assert_eq!(content.difference(90, 50, &bytes[90..]), None);
+        assert_eq!(content.difference(90, 50, &bytes[90..99]), Some(99));
+        assert_eq!(content.difference(200, 50, &[]), None);
+        assert_eq!(content.difference(200, 50, &[0]), Some(200));
+    }
+}

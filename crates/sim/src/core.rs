@@ -1,0 +1,124 @@
+//! What the simulator drives: the real engine, or in the simulator's own tests a trivial one.
+
+use headpond_base::{Buf, CacheMode, Nanos, ObjectId, PoolId};
+use headpond_engine::{
+    Config, Effect, Engine, FlashRead, OpenFile, Outcome, Recovered, Request, RequestId, Ticket, Verdict, format_pool, recover,
+};
+use headpond_format::{Geometry, OriginName};
+
+/// A running engine.
+pub(crate) trait Core {
+    fn advance(&mut self, now: Nanos);
+    fn submit(&mut self, id: RequestId, request: Request);
+    fn complete(&mut self, ticket: Ticket, outcome: Outcome);
+    fn take_effects(&mut self, out: &mut Vec<Effect>);
+    fn next_wake(&self) -> Option<Nanos>;
+    /// What the summary of a run shows: dirty blocks, segments reclaimed, checkpoints, blocks destaged.
+    fn figures(&self) -> [u64; 4];
+}
+
+/// An object that recovery found.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Known {
+    pub(crate) object: ObjectId,
+    pub(crate) inode: u64,
+    pub(crate) birth: i64,
+    pub(crate) dirty: bool,
+    /// All that recovery says of it, to compare one recovery with another.
+    pub(crate) told: String,
+}
+
+/// A pool that was read, and is not in use yet.
+pub(crate) trait Restored {
+    fn objects(&self) -> Vec<Known>;
+    fn reconcile(&mut self, object: ObjectId, found: Option<&OpenFile>) -> Verdict;
+    fn keep(&mut self, object: ObjectId, found: &OpenFile);
+    fn discard(&mut self, object: ObjectId);
+    fn adopt(&mut self, origin: OriginName);
+    fn start(self: Box<Self>, config: Config, now: Nanos) -> Box<dyn Core>;
+}
+
+/// Makes engines.
+pub(crate) trait Maker: Sync {
+    fn format(&self, pool: PoolId, geometry: Geometry, mode: CacheMode) -> Vec<(u64, Buf)>;
+    fn recover(&self, flash: &mut dyn FlashRead, bytes: u64) -> Result<Box<dyn Restored>, String>;
+}
+
+/// Makes the real thing.
+pub(crate) struct Real;
+
+impl Core for Engine {
+    fn advance(&mut self, now: Nanos) {
+        Self::advance(self, now);
+    }
+
+    fn submit(&mut self, id: RequestId, request: Request) {
+        Self::submit(self, id, request);
+    }
+
+    fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
+        Self::complete(self, ticket, outcome);
+    }
+
+    fn take_effects(&mut self, out: &mut Vec<Effect>) {
+        Self::take_effects(self, out);
+    }
+
+    fn next_wake(&self) -> Option<Nanos> {
+        Self::next_wake(self)
+    }
+
+    fn figures(&self) -> [u64; 4] {
+        let stats = self.stats();
+        [stats.dirty_blocks, stats.segments_reclaimed, stats.checkpoints, stats.destaged_blocks]
+    }
+}
+
+impl Restored for Recovered {
+    fn objects(&self) -> Vec<Known> {
+        let known = Self::objects(self);
+        known
+            .into_iter()
+            .map(|found| Known {
+                object: found.object,
+                inode: found.state.inode,
+                birth: found.state.birth.0,
+                dirty: found.dirty,
+                told: format!("{found:?}"),
+            })
+            .collect()
+    }
+
+    fn reconcile(&mut self, object: ObjectId, found: Option<&OpenFile>) -> Verdict {
+        Self::reconcile(self, object, found)
+    }
+
+    fn keep(&mut self, object: ObjectId, found: &OpenFile) {
+        Self::keep(self, object, found);
+    }
+
+    fn discard(&mut self, object: ObjectId) {
+        Self::discard(self, object);
+    }
+
+    fn adopt(&mut self, origin: OriginName) {
+        Self::adopt(self, origin);
+    }
+
+    fn start(self: Box<Self>, config: Config, now: Nanos) -> Box<dyn Core> {
+        Box::new(self.into_engine(config, now))
+    }
+}
+
+impl Maker for Real {
+    fn format(&self, pool: PoolId, geometry: Geometry, mode: CacheMode) -> Vec<(u64, Buf)> {
+        format_pool(pool, geometry, None, mode)
+    }
+
+    fn recover(&self, flash: &mut dyn FlashRead, bytes: u64) -> Result<Box<dyn Restored>, String> {
+        match recover(flash, bytes) {
+            Ok(recovered) => Ok(Box::new(recovered)),
+            Err(error) => Err(format!("{error:?}")),
+        }
+    }
+}

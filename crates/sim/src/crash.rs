@@ -1,0 +1,337 @@
+//! The end of a daemon, by its own will or not, and the start of the next one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use headpond_base::{Buf, BufMut, CacheMode, Errno};
+use headpond_engine::{FlashRead, Verdict};
+use headpond_format::OriginName;
+
+use crate::content::Content;
+use crate::core::Restored;
+use crate::flash::{Cut, SimFlash};
+use crate::origin::{Change, FileId};
+use crate::rng::Rng;
+use crate::sim::{Door, Sim};
+
+/// Reads for recovery, with errors now and then.
+struct Reader<'a> {
+    flash: &'a SimFlash,
+    rng: Rng,
+    per_mille: u64,
+    failed: u64,
+}
+
+impl FlashRead for Reader<'_> {
+    fn read(&mut self, offset: u64, len: usize) -> headpond_base::Result<Buf> {
+        if offset + len as u64 > self.flash.bytes() {
+            return Err(Errno::INVAL);
+        }
+        if self.rng.chance(self.per_mille) {
+            self.failed += 1;
+            return Err(Errno::IO);
+        }
+        Ok(BufMut::copy_of(self.flash.read(offset, len)).freeze())
+    }
+}
+
+/// What somebody else did to the origin while the product was away.
+struct Outside {
+    file: FileId,
+    /// What the file holds now; `None` if it is gone.
+    content: Option<Content>,
+}
+
+impl Sim<'_> {
+    /// The daemon is killed, or the power fails; then everything starts again and is checked.
+    pub(crate) fn crash(&mut self, rng: &mut Rng) -> Result<(), String> {
+        let mut kept_origin = self.fall(rng)?;
+        // Again while recovery or the first checkpoint runs.
+        while rng.chance(300) {
+            if self.over {
+                return Ok(());
+            }
+            self.begin(None)?;
+            for _ in 0..rng.below_one_of(&[3, 30, 300]) {
+                self.step()?;
+            }
+            kept_origin &= self.fall(rng)?;
+        }
+        self.restart(kept_origin)
+    }
+
+    /// Whatever runs is gone. Answers whether the origin's host still stands.
+    fn fall(&mut self, rng: &mut Rng) -> Result<bool, String> {
+        let power = rng.chance(self.scenario.power_cuts);
+        let origin_falls = power && rng.chance(self.scenario.origin_falls);
+        let cut = power.then(|| *rng.pick(&[Cut::Random, Cut::Random, Cut::Random, Cut::DropAll, Cut::KeepAll, Cut::OnlyLast]));
+        self.world.trace(|| format!("crash: flash {cut:?}, origin falls {origin_falls}"));
+        self.summary.crashes += 1;
+        self.leave(cut, origin_falls);
+        Ok(!origin_falls)
+    }
+
+    pub(crate) fn leave(&mut self, cut: Option<Cut>, origin_falls: bool) {
+        if let Some(core) = &self.world.core {
+            let [_, reclaimed, checkpoints, destaged] = core.figures();
+            self.summary.reclaimed += reclaimed;
+            self.summary.checkpoints += checkpoints;
+            self.summary.destaged += destaged;
+        }
+        if self.world.injected.flash_write > 0 {
+            self.model.loosen_all();
+        }
+        if self.world.injected.any_rot > 0 {
+            self.damaged = true;
+        }
+        self.world.lose_daemon(cut, origin_falls);
+        self.requests.clear();
+        self.kept.clear();
+        for door in self.doors.values_mut() {
+            *door = Door { anchored: door.anchored, unlinked: door.unlinked, ..Door::default() };
+        }
+        self.stopping = false;
+        self.mode_open = false;
+    }
+
+    /// Starts, reads all files, and checks them against the model.
+    pub(crate) fn restart(&mut self, kept_origin: bool) -> Result<(), String> {
+        self.begin(None)?;
+        if self.over {
+            return Ok(());
+        }
+        self.observe(kept_origin)
+    }
+
+    /// A clean stop, perhaps something that happens to the origin, and a new start.
+    pub(crate) fn stop_and_restart(&mut self, rng: &mut Rng) -> Result<(), String> {
+        if rng.chance(500) {
+            self.flush()?;
+            self.drain()?;
+        }
+        self.stop()?;
+        self.drain()?;
+        self.summary.stops += 1;
+        // What was promised holds whatever happens to the machine now.
+        let cut = rng.chance(500).then_some(Cut::Random);
+        let origin_falls = cut.is_some() && rng.chance(500);
+        self.leave(cut, origin_falls);
+        let clean_stop = self.model.is_all_synced() && !self.damaged;
+        let outside = if clean_stop && rng.chance(600) { self.meddle(rng) } else { None };
+        self.begin(outside)?;
+        if self.over {
+            return Ok(());
+        }
+        self.observe(!origin_falls)
+    }
+
+    /// Somebody changes a file at the origin.
+    fn meddle(&mut self, rng: &mut Rng) -> Option<Outside> {
+        let names: Vec<_> = self.world.origin.names().iter().map(|(name, file)| (name.clone(), *file)).collect();
+        if names.is_empty() {
+            return None;
+        }
+        let (name, file) = rng.pick(&names).clone();
+        // What is at the origin now, without the pool, is what he changes.
+        let before = self.world.origin.live(file).ok()?.to_vec();
+        let writer = self.writer();
+        self.world.trace(|| format!("meddle with {file:?} by {writer:?}"));
+        let mut content = Content::default();
+        match rng.below(4) {
+            0 => {
+                self.world.origin.unlink(&name).ok()?;
+                self.world.origin.sync_all();
+                self.meddled_away.insert(file);
+                return Some(Outside { file, content: None });
+            }
+            1 => {
+                // The same size: only times tell.
+                let size = before.len() as u64;
+                content.apply(&crate::content::Change::Write { offset: 0, len: size, writer }, 0);
+            }
+            _ => {
+                let size = rng.between(1, self.scenario.file_bytes / 2);
+                self.world.origin.change(file, Change::Resize { size: 0 }).ok()?;
+                content.apply(&crate::content::Change::Write { offset: 0, len: size, writer }, 0);
+            }
+        }
+        if content.size == 0 {
+            self.world.origin.change(file, Change::Times { mtime: 12_345 }).ok()?;
+        } else if self.world.origin.change(file, Change::Write { offset: 0, data: content.bytes() }).is_err() {
+            // No space: he has made it empty, then.
+            self.world.origin.change(file, Change::Resize { size: 0 }).ok()?;
+            content = Content::default();
+        }
+        self.world.origin.sync_all();
+        Some(Outside { file, content: Some(content) })
+    }
+
+    /// Recovers, reconciles and starts an engine.
+    fn begin(&mut self, outside: Option<Outside>) -> Result<(), String> {
+        // As a mount does before it forgets files that are gone: the directory is as it is for good.
+        self.world.origin.sync_directory();
+        let Some(mut restored) = self.recover()? else {
+            self.over = true;
+            return Ok(());
+        };
+        restored.adopt(OriginName { key: [9; 16], path: b"/origin".to_vec() });
+        for known in restored.objects() {
+            let file = self.world.origin.by_inode(known.inode);
+            let found = file.and_then(|file| self.describe(file, false));
+            let verdict = restored.reconcile(known.object, found.as_ref());
+            self.world.trace(|| format!("found {known:?}: {verdict:?}"));
+            let same = found.as_ref().is_some_and(|found| found.birth.0 == known.birth);
+            let gone = matches!(verdict, Verdict::Forgotten);
+            match (&outside, verdict) {
+                (Some(outside), verdict) if file == Some(outside.file) && same => {
+                    self.judge_outside(&mut *restored, &known, outside, &verdict)?;
+                }
+                (Some(Outside { content: None, .. }), Verdict::Conflict(_)) => restored.discard(known.object),
+                (_, Verdict::Conflict(conflict)) if self.damaged => {
+                    self.world.trace(|| format!("conflict in a damaged pool: {conflict:?}"));
+                    restored.discard(known.object);
+                }
+                (_, Verdict::Conflict(conflict)) => {
+                    return Err(format!("a conflict about {file:?}, and nobody changed anything: {conflict:?} {}", known.told));
+                }
+                (_, Verdict::Dropped) => self.summary.dropped += 1,
+                _ => {}
+            }
+            if let Some(file) = file
+                && !gone
+                && same
+            {
+                self.world.objects.insert(known.object, file);
+                self.world.origin.set_open(file, true);
+            }
+        }
+        if let Some(Outside { file, content: Some(content) }) = outside
+            && !self.model.is_mixed(file)
+        {
+            self.model.replace(file, content);
+        }
+        let mut config = self.scenario.config;
+        if self.scenario.mode_switches && self.world.rng.chance(100) {
+            self.mode = *self.world.rng.pick(&CacheMode::ALL);
+        }
+        config.mode = self.mode;
+        self.world.unreserved_writes = self.mode != CacheMode::WriteBack;
+        let now = self.world.now;
+        self.world.core = Some(restored.start(config, now));
+        self.summary.recoveries += 1;
+        self.world.pump()
+    }
+
+    /// Reads the pool, twice: recovery changes nothing and finds the same each time.
+    fn recover(&mut self) -> Result<Option<Box<dyn Restored>>, String> {
+        let bytes = self.world.flash.bytes();
+        let per_mille = self.world.faults.recovery_read;
+        if per_mille > 0 {
+            let rng = Rng::new(self.world.rng.next());
+            let mut reader = Reader { flash: &self.world.flash, rng, per_mille, failed: 0 };
+            let result = self.maker.recover(&mut reader, bytes);
+            let failed = reader.failed;
+            self.world.trace(|| format!("recovery with {failed} read errors: {:?}", result.as_ref().err()));
+            if let (Err(why), 0) = (result, failed) {
+                return self.no_recovery(&why);
+            }
+        }
+        let rng = Rng::new(0);
+        let mut reader = Reader { flash: &self.world.flash, rng, per_mille: 0, failed: 0 };
+        let first = match self.maker.recover(&mut reader, bytes) {
+            Ok(first) => first,
+            Err(why) => return self.no_recovery(&why),
+        };
+        let second = self.maker.recover(&mut reader, bytes).map_err(|why| format!("the second recovery failed: {why}"))?;
+        if first.objects() != second.objects() {
+            return Err(format!("two recoveries of one pool differ: {:?} and {:?}", first.objects(), second.objects()));
+        }
+        Ok(Some(second))
+    }
+
+    fn no_recovery(&self, why: &str) -> Result<Option<Box<dyn Restored>>, String> {
+        if self.damaged {
+            self.world.trace(|| format!("the damaged pool is refused: {why}"));
+            return Ok(None);
+        }
+        Err(format!("recovery failed though no fault can explain it: {why}"))
+    }
+
+    /// Somebody changed this file. Dirty data of it must lead to a conflict, clean data must go.
+    fn judge_outside(
+        &mut self,
+        restored: &mut dyn Restored,
+        known: &crate::core::Known,
+        outside: &Outside,
+        verdict: &Verdict,
+    ) -> Result<(), String> {
+        match (verdict, known.dirty) {
+            (Verdict::Conflict(_), true) => {
+                self.summary.conflicts += 1;
+                if self.world.rng.chance(500) {
+                    restored.discard(known.object);
+                } else if let Some(open) = self.describe(outside.file, false) {
+                    restored.keep(known.object, &open);
+                    if let Some(content) = &outside.content {
+                        self.model.mix_with(outside.file, content.clone());
+                    }
+                }
+                Ok(())
+            }
+            (_, true) => Err(format!("{:?} was changed from outside, has dirty data, and the verdict is {verdict:?}", outside.file)),
+            (Verdict::Conflict(_), false) => {
+                Err(format!("{:?} was changed from outside, has no dirty data, and is called a conflict: {}", outside.file, known.told))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens and reads everything, and checks what was lost and what was not.
+    fn observe(&mut self, kept_origin: bool) -> Result<(), String> {
+        let names: BTreeSet<FileId> = self.world.origin.names().values().copied().collect();
+        for file in self.model.files() {
+            let door = self.doors.get(&file).cloned().unwrap_or_default();
+            if names.contains(&file) {
+                continue;
+            }
+            if door.anchored && !door.unlinked && !self.damaged && !self.meddled_away.contains(&file) {
+                return Err(format!("{file:?} was synced and is gone after the crash"));
+            }
+            self.model.remove_file(file);
+            self.doors.remove(&file);
+        }
+        if self.damaged {
+            self.model.excuse_all();
+        }
+        let mut found = BTreeMap::new();
+        self.observing = true;
+        for &file in &names {
+            self.doors.entry(file).or_default().unlinked = false;
+            self.open(file, false)?;
+            self.drain()?;
+            match self.read_whole(file)? {
+                Ok(bytes) => {
+                    found.insert(file, bytes);
+                }
+                Err(error) if self.damaged || self.world.injected.excuses_errors() => {
+                    self.world.trace(|| format!("{file:?} cannot be read: {error:?}"));
+                    self.over = true;
+                    return Ok(());
+                }
+                Err(error) => return Err(format!("{file:?} cannot be read after the restart: {error:?}")),
+            }
+        }
+        self.observing = false;
+        let moment = self.model.check_crash(&found, kept_origin)?;
+        self.world.trace(|| format!("all files are as they were after event {moment}"));
+        // After damage the model would have to guess what is durable: one life is enough.
+        self.over |= self.damaged;
+        for file in names {
+            let idle = self.doors.get(&file).is_some_and(|door| door.handles > 0 && door.busy == 0);
+            if idle && self.world.rng.chance(300) {
+                self.close(file)?;
+                self.drain()?;
+            }
+        }
+        Ok(())
+    }
+}

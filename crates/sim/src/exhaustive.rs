@@ -1,0 +1,261 @@
+//! Every short history: all sequences of up to four operations on an object of four blocks, with
+//! the power cut after every single thing that a device completes, in every way that matters.
+//!
+//! What is pruned, and why nothing is missed by it:
+//! - Cuts come only after the last operation was asked. Those before belong to the shorter
+//!   sequence, which runs in exactly the same way (one seed, one schedule).
+//! - Of the unsynced writes at a cut all are dropped, all kept, only the youngest kept (reordered
+//!   before all others), the youngest torn after its first sector, or its first sector missing.
+//!   With one unsynced write the third is the second; with none there is one case. Other subsets and
+//!   tears are the random runs' business: recovery looks at whole batches, so one that is torn
+//!   anywhere is as good as one that is torn here.
+//! - One request at a time, one order of completions. Other orders are the random runs' business.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use headpond_base::{BLOCK_U64, CacheMode, Nanos};
+use headpond_engine::{Config, Mutation};
+use headpond_format::Geometry;
+
+use crate::content::{Change, Content};
+use crate::core::{Maker, Real};
+use crate::flash::Cut;
+use crate::origin::FileId;
+use crate::scenario::{Faults, Options, Scenario};
+use crate::sim::Sim;
+use crate::{Cases, Failure};
+
+/// One of the operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Block 0.
+    WriteFirst,
+    /// Blocks 1 and 2.
+    WriteMiddle,
+    /// From the middle of block 0 to the middle of block 1.
+    WriteAcross,
+    /// The last block, durable when it is answered.
+    WriteDurable,
+    Sync,
+    /// To one block and a half.
+    Shrink,
+    /// Back to four blocks.
+    Grow,
+    /// Blocks 1 and 2 become zeros.
+    Punch,
+    Flush,
+}
+
+const STEPS: [Step; 9] = [
+    Step::WriteFirst,
+    Step::WriteMiddle,
+    Step::WriteAcross,
+    Step::WriteDurable,
+    Step::Sync,
+    Step::Shrink,
+    Step::Grow,
+    Step::Punch,
+    Step::Flush,
+];
+
+const CUTS: [Cut; 5] = [Cut::DropAll, Cut::KeepAll, Cut::OnlyLast, Cut::TearLastFront, Cut::TearLastBack];
+
+/// Runs all sequences of up to `depth` operations. `progress` is told how many are done, and of how many.
+///
+/// # Errors
+/// The first broken promise.
+pub fn run_exhaustive(
+    depth: u32,
+    mutation: Option<Mutation>,
+    threads: usize,
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Result<Cases, Box<Failure>> {
+    let all: u64 = (1..=depth).map(|length| (STEPS.len() as u64).pow(length)).sum();
+    let next = AtomicU64::new(0);
+    let total = Mutex::new((Cases::default(), None));
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= all {
+                        return;
+                    }
+                    let result = std::panic::catch_unwind(|| run_sequence(&sequence(index), mutation))
+                        .unwrap_or_else(|panic| Err(crate::campaign::said(&*panic)));
+                    let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    match result {
+                        Ok(cases) => total.0.add(&cases),
+                        Err(what) => {
+                            next.store(all, Ordering::Relaxed);
+                            let what = format!("{:?}: {what}", sequence(index));
+                            total.1.get_or_insert((index, what));
+                        }
+                    }
+                    progress(total.0.sequences, all);
+                }
+            });
+        }
+    });
+    let (cases, failure) = total.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    match failure {
+        None => Ok(cases),
+        Some((seed, what)) => {
+            let options = Options { mutation, exhaustive: true, ..Options::default() };
+            Err(Box::new(Failure { seed, options, at: None, what }))
+        }
+    }
+}
+
+/// The `index`-th sequence, short ones first.
+fn sequence(mut index: u64) -> Vec<Step> {
+    let base = STEPS.len() as u64;
+    let mut length = 1;
+    while index >= base.pow(length) {
+        index -= base.pow(length);
+        length += 1;
+    }
+    let mut steps: Vec<Step> = (0..length)
+        .map(|_| {
+            let step = STEPS[(index % base) as usize];
+            index /= base;
+            step
+        })
+        .collect();
+    steps.reverse();
+    steps
+}
+
+fn scenario(mutation: Option<Mutation>) -> Scenario {
+    let mut scenario = Scenario::new(0, &Options { no_faults: true, serial: true, ..Options::default() });
+    scenario.geometry = Geometry::with_segment_bytes(2 << 20, 64 << 10);
+    scenario.file_bytes = 4 * BLOCK_U64;
+    scenario.write_bytes = 8 * BLOCK_U64;
+    scenario.config = Config {
+        mode: CacheMode::WriteBack,
+        sync_interval: Nanos(5 * Nanos::MILLISECOND.0),
+        flush_period: Nanos(20 * Nanos::MILLISECOND.0),
+        fetch_bytes: 4096,
+        mutation,
+        ..Config::default()
+    };
+    scenario.faults = Faults::default();
+    scenario.origin_blocks = 1000;
+    scenario.births = true;
+    scenario.mode_switches = false;
+    (scenario.flash_delay, scenario.origin_delay) = (1, 1);
+    scenario
+}
+
+/// Runs one sequence, and every cut in its last operation.
+fn run_sequence(steps: &[Step], mutation: Option<Mutation>) -> Result<Cases, String> {
+    let options = Options::default();
+    let mut sim = Sim::new(0, scenario(mutation), &options, &Real as &dyn Maker);
+    let file = sim.begin_with_one_file(4 * BLOCK_U64)?;
+    let mut cases = Cases { sequences: 1, ..Cases::default() };
+    let Some((last, before)) = steps.split_last() else { return Ok(cases) };
+    for step in before {
+        sim.take(*step, file)?;
+        sim.drain()?;
+        // Some of what comes by itself may happen now, some later.
+        for _ in 0..4 {
+            sim.step()?;
+        }
+    }
+    sim.take(*last, file)?;
+    cut_here(&sim, &mut cases)?;
+    let mut done = sim.world.device_changes;
+    let until = Nanos(sim.world.now.0 + 40 * Nanos::MILLISECOND.0);
+    while !sim.requests.is_empty() || sim.world.next_time().is_some_and(|at| at <= until) {
+        if !sim.step()? {
+            break;
+        }
+        if sim.world.device_changes != done {
+            done = sim.world.device_changes;
+            cut_here(&sim, &mut cases)?;
+        }
+    }
+    if sim.requests.is_empty() { Ok(cases) } else { Err("a request is never answered".into()) }
+}
+
+/// Cuts the power in every way, each in a world of its own.
+fn cut_here(sim: &Sim<'_>, cases: &mut Cases) -> Result<(), String> {
+    cases.cuts += 1;
+    let ways = match sim.world.flash.unsynced_writes() {
+        0 => &CUTS[..1],
+        1 => &[Cut::DropAll, Cut::KeepAll, Cut::TearLastFront, Cut::TearLastBack],
+        _ => &CUTS[..],
+    };
+    let falls: &[bool] = if sim.world.origin.has_unsynced() { &[false, true] } else { &[false] };
+    for cut in ways {
+        for origin_falls in falls {
+            cases.recoveries += 1;
+            let mut fork = sim.fork();
+            fork.fall_at(*cut, *origin_falls)
+                .map_err(|why| format!("power cut {cut:?} after {} changes, origin falls: {origin_falls}: {why}", sim.world.device_changes))?;
+        }
+    }
+    Ok(())
+}
+
+impl Sim<'_> {
+    /// A world with one file of this size at the origin, opened.
+    fn begin_with_one_file(&mut self, size: u64) -> Result<FileId, String> {
+        let file = self.world.origin.create(b"file-0");
+        let content = Content::of(self.writer(), size);
+        let data = content.bytes();
+        self.world.origin.change(file, crate::origin::Change::Write { offset: 0, data }).map_err(|error| error.to_string())?;
+        self.model.add_file(file, content);
+        self.world.origin.sync_all();
+        self.format();
+        self.restart(true)?;
+        self.drain()?;
+        if self.doors.get(&file).is_none_or(|door| door.handles == 0) {
+            self.open(file, false)?;
+            self.drain()?;
+        }
+        Ok(file)
+    }
+
+    fn take(&mut self, step: Step, file: FileId) -> Result<(), String> {
+        let block = BLOCK_U64;
+        let (offset, len) = match step {
+            Step::WriteFirst => (0, block),
+            Step::WriteMiddle | Step::Punch => (block, 2 * block),
+            Step::WriteAcross => (block / 2, block),
+            _ => (3 * block, block),
+        };
+        match step {
+            Step::WriteFirst | Step::WriteMiddle | Step::WriteAcross | Step::WriteDurable => {
+                let writer = self.writer();
+                self.change(file, Change::Write { offset, len, writer }, step == Step::WriteDurable)
+            }
+            Step::Sync => self.sync(file),
+            Step::Shrink => self.change(file, Change::Truncate { size: block * 3 / 2 }, false),
+            Step::Grow => self.change(file, Change::Truncate { size: 4 * block }, false),
+            Step::Punch => self.change(file, Change::Zero { offset, len, extend: false }, false),
+            Step::Flush => self.flush(),
+        }
+    }
+
+    /// The same world without its daemon: what is left when the power goes now.
+    fn fork(&self) -> Self {
+        Self {
+            world: self.world.fork(),
+            model: self.model.clone(),
+            doors: self.doors.clone(),
+            requests: self.requests.clone(),
+            kept: self.kept.clone(),
+            meddled_away: self.meddled_away.clone(),
+            next_request: self.next_request,
+            next_writer: self.next_writer,
+            ..Self::new(0, self.scenario.clone(), self.options, self.maker)
+        }
+    }
+
+    fn fall_at(&mut self, cut: Cut, origin_falls: bool) -> Result<(), String> {
+        self.leave(Some(cut), origin_falls);
+        self.restart(!origin_falls)
+    }
+}

@@ -1,0 +1,329 @@
+//! A trivial engine for the simulator's own tests: it passes everything on to the origin, one
+//! request after the other, and keeps nothing on flash. With planted bugs it shows that the
+//! checker would notice.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use headpond_base::{Buf, CacheMode, Errno, Nanos, ObjectId, PoolId, UnixNanos};
+use headpond_engine::{
+    Attributes, Config, Effect, FlashRead, Namespace, OpenFile, Outcome, Reply, Request, RequestId, Ticket, Verdict,
+};
+use headpond_format::{Geometry, OriginName};
+
+use crate::core::{Core, Known, Maker, Restored};
+
+/// Planted bugs of the fake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Bug {
+    None,
+    /// A sync is answered at once.
+    SkipSync,
+    /// Every 20th read is answered with bytes of another place.
+    Misplaced,
+    /// Writes are written in two halves, and reads may come in between.
+    Torn,
+    /// Every 20th write is answered and forgotten.
+    LostWrite,
+    /// Nothing is ever answered after a while.
+    Stuck,
+}
+
+#[derive(Default)]
+struct Object {
+    attributes: Attributes,
+}
+
+pub(crate) struct Fake {
+    bug: Bug,
+    objects: BTreeMap<ObjectId, Object>,
+    by_identity: BTreeMap<(u64, UnixNanos), ObjectId>,
+    queue: VecDeque<(RequestId, Request)>,
+    /// Effects of the running request that are still to be asked for.
+    todo: VecDeque<Effect>,
+    running: Option<(RequestId, Request, Ticket)>,
+    effects: Vec<Effect>,
+    next_ticket: u64,
+    count: u64,
+}
+
+impl Fake {
+    fn new(bug: Bug) -> Self {
+        Self {
+            bug,
+            objects: BTreeMap::new(),
+            by_identity: BTreeMap::new(),
+            queue: VecDeque::new(),
+            todo: VecDeque::new(),
+            running: None,
+            effects: Vec::new(),
+            next_ticket: 0,
+            count: 0,
+        }
+    }
+
+    fn ticket(&mut self) -> Ticket {
+        self.next_ticket += 1;
+        Ticket(self.next_ticket)
+    }
+
+    fn reply(&mut self, request: RequestId, reply: Reply) {
+        self.effects.push(Effect::Reply { request, reply });
+    }
+
+    fn changed(&mut self, object: ObjectId, size: u64, mtime: UnixNanos) -> Reply {
+        let known = self.objects.entry(object).or_default();
+        known.attributes = Attributes { size, mtime };
+        Reply::Changed(known.attributes)
+    }
+
+    fn size(&self, object: ObjectId) -> u64 {
+        self.objects.get(&object).map_or(0, |known| known.attributes.size)
+    }
+
+    /// What the request asks of the origin.
+    fn plan(&mut self, request: &Request) -> Vec<Effect> {
+        let syncs = |fake: &mut Self| {
+            if fake.bug == Bug::SkipSync {
+                return Vec::new();
+            }
+            let objects: Vec<ObjectId> = fake.objects.keys().copied().collect();
+            objects.into_iter().map(|object| Effect::OriginSync { ticket: fake.ticket(), object }).collect()
+        };
+        match request.clone() {
+            Request::Read { object, mut offset, len } => {
+                if self.bug == Bug::Misplaced && self.count % 20 == 0 {
+                    offset += 512;
+                }
+                vec![Effect::OriginRead { ticket: self.ticket(), object, offset, len }]
+            }
+            Request::Write { object, offset, data, durable, .. } => {
+                if self.bug == Bug::LostWrite && self.count % 20 == 0 {
+                    return Vec::new();
+                }
+                let half = if self.bug == Bug::Torn { data.len() / 2 } else { data.len() };
+                let mut effects = Vec::new();
+                for (from, to) in [(0, half), (half, data.len())] {
+                    if from < to {
+                        let data = vec![data.slice(from..to)];
+                        effects.push(Effect::OriginWrite { ticket: self.ticket(), object, offset: offset + from as u64, data });
+                    }
+                }
+                if durable {
+                    effects.extend(syncs(self));
+                }
+                effects
+            }
+            Request::Truncate { object, size, .. } => {
+                vec![Effect::OriginResize { ticket: self.ticket(), object, size }]
+            }
+            Request::Zero { object, offset, len, extend, .. } => {
+                let mut effects = vec![Effect::OriginZero { ticket: self.ticket(), object, offset, len }];
+                if extend && offset + len > self.size(object) {
+                    effects.push(Effect::OriginResize { ticket: self.ticket(), object, size: offset + len });
+                }
+                effects
+            }
+            Request::Allocate { object, offset, len, extend, .. } => {
+                let mut effects = vec![Effect::OriginReserve { ticket: self.ticket(), object, offset, len }];
+                if extend && offset + len > self.size(object) {
+                    effects.push(Effect::OriginResize { ticket: self.ticket(), object, size: offset + len });
+                }
+                effects
+            }
+            Request::Sync { .. } | Request::SyncAll | Request::Flush | Request::Stop | Request::SetMode(_) => syncs(self),
+            Request::Seek { object, offset, data } => {
+                vec![Effect::OriginSeek { ticket: self.ticket(), object, offset, data }]
+            }
+            Request::Namespace(change) => {
+                if let Namespace::Rename { moved: Some(_), .. } = change {
+                    let mut effects = syncs(self);
+                    effects.push(Effect::OriginNamespace { ticket: self.ticket(), request: RequestId(0) });
+                    return effects;
+                }
+                vec![Effect::OriginNamespace { ticket: self.ticket(), request: RequestId(0) }]
+            }
+            Request::Open(_) | Request::Close { .. } | Request::SetMtime { .. } | Request::Restamp { .. } => Vec::new(),
+        }
+    }
+
+    fn advance_queue(&mut self) {
+        while self.running.is_none() {
+            let Some((id, request)) = self.queue.pop_front() else { return };
+            self.count += 1;
+            if self.bug == Bug::Stuck && self.count > 100 {
+                return;
+            }
+            let plan = self.plan(&request);
+            self.todo = plan.into();
+            self.next(id, request, Outcome::Done);
+        }
+    }
+
+    fn next(&mut self, id: RequestId, request: Request, last: Outcome) {
+        if let Outcome::Failed(error) = last {
+            self.todo.clear();
+            self.running = None;
+            return self.reply(id, Reply::Failed(error));
+        }
+        if let Some(mut effect) = self.todo.pop_front() {
+            if let Effect::OriginNamespace { request, .. } = &mut effect {
+                *request = id;
+            }
+            let ticket = Ticket(self.next_ticket + 1);
+            self.next_ticket += 1;
+            set_ticket(&mut effect, ticket);
+            self.running = Some((id, request, ticket));
+            self.effects.push(effect);
+            return;
+        }
+        self.running = None;
+        let reply = self.done(request, last);
+        self.reply(id, reply);
+    }
+
+    fn done(&mut self, request: Request, last: Outcome) -> Reply {
+        match request {
+            Request::Open(OpenFile { inode, birth, stamp, .. }) => {
+                let next = ObjectId(self.by_identity.len() as u64 + 1);
+                let object = *self.by_identity.entry((inode, birth)).or_insert(next);
+                let attributes = Attributes { size: stamp.size, mtime: stamp.mtime };
+                let known = self.objects.entry(object).or_insert(Object { attributes });
+                Reply::Opened { object, attributes: known.attributes }
+            }
+            Request::Read { .. } => match last {
+                Outcome::Bytes(bytes) => Reply::Data(vec![bytes]),
+                _ => Reply::Failed(Errno::IO),
+            },
+            Request::Write { object, offset, data, mtime, .. } => {
+                let size = self.size(object).max(offset + data.len() as u64);
+                self.changed(object, size, mtime)
+            }
+            Request::Truncate { object, size, mtime } => self.changed(object, size, mtime),
+            Request::Zero { object, offset, len, extend, mtime } | Request::Allocate { object, offset, len, extend, mtime } => {
+                let size = if extend { self.size(object).max(offset + len) } else { self.size(object) };
+                self.changed(object, size, mtime)
+            }
+            Request::Seek { .. } => match last {
+                Outcome::Offset(offset) => Reply::Offset(offset),
+                _ => Reply::Failed(Errno::IO),
+            },
+            _ => Reply::Done,
+        }
+    }
+}
+
+fn set_ticket(effect: &mut Effect, new: Ticket) {
+    match effect {
+        Effect::OriginRead { ticket, .. }
+        | Effect::OriginWrite { ticket, .. }
+        | Effect::OriginZero { ticket, .. }
+        | Effect::OriginResize { ticket, .. }
+        | Effect::OriginReserve { ticket, .. }
+        | Effect::OriginSync { ticket, .. }
+        | Effect::OriginSeek { ticket, .. }
+        | Effect::OriginNamespace { ticket, .. } => *ticket = new,
+        _ => {}
+    }
+}
+
+impl Core for Fake {
+    fn advance(&mut self, _now: Nanos) {}
+
+    fn submit(&mut self, id: RequestId, request: Request) {
+        self.queue.push_back((id, request));
+        self.advance_queue();
+    }
+
+    fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
+        if let Some((id, request, _)) = self.running.take_if(|(_, _, running)| *running == ticket) {
+            self.next(id, request, outcome);
+            self.advance_queue();
+        }
+    }
+
+    fn take_effects(&mut self, out: &mut Vec<Effect>) {
+        out.append(&mut self.effects);
+    }
+
+    fn next_wake(&self) -> Option<Nanos> {
+        None
+    }
+
+    fn figures(&self) -> [u64; 4] {
+        [0; 4]
+    }
+}
+
+/// Makes fakes.
+pub(crate) struct FakeMaker(pub(crate) Bug);
+
+struct FakeRestored(Bug);
+
+impl Restored for FakeRestored {
+    fn objects(&self) -> Vec<Known> {
+        Vec::new()
+    }
+
+    fn reconcile(&mut self, _object: ObjectId, _found: Option<&OpenFile>) -> Verdict {
+        Verdict::Kept
+    }
+
+    fn keep(&mut self, _object: ObjectId, _found: &OpenFile) {}
+
+    fn discard(&mut self, _object: ObjectId) {}
+
+    fn adopt(&mut self, _origin: OriginName) {}
+
+    fn start(self: Box<Self>, _config: Config, _now: Nanos) -> Box<dyn Core> {
+        Box::new(Fake::new(self.0))
+    }
+}
+
+impl Maker for FakeMaker {
+    fn format(&self, _pool: PoolId, _geometry: Geometry, _mode: CacheMode) -> Vec<(u64, Buf)> {
+        Vec::new()
+    }
+
+    fn recover(&self, _flash: &mut dyn FlashRead, _bytes: u64) -> Result<Box<dyn Restored>, String> {
+        Ok(Box::new(FakeRestored(self.0)))
+    }
+}
+
+mod tests {
+    use super::*;
+    use crate::scenario::{Faults, Options, Scenario};
+
+    fn failures(bug: Bug, mode: CacheMode, seeds: u64) -> Vec<String> {
+        let only = std::env::var("HEADPOND_SIM_SEED").ok().and_then(|seed| seed.parse().ok());
+        only.map_or(0..seeds, |seed| seed..seed + 1)
+            .filter_map(|seed| {
+                let verbose = std::env::var("HEADPOND_SIM_SEED").is_ok();
+                let options = Options { ops: 300, verbose, ..Options::default() };
+                let mut scenario = Scenario::new(seed, &options);
+                scenario.config.mode = mode;
+                scenario.fixed_mode();
+                // It knows no way to learn a file's size after a failure.
+                scenario.faults = Faults { slow: 20, stuck: 3, ..Faults::default() };
+                crate::run::run_scenario(seed, scenario, &options, &FakeMaker(bug)).err().map(|failure| format!("{seed} {:?}: {}", failure.at, failure.what))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn an_engine_that_only_passes_on_keeps_the_promises_of_pass_through() {
+        let failed = failures(Bug::None, CacheMode::PassThrough, 150);
+        assert!(failed.is_empty(), "{}", failed.join("\n"));
+    }
+
+    #[test]
+    fn it_does_not_keep_those_of_write_back() {
+        assert!(!failures(Bug::None, CacheMode::WriteBack, 40).is_empty());
+    }
+
+    #[test]
+    fn planted_bugs_are_found() {
+        for bug in [Bug::SkipSync, Bug::Misplaced, Bug::LostWrite, Bug::Stuck] {
+            assert!(!failures(bug, CacheMode::PassThrough, 40).is_empty(), "{bug:?} goes unnoticed");
+        }
+    }
+}

@@ -1,0 +1,451 @@
+//! Simulated flash with a volatile cache of its own.
+//!
+//! Keeps true:
+//! - Reads see *live* bytes: every write that was completed. A power cut leaves *durable* bytes.
+//! - A sync makes durable the writes that were completed when it was issued, and no other.
+//! - At a power cut each write that is not durable, completed or in flight, is on its own kept,
+//!   dropped, or torn into any subset of its 512-byte sectors, and they land in any order.
+//! - A failed sync may have lost any of the writes that it was for, and does not say which: a
+//!   second sync that succeeds says nothing about them.
+//! - The engine must not have two writes to one place, or a read and a write, in flight at once:
+//!   real devices promise nothing there, so this one reports it as a bug.
+
+use std::collections::BTreeMap;
+
+use headpond_base::{BLOCK, BLOCK_U64, Buf, Stream};
+use headpond_format::{Geometry, decode_segment_head};
+
+use crate::rng::Rng;
+
+/// What a device writes whole or not at all.
+pub(crate) const SECTOR: usize = 512;
+
+/// What becomes of a write when it completes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WriteFate {
+    /// It is done.
+    Done,
+    /// It fails; any subset of its sectors is written.
+    Failed,
+    /// It is acknowledged and never done.
+    Lost,
+    /// It is acknowledged and lands at another place.
+    Misdirected(u64),
+}
+
+#[derive(Clone, Debug)]
+struct Write {
+    order: u64,
+    offset: u64,
+    data: Buf,
+    /// Which sectors count, `None` for all: a failed write is there in part.
+    sectors: Option<Vec<bool>>,
+}
+
+/// The device.
+#[derive(Clone)]
+pub(crate) struct SimFlash {
+    live: Vec<u8>,
+    durable: Vec<u8>,
+    /// Completed and not durable, in the order of completion.
+    unsynced: Vec<Write>,
+    in_flight: BTreeMap<u64, (u64, Buf)>,
+    reads: BTreeMap<u64, (u64, u64)>,
+    syncs: BTreeMap<u64, u64>,
+    completed: u64,
+    geometry: Option<Geometry>,
+    /// What each segment holds, as told by the last head that was written to it.
+    streams: Vec<Option<Stream>>,
+}
+
+impl SimFlash {
+    /// A device of `bytes` zeros.
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self {
+            live: vec![0; bytes as usize],
+            durable: vec![0; bytes as usize],
+            unsynced: Vec::new(),
+            in_flight: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            syncs: BTreeMap::new(),
+            completed: 0,
+            geometry: None,
+            streams: Vec::new(),
+        }
+    }
+
+    /// Tells how the pool is divided, so that faults can be aimed at clean data only.
+    pub(crate) fn set_geometry(&mut self, geometry: Geometry) {
+        self.geometry = Some(geometry);
+        self.streams = vec![None; geometry.segments as usize];
+    }
+
+    /// Size in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.live.len() as u64
+    }
+
+    /// Writes and makes durable at once: for formatting.
+    pub(crate) fn put(&mut self, offset: u64, data: &[u8]) {
+        apply(&mut self.live, offset, data, None);
+        apply(&mut self.durable, offset, data, None);
+        self.notice_head(offset);
+    }
+
+    fn check_range(&self, what: &str, offset: u64, len: usize) -> Result<(), String> {
+        if offset % BLOCK_U64 != 0 || len % BLOCK != 0 || len == 0 || offset + len as u64 > self.bytes() {
+            return Err(format!("flash {what} of {len} bytes at {offset}: unaligned, empty or beyond the device"));
+        }
+        Ok(())
+    }
+
+    /// A write is issued.
+    pub(crate) fn start_write(&mut self, ticket: u64, offset: u64, data: Buf) -> Result<(), String> {
+        self.check_range("write", offset, data.len())?;
+        let end = offset + data.len() as u64;
+        if let Some((other, _)) = self.in_flight.values().find(|(at, d)| *at < end && offset < at + d.len() as u64) {
+            return Err(format!("two flash writes in flight to one place: at {offset} and at {other}"));
+        }
+        if let Some((at, _)) = self.reads.values().find(|(at, len)| *at < end && offset < at + len) {
+            return Err(format!("flash write at {offset} while a read at {at} is in flight"));
+        }
+        self.in_flight.insert(ticket, (offset, data));
+        Ok(())
+    }
+
+    /// A write completes.
+    pub(crate) fn finish_write(&mut self, ticket: u64, fate: WriteFate, rng: &mut Rng) {
+        let Some((offset, data)) = self.in_flight.remove(&ticket) else { return };
+        let (offset, sectors) = match fate {
+            WriteFate::Done => (offset, None),
+            WriteFate::Failed => (offset, Some(some_sectors(data.len(), rng))),
+            WriteFate::Lost => return,
+            WriteFate::Misdirected(elsewhere) => (elsewhere, None),
+        };
+        apply(&mut self.live, offset, &data, sectors.as_deref());
+        self.notice_head(offset);
+        self.completed += 1;
+        self.unsynced.push(Write { order: self.completed, offset, data, sectors });
+    }
+
+    /// A read is issued.
+    pub(crate) fn start_read(&mut self, ticket: u64, offset: u64, len: u64) -> Result<(), String> {
+        self.check_range("read", offset, len as usize)?;
+        let end = offset + len;
+        if let Some((at, _)) = self.in_flight.values().find(|(at, d)| *at < end && offset < at + d.len() as u64) {
+            return Err(format!("flash read at {offset} while a write at {at} is in flight"));
+        }
+        self.reads.insert(ticket, (offset, len));
+        Ok(())
+    }
+
+    /// A read completes.
+    pub(crate) fn finish_read(&mut self, ticket: u64) -> Vec<u8> {
+        let (offset, len) = self.reads.remove(&ticket).unwrap_or_default();
+        self.read(offset, len as usize).to_vec()
+    }
+
+    /// The bytes that a read finds.
+    pub(crate) fn read(&self, offset: u64, len: usize) -> &[u8] {
+        &self.live[offset as usize..offset as usize + len]
+    }
+
+    /// A sync is issued.
+    pub(crate) fn start_sync(&mut self, ticket: u64) {
+        self.syncs.insert(ticket, self.completed);
+    }
+
+    /// A sync completes.
+    pub(crate) fn finish_sync(&mut self, ticket: u64) {
+        let Some(through) = self.syncs.remove(&ticket) else { return };
+        let durable = &mut self.durable;
+        self.unsynced.retain(|write| {
+            let covered = write.order <= through;
+            if covered {
+                apply(durable, write.offset, &write.data, write.sectors.as_deref());
+            }
+            !covered
+        });
+    }
+
+    /// A sync fails: some of the writes that it was for are lost from the device's cache.
+    pub(crate) fn fail_sync(&mut self, ticket: u64, rng: &mut Rng) {
+        let Some(through) = self.syncs.remove(&ticket) else { return };
+        let (mut kept, mut lost) = (Vec::new(), Vec::new());
+        for write in self.unsynced.drain(..) {
+            let forgotten = write.order <= through && rng.chance(500);
+            if forgotten { lost.push(write) } else { kept.push(write) }
+        }
+        self.unsynced = kept;
+        for write in &lost {
+            let range = write.offset as usize..write.offset as usize + write.data.len();
+            self.live[range.clone()].copy_from_slice(&self.durable[range]);
+        }
+        for write in &self.unsynced {
+            apply(&mut self.live, write.offset, &write.data, write.sectors.as_deref());
+        }
+    }
+
+    /// Writes that a power cut may drop.
+    pub(crate) fn unsynced_writes(&self) -> usize {
+        self.unsynced.len() + self.in_flight.len()
+    }
+
+    /// The power fails.
+    pub(crate) fn power_cut(&mut self, cut: Cut, rng: &mut Rng) {
+        let mut loose: Vec<_> =
+            self.unsynced.drain(..).map(|write| (write.offset, write.data, write.sectors)).collect();
+        loose.extend(std::mem::take(&mut self.in_flight).into_values().map(|(at, data)| (at, data, None)));
+        let last = loose.len().saturating_sub(1);
+        let mut landed: Vec<_> = loose
+            .into_iter()
+            .enumerate()
+            .filter_map(|(index, (offset, data, sectors))| {
+                let all = vec![true; data.len() / SECTOR];
+                let mut kept = match cut {
+                    Cut::DropAll => return None,
+                    Cut::KeepAll => all,
+                    Cut::OnlyLast if index < last => return None,
+                    Cut::OnlyLast => all,
+                    Cut::TearLastFront | Cut::TearLastBack if index < last => all,
+                    Cut::TearLastFront => (0..all.len()).map(|sector| sector == 0).collect(),
+                    Cut::TearLastBack => (0..all.len()).map(|sector| sector > 0).collect(),
+                    Cut::Random => match rng.below(4) {
+                        0 => return None,
+                        1 => all,
+                        _ => some_sectors(data.len(), rng),
+                    },
+                };
+                if let Some(sectors) = sectors {
+                    kept.iter_mut().zip(sectors).for_each(|(kept, there)| *kept &= there);
+                }
+                Some((offset, data, kept))
+            })
+            .collect();
+        rng.shuffle(&mut landed);
+        for (offset, data, kept) in &landed {
+            apply(&mut self.durable, *offset, data, Some(kept));
+        }
+        self.live.clone_from(&self.durable);
+        self.forget_requests();
+    }
+
+    /// The daemon dies and the device goes on: what was in flight may or may not have reached
+    /// it, also in part, and nothing that was completed is lost.
+    pub(crate) fn daemon_killed(&mut self, rng: &mut Rng) {
+        let mut tickets: Vec<_> = self.in_flight.keys().copied().collect();
+        rng.shuffle(&mut tickets);
+        for ticket in tickets {
+            let fate = *rng.pick(&[WriteFate::Done, WriteFate::Failed, WriteFate::Lost]);
+            self.finish_write(ticket, fate, rng);
+        }
+        self.forget_requests();
+    }
+
+    fn forget_requests(&mut self) {
+        self.in_flight.clear();
+        self.reads.clear();
+        self.syncs.clear();
+        for segment in 0..self.streams.len() {
+            if let Some(geometry) = self.geometry {
+                self.notice_head(geometry.segments_start + segment as u64 * u64::from(geometry.segment_bytes));
+            }
+        }
+    }
+
+    /// Keeps track of which segments hold clean data only.
+    fn notice_head(&mut self, offset: u64) {
+        let Some(geometry) = self.geometry else { return };
+        let Some(inside) = offset.checked_sub(geometry.segments_start) else { return };
+        if inside % u64::from(geometry.segment_bytes) == 0 {
+            let segment = (inside / u64::from(geometry.segment_bytes)) as usize;
+            let head = decode_segment_head(&self.live[offset as usize..offset as usize + BLOCK]);
+            if let Some(stream) = self.streams.get_mut(segment) {
+                *stream = head.ok().map(|head| head.stream);
+            }
+        }
+    }
+
+    fn stream_at(&self, offset: u64) -> Option<Stream> {
+        let geometry = self.geometry?;
+        let segment = offset.checked_sub(geometry.segments_start)? / u64::from(geometry.segment_bytes);
+        *self.streams.get(segment as usize)?
+    }
+
+    /// Whether only clean data lives at `offset`: a segment of the hot or the cold stream, but
+    /// for its head block, which still tells the segment's earlier life when it is lost.
+    pub(crate) fn is_clean_place(&self, offset: u64, len: usize) -> bool {
+        let Some(geometry) = self.geometry else { return false };
+        let at_head = offset.checked_sub(geometry.segments_start).is_none_or(|i| i % u64::from(geometry.segment_bytes) == 0);
+        !at_head
+            && [offset, offset + len as u64 - 1].iter().all(|at| matches!(self.stream_at(*at), Some(Stream::Hot | Stream::Cold)))
+    }
+
+    /// A place, other than `offset`, at which a misdirected write of `len` bytes hits clean data only.
+    pub(crate) fn other_clean_place(&self, offset: u64, len: usize, rng: &mut Rng) -> Option<u64> {
+        (0..16).find_map(|_| {
+            let place = rng.below(self.bytes() / BLOCK_U64) * BLOCK_U64;
+            let apart = place + len as u64 <= offset || offset + len as u64 <= place;
+            let fits = place + len as u64 <= self.bytes();
+            let end = place + len as u64;
+            let quiet = self.in_flight.values().all(|(at, d)| end <= *at || at + d.len() as u64 <= place);
+            (apart && fits && quiet && self.is_clean_place(place, len)).then_some(place)
+        })
+    }
+
+    /// One bit changes. With `clean_only` in a segment that holds only clean data, if there is any.
+    pub(crate) fn rot(&mut self, clean_only: bool, rng: &mut Rng) -> Option<u64> {
+        let start = self.geometry.map_or(0, |geometry| geometry.segments_start);
+        let place = (0..64).find_map(|_| {
+            let at = start + rng.below(self.bytes() - start);
+            (!clean_only || self.is_clean_place(at, 1)).then_some(at)
+        })?;
+        let bit = 1 << rng.below(8);
+        self.live[place as usize] ^= bit;
+        self.durable[place as usize] ^= bit;
+        Some(place)
+    }
+}
+
+/// What is kept of what was not durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cut {
+    /// Each write on its own: kept, dropped or torn.
+    Random,
+    /// Nothing.
+    DropAll,
+    /// Everything.
+    KeepAll,
+    /// The youngest write only: reordered before all others.
+    OnlyLast,
+    /// All, and of the youngest write only the first sector.
+    TearLastFront,
+    /// All, and of the youngest write all but the first sector.
+    TearLastBack,
+}
+
+fn apply(bytes: &mut [u8], offset: u64, data: &[u8], sectors: Option<&[bool]>) {
+    let target = &mut bytes[offset as usize..offset as usize + data.len()];
+    match sectors {
+        None => target.copy_from_slice(data),
+        Some(kept) => {
+            for (index, _) in kept.iter().enumerate().filter(|(_, kept)| **kept) {
+                let range = index * SECTOR..(index + 1) * SECTOR;
+                target[range.clone()].copy_from_slice(&data[range]);
+            }
+        }
+    }
+}
+
+fn some_sectors(len: usize, rng: &mut Rng) -> Vec<bool> {
+    let sectors = len / SECTOR;
+    match rng.below(3) {
+        // Cut off at some sector, from the front or from the back: how devices usually tear.
+        0 => {
+            let at = rng.below(sectors as u64 + 1) as usize;
+            (0..sectors).map(|sector| sector < at).collect()
+        }
+        1 => {
+            let at = rng.below(sectors as u64 + 1) as usize;
+            (0..sectors).map(|sector| sector >= at).collect()
+        }
+        _ => (0..sectors).map(|_| rng.chance(500)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_base::BufMut;
+    use std::collections::BTreeSet;
+
+    fn block(byte: u8) -> Buf {
+        BufMut::copy_of(&[byte; BLOCK]).freeze()
+    }
+
+    fn write(flash: &mut SimFlash, ticket: u64, at: u64, byte: u8, rng: &mut Rng) {
+        flash.start_write(ticket, at * BLOCK_U64, block(byte)).unwrap();
+        flash.finish_write(ticket, WriteFate::Done, rng);
+    }
+
+    #[test]
+    fn a_sync_keeps_what_was_completed_before_it_was_issued_and_no_other_promise() {
+        let mut rng = Rng::new(1);
+        let mut later_lost = false;
+        for _ in 0..100 {
+            let mut flash = SimFlash::new(1 << 16);
+            write(&mut flash, 1, 0, 1, &mut rng);
+            flash.start_write(2, BLOCK_U64, block(2)).unwrap();
+            flash.start_sync(3);
+            flash.finish_write(2, WriteFate::Done, &mut rng);
+            flash.finish_sync(3);
+            flash.power_cut(Cut::Random, &mut rng);
+            assert_eq!(flash.read(0, BLOCK), [1; BLOCK]);
+            later_lost |= flash.read(BLOCK_U64, BLOCK) == [0; BLOCK];
+        }
+        assert!(later_lost, "a write that was in flight when the sync was issued is never lost");
+    }
+
+    #[test]
+    fn unsynced_writes_are_kept_dropped_torn_and_reordered() {
+        let mut rng = Rng::new(2);
+        let mut seen = BTreeSet::new();
+        for _ in 0..1000 {
+            let mut flash = SimFlash::new(1 << 16);
+            write(&mut flash, 1, 0, 1, &mut rng);
+            write(&mut flash, 2, 1, 2, &mut rng);
+            write(&mut flash, 3, 0, 3, &mut rng);
+            assert_eq!(flash.read(0, BLOCK), [3; BLOCK], "reads see completed writes");
+            flash.power_cut(Cut::Random, &mut rng);
+            let state = |at: u64| {
+                let bytes = flash.read(at * BLOCK_U64, BLOCK);
+                if bytes.iter().all(|byte| *byte == bytes[0]) { i32::from(bytes[0]) } else { -1 }
+            };
+            seen.insert((state(0), state(1)));
+        }
+        for expected in [(0, 0), (3, 2), (0, 2), (3, 0), (1, 0), (1, 2), (-1, 0), (0, -1)] {
+            assert!(seen.contains(&expected), "never happened: {expected:?}");
+        }
+    }
+
+    #[test]
+    fn a_tear_follows_sectors_and_a_kill_keeps_what_was_completed() {
+        let mut rng = Rng::new(3);
+        for _ in 0..100 {
+            let mut flash = SimFlash::new(1 << 16);
+            write(&mut flash, 1, 0, 1, &mut rng);
+            flash.start_write(2, BLOCK_U64, block(2)).unwrap();
+            flash.daemon_killed(&mut rng);
+            assert_eq!(flash.read(0, BLOCK), [1; BLOCK]);
+            for sector in flash.read(BLOCK_U64, BLOCK).chunks(SECTOR) {
+                assert!(sector.iter().all(|byte| *byte == sector[0]), "torn inside a sector");
+            }
+        }
+    }
+
+    #[test]
+    fn a_failed_sync_loses_writes_that_a_later_sync_does_not_bring_back() {
+        let mut rng = Rng::new(4);
+        let lost = (0..100).any(|_| {
+            let mut flash = SimFlash::new(1 << 16);
+            write(&mut flash, 1, 0, 1, &mut rng);
+            flash.start_sync(2);
+            flash.fail_sync(2, &mut rng);
+            flash.start_sync(3);
+            flash.finish_sync(3);
+            flash.power_cut(Cut::KeepAll, &mut rng);
+            flash.read(0, BLOCK) == [0; BLOCK]
+        });
+        assert!(lost);
+    }
+
+    #[test]
+    fn overlapping_requests_in_flight_are_reported() {
+        let mut flash = SimFlash::new(1 << 16);
+        flash.start_write(1, 0, block(1)).unwrap();
+        assert!(flash.start_write(2, 0, block(2)).is_err());
+        assert!(flash.start_read(3, 0, BLOCK_U64).is_err());
+        assert!(flash.start_write(4, 100, block(1)).is_err());
+        assert!(flash.start_write(5, 1 << 16, block(1)).is_err());
+    }
+}

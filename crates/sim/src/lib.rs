@@ -1,0 +1,188 @@
+//! The deterministic simulator.
+//!
+//! The real engine runs on simulated flash and a simulated origin, in simulated time. One seed
+//! decides everything: the pool, the operations, when and in which order each I/O completes,
+//! what fails, and when the power goes. A model of what applications may see checks every
+//! answer, and after every crash everything that is left.
+//!
+//! Keeps true: the same seed and options always give the same run, on any machine. So a failure
+//! is one command to repeat.
+
+mod campaign;
+mod content;
+mod core;
+mod crash;
+mod exhaustive;
+#[cfg(test)]
+mod fake;
+mod flash;
+mod model;
+mod origin;
+mod rng;
+mod run;
+mod scenario;
+mod shrink;
+mod sim;
+mod world;
+
+pub use campaign::{Findings, run_caught, run_seeds};
+pub use exhaustive::run_exhaustive;
+pub use scenario::Options;
+pub use shrink::shrink;
+
+use std::fmt;
+
+/// What happened in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Operations done.
+    pub ops: u64,
+    /// Crashes, those during recovery included.
+    pub crashes: u64,
+    /// Clean stops.
+    pub stops: u64,
+    /// Times that an engine was started from a pool.
+    pub recoveries: u64,
+    /// Flushes that were answered and checked.
+    pub flushes: u64,
+    /// Conflicts with an origin that was changed from outside.
+    pub conflicts: u64,
+    /// Objects whose clean data was dropped at a start.
+    pub dropped: u64,
+    /// Blocks destaged, segments reclaimed, checkpoints taken.
+    pub destaged: u64,
+    /// See `destaged`.
+    pub reclaimed: u64,
+    /// See `destaged`.
+    pub checkpoints: u64,
+    /// Bytes that reads were answered with.
+    pub bytes_read: u64,
+    /// Things that happened in the simulated world.
+    pub steps: u64,
+    /// A hash over all of them.
+    pub hash: u64,
+}
+
+impl Summary {
+    /// Adds another run's figures.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.ops += other.ops;
+        self.crashes += other.crashes;
+        self.stops += other.stops;
+        self.recoveries += other.recoveries;
+        self.flushes += other.flushes;
+        self.conflicts += other.conflicts;
+        self.dropped += other.dropped;
+        self.bytes_read += other.bytes_read;
+        self.steps += other.steps;
+        self.destaged += other.destaged;
+        self.reclaimed += other.reclaimed;
+        self.checkpoints += other.checkpoints;
+        self.hash ^= other.hash;
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} operations, {} crashes, {} clean stops, {} recoveries, {} flushes, {} conflicts, {} MiB read and checked, \
+             {} checkpoints, {} segments reclaimed, {} blocks destaged, {} events",
+            self.ops,
+            self.crashes,
+            self.stops,
+            self.recoveries,
+            self.flushes,
+            self.conflicts,
+            self.bytes_read >> 20,
+            self.checkpoints,
+            self.reclaimed,
+            self.destaged,
+            self.steps
+        )
+    }
+}
+
+/// What the exhaustive cases came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cases {
+    /// Sequences of operations.
+    pub sequences: u64,
+    /// Moments at which the power was cut.
+    pub cuts: u64,
+    /// Recoveries checked: one for each way of cutting.
+    pub recoveries: u64,
+}
+
+impl Cases {
+    pub(crate) const fn add(&mut self, other: &Self) {
+        self.sequences += other.sequences;
+        self.cuts += other.cuts;
+        self.recoveries += other.recoveries;
+    }
+}
+
+impl fmt::Display for Cases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} sequences, {} cuts, {} recoveries", self.sequences, self.cuts, self.recoveries)
+    }
+}
+
+/// A promise that was broken.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The seed.
+    pub seed: u64,
+    /// The options.
+    pub options: Options,
+    /// The operation during which it showed; `None` for the start or the end.
+    pub at: Option<u32>,
+    /// What was seen.
+    pub what: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.options.exhaustive {
+            return write!(f, "sequence {}: {}\nagain:  cargo xtask sim --exhaustive", self.seed, self.what);
+        }
+        let at = self.at.map_or_else(|| "at the start or the end".to_owned(), |at| format!("at operation {at}"));
+        writeln!(f, "seed {} broke a promise {at}: {}", self.seed, self.what)?;
+        write!(f, "again:  cargo xtask sim --seeds {} --ops {}", self.seed, self.options.ops)?;
+        for (index, range) in self.options.skip.iter().enumerate() {
+            f.write_str(if index == 0 { " --skip " } else { "," })?;
+            if range.len() == 1 { write!(f, "{}", range.start)? } else { write!(f, "{}..{}", range.start, range.end)? }
+        }
+        if self.options.no_faults {
+            f.write_str(" --no-faults")?;
+        }
+        if self.options.serial {
+            f.write_str(" --serial")?;
+        }
+        if let Some(mutation) = self.options.mutation {
+            write!(f, " --mutation {}", mutation_name(mutation))?;
+        }
+        f.write_str(" --verbose")
+    }
+}
+
+/// A planted bug's name on the command line.
+#[must_use]
+pub const fn mutation_name(mutation: headpond_engine::Mutation) -> &'static str {
+    use headpond_engine::Mutation;
+    match mutation {
+        Mutation::SkipSync => "skip-sync",
+        Mutation::AcceptTornBatch => "accept-torn-batch",
+        Mutation::CleanBeforeOriginSync => "clean-before-origin-sync",
+        Mutation::ForgetGeneration => "forget-generation",
+        Mutation::ReplayOutOfOrder => "replay-out-of-order",
+    }
+}
+
+/// Runs one seed against the real engine.
+///
+/// # Errors
+/// The first broken promise.
+pub fn run_seed(seed: u64, options: &Options) -> Result<Summary, Failure> {
+    run::run(seed, options, &core::Real)
+}

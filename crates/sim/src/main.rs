@@ -1,0 +1,152 @@
+//! `cargo xtask sim`: runs the simulator over a range of seeds, or one seed again.
+//!
+//! Exit status: 0 when every promise was kept, 1 when one was broken, 2 for wrong arguments.
+
+use std::ops::Range;
+use std::process::ExitCode;
+
+use clap::Parser;
+use headpond_engine::Mutation;
+use headpond_sim::{Options, mutation_name, run_caught, run_exhaustive, run_seeds, shrink};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Runs the real engine on simulated flash and origin, and checks every promise.
+#[derive(Parser)]
+#[command(name = "headpond-sim", version)]
+struct Arguments {
+    /// Seeds to run: `A..B`, or one seed
+    #[arg(long, default_value = "0..1000", value_parser = parse_range)]
+    seeds: Range<u64>,
+    /// Operations of each run
+    #[arg(long, default_value_t = 500)]
+    ops: u32,
+    /// Operations to leave out: `3,10..20`
+    #[arg(long, value_delimiter = ',', value_parser = parse_small_range)]
+    skip: Vec<Range<u32>>,
+    /// No faults but crashes
+    #[arg(long)]
+    no_faults: bool,
+    /// One request at a time
+    #[arg(long)]
+    serial: bool,
+    /// Plant a bug: skip-sync, accept-torn-batch, clean-before-origin-sync, forget-generation, replay-out-of-order
+    #[arg(long, value_parser = parse_mutation)]
+    mutation: Option<Mutation>,
+    /// Every sequence of up to four operations on four blocks, cut after every device write
+    #[arg(long)]
+    exhaustive: bool,
+    /// Print each event; for one seed
+    #[arg(long)]
+    verbose: bool,
+    /// Do not look for a smaller run that fails
+    #[arg(long)]
+    no_shrink: bool,
+    /// Stop after this many failures
+    #[arg(long, default_value_t = 1)]
+    failures: usize,
+    /// Threads; all cores if not given
+    #[arg(long)]
+    threads: Option<usize>,
+}
+
+fn parse_range(text: &str) -> Result<Range<u64>, String> {
+    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| format!("'{text}' is no number"));
+    match text.split_once("..") {
+        Some((from, to)) => Ok(number(from)?..number(to)?),
+        None => number(text).map(|seed| seed..seed + 1),
+    }
+}
+
+fn parse_small_range(text: &str) -> Result<Range<u32>, String> {
+    let range = parse_range(text)?;
+    let small = |number| u32::try_from(number).map_err(|_| format!("{number} is too large"));
+    Ok(small(range.start)?..small(range.end)?)
+}
+
+fn parse_mutation(text: &str) -> Result<Mutation, String> {
+    let all = [
+        Mutation::SkipSync,
+        Mutation::AcceptTornBatch,
+        Mutation::CleanBeforeOriginSync,
+        Mutation::ForgetGeneration,
+        Mutation::ReplayOutOfOrder,
+    ];
+    let names = all.map(mutation_name).join(", ");
+    all.into_iter().find(|mutation| mutation_name(*mutation) == text).ok_or_else(|| format!("one of {names}"))
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = arguments.threads.unwrap_or(cores);
+    // A panic is reported with its seed, as every failure: the hook's own text would only be noise in between.
+    if !arguments.verbose {
+        std::panic::set_hook(Box::new(|_| {}));
+    }
+    if arguments.exhaustive {
+        return exhaustive(&arguments, threads);
+    }
+    let options = Options {
+        ops: arguments.ops,
+        skip: arguments.skip.clone(),
+        mutation: arguments.mutation,
+        verbose: arguments.verbose,
+        no_faults: arguments.no_faults,
+        serial: arguments.serial,
+        ..Options::default()
+    };
+    if arguments.verbose {
+        return match run_caught(arguments.seeds.start, &options) {
+            Ok(summary) => {
+                println!("seed {}: every promise kept. {summary:?}", arguments.seeds.start);
+                ExitCode::SUCCESS
+            }
+            Err(failure) => {
+                println!("{failure}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let bar = bar(arguments.seeds.end.saturating_sub(arguments.seeds.start));
+    let findings = run_seeds(arguments.seeds.clone(), &options, threads, arguments.failures, &|done, failed| {
+        bar.set_position(done);
+        bar.set_message(if failed == 0 { String::new() } else { format!("{failed} failed") });
+    });
+    bar.finish_and_clear();
+    println!("{} seeds, {}", findings.seeds, findings.total);
+    for failure in &findings.failures {
+        println!("\n{failure}");
+    }
+    if let Some(first) = findings.failures.first()
+        && !arguments.no_shrink
+    {
+        println!("\nlooking for a smaller run ...");
+        println!("\nsmaller: {}", shrink(first.clone()));
+    }
+    if findings.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn exhaustive(arguments: &Arguments, threads: usize) -> ExitCode {
+    let bar = bar(0);
+    let result = run_exhaustive(4, arguments.mutation, threads, &|done, all| {
+        bar.set_length(all);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    match result {
+        Ok(cases) => {
+            println!("{cases}: every promise kept");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            println!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn bar(length: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {elapsed} (left {eta}) {msg}");
+    ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+

@@ -1,0 +1,742 @@
+//! What applications may see: the model that every answer and every crash is checked against.
+//!
+//! The rule behind all checks is one: *an answer, or what a crash leaves, must be the state of
+//! all files at one moment, in an order of the requests that agrees with when each was asked
+//! and answered* (linearizability; for a crash, of a snapshot).
+//!
+//! - While several requests are under way their order is open, so each file has a set of
+//!   *configurations*: contents that it may have, with the requests under way that are in it.
+//!   A write is in a configuration wholly or not at all (promise 3).
+//! - Everything asked and answered is an *event*. After a crash all files together must show
+//!   what one configuration of each held after some number of events (promise 2), a number not
+//!   smaller than that of the last sync's start (promise 1).
+//! - Writes to the origin itself (all modes but write-back) have the promises of the origin only:
+//!   until the next sync each of their sectors may be there or not. They are called *loose*.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::content::{Change, Content, Writer, is_from};
+use crate::flash::SECTOR;
+use crate::origin::FileId;
+
+/// Names a change that was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct MutationId(pub(crate) u32);
+
+/// A number of events since the last crash.
+pub(crate) type Moment = usize;
+
+/// A change that was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Mutation {
+    pub(crate) file: FileId,
+    pub(crate) change: Change,
+    mtime: i64,
+    durable: bool,
+    loose: bool,
+    acknowledged: Option<Moment>,
+    failed: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Event {
+    Asked(MutationId),
+    Acknowledged(MutationId),
+    /// A failed change turned out not to be there.
+    Absent(MutationId),
+    /// The file was found to hold this, after a change failed at the origin and may be there in part.
+    Found(FileId, u32),
+}
+
+/// A content that a file may have, with the changes under way that are in it.
+#[derive(Clone, PartialEq, Debug)]
+struct Configuration {
+    content: Rc<Content>,
+    applied: Vec<MutationId>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct FileModel {
+    /// When the events start.
+    base: Vec<Configuration>,
+    /// Now.
+    now: Vec<Configuration>,
+    /// Asked, and not acknowledged. Failed ones stay until a look at the file tells.
+    open: Vec<MutationId>,
+    /// Contents and changes from before a daemon's death that a power cut may still bring back,
+    /// because they went to the origin and were not synced there.
+    earlier: Vec<Rc<Content>>,
+    earlier_changes: Vec<Change>,
+}
+
+/// A read under way: every content that the file may have had since it was asked.
+#[derive(Clone, Debug)]
+struct Watch {
+    file: FileId,
+    seen: Vec<Rc<Content>>,
+    /// A change had failed in part: nothing can be said.
+    torn: bool,
+}
+
+/// Names a read under way.
+pub(crate) type WatchId = u64;
+
+/// The model of all files.
+#[derive(Clone, Default)]
+pub(crate) struct Model {
+    files: BTreeMap<FileId, FileModel>,
+    mutations: Vec<Mutation>,
+    events: Vec<Event>,
+    /// Contents that were found.
+    findings: Vec<Rc<Content>>,
+    /// The number of events that no crash may go back behind.
+    floor: Moment,
+    /// Durable changes that were acknowledged since the last crash.
+    musts: Vec<MutationId>,
+    watches: BTreeMap<WatchId, Watch>,
+}
+
+impl Model {
+    /// A file with this content, all of it durable.
+    pub(crate) fn add_file(&mut self, file: FileId, content: Content) {
+        let configuration = Configuration { content: Rc::new(content), applied: Vec::new() };
+        let model = FileModel { base: vec![configuration.clone()], now: vec![configuration], ..FileModel::default() };
+        self.files.insert(file, model);
+    }
+
+    /// The file is gone for good.
+    pub(crate) fn remove_file(&mut self, file: FileId) {
+        self.files.remove(&file);
+    }
+
+    /// The files that the model knows.
+    pub(crate) fn files(&self) -> Vec<FileId> {
+        self.files.keys().copied().collect()
+    }
+
+    /// How many events there have been.
+    pub(crate) fn moment(&self) -> Moment {
+        self.events.len()
+    }
+
+    /// Changes of the file that are under way or failed.
+    pub(crate) fn open_changes(&self, file: FileId) -> usize {
+        self.files.get(&file).map_or(0, |model| model.open.len())
+    }
+
+    /// Whether the file has changes that failed and may or may not be there.
+    pub(crate) fn has_failed(&self, file: FileId) -> bool {
+        self.files.get(&file).is_some_and(|model| model.open.iter().any(|id| self.mutations[id.0 as usize].failed))
+    }
+
+    /// The size that the file has, or one that it may have.
+    pub(crate) fn some_size(&self, file: FileId) -> u64 {
+        self.files.get(&file).and_then(|model| model.now.last()).map_or(0, |last| last.content.size)
+    }
+
+    /// A change is asked for.
+    pub(crate) fn ask(&mut self, file: FileId, change: Change, mtime: i64, durable: bool, loose: bool) -> MutationId {
+        let id = MutationId(self.mutations.len() as u32);
+        self.mutations.push(Mutation { file, change, mtime, durable, loose, acknowledged: None, failed: false });
+        self.happen(Event::Asked(id));
+        id
+    }
+
+    /// What was asked for.
+    pub(crate) fn change(&self, id: MutationId) -> Change {
+        self.mutations[id.0 as usize].change
+    }
+
+    /// The mode changed while the change was under way: it may have gone to the origin.
+    pub(crate) fn make_loose(&mut self, id: MutationId) {
+        self.mutations[id.0 as usize].loose = true;
+    }
+
+    /// A change is acknowledged.
+    pub(crate) fn acknowledge(&mut self, id: MutationId) {
+        self.happen(Event::Acknowledged(id));
+        let mutation = &mut self.mutations[id.0 as usize];
+        mutation.acknowledged = Some(self.events.len());
+        if mutation.durable {
+            self.musts.push(id);
+        }
+    }
+
+    /// A change failed. It may be there all the same.
+    pub(crate) fn fail(&mut self, id: MutationId) {
+        self.mutations[id.0 as usize].failed = true;
+    }
+
+    fn happen(&mut self, event: Event) {
+        self.events.push(event);
+        let file = self.file_of(event);
+        let Some(model) = self.files.get_mut(&file) else { return };
+        step(&mut model.now, &mut model.open, event, &self.mutations, &self.findings);
+        for watch in self.watches.values_mut().filter(|watch| watch.file == file) {
+            watch.see(&model.now);
+        }
+    }
+
+    fn file_of(&self, event: Event) -> FileId {
+        match event {
+            Event::Asked(id) | Event::Acknowledged(id) | Event::Absent(id) => self.mutations[id.0 as usize].file,
+            Event::Found(file, _) => file,
+        }
+    }
+
+    /// Whether a change failed at the origin, so that it may be there in part.
+    fn is_torn(&self, file: FileId) -> bool {
+        let torn = |id: &MutationId| self.mutations[id.0 as usize].failed && self.mutations[id.0 as usize].loose;
+        self.files.get(&file).is_some_and(|model| model.open.iter().any(torn))
+    }
+
+    /// Everything acknowledged by `moment` is durable.
+    pub(crate) fn synced(&mut self, moment: Moment) {
+        self.floor = self.floor.max(moment);
+        for model in self.files.values_mut() {
+            model.earlier.clear();
+            model.earlier_changes.clear();
+        }
+    }
+
+    /// No crash may go back behind this moment: the engine said so by what it did.
+    pub(crate) fn raise_floor(&mut self, moment: Moment) {
+        self.floor = self.floor.max(moment);
+    }
+
+    /// The flash failed: from the last sync on, writes may have gone to the origin.
+    pub(crate) fn loosen_all(&mut self) {
+        for mutation in &mut self.mutations {
+            mutation.loose = true;
+        }
+    }
+
+    /// Dirty data may be damaged: no promise but that every byte was once written at its place.
+    pub(crate) fn excuse_all(&mut self) {
+        self.loosen_all();
+        self.floor = 0;
+        self.musts.clear();
+    }
+
+    /// The file may hold its own content or another, sector by sector: a conflict was decided for the pool.
+    pub(crate) fn mix_with(&mut self, file: FileId, other: Content) {
+        if let Some(model) = self.files.get_mut(&file) {
+            model.earlier.push(Rc::new(other));
+            model.earlier.extend(model.now.iter().map(|configuration| configuration.content.clone()));
+        }
+    }
+
+    /// Whether a conflict was decided for the pool.
+    pub(crate) fn is_mixed(&self, file: FileId) -> bool {
+        self.files.get(&file).is_some_and(|model| !model.earlier.is_empty())
+    }
+
+    /// Whether nothing was asked for that could be lost.
+    pub(crate) fn is_all_synced(&self) -> bool {
+        self.floor >= self.events.len()
+    }
+
+    /// The last moment by which all that `file` has got was acknowledged.
+    pub(crate) fn last_acknowledged(&self, file: FileId) -> Moment {
+        let of_file = |event: &&Event| matches!(event, Event::Acknowledged(_)) && self.file_of(**event) == file;
+        self.events.iter().rev().position(|event| of_file(&event)).map_or(0, |back| self.events.len() - back)
+    }
+
+    /// Someone starts to look at the file.
+    pub(crate) fn watch(&mut self, id: WatchId, file: FileId) {
+        let mut watch = Watch { file, seen: Vec::new(), torn: self.is_torn(file) };
+        if let Some(model) = self.files.get(&file) {
+            watch.see(&model.now);
+        }
+        self.watches.insert(id, watch);
+    }
+
+    /// The look ended without a result.
+    pub(crate) fn unwatch(&mut self, id: WatchId) {
+        self.watches.remove(&id);
+    }
+
+    /// A read's answer.
+    pub(crate) fn check_read(&mut self, id: WatchId, offset: u64, len: u64, bytes: &[u8]) -> Result<(), String> {
+        let Some(watch) = self.watches.remove(&id) else { return Ok(()) };
+        if watch.torn || self.is_torn(watch.file) {
+            return Ok(());
+        }
+        let differences: Vec<u64> =
+            watch.seen.iter().map_while(|content| content.difference(offset, len, bytes)).collect();
+        if differences.len() < watch.seen.len() || watch.seen.is_empty() {
+            self.learn(watch.file, |content| content.difference(offset, len, bytes).is_none());
+            return Ok(());
+        }
+        let at = differences.iter().copied().max().unwrap_or(offset);
+        let expected = watch.seen.last().map(|content| (content.size, content.pieces(at, at + 1)));
+        Err(format!(
+            "read of {:?} at {offset} for {len} gave {} bytes that no order of the requests allows: wrong at {at}: {}; expected {}",
+            watch.file,
+            bytes.len(),
+            self.who(watch.file, offset, bytes, at),
+            expected.map_or(String::new(), |(size, pieces)| format!("{pieces:?} of a file of {size} bytes")),
+        ))
+    }
+
+    /// An answer that tells the file's size.
+    pub(crate) fn check_size(&mut self, id: WatchId, size: u64) -> Result<(), String> {
+        let Some(watch) = self.watches.remove(&id) else { return Ok(()) };
+        if watch.torn || self.is_torn(watch.file) || watch.seen.is_empty() || watch.seen.iter().any(|content| content.size == size) {
+            return Ok(());
+        }
+        let sizes: Vec<u64> = watch.seen.iter().map(|content| content.size).collect();
+        Err(format!("{:?} has {size} bytes, an answer says; it can only be one of {sizes:?}", watch.file))
+    }
+
+    /// Where no change is under way, what was seen decides between contents.
+    fn learn(&mut self, file: FileId, fits: impl Fn(&Content) -> bool) {
+        if let Some(model) = self.files.get_mut(&file)
+            && model.open.is_empty()
+            && model.now.len() > 1
+        {
+            let fitting: Vec<_> = model.now.iter().filter(|c| fits(&c.content)).cloned().collect();
+            if !fitting.is_empty() {
+                model.now = fitting;
+            }
+        }
+    }
+
+    /// The whole file was read while nothing was under way: this tells what became of failed changes.
+    pub(crate) fn settle(&mut self, file: FileId, bytes: &[u8]) -> Result<(), String> {
+        if self.is_torn(file) {
+            return self.settle_torn(file, bytes);
+        }
+        self.check_whole(file, bytes)?;
+        let Some(model) = self.files.get(&file) else { return Ok(()) };
+        let fitting = model.now.iter().filter(|configuration| configuration.content.is(bytes));
+        let Some(found) = fitting.max_by_key(|configuration| configuration.applied.len()).cloned() else { return Ok(()) };
+        for id in model.open.clone() {
+            let there = found.applied.contains(&id);
+            self.happen(if there { Event::Acknowledged(id) } else { Event::Absent(id) });
+            if there {
+                self.mutations[id.0 as usize].acknowledged = Some(self.events.len());
+            }
+        }
+        Ok(())
+    }
+
+    fn settle_torn(&mut self, file: FileId, bytes: &[u8]) -> Result<(), String> {
+        let Some(model) = self.files.get(&file) else { return Ok(()) };
+        let open = model.open.clone();
+        let contents: Vec<_> = model.now.iter().map(|configuration| configuration.content.clone()).collect();
+        let changes = open.iter().map(|id| self.mutations[id.0 as usize].change).collect();
+        let sizes = contents.iter().map(|content| content.size).collect();
+        let content = self.explain_sectors(file, bytes, &contents, changes, sizes)?;
+        for id in open {
+            // From now on it is a part of what was found.
+            self.mutations[id.0 as usize].acknowledged = Some(self.events.len() + 1);
+        }
+        self.findings.push(Rc::new(content));
+        self.happen(Event::Found(file, self.findings.len() as u32 - 1));
+        Ok(())
+    }
+
+    /// Whether the file's content, seen from outside at this moment, is one that it may have.
+    pub(crate) fn check_whole(&self, file: FileId, bytes: &[u8]) -> Result<(), String> {
+        let Some(model) = self.files.get(&file) else { return Ok(()) };
+        if model.now.iter().any(|configuration| configuration.content.is(bytes)) {
+            return Ok(());
+        }
+        let Some(best) = model.now.last() else { return Ok(()) };
+        let at = best.content.difference(0, bytes.len().max(best.content.size as usize) as u64, bytes);
+        let at = at.unwrap_or(best.content.size.min(bytes.len() as u64));
+        Err(format!(
+            "{} bytes where the model has {}; first difference at {at}: found {}, expected {:?}",
+            bytes.len(),
+            best.content.size,
+            self.who(file, 0, bytes, at),
+            best.content.pieces(at, at + 1),
+        ))
+    }
+
+    /// The contents that the file may have.
+    pub(crate) fn contents(&self, file: FileId) -> Vec<Rc<Content>> {
+        let now = self.files.get(&file).map(|model| &model.now);
+        now.into_iter().flatten().map(|configuration| configuration.content.clone()).collect()
+    }
+
+    /// Who wrote the bytes at `at`: for people.
+    pub(crate) fn who(&self, file: FileId, offset: u64, bytes: &[u8], at: u64) -> String {
+        let start = (at.saturating_sub(offset)) as usize;
+        let Some(piece) = bytes.get(start..bytes.len().min(start + 8)).filter(|piece| !piece.is_empty()) else {
+            return "nothing".into();
+        };
+        if is_from(None, at, piece) {
+            return "zeros".into();
+        }
+        let by = self.mutations.iter().enumerate().find_map(|(id, mutation)| match mutation.change {
+            Change::Write { writer, .. } if is_from(Some(writer), at, piece) => {
+                Some(format!("written by {writer:?} (change {id}, {:?} of {:?})", mutation.change, mutation.file))
+            }
+            _ => None,
+        });
+        by.or_else(|| {
+            (0..5000)
+                .map(Writer)
+                .find(|writer| is_from(Some(*writer), at, piece))
+                .map(|writer| format!("written by {writer:?}, not through the mount"))
+        })
+        .unwrap_or_else(|| format!("bytes {piece:02x?} that nobody wrote at this place of {file:?}"))
+    }
+
+    /// A crash came and the files were read again. `found` has every file that is still there.
+    ///
+    /// On success the model continues from what was found.
+    pub(crate) fn check_crash(&mut self, found: &BTreeMap<FileId, Vec<u8>>, kept_origin: bool) -> Result<Moment, String> {
+        let moments = self.events.len() + 1;
+        let mut possible: Vec<bool> = (0..moments).map(|moment| moment >= self.floor).collect();
+        let mut told = String::new();
+        let mut replacements = Vec::new();
+        for (&file, bytes) in found {
+            if !self.files.contains_key(&file) {
+                return Err(format!("{file:?} is there after the crash, and nobody made it"));
+            }
+            if self.is_loose(file) {
+                replacements.push((file, self.check_loose(file, bytes)?));
+                continue;
+            }
+            let at = self.moments_of(file, bytes);
+            if !at.iter().any(|found| *found) {
+                return Err(self.explain_crash(file, bytes));
+            }
+            told += &format!("  {file:?} is as after events {}\n", ranges(&at));
+            for (possible, here) in possible.iter_mut().zip(&at) {
+                *possible &= here;
+            }
+        }
+        let Some(moment) = possible.iter().rposition(|possible| *possible) else {
+            return Err(format!(
+                "no moment since the last sync (event {} of {}) explains all files together: what survived is no prefix\n{told}",
+                self.floor,
+                self.events.len()
+            ));
+        };
+        let mut continued = BTreeMap::new();
+        for (&file, bytes) in found {
+            if self.is_loose(file) {
+                continue;
+            }
+            let configuration = self.replay(file, |at, configurations| {
+                (at == moment).then(|| configurations.iter().find(|c| c.content.is(bytes)).cloned()).flatten()
+            });
+            if let Some(found) = configuration.into_iter().next() {
+                continued.insert(file, (*found.content).clone());
+            }
+        }
+        let mut files = std::mem::take(&mut self.files);
+        for (file, content) in continued {
+            self.add_file(file, content);
+        }
+        for (file, content) in replacements {
+            self.add_file(file, content);
+            if kept_origin && let Some(old) = files.remove(&file) {
+                let changes: Vec<Change> =
+                    self.mutations.iter().filter(|m| m.file == file && m.loose).map(|m| m.change).collect();
+                let new = self.files.entry(file).or_default();
+                new.earlier = old.earlier;
+                new.earlier.extend(old.base.into_iter().map(|configuration| configuration.content));
+                new.earlier_changes = changes;
+            }
+        }
+        self.events.clear();
+        self.floor = 0;
+        self.musts.clear();
+        self.watches.clear();
+        for mutation in &mut self.mutations {
+            // Numbers of events start again: what was acknowledged is part of the base now.
+            mutation.acknowledged = Some(0);
+            mutation.loose = false;
+        }
+        Ok(moment)
+    }
+
+    fn is_loose(&self, file: FileId) -> bool {
+        let carried = self.files.get(&file).is_some_and(|model| !model.earlier.is_empty());
+        carried
+            || self.window(file).any(|id| self.mutations[id.0 as usize].loose)
+    }
+
+    /// The changes of a file that a crash may take back, or may not have seen at all.
+    fn window(&self, file: FileId) -> impl Iterator<Item = MutationId> {
+        let floor = self.floor;
+        self.events.iter().filter_map(move |event| match event {
+            Event::Asked(id) => {
+                let mutation = &self.mutations[id.0 as usize];
+                (mutation.file == file && mutation.acknowledged.is_none_or(|moment| moment > floor)).then_some(*id)
+            }
+            _ => None,
+        })
+    }
+
+    /// Runs the file's events from the base and collects what `look` finds at each moment.
+    fn replay<T>(&self, file: FileId, mut look: impl FnMut(Moment, &[Configuration]) -> Option<T>) -> Vec<T> {
+        let Some(model) = self.files.get(&file) else { return Vec::new() };
+        let mut configurations = model.base.clone();
+        let mut open = Vec::new();
+        let mut seen: Vec<T> = look(0, &configurations).into_iter().collect();
+        for (index, event) in self.events.iter().enumerate() {
+            if self.file_of(*event) == file {
+                step(&mut configurations, &mut open, *event, &self.mutations, &self.findings);
+            }
+            seen.extend(look(index + 1, &configurations));
+        }
+        seen
+    }
+
+    /// At which moments the file may have had exactly these bytes.
+    fn moments_of(&self, file: FileId, bytes: &[u8]) -> Vec<bool> {
+        let musts: Vec<MutationId> =
+            self.musts.iter().copied().filter(|id| self.mutations[id.0 as usize].file == file).collect();
+        let mut known: Vec<(Rc<Content>, bool)> = Vec::new();
+        self.replay(file, |moment, configurations| {
+            let mut fits = |content: &Rc<Content>| {
+                if let Some((_, fits)) = known.iter().find(|(seen, _)| Rc::ptr_eq(seen, content)) {
+                    return *fits;
+                }
+                let fits = content.is(bytes);
+                known.push((content.clone(), fits));
+                fits
+            };
+            let possible = configurations.iter().any(|configuration| {
+                let has = |id: &MutationId| {
+                    configuration.applied.contains(id)
+                        || self.mutations[id.0 as usize].acknowledged.is_some_and(|at| at <= moment)
+                };
+                musts.iter().all(has)
+                    && configuration.applied.iter().all(|id| self.may_be_early(*id))
+                    && fits(&configuration.content)
+            });
+            Some(possible)
+        })
+    }
+
+    /// Whether a crash may keep the change without all that was acknowledged before it: only if it was
+    /// itself never acknowledged, or waited for the flash. Plain writes are kept in the order of their acknowledgement.
+    fn may_be_early(&self, id: MutationId) -> bool {
+        let mutation = &self.mutations[id.0 as usize];
+        let plain = matches!(mutation.change, Change::Write { .. }) && !mutation.durable && !mutation.loose;
+        mutation.acknowledged.is_none() || mutation.failed || !plain
+    }
+
+    /// Checks a file whose unsynced changes went to the origin: sector by sector.
+    fn check_loose(&self, file: FileId, bytes: &[u8]) -> Result<Content, String> {
+        let mut contents: Vec<Rc<Content>> = self.files.get(&file).map_or(Vec::new(), |model| model.earlier.clone());
+        let mut sizes: Vec<u64> = contents.iter().map(|content| content.size).collect();
+        self.replay(file, |moment, configurations| {
+            if moment == self.floor {
+                contents.extend(configurations.iter().map(|configuration| configuration.content.clone()));
+            }
+            if moment >= self.floor {
+                sizes.extend(configurations.iter().map(|configuration| configuration.content.size));
+            }
+            None::<()>
+        });
+        let mut changes: Vec<Change> = self.window(file).map(|id| self.mutations[id.0 as usize].change).collect();
+        changes.extend(self.files.get(&file).iter().flat_map(|model| model.earlier_changes.iter().copied()));
+        self.explain_sectors(file, bytes, &contents, changes, sizes)
+    }
+
+    /// Finds for each sector one content or change that it may come from.
+    fn explain_sectors(
+        &self,
+        file: FileId,
+        bytes: &[u8],
+        contents: &[Rc<Content>],
+        changes: Vec<Change>,
+        sizes: Vec<u64>,
+    ) -> Result<Content, String> {
+        let size = bytes.len() as u64;
+        let smallest = sizes.iter().copied().min().unwrap_or(0);
+        let largest = sizes.iter().copied().max().unwrap_or(0);
+        if size < smallest || size > largest {
+            return Err(format!("{file:?} has {size} bytes after the crash; it had from {smallest} to {largest} since the last sync"));
+        }
+        let mut cuts: Vec<u64> = (0..=size).step_by(SECTOR).chain([smallest, size]).collect();
+        for change in &changes {
+            let (start, end) = change.range();
+            cuts.extend([start, end]);
+            if let Change::Truncate { size } = change {
+                cuts.push(*size);
+            }
+        }
+        for content in contents {
+            cuts.extend(content.pieces(0, size).iter().map(|(start, _, _)| *start));
+        }
+        cuts.retain(|cut| *cut <= size);
+        cuts.sort_unstable();
+        cuts.dedup();
+        let mut result = Content::of(Writer(0), 0);
+        result.size = size;
+        for pair in cuts.windows(2) {
+            let (start, end) = (pair[0], pair[1]);
+            let mut writers: Vec<Option<Writer>> = Vec::new();
+            for content in contents {
+                writers.extend(content.pieces(start, end).first().map(|(_, _, writer)| *writer));
+            }
+            for change in &changes {
+                let (from, to) = change.range();
+                match change {
+                    Change::Write { writer, .. } if from <= start && end <= to => writers.push(Some(*writer)),
+                    Change::Truncate { size } if *size <= start => writers.push(None),
+                    Change::Zero { .. } if from <= start && end <= to => writers.push(None),
+                    _ => {}
+                }
+            }
+            if start >= smallest {
+                writers.push(None);
+            }
+            let piece = &bytes[start as usize..end as usize];
+            let Some(writer) = writers.iter().find(|writer| is_from(**writer, start, piece)) else {
+                return Err(format!(
+                    "{file:?} after the crash, bytes {start}..{end}: found {}; allowed are {writers:?}",
+                    self.who(file, 0, bytes, start)
+                ));
+            };
+            result.put(start, end, *writer);
+        }
+        Ok(result)
+    }
+
+    fn explain_crash(&self, file: FileId, bytes: &[u8]) -> String {
+        let best = self
+            .replay(file, |moment, configurations| {
+                configurations
+                    .iter()
+                    .map(|c| (c.content.difference(0, u64::MAX / 2, bytes).unwrap_or(u64::MAX), moment, c.clone()))
+                    .max_by_key(|(at, _, _)| *at)
+            })
+            .into_iter()
+            .max_by_key(|(at, moment, _)| (*at, *moment));
+        let Some((at, moment, configuration)) = best else { return format!("{file:?} is not known") };
+        if at == u64::MAX {
+            return format!(
+                "{file:?} after the crash is as it was after event {moment}, but what was synced since then (floor {}, {} durable writes) is lost, \
+                 or a later write came before an earlier one",
+                self.floor,
+                self.musts.len()
+            );
+        }
+        format!(
+            "{file:?} after the crash ({} bytes) is as it never was: closest is its content ({} bytes) after event {moment} of {} (floor {}), \
+             which differs from byte {at}: found {}, expected {:?}",
+            bytes.len(),
+            configuration.content.size,
+            self.events.len(),
+            self.floor,
+            self.who(file, 0, bytes, at),
+            configuration.content.pieces(at, at + 1),
+        )
+    }
+
+    /// Replaces what is known of a file: it was changed from outside.
+    pub(crate) fn replace(&mut self, file: FileId, content: Content) {
+        self.findings.push(Rc::new(content));
+        self.happen(Event::Found(file, self.findings.len() as u32 - 1));
+        self.floor = self.events.len();
+    }
+}
+
+impl Watch {
+    fn see(&mut self, configurations: &[Configuration]) {
+        for configuration in configurations {
+            if !self.seen.iter().any(|seen| Rc::ptr_eq(seen, &configuration.content)) {
+                self.seen.push(configuration.content.clone());
+            }
+        }
+    }
+}
+
+/// One event, as it changes the configurations of its file.
+fn step(
+    configurations: &mut Vec<Configuration>,
+    open: &mut Vec<MutationId>,
+    event: Event,
+    mutations: &[Mutation],
+    findings: &[Rc<Content>],
+) {
+    match event {
+        Event::Found(_, index) => {
+            *configurations =
+                vec![Configuration { content: findings[index as usize].clone(), applied: Vec::new() }];
+            open.clear();
+        }
+        Event::Asked(id) => {
+            open.push(id);
+            close_over(configurations, open, mutations);
+        }
+        Event::Acknowledged(id) => {
+            configurations.retain(|configuration| configuration.applied.contains(&id));
+            for configuration in configurations.iter_mut() {
+                configuration.applied.retain(|applied| *applied != id);
+            }
+            open.retain(|other| *other != id);
+            merge(configurations);
+        }
+        Event::Absent(id) => {
+            configurations.retain(|configuration| !configuration.applied.contains(&id));
+            open.retain(|other| *other != id);
+        }
+    }
+}
+
+/// Adds every configuration that comes from another by one more change that is under way.
+fn close_over(configurations: &mut Vec<Configuration>, open: &[MutationId], mutations: &[Mutation]) {
+    let mut index = 0;
+    while index < configurations.len() {
+        for id in open {
+            if configurations[index].applied.contains(id) {
+                continue;
+            }
+            let mutation = &mutations[id.0 as usize];
+            let mut content = (*configurations[index].content).clone();
+            content.apply(&mutation.change, mutation.mtime);
+            let mut applied = configurations[index].applied.clone();
+            applied.push(*id);
+            applied.sort_unstable();
+            let new = Configuration { content: Rc::new(content), applied };
+            if !configurations.iter().any(|old| old.applied == new.applied && same(&old.content, &new.content)) {
+                configurations.push(new);
+            }
+        }
+        index += 1;
+    }
+}
+
+fn merge(configurations: &mut Vec<Configuration>) {
+    let mut merged: Vec<Configuration> = Vec::with_capacity(configurations.len());
+    for configuration in configurations.drain(..) {
+        let known = |old: &Configuration| old.applied == configuration.applied && same(&old.content, &configuration.content);
+        if !merged.iter().any(known) {
+            merged.push(configuration);
+        }
+    }
+    *configurations = merged;
+}
+
+/// Equal but for the time, which says less than the bytes.
+fn same(a: &Rc<Content>, b: &Rc<Content>) -> bool {
+    Rc::ptr_eq(a, b) || a.size == b.size && a.pieces(0, u64::MAX) == b.pieces(0, u64::MAX)
+}
+
+fn ranges(moments: &[bool]) -> String {
+    let mut parts = Vec::new();
+    let mut start = None;
+    for (moment, here) in moments.iter().chain([&false]).enumerate() {
+        match (start, here) {
+            (None, true) => start = Some(moment),
+            (Some(first), false) => {
+                parts.push(if first + 1 == moment { format!("{first}") } else { format!("{first}-{}", moment - 1) });
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    parts.join(", ")
+}

@@ -1,0 +1,555 @@
+//! The simulated origin: a flat directory of files on a journaling file system.
+//!
+//! Keeps true:
+//! - Applications' view (*live*) and what a power cut leaves (*durable*) are kept apart. A sync
+//!   of a file makes durable the changes completed when it was issued, and commits the journal:
+//!   all directory changes until then, as ext4 and XFS do.
+//! - At a power cut a file's size and times are those of some moment since its last sync; its
+//!   data pages that were not synced are on their own kept or lost; directory changes survive
+//!   as a prefix of their order.
+//! - Space is limited, and counted in blocks by file. Punched and cut off blocks go back.
+//! - Inode numbers are used again as soon as they are free, with another birth time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use headpond_base::{BLOCK, BLOCK_U64, Errno, Result, UnixNanos};
+use headpond_format::Stamp;
+
+use crate::rng::Rng;
+
+/// Names a file for the whole run, whatever becomes of its inode number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct FileId(pub(crate) u32);
+
+/// A name in the directory.
+pub(crate) type Name = Vec<u8>;
+
+/// What a sync covers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reach {
+    changes: u64,
+    names: u64,
+}
+
+/// A change of a file's data.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// Bytes are written.
+    Write { offset: u64, data: Vec<u8> },
+    /// A range becomes zeros; the size stays.
+    Zero { offset: u64, len: u64 },
+    /// The file ends here.
+    Resize { size: u64 },
+    /// Times are set.
+    Times { mtime: i64 },
+}
+
+#[derive(Clone, Debug)]
+struct Unsynced {
+    change: Change,
+    after: Stamp,
+}
+
+#[derive(Clone, Debug)]
+struct File {
+    inode: u64,
+    birth: i64,
+    live: Vec<u8>,
+    stamp: Stamp,
+    durable: Vec<u8>,
+    durable_stamp: Stamp,
+    unsynced: Vec<Unsynced>,
+    /// How many changes were made durable and left `unsynced` at its front.
+    synced: u64,
+    allocated: BTreeSet<u64>,
+    written: BTreeSet<u64>,
+    open: bool,
+}
+
+#[derive(Clone, Debug)]
+enum NameChange {
+    Link(Name, FileId),
+    Unlink(Name),
+    Rename(Name, Name),
+}
+
+/// The origin.
+#[derive(Clone)]
+pub(crate) struct SimOrigin {
+    files: BTreeMap<FileId, File>,
+    names: BTreeMap<Name, FileId>,
+    durable_names: BTreeMap<Name, FileId>,
+    journal: Vec<NameChange>,
+    /// How many directory changes were committed and left the journal at its front.
+    committed: u64,
+    next_file: u32,
+    capacity_blocks: u64,
+    /// Whether the file system keeps birth times.
+    births: bool,
+    /// Wall-clock time. Grows with each change, so that no two changes share a time.
+    clock: i64,
+}
+
+impl SimOrigin {
+    /// An empty directory with room for `capacity_blocks`.
+    pub(crate) fn new(capacity_blocks: u64, births: bool) -> Self {
+        Self {
+            files: BTreeMap::new(),
+            names: BTreeMap::new(),
+            durable_names: BTreeMap::new(),
+            journal: Vec::new(),
+            committed: 0,
+            next_file: 0,
+            capacity_blocks,
+            births,
+            clock: 1_000_000,
+        }
+    }
+
+    fn tick(&mut self) -> UnixNanos {
+        self.clock += 1000;
+        UnixNanos(self.clock)
+    }
+
+    /// The time now, for applications' requests.
+    pub(crate) fn now(&mut self) -> UnixNanos {
+        self.tick()
+    }
+
+    /// The names that there are.
+    pub(crate) fn names(&self) -> &BTreeMap<Name, FileId> {
+        &self.names
+    }
+
+    /// Makes an empty file, live at once.
+    pub(crate) fn create(&mut self, name: &[u8]) -> FileId {
+        let id = FileId(self.next_file);
+        self.next_file += 1;
+        let taken: BTreeSet<u64> = self
+            .files
+            .iter()
+            .filter(|(id, file)| file.open || self.names.values().any(|named| named == *id))
+            .map(|(_, file)| file.inode)
+            .collect();
+        let inode = (11..).find(|inode| !taken.contains(inode)).unwrap_or(11);
+        let now = self.tick();
+        let stamp = Stamp { size: 0, mtime: now, ctime: now };
+        let birth = if self.births { now.0 } else { 0 };
+        let file = File {
+            inode,
+            birth,
+            live: Vec::new(),
+            stamp,
+            durable: Vec::new(),
+            durable_stamp: stamp,
+            unsynced: Vec::new(),
+            synced: 0,
+            allocated: BTreeSet::new(),
+            written: BTreeSet::new(),
+            open: false,
+        };
+        self.files.insert(id, file);
+        self.change_names(NameChange::Link(name.to_vec(), id));
+        id
+    }
+
+    fn file(&self, id: FileId) -> Result<&File> {
+        self.files.get(&id).ok_or(Errno::BADF)
+    }
+
+    /// Inode number and birth time.
+    pub(crate) fn identity(&self, id: FileId) -> Result<(u64, UnixNanos)> {
+        self.file(id).map(|file| (file.inode, UnixNanos(file.birth)))
+    }
+
+    /// The file that has a name and this inode number.
+    pub(crate) fn by_inode(&self, inode: u64) -> Option<FileId> {
+        self.names.values().copied().find(|id| self.files.get(id).is_some_and(|file| file.inode == inode))
+    }
+
+    /// A name of the file.
+    pub(crate) fn name_of(&self, id: FileId) -> Option<&Name> {
+        self.names.iter().find(|(_, named)| **named == id).map(|(name, _)| name)
+    }
+
+    /// Size and times.
+    pub(crate) fn stamp(&self, id: FileId) -> Result<Stamp> {
+        self.file(id).map(|file| file.stamp)
+    }
+
+    /// Bytes from 0 on that surely have space.
+    pub(crate) fn allocated_front(&self, id: FileId) -> u64 {
+        let Some(file) = self.files.get(&id) else { return 0 };
+        (0..).find(|block| !file.allocated.contains(block)).unwrap_or(0) * BLOCK_U64
+    }
+
+    /// Keeps the file from vanishing with its last name, or lets it go.
+    pub(crate) fn set_open(&mut self, id: FileId, open: bool) {
+        if let Some(file) = self.files.get_mut(&id) {
+            file.open = open;
+        }
+    }
+
+    /// Changes the status only, as chmod does.
+    pub(crate) fn touch_status(&mut self, id: FileId) {
+        let now = self.tick();
+        if let Some(file) = self.files.get_mut(&id) {
+            file.stamp.ctime = now;
+            let after = file.stamp;
+            file.unsynced.push(Unsynced { change: Change::Times { mtime: after.mtime.0 }, after });
+        }
+    }
+
+    /// Blocks that nobody has.
+    pub(crate) fn free_blocks(&self) -> u64 {
+        let used: u64 = self
+            .files
+            .iter()
+            .filter(|(id, file)| file.open || self.names.values().any(|named| named == *id))
+            .map(|(_, file)| file.allocated.len() as u64)
+            .sum();
+        self.capacity_blocks.saturating_sub(used)
+    }
+
+    /// Reserves space.
+    pub(crate) fn reserve(&mut self, id: FileId, offset: u64, len: u64) -> Result<()> {
+        let free = self.free_blocks();
+        let file = self.files.get_mut(&id).ok_or(Errno::BADF)?;
+        let wanted: Vec<u64> = blocks(offset, len).filter(|block| !file.allocated.contains(block)).collect();
+        if wanted.len() as u64 > free {
+            return Err(Errno::NOSPC);
+        }
+        file.allocated.extend(wanted);
+        Ok(())
+    }
+
+    /// Makes a change.
+    pub(crate) fn change(&mut self, id: FileId, change: Change) -> Result<()> {
+        if let Change::Write { offset, data } = &change {
+            self.reserve(id, *offset, data.len() as u64)?;
+        }
+        let now = self.tick();
+        let file = self.files.get_mut(&id).ok_or(Errno::BADF)?;
+        make(&mut file.live, &change);
+        let mtime = if let Change::Times { mtime } = &change { UnixNanos(*mtime) } else { now };
+        match &change {
+            Change::Write { offset, data } => file.written.extend(blocks(*offset, data.len() as u64)),
+            Change::Zero { offset, len } => {
+                let inner = offset.div_ceil(BLOCK_U64)..(offset + len) / BLOCK_U64;
+                file.allocated.retain(|block| !inner.contains(block));
+                file.written.retain(|block| !inner.contains(block));
+            }
+            Change::Resize { size } => {
+                let end = size.div_ceil(BLOCK_U64);
+                file.allocated.retain(|block| *block < end);
+                file.written.retain(|block| *block < end);
+            }
+            Change::Times { .. } => {}
+        }
+        file.stamp = Stamp { size: file.live.len() as u64, mtime, ctime: now };
+        file.unsynced.push(Unsynced { change, after: file.stamp });
+        Ok(())
+    }
+
+    /// Reads; shorter at the end.
+    pub(crate) fn read(&self, id: FileId, offset: u64, len: usize) -> Result<Vec<u8>> {
+        let file = self.file(id)?;
+        let start = (offset as usize).min(file.live.len());
+        let end = (start + len).min(file.live.len());
+        Ok(file.live[start..end].to_vec())
+    }
+
+    /// All live bytes.
+    pub(crate) fn live(&self, id: FileId) -> Result<&[u8]> {
+        self.file(id).map(|file| &file.live[..])
+    }
+
+    /// All durable bytes.
+    pub(crate) fn durable(&self, id: FileId) -> Result<&[u8]> {
+        self.file(id).map(|file| &file.durable[..])
+    }
+
+    /// Finds data or a hole.
+    pub(crate) fn seek(&self, id: FileId, offset: u64, data: bool) -> Result<u64> {
+        let file = self.file(id)?;
+        let size = file.live.len() as u64;
+        if offset >= size {
+            return Err(Errno::NXIO);
+        }
+        let found = (offset / BLOCK_U64..size.div_ceil(BLOCK_U64)).find(|block| file.written.contains(block) == data);
+        match found {
+            Some(block) => Ok((block * BLOCK_U64).max(offset)),
+            None if data => Err(Errno::NXIO),
+            None => Ok(size),
+        }
+    }
+
+    /// How far a sync that is issued now will reach: give it to [`SimOrigin::finish_sync`].
+    pub(crate) fn start_sync(&self, id: FileId) -> Reach {
+        let file = self.files.get(&id);
+        Reach {
+            changes: file.map_or(0, |file| file.synced + file.unsynced.len() as u64),
+            names: self.committed + self.journal.len() as u64,
+        }
+    }
+
+    /// A sync completes. Others may have completed in between and taken some of it along.
+    pub(crate) fn finish_sync(&mut self, id: FileId, reach: Reach) {
+        if let Some(file) = self.files.get_mut(&id) {
+            let count = (reach.changes.saturating_sub(file.synced) as usize).min(file.unsynced.len());
+            for Unsynced { change, after } in file.unsynced.drain(..count) {
+                make(&mut file.durable, &change);
+                file.durable_stamp = after;
+            }
+            file.synced += count as u64;
+        }
+        self.commit_journal(reach.names);
+    }
+
+    /// The directory is synced.
+    pub(crate) fn sync_directory(&mut self) {
+        self.commit_journal(u64::MAX);
+    }
+
+    /// Makes everything durable.
+    pub(crate) fn sync_all(&mut self) {
+        let ids: Vec<FileId> = self.files.keys().copied().collect();
+        for id in ids {
+            self.finish_sync(id, Reach { changes: u64::MAX, names: u64::MAX });
+        }
+    }
+
+    fn commit_journal(&mut self, through: u64) {
+        let count = (through.saturating_sub(self.committed) as usize).min(self.journal.len());
+        for change in self.journal.drain(..count) {
+            rename(&mut self.durable_names, &change);
+        }
+        self.committed += count as u64;
+    }
+
+    fn change_names(&mut self, change: NameChange) {
+        rename(&mut self.names, &change);
+        self.journal.push(change);
+    }
+
+    /// Renames, over another file if there is one.
+    pub(crate) fn rename(&mut self, from: &[u8], to: &[u8]) -> Result<Option<Stamp>> {
+        let id = *self.names.get(from).ok_or(Errno::NOENT)?;
+        if let Some(replaced) = self.names.get(to).copied() {
+            self.touch_status(replaced);
+        }
+        self.change_names(NameChange::Rename(from.to_vec(), to.to_vec()));
+        self.touch_status(id);
+        self.stamp(id).map(Some)
+    }
+
+    /// Removes a name.
+    pub(crate) fn unlink(&mut self, name: &[u8]) -> Result<()> {
+        let id = *self.names.get(name).ok_or(Errno::NOENT)?;
+        self.change_names(NameChange::Unlink(name.to_vec()));
+        self.touch_status(id);
+        Ok(())
+    }
+
+    /// Whoever held files open is gone; files without a name go.
+    pub(crate) fn daemon_killed(&mut self) {
+        for file in self.files.values_mut() {
+            file.open = false;
+        }
+        let kept: BTreeSet<FileId> = self.names.values().chain(self.durable_names.values()).copied().collect();
+        // Files in the middle of the journal may come back at a power cut, too.
+        let linked: BTreeSet<FileId> = self
+            .journal
+            .iter()
+            .filter_map(|change| if let NameChange::Link(_, id) = change { Some(*id) } else { None })
+            .collect();
+        self.files.retain(|id, _| kept.contains(id) || linked.contains(id));
+    }
+
+    /// Whether a power cut may take something back.
+    pub(crate) fn has_unsynced(&self) -> bool {
+        !self.journal.is_empty() || self.files.values().any(|file| !file.unsynced.is_empty())
+    }
+
+    /// The power of the origin's host fails.
+    pub(crate) fn power_cut(&mut self, rng: &mut Rng) {
+        let survives = rng.below(self.journal.len() as u64 + 1);
+        self.commit_journal(self.committed + survives);
+        self.journal.clear();
+        self.names.clone_from(&self.durable_names);
+        for file in self.files.values_mut() {
+            file.open = false;
+            let metadata = rng.below(file.unsynced.len() as u64 + 1) as usize;
+            let style = rng.below(4);
+            for (index, Unsynced { change, after }) in std::mem::take(&mut file.unsynced).into_iter().enumerate() {
+                let seen = index < metadata;
+                if seen {
+                    file.durable_stamp = after;
+                }
+                match change {
+                    Change::Resize { .. } if !seen => {}
+                    Change::Write { offset, data } => {
+                        for (at, page) in pages(offset, &data) {
+                            if style == 0 || style > 1 && rng.chance(500) {
+                                make(&mut file.durable, &Change::Write { offset: at, data: page.to_vec() });
+                            }
+                        }
+                    }
+                    Change::Zero { .. } if !rng.chance(500) => {}
+                    other => make(&mut file.durable, &other),
+                }
+            }
+            file.durable.resize(file.durable_stamp.size as usize, 0);
+            file.live.clone_from(&file.durable);
+            file.stamp = file.durable_stamp;
+            file.written = (0..file.stamp.size.div_ceil(BLOCK_U64)).collect();
+            let end = file.stamp.size.div_ceil(BLOCK_U64);
+            file.allocated.extend(0..end);
+        }
+        let named: BTreeSet<FileId> = self.names.values().copied().collect();
+        self.files.retain(|id, _| named.contains(id));
+    }
+
+    /// In-flight changes of a daemon that was killed: done, not done, or done for some pages.
+    pub(crate) fn change_in_part(&mut self, id: FileId, change: Change, rng: &mut Rng) {
+        match (rng.below(3), change) {
+            (0, _) => {}
+            (1, Change::Write { offset, data }) => {
+                for (at, page) in pages(offset, &data) {
+                    if rng.chance(500) {
+                        self.change(id, Change::Write { offset: at, data: page.to_vec() }).ok();
+                    }
+                }
+            }
+            (_, change) => {
+                self.change(id, change).ok();
+            }
+        }
+    }
+}
+
+fn blocks(offset: u64, len: u64) -> std::ops::Range<u64> {
+    offset / BLOCK_U64..(offset + len).div_ceil(BLOCK_U64)
+}
+
+fn pages(offset: u64, data: &[u8]) -> Vec<(u64, &[u8])> {
+    let mut pages = Vec::new();
+    let mut at = 0;
+    while at < data.len() {
+        let place = offset + at as u64;
+        let take = (BLOCK - (place % BLOCK_U64) as usize).min(data.len() - at);
+        pages.push((place, &data[at..at + take]));
+        at += take;
+    }
+    pages
+}
+
+fn make(bytes: &mut Vec<u8>, change: &Change) {
+    match change {
+        Change::Write { offset, data } => {
+            let end = *offset as usize + data.len();
+            if bytes.len() < end {
+                bytes.resize(end, 0);
+            }
+            bytes[*offset as usize..end].copy_from_slice(data);
+        }
+        Change::Zero { offset, len } => {
+            let end = ((offset + len) as usize).min(bytes.len());
+            let start = (*offset as usize).min(end);
+            bytes[start..end].fill(0);
+        }
+        Change::Resize { size } => bytes.resize(*size as usize, 0),
+        Change::Times { .. } => {}
+    }
+}
+
+fn rename(names: &mut BTreeMap<Name, FileId>, change: &NameChange) {
+    match change {
+        NameChange::Link(name, id) => {
+            names.insert(name.clone(), *id);
+        }
+        NameChange::Unlink(name) => {
+            names.remove(name);
+        }
+        NameChange::Rename(from, to) => {
+            if let Some(id) = names.remove(from) {
+                names.insert(to.clone(), id);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(origin: &mut SimOrigin, id: FileId, offset: u64, byte: u8, len: usize) -> Result<()> {
+        origin.change(id, Change::Write { offset, data: vec![byte; len] })
+    }
+
+    #[test]
+    fn a_power_cut_keeps_what_was_synced_and_may_lose_the_rest_page_by_page() {
+        let mut rng = Rng::new(1);
+        let (mut kept, mut lost, mut mixed) = (false, false, false);
+        for _ in 0..200 {
+            let mut origin = SimOrigin::new(100, true);
+            let id = origin.create(b"a");
+            write(&mut origin, id, 0, 1, 2 * BLOCK).unwrap();
+            let reach = origin.start_sync(id);
+            write(&mut origin, id, 0, 2, 2 * BLOCK).unwrap();
+            origin.finish_sync(id, reach);
+            origin.power_cut(&mut rng);
+            let bytes = origin.live(id).unwrap();
+            assert_eq!(bytes.len(), 2 * BLOCK);
+            let (first, second) = (bytes[0], bytes[BLOCK]);
+            assert!([1, 2].contains(&first) && [1, 2].contains(&second));
+            kept |= (first, second) == (2, 2);
+            lost |= (first, second) == (1, 1);
+            mixed |= first != second;
+        }
+        assert!(kept && lost && mixed);
+    }
+
+    #[test]
+    fn directory_changes_survive_as_a_prefix_and_the_sync_of_a_file_commits_them() {
+        let mut rng = Rng::new(2);
+        let mut seen = BTreeSet::new();
+        for _ in 0..100 {
+            let mut origin = SimOrigin::new(100, true);
+            let a = origin.create(b"a");
+            let reach = origin.start_sync(a);
+            origin.finish_sync(a, reach);
+            origin.create(b"b");
+            origin.rename(b"b", b"a").unwrap();
+            origin.power_cut(&mut rng);
+            seen.insert(origin.names().keys().cloned().collect::<Vec<_>>());
+            assert!(origin.names().contains_key(&b"a"[..]), "a rename over a file leaves the old or the new one");
+        }
+        assert_eq!(seen.len(), 2);
+    }
+
+    #[test]
+    fn space_is_limited_and_comes_back() {
+        let mut origin = SimOrigin::new(2, true);
+        let id = origin.create(b"a");
+        origin.reserve(id, 0, 2 * BLOCK_U64).unwrap();
+        assert_eq!(origin.reserve(id, 2 * BLOCK_U64, 1), Err(Errno::NOSPC));
+        assert_eq!(write(&mut origin, id, 0, 1, 2 * BLOCK), Ok(()), "reserved space is there");
+        origin.change(id, Change::Zero { offset: 0, len: BLOCK_U64 }).unwrap();
+        assert_eq!(origin.free_blocks(), 1);
+        origin.change(id, Change::Resize { size: 0 }).unwrap();
+        assert_eq!(origin.free_blocks(), 2);
+    }
+
+    #[test]
+    fn a_free_inode_number_is_used_again_with_another_birth() {
+        let mut origin = SimOrigin::new(2, true);
+        let first = origin.create(b"a");
+        let (inode, birth) = origin.identity(first).unwrap();
+        origin.unlink(b"a").unwrap();
+        let second = origin.create(b"a");
+        let (again, later) = origin.identity(second).unwrap();
+        assert_eq!(inode, again);
+        assert!(later > birth);
+    }
+}

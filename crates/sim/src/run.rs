@@ -1,0 +1,274 @@
+//! A run from its first operation to its last: what is asked, and when.
+
+use headpond_base::{CacheMode, Nanos, PoolId};
+
+use crate::content::{Change, Content};
+use crate::core::Maker;
+use crate::origin::{FileId, Name};
+use crate::rng::Rng;
+use crate::scenario::{Kind, Options, Scenario};
+use crate::sim::Sim;
+use crate::{Failure, Summary};
+
+/// Runs a seed against any engine.
+pub(crate) fn run(seed: u64, options: &Options, maker: &dyn Maker) -> Result<Summary, Failure> {
+    run_scenario(seed, Scenario::new(seed, options), options, maker)
+}
+
+/// Runs a scenario.
+pub(crate) fn run_scenario(
+    seed: u64,
+    scenario: Scenario,
+    options: &Options,
+    maker: &dyn Maker,
+) -> Result<Summary, Failure> {
+    let mut sim = Sim::new(seed, scenario, options, maker);
+    sim.world.trace(|| format!("{:#?}", sim.scenario));
+    let mut at = None;
+    let result = sim.start().and_then(|()| {
+        for index in 0..options.ops {
+            if options.skip.iter().any(|range| range.contains(&index)) {
+                continue;
+            }
+            at = Some(index);
+            sim.operate(&mut Rng::for_part(seed, u64::from(index)))?;
+            sim.summary.ops += 1;
+            if sim.over {
+                return Ok(());
+            }
+        }
+        at = None;
+        sim.finish()
+    });
+    let mut summary = sim.summary;
+    summary.hash = sim.world.hash;
+    summary.steps = sim.world.steps;
+    result.map(|()| summary).map_err(|what| Failure { seed, options: options.clone(), at, what })
+}
+
+impl Sim<'_> {
+    /// A pool is formatted, some files are there already.
+    fn start(&mut self) -> Result<(), String> {
+        self.format();
+        let mut rng = self.world.rng.clone();
+        for index in 0..rng.below(self.scenario.files + 1) {
+            let file = self.world.origin.create(&name(index));
+            let size = rng.below(self.scenario.file_bytes / 2);
+            let content = Content::of(self.writer(), size);
+            let data = content.bytes();
+            if self.world.origin.change(file, crate::origin::Change::Write { offset: 0, data }).is_err() {
+                break;
+            }
+            self.model.add_file(file, content);
+        }
+        self.world.origin.sync_all();
+        self.world.rng = rng;
+        self.restart(true)
+    }
+
+    /// Makes the pool.
+    pub(crate) fn format(&mut self) {
+        for (offset, data) in self.maker.format(PoolId([7; 16]), self.scenario.geometry, self.mode) {
+            self.world.flash.put(offset, &data);
+        }
+    }
+
+    /// One operation.
+    fn operate(&mut self, rng: &mut Rng) -> Result<(), String> {
+        while self.requests.len() >= self.scenario.concurrency {
+            if !self.step()? {
+                self.drain()?;
+            }
+        }
+        let kind = Kind::ALL[rng.weighted(&self.scenario.weights)];
+        self.world.trace(|| format!("op    {kind:?}"));
+        match kind {
+            Kind::Create => self.create_some(rng)?,
+            Kind::Open => {
+                let names: Vec<FileId> = self.world.origin.names().values().copied().collect();
+                if !names.is_empty() && !self.names_busy() {
+                    self.open(*rng.pick(&names), false)?;
+                }
+            }
+            Kind::Rename if !self.names_busy() => {
+                let names: Vec<Name> = self.world.origin.names().keys().cloned().collect();
+                if !names.is_empty() {
+                    let (from, to) = (rng.pick(&names).clone(), name(rng.below(self.scenario.files + 2)));
+                    if from != to {
+                        self.rename(&from, &to)?;
+                    }
+                }
+            }
+            Kind::Unlink if !self.names_busy() => {
+                let names: Vec<Name> = self.world.origin.names().keys().cloned().collect();
+                if !names.is_empty() {
+                    self.unlink(&rng.pick(&names).clone())?;
+                }
+            }
+            Kind::Rename | Kind::Unlink => {}
+            Kind::SyncAll => self.sync_all()?,
+            Kind::SyncDirectory => {
+                if !self.names_busy() {
+                    self.sync_all()?;
+                    self.drain()?;
+                    self.world.origin.sync_directory();
+                }
+            }
+            Kind::SetMode => {
+                let changing = self.requests.values().any(|asked| matches!(asked, crate::sim::Asked::SetMode { .. }));
+                if self.scenario.mode_switches && !changing {
+                    let mode = if rng.chance(400) { CacheMode::WriteBack } else { *rng.pick(&CacheMode::ALL) };
+                    self.set_mode(mode)?;
+                }
+            }
+            Kind::Flush => self.flush()?,
+            Kind::Idle => {
+                let span = *rng.pick(&[1, 10, 100, 1000, 10_000]) * Nanos::MILLISECOND.0;
+                let until = Nanos(self.world.now.0 + rng.below(span));
+                while self.world.next_time().is_some_and(|at| at <= until) {
+                    self.step()?;
+                }
+                self.world.now = self.world.now.max(until);
+            }
+            Kind::LookAtAll => self.look_at_all()?,
+            Kind::Restart => {
+                self.drain()?;
+                self.stop_and_restart(rng)?;
+            }
+            Kind::Crash => {
+                for _ in 0..rng.below_one_of(&[1, 20, 200]) {
+                    self.step()?;
+                }
+                self.crash(rng)?;
+            }
+            kind => self.operate_on_file(kind, rng)?,
+        }
+        for _ in 0..rng.below_one_of(&[1, 1, 4, 20]) {
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    fn create_some(&mut self, rng: &mut Rng) -> Result<(), String> {
+        let name = name(rng.below(self.scenario.files + 2));
+        if self.names_busy() || self.world.origin.names().contains_key(&name) {
+            return Ok(());
+        }
+        self.create(&name)
+    }
+
+    fn operate_on_file(&mut self, kind: Kind, rng: &mut Rng) -> Result<(), String> {
+        let open: Vec<FileId> =
+            self.doors.iter().filter(|(_, door)| door.handles > 0 && door.object.is_some()).map(|(file, _)| *file).collect();
+        if open.is_empty() {
+            let names: Vec<FileId> = self.world.origin.names().values().copied().collect();
+            return if names.is_empty() { self.create_some(rng) } else { self.open(*rng.pick(&names), false) };
+        }
+        let file = *rng.pick(&open);
+        if self.model.has_failed(file) {
+            return self.settle(file);
+        }
+        let size = self.model.some_size(file);
+        let limit = self.scenario.file_bytes;
+        let (offset, len) = self.place(size, rng);
+        let may_change = self.model.open_changes(file) < 3;
+        match kind {
+            Kind::Read => {
+                let len = if rng.chance(100) { rng.between(1, self.scenario.write_bytes) } else { len };
+                self.read(file, offset.min(size + 5000), len, false).map(|_| ())
+            }
+            Kind::Write | Kind::DurableWrite if may_change => {
+                let offset = if rng.chance(150) && size < limit { size } else { offset };
+                let writer = self.writer();
+                self.change(file, Change::Write { offset, len, writer }, kind == Kind::DurableWrite)
+            }
+            Kind::Truncate if may_change => {
+                let size = match rng.below(6) {
+                    0 => 0,
+                    1 => size.saturating_sub(rng.below(5000)),
+                    2 => (size + rng.below(50_000)).min(limit),
+                    _ => offset,
+                };
+                self.change(file, Change::Truncate { size }, false)
+            }
+            Kind::Zero if may_change => {
+                let len = if rng.chance(300) { rng.between(1, limit - offset) } else { len };
+                self.change(file, Change::Zero { offset, len, extend: rng.chance(300) }, false)
+            }
+            Kind::Allocate if may_change => {
+                self.change(file, Change::Allocate { offset, len, extend: rng.chance(500) }, false)
+            }
+            Kind::Sync => self.sync(file),
+            Kind::Seek => self.seek(file, offset, rng.chance(500)),
+            Kind::Chmod => self.chmod(file),
+            Kind::Close => {
+                let idle = self.doors.get(&file).is_some_and(|door| door.busy == 0 && door.opening == 0);
+                if idle { self.close(file) } else { Ok(()) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A place in a file: often in the same few blocks, often at borders, of any alignment.
+    fn place(&self, size: u64, rng: &mut Rng) -> (u64, u64) {
+        let limit = self.scenario.file_bytes;
+        let region = *rng.pick(&[limit, limit, limit / 4 + 1, 32 << 10, size + 1]);
+        let grain = if rng.chance(850) { self.scenario.alignment } else { 1 };
+        let offset = rng.below(region.min(limit)) / grain * grain;
+        let most = match rng.below(10) {
+            0..4 => 4096,
+            4..8 => 16384,
+            8 => 65536,
+            _ => self.scenario.write_bytes,
+        };
+        let len = rng.between(1, most.min(self.scenario.write_bytes)).next_multiple_of(grain).min(self.scenario.write_bytes);
+        (offset, len.min(limit - offset).max(1))
+    }
+
+    /// Reads everything, and all of it must be right.
+    fn look_at_all(&mut self) -> Result<(), String> {
+        self.drain()?;
+        let open: Vec<FileId> =
+            self.doors.iter().filter(|(_, door)| door.handles > 0).map(|(file, _)| *file).collect();
+        for file in open {
+            self.settle(file)?;
+        }
+        Ok(())
+    }
+
+    /// Reads a file while nothing is going on: it must be right, and tells what became of failed changes.
+    fn settle(&mut self, file: FileId) -> Result<(), String> {
+        self.drain()?;
+        if let Ok(bytes) = self.read_whole(file)? {
+            self.model.settle(file, &bytes).map_err(|why| format!("{file:?} read as a whole: {why}"))?;
+        }
+        Ok(())
+    }
+
+    /// The end: nothing may be lost, and the origin must be complete without the product.
+    fn finish(&mut self) -> Result<(), String> {
+        self.world.trace(|| "op    end".into());
+        self.world.faults = crate::scenario::Faults::default();
+        self.drain()?;
+        let excused = self.world.injected.flash_write + self.world.injected.any_rot > 0;
+        for attempt in 0..5 {
+            let before = self.summary.flushes;
+            self.flush()?;
+            self.drain()?;
+            if self.summary.flushes > before {
+                break;
+            }
+            if attempt == 4 && !excused {
+                return Err("the last flush failed though all faults are over".into());
+            }
+        }
+        self.look_at_all()?;
+        self.stop_and_restart(&mut Rng::new(1))?;
+        self.look_at_all()
+    }
+}
+
+/// The `index`-th name.
+fn name(index: u64) -> Name {
+    format!("file-{index}").into_bytes()
+}

@@ -1,0 +1,249 @@
+//! What a run is like: drawn from its seed, so that one seed means one pool, one set of faults,
+//! one mix of operations.
+//!
+//! Every run leaves most things out and does the rest often (swarm testing, Groce et al. 2012):
+//! rare combinations come sooner than from one even mix.
+
+use headpond_base::{CacheMode, Nanos};
+use headpond_engine::{Config, Mutation};
+use headpond_format::Geometry;
+
+use crate::rng::Rng;
+
+/// What the caller of a run decides.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many operations.
+    pub ops: u32,
+    /// Operations to leave out, for shrinking.
+    pub skip: Vec<std::ops::Range<u32>>,
+    /// A planted bug.
+    pub mutation: Option<Mutation>,
+    /// Print each event.
+    pub verbose: bool,
+    /// No faults but power cuts and kills.
+    pub no_faults: bool,
+    /// One request at a time.
+    pub serial: bool,
+    /// Not a run but a sequence of the exhaustive cases.
+    pub exhaustive: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { ops: 500, skip: Vec::new(), mutation: None, verbose: false, no_faults: false, serial: false, exhaustive: false }
+    }
+}
+
+/// How often, out of a thousand, each fault comes. `docs/fault-model.md` says what each may hit
+/// and what the product promises then.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Faults {
+    pub(crate) clean_rot: u64,
+    pub(crate) clean_lost: u64,
+    pub(crate) clean_misdirected: u64,
+    pub(crate) any_rot: u64,
+    pub(crate) flash_read: u64,
+    pub(crate) flash_write: u64,
+    pub(crate) flash_sync: u64,
+    pub(crate) origin_read: u64,
+    pub(crate) origin_write: u64,
+    pub(crate) origin_sync: u64,
+    pub(crate) origin_names: u64,
+    pub(crate) slow: u64,
+    pub(crate) stuck: u64,
+    /// Flash reads during recovery.
+    pub(crate) recovery_read: u64,
+}
+
+/// What an operation may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Read,
+    Write,
+    DurableWrite,
+    Sync,
+    SyncAll,
+    Truncate,
+    Zero,
+    Allocate,
+    Create,
+    Open,
+    Close,
+    Rename,
+    Unlink,
+    SyncDirectory,
+    SetMode,
+    Flush,
+    Seek,
+    Chmod,
+    Idle,
+    LookAtAll,
+    Restart,
+    Crash,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 22] = [
+        Self::Read,
+        Self::Write,
+        Self::DurableWrite,
+        Self::Sync,
+        Self::SyncAll,
+        Self::Truncate,
+        Self::Zero,
+        Self::Allocate,
+        Self::Create,
+        Self::Open,
+        Self::Close,
+        Self::Rename,
+        Self::Unlink,
+        Self::SyncDirectory,
+        Self::SetMode,
+        Self::Flush,
+        Self::Seek,
+        Self::Chmod,
+        Self::Idle,
+        Self::LookAtAll,
+        Self::Restart,
+        Self::Crash,
+    ];
+
+    /// How often it usually comes.
+    const fn weight(self) -> u64 {
+        match self {
+            Self::Read => 200,
+            Self::Write => 300,
+            Self::DurableWrite => 30,
+            Self::Sync => 50,
+            Self::SyncAll | Self::Allocate | Self::Seek => 15,
+            Self::Truncate | Self::Zero | Self::Open | Self::Close => 30,
+            Self::Create | Self::Rename | Self::Unlink => 15,
+            Self::SyncDirectory | Self::Chmod | Self::LookAtAll => 5,
+            Self::SetMode => 8,
+            Self::Flush => 10,
+            Self::Idle => 40,
+            Self::Restart => 4,
+            Self::Crash => 12,
+        }
+    }
+}
+
+/// What a run is like.
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) geometry: Geometry,
+    pub(crate) files: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) write_bytes: u64,
+    /// Positions and lengths are multiples of this, mostly.
+    pub(crate) alignment: u64,
+    pub(crate) concurrency: usize,
+    pub(crate) config: Config,
+    pub(crate) faults: Faults,
+    pub(crate) weights: Vec<u64>,
+    pub(crate) origin_blocks: u64,
+    pub(crate) births: bool,
+    /// Out of a thousand crashes, how many are power cuts; the others kill the daemon only.
+    pub(crate) power_cuts: u64,
+    /// Out of a thousand power cuts, how many take the origin's host down too.
+    pub(crate) origin_falls: u64,
+    /// Whether the cache mode changes in the middle.
+    pub(crate) mode_switches: bool,
+    /// Most nanoseconds that a flash operation takes, and an origin operation.
+    pub(crate) flash_delay: u64,
+    pub(crate) origin_delay: u64,
+}
+
+impl Scenario {
+    /// The scenario of a seed.
+    pub(crate) fn new(seed: u64, options: &Options) -> Self {
+        let mut rng = Rng::for_part(seed, u64::MAX);
+        let rng = &mut rng;
+        // Few and small segments, so that reclaim and checkpoints never rest; now and then large
+        // ones, which hold the largest write.
+        let (segment_bytes, pool_bytes, write_bytes): (u64, u64, u64) = match rng.below(20) {
+            0..10 => (128 << 10, 4 << 20, 32 << 10),
+            10..16 => (256 << 10, 8 << 20, 96 << 10),
+            16..19 => (512 << 10, 12 << 20, 256 << 10),
+            _ => (2 << 20, 48 << 20, 1 << 20),
+        };
+        let geometry = Geometry::with_segment_bytes(pool_bytes, segment_bytes);
+        // From a sixteenth of the pool (all is a hit) to three times the pool (nothing fits).
+        let total = pool_bytes * *rng.pick(&[1, 4, 8, 16, 48]) / 16;
+        let files = rng.between(1, 5);
+        let file_bytes = (total / files).clamp(16 << 10, 4 << 20);
+        let mut weights: Vec<u64> = Kind::ALL.iter().map(|kind| kind.weight()).collect();
+        for (kind, weight) in Kind::ALL.iter().zip(&mut weights) {
+            *weight = match rng.below(8) {
+                0 if !matches!(kind, Kind::Write | Kind::Crash | Kind::Open | Kind::Create) => 0,
+                1 => *weight * 4,
+                2 => *weight * 3 / 2,
+                _ => *weight,
+            };
+        }
+        let mut faults = Faults::default();
+        if !options.no_faults && rng.chance(600) {
+            let mut often = |low: u64, high: u64| if rng.chance(300) { rng.between(low, high) } else { 0 };
+            faults = Faults {
+                clean_rot: often(1, 40),
+                clean_lost: often(1, 100),
+                clean_misdirected: often(1, 100),
+                any_rot: 0,
+                flash_read: often(1, 30),
+                flash_write: 0,
+                flash_sync: 0,
+                origin_read: often(1, 50),
+                origin_write: often(1, 100),
+                origin_sync: often(1, 100),
+                origin_names: often(1, 100),
+                slow: often(1, 50),
+                stuck: often(1, 10),
+                recovery_read: 0,
+            };
+            // Faults after which a sync may fail, or dirty data be lost with a clear error: each in few runs,
+            // because they excuse the engine from so much.
+            match rng.below(10) {
+                0 => faults.flash_write = rng.between(1, 10),
+                1 => faults.flash_sync = rng.between(1, 30),
+                2 => faults.any_rot = rng.between(1, 5),
+                3 => faults.recovery_read = rng.between(1, 20),
+                _ => {}
+            }
+        }
+        let mode = if rng.chance(700) { CacheMode::WriteBack } else { *rng.pick(&CacheMode::ALL) };
+        let config = Config {
+            mode,
+            dirty_threshold: *rng.pick(&[5, 20, 50, 70]),
+            flush_period: Nanos(*rng.pick(&[50, 500, 5_000, 60_000]) * Nanos::MILLISECOND.0),
+            fetch_bytes: *rng.pick(&[4 << 10, 16 << 10, 64 << 10, 256 << 10]),
+            sync_interval: Nanos(*rng.pick(&[5, 100, 1000, 30_000]) * Nanos::MILLISECOND.0),
+            mutation: options.mutation,
+            ..Config::default()
+        };
+        Self {
+            geometry,
+            files,
+            file_bytes,
+            write_bytes,
+            alignment: *rng.pick(&[1, 512, 4096, 4096, 16384]),
+            concurrency: if options.serial { 1 } else { *rng.pick(&[1, 2, 4, 8]) },
+            config,
+            faults,
+            weights,
+            origin_blocks: if rng.chance(150) { total / 4096 } else { 1 << 20 },
+            births: rng.chance(800),
+            power_cuts: *rng.pick(&[0, 500, 700, 1000]),
+            origin_falls: *rng.pick(&[0, 500, 1000]),
+            mode_switches: true,
+            flash_delay: *rng.pick(&[100_000, 1_000_000, 20_000_000]),
+            origin_delay: *rng.pick(&[1_000_000, 10_000_000, 50_000_000]),
+        }
+    }
+
+    /// The mode stays what it is.
+    #[cfg(test)]
+    pub(crate) fn fixed_mode(&mut self) {
+        self.mode_switches = false;
+    }
+}

@@ -1,0 +1,544 @@
+//! One run: the front door that asks, and checks every answer against the model.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use headpond_base::{BufMut, CacheMode, Errno, ObjectId, RECORD_BYTES_MAX};
+use headpond_engine::{Namespace, OpenFile, Reply, Request, RequestId};
+
+use crate::content::{Change, Content, Writer, fill};
+use crate::core::Maker;
+use crate::model::{Model, Moment, MutationId};
+use crate::origin::{FileId, Name};
+use crate::rng::mix;
+use crate::scenario::{Options, Scenario};
+use crate::world::{NameOperation, World};
+
+/// What the front door waits for.
+#[derive(Clone, Debug)]
+pub(crate) enum Asked {
+    Open { file: FileId },
+    Close { file: FileId },
+    Read { file: FileId, offset: u64, len: u64, keep: bool },
+    Change { file: FileId, id: MutationId, asked_at: Moment },
+    Sync { file: FileId, moment: Moment },
+    SyncAll { moment: Moment, files: Vec<FileId> },
+    Seek { file: FileId, offset: u64, data: bool, asked_at: Option<Moment> },
+    Names { moved: Option<Moment> },
+    Flush { moment: Moment },
+    SetMode { mode: CacheMode },
+    Stop { moment: Moment },
+    Restamp,
+}
+
+/// A file, as the front door knows it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Door {
+    pub(crate) object: Option<ObjectId>,
+    pub(crate) handles: u32,
+    pub(crate) opening: u32,
+    /// Requests under way that need a handle.
+    pub(crate) busy: u32,
+    /// A sync said that the file exists for good.
+    pub(crate) anchored: bool,
+    /// Someone asked for its last name to go.
+    pub(crate) unlinked: bool,
+}
+
+/// A run.
+pub(crate) struct Sim<'a> {
+    pub(crate) scenario: Scenario,
+    pub(crate) options: &'a Options,
+    pub(crate) maker: &'a dyn Maker,
+    pub(crate) world: World,
+    pub(crate) model: Model,
+    pub(crate) doors: BTreeMap<FileId, Door>,
+    pub(crate) requests: BTreeMap<RequestId, Asked>,
+    pub(crate) next_request: u64,
+    pub(crate) next_writer: u32,
+    pub(crate) mode: CacheMode,
+    /// The mode is being changed, or a change of it failed.
+    pub(crate) mode_open: bool,
+    pub(crate) stopping: bool,
+    /// Bytes of reads that were asked for with `keep`, and errors of those that failed.
+    pub(crate) kept: BTreeMap<RequestId, Result<Vec<u8>, Errno>>,
+    pub(crate) summary: crate::Summary,
+    /// Dirty data may be damaged: clear errors are allowed from now on.
+    pub(crate) damaged: bool,
+    /// The run ends here: what comes could not be judged.
+    pub(crate) over: bool,
+    /// After a crash files are read that the model has not been told of yet.
+    pub(crate) observing: bool,
+    /// Files that somebody removed from outside.
+    pub(crate) meddled_away: BTreeSet<FileId>,
+}
+
+impl<'a> Sim<'a> {
+    pub(crate) fn new(seed: u64, scenario: Scenario, options: &'a Options, maker: &'a dyn Maker) -> Self {
+        Self {
+            world: World::new(&scenario, seed, options.verbose),
+            mode: scenario.config.mode,
+            scenario,
+            options,
+            maker,
+            model: Model::default(),
+            doors: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            next_request: 1,
+            next_writer: 1,
+            mode_open: false,
+            stopping: false,
+            kept: BTreeMap::new(),
+            summary: crate::Summary::default(),
+            damaged: false,
+            over: false,
+            observing: false,
+            meddled_away: BTreeSet::new(),
+        }
+    }
+
+    /// A number that no write had yet.
+    pub(crate) const fn writer(&mut self) -> Writer {
+        self.next_writer += 1;
+        Writer(self.next_writer)
+    }
+
+    fn ask(&mut self, asked: Asked, request: Request) -> Result<RequestId, String> {
+        let id = RequestId(self.next_request);
+        self.next_request += 1;
+        self.world.trace(|| format!("ask   {id:?} {asked:?} {}", short(&request)));
+        match &asked {
+            Asked::Open { file } if !self.observing => self.model.watch(id.0, *file),
+            Asked::Read { file, keep: false, .. } => self.model.watch(id.0, *file),
+            Asked::Change { file, .. } => self.model.watch(id.0, *file),
+            _ => {}
+        }
+        if let Some(door) = busy_file(&asked).and_then(|file| self.doors.get_mut(&file)) {
+            door.busy += 1;
+        }
+        self.requests.insert(id, asked);
+        self.world.submit(id, request)?;
+        self.note_names();
+        self.answers()?;
+        Ok(id)
+    }
+
+    /// Whether writes go to the log and keep their order there.
+    pub(crate) const fn is_strict(&self) -> bool {
+        matches!(self.mode, CacheMode::WriteBack) && !self.mode_open && self.world.injected.flash_write == 0
+    }
+
+    /// What the front door knows of a file at the origin.
+    pub(crate) fn describe(&mut self, file: FileId, created: bool) -> Option<OpenFile> {
+        let (inode, birth) = self.world.origin.identity(file).ok()?;
+        let path = self.world.origin.name_of(file).cloned().unwrap_or_default();
+        let front = self.world.origin.allocated_front(file);
+        let allocated = if self.world.rng.chance(500) { front } else { 0 };
+        Some(OpenFile { inode, birth, path, stamp: self.world.origin.stamp(file).ok()?, created, allocated })
+    }
+
+    /// Opens a file of the origin.
+    pub(crate) fn open(&mut self, file: FileId, created: bool) -> Result<(), String> {
+        let Some(open) = self.describe(file, created) else { return Ok(()) };
+        let door = self.doors.entry(file).or_default();
+        door.opening += 1;
+        door.anchored |= !created;
+        self.world.origin.set_open(file, true);
+        self.ask(Asked::Open { file }, Request::Open(open)).map(|_| ())
+    }
+
+    /// Makes a file and opens it.
+    pub(crate) fn create(&mut self, name: &Name) -> Result<(), String> {
+        let file = self.world.origin.create(name);
+        self.world.trace(|| format!("make  {file:?} {}", String::from_utf8_lossy(name)));
+        self.model.add_file(file, Content::default());
+        self.open(file, true)
+    }
+
+    pub(crate) fn close(&mut self, file: FileId) -> Result<(), String> {
+        let Some((object, door)) = self.object(file) else { return Ok(()) };
+        door.handles -= 1;
+        self.ask(Asked::Close { file }, Request::Close { object }).map(|_| ())
+    }
+
+    fn object(&mut self, file: FileId) -> Option<(ObjectId, &mut Door)> {
+        let door = self.doors.get_mut(&file)?;
+        let object = door.object.filter(|_| door.handles > 0)?;
+        Some((object, door))
+    }
+
+    /// Reads; with `keep` the bytes are put aside instead of being checked.
+    pub(crate) fn read(&mut self, file: FileId, offset: u64, len: u64, keep: bool) -> Result<Option<RequestId>, String> {
+        let Some((object, _)) = self.object(file) else { return Ok(None) };
+        let request = Request::Read { object, offset, len: len.min(RECORD_BYTES_MAX as u64) as u32 };
+        self.ask(Asked::Read { file, offset, len, keep }, request).map(Some)
+    }
+
+    /// Changes a file.
+    pub(crate) fn change(&mut self, file: FileId, change: Change, durable: bool) -> Result<(), String> {
+        let mtime = self.world.origin.now();
+        let Some((object, _)) = self.object(file) else { return Ok(()) };
+        let request = match change {
+            Change::Write { offset, len, writer } => {
+                let mut data = BufMut::zeroed(len as usize);
+                fill(writer, offset, &mut data);
+                Request::Write { object, offset, data: data.freeze(), mtime, durable }
+            }
+            Change::Truncate { size } => Request::Truncate { object, size, mtime },
+            Change::Zero { offset, len, extend } => Request::Zero { object, offset, len, extend, mtime },
+            Change::Allocate { offset, len, extend } => Request::Allocate { object, offset, len, extend, mtime },
+        };
+        let asked_at = self.model.moment();
+        let loose = !self.is_strict();
+        let id = self.model.ask(file, change, mtime.0, durable, loose);
+        self.ask(Asked::Change { file, id, asked_at }, request).map(|_| ())
+    }
+
+    pub(crate) fn sync(&mut self, file: FileId) -> Result<(), String> {
+        let moment = self.model.moment();
+        let Some((object, _)) = self.object(file) else { return Ok(()) };
+        self.ask(Asked::Sync { file, moment }, Request::Sync { object }).map(|_| ())
+    }
+
+    pub(crate) fn sync_all(&mut self) -> Result<(), String> {
+        let files = self.doors.iter().filter(|(_, door)| door.handles > 0).map(|(file, _)| *file).collect();
+        self.ask(Asked::SyncAll { moment: self.model.moment(), files }, Request::SyncAll).map(|_| ())
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), String> {
+        self.ask(Asked::Flush { moment: self.model.moment() }, Request::Flush).map(|_| ())
+    }
+
+    pub(crate) fn stop(&mut self) -> Result<(), String> {
+        self.stopping = true;
+        self.ask(Asked::Stop { moment: self.model.moment() }, Request::Stop).map(|_| ())
+    }
+
+    pub(crate) fn set_mode(&mut self, mode: CacheMode) -> Result<(), String> {
+        self.mode_open = true;
+        self.world.unreserved_writes = true;
+        for asked in self.requests.values() {
+            if let Asked::Change { id, .. } = asked {
+                self.model.make_loose(*id);
+            }
+        }
+        self.ask(Asked::SetMode { mode }, Request::SetMode(mode)).map(|_| ())
+    }
+
+    pub(crate) fn seek(&mut self, file: FileId, offset: u64, data: bool) -> Result<(), String> {
+        let asked_at = (self.model.open_changes(file) == 0).then(|| self.model.moment());
+        let Some((object, _)) = self.object(file) else { return Ok(()) };
+        self.ask(Asked::Seek { file, offset, data, asked_at }, Request::Seek { object, offset, data }).map(|_| ())
+    }
+
+    /// chmod: goes to the origin, and the engine is told.
+    pub(crate) fn chmod(&mut self, file: FileId) -> Result<(), String> {
+        self.world.origin.touch_status(file);
+        let Ok(stamp) = self.world.origin.stamp(file) else { return Ok(()) };
+        let Some((object, _)) = self.object(file) else { return Ok(()) };
+        self.ask(Asked::Restamp, Request::Restamp { object, stamp }).map(|_| ())
+    }
+
+    /// Whether a directory operation is under way: the directory's lock lets only one through.
+    pub(crate) fn names_busy(&self) -> bool {
+        self.requests.values().any(|asked| matches!(asked, Asked::Names { .. }))
+    }
+
+    /// The object by which the engine knows the file, open or not.
+    fn known(&self, file: FileId) -> Option<ObjectId> {
+        self.world.objects.iter().find(|(_, known)| **known == file).map(|(object, _)| *object)
+    }
+
+    pub(crate) fn rename(&mut self, from: &Name, to: &Name) -> Result<(), String> {
+        let names = self.world.origin.names();
+        let (Some(moving), replacing) = (names.get(from).copied(), names.get(to).copied()) else { return Ok(()) };
+        let (moved, replaced) = (self.known(moving), replacing.and_then(|file| self.known(file)));
+        if let Some(file) = replacing {
+            self.doors.entry(file).or_default().unlinked = true;
+        }
+        // The moved file's data must be safe before its new name is seen; only the log promises that.
+        let strict = moved.is_some() && self.is_strict();
+        let data = strict.then(|| self.model.last_acknowledged(moving));
+        let request = Namespace::Rename { moved, replaced, from: from.clone(), to: to.clone(), exchange: false };
+        let operation = NameOperation::Rename(from.clone(), to.clone());
+        self.ask_names(Asked::Names { moved: data }, operation, request)
+    }
+
+    pub(crate) fn unlink(&mut self, name: &Name) -> Result<(), String> {
+        let Some(file) = self.world.origin.names().get(name).copied() else { return Ok(()) };
+        self.doors.entry(file).or_default().unlinked = true;
+        match self.known(file) {
+            Some(object) => self.ask_names(
+                Asked::Names { moved: None },
+                NameOperation::Unlink(name.clone()),
+                Namespace::Unlink { object },
+            ),
+            None => self.world.origin.unlink(name).map_err(|error| error.to_string()),
+        }
+    }
+
+    fn ask_names(&mut self, asked: Asked, operation: NameOperation, change: Namespace) -> Result<(), String> {
+        self.world.names.insert(RequestId(self.next_request), operation);
+        self.ask(asked, Request::Namespace(change)).map(|_| ())
+    }
+
+    fn note_names(&mut self) {
+        for id in std::mem::take(&mut self.world.names_started) {
+            if let Some(Asked::Names { moved: Some(moment) }) = self.requests.get(&id)
+                && self.is_strict()
+            {
+                self.model.raise_floor(*moment);
+            }
+        }
+    }
+
+    /// Lets the next thing happen and checks what it brings. `false` when nothing is left to happen.
+    pub(crate) fn step(&mut self) -> Result<bool, String> {
+        let more = self.world.step()?;
+        self.note_names();
+        self.answers()?;
+        Ok(more)
+    }
+
+    /// Lets everything happen that was asked for.
+    pub(crate) fn drain(&mut self) -> Result<(), String> {
+        let start = self.world.now;
+        let mut steps = 0_u64;
+        while !self.requests.is_empty() {
+            let more = self.step()?;
+            steps += 1;
+            if !more || steps > 400_000 || self.world.now.since(start).0 > 7200 * 1_000_000_000 {
+                return Err(format!(
+                    "requests that are never answered (after {steps} steps, {} s): {:?}",
+                    self.world.now.since(start).0 / 1_000_000_000,
+                    self.requests
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks what was answered.
+    fn answers(&mut self) -> Result<(), String> {
+        while let Some((id, reply)) = self.world.replies.pop_front() {
+            self.world.trace(|| format!("reply {id:?} {}", short_reply(&reply)));
+            let Some(asked) = self.requests.remove(&id) else {
+                return Err(format!("{id:?} is answered twice, or was never asked: {reply:?}"));
+            };
+            self.world.hash = mix(self.world.hash ^ id.0 ^ u64::from(matches!(reply, Reply::Failed(_))) << 63);
+            if let Some(door) = busy_file(&asked).and_then(|file| self.doors.get_mut(&file)) {
+                door.busy = door.busy.saturating_sub(1);
+            }
+            self.answer(id, asked.clone(), reply).map_err(|why| format!("{asked:?}: {why}"))?;
+        }
+        Ok(())
+    }
+
+    fn check_error(&self, asked: &Asked, error: Errno) -> Result<(), String> {
+        let excused = match error {
+            Errno::NOSPC => self.world.injected.no_space > 0,
+            Errno::SHUTDOWN => self.stopping,
+            Errno::NXIO => matches!(asked, Asked::Seek { .. }),
+            Errno::IO => self.world.injected.excuses_errors(),
+            _ => false,
+        };
+        if excused { Ok(()) } else { Err(format!("failed with {error:?} though nothing was wrong ({:?})", self.world.injected)) }
+    }
+
+    fn answer(&mut self, id: RequestId, asked: Asked, reply: Reply) -> Result<(), String> {
+        if let Reply::Failed(error) = reply {
+            self.check_error(&asked, error)?;
+        }
+        match (asked, reply) {
+            (Asked::Open { file }, reply) => {
+                let door = self.doors.entry(file).or_default();
+                door.opening -= 1;
+                if let Reply::Opened { object, attributes } = reply {
+                    if door.handles > 0 && door.object != Some(object) {
+                        return Err(format!("one file is two objects: {:?} and {object:?}", door.object));
+                    }
+                    door.handles += 1;
+                    door.object = Some(object);
+                    if let Some(other) = self.world.objects.insert(object, file)
+                        && other != file
+                    {
+                        return Err(format!("one object is two files: {other:?} and {file:?}"));
+                    }
+                    return self.model.check_size(id.0, attributes.size);
+                }
+                self.model.unwatch(id.0);
+                matches!(reply, Reply::Failed(_)).then_some(()).ok_or_else(|| wrong(&reply))
+            }
+            (Asked::Read { file, offset, len, keep }, Reply::Data(pieces)) => {
+                let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
+                self.summary.bytes_read += bytes.len() as u64;
+                if keep {
+                    self.kept.insert(id, Ok(bytes));
+                    return Ok(());
+                }
+                let _ = file;
+                self.model.check_read(id.0, offset, len, &bytes)
+            }
+            (Asked::Read { keep, .. }, Reply::Failed(error)) => {
+                self.model.unwatch(id.0);
+                if keep {
+                    self.kept.insert(id, Err(error));
+                }
+                Ok(())
+            }
+            (Asked::Change { file, id: change, asked_at }, Reply::Changed(attributes)) => {
+                if !self.is_strict() {
+                    self.model.make_loose(change);
+                }
+                self.model.acknowledge(change);
+                self.model.check_size(id.0, attributes.size)?;
+                self.check_written_through(file, change, asked_at)
+            }
+            (Asked::Change { id: change, .. }, Reply::Failed(_)) => {
+                self.model.unwatch(id.0);
+                self.model.fail(change);
+                Ok(())
+            }
+            (Asked::Sync { file, moment }, Reply::Done) => {
+                self.model.synced(moment);
+                self.doors.entry(file).or_default().anchored = true;
+                Ok(())
+            }
+            (Asked::SyncAll { moment, files }, Reply::Done) => {
+                self.model.synced(moment);
+                for file in files {
+                    self.doors.entry(file).or_default().anchored = true;
+                }
+                Ok(())
+            }
+            (Asked::Flush { moment }, Reply::Done) => self.check_flushed(moment),
+            (Asked::SetMode { mode }, Reply::Done) => {
+                self.mode = mode;
+                self.mode_open = false;
+                Ok(())
+            }
+            (Asked::Stop { moment }, Reply::Done) => {
+                self.model.synced(moment);
+                Ok(())
+            }
+            (Asked::Seek { file, offset, data, asked_at }, reply @ (Reply::Offset(_) | Reply::Failed(Errno::NXIO))) => {
+                let quiet = asked_at == Some(self.model.moment()) && self.model.open_changes(file) == 0;
+                let contents = if quiet { self.model.contents(file) } else { Vec::new() };
+                let checked: Vec<_> = contents.iter().map(|content| check_seek(content, offset, data, &reply)).collect();
+                if checked.iter().any(Result::is_ok) { Ok(()) } else { checked.into_iter().next().unwrap_or(Ok(())) }
+            }
+            (Asked::Close { .. } | Asked::Restamp | Asked::Names { .. }, Reply::Done) => Ok(()),
+            (_, Reply::Failed(_)) => Ok(()),
+            (_, reply) => Err(wrong(&reply)),
+        }
+    }
+
+    /// In all modes but write-back an acknowledged write is at the origin.
+    fn check_written_through(&self, file: FileId, change: MutationId, asked_at: Moment) -> Result<(), String> {
+        let quiet = self.model.moment() == asked_at + 2 && self.model.open_changes(file) == 0;
+        if self.mode == CacheMode::WriteBack || self.mode_open || !quiet {
+            return Ok(());
+        }
+        if let Change::Write { offset, len, writer } = self.model.change(change) {
+            let bytes = self.world.origin.read(file, offset, len as usize).unwrap_or_default();
+            if bytes.len() as u64 != len || !crate::content::is_from(Some(writer), offset, &bytes) {
+                return Err(format!("acknowledged in mode {} and not at the origin", self.mode));
+            }
+        }
+        Ok(())
+    }
+
+    /// After a flush the origin alone, also after a power cut, has everything.
+    fn check_flushed(&mut self, moment: Moment) -> Result<(), String> {
+        self.model.synced(moment);
+        self.summary.flushes += 1;
+        if self.model.moment() != moment {
+            return Ok(());
+        }
+        let files: BTreeSet<FileId> = self.world.origin.names().values().copied().collect();
+        for file in files {
+            if self.model.open_changes(file) > 0 {
+                continue;
+            }
+            for (what, bytes) in [("live", self.world.origin.live(file)), ("durable", self.world.origin.durable(file))] {
+                let bytes = bytes.map_err(|error| error.to_string())?;
+                self.model
+                    .check_whole(file, bytes)
+                    .map_err(|why| format!("after a flush the origin's {what} {file:?} is incomplete: {why}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a whole file through the engine, in pieces of random size, nothing else going on.
+    pub(crate) fn read_whole(&mut self, file: FileId) -> Result<Result<Vec<u8>, Errno>, String> {
+        let most = self.world.rng.between(1, 8) * (self.scenario.write_bytes / 8).max(4096);
+        let mut bytes = Vec::new();
+        let mut failures = 0;
+        loop {
+            let Some(id) = self.read(file, bytes.len() as u64, most, true)? else { return Ok(Err(Errno::BADF)) };
+            self.drain()?;
+            match self.kept.remove(&id) {
+                Some(Ok(piece)) => {
+                    let short = (piece.len() as u64) < most.min(RECORD_BYTES_MAX as u64);
+                    bytes.extend(piece);
+                    if short {
+                        return Ok(Ok(bytes));
+                    }
+                }
+                Some(Err(error)) if failures >= 30 => return Ok(Err(error)),
+                _ => failures += 1,
+            }
+        }
+    }
+}
+
+/// The file on which a request holds a handle.
+const fn busy_file(asked: &Asked) -> Option<FileId> {
+    match asked {
+        Asked::Read { file, .. }
+        | Asked::Change { file, .. }
+        | Asked::Sync { file, .. }
+        | Asked::Seek { file, .. }
+        | Asked::Close { file } => Some(*file),
+        _ => None,
+    }
+}
+
+fn wrong(reply: &Reply) -> String {
+    format!("an answer of the wrong kind: {reply:?}")
+}
+
+fn short(request: &Request) -> String {
+    match request {
+        Request::Write { object, offset, data, durable, .. } => {
+            format!("Write {object:?} {offset}+{} {}", data.len(), if *durable { "durable" } else { "" })
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn short_reply(reply: &Reply) -> String {
+    match reply {
+        Reply::Data(pieces) => format!("{} bytes", pieces.iter().map(|piece| piece.len()).sum::<usize>()),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Whether an answer to a search for data or a hole fits the content.
+fn check_seek(content: &Content, offset: u64, data: bool, reply: &Reply) -> Result<(), String> {
+    let has_data = |from: u64, to: u64| from < to && content.pieces(from, to).iter().any(|(_, _, writer)| writer.is_some());
+    match reply {
+        Reply::Offset(found) if data => {
+            let fits = *found >= offset && *found < content.size && !has_data(offset, *found);
+            fits.then_some(()).ok_or_else(|| format!("data is said to start at {found}: some lies before, or none there"))
+        }
+        Reply::Offset(found) => {
+            let end = (found + 1).next_multiple_of(4096).min(content.size).max(*found);
+            let fits = *found >= offset && *found <= content.size && !has_data(*found, end);
+            fits.then_some(()).ok_or_else(|| format!("a hole is said to start at {found}: there is data"))
+        }
+        _ if offset >= content.size || data && !has_data(offset, content.size) => Ok(()),
+        _ => Err(format!("nothing found from {offset} on in a file of {} bytes", content.size)),
+    }
+}

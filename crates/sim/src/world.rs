@@ -1,0 +1,509 @@
+//! The world around one engine: a clock, flash, origin, and everything that is on its way.
+//!
+//! Keeps true: every effect completes once, after a time of its own, so that completions come in
+//! any order; the same seed gives the same world. The engine's rules of conduct (no two writes
+//! to one place at once, no origin write that runs out of space it could have reserved) are checked here.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use headpond_base::{Buf, BufMut, Errno, Nanos, ObjectId};
+use headpond_engine::{Effect, Outcome, Reply, Request, RequestId, Ticket};
+
+use crate::core::Core;
+use crate::flash::{Cut, SimFlash, WriteFate};
+use crate::origin::{Change, FileId, Name, Reach, SimOrigin};
+use crate::rng::{Rng, mix};
+use crate::scenario::{Faults, Scenario};
+
+/// A directory operation that comes with a request.
+#[derive(Clone, Debug)]
+pub(crate) enum NameOperation {
+    Rename(Name, Name),
+    Unlink(Name),
+}
+
+/// An effect on its way.
+#[derive(Clone, Debug)]
+struct Flying {
+    ticket: Ticket,
+    effect: Effect,
+    /// What an origin sync reaches, or what an origin read found if it is done early.
+    reach: Option<Reach>,
+    early: Option<Result<Vec<u8>, Errno>>,
+}
+
+/// How many faults were injected since the engine was started.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Injected {
+    pub(crate) flash_read: u64,
+    pub(crate) flash_write: u64,
+    pub(crate) origin: u64,
+    pub(crate) no_space: u64,
+    /// Bits changed where dirty data may be.
+    pub(crate) any_rot: u64,
+    /// Faults that the engine must hide.
+    pub(crate) hidden: u64,
+}
+
+impl Injected {
+    /// Whether an application may be told of an I/O error.
+    pub(crate) const fn excuses_errors(&self) -> bool {
+        self.flash_read + self.flash_write + self.origin + self.any_rot > 0
+    }
+}
+
+/// The world.
+pub(crate) struct World {
+    pub(crate) now: Nanos,
+    pub(crate) rng: Rng,
+    pub(crate) flash: SimFlash,
+    pub(crate) origin: SimOrigin,
+    pub(crate) core: Option<Box<dyn Core>>,
+    pub(crate) faults: Faults,
+    pub(crate) injected: Injected,
+    pub(crate) replies: VecDeque<(RequestId, Reply)>,
+    pub(crate) names: BTreeMap<RequestId, NameOperation>,
+    /// Directory operations that the engine has asked for and nobody has taken note of.
+    pub(crate) names_started: Vec<RequestId>,
+    pub(crate) objects: BTreeMap<ObjectId, FileId>,
+    /// Says that the origin's writes need no reservation (all modes but write-back).
+    pub(crate) unreserved_writes: bool,
+    flying: BTreeMap<(Nanos, u64), Flying>,
+    flash_delay: u64,
+    origin_delay: u64,
+    /// A hash over all that happened: two runs of a seed must agree.
+    pub(crate) hash: u64,
+    pub(crate) steps: u64,
+    /// Things that devices completed and that change what a crash leaves.
+    pub(crate) device_changes: u64,
+    pub(crate) verbose: bool,
+    idle_wakes: u32,
+}
+
+impl World {
+    pub(crate) fn new(scenario: &Scenario, seed: u64, verbose: bool) -> Self {
+        let mut flash = SimFlash::new(scenario.geometry.pool_bytes);
+        flash.set_geometry(scenario.geometry);
+        Self {
+            now: Nanos(1),
+            rng: Rng::for_part(seed, u64::MAX - 1),
+            flash,
+            origin: SimOrigin::new(scenario.origin_blocks, scenario.births),
+            core: None,
+            faults: scenario.faults,
+            injected: Injected::default(),
+            replies: VecDeque::new(),
+            names: BTreeMap::new(),
+            names_started: Vec::new(),
+            objects: BTreeMap::new(),
+            unreserved_writes: false,
+            flying: BTreeMap::new(),
+            flash_delay: scenario.flash_delay,
+            origin_delay: scenario.origin_delay,
+            hash: 0,
+            steps: 0,
+            device_changes: 0,
+            verbose,
+            idle_wakes: 0,
+        }
+    }
+
+    /// Prints, if someone wants to see.
+    pub(crate) fn trace(&self, what: impl FnOnce() -> String) {
+        if self.verbose {
+            println!("{:>12.6} {}", self.now.0 as f64 / 1e9, what());
+        }
+    }
+
+    /// The same world without its daemon.
+    pub(crate) fn fork(&self) -> Self {
+        Self {
+            rng: self.rng.clone(),
+            flash: self.flash.clone(),
+            origin: self.origin.clone(),
+            core: None,
+            replies: VecDeque::new(),
+            names: self.names.clone(),
+            names_started: Vec::new(),
+            objects: self.objects.clone(),
+            flying: self.flying.clone(),
+            ..*self
+        }
+    }
+
+    /// Gives the engine a request.
+    pub(crate) fn submit(&mut self, id: RequestId, request: Request) -> Result<(), String> {
+        let now = self.now;
+        if let Some(core) = &mut self.core {
+            core.advance(now);
+            core.submit(id, request);
+        }
+        self.pump()
+    }
+
+    /// Takes what the engine wants and sets it on its way.
+    pub(crate) fn pump(&mut self) -> Result<(), String> {
+        loop {
+            let mut effects = Vec::new();
+            if let Some(core) = &mut self.core {
+                core.take_effects(&mut effects);
+            }
+            if effects.is_empty() {
+                return Ok(());
+            }
+            for effect in effects {
+                self.start(effect)?;
+            }
+        }
+    }
+
+    fn start(&mut self, effect: Effect) -> Result<(), String> {
+        let mut reach = None;
+        let mut early = None;
+        let (ticket, on_flash) = match &effect {
+            Effect::Reply { request, reply } => {
+                self.replies.push_back((*request, reply.clone()));
+                return Ok(());
+            }
+            Effect::FlashTrim { .. } => return Ok(()),
+            Effect::OriginRelease { object } => {
+                self.trace(|| format!("effect {effect:?}"));
+                if let Some(file) = self.objects.remove(object) {
+                    self.origin.set_open(file, false);
+                }
+                return Ok(());
+            }
+            Effect::FlashRead { ticket, offset, len } => {
+                self.flash.start_read(ticket.0, *offset, u64::from(*len))?;
+                (*ticket, true)
+            }
+            Effect::FlashWrite { ticket, offset, data } => {
+                self.flash.start_write(ticket.0, *offset, data.clone())?;
+                (*ticket, true)
+            }
+            Effect::FlashSync { ticket } => {
+                self.flash.start_sync(ticket.0);
+                (*ticket, true)
+            }
+            Effect::OriginRead { ticket, object, offset, len } => {
+                // A read may find what was there when it was asked, or when it is answered.
+                if self.rng.chance(500) {
+                    early = Some(self.file(*object)?.and_then(|file| self.origin.read(file, *offset, *len as usize)));
+                }
+                (*ticket, false)
+            }
+            Effect::OriginSync { ticket, object } => {
+                reach = self.file(*object)?.ok().map(|file| self.origin.start_sync(file));
+                (*ticket, false)
+            }
+            Effect::OriginNamespace { ticket, request } => {
+                self.names_started.push(*request);
+                (*ticket, false)
+            }
+            Effect::OriginWrite { ticket, .. }
+            | Effect::OriginZero { ticket, .. }
+            | Effect::OriginResize { ticket, .. }
+            | Effect::OriginReserve { ticket, .. }
+            | Effect::OriginStamp { ticket, .. }
+            | Effect::OriginSeek { ticket, .. } => (*ticket, false),
+        };
+        self.check_order_of_origin(&effect)?;
+        let most = if on_flash { self.flash_delay } else { self.origin_delay };
+        let mut delay = 1000 + self.rng.below(most);
+        if self.rng.chance(self.faults.slow) {
+            delay *= 50;
+        }
+        if self.rng.chance(self.faults.stuck) {
+            delay += 20 * Nanos::SECOND.0;
+        }
+        self.trace(|| format!("  start {ticket:?} {effect:?}"));
+        let due = Nanos(self.now.0 + delay);
+        let tie = self.rng.next();
+        self.flying.insert((due, tie), Flying { ticket, effect, reach, early });
+        Ok(())
+    }
+
+    /// Two changes of one place of an origin file at the same time have no defined result.
+    fn check_order_of_origin(&self, effect: &Effect) -> Result<(), String> {
+        let Some((object, from, to)) = changed_range(effect) else { return Ok(()) };
+        for flying in self.flying.values() {
+            if let Some((other, other_from, other_to)) = changed_range(&flying.effect)
+                && other == object
+                && from < other_to
+                && other_from < to
+            {
+                return Err(format!(
+                    "two changes of one place of the origin's file at the same time: {effect:?} and {:?}",
+                    flying.effect
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The file of an object. That an effect names an object that was released is a bug.
+    fn file(&self, object: ObjectId) -> Result<Result<FileId, Errno>, String> {
+        self.objects.get(&object).map(|file| Ok(*file)).ok_or_else(|| format!("an effect on {object:?}, which has no origin file"))
+    }
+
+    /// Lets the next thing happen. `false` when there is none.
+    pub(crate) fn step(&mut self) -> Result<bool, String> {
+        self.pump()?;
+        self.steps += 1;
+        let wake = self.core.as_ref().and_then(|core| core.next_wake());
+        let due = self.flying.first_key_value().map(|(key, _)| *key);
+        match (due, wake) {
+            (None, None) => return Ok(false),
+            (due, Some(wake)) if due.is_none_or(|(at, _)| wake < at) => {
+                // A wake that is due again at once, without end, is a loop that would burn a core.
+                self.idle_wakes += 1;
+                if self.idle_wakes > 100_000 {
+                    return Err(format!("the engine wants to be woken at {wake:?} again and again, and does nothing"));
+                }
+                self.now = self.now.max(wake);
+                if let Some(core) = &mut self.core {
+                    core.advance(self.now);
+                }
+            }
+            (Some(key), _) => {
+                self.idle_wakes = 0;
+                self.now = self.now.max(key.0);
+                if let Some(flying) = self.flying.remove(&key) {
+                    self.finish(flying)?;
+                }
+            }
+            _ => {}
+        }
+        self.pump()?;
+        Ok(true)
+    }
+
+    /// When the next thing happens.
+    pub(crate) fn next_time(&self) -> Option<Nanos> {
+        let wake = self.core.as_ref().and_then(|core| core.next_wake());
+        let due = self.flying.first_key_value().map(|(key, _)| key.0);
+        wake.into_iter().chain(due).min().map(|at| at.max(self.now))
+    }
+
+    fn finish(&mut self, flying: Flying) -> Result<(), String> {
+        let ticket = flying.ticket;
+        let reads = matches!(
+            flying.effect,
+            Effect::FlashRead { .. } | Effect::OriginRead { .. } | Effect::OriginSeek { .. } | Effect::OriginReserve { .. }
+        );
+        self.device_changes += u64::from(!reads);
+        let outcome = self.outcome(flying)?;
+        self.hash = mix(self.hash ^ self.now.0 ^ ticket.0.rotate_left(32) ^ u64::from(matches!(outcome, Outcome::Failed(_))));
+        self.trace(|| format!("  done  {ticket:?} {outcome:?}"));
+        let now = self.now;
+        if let Some(core) = &mut self.core {
+            core.advance(now);
+            core.complete(ticket, outcome);
+        }
+        Ok(())
+    }
+
+    fn outcome(&mut self, flying: Flying) -> Result<Outcome, String> {
+        let faults = self.faults;
+        let failed = |error| Ok(Outcome::Failed(error));
+        let of = |result: Result<(), Errno>| Ok(result.map_or_else(Outcome::Failed, |()| Outcome::Done));
+        match flying.effect {
+            Effect::FlashRead { ticket, .. } => {
+                let bytes = self.flash.finish_read(ticket.0);
+                if self.rng.chance(faults.flash_read) {
+                    self.injected.flash_read += 1;
+                    return failed(Errno::IO);
+                }
+                Ok(Outcome::Bytes(buf(&bytes)))
+            }
+            Effect::FlashWrite { ticket, offset, data } => {
+                let fate = self.fate_of_write(offset, data.len());
+                self.flash.finish_write(ticket.0, fate, &mut self.rng);
+                if faults.clean_rot > 0 && self.rng.chance(faults.clean_rot) && self.flash.rot(true, &mut self.rng).is_some() {
+                    self.injected.hidden += 1;
+                }
+                if faults.any_rot > 0 && self.rng.chance(faults.any_rot) && self.flash.rot(false, &mut self.rng).is_some() {
+                    self.injected.any_rot += 1;
+                }
+                if fate == WriteFate::Failed { failed(Errno::IO) } else { Ok(Outcome::Done) }
+            }
+            Effect::FlashSync { ticket } => {
+                if self.rng.chance(faults.flash_sync) {
+                    self.injected.flash_write += 1;
+                    self.flash.fail_sync(ticket.0, &mut self.rng);
+                    return failed(Errno::IO);
+                }
+                self.flash.finish_sync(ticket.0);
+                Ok(Outcome::Done)
+            }
+            Effect::OriginRead { object, offset, len, .. } => {
+                if self.origin_fails(faults.origin_read) {
+                    return failed(Errno::IO);
+                }
+                let late = || self.file(object).map(|file| file.and_then(|file| self.origin.read(file, offset, len as usize)));
+                let bytes = match flying.early {
+                    Some(bytes) => bytes,
+                    None => late()?,
+                };
+                Ok(bytes.map_or_else(Outcome::Failed, |bytes| Outcome::Bytes(buf(&bytes))))
+            }
+            Effect::OriginSync { object, .. } => {
+                if self.origin_fails(faults.origin_sync) {
+                    return failed(Errno::IO);
+                }
+                if let (Some(reach), Ok(file)) = (flying.reach, self.file(object)?) {
+                    self.origin.finish_sync(file, reach);
+                }
+                Ok(Outcome::Done)
+            }
+            Effect::OriginReserve { object, offset, len, .. } => {
+                let result = self.file(object)?.and_then(|file| self.origin.reserve(file, offset, len));
+                self.injected.no_space += u64::from(result == Err(Errno::NOSPC));
+                of(result)
+            }
+            Effect::OriginSeek { object, offset, data, .. } => {
+                let found = self.file(object)?.and_then(|file| self.origin.seek(file, offset, data));
+                Ok(found.map_or_else(Outcome::Failed, Outcome::Offset))
+            }
+            Effect::OriginStamp { object, mtime, .. } => {
+                if self.origin_fails(faults.origin_write) {
+                    return failed(Errno::IO);
+                }
+                let Ok(file) = self.file(object)? else { return failed(Errno::BADF) };
+                let done = self.origin.change(file, Change::Times { mtime: mtime.0 });
+                Ok(done.and_then(|()| self.origin.stamp(file)).map_or_else(Outcome::Failed, Outcome::Stamp))
+            }
+            Effect::OriginNamespace { request, .. } => {
+                if self.origin_fails(faults.origin_names) {
+                    return failed(Errno::IO);
+                }
+                Ok(match self.run_names(request) {
+                    Ok(Some(stamp)) => Outcome::Stamp(stamp),
+                    Ok(None) => Outcome::Done,
+                    Err(error) => Outcome::Failed(error),
+                })
+            }
+            effect => {
+                if self.origin_fails(faults.origin_write) {
+                    // What failed may be there in part.
+                    if let Some((file, change)) = self.origin_change(&effect) {
+                        let mut rng = self.rng.clone();
+                        self.origin.change_in_part(file, change, &mut rng);
+                        self.rng = rng;
+                    }
+                    return failed(Errno::IO);
+                }
+                let Some((file, change)) = self.origin_change(&effect) else {
+                    return Err(format!("an effect on an object without origin file: {effect:?}"));
+                };
+                let result = self.origin.change(file, change);
+                if result == Err(Errno::NOSPC) {
+                    self.injected.no_space += 1;
+                    if !self.unreserved_writes {
+                        return Err(format!("destage found no space at the origin, though the write was accepted: {effect:?}"));
+                    }
+                }
+                of(result)
+            }
+        }
+    }
+
+    fn origin_fails(&mut self, per_mille: u64) -> bool {
+        let fails = self.rng.chance(per_mille);
+        self.injected.origin += u64::from(fails);
+        fails
+    }
+
+    fn fate_of_write(&mut self, offset: u64, len: usize) -> WriteFate {
+        let faults = self.faults;
+        if self.rng.chance(faults.flash_write) {
+            self.injected.flash_write += 1;
+            return WriteFate::Failed;
+        }
+        if faults.clean_lost + faults.clean_misdirected > 0 && self.flash.is_clean_place(offset, len) {
+            if self.rng.chance(faults.clean_lost) {
+                self.injected.hidden += 1;
+                return WriteFate::Lost;
+            }
+            if self.rng.chance(faults.clean_misdirected)
+                && let Some(place) = self.flash.other_clean_place(offset, len, &mut self.rng)
+            {
+                self.injected.hidden += 1;
+                return WriteFate::Misdirected(place);
+            }
+        }
+        WriteFate::Done
+    }
+
+    fn origin_change(&self, effect: &Effect) -> Option<(FileId, Change)> {
+        let (object, change) = match effect {
+            Effect::OriginWrite { object, offset, data, .. } => {
+                let data: Vec<u8> = data.iter().flat_map(|piece| piece.iter().copied()).collect();
+                (object, Change::Write { offset: *offset, data })
+            }
+            Effect::OriginZero { object, offset, len, .. } => (object, Change::Zero { offset: *offset, len: *len }),
+            Effect::OriginResize { object, size, .. } => (object, Change::Resize { size: *size }),
+            Effect::OriginStamp { object, mtime, .. } => (object, Change::Times { mtime: mtime.0 }),
+            _ => return None,
+        };
+        self.objects.get(object).map(|file| (*file, change))
+    }
+
+    fn run_names(&mut self, request: RequestId) -> Result<Option<headpond_format::Stamp>, Errno> {
+        match self.names.get(&request).cloned() {
+            Some(NameOperation::Rename(from, to)) => self.origin.rename(&from, &to),
+            Some(NameOperation::Unlink(name)) => self.origin.unlink(&name).map(|()| None),
+            None => Err(Errno::INVAL),
+        }
+    }
+
+    /// The daemon is gone, with all that it knew. What was on its way to the origin is done,
+    /// not done, or done in part, in any order.
+    pub(crate) fn lose_daemon(&mut self, cut: Option<Cut>, origin_falls: bool) {
+        self.core = None;
+        let mut rng = self.rng.clone();
+        let mut flying: Vec<Flying> = std::mem::take(&mut self.flying).into_values().collect();
+        rng.shuffle(&mut flying);
+        for flying in flying {
+            match &flying.effect {
+                Effect::OriginNamespace { request, .. } if rng.chance(500) => {
+                    self.run_names(*request).ok();
+                }
+                effect => {
+                    if let Some((file, change)) = self.origin_change(effect) {
+                        self.origin.change_in_part(file, change, &mut rng);
+                    }
+                }
+            }
+        }
+        match cut {
+            Some(cut) => self.flash.power_cut(cut, &mut rng),
+            None => self.flash.daemon_killed(&mut rng),
+        }
+        if origin_falls {
+            self.origin.power_cut(&mut rng);
+        }
+        self.origin.daemon_killed();
+        self.rng = rng;
+        self.replies.clear();
+        self.names.clear();
+        self.names_started.clear();
+        self.objects.clear();
+        self.injected = Injected::default();
+    }
+}
+
+fn changed_range(effect: &Effect) -> Option<(ObjectId, u64, u64)> {
+    match effect {
+        Effect::OriginWrite { object, offset, data, .. } => {
+            Some((*object, *offset, offset + data.iter().map(|piece| piece.len() as u64).sum::<u64>()))
+        }
+        Effect::OriginZero { object, offset, len, .. } => Some((*object, *offset, offset + len)),
+        Effect::OriginResize { object, size, .. } => Some((*object, *size, u64::MAX)),
+        _ => None,
+    }
+}
+
+fn buf(bytes: &[u8]) -> Buf {
+    BufMut::copy_of(bytes).freeze()
+}
