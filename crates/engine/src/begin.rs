@@ -36,7 +36,11 @@ impl Engine {
             Request::Read { object, offset, len } => self.on_object(id, object, Work::Read { offset, len: u64::from(len) }),
             Request::Write { object, offset, data, mtime, durable } => {
                 let end = offset.saturating_add(data.len() as u64);
-                if data.is_empty() || data.len() > RECORD_BYTES_MAX {
+                let fits = u64::from(self.store.log.geometry().record_blocks_max());
+                if data.is_empty()
+                    || data.len() > RECORD_BYTES_MAX
+                    || crate::locks::Span::of_bytes(offset, data.len() as u64).blocks() > fits
+                {
                     return self.answer(id, Reply::Failed(Errno::INVAL));
                 }
                 self.change(id, object, end, Change::Write { offset, data, mtime, durable });

@@ -5,7 +5,7 @@
 //! map had no slot for it and nobody changed it. Everything that changes blocks tells
 //! [`Engine::poison`].
 
-use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Errno, ObjectId, RECORD_BLOCKS_MAX, Stream};
+use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Errno, ObjectId, Stream};
 
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending};
@@ -106,7 +106,7 @@ impl Engine {
                 end = other.span.first;
             }
         }
-        let most = RECORD_BLOCKS_MAX as u64;
+        let most = u64::from(self.store.log.geometry().record_blocks_max());
         Span { first: first.max(Block(span.end.0.saturating_sub(most))), end: end.min(first.plus(most)).max(span.end) }
     }
 
@@ -129,8 +129,7 @@ impl Engine {
             let from = usize::try_from(waiter.span.first.0 - fetch.span.first.0).expect("fetches are small") * BLOCK;
             let len = usize::try_from(waiter.span.blocks()).expect("fetches are small") * BLOCK;
             if let Some(op) = self.ops.get_mut(&waiter.op) {
-                let total = op.out.as_ref().map_or(0, |out| out.len() / BLOCK);
-                put(op, waiter.out_at, total, &bytes[from..from + len]);
+                put(op, waiter.out_at, &bytes[from..from + len]);
             }
             self.part_done(waiter.op, None);
         }

@@ -4,7 +4,7 @@
 //! being zeros. A clean block that flash cannot give correctly comes from the origin and its
 //! slot is dropped; a dirty one is tried twice and then is an error: never wrong bytes.
 
-use headpond_base::{BLOCK, Block, Buf, BufMut, Errno, Location, ObjectId, SegmentId};
+use headpond_base::{BLOCK, Block, Buf, Errno, Location, ObjectId, SegmentId};
 use headpond_map::Slot;
 
 use crate::effect::{Effect, Outcome};
@@ -42,17 +42,18 @@ impl Engine {
         let out_at = usize::try_from(out_at).expect("a request has few blocks");
         let total = usize::try_from(total).expect("a request has few blocks");
         let count = usize::try_from(span.blocks()).expect("a request has few blocks");
+        op.total = total;
         let mut index = 0;
         while index < count {
             let block = span.first.plus(index as u64);
             match self.source(op.object, block) {
                 Source::Memory(bytes) => {
                     self.stats.read_hits_blocks += 1;
-                    put(op, out_at + index, total, &bytes);
+                    put(op, out_at + index, &bytes);
                     index += 1;
                 }
                 Source::Nowhere => {
-                    op.out.get_or_insert_with(|| BufMut::zeroed(total * BLOCK));
+                    op.buffer();
                     index += 1;
                 }
                 Source::Flash(slot) => {
@@ -83,7 +84,7 @@ impl Engine {
                         run += 1;
                     }
                     self.stats.read_miss_blocks += run as u64;
-                    op.out.get_or_insert_with(|| BufMut::zeroed(total * BLOCK));
+                    op.buffer();
                     op.parts += 1;
                     let run_span = Span { first: block, end: block.plus(run as u64) };
                     self.fetch(id, op.object, run_span, out_at + index);
@@ -139,39 +140,31 @@ impl Engine {
         if !self.ops.contains_key(&read.op) {
             return;
         }
-        let total = self.out_blocks(&read);
         if let (true, Some(bytes)) = (all_good, &bytes) {
             let op = self.ops.get_mut(&read.op).expect("looked up above");
             if read.whole {
                 op.whole = Some(bytes.clone());
             } else {
-                put(op, read.out_at, total, bytes);
+                put(op, read.out_at, bytes);
             }
         } else {
-            self.repair(&read, &good, bytes.as_ref(), total);
+            self.repair(&read, &good, bytes.as_ref());
         }
         self.part_done(read.op, None);
     }
 
-    /// How many blocks the request's buffer has, or will have.
-    fn out_blocks(&self, read: &GatherRead) -> usize {
-        let made = self.ops.get(&read.op).and_then(|op| op.out.as_ref().map(|out| out.len() / BLOCK));
-        made.unwrap_or(read.out_at + read.slots.len())
-    }
-
     /// Some blocks of a read are not what they must be, for the second time.
-    fn repair(&mut self, read: &GatherRead, good: &[bool], bytes: Option<&Buf>, total: usize) {
+    fn repair(&mut self, read: &GatherRead, good: &[bool], bytes: Option<&Buf>) {
         for (index, good) in good.iter().enumerate() {
             let block = read.first.plus(index as u64);
             if let (true, Some(bytes)) = (*good, bytes) {
                 let piece = bytes.slice(index * BLOCK..(index + 1) * BLOCK);
                 let op = self.ops.get_mut(&read.op).expect("looked up by the caller");
-                put(op, read.out_at + index, total, &piece);
+                put(op, read.out_at + index, &piece);
                 continue;
             }
             let present = self.store.get(read.object).and_then(|object| object.map.get(block));
             let op = self.ops.get_mut(&read.op).expect("looked up by the caller");
-            op.out.get_or_insert_with(|| BufMut::zeroed(total * BLOCK));
             op.parts += 1;
             if present.is_some_and(|slot| slot.dirty) {
                 self.stats.lost_blocks += 1;
@@ -199,7 +192,6 @@ impl Engine {
 }
 
 /// Copies blocks into a request's buffer.
-pub(crate) fn put(op: &mut Op, at: usize, total: usize, bytes: &[u8]) {
-    let out = op.out.get_or_insert_with(|| BufMut::zeroed(total * BLOCK));
-    out[at * BLOCK..at * BLOCK + bytes.len()].copy_from_slice(bytes);
+pub(crate) fn put(op: &mut Op, at: usize, bytes: &[u8]) {
+    op.buffer()[at * BLOCK..at * BLOCK + bytes.len()].copy_from_slice(bytes);
 }

@@ -72,6 +72,8 @@ pub(crate) struct Op {
     pub(crate) direct: bool,
     /// Pieces of its bytes that are still on their way.
     pub(crate) parts: u32,
+    /// Blocks that `out` has, or will have once something is put into it.
+    pub(crate) total: usize,
     /// Bytes gathered, in whole blocks.
     pub(crate) out: Option<BufMut>,
     /// All its bytes in one buffer as it came from flash: nothing to copy.
@@ -94,12 +96,19 @@ impl Op {
             locked: None,
             direct: false,
             parts: 0,
+            total: 0,
             out: None,
             whole: None,
             error: None,
             outcome: None,
             left: Vec::new(),
         }
+    }
+
+    /// The buffer for gathered bytes, made zeros when it is first asked for.
+    pub(crate) fn buffer(&mut self) -> &mut BufMut {
+        let len = self.total * headpond_base::BLOCK;
+        self.out.get_or_insert_with(|| BufMut::zeroed(len))
     }
 
     /// The error of the effect it waited for, if it failed.

@@ -27,10 +27,10 @@ struct World {
     replies: BTreeMap<RequestId, Reply>,
 }
 
-const POOL: u64 = 24 << 20;
+const POOL: u64 = 48 << 20;
 
 fn geometry() -> Geometry {
-    Geometry::with_segment_bytes(POOL, 1 << 20)
+    Geometry::with_segment_bytes(POOL, 2 << 20)
 }
 
 impl World {
@@ -238,7 +238,8 @@ fn long_random_use_of_a_small_pool_agrees_with_a_plain_file_in_every_mode() {
         }
         world.engine = recovered.into_engine(Config { mode, ..Config::default() }, Nanos(world.now));
         world.run();
-        let again = world.open(1, &[]);
+        let at_origin = world.files[&file].clone();
+        let again = world.open(1, &at_origin);
         for offset in (0..model.len() as u64).step_by(1 << 20) {
             let to = (offset as usize + (1 << 20)).min(model.len());
             assert!(world.read(again, offset, 1 << 20) == model[offset as usize..to], "seed {seed}: at {offset} after restart");

@@ -1,6 +1,6 @@
 //! How a pool's bytes are divided: superblocks, two checkpoint areas, segments.
 
-use headpond_base::{BLOCK, BLOCK_U64, Location, SegmentId};
+use headpond_base::{BLOCK, BLOCK_U64, Location, RECORD_BLOCKS_MAX, SegmentId};
 
 use crate::{SLOT_BYTES, SegmentRow};
 
@@ -68,7 +68,8 @@ impl Geometry {
     }
 
     /// Divides a device of `bytes` into segments of a given size, a power of two. For tests,
-    /// which want small pools; the result may have too few segments to be of use.
+    /// which want small pools: write requests must then fit [`Geometry::record_blocks_max`], and
+    /// there should be a dozen segments or more.
     #[must_use]
     pub fn with_segment_bytes(bytes: u64, segment_bytes: u64) -> Self {
         let (least, most) = CHECKPOINT_OBJECT_BYTES;
@@ -122,6 +123,14 @@ impl Geometry {
     pub fn object_bytes(&self) -> u64 {
         let (least, most) = CHECKPOINT_OBJECT_BYTES;
         (self.pool_bytes / 128).clamp(least, most)
+    }
+
+    /// Blocks of the largest record that a segment of this pool takes, next to its head, a batch
+    /// head and a footer. Less than [`RECORD_BLOCKS_MAX`] only in the small segments of tests.
+    #[must_use]
+    pub const fn record_blocks_max(&self) -> u32 {
+        let fits = self.segment_blocks() - 4;
+        if fits < RECORD_BLOCKS_MAX as u32 { fits } else { RECORD_BLOCKS_MAX as u32 }
     }
 
     /// Blocks that can hold data at most: all segments, less their heads.
