@@ -24,7 +24,9 @@ impl Engine {
             Request::Restamp { object, stamp } => self.restamp(id, object, stamp),
             Request::SetMtime { object, mtime } => {
                 let now = self.now;
-                let Some(known) = self.store.get_mut(object) else { return self.answer(id, Reply::Failed(Errno::BADF)) };
+                let Some(known) = self.store.get_mut(object) else {
+                    return self.answer(id, Reply::Failed(Errno::BADF));
+                };
                 known.touch(mtime, now);
                 let (attributes, persisted) = (known.attributes(), known.persisted);
                 if persisted && !self.store.log.failed() {
@@ -33,7 +35,9 @@ impl Engine {
                 self.destage.note(object);
                 self.answer(id, Reply::Changed(attributes));
             }
-            Request::Read { object, offset, len } => self.on_object(id, object, Work::Read { offset, len: u64::from(len) }),
+            Request::Read { object, offset, len } => {
+                self.on_object(id, object, Work::Read { offset, len: u64::from(len) })
+            }
             Request::Write { object, offset, data, mtime, durable } => {
                 let end = offset.saturating_add(data.len() as u64);
                 let fits = u64::from(self.store.log.geometry().record_blocks_max());
@@ -45,7 +49,9 @@ impl Engine {
                 }
                 self.change(id, object, end, Change::Write { offset, data, mtime, durable });
             }
-            Request::Truncate { object, size, mtime } => self.change(id, object, size, Change::Truncate { size, mtime }),
+            Request::Truncate { object, size, mtime } => {
+                self.change(id, object, size, Change::Truncate { size, mtime })
+            }
             Request::Zero { object, offset, len, extend, mtime } => {
                 self.change(id, object, offset.saturating_add(len), Change::Zero { offset, len, extend, mtime });
             }

@@ -58,10 +58,7 @@ impl Engine {
         let waiter = Waiter { op, span, out_at };
         // Somebody else's read of the same blocks will do, if nothing changed since it began.
         let same = self.fetches.values_mut().find(|fetch| {
-            fetch.object == object
-                && fetch.span.first <= span.first
-                && span.end <= fetch.span.end
-                && fetch.clean(span)
+            fetch.object == object && fetch.span.first <= span.first && span.end <= fetch.span.end && fetch.clean(span)
         });
         if let Some(fetch) = same {
             fetch.waiters.push(waiter);

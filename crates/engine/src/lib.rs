@@ -39,6 +39,8 @@ pub use config::Config;
 pub use effect::{Effect, Outcome, Ticket};
 pub use engine::Engine;
 pub use headpond_log::{FlashRead, Mutation};
-pub use recovery::{Conflict, RecoverError, Recovered, RecoveredObject, Verdict, format_pool, recover, recover_mutated};
+pub use recovery::{
+    Conflict, RecoverError, Recovered, RecoveredObject, Verdict, format_pool, recover, recover_mutated,
+};
 pub use request::{Attributes, Namespace, OpenFile, Reply, Request, RequestId};
 pub use stats::Stats;

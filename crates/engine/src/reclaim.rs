@@ -260,7 +260,9 @@ impl Engine {
                 if run.is_empty() {
                     run_from = index;
                 }
-                if !slot.dirty && let Some(victim) = self.reclaim.victims.get_mut(&segment) {
+                if !slot.dirty
+                    && let Some(victim) = self.reclaim.victims.get_mut(&segment)
+                {
                     victim.kept += 1;
                 }
                 run.push(slot);
@@ -278,7 +280,8 @@ impl Engine {
                     ..piece
                 };
                 if rest.count > 0
-                    && let Some(pieces) = self.reclaim.victims.get_mut(&segment).and_then(|victim| victim.pieces.as_mut())
+                    && let Some(pieces) =
+                        self.reclaim.victims.get_mut(&segment).and_then(|victim| victim.pieces.as_mut())
                 {
                     pieces.push(rest);
                 }
@@ -337,7 +340,8 @@ impl Engine {
             }
             let same = |at: usize| {
                 let present = self.store.get(piece.object).and_then(|known| known.map.get(piece.first.plus(at as u64)));
-                verdicts[at] && present.is_some_and(|next| next.location == slots[at].location && next.dirty == slot.dirty)
+                verdicts[at]
+                    && present.is_some_and(|next| next.location == slots[at].location && next.dirty == slot.dirty)
             };
             let run = (index..slots.len()).take_while(|at| same(*at)).count();
             let blocks = u32::try_from(run).expect("a record is bounded");

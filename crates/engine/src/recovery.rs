@@ -1,6 +1,8 @@
 //! From a pool on flash to an engine: scan, replay, and the comparison with the origin.
 
-use headpond_base::{BatchNumber, Block, Buf, BufMut, CacheMode, Epoch, Generation, Nanos, ObjectId, PoolId, Sequence, Stream};
+use headpond_base::{
+    BatchNumber, Block, Buf, BufMut, CacheMode, Epoch, Generation, Nanos, ObjectId, PoolId, Sequence, Stream,
+};
 use headpond_format::{
     CheckpointHead, FrameKind, Geometry, ObjectState, OriginName, SUPERBLOCK_SLOTS, SegmentRow, SegmentState, Stamp,
     Superblock, encode_checkpoint_head, encode_frame, encode_superblock,

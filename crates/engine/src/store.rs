@@ -121,7 +121,9 @@ impl Store {
 
     /// Marks a block as used.
     pub(crate) fn mark_referenced(&mut self, id: ObjectId, block: Block, slot: Slot) {
-        if !slot.referenced && let Some(object) = self.objects.get_mut(&id) {
+        if !slot.referenced
+            && let Some(object) = self.objects.get_mut(&id)
+        {
             object.map.insert(block, Slot { referenced: true, ..slot });
         }
     }
@@ -147,7 +149,8 @@ impl Store {
     pub(crate) fn rename_paths(&mut self, from: &[u8], to: &[u8]) {
         for object in self.objects.values_mut() {
             let path = &object.state.path;
-            let Some(below) = path.strip_prefix(from).filter(|below| below.is_empty() || below.starts_with(b"/")) else {
+            let Some(below) = path.strip_prefix(from).filter(|below| below.is_empty() || below.starts_with(b"/"))
+            else {
                 continue;
             };
             if !from.is_empty() {

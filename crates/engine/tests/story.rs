@@ -1,6 +1,8 @@
 //! The engine on a flash and an origin in memory that do everything at once and never fail:
 //! what an application sees when nothing goes wrong. Faults are the simulator's.
 
+#![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
+
 use std::collections::BTreeMap;
 
 use headpond_base::{Buf, BufMut, CacheMode, Errno, Nanos, ObjectId, PoolId, Result, UnixNanos};
@@ -60,7 +62,9 @@ impl World {
 
     fn carry_out(&mut self, effect: Effect) {
         let (ticket, outcome) = match effect {
-            Effect::FlashRead { ticket, offset, len } => (ticket, Outcome::Bytes(self.flash.read(offset, len as usize).unwrap())),
+            Effect::FlashRead { ticket, offset, len } => {
+                (ticket, Outcome::Bytes(self.flash.read(offset, len as usize).unwrap()))
+            }
             Effect::FlashWrite { ticket, offset, data } => {
                 self.flash.0[offset as usize..offset as usize + data.len()].copy_from_slice(&data);
                 (ticket, Outcome::Done)
@@ -187,7 +191,7 @@ fn long_random_use_of_a_small_pool_agrees_with_a_plain_file_in_every_mode() {
                 1..=4 => 4096 * (random(&mut state) % 16 + 1),
                 _ => random(&mut state) % 9000 + 1,
             } as usize;
-            let offset = if random(&mut state) % 2 == 0 { offset / 4096 * 4096 } else { offset };
+            let offset = if random(&mut state).is_multiple_of(2) { offset / 4096 * 4096 } else { offset };
             match random(&mut state) % 20 {
                 0 => {
                     let size = offset % (20 << 20);
@@ -197,7 +201,8 @@ fn long_random_use_of_a_small_pool_agrees_with_a_plain_file_in_every_mode() {
                 }
                 1 => {
                     let len = len as u64 * 3;
-                    let reply = world.ask(Request::Zero { object: file, offset, len, extend: false, mtime: UnixNanos(8) });
+                    let reply =
+                        world.ask(Request::Zero { object: file, offset, len, extend: false, mtime: UnixNanos(8) });
                     assert!(matches!(reply, Reply::Changed(_)), "{reply:?}");
                     let (from, to) = ((offset as usize).min(model.len()), (offset + len) as usize);
                     let to = to.min(model.len());
@@ -231,7 +236,8 @@ fn long_random_use_of_a_small_pool_agrees_with_a_plain_file_in_every_mode() {
         let mut recovered = recover(&mut world.flash, POOL).unwrap();
         let stamp = Stamp { size: world.files[&file].len() as u64, ..Stamp::default() };
         for object in recovered.objects() {
-            let found = OpenFile { inode: 1, birth: UnixNanos(0), path: b"f".to_vec(), stamp, created: false, allocated: 0 };
+            let found =
+                OpenFile { inode: 1, birth: UnixNanos(0), path: b"f".to_vec(), stamp, created: false, allocated: 0 };
             if let Verdict::Conflict(conflict) = recovered.reconcile(object.object, Some(&found)) {
                 panic!("seed {seed}: {conflict:?}");
             }
@@ -242,7 +248,10 @@ fn long_random_use_of_a_small_pool_agrees_with_a_plain_file_in_every_mode() {
         let again = world.open(1, &at_origin);
         for offset in (0..model.len() as u64).step_by(1 << 20) {
             let to = (offset as usize + (1 << 20)).min(model.len());
-            assert!(world.read(again, offset, 1 << 20) == model[offset as usize..to], "seed {seed}: at {offset} after restart");
+            assert!(
+                world.read(again, offset, 1 << 20) == model[offset as usize..to],
+                "seed {seed}: at {offset} after restart"
+            );
         }
     }
 }

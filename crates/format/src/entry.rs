@@ -416,7 +416,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn any_state() -> impl Strategy<Value = ObjectState> {
-        (any::<u64>(), 0..1_u64 << 62, any::<u64>(), any::<i64>(), any::<u8>(), proptest::collection::vec(any::<u8>(), 0..OBJECT_PATH_MAX))
+        (
+            any::<u64>(),
+            0..1_u64 << 62,
+            any::<u64>(),
+            any::<i64>(),
+            any::<u8>(),
+            proptest::collection::vec(any::<u8>(), 0..OBJECT_PATH_MAX),
+        )
             .prop_map(|(inode, size, origin_valid, time, bits, path)| ObjectState {
                 inode,
                 birth: UnixNanos(time ^ 5),
@@ -434,7 +441,12 @@ mod tests {
         let span = || (any::<u64>().prop_map(ObjectId), (0..1_u64 << 50).prop_map(Block), 0..1_u64 << 50);
         prop_oneof![
             (any::<u64>(), any_state()).prop_map(|(object, state)| Entry::Object { object: ObjectId(object), state }),
-            (span(), any::<bool>(), proptest::option::of((0..1_u64 << 62, any::<i64>())), proptest::collection::vec(any::<u32>(), 1..RECORD_BLOCKS_MAX))
+            (
+                span(),
+                any::<bool>(),
+                proptest::option::of((0..1_u64 << 62, any::<i64>())),
+                proptest::collection::vec(any::<u32>(), 1..RECORD_BLOCKS_MAX)
+            )
                 .prop_map(|((object, first, _), dirty, grown, checksums)| Entry::Data {
                     object,
                     first,
@@ -442,11 +454,19 @@ mod tests {
                     grown: grown.map(|(size, mtime)| (size, UnixNanos(mtime))),
                     checksums
                 }),
-            (span(), any::<i64>()).prop_map(|((object, first, blocks), mtime)| Entry::Zero { object, first, blocks, mtime: UnixNanos(mtime) }),
+            (span(), any::<i64>()).prop_map(|((object, first, blocks), mtime)| Entry::Zero {
+                object,
+                first,
+                blocks,
+                mtime: UnixNanos(mtime)
+            }),
             span().prop_map(|(object, first, blocks)| Entry::Drop { object, first, blocks }),
             span().prop_map(|(object, first, blocks)| Entry::Clean { object, first, blocks }),
-            (any::<u64>(), 0..1_u64 << 62, any::<i64>())
-                .prop_map(|(object, size, mtime)| Entry::Truncate { object: ObjectId(object), size, mtime: UnixNanos(mtime) }),
+            (any::<u64>(), 0..1_u64 << 62, any::<i64>()).prop_map(|(object, size, mtime)| Entry::Truncate {
+                object: ObjectId(object),
+                size,
+                mtime: UnixNanos(mtime)
+            }),
             (path(), path()).prop_map(|(from, to)| Entry::Rename { from, to }),
             any::<u64>().prop_map(|object| Entry::Forget { object: ObjectId(object) }),
             Just(Entry::Mark),

@@ -184,11 +184,12 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
 /// Every later computation with the geometry relies on these bounds.
 fn check_geometry(geometry: &Geometry) -> Result<(), Damage> {
     let whole = u64::from(geometry.segments) * u64::from(geometry.segment_bytes);
-    let areas_end = geometry.checkpoint_bytes.checked_mul(2).and_then(|both| both.checked_add(geometry.checkpoint_start(0)));
+    let areas_end =
+        geometry.checkpoint_bytes.checked_mul(2).and_then(|both| both.checked_add(geometry.checkpoint_start(0)));
     let end = geometry.segments_start.checked_add(whole);
     let fits = geometry.segment_bytes.is_power_of_two()
         && geometry.segment_bytes as usize >= 16 * BLOCK
-        && geometry.segments_start % BLOCK as u64 == 0
+        && geometry.segments_start.is_multiple_of(BLOCK as u64)
         && geometry.segments > 0
         && whole <= 16 << 40
         && areas_end.is_some_and(|areas_end| areas_end <= geometry.segments_start)

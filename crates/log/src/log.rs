@@ -319,7 +319,10 @@ impl Log {
         }
         let open = self.open[stream.index()].as_mut().expect("just opened");
         open.batch();
-        assert!(open.batch_fits(entry_bytes, blocks), "{entry_bytes} bytes of entries with {blocks} blocks fit no batch");
+        assert!(
+            open.batch_fits(entry_bytes, blocks),
+            "{entry_bytes} bytes of entries with {blocks} blocks fit no batch"
+        );
     }
 
     /// Appends an entry without payload to the host stream.
@@ -428,8 +431,7 @@ impl Log {
         let id = self.segments.take_free().expect("no free segment: appends went beyond the reserve");
         let generation = self.next_generation;
         self.next_generation = generation.next();
-        *self.segments.get_mut(id) =
-            Segment::from_row(SegmentRow { generation, state: SegmentState::Open, stream });
+        *self.segments.get_mut(id) = Segment::from_row(SegmentRow { generation, state: SegmentState::Open, stream });
         let first = self.geometry.first_location(id);
         self.buffers.forget(first, self.geometry.segment_blocks());
         let open = OpenSegment::new(id, generation, stream, self.geometry.segment_blocks());

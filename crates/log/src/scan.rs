@@ -91,11 +91,7 @@ pub struct Scanned {
 ///
 /// # Errors
 /// [`ScanError`].
-pub fn scan(
-    flash: &mut dyn FlashRead,
-    device_bytes: u64,
-    mutation: Option<Mutation>,
-) -> Result<Scanned, ScanError> {
+pub fn scan(flash: &mut dyn FlashRead, device_bytes: u64, mutation: Option<Mutation>) -> Result<Scanned, ScanError> {
     let superblock = read_superblock(flash, device_bytes)?;
     let geometry = superblock.geometry;
     let mut checkpoint = read_checkpoint(flash, &superblock)?;
@@ -279,9 +275,8 @@ fn read_checkpoint(flash: &mut dyn FlashRead, superblock: &Superblock) -> Result
                     objects.push((object, state, ObjectMap::default()));
                 }
             }
-            FrameKind::Chunks => read_chunks(frame.payload, &mut objects).ok_or_else(|| {
-                fail(Damage::Senseless(WHAT, "chunks that make no sense"))
-            })?,
+            FrameKind::Chunks => read_chunks(frame.payload, &mut objects)
+                .ok_or_else(|| fail(Damage::Senseless(WHAT, "chunks that make no sense")))?,
             FrameKind::End => ended = true,
         }
     }

@@ -9,7 +9,9 @@
 //!   but no entry beyond the last host entry that counts: they may rest on host entries that are lost.
 //! - A durable host batch that is missing is no crash but damage, and is told as such.
 
-use headpond_base::{BLOCK, BatchNumber, Block, Epoch, Generation, Location, ObjectId, PoolId, SegmentId, Sequence, Stream};
+use headpond_base::{
+    BLOCK, BatchNumber, Block, Epoch, Generation, Location, ObjectId, PoolId, SegmentId, Sequence, Stream,
+};
 use headpond_format::{
     Damage, Entry, FOOTER_TAIL_BYTES, Geometry, SummaryBatch, decode_batch, decode_footer, decode_footer_tail,
     verify_block,
@@ -78,7 +80,9 @@ impl TailSegment {
             if whole > geometry.segment_bytes as usize {
                 return Ok(None);
             }
-            bytes = flash.read(end - whole as u64, whole).map_err(|errno| ScanError::Read { offset: end - whole as u64, errno })?;
+            bytes = flash
+                .read(end - whole as u64, whole)
+                .map_err(|errno| ScanError::Read { offset: end - whole as u64, errno })?;
         }
         debug_assert!(bytes.len() >= FOOTER_TAIL_BYTES);
         match decode_footer(&bytes) {

@@ -182,7 +182,8 @@ impl Engine {
     fn pick(&mut self, job: &mut Job) {
         let known = self.store.known(job.object);
         let (mut picked, mut runs) = (0, Vec::new());
-        let slots: Vec<_> = known.map.dirty_from(job.from).take(usize::try_from(job.most).unwrap_or(usize::MAX) + 1).collect();
+        let slots: Vec<_> =
+            known.map.dirty_from(job.from).take(usize::try_from(job.most).unwrap_or(usize::MAX) + 1).collect();
         for (block, slot) in slots {
             if picked == job.most {
                 job.next = job.next.or(Some(block));
@@ -248,7 +249,15 @@ impl Engine {
         }
     }
 
-    fn read_blocks(&mut self, job: JobId, run: usize, from: usize, count: usize, at: headpond_base::Location, again: bool) {
+    fn read_blocks(
+        &mut self,
+        job: JobId,
+        run: usize,
+        from: usize,
+        count: usize,
+        at: headpond_base::Location,
+        again: bool,
+    ) {
         let segment = self.store.segment_of(at);
         self.store.log.segments_mut().get_mut(segment).under_way += 1;
         let offset = self.store.log.geometry().byte_of(at);
@@ -273,12 +282,23 @@ impl Engine {
         if run.zeros() {
             let pending = Pending::Write { job: id, end: 0 };
             let len = zero_end - start;
-            self.start(EnginePending::Destage(pending), |ticket| Effect::OriginZero { ticket, object, offset: start, len });
+            self.start(EnginePending::Destage(pending), |ticket| Effect::OriginZero {
+                ticket,
+                object,
+                offset: start,
+                len,
+            });
             return;
         }
-        let data = pieces(std::mem::take(&mut run.bytes), usize::try_from(end - start).expect("a run is at most 1 MiB"));
+        let data =
+            pieces(std::mem::take(&mut run.bytes), usize::try_from(end - start).expect("a run is at most 1 MiB"));
         let pending = Pending::Write { job: id, end };
-        self.start(EnginePending::Destage(pending), |ticket| Effect::OriginWrite { ticket, object, offset: start, data });
+        self.start(EnginePending::Destage(pending), |ticket| Effect::OriginWrite {
+            ticket,
+            object,
+            offset: start,
+            data,
+        });
     }
 
     fn grow_or_sync(&mut self, id: JobId, job: &mut Job) {
@@ -402,14 +422,14 @@ impl Engine {
         match (job.stage, outcome) {
             (_, Outcome::Failed(errno)) => job.failed = Some(errno),
             (Stage::Cutting(size) | Stage::Growing(size), _) => known.origin_size = size,
-            (Stage::Stamping, Outcome::Stamp(stamp)) if !known.data_dirty() && known.direct == 0 => {
-                if !known.changed_in_stamp {
-                    known.state.stamp = stamp;
-                    known.state.flags.attributes_dirty = false;
-                    known.state.flags.destaging = false;
-                    if known.persisted && !self.store.log.failed() {
-                        self.store.persist(job.object);
-                    }
+            (Stage::Stamping, Outcome::Stamp(stamp))
+                if !known.data_dirty() && known.direct == 0 && !known.changed_in_stamp =>
+            {
+                known.state.stamp = stamp;
+                known.state.flags.attributes_dirty = false;
+                known.state.flags.destaging = false;
+                if known.persisted && !self.store.log.failed() {
+                    self.store.persist(job.object);
                 }
             }
             _ => {}
@@ -417,7 +437,16 @@ impl Engine {
     }
 
     #[allow(clippy::too_many_arguments)] // the fields of one `Pending::Read`
-    fn run_read(&mut self, id: JobId, job: &mut Job, index: usize, from: usize, count: usize, again: bool, outcome: Outcome) {
+    fn run_read(
+        &mut self,
+        id: JobId,
+        job: &mut Job,
+        index: usize,
+        from: usize,
+        count: usize,
+        again: bool,
+        outcome: Outcome,
+    ) {
         let object = job.object;
         let run = &mut job.runs[index];
         let at = run.slots[from].location;
@@ -428,9 +457,10 @@ impl Engine {
             _ => None,
         };
         let good = bytes.as_ref().is_some_and(|bytes| {
-            bytes.chunks_exact(BLOCK).zip(from..).all(|(block, at)| {
-                self.store.verify(object, run.first.plus(at as u64), run.slots[at], block)
-            })
+            bytes
+                .chunks_exact(BLOCK)
+                .zip(from..)
+                .all(|(block, at)| self.store.verify(object, run.first.plus(at as u64), run.slots[at], block))
         });
         match bytes {
             Some(bytes) if good => {

@@ -22,8 +22,8 @@ use headpond_base::{Block, Errno, Nanos, ObjectId, Sequence};
 use crate::engine::Engine;
 use crate::locks::OpId;
 use crate::store::Store;
-pub(crate) use governor::TICK;
 use governor::Governor;
+pub(crate) use governor::TICK;
 pub(crate) use job::Pending;
 use job::{Job, JobId};
 

@@ -53,7 +53,11 @@ impl Change {
             Self::Write { offset, data, .. } => size.max(offset + data.len() as u64),
             Self::Truncate { size, .. } => *size,
             Self::Zero { offset, len, extend, .. } | Self::Allocate { offset, len, extend, .. } => {
-                if *extend { size.max(offset + len) } else { size }
+                if *extend {
+                    size.max(offset + len)
+                } else {
+                    size
+                }
             }
         }
     }
@@ -178,7 +182,11 @@ impl Engine {
         };
         let covered = self.store.get(object).map_or(0, |known| {
             let span = change.span();
-            if blocks == 1 { 0 } else { known.map.range(span.first, span.end).filter(|(_, slot)| slot.dirty).count() as u64 }
+            if blocks == 1 {
+                0
+            } else {
+                known.map.range(span.first, span.end).filter(|(_, slot)| slot.dirty).count() as u64
+            }
         });
         let dirty_after = self.store.dirty_blocks + blocks - covered.min(blocks);
         log.segments().free() > WRITE_RESERVE
@@ -296,7 +304,9 @@ impl Engine {
                 });
                 self.poison(object, span);
             }
-            Change::Truncate { size: to, .. } => self.commit_truncate(object, size, *to, mtime, edge(Block::holding(*to))),
+            Change::Truncate { size: to, .. } => {
+                self.commit_truncate(object, size, *to, mtime, edge(Block::holding(*to)))
+            }
             Change::Zero { offset, len, extend, .. } => {
                 let end = (offset + len).min(size);
                 if *offset < end {
@@ -357,11 +367,7 @@ impl Engine {
         edge: &dyn Fn(Block) -> Option<&'a [u8]>,
     ) {
         let edges = partial_blocks(offset, end, size);
-        self.store.log.together(
-            headpond_base::Stream::Host,
-            2 * Entry::data_len(1) + 2 * Entry::data_len(0),
-            2,
-        );
+        self.store.log.together(headpond_base::Stream::Host, 2 * Entry::data_len(1) + 2 * Entry::data_len(0), 2);
         for block in &edges {
             let Some(bytes) = edge(*block) else { continue };
             let from = usize::try_from(offset.saturating_sub(block.byte()).min(BLOCK_U64)).expect("within a block");
@@ -388,11 +394,11 @@ impl Engine {
 fn partial_blocks(start: u64, end: u64, size: u64) -> Vec<Block> {
     let mut partial = Vec::with_capacity(2);
     let first = Block::holding(start);
-    if start % BLOCK_U64 != 0 && first.byte() < size {
+    if !start.is_multiple_of(BLOCK_U64) && first.byte() < size {
         partial.push(first);
     }
     let last = Block::holding(end);
-    if end % BLOCK_U64 != 0 && end < size && partial.last() != Some(&last) {
+    if !end.is_multiple_of(BLOCK_U64) && end < size && partial.last() != Some(&last) {
         partial.push(last);
     }
     partial
