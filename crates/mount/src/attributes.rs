@@ -12,10 +12,11 @@ use headpond_engine::{Reply, Request as Ask};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, RawMode, Statx, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
 use rustix::io::Errno;
 
+use crate::caller::Rights;
 use crate::front::{Front, Outcome, unexpected};
 use crate::handles::{OpenFile, Way};
 use crate::inodes::{Inode, Privileges, ROOT, kind_of};
-use crate::{caller, privileges, times};
+use crate::{privileges, times};
 
 /// What an application wants changed.
 #[derive(Default, Debug)]
@@ -26,6 +27,13 @@ pub(crate) struct Wanted {
     pub(crate) size: Option<u64>,
     pub(crate) atime: Option<TimeOrNow>,
     pub(crate) mtime: Option<TimeOrNow>,
+}
+
+impl Wanted {
+    fn is_empty(&self) -> bool {
+        let Self { mode, uid, gid, size, atime, mtime } = self;
+        mode.or(*uid).or(*gid).is_none() && size.is_none() && atime.is_none() && mtime.is_none()
+    }
 }
 
 impl Front {
@@ -88,18 +96,12 @@ impl Front {
                 _ => rustix::fs::chmod(inode.proc_path(), mode)?,
             }
         }
-        let nothing = wanted.mode.is_none()
-            && wanted.size.is_none()
-            && wanted.atime.is_none()
-            && wanted.mtime.is_none();
-        if wanted.uid.is_some() || wanted.gid.is_some() || nothing {
-            // "Nothing" is how the kernel sends a change of owner to the same owner, and how it asks to
-            // take set-user-id away: the origin's own chown does both.
-            inode.set_privileges(Privileges::Unknown);
+        if wanted.uid.is_some() || wanted.gid.is_some() || wanted.is_empty() && self.acts_as_owner(request, inode)? {
+            // The origin's own chown takes set-user-id away.
             let (uid, gid) = (wanted.uid.map(Uid::from_raw), wanted.gid.map(Gid::from_raw));
             rustix::fs::chownat(inode, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
-        }
-        if wanted.mode.is_some() || wanted.uid.is_some() || wanted.gid.is_some() || nothing {
+            self.changed_at_origin(inode);
+        } else if wanted.mode.is_some() {
             self.changed_at_origin(inode);
         }
         if let Some(size) = wanted.size {
@@ -109,6 +111,12 @@ impl Front {
             self.set_times(inode, file, wanted.atime, wanted.mtime)?;
         }
         self.attributes(inode)
+    }
+
+    /// Whether a request that names nothing to change, which is how the kernel sends a change of
+    /// owner to the same owner, comes from somebody who may ask that.
+    fn acts_as_owner(&self, request: &Request, inode: &Inode) -> Outcome<bool> {
+        Ok(inode.stat()?.stx_uid == request.uid() || Rights::of(request).acts_as_owner())
     }
 
     fn truncate(
@@ -121,7 +129,7 @@ impl Front {
         if size > self.file_bytes_max {
             return Err(Errno::FBIG);
         }
-        if privileges::drop_before_change(inode, || caller::keeps_privileges(request))? {
+        if privileges::drop_before_change(inode, || Some(Rights::of(request)))? {
             self.changed_at_origin(inode);
         }
         match file.map(|file| &file.way) {
@@ -141,12 +149,11 @@ impl Front {
     /// Truncates a file that is open in the engine.
     pub(crate) fn truncate_known(&self, inode: &Inode, size: u64) -> Outcome<()> {
         let known = inode.known().ok_or(Errno::BADF)?;
-        if known.view().size == size {
-            // As on other file systems: only the status change time moves.
-            known.touched(times::now());
-            return Ok(());
-        }
         let mtime = known.now();
+        if known.view().size == size {
+            // Nothing to cut off, but the times move.
+            return self.set_mtime_known(inode, mtime);
+        }
         let turn = known.turn();
         match self.pond.call(Ask::Truncate { object: known.object(), size, mtime }) {
             Reply::Changed(attributes) => {

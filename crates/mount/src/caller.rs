@@ -77,17 +77,42 @@ pub(crate) fn without_umask() {
     });
 }
 
-/// Whether the caller may keep set-user-id and set-group-id bits on what it writes to.
-///
-/// fuser does not pass on the kernel's own answer for truncation, so the caller is looked at. A
-/// caller that is already gone is judged by its user id.
-pub(crate) fn keeps_privileges(request: &Request) -> bool {
-    let effective = fs::read_to_string(format!("/proc/{}/status", request.pid())).ok().and_then(|status| {
-        let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?.trim().to_owned();
-        u64::from_str_radix(&line, 16).ok()
-    });
-    match effective {
-        Some(bits) => CapabilitySet::from_bits_retain(bits).contains(CapabilitySet::FSETID),
-        None => request.uid() == 0,
+/// What a caller may do beyond its user id, as far as it matters here.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Rights {
+    capabilities: CapabilitySet,
+    groups: Vec<u32>,
+}
+
+impl Rights {
+    /// Looks at whoever made the request: what fuser and the kernel's older requests do not say.
+    /// A caller that is already gone is judged by its user id.
+    pub(crate) fn of(request: &Request) -> Self {
+        let status = fs::read_to_string(format!("/proc/{}/status", request.pid())).unwrap_or_default();
+        let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let capabilities = match line("CapEff:").and_then(|bits| u64::from_str_radix(bits, 16).ok()) {
+            Some(bits) => CapabilitySet::from_bits_retain(bits),
+            None if request.uid() == 0 => CapabilitySet::all(),
+            None => CapabilitySet::empty(),
+        };
+        let mut groups: Vec<u32> =
+            line("Groups:").unwrap_or_default().split_whitespace().filter_map(|group| group.parse().ok()).collect();
+        groups.push(request.gid());
+        Self { capabilities, groups }
+    }
+
+    /// May keep set-user-id and set-group-id bits on what it writes to.
+    pub(crate) fn keeps_set_id(&self) -> bool {
+        self.capabilities.contains(CapabilitySet::FSETID)
+    }
+
+    /// May change files of others.
+    pub(crate) fn acts_as_owner(&self) -> bool {
+        self.capabilities.contains(CapabilitySet::FOWNER)
+    }
+
+    /// Is in a group.
+    pub(crate) fn in_group(&self, group: u32) -> bool {
+        self.groups.contains(&group)
     }
 }

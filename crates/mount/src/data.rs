@@ -15,10 +15,11 @@ use headpond_engine::{Reply, Request as Ask};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use crate::caller::Rights;
 use crate::file_system::fuse_errno;
 use crate::front::{Front, Outcome, errno, unexpected};
 use crate::handles::{OpenFile, Way};
-use crate::{caller, privileges};
+use crate::privileges;
 
 impl Front {
     /// Reads `size` bytes, fewer at the file's end.
@@ -52,13 +53,10 @@ impl Front {
         flags: OFlags,
         reply: ReplyWrite,
     ) {
-        // A page of a shared mapping comes later and on nobody's behalf; the kernel took the bits
-        // into account when it was made writable.
-        let keeps = || {
-            !write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID)
-                && (write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) || caller::keeps_privileges(request))
-        };
-        match privileges::drop_before_change(&file.inode, keeps) {
+        // The kernel says when a caller keeps no bits. (A page of a shared mapping comes later and on
+        // nobody's behalf: then it says nothing.)
+        let kills = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        match privileges::drop_before_change(&file.inode, || kills.then(|| Rights::of(request))) {
             Ok(true) => self.changed_at_origin(&file.inode),
             Ok(false) => {}
             Err(error) => return reply.error(fuse_errno(error)),

@@ -179,6 +179,6 @@ fn largest_file(root: &OwnedFd) -> u64 {
 /// Whether a directory gives its own access list to what is made in it; then the caller's umask
 /// is not applied.
 pub(crate) fn has_default_list(directory: &Inode) -> bool {
-    let size = rustix::fs::getxattr(directory.proc_path(), c"system.posix_acl_default", &mut [0_u8; 0][..]);
+    let size = rustix::fs::getxattr_query(directory.proc_path(), c"system.posix_acl_default");
     matches!(size, Ok(size) if size > 0)
 }

@@ -15,6 +15,7 @@ use headpond_engine::{OpenFile as Opened, Reply, Request as Ask};
 use rustix::fs::{Mode, OFlags, RawMode, SeekFrom, Statx};
 use rustix::io::Errno;
 
+use crate::caller::Rights;
 use crate::front::{Front, Outcome, has_default_list, stamp, unexpected};
 use crate::handles::{OpenFile, Way};
 use crate::inodes::{Inode, stat};
@@ -48,7 +49,7 @@ impl Front {
     pub(crate) fn open(&self, request: &Request, inode: &Arc<Inode>, flags: OFlags) -> Outcome<OpenFile> {
         let writes = flags.contains(OFlags::WRONLY) || flags.contains(OFlags::RDWR);
         let truncates = flags.contains(OFlags::TRUNC);
-        if truncates && privileges::drop_before_change(inode, || caller::keeps_privileges(request))? {
+        if truncates && privileges::drop_before_change(inode, || Some(Rights::of(request)))? {
             self.changed_at_origin(inode);
         }
         if !inode.managed {
@@ -59,11 +60,7 @@ impl Front {
         let file = self.open_at_origin(inode, writes || truncates)?;
         let counted = self.open_in_engine(inode, file, false)?;
         if truncates {
-            match inode.known() {
-                // Unlike truncation to the size it has, this moves the modification time.
-                Some(known) if known.view().size == 0 => self.set_mtime_known(inode, known.now())?,
-                _ => self.truncate_known(inode, 0)?,
-            }
+            self.truncate_known(inode, 0)?;
         }
         self.handle(inode, counted)
     }

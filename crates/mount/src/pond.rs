@@ -12,6 +12,7 @@ use std::sync::mpsc;
 use headpond_base::{Errno, ObjectId, Result};
 use headpond_engine::{Namespace, Reply, Request};
 use headpond_format::Stamp;
+use headpond_shard::Handle;
 
 /// What is done with an answer.
 pub type Done = Box<dyn FnOnce(Reply) + Send>;
@@ -53,5 +54,27 @@ pub trait Pond: Send + Sync + 'static {
             }),
         );
         wait.recv().unwrap_or(Reply::Failed(Errno::SHUTDOWN))
+    }
+}
+
+impl Pond for Handle {
+    fn submit(&self, request: Request, done: Done) {
+        Handle::submit(self, request, done);
+    }
+
+    fn call(&self, request: Request) -> Reply {
+        Handle::call(self, request)
+    }
+
+    fn namespace(&self, change: Namespace, operation: Operation) -> Result<()> {
+        Handle::namespace(self, change, operation)
+    }
+
+    fn attach(&self, object: ObjectId, file: File) {
+        self.origin().attach(object, file);
+    }
+
+    fn sync_origin(&self, object: ObjectId) -> Result<()> {
+        self.origin().sync(object)
     }
 }

@@ -9,25 +9,25 @@
 use rustix::fs::{Mode, RawMode};
 use rustix::io::Errno;
 
+use crate::caller::Rights;
 use crate::inodes::{Inode, Privileges};
 
 /// The extended attribute with a program's capabilities.
-pub(crate) const CAPABILITIES: &str = "security.capability";
+const CAPABILITIES: &str = "security.capability";
 
 const SET_UID: RawMode = 0o4000;
 const SET_GID: RawMode = 0o2000;
 const GROUP_EXECUTE: RawMode = 0o010;
 
-/// The content is about to change. Capabilities always go; set-user-id and set-group-id stay if
-/// the caller `keeps` them, which is asked only where there are any. Says whether anything changed.
-pub(crate) fn drop_before_change(inode: &Inode, keeps: impl FnOnce() -> bool) -> Result<bool, Errno> {
+/// The content is about to change. Capabilities always go; set-user-id and set-group-id go as the
+/// `rights` of the caller say, who is looked at only where there are any. Says whether anything
+/// changed.
+pub(crate) fn drop_before_change(inode: &Inode, rights: impl FnOnce() -> Option<Rights>) -> Result<bool, Errno> {
     if inode.privileges() == Privileges::None {
         return Ok(false);
     }
-    let mode = RawMode::from(inode.stat()?.stx_mode) & 0o7777;
-    // Set-group-id without group execute is not a privilege; historically it asks for locking.
-    let group = if mode & GROUP_EXECUTE != 0 { SET_GID } else { 0 };
-    let dangerous = mode & (SET_UID | group);
+    let found = inode.stat()?;
+    let mode = RawMode::from(found.stx_mode) & 0o7777;
     let mut changed = false;
     match rustix::fs::removexattr(inode.proc_path(), CAPABILITIES) {
         Ok(()) => changed = true,
@@ -35,11 +35,20 @@ pub(crate) fn drop_before_change(inode: &Inode, keeps: impl FnOnce() -> bool) ->
         Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => {}
         Err(error) => return Err(error),
     }
-    if dangerous == 0 {
+    if mode & (SET_UID | SET_GID) == 0 {
         inode.set_privileges(Privileges::None);
-    } else if !keeps() {
-        rustix::fs::chmod(inode.proc_path(), Mode::from_raw_mode(mode & !dangerous))?;
-        inode.set_privileges(Privileges::None);
+        return Ok(changed);
+    }
+    let Some(rights) = rights().filter(|rights| !rights.keeps_set_id()) else {
+        return Ok(changed);
+    };
+    let mut dropped = mode & SET_UID;
+    // Without group execute the bit is no privilege, but only members may keep it.
+    if mode & GROUP_EXECUTE != 0 || !rights.in_group(found.stx_gid) {
+        dropped |= mode & SET_GID;
+    }
+    if dropped != 0 {
+        rustix::fs::chmod(inode.proc_path(), Mode::from_raw_mode(mode & !dropped))?;
         changed = true;
     }
     Ok(changed)

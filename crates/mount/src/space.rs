@@ -5,11 +5,12 @@ use headpond_engine::{Reply, Request as Ask};
 use rustix::fs::{FallocateFlags, SeekFrom, StatVfs};
 use rustix::io::Errno;
 
+use crate::caller::Rights;
 use crate::file_system::fuse_errno;
 use crate::front::{Front, Outcome, unexpected};
 use crate::handles::{OpenFile, Way};
 use crate::inodes::Inode;
-use crate::{caller, privileges};
+use crate::privileges;
 
 /// `lseek` for the next data.
 const SEEK_DATA: i32 = 3;
@@ -27,7 +28,7 @@ impl Front {
         mode: FallocateFlags,
         reply: ReplyEmpty,
     ) {
-        match privileges::drop_before_change(&file.inode, || caller::keeps_privileges(request)) {
+        match privileges::drop_before_change(&file.inode, || Some(Rights::of(request))) {
             Ok(true) => self.changed_at_origin(&file.inode),
             Ok(false) => {}
             Err(error) => return reply.error(fuse_errno(error)),

@@ -23,18 +23,18 @@ pub(crate) enum Sized {
 impl Front {
     /// An attribute's value, or its length if `size` is zero.
     pub(crate) fn get_attribute(&self, inode: &Inode, name: &OsStr, size: u32) -> Outcome<Sized> {
+        if size == 0 {
+            return Ok(Sized::Length(rustix::fs::getxattr_query(inode.proc_path(), name)?));
+        }
         let mut value = vec![0; size as usize];
         let length = rustix::fs::getxattr(inode.proc_path(), name, &mut value[..])?;
-        if size == 0 {
-            return Ok(Sized::Length(length));
-        }
         value.truncate(length);
         Ok(Sized::Bytes(value))
     }
 
     /// The names of all attributes, or their length if `size` is zero.
     pub(crate) fn list_attributes(&self, request: &Request, inode: &Inode, size: u32) -> Outcome<Sized> {
-        let length = rustix::fs::listxattr(inode.proc_path(), &mut [0_u8; 0][..])?;
+        let length = rustix::fs::listxattr_query(inode.proc_path())?;
         let mut names = vec![0; length];
         let length = rustix::fs::listxattr(inode.proc_path(), &mut names[..])?;
         names.truncate(length);

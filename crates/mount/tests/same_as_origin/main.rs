@@ -1,0 +1,159 @@
+//! Every file operation that databases and ordinary programs use, done twice: on a mount, and
+//! straight on the file system of its origin. Results, errors, contents and attributes have to
+//! be the same. Where they are not, the difference is written down in the table with its reason,
+//! and is tested too.
+
+#[path = "../straight/mod.rs"]
+#[allow(dead_code, reason = "each test uses a part")]
+mod straight;
+
+mod attributes;
+mod contents;
+mod names;
+mod place;
+mod space;
+mod special;
+mod users;
+
+use place::Place;
+
+/// One line of the table.
+struct Case {
+    /// The operations, as a name.
+    name: &'static str,
+    /// Does them and notes what came of it.
+    run: fn(&mut Place<'_>),
+    /// What is different on a mount, and why.
+    differs: &'static [Difference],
+}
+
+/// A note that is not the same.
+struct Difference {
+    plain: &'static str,
+    mount: &'static str,
+    #[allow(dead_code, reason = "for whoever reads the table")]
+    why: &'static str,
+}
+
+const fn same(name: &'static str, run: fn(&mut Place<'_>)) -> Case {
+    Case { name, run, differs: &[] }
+}
+
+const CASES: &[Case] = &[
+    same("creating and opening by every flag", contents::open_flags),
+    Case {
+        name: "a file without a name",
+        run: contents::unnamed,
+        differs: &[Difference {
+            plain: "O_TMPFILE: Ok(())",
+            mount: "O_TMPFILE: Err(OPNOTSUPP)",
+            why: "fuser does not know the request; programs fall back to a name and unlink",
+        }],
+    },
+    same("reads and writes of any alignment", contents::alignment),
+    Case {
+        name: "direct reads and writes",
+        run: contents::direct,
+        differs: &[Difference {
+            plain: "unaligned direct write: Err(INVAL)",
+            mount: "unaligned direct write: Ok(100)",
+            why: "the engine takes any alignment",
+        }],
+    },
+    same("writes with O_SYNC, O_DSYNC and per-write flags", contents::durable_writes),
+    same("appends from two handles", contents::appends),
+    same("vectored reads and writes", contents::vectored),
+    same("syncs of files, directories and the file system", contents::syncs),
+    same("content of unlinked and replaced open files", contents::unlinked),
+    same("copying ranges in the kernel", contents::copy_range),
+    same("errors of reads and writes", contents::errors),
+    same("truncation by handle and by path", space::truncation),
+    same("truncation beyond the largest file", space::too_large),
+    same("plain and size-keeping allocation", space::allocation),
+    same("punched and zeroed ranges", space::zeroing),
+    Case {
+        name: "ranges collapsed and inserted",
+        run: space::shifting,
+        differs: &[
+            Difference {
+                plain: "collapse: Ok(())",
+                mount: "collapse: Err(OPNOTSUPP)",
+                why: "the kernel does not pass it to FUSE",
+            },
+            Difference {
+                plain: "insert: Ok(())",
+                mount: "insert: Err(OPNOTSUPP)",
+                why: "the kernel does not pass it to FUSE",
+            },
+        ],
+    },
+    same("finding data and holes", space::holes),
+    same("free space", space::room),
+    same("modes", attributes::modes),
+    same("times, far and near", attributes::times),
+    same("which times move", attributes::which_times_move),
+    same("extended attributes", attributes::extended),
+    same("extended attributes of links and special files", attributes::extended_special),
+    same("directories", names::directories),
+    same("listing many names", names::listing),
+    same("hard links", names::hard_links),
+    same("symbolic links", names::symlinks),
+    same("renames, replacing, not replacing and exchanging", names::renames),
+    same("renames of directories with open files", names::moved_below),
+    same("names too long and strange", names::strange_names),
+    same("pipes, sockets and nodes", special::nodes),
+    same("a pipe between two threads", special::pipe),
+    same("a socket", special::socket),
+    same("flock", special::whole_file_locks),
+    same("a program run from the mount", special::program),
+    same("files of other users", users::permissions),
+    same("a sticky directory", users::sticky),
+    same("owners of new files", users::new_owners),
+    same("supplementary groups", users::groups),
+    same("set-user-id taken away", users::set_user_id),
+    same("changing owners", users::owners),
+    same("umask and default access lists", users::access_lists),
+];
+
+#[test]
+fn every_operation_does_what_it_does_on_the_origin() {
+    let bench = straight::Bench::new();
+    let mut failures = Vec::new();
+    for (number, case) in CASES.iter().enumerate() {
+        let name = format!("case-{number}");
+        let mut logs = [&bench.plain, &bench.mountpoint].map(|base| {
+            let directory = base.join(&name);
+            std::fs::create_dir(&directory).unwrap();
+            let mut place = Place::new(&directory);
+            (case.run)(&mut place);
+            place.log
+        });
+        for difference in case.differs {
+            for (log, line) in logs.iter_mut().zip([difference.plain, difference.mount]) {
+                match log.iter().position(|noted| noted == line) {
+                    Some(at) => drop(log.remove(at)),
+                    None => failures.push(format!("{}: expected the difference \"{line}\"", case.name)),
+                }
+            }
+        }
+        let [plain, mount] = logs;
+        assert!(!plain.is_empty() || !case.differs.is_empty(), "{}: nothing was noted", case.name);
+        if plain != mount {
+            for (plain, mount) in plain.iter().zip(&mount).filter(|(plain, mount)| plain != mount) {
+                failures.push(format!("{}:\n    origin: {plain}\n    mount:  {mount}", case.name));
+            }
+            if plain.len() != mount.len() {
+                failures.push(format!("{}: {} notes and {}", case.name, plain.len(), mount.len()));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} differences:\n{}", failures.len(), failures.join("\n"));
+    // The kernel gives handles back a moment after the last close.
+    for _ in 0..1000 {
+        if bench.pond.open_handles() == 0 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("{} handles were never closed in the engine", bench.pond.open_handles());
+}
