@@ -1,0 +1,20 @@
+//! The clock that engines are told: monotonic, and one for the whole process.
+
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use headpond_base::Nanos;
+
+/// Nanoseconds since the first call in this process. Give this to an engine when it is made: the
+/// shard goes on with the same clock.
+#[must_use]
+pub fn now() -> Nanos {
+    at(Instant::now())
+}
+
+/// The same for a moment taken earlier.
+pub(crate) fn at(instant: Instant) -> Nanos {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let passed = instant.saturating_duration_since(*START.get_or_init(Instant::now));
+    Nanos(u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX))
+}

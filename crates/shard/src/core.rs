@@ -1,0 +1,21 @@
+//! What the shard needs of an engine. There is one; tests have doubles.
+
+use headpond_base::Nanos;
+use headpond_engine::{Effect, Outcome, Request, RequestId, Stats, Ticket};
+
+/// Something that takes requests and completions and gives effects. See the engine's own methods,
+/// which these are.
+pub trait Core: Send + 'static {
+    /// Tells the time.
+    fn advance(&mut self, now: Nanos);
+    /// Takes a request.
+    fn submit(&mut self, id: RequestId, request: Request);
+    /// Takes the outcome of an effect.
+    fn complete(&mut self, ticket: Ticket, outcome: Outcome);
+    /// Appends what is to be done, in order.
+    fn take_effects(&mut self, out: &mut Vec<Effect>);
+    /// When it wants to be told the time at the latest.
+    fn next_wake(&self) -> Option<Nanos>;
+    /// Its counters and gauges.
+    fn stats(&self) -> Stats;
+}

@@ -1,0 +1,262 @@
+//! How long a slow disk takes: the model, without a clock and without a disk.
+//!
+//! A disk with one arm takes, for an access,
+//!
+//! ```text
+//! overhead + seek(x) + rotational wait + bytes / rate
+//! seek(0) = 0, seek(x) = a + b sqrt(x) + c x      x = way of the arm / its whole way
+//! ```
+//!
+//! and an access that goes on where the last one ended, with nothing in between, waits for
+//! neither: the disk reads ahead, and takes writes into its track buffer. A sync costs the
+//! overhead and a rotational wait, and ends such a run; so an append with a sync after each takes
+//! one revolution on average, as it does on a disk without a battery.
+//!
+//! A network volume takes its latency for each access, and starts them no faster than its two limits
+//! allow. It has no arm, and its sync is one more access.
+
+use std::fmt;
+use std::str::FromStr;
+
+use headpond_base::Nanos;
+
+/// A disk with one arm. Times in nanoseconds, rates in bytes a second.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Spindle {
+    /// For each access, before the arm moves.
+    pub overhead: f64,
+    /// The seek's constant part.
+    pub a: f64,
+    /// The seek's part that goes with the root of the way.
+    pub b: f64,
+    /// The seek's part that goes with the way.
+    pub c: f64,
+    /// One turn of the platter. The rotational wait is evenly between none of it and all.
+    pub revolution: f64,
+    /// At address 0, the outer edge.
+    pub outer_rate: f64,
+    /// At the last address, the inner edge.
+    pub inner_rate: f64,
+}
+
+/// A volume somewhere in the network.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Network {
+    /// Accesses a second.
+    pub iops: f64,
+    /// Bytes a second.
+    pub rate: f64,
+    /// From the start of an access to its end, in nanoseconds.
+    pub latency: f64,
+}
+
+/// A disk to stand in for a slow origin.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum DiskModel {
+    /// With an arm: one access at a time.
+    Spindle(Spindle),
+    /// Without: as many as are asked for, at a limited rate.
+    Network(Network),
+}
+
+/// Where the arm is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Head {
+    /// The address behind the last access.
+    pub address: u64,
+    /// Whether an access right there goes on with a run.
+    pub streaming: bool,
+}
+
+/// An access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// Where on the disk, in bytes.
+    pub address: u64,
+    /// How much.
+    pub bytes: u64,
+}
+
+const MS: f64 = 1e6;
+const MB: f64 = 1e6;
+
+impl Spindle {
+    /// 7,200 turns a minute: 85 random reads of 4 KiB a second.
+    pub const HDD_7200: Self = Self {
+        overhead: 0.1 * MS,
+        a: 0.23 * MS,
+        b: 11.23 * MS,
+        c: 3.54 * MS,
+        revolution: 60e9 / 7_200.0,
+        outer_rate: 210.0 * MB,
+        inner_rate: 100.0 * MB,
+    };
+    /// 10,000 turns a minute: 129 random reads of 4 KiB a second.
+    pub const HDD_10000: Self = Self {
+        overhead: 0.03 * MS,
+        a: 0.30 * MS,
+        b: 5.00 * MS,
+        c: 5.20 * MS,
+        revolution: 60e9 / 10_000.0,
+        outer_rate: 210.0 * MB,
+        inner_rate: 120.0 * MB,
+    };
+    /// 15,000 turns a minute: 202 random reads of 4 KiB a second.
+    pub const HDD_15000: Self = Self {
+        overhead: 0.03 * MS,
+        a: 0.20 * MS,
+        b: 3.00 * MS,
+        c: 3.30 * MS,
+        revolution: 60e9 / 15_000.0,
+        outer_rate: 240.0 * MB,
+        inner_rate: 150.0 * MB,
+    };
+
+    /// The time to move the arm over a share of its way, in nanoseconds.
+    #[must_use]
+    pub fn seek(&self, way: f64) -> f64 {
+        if way == 0.0 { 0.0 } else { self.a + self.b * way.sqrt() + self.c * way }
+    }
+
+    /// The time of an access on a disk of `span` bytes, with the arm at `head`, and `turn` (0 to 1)
+    /// of a revolution to wait.
+    #[must_use]
+    pub fn access(&self, span: u64, head: Head, access: Access, turn: f64) -> Nanos {
+        let span = span.max(1) as f64;
+        let way = access.address.abs_diff(head.address) as f64 / span;
+        let edge = (access.address as f64 / span).min(1.0);
+        let rate = self.outer_rate + (self.inner_rate - self.outer_rate) * edge;
+        let goes_on = head.streaming && way == 0.0;
+        let arm = if goes_on { 0.0 } else { self.seek(way.min(1.0)) + turn * self.revolution };
+        Nanos((self.overhead + arm + access.bytes as f64 * 1e9 / rate) as u64)
+    }
+
+    /// The time of a sync.
+    #[must_use]
+    pub fn sync(&self, turn: f64) -> Nanos {
+        Nanos((self.overhead + turn * self.revolution) as u64)
+    }
+}
+
+impl Network {
+    /// A common entry tier: 3,000 accesses and 125 MB a second, 0.7 ms.
+    pub const CLOUD: Self = Self { iops: 3_000.0, rate: 125.0 * MB, latency: 0.7 * MS };
+
+    /// How long after an access the next one may start.
+    #[must_use]
+    pub fn pace(&self, bytes: u64) -> Nanos {
+        Nanos((1e9 / self.iops).max(bytes as f64 * 1e9 / self.rate) as u64)
+    }
+
+    /// How long an access takes once it has started.
+    #[must_use]
+    pub fn access(&self, bytes: u64) -> Nanos {
+        Nanos((self.latency + bytes as f64 * 1e9 / self.rate) as u64)
+    }
+}
+
+impl DiskModel {
+    /// Every preset, by its name.
+    pub const PRESETS: [(&'static str, Self); 4] = [
+        ("hdd-7200", Self::Spindle(Spindle::HDD_7200)),
+        ("hdd-10000", Self::Spindle(Spindle::HDD_10000)),
+        ("hdd-15000", Self::Spindle(Spindle::HDD_15000)),
+        ("cloud", Self::Network(Network::CLOUD)),
+    ];
+}
+
+impl FromStr for DiskModel {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::PRESETS.into_iter().find(|(known, _)| *known == name).map(|(_, model)| model).ok_or_else(|| {
+            let known = Self::PRESETS.map(|(name, _)| name).join(", ");
+            format!("unknown disk model '{name}': one of {known}")
+        })
+    }
+}
+
+impl fmt::Display for DiskModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::PRESETS.into_iter().find(|(_, model)| model == self).map_or("custom", |(name, _)| name);
+        f.write_str(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Elevator;
+    use crate::model_disk::Turns;
+
+    const SPAN: u64 = 1 << 40;
+
+    /// Random 4 KiB accesses a second with so many always waiting, in virtual time.
+    fn random_iops(spindle: Spindle, depth: usize) -> f64 {
+        let (mut places, mut turns) = (Turns::new(17), Turns::new(4));
+        let mut place = || ((places.next() * SPAN as f64) as u64) & !4095;
+        let mut queue = Elevator::default();
+        (0..depth).for_each(|_| queue.push(place(), ()));
+        let (mut head, mut time, rounds) = (Head::default(), 0, 40_000);
+        for _ in 0..rounds {
+            let (address, ()) = queue.next(head.address).unwrap();
+            let access = Access { address, bytes: 4096 };
+            time += spindle.access(SPAN, head, access, turns.next()).0;
+            head = Head { address: address + 4096, streaming: true };
+            queue.push(place(), ());
+        }
+        f64::from(rounds) * 1e9 / time as f64
+    }
+
+    /// Published figures: depth 1, then one-way elevator at depth 8, 32, 128.
+    const TABLE: [(Spindle, [f64; 4]); 3] = [
+        (Spindle::HDD_7200, [85.0, 128.0, 168.0, 193.0]),
+        (Spindle::HDD_10000, [129.0, 191.0, 240.0, 270.0]),
+        (Spindle::HDD_15000, [202.0, 291.0, 365.0, 407.0]),
+    ];
+
+    #[test]
+    fn random_reads_one_at_a_time_match_the_published_rate_within_3_percent() {
+        for (spindle, [expected, ..]) in TABLE {
+            let found = random_iops(spindle, 1);
+            assert!((found / expected - 1.0).abs() < 0.03, "{found:.1} for {expected}");
+        }
+    }
+
+    #[test]
+    fn a_one_way_elevator_matches_the_published_rates_within_10_percent() {
+        for (spindle, [_, rates @ ..]) in TABLE {
+            for (depth, expected) in [8, 32, 128].into_iter().zip(rates) {
+                let found = random_iops(spindle, depth);
+                assert!((found / expected - 1.0).abs() < 0.10, "depth {depth}: {found:.1} for {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_streams_and_a_sync_ends_it() {
+        let spindle = Spindle::HDD_7200;
+        let access = Access { address: 1 << 20, bytes: 1 << 20 };
+        let at = |streaming| Head { address: 1 << 20, streaming };
+        let streamed = spindle.access(SPAN, at(true), access, 0.5);
+        assert!((streamed.0 as f64 / 1e6 - (0.1 + 1.048_576e3 / 210.0)).abs() < 0.01, "{streamed:?}");
+        let waited = spindle.access(SPAN, at(false), access, 0.5).since(streamed);
+        assert_eq!(waited.0 / 1000, (spindle.revolution / 2.0) as u64 / 1000);
+    }
+
+    #[test]
+    fn a_network_volume_keeps_both_limits() {
+        let volume = Network::CLOUD;
+        assert_eq!(volume.pace(4096).0, 333_333);
+        assert_eq!(volume.pace(1_250_000).0, 10_000_000);
+        assert!(volume.access(0).0 == 700_000);
+    }
+
+    #[test]
+    fn presets_are_known_by_name() {
+        for (name, model) in DiskModel::PRESETS {
+            assert_eq!((name.parse(), model.to_string().as_str()), (Ok(model), name));
+        }
+        assert!("floppy".parse::<DiskModel>().unwrap_err().contains("hdd-7200"));
+    }
+}

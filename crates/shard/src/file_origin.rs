@@ -1,0 +1,244 @@
+//! An origin of files, through the page cache of the machine.
+//!
+//! Costs: what is read from or written to the origin takes page cache once more. The origin is touched
+//! rarely, and its own read-ahead and write-behind are worth more than that memory.
+//!
+//! Invariant: an object's file, once it can be written, stays the one it is until released.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use headpond_base::{Buf, BufMut, Errno, ObjectId, Result, UnixNanos};
+use headpond_format::Stamp;
+use rustix::fs::{FallocateFlags, Mode, OFlags, ResolveFlags, SeekFrom, Timespec, Timestamps};
+use rustix::io::Errno as E;
+
+/// The files of a directory tree.
+#[derive(Default)]
+pub struct FileOrigin {
+    files: RwLock<HashMap<ObjectId, Arc<Attached>>>,
+    root: Option<Root>,
+}
+
+struct Attached {
+    file: File,
+    writable: bool,
+    /// The directory that names it has been synced since it was attached.
+    anchored: AtomicBool,
+}
+
+/// The top of the tree.
+struct Root {
+    directory: File,
+    path: PathBuf,
+}
+
+/// The most pieces that the kernel takes with one call.
+const PIECES_MAX: usize = 1024;
+
+/// Zeros that are written where the file system cannot make a hole.
+const ZEROS: usize = 1 << 20;
+
+impl FileOrigin {
+    /// An origin of whatever files are attached. The directory entries of new files are as durable as
+    /// their file system makes them with an fsync of the file (ext4, xfs and btrfs: fully).
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An origin below a directory. The first sync of a file after it was attached also syncs the
+    /// directory that names it, on whatever file system.
+    ///
+    /// # Errors
+    /// When it cannot be told where the directory is.
+    pub fn below(directory: OwnedFd) -> io::Result<Self> {
+        let directory = File::from(directory);
+        let path = path_of(&directory)?;
+        Ok(Self { files: RwLock::default(), root: Some(Root { directory, path }) })
+    }
+
+    fn get(&self, object: ObjectId) -> Result<Arc<Attached>> {
+        self.files.read().unwrap_or_else(PoisonError::into_inner).get(&object).cloned().ok_or(Errno::BADF)
+    }
+
+    /// Syncs the directory that names a file. Failing to find it is no error: the file may have no
+    /// name any more.
+    fn sync_name(&self, attached: &Attached) -> Result<()> {
+        let Some(root) = &self.root else { return Ok(()) };
+        if attached.anchored.load(Ordering::Relaxed) || attached.file.metadata().is_ok_and(|file| file.nlink() == 0) {
+            return Ok(());
+        }
+        let Some(parent) = root.parent_of(&attached.file) else { return Ok(()) };
+        File::from(parent).sync_all()?;
+        attached.anchored.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Root {
+    /// The directory that names a file now. Looked up from the top of the tree itself and never
+    /// through a mount: the front door's own may lie on top of this one.
+    fn parent_of(&self, file: &File) -> Option<OwnedFd> {
+        let path = path_of(file).ok()?;
+        let below = path.strip_prefix(&self.path).ok()?.parent()?;
+        let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
+        rustix::fs::openat2(&self.directory, below, flags, Mode::empty(), resolve).ok()
+    }
+}
+
+fn path_of(file: &File) -> io::Result<PathBuf> {
+    let link = rustix::fs::readlink(format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new())?;
+    Ok(PathBuf::from(OsStr::from_bytes(link.as_bytes())))
+}
+
+impl crate::Origin for FileOrigin {
+    fn read(&self, object: ObjectId, offset: u64, len: usize) -> Result<Buf> {
+        let attached = self.get(object)?;
+        let mut buf = BufMut::zeroed(len);
+        let mut got = 0;
+        while got < len {
+            match attached.file.read_at(&mut buf[got..], offset + got as u64) {
+                Ok(0) => break,
+                Ok(more) => got += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        buf.truncate(got);
+        Ok(buf.freeze())
+    }
+
+    fn write(&self, object: ObjectId, offset: u64, data: &[Buf]) -> Result<()> {
+        let attached = self.get(object)?;
+        let mut slices: Vec<_> = data.iter().map(|piece| IoSlice::new(piece)).collect();
+        let mut rest = &mut slices[..];
+        let mut at = offset;
+        IoSlice::advance_slices(&mut rest, 0);
+        while !rest.is_empty() {
+            let now = &rest[..rest.len().min(PIECES_MAX)];
+            match rustix::io::pwritev(&attached.file, now, at) {
+                Ok(0) => return Err(Errno::IO),
+                Ok(put) => {
+                    at += put as u64;
+                    IoSlice::advance_slices(&mut rest, put);
+                }
+                Err(E::INTR) => {}
+                Err(errno) => return Err(from(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    fn zero(&self, object: ObjectId, offset: u64, len: u64) -> Result<()> {
+        let attached = self.get(object)?;
+        let size = attached.file.metadata()?.len();
+        let len = len.min(size.saturating_sub(offset));
+        if len == 0 {
+            return Ok(());
+        }
+        for how in [FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE] {
+            match allocate(&attached.file, how | FallocateFlags::KEEP_SIZE, offset, len) {
+                Err(Errno::OPNOTSUPP) => {}
+                result => return result,
+            }
+        }
+        let zeros = BufMut::zeroed(ZEROS);
+        let (mut at, end) = (offset, offset + len);
+        while at < end {
+            let step = usize::try_from(end - at).unwrap_or(ZEROS).min(ZEROS);
+            attached.file.write_all_at(&zeros[..step], at)?;
+            at += step as u64;
+        }
+        Ok(())
+    }
+
+    fn resize(&self, object: ObjectId, size: u64) -> Result<()> {
+        Ok(self.get(object)?.file.set_len(size)?)
+    }
+
+    fn reserve(&self, object: ObjectId, offset: u64, len: u64) -> Result<()> {
+        let attached = self.get(object)?;
+        match allocate(&attached.file, FallocateFlags::KEEP_SIZE, offset, len) {
+            Err(Errno::OPNOTSUPP) => {}
+            result => return result,
+        }
+        // No reservation is to be had. The next best: refuse what surely does not fit.
+        let stat = rustix::fs::fstatvfs(&attached.file).map_err(from)?;
+        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+        if free < len { Err(Errno::NOSPC) } else { Ok(()) }
+    }
+
+    fn sync(&self, object: ObjectId) -> Result<()> {
+        let attached = self.get(object)?;
+        attached.file.sync_all()?;
+        self.sync_name(&attached)
+    }
+
+    fn stamp(&self, object: ObjectId, mtime: UnixNanos) -> Result<Stamp> {
+        let attached = self.get(object)?;
+        const SECOND: i64 = 1_000_000_000;
+        let keep = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+        let set = Timespec { tv_sec: mtime.0.div_euclid(SECOND), tv_nsec: mtime.0.rem_euclid(SECOND) };
+        rustix::fs::futimens(&attached.file, &Timestamps { last_access: keep, last_modification: set })
+            .map_err(from)?;
+        let metadata = attached.file.metadata()?;
+        Ok(Stamp {
+            size: metadata.len(),
+            mtime: unix(metadata.mtime(), metadata.mtime_nsec()),
+            ctime: unix(metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+
+    fn seek(&self, object: ObjectId, offset: u64, data: bool) -> Result<u64> {
+        let attached = self.get(object)?;
+        // Moves the file's own position, which nothing here uses.
+        let from_here = if data { SeekFrom::Data(offset) } else { SeekFrom::Hole(offset) };
+        rustix::fs::seek(&attached.file, from_here).map_err(from)
+    }
+
+    fn attach(&self, object: ObjectId, file: File) {
+        let mode = rustix::fs::fcntl_getfl(&file).map_or(OFlags::RDONLY, |flags| flags & OFlags::RWMODE);
+        let writable = mode != OFlags::RDONLY;
+        let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
+        if files.get(&object).is_some_and(|earlier| earlier.writable || !writable) {
+            return;
+        }
+        files.insert(object, Arc::new(Attached { file, writable, anchored: AtomicBool::new(false) }));
+    }
+
+    fn release(&self, object: ObjectId) {
+        let released = self.files.write().unwrap_or_else(PoisonError::into_inner).remove(&object);
+        // Closed here, with the table free again: closing may take long.
+        drop(released);
+    }
+}
+
+fn allocate(file: &File, how: FallocateFlags, offset: u64, len: u64) -> Result<()> {
+    loop {
+        match rustix::fs::fallocate(file, how, offset, len) {
+            Ok(()) => return Ok(()),
+            Err(E::INTR) => {}
+            Err(E::OPNOTSUPP | E::NOSYS) => return Err(Errno::OPNOTSUPP),
+            Err(errno) => return Err(from(errno)),
+        }
+    }
+}
+
+fn from(errno: E) -> Errno {
+    Errno(errno.raw_os_error())
+}
+
+fn unix(seconds: i64, nanos: i64) -> UnixNanos {
+    UnixNanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+}

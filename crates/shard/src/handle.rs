@@ -1,0 +1,166 @@
+//! The handle that front doors use, and the starting and stopping of a shard.
+
+use std::io;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use headpond_base::{Errno, Result};
+use headpond_device::Device;
+use headpond_engine::{Namespace, Reply, Request};
+use headpond_format::Stamp;
+
+use crate::lanes::Lanes;
+use crate::mailbox::{Item, Mailbox};
+use crate::turn::Turner;
+use crate::{Core, Limits, Origin, ShardStats};
+
+/// A change of the origin's directories, run on an origin thread. Gives the stamp of the file that
+/// it renamed, if it renamed one.
+pub type Operation = Box<dyn FnOnce() -> Result<Option<Stamp>> + Send>;
+
+/// Starts shards.
+pub struct Shard;
+
+/// Reaches a shard, from any thread. When the last clone is gone the shard ends by itself; what was
+/// acknowledged and not synced is then lost, as in a crash: [`Request::Stop`] comes first.
+#[derive(Clone)]
+pub struct Handle {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    mailbox: Arc<Mailbox>,
+    origin: Arc<dyn Origin>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Why a shard did not stop in good order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StopError {
+    /// Its thread panicked. Every request was answered with an error.
+    Panicked,
+    /// Asked for on the shard's own thread, which cannot wait for itself. It ends all the same.
+    Itself,
+}
+
+impl std::fmt::Display for StopError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Panicked => "the shard's thread panicked; unsynced writes may be lost, as in a crash",
+            Self::Itself => "a shard cannot be stopped from within one of its own answers",
+        })
+    }
+}
+
+impl std::error::Error for StopError {}
+
+impl Shard {
+    /// Starts a shard's threads. They stop with [`Handle::stop`], or with the last handle.
+    ///
+    /// # Errors
+    /// When threads cannot be started.
+    pub fn start<C: Core>(
+        engine: C,
+        flash: Box<dyn Device>,
+        origin: Arc<dyn Origin>,
+        limits: Limits,
+    ) -> io::Result<Handle> {
+        let mailbox = Arc::new(Mailbox::new(flash.waker(), limits.requests.max(1)));
+        let lanes = Lanes::start(origin.clone(), flash.waker(), &limits)?;
+        let turner = Turner::new(engine, flash, lanes, mailbox.clone(), limits);
+        let thread = std::thread::Builder::new().name("shard".into()).spawn(move || turner.run())?;
+        Ok(Handle { shared: Arc::new(Shared { mailbox, origin, thread: Mutex::new(Some(thread)) }) })
+    }
+}
+
+impl Handle {
+    /// Sends a request. Blocks while as many as [`Limits::requests`] are under way (of all
+    /// callers together). `done` is called with the answer, on the shard's thread: it must be
+    /// short, and neither block nor call this. After the shard has ended it is called at once, on
+    /// this thread, with an error.
+    pub fn submit(&self, request: Request, done: Box<dyn FnOnce(Reply) + Send>) {
+        self.send(request, None, done);
+    }
+
+    /// Sends a request and waits for the answer. Never from within an answer.
+    #[must_use]
+    pub fn call(&self, request: Request) -> Reply {
+        self.send_and_wait(request, None)
+    }
+
+    /// Changes the origin's directories in order with the log: `operation` runs on an origin thread
+    /// when the engine says so, or never.
+    ///
+    /// # Errors
+    /// The operation's own, or what kept it from being run.
+    pub fn namespace(&self, change: Namespace, operation: Operation) -> Result<()> {
+        // The error is kept here, so that it is this one whatever the engine makes of it.
+        let own = Arc::new(OnceLock::new());
+        let kept = own.clone();
+        let operation = move || {
+            let result = operation();
+            result.as_ref().err().map(|errno| kept.set(*errno));
+            result
+        };
+        match self.send_and_wait(Request::Namespace(change), Some(Box::new(operation))) {
+            Reply::Failed(errno) => Err(*own.get().unwrap_or(&errno)),
+            _ => own.get().map_or(Ok(()), |errno| Err(*errno)),
+        }
+    }
+
+    /// The origin.
+    #[must_use]
+    pub fn origin(&self) -> &Arc<dyn Origin> {
+        &self.shared.origin
+    }
+
+    /// What the engine and the shard have counted. Taken between two turns, so it costs the path of
+    /// requests nothing. Of a shard that has ended: its last.
+    #[must_use]
+    pub fn stats(&self) -> ShardStats {
+        let (sender, receiver) = sync_channel(1);
+        let ended = self.shared.mailbox.probe(sender);
+        ended.unwrap_or_else(|| receiver.recv().unwrap_or_else(|_| self.shared.mailbox.last()))
+    }
+
+    /// Ends the shard's threads, and waits for that. To be called once [`Request::Stop`] was
+    /// answered; else it is as a crash for what was not synced. Requests under way fail with
+    /// [`Errno::SHUTDOWN`], for every clone of this handle.
+    ///
+    /// # Errors
+    /// When the thread panicked, or is the calling one.
+    pub fn stop(self) -> std::result::Result<(), StopError> {
+        self.shared.stop()
+    }
+
+    fn send(&self, request: Request, operation: Option<Operation>, answer: Box<dyn FnOnce(Reply) + Send>) {
+        self.shared.mailbox.send(Item { request, answer, operation, since: Instant::now() });
+    }
+
+    fn send_and_wait(&self, request: Request, operation: Option<Operation>) -> Reply {
+        let (sender, receiver) = sync_channel(1);
+        // Nobody listens any more: then nobody is to be told.
+        self.send(request, operation, Box::new(move |reply| drop(sender.send(reply))));
+        receiver.recv().unwrap_or(Reply::Failed(Errno::SHUTDOWN))
+    }
+}
+
+impl Shared {
+    fn stop(&self) -> std::result::Result<(), StopError> {
+        self.mailbox.stop();
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.as_ref().is_some_and(|thread| thread.thread().id() == std::thread::current().id()) {
+            return Err(StopError::Itself);
+        }
+        thread.take().map_or(Ok(()), |thread| thread.join().map_err(|_| StopError::Panicked))
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Without waiting: the last handle may go in an answer, on the shard's own thread.
+        self.mailbox.stop();
+    }
+}

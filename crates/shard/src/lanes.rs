@@ -1,0 +1,204 @@
+//! Threads for the origin's blocking calls, in lanes that do not wait for each other.
+//!
+//! - `reads`: what applications wait for. Never behind destage.
+//! - `changes`: destage's writes and syncs, which may take long.
+//! - `directories`: rename, unlink and whatever else goes with the log.
+//!
+//! A thread is started when work comes and none is idle, up to the lane's limit, and stays. A lane's queue
+//! is bounded by the shard, which takes no new requests while too much is under way.
+
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use headpond_base::{Buf, Errno, ObjectId, Result, UnixNanos};
+use headpond_device::Waker;
+use headpond_engine::{Outcome, Ticket};
+
+use crate::handle::Operation;
+use crate::{Limits, Origin};
+
+/// Only the kernel is called, and a front door's directory operation.
+const STACK_BYTES: usize = 256 << 10;
+
+/// Something to be done on the origin.
+pub(crate) enum Job {
+    Read { object: ObjectId, offset: u64, len: u32 },
+    Seek { object: ObjectId, offset: u64, data: bool },
+    Reserve { object: ObjectId, offset: u64, len: u64 },
+    Write { object: ObjectId, offset: u64, data: Vec<Buf> },
+    Zero { object: ObjectId, offset: u64, len: u64 },
+    Resize { object: ObjectId, size: u64 },
+    Sync { object: ObjectId },
+    Stamp { object: ObjectId, mtime: UnixNanos },
+    Release { object: ObjectId },
+    Directory(Operation),
+}
+
+/// The end of a job.
+pub(crate) struct Finished {
+    pub(crate) ticket: Ticket,
+    pub(crate) outcome: Outcome,
+    /// It was a read.
+    pub(crate) read: bool,
+}
+
+/// All lanes.
+pub(crate) struct Lanes {
+    reads: Lane,
+    changes: Lane,
+    directories: Lane,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    origin: Arc<dyn Origin>,
+    finished: Mutex<Vec<Finished>>,
+    waker: Waker,
+}
+
+struct Lane {
+    name: &'static str,
+    threads_max: usize,
+    threads: Vec<JoinHandle<()>>,
+    queue: Arc<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    inner: Mutex<QueueInner>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct QueueInner {
+    jobs: VecDeque<(Option<Ticket>, Job)>,
+    idle: usize,
+    stop: bool,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Lanes {
+    /// Starts one thread in each lane, so that a lane always has one.
+    pub(crate) fn start(origin: Arc<dyn Origin>, waker: Waker, limits: &Limits) -> io::Result<Self> {
+        let lane = |name, threads_max: usize| Lane {
+            name,
+            threads_max: threads_max.max(1),
+            threads: Vec::new(),
+            queue: Arc::default(),
+        };
+        let mut lanes = Self {
+            reads: lane("origin-read", limits.origin_readers),
+            changes: lane("origin-change", limits.origin_writers),
+            directories: lane("origin-dir", limits.origin_directories),
+            shared: Arc::new(Shared { origin, finished: Mutex::default(), waker }),
+        };
+        for lane in [&mut lanes.reads, &mut lanes.changes, &mut lanes.directories] {
+            lane.spawn(&lanes.shared)?;
+        }
+        Ok(lanes)
+    }
+
+    /// Gives a job to its lane. Without a ticket, nobody is told of its end.
+    pub(crate) fn push(&mut self, ticket: Option<Ticket>, job: Job) {
+        let lane = match job {
+            Job::Read { .. } | Job::Seek { .. } | Job::Reserve { .. } => &mut self.reads,
+            Job::Directory(_) => &mut self.directories,
+            _ => &mut self.changes,
+        };
+        lane.push(ticket, job, &self.shared);
+    }
+
+    /// What has ended since the last call.
+    pub(crate) fn take_finished(&self, into: &mut Vec<Finished>) {
+        let mut finished = locked(&self.shared.finished);
+        if into.is_empty() {
+            std::mem::swap(&mut *finished, into);
+        } else {
+            into.append(&mut finished);
+        }
+    }
+}
+
+impl Lane {
+    fn push(&mut self, ticket: Option<Ticket>, job: Job, shared: &Arc<Shared>) {
+        let mut inner = locked(&self.queue.inner);
+        inner.jobs.push_back((ticket, job));
+        let short = inner.idle < inner.jobs.len();
+        drop(inner);
+        self.queue.work.notify_one();
+        if short && self.threads.len() < self.threads_max {
+            // Without a further thread, those that there are do it.
+            let _ = self.spawn(shared);
+        }
+    }
+
+    fn spawn(&mut self, shared: &Arc<Shared>) -> io::Result<()> {
+        let name = format!("{}-{}", self.name, self.threads.len());
+        let (queue, shared) = (self.queue.clone(), shared.clone());
+        let thread = std::thread::Builder::new().name(name).stack_size(STACK_BYTES);
+        self.threads.push(thread.spawn(move || serve(&queue, &shared))?);
+        Ok(())
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        locked(&self.queue.inner).stop = true;
+        self.queue.work.notify_all();
+        for thread in self.threads.drain(..) {
+            // Jobs catch their panics.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What each thread does until its lane is dropped; what is queued then is done first.
+fn serve(queue: &Queue, shared: &Shared) {
+    loop {
+        let mut inner = locked(&queue.inner);
+        let (ticket, job) = loop {
+            if let Some(job) = inner.jobs.pop_front() {
+                break job;
+            }
+            if inner.stop {
+                return;
+            }
+            inner.idle += 1;
+            inner = queue.work.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            inner.idle -= 1;
+        };
+        drop(inner);
+        let read = matches!(job, Job::Read { .. });
+        let outcome = catch_unwind(AssertUnwindSafe(|| carry_out(&*shared.origin, job)));
+        let outcome = outcome.unwrap_or(Outcome::Failed(Errno::IO));
+        let Some(ticket) = ticket else { continue };
+        locked(&shared.finished).push(Finished { ticket, outcome, read });
+        shared.waker.wake();
+    }
+}
+
+fn carry_out(origin: &dyn Origin, job: Job) -> Outcome {
+    let done = |result: Result<()>| result.map(|()| Outcome::Done);
+    let result = match job {
+        Job::Read { object, offset, len } => origin.read(object, offset, len as usize).map(Outcome::Bytes),
+        Job::Seek { object, offset, data } => origin.seek(object, offset, data).map(Outcome::Offset),
+        Job::Reserve { object, offset, len } => done(origin.reserve(object, offset, len)),
+        Job::Write { object, offset, data } => done(origin.write(object, offset, &data)),
+        Job::Zero { object, offset, len } => done(origin.zero(object, offset, len)),
+        Job::Resize { object, size } => done(origin.resize(object, size)),
+        Job::Sync { object } => done(origin.sync(object)),
+        Job::Stamp { object, mtime } => origin.stamp(object, mtime).map(Outcome::Stamp),
+        Job::Release { object } => {
+            origin.release(object);
+            Ok(Outcome::Done)
+        }
+        Job::Directory(operation) => operation().map(|stamp| stamp.map_or(Outcome::Done, Outcome::Stamp)),
+    };
+    result.unwrap_or_else(Outcome::Failed)
+}

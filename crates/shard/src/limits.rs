@@ -1,0 +1,38 @@
+//! The limits of a shard, set at its start (promise 9).
+
+use std::time::Duration;
+
+/// How much a shard has under way at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Requests of all front doors. A further one waits in [`Handle::submit`](crate::Handle::submit).
+    pub requests: usize,
+    /// Threads for what applications wait for: reads of the origin, seeks, reservations. As many as
+    /// a disk gains from having in its queue.
+    pub origin_readers: usize,
+    /// Threads for what changes the origin: destage, mostly.
+    pub origin_writers: usize,
+    /// Threads for changes of directories, which wait for neither of the above.
+    pub origin_directories: usize,
+    /// Operations of the origin, and of the flash, above which no new request is taken from the
+    /// mailbox until some are done.
+    pub operations: usize,
+    /// How long to look for work before going to sleep. Zero is never.
+    ///
+    /// Off unless set: with two cores, the time spent looking is taken from whoever is to bring the
+    /// work.
+    pub spin: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            requests: 256,
+            origin_readers: 32,
+            origin_writers: 16,
+            origin_directories: 4,
+            operations: 1024,
+            spin: Duration::ZERO,
+        }
+    }
+}

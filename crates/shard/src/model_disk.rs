@@ -1,0 +1,307 @@
+//! Any origin, made as slow as a modelled disk: the thin part that waits.
+//!
+//! Each read, write and sync really happens on the origin below, and takes at least as long as the
+//! model says; sizes, reservations, times and holes are matters of the file system and cost
+//! nothing. Everything goes through here whatever the cache mode, so comparisons are fair.
+//!
+//! Invariants:
+//! - With an arm, one access is served at a time, chosen by the [`Elevator`] when the arm is free.
+//! - Modelled time does not drift: an access that was waiting starts when the model says that the
+//!   last one ended, not when a thread woke up to notice.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use headpond_base::{Buf, Nanos, ObjectId, Result, UnixNanos};
+use headpond_format::Stamp;
+use serde::{Deserialize, Serialize};
+
+use crate::disk::{Access, DiskModel, Head, Network, Spindle};
+use crate::layout::Layout;
+use crate::{Elevator, Origin};
+
+/// An origin behind a modelled disk.
+pub struct ModelDisk<O> {
+    below: O,
+    model: DiskModel,
+    state: Mutex<State>,
+}
+
+/// What a modelled disk has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct DiskCounts {
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Syncs.
+    pub syncs: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Modelled time that the disk was busy, in nanoseconds.
+    pub busy_nanos: u64,
+}
+
+struct State {
+    layout: Layout,
+    head: Head,
+    queue: Elevator<Waiter>,
+    /// Syncs have no address. They are served in turn with accesses.
+    syncs: VecDeque<Waiter>,
+    synced_last: bool,
+    serving: bool,
+    free_at: Instant,
+    turns: Turns,
+    counts: DiskCounts,
+}
+
+/// Deterministic numbers from 0 to 1: how far the platter has to turn.
+pub(crate) struct Turns(u64);
+
+impl Turns {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next one (splitmix64).
+    pub(crate) fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// What is asked of the disk.
+#[derive(Clone, Copy)]
+enum Ask {
+    Read(ObjectId, u64, u64),
+    Write(ObjectId, u64, u64),
+    Sync,
+}
+
+/// A thread that waits for the arm.
+struct Waiter {
+    thread: Thread,
+    ask: Ask,
+    since: Instant,
+    /// When its access ends, once it was chosen.
+    until: Arc<OnceLock<Instant>>,
+}
+
+impl<O: Origin> ModelDisk<O> {
+    /// Puts a disk in front of an origin. Equal seeds turn the platter equally.
+    pub fn new(below: O, model: DiskModel, seed: u64) -> Self {
+        let state = State {
+            layout: Layout::default(),
+            head: Head::default(),
+            queue: Elevator::default(),
+            syncs: VecDeque::new(),
+            synced_last: false,
+            serving: false,
+            free_at: Instant::now(),
+            turns: Turns::new(seed),
+            counts: DiskCounts::default(),
+        };
+        Self { below, model, state: Mutex::new(state) }
+    }
+
+    /// What it has done so far.
+    pub fn counts(&self) -> DiskCounts {
+        self.locked().counts
+    }
+
+    /// Which disk it is.
+    pub const fn model(&self) -> DiskModel {
+        self.model
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does `work` in the time that the disk takes for `ask`.
+    fn take_time<T>(&self, ask: Ask, work: impl FnOnce() -> T) -> T {
+        match self.model {
+            DiskModel::Network(network) => {
+                let until = self.locked().pace(&network, ask);
+                let result = work();
+                sleep_until(until);
+                result
+            }
+            DiskModel::Spindle(spindle) => {
+                let until = self.get_arm(&spindle, ask);
+                let arm = Arm { disk: self, spindle };
+                let result = work();
+                arm.hold_until(until);
+                result
+            }
+        }
+    }
+
+    /// Waits until it is our turn. Returns when it ends.
+    fn get_arm(&self, spindle: &Spindle, ask: Ask) -> Instant {
+        let until = Arc::new(OnceLock::new());
+        let waiter = Waiter { thread: std::thread::current(), ask, since: Instant::now(), until: until.clone() };
+        let mut state = self.locked();
+        match ask {
+            Ask::Read(object, offset, _) | Ask::Write(object, offset, _) => {
+                let address = state.layout.address(object, offset);
+                state.queue.push(address, waiter);
+            }
+            Ask::Sync => state.syncs.push_back(waiter),
+        }
+        if !state.serving {
+            state.serve_next(spindle);
+        }
+        drop(state);
+        loop {
+            if let Some(until) = until.get() {
+                return *until;
+            }
+            std::thread::park();
+        }
+    }
+}
+
+/// Held by whoever is being served; gives the arm on, also when the work panics.
+struct Arm<'a, O: Origin> {
+    disk: &'a ModelDisk<O>,
+    spindle: Spindle,
+}
+
+impl<O: Origin> Arm<'_, O> {
+    fn hold_until(self, until: Instant) {
+        let now = Instant::now();
+        if now > until {
+            // The real disk is the slower one.
+            self.disk.locked().free_at = now;
+        } else {
+            sleep_until(until);
+        }
+    }
+}
+
+impl<O: Origin> Drop for Arm<'_, O> {
+    fn drop(&mut self) {
+        self.disk.locked().serve_next(&self.spindle);
+    }
+}
+
+impl State {
+    fn count(&mut self, ask: Ask, busy: Nanos) {
+        let counts = &mut self.counts;
+        match ask {
+            Ask::Read(_, _, bytes) => (counts.reads, counts.read_bytes) = (counts.reads + 1, counts.read_bytes + bytes),
+            Ask::Write(_, _, bytes) => {
+                (counts.writes, counts.write_bytes) = (counts.writes + 1, counts.write_bytes + bytes);
+            }
+            Ask::Sync => counts.syncs += 1,
+        }
+        counts.busy_nanos += busy.0;
+    }
+
+    fn next(&mut self) -> Option<(u64, Waiter)> {
+        let sync = if self.synced_last { None } else { self.syncs.pop_front() };
+        let first = sync.map(|waiter| (self.head.address, waiter));
+        let access = first.or_else(|| self.queue.next(self.head.address));
+        access.or_else(|| self.syncs.pop_front().map(|waiter| (self.head.address, waiter)))
+    }
+
+    /// Gives the arm to whoever is next, if anybody is.
+    fn serve_next(&mut self, spindle: &Spindle) {
+        let next = self.next();
+        self.serving = next.is_some();
+        let Some((address, waiter)) = next else { return };
+        let turn = self.turns.next();
+        self.synced_last = matches!(waiter.ask, Ask::Sync);
+        let takes = match waiter.ask {
+            Ask::Read(_, _, bytes) | Ask::Write(_, _, bytes) => {
+                let access = Access { address, bytes };
+                let takes = spindle.access(self.layout.span(), self.head, access, turn);
+                self.head = Head { address: address + bytes, streaming: true };
+                takes
+            }
+            Ask::Sync => {
+                self.head.streaming = false;
+                spindle.sync(turn)
+            }
+        };
+        self.count(waiter.ask, takes);
+        self.free_at = self.free_at.max(waiter.since) + Duration::from_nanos(takes.0);
+        // Set only here, once.
+        let _ = waiter.until.set(self.free_at);
+        waiter.thread.unpark();
+    }
+
+    /// When an access of a network volume ends that is asked for now.
+    fn pace(&mut self, network: &Network, ask: Ask) -> Instant {
+        let bytes = match ask {
+            Ask::Read(_, _, bytes) | Ask::Write(_, _, bytes) => bytes,
+            Ask::Sync => 0,
+        };
+        let (pace, takes) = (network.pace(bytes), network.access(bytes));
+        self.count(ask, pace);
+        let start = self.free_at.max(Instant::now());
+        self.free_at = start + Duration::from_nanos(pace.0);
+        start + Duration::from_nanos(takes.0)
+    }
+}
+
+fn sleep_until(until: Instant) {
+    let left = until.saturating_duration_since(Instant::now());
+    if !left.is_zero() {
+        std::thread::sleep(left);
+    }
+}
+
+impl<O: Origin> Origin for ModelDisk<O> {
+    fn read(&self, object: ObjectId, offset: u64, len: usize) -> Result<Buf> {
+        self.take_time(Ask::Read(object, offset, len as u64), || self.below.read(object, offset, len))
+    }
+
+    fn write(&self, object: ObjectId, offset: u64, data: &[Buf]) -> Result<()> {
+        let bytes = data.iter().map(|piece| piece.len() as u64).sum();
+        self.take_time(Ask::Write(object, offset, bytes), || self.below.write(object, offset, data))
+    }
+
+    fn zero(&self, object: ObjectId, offset: u64, len: u64) -> Result<()> {
+        self.below.zero(object, offset, len)
+    }
+
+    fn resize(&self, object: ObjectId, size: u64) -> Result<()> {
+        self.below.resize(object, size)
+    }
+
+    fn reserve(&self, object: ObjectId, offset: u64, len: u64) -> Result<()> {
+        self.below.reserve(object, offset, len)
+    }
+
+    fn sync(&self, object: ObjectId) -> Result<()> {
+        self.take_time(Ask::Sync, || self.below.sync(object))
+    }
+
+    fn stamp(&self, object: ObjectId, mtime: UnixNanos) -> Result<Stamp> {
+        self.below.stamp(object, mtime)
+    }
+
+    fn seek(&self, object: ObjectId, offset: u64, data: bool) -> Result<u64> {
+        self.below.seek(object, offset, data)
+    }
+
+    fn attach(&self, object: ObjectId, file: File) {
+        let size = file.metadata().map_or(0, |metadata| metadata.len());
+        self.locked().layout.grow(object, size);
+        self.below.attach(object, file);
+    }
+
+    fn release(&self, object: ObjectId) {
+        self.locked().layout.release(object);
+        self.below.release(object);
+    }
+}

@@ -1,0 +1,68 @@
+//! The origin as the shard uses it.
+
+use std::fs::File;
+
+use headpond_base::{Buf, ObjectId, Result, UnixNanos};
+use headpond_format::Stamp;
+
+/// The slow place that owns the data. Its calls block, and come from several threads at once;
+/// the engine never has two under way that depend on each other's order.
+///
+/// An object that was not attached, or was released, is [`Errno::BADF`](headpond_base::Errno::BADF).
+pub trait Origin: Send + Sync + 'static {
+    /// Reads up to `len` bytes, fewer only at the file's end.
+    ///
+    /// # Errors
+    /// The origin's.
+    fn read(&self, object: ObjectId, offset: u64, len: usize) -> Result<Buf>;
+
+    /// Writes all of `data`, piece after piece. Not durable before [`Origin::sync`].
+    ///
+    /// # Errors
+    /// The origin's. What was written is then unknown.
+    fn write(&self, object: ObjectId, offset: u64, data: &[Buf]) -> Result<()>;
+
+    /// Makes a range zeros. Never makes the file larger.
+    ///
+    /// # Errors
+    /// The origin's.
+    fn zero(&self, object: ObjectId, offset: u64, len: u64) -> Result<()>;
+
+    /// Makes the file end at `size`.
+    ///
+    /// # Errors
+    /// The origin's.
+    fn resize(&self, object: ObjectId, size: u64) -> Result<()>;
+
+    /// Makes sure of space for a range, without changing the file's size.
+    ///
+    /// # Errors
+    /// [`Errno::NOSPC`](headpond_base::Errno::NOSPC) when there is none.
+    fn reserve(&self, object: ObjectId, offset: u64, len: u64) -> Result<()>;
+
+    /// Makes data, size and the directory entry durable.
+    ///
+    /// # Errors
+    /// The origin's. Nothing is known then of any write since the last good sync.
+    fn sync(&self, object: ObjectId) -> Result<()>;
+
+    /// Sets the modification time and says what size and times are then.
+    ///
+    /// # Errors
+    /// The origin's.
+    fn stamp(&self, object: ObjectId, mtime: UnixNanos) -> Result<Stamp>;
+
+    /// Finds data, or a hole, at or after an offset.
+    ///
+    /// # Errors
+    /// [`Errno::NXIO`](headpond_base::Errno::NXIO) when there is none.
+    fn seek(&self, object: ObjectId, offset: u64, data: bool) -> Result<u64>;
+
+    /// Gives the file of an object. It takes the place of an earlier one only if that was for
+    /// reading only and this one is not.
+    fn attach(&self, object: ObjectId, file: File);
+
+    /// Lets the file of an object go. An object's number is never used again, so it does not matter if
+    /// this comes late.
+    fn release(&self, object: ObjectId);
+}

@@ -1,0 +1,93 @@
+//! The requests that the engine has, and how each is answered.
+//!
+//! Invariant: each is answered exactly once; those left when this is dropped, with an error. So
+//! nobody waits for a shard that is gone.
+
+use std::time::Instant;
+
+use headpond_base::Errno;
+use headpond_engine::{Reply, Request, RequestId};
+
+use crate::handle::Operation;
+use crate::mailbox::{Answer, Item};
+
+/// What is counted apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Read,
+    Write,
+    Sync,
+    Other,
+}
+
+/// A request that the engine has.
+pub(crate) struct Pending {
+    pub(crate) answer: Answer,
+    pub(crate) operation: Option<Operation>,
+    pub(crate) since: Instant,
+    pub(crate) kind: Kind,
+}
+
+/// All of them, by number: finding one is an index.
+pub(crate) struct Requests {
+    /// With how often each place was used, which is the upper half of its numbers.
+    places: Vec<(u32, Option<Pending>)>,
+    free: Vec<u32>,
+    /// What those left are answered with.
+    pub(crate) end: Errno,
+}
+
+impl Requests {
+    pub(crate) fn with_capacity(limit: usize) -> Self {
+        // An error unless somebody ended it in an orderly way.
+        Self { places: Vec::with_capacity(limit), free: Vec::with_capacity(limit), end: Errno::IO }
+    }
+
+    /// Takes one in, and gives it its number.
+    pub(crate) fn add(&mut self, item: Item) -> (RequestId, Request) {
+        let kind = match &item.request {
+            Request::Read { .. } => Kind::Read,
+            Request::Write { .. } => Kind::Write,
+            Request::Sync { .. } | Request::SyncAll => Kind::Sync,
+            _ => Kind::Other,
+        };
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.places.push((0, None));
+            u32::try_from(self.places.len() - 1).expect("limits are far below 2^32")
+        });
+        let place = &mut self.places[index as usize];
+        place.0 = place.0.wrapping_add(1);
+        place.1 = Some(Pending { answer: item.answer, operation: item.operation, since: item.since, kind });
+        (RequestId(u64::from(place.0) << 32 | u64::from(index)), item.request)
+    }
+
+    fn place(&mut self, id: RequestId) -> Option<&mut Option<Pending>> {
+        let place = self.places.get_mut(id.0 as u32 as usize)?;
+        (u64::from(place.0) == id.0 >> 32).then_some(&mut place.1)
+    }
+
+    /// The directory operation that came with a request. Once.
+    pub(crate) fn operation(&mut self, id: RequestId) -> Option<Operation> {
+        self.place(id)?.as_mut()?.operation.take()
+    }
+
+    /// Takes one out, to be answered.
+    pub(crate) fn remove(&mut self, id: RequestId) -> Option<Pending> {
+        let pending = self.place(id)?.take()?;
+        self.free.push(id.0 as u32);
+        Some(pending)
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+}
+
+impl Drop for Requests {
+    fn drop(&mut self) {
+        for pending in self.places.drain(..).filter_map(|(_, pending)| pending) {
+            (pending.answer)(Reply::Failed(self.end));
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The shard's loop.
+//!
+//! One turn: wait (this also starts what the last turn submitted), hand everything that has come to the
+//! engine, carry out what it wants, answer. What came while the turn was made is part of the
+//! next one, which then does not sleep.
+//!
+//! Invariants:
+//! - The engine is told of each effect's end exactly once.
+//! - Nothing here blocks but the device's wait.
+//! - While more than [`Limits::operations`] are under way, no request is taken in.
+
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
+
+use headpond_base::Errno;
+use headpond_device::{Device, Done, Op, Tag};
+use headpond_engine::{Effect, Outcome, Reply, RequestId, Ticket};
+
+use crate::lanes::{Finished, Job, Lanes};
+use crate::mailbox::{Item, Mailbox};
+use crate::requests::{Kind, Requests};
+use crate::{Core, Latencies, Limits, ShardStats, clock};
+
+/// Everything that a shard's thread owns.
+pub(crate) struct Turner<C: Core> {
+    engine: C,
+    flash: Box<dyn Device>,
+    lanes: Lanes,
+    requests: Requests,
+    limits: Limits,
+    inbox: Vec<Item>,
+    probes: Vec<SyncSender<ShardStats>>,
+    flash_done: Vec<Done>,
+    origin_done: Vec<Finished>,
+    effects: Vec<Effect>,
+    flash_under_way: usize,
+    origin_under_way: usize,
+    answered: usize,
+    stopping: bool,
+    turns: u64,
+    answered_ever: u64,
+    latency: Latencies,
+    // Last, as fields are dropped in order: the requests' answers come before those of the mailbox.
+    closing: Closing,
+}
+
+/// Closes the mailbox when the thread ends, also by a panic.
+struct Closing {
+    mailbox: Arc<Mailbox>,
+    errno: Errno,
+    last: ShardStats,
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.mailbox.close(self.errno, std::mem::take(&mut self.last));
+    }
+}
+
+impl<C: Core> Turner<C> {
+    pub(crate) fn new(engine: C, flash: Box<dyn Device>, lanes: Lanes, mailbox: Arc<Mailbox>, limits: Limits) -> Self {
+        Self {
+            engine,
+            flash,
+            lanes,
+            requests: Requests::with_capacity(limits.requests),
+            limits,
+            inbox: Vec::with_capacity(limits.requests),
+            probes: Vec::new(),
+            flash_done: Vec::new(),
+            origin_done: Vec::new(),
+            effects: Vec::new(),
+            flash_under_way: 0,
+            origin_under_way: 0,
+            answered: 0,
+            stopping: false,
+            turns: 0,
+            answered_ever: 0,
+            latency: Latencies::default(),
+            // A panic leaves it so.
+            closing: Closing { mailbox, errno: Errno::IO, last: ShardStats::default() },
+        }
+    }
+
+    /// Turns until stopped and nothing is under way any more.
+    pub(crate) fn run(mut self) {
+        // What the engine wanted when it was made.
+        self.turn();
+        while !(self.stopping && self.flash_under_way == 0 && self.origin_under_way == 0) {
+            if self.wait().is_err() {
+                // The device cannot be driven; the kernel's answers are lost. Unsynced writes are gone
+                // as in a crash, and every request is told so.
+                self.closing.last = self.snapshot();
+                return;
+            }
+            self.turn();
+        }
+        self.requests.end = Errno::SHUTDOWN;
+        self.closing.errno = Errno::SHUTDOWN;
+        self.closing.last = self.snapshot();
+    }
+
+    /// Waits for something to do.
+    fn wait(&mut self) -> std::io::Result<()> {
+        if !self.inbox.is_empty() {
+            return self.flash.wait(&mut self.flash_done, Some(Duration::ZERO));
+        }
+        if !self.limits.spin.is_zero() && self.spin()? {
+            return Ok(());
+        }
+        let timeout = self.engine.next_wake().map(|due| Duration::from_nanos(due.since(clock::now()).0));
+        self.flash.wait(&mut self.flash_done, timeout)?;
+        if self.inbox.is_empty() {
+            self.exchange();
+        }
+        Ok(())
+    }
+
+    /// Looks for work for a while. True if there is some.
+    fn spin(&mut self) -> std::io::Result<bool> {
+        let until = Instant::now() + self.limits.spin;
+        loop {
+            self.flash.wait(&mut self.flash_done, Some(Duration::ZERO))?;
+            self.exchange();
+            self.lanes.take_finished(&mut self.origin_done);
+            let nobody_asks = self.inbox.is_empty() && self.probes.is_empty() && !self.stopping;
+            if !(nobody_asks && self.flash_done.is_empty() && self.origin_done.is_empty()) {
+                return Ok(true);
+            }
+            if Instant::now() >= until {
+                return Ok(false);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    fn turn(&mut self) {
+        self.turns += 1;
+        self.engine.advance(clock::now());
+        self.lanes.take_finished(&mut self.origin_done);
+        self.take_in_flash();
+        self.take_in_origin();
+        for item in self.inbox.drain(..) {
+            let (id, request) = self.requests.add(item);
+            self.engine.submit(id, request);
+        }
+        self.engine.take_effects(&mut self.effects);
+        self.carry_out(false);
+        self.exchange();
+        for probe in std::mem::take(&mut self.probes) {
+            // Whoever asked may have gone.
+            let _ = probe.send(self.snapshot());
+        }
+    }
+
+    /// Gives back the room of what was answered, and takes in what has come.
+    fn exchange(&mut self) {
+        let take = self.flash_under_way < self.limits.operations && self.origin_under_way < self.limits.operations;
+        let mailbox = &self.closing.mailbox;
+        self.stopping = mailbox.exchange(self.answered, take, &mut self.inbox, &mut self.probes);
+        self.answered = 0;
+    }
+
+    fn take_in_flash(&mut self) {
+        for done in self.flash_done.drain(..) {
+            self.flash_under_way -= 1;
+            let ticket = Ticket(done.tag().0);
+            let outcome = match done {
+                Done::Read { result: Ok(bytes), .. } => Outcome::Bytes(bytes),
+                Done::Write { result: Ok(()), .. } | Done::Sync { result: Ok(()), .. } => Outcome::Done,
+                Done::Read { result: Err(errno), .. }
+                | Done::Write { result: Err(errno), .. }
+                | Done::Sync { result: Err(errno), .. } => Outcome::Failed(errno),
+            };
+            self.engine.complete(ticket, outcome);
+        }
+    }
+
+    /// Each end of an origin read by itself: the reads that it answers are the misses.
+    fn take_in_origin(&mut self) {
+        let mut finished = std::mem::take(&mut self.origin_done);
+        for one in finished.drain(..) {
+            self.origin_under_way -= 1;
+            if one.read {
+                self.engine.take_effects(&mut self.effects);
+                self.carry_out(false);
+            }
+            self.engine.complete(one.ticket, one.outcome);
+            if one.read {
+                self.engine.take_effects(&mut self.effects);
+                self.carry_out(true);
+            }
+        }
+        self.origin_done = finished;
+    }
+
+    fn carry_out(&mut self, missed: bool) {
+        if self.effects.is_empty() {
+            return;
+        }
+        let mut effects = std::mem::take(&mut self.effects);
+        let mut now = None;
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Reply { request, reply } => {
+                    let now = *now.get_or_insert_with(Instant::now);
+                    self.reply(request, reply, missed, now);
+                }
+                // Ended before its time: whatever is not under way is left undone, as in a crash.
+                _ if self.stopping => {}
+                effect => self.start(effect),
+            }
+        }
+        self.effects = effects;
+    }
+
+    fn reply(&mut self, id: RequestId, reply: Reply, missed: bool, now: Instant) {
+        let Some(pending) = self.requests.remove(id) else { return };
+        self.answered += 1;
+        self.answered_ever += 1;
+        let histogram = match pending.kind {
+            Kind::Read if missed => Some(&mut self.latency.read_miss),
+            Kind::Read => Some(&mut self.latency.read_hit),
+            Kind::Write => Some(&mut self.latency.write),
+            Kind::Sync => Some(&mut self.latency.sync),
+            Kind::Other => None,
+        };
+        if let Some(histogram) = histogram {
+            let took = now.saturating_duration_since(pending.since);
+            histogram.record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        }
+        (pending.answer)(reply);
+    }
+
+    fn start(&mut self, effect: Effect) {
+        let (ticket, job) = match effect {
+            Effect::FlashRead { ticket, offset, len } => {
+                return self.start_flash(Op::Read { tag: Tag(ticket.0), offset, len: len as usize });
+            }
+            Effect::FlashWrite { ticket, offset, data } => {
+                return self.start_flash(Op::Write { tag: Tag(ticket.0), offset, data });
+            }
+            Effect::FlashSync { ticket } => return self.start_flash(Op::Sync { tag: Tag(ticket.0) }),
+            Effect::FlashTrim { offset, len } => return self.flash.submit(Op::Trim { offset, len }),
+            Effect::OriginRead { ticket, object, offset, len } => (ticket, Job::Read { object, offset, len }),
+            Effect::OriginWrite { ticket, object, offset, data } => (ticket, Job::Write { object, offset, data }),
+            Effect::OriginZero { ticket, object, offset, len } => (ticket, Job::Zero { object, offset, len }),
+            Effect::OriginResize { ticket, object, size } => (ticket, Job::Resize { object, size }),
+            Effect::OriginReserve { ticket, object, offset, len } => (ticket, Job::Reserve { object, offset, len }),
+            Effect::OriginSync { ticket, object } => (ticket, Job::Sync { object }),
+            Effect::OriginStamp { ticket, object, mtime } => (ticket, Job::Stamp { object, mtime }),
+            Effect::OriginSeek { ticket, object, offset, data } => (ticket, Job::Seek { object, offset, data }),
+            Effect::OriginNamespace { ticket, request } => {
+                // A change that came without an operation has nothing to be run.
+                let operation = self.requests.operation(request).unwrap_or_else(|| Box::new(|| Err(Errno::INVAL)));
+                (ticket, Job::Directory(operation))
+            }
+            Effect::OriginRelease { object } => return self.lanes.push(None, Job::Release { object }),
+            Effect::Reply { .. } => return,
+        };
+        self.origin_under_way += 1;
+        self.lanes.push(Some(ticket), job);
+    }
+
+    fn start_flash(&mut self, op: Op) {
+        self.flash_under_way += 1;
+        self.flash.submit(op);
+    }
+
+    fn snapshot(&self) -> ShardStats {
+        ShardStats {
+            engine: self.engine.stats(),
+            latency: self.latency.clone(),
+            device: self.flash.name(),
+            requests_under_way: self.requests.len() as u64,
+            flash_under_way: self.flash_under_way as u64,
+            origin_under_way: self.origin_under_way as u64,
+            turns: self.turns,
+            answered: self.answered_ever,
+        }
+    }
+}
