@@ -1,3 +1,35 @@
-//! The `headpond` command.
+//! The `headpond` command: reads the command line, does what it says, and ends with the exit
+//! status of [`headpond_control::ExitStatus`].
 
-fn main() {}
+mod args;
+mod commands;
+mod mount;
+mod progress;
+mod unmount;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use headpond_control::Refusal;
+
+use crate::args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match &cli.command {
+        Command::Mount(args) => mount::run(args, cli.background_child),
+        Command::Status(args) => commands::status(args),
+        Command::Flush(args) => commands::flush(args),
+        Command::Set(args) => commands::set(args),
+        Command::Unmount(args) => unmount::run(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(refusal) => fail(&refusal),
+    }
+}
+
+fn fail(refusal: &Refusal) -> ExitCode {
+    eprintln!("headpond: {refusal}");
+    ExitCode::from(refusal.status().code())
+}

@@ -6,15 +6,14 @@
 //! - Bytes that are not known to be a pool's are not overwritten unless the operator said so.
 //! - A file made for a start that is refused is removed again.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use headpond_base::{BLOCK, BLOCK_U64};
+use headpond_device::{Backend, Device, Fill, Flash as Opened, FlashError, FlashKind, TrimPolicy, start_device};
 use headpond_format::{Damage, Geometry, GeometryError, SUPERBLOCK_SLOTS, Superblock, decode_superblock};
-use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom, fallocate, flock, seek};
-use rustix::io::Errno;
+use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::{ExitStatus, Refusal, Size};
 
@@ -22,9 +21,8 @@ use crate::{ExitStatus, Refusal, Size};
 #[derive(Debug)]
 pub struct Flash {
     path: PathBuf,
-    file: File,
-    bytes: u64,
-    device: bool,
+    /// `None` only between its closing and its opening anew at another size.
+    opened: Option<Opened>,
     undo: Undo,
 }
 
@@ -50,74 +48,38 @@ pub enum Content {
 }
 
 impl Flash {
-    /// Opens or makes the flash and takes it for this process. Nothing is written to one that exists.
+    /// Opens or makes the flash and takes it for this process. Nothing is written to one that exists,
+    /// but that an empty file is given its size.
     ///
     /// # Errors
     /// The statuses 30, 31, 34 and 35.
-    pub fn take(path: &Path, size: Option<Size>) -> Result<Self, Refusal> {
-        let size = size.map(|size| size.0 / BLOCK_U64 * BLOCK_U64);
-        if let Some(bytes) = size {
-            check_size(path, bytes)?;
+    pub fn take(path: &Path, size: Option<Size>, fill: Fill) -> Result<Self, Refusal> {
+        if let Some(size) = size {
+            geometry(path, whole_blocks(size))?;
         }
-        match fs::metadata(path) {
-            Ok(metadata) if metadata.is_file() => {
-                let flash = Self::open(path, false)?;
-                if flash.bytes == 0 { flash.fill(size) } else { Ok(flash) }
-            }
-            Ok(metadata) if metadata.file_type().is_block_device() => Self::open(path, true),
-            Ok(metadata) => {
-                let what = if metadata.is_dir() { "is a directory" } else { "is neither a file nor a block device" };
-                let why = format!("{what}: give a file (made if missing) or a block device");
-                Err(Refusal::Flash { path: path.to_owned(), why })
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::make(path, size),
-            Err(error) => Err(Refusal::from_io("open the flash", path, error)),
-        }
-    }
-
-    fn open(path: &Path, device: bool) -> Result<Self, Refusal> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        if device {
-            options.custom_flags(rustix::fs::OFlags::EXCL.bits().cast_signed());
-        }
-        let file = match options.open(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                return Err(Refusal::FlashInUse { path: path.to_owned() });
-            }
-            Err(error) => return Err(Refusal::from_io("open the flash", path, error)),
+        let need_size = || {
+            let why = "does not exist or is empty: say how large to make it, such as --size 200G".to_owned();
+            size.map(whole_blocks).ok_or_else(|| Refusal::Flash { path: path.to_owned(), why })
         };
-        lock(&file, path)?;
-        let bytes = seek(&file, SeekFrom::End(0)).map_err(|error| Refusal::from_io("measure the flash", path, error))?;
-        Ok(Self { path: path.to_owned(), file, bytes, device, undo: Undo::Nothing })
-    }
-
-    fn make(path: &Path, size: Option<u64>) -> Result<Self, Refusal> {
-        need_size(path, size)?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(|error| Refusal::from_io("make the flash", path, error))?;
-        let flash = Self { path: path.to_owned(), file, bytes: 0, device: false, undo: Undo::Remove };
-        lock(&flash.file, path)?;
-        flash.fill(size)
-    }
-
-    /// Gives an empty file its size, with its space reserved: a pool must not find its file
-    /// system full later.
-    fn fill(mut self, size: Option<u64>) -> Result<Self, Refusal> {
-        let bytes = need_size(&self.path, size)?;
-        if self.undo == Undo::Nothing {
-            self.undo = Undo::Empty;
+        let opened = match Opened::open(path) {
+            Ok(opened) => opened,
+            Err(FlashError::Missing(_)) => {
+                let opened = Opened::create(path, need_size()?, fill).map_err(|error| refusal(path, error))?;
+                return Ok(Self { path: path.to_owned(), opened: Some(opened), undo: Undo::Remove });
+            }
+            Err(error) => return Err(refusal(path, error)),
+        };
+        let empty = opened.kind() == FlashKind::File && opened.file().metadata().is_ok_and(|file| file.len() == 0);
+        let mut flash = Self { path: path.to_owned(), opened: Some(opened), undo: Undo::Nothing };
+        if empty {
+            let bytes = need_size()?;
+            flash.undo = Undo::Empty;
+            flash.resize(bytes)?;
         }
-        self.resize(bytes)?;
-        Ok(self)
+        Ok(flash)
     }
 
+    /// Gives a file another size, with all its space: a pool must not find its file system full later.
     fn resize(&mut self, bytes: u64) -> Result<(), Refusal> {
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
@@ -125,19 +87,15 @@ impl Flash {
             }
             _ => Refusal::from_io("give its size to the flash", &self.path, error),
         };
-        if bytes < self.bytes {
-            self.file.set_len(bytes).map_err(failed)?;
-        }
-        match fallocate(&self.file, FallocateFlags::empty(), 0, bytes) {
-            Ok(()) => {}
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.file.set_len(bytes).map_err(failed)?,
+        let file = self.opened().file();
+        match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
             Err(error) => return Err(failed(error.into())),
         }
-        self.file.sync_all().map_err(failed)?;
-        if let Some(parent) = self.path.parent() {
-            File::open(parent).and_then(|dir| dir.sync_all()).map_err(failed)?;
-        }
-        self.bytes = bytes;
+        file.set_len(bytes).and_then(|()| file.sync_all()).map_err(failed)?;
+        // Its size is measured when it is opened. Two open files cannot both have the lock.
+        self.opened = None;
+        self.opened = Some(Opened::open(&self.path).map_err(|error| refusal(&self.path, error))?);
         Ok(())
     }
 
@@ -147,15 +105,17 @@ impl Flash {
     /// # Errors
     /// The statuses 30, 34 and 35.
     pub fn prepare_format(&mut self, size: Option<Size>) -> Result<Geometry, Refusal> {
-        let wanted = size.map(|size| size.0 / BLOCK_U64 * BLOCK_U64);
-        let bytes = wanted.unwrap_or(self.bytes / BLOCK_U64 * BLOCK_U64);
-        let geometry = check_size(&self.path, bytes)?;
-        if self.device && bytes > self.bytes {
-            let why = format!("has {}, and {} are asked for", Size(self.bytes), Size(bytes));
-            return Err(Refusal::FlashTooSmall { path: self.path.clone(), why });
-        }
-        if !self.device && bytes != self.bytes {
-            self.resize(bytes)?;
+        let bytes = size.map_or(self.bytes(), whole_blocks);
+        let geometry = geometry(&self.path, bytes)?;
+        if bytes != self.bytes() {
+            match self.opened().kind() {
+                FlashKind::File => self.resize(bytes)?,
+                FlashKind::BlockDevice if bytes > self.bytes() => {
+                    let why = format!("has {}, and {} are asked for", Size(self.bytes()), Size(bytes));
+                    return Err(Refusal::FlashTooSmall { path: self.path.clone(), why });
+                }
+                FlashKind::BlockDevice => {}
+            }
         }
         Ok(geometry)
     }
@@ -168,22 +128,20 @@ impl Flash {
         if self.undo != Undo::Nothing {
             return Ok(Content::Nothing);
         }
-        let mut start = vec![0; LOOKED_AT];
-        let mut filled = 0;
-        while filled < start.len() {
-            match self.file.read_at(&mut start[filled..], filled as u64) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    let what = format!("cannot be read: {error}");
-                    let advice = "Look at the kernel's log; the device may be failing.";
-                    return Err(Refusal::Pool { path: self.path.clone(), what, advice, status: ExitStatus::FlashFailed });
-                }
-            }
+        let len = LOOKED_AT.min(usize::try_from(self.bytes()).unwrap_or(LOOKED_AT));
+        let start = self.opened().read(0, len).map_err(|errno| self.unreadable(errno))?;
+        Ok(recognise(&start, self.bytes()))
+    }
+
+    /// The refusal for a flash that fails while it is read.
+    #[must_use]
+    pub fn unreadable(&self, errno: headpond_base::Errno) -> Refusal {
+        Refusal::Pool {
+            path: self.path.clone(),
+            what: format!("cannot be read: {errno}"),
+            advice: "Nothing was written. Look at the kernel's log: the device may be failing.",
+            status: ExitStatus::FlashFailed,
         }
-        start.truncate(filled);
-        Ok(recognise(&start, self.bytes))
     }
 
     /// Where it is.
@@ -192,21 +150,36 @@ impl Flash {
         &self.path
     }
 
-    /// How much there is.
+    /// How much there is, in whole blocks.
     #[must_use]
-    pub const fn bytes(&self) -> u64 {
-        self.bytes
+    pub fn bytes(&self) -> u64 {
+        self.opened().bytes()
     }
 
-    /// The open file, which holds the lock.
+    /// The open flash, to read and write while starting.
+    ///
+    /// # Panics
+    /// Never: it is open but for a moment inside `resize`.
     #[must_use]
-    pub const fn file(&self) -> &File {
-        &self.file
+    pub fn opened(&self) -> &Opened {
+        self.opened.as_ref().expect("a flash is open unless opening it failed, and then it is not kept")
     }
 
     /// From now on it is a pool: it stays, whatever becomes of this start.
     pub const fn settle(&mut self) {
         self.undo = Undo::Nothing;
+    }
+
+    /// Starts the device that a shard drives.
+    ///
+    /// # Errors
+    /// When the backend was named and the kernel refuses it.
+    pub fn start(mut self, backend: Backend) -> Result<Box<dyn Device>, Refusal> {
+        let path = self.path.clone();
+        match self.opened.take() {
+            Some(opened) => start_device(opened, backend, TrimPolicy::default()).map_err(|error| refusal(&path, error)),
+            None => Err(Refusal::FlashInUse { path }),
+        }
     }
 }
 
@@ -216,8 +189,36 @@ impl Drop for Flash {
         let _ = match self.undo {
             Undo::Nothing => Ok(()),
             Undo::Remove => fs::remove_file(&self.path),
-            Undo::Empty => self.file.set_len(0),
+            Undo::Empty => File::options().write(true).open(&self.path).and_then(|file| file.set_len(0)),
         };
+    }
+}
+
+fn whole_blocks(size: Size) -> u64 {
+    size.0 / BLOCK_U64 * BLOCK_U64
+}
+
+/// A device's error, in its class.
+fn refusal(path: &Path, error: FlashError) -> Refusal {
+    let path = path.to_owned();
+    match error {
+        FlashError::InUse(_) => Refusal::FlashInUse { path },
+        FlashError::NoSpace { wanted, .. } => Refusal::FlashNoSpace { path, bytes: wanted },
+        FlashError::Permission { doing, .. } => Refusal::NoPermission {
+            what: format!("{doing} the flash {}", path.display()),
+            advice: "Give its file or device to this user, or run as root.".to_owned(),
+        },
+        FlashError::Missing(_) => Refusal::Flash { path, why: "does not exist".to_owned() },
+        FlashError::Exists(_) => Refusal::Flash { path, why: "was made by somebody else at this moment".to_owned() },
+        FlashError::NotFlash(_) => {
+            let why = "is neither a file nor a block device: give a file (made if missing) or a block device";
+            Refusal::Flash { path, why: why.to_owned() }
+        }
+        FlashError::NoUring { source, .. } => {
+            let why = format!("io_uring is refused here: {source}. Use --backend psync, or auto");
+            Refusal::Flash { path, why }
+        }
+        FlashError::Io { doing, source, .. } => Refusal::from_io(&format!("{doing} the flash"), &path, source),
     }
 }
 
@@ -273,22 +274,7 @@ fn looks_like(start: &[u8], bytes: u64) -> String {
     }
 }
 
-fn lock(file: &File, path: &Path) -> Result<(), Refusal> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => Err(Refusal::FlashInUse { path: path.to_owned() }),
-        Err(error) => Err(Refusal::from_io("lock the flash", path, error)),
-    }
-}
-
-fn need_size(path: &Path, size: Option<u64>) -> Result<u64, Refusal> {
-    size.ok_or_else(|| Refusal::Flash {
-        path: path.to_owned(),
-        why: "does not exist or is empty: say how large to make it, such as --size 200G".to_owned(),
-    })
-}
-
-fn check_size(path: &Path, bytes: u64) -> Result<Geometry, Refusal> {
+fn geometry(path: &Path, bytes: u64) -> Result<Geometry, Refusal> {
     Geometry::for_bytes(bytes).map_err(|error| {
         let path = path.to_owned();
         match error {
@@ -300,9 +286,10 @@ fn check_size(path: &Path, bytes: u64) -> Result<Geometry, Refusal> {
                     Size(headpond_format::POOL_BYTES_MIN)
                 ),
             },
-            GeometryError::TooLarge(_) => {
-                Refusal::Flash { path, why: format!("{} are too many for one pool: at most 16 TiB can be used", Size(bytes)) }
-            }
+            GeometryError::TooLarge(_) => Refusal::Flash {
+                path,
+                why: format!("{} are too many for one pool: at most 16 TiB can be used", Size(bytes)),
+            },
         }
     })
 }
@@ -364,9 +351,12 @@ mod tests {
     fn foreign_bytes_are_told_by_what_they_look_like() {
         let mut ext = vec![0; LOOKED_AT];
         ext[0x438..0x43a].copy_from_slice(&[0x53, 0xef]);
-        for (bytes, says) in
-            [(ext, "ext4"), (vec![0; 5000], "zeros"), (b"SQLite format 3\0 and so on".to_vec(), "SQLite"), (vec![9; 77], "77 B of")]
-        {
+        for (bytes, says) in [
+            (ext, "ext4"),
+            (vec![0; 5000], "zeros"),
+            (b"SQLite format 3\0 and so on".to_vec(), "SQLite"),
+            (vec![9; 77], "77 B of"),
+        ] {
             let Content::Foreign(what) = recognise(&bytes, bytes.len() as u64) else { panic!("taken for a pool") };
             assert!(what.contains(says), "{what}");
         }
@@ -376,23 +366,34 @@ mod tests {
     fn a_missing_flash_is_made_at_its_size_and_removed_again_if_nothing_comes_of_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pond");
-        let flash = Flash::take(&path, SIZE).unwrap();
+        let flash = Flash::take(&path, SIZE, Fill::Reserved).unwrap();
         assert_eq!((flash.bytes(), flash.recognise().unwrap()), (64 << 20, Content::Nothing));
         assert_eq!(fs::metadata(&path).unwrap().len(), 64 << 20);
         drop(flash);
         assert!(!path.exists());
-        let mut flash = Flash::take(&path, SIZE).unwrap();
+        let mut flash = Flash::take(&path, SIZE, Fill::Reserved).unwrap();
         flash.settle();
         drop(flash);
         assert!(path.exists());
     }
 
     #[test]
+    fn an_empty_file_is_given_its_size_and_emptied_again_if_nothing_comes_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pond");
+        fs::write(&path, "").unwrap();
+        let flash = Flash::take(&path, SIZE, Fill::Reserved).unwrap();
+        assert_eq!((flash.bytes(), flash.recognise().unwrap()), (64 << 20, Content::Nothing));
+        drop(flash);
+        assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+    }
+
+    #[test]
     fn a_held_flash_is_refused_to_others() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pond");
-        let _flash = Flash::take(&path, SIZE).unwrap();
-        assert_eq!(Flash::take(&path, SIZE).unwrap_err().status(), ExitStatus::FlashInUse);
+        let _flash = Flash::take(&path, SIZE, Fill::Reserved).unwrap();
+        assert_eq!(Flash::take(&path, SIZE, Fill::Reserved).unwrap_err().status(), ExitStatus::FlashInUse);
     }
 
     #[test]
@@ -404,9 +405,9 @@ mod tests {
             ("new", None, ExitStatus::FlashUnusable, "--size 200G"),
             ("new", Some(Size(1 << 20)), ExitStatus::FlashTooSmall, "at least 64 MiB"),
             ("new", Some(Size(17 << 40)), ExitStatus::FlashUnusable, "at most 16 TiB"),
-            ("dir", SIZE, ExitStatus::FlashUnusable, "is a directory"),
+            ("dir", SIZE, ExitStatus::FlashUnusable, "neither a file"),
         ] {
-            let refusal = Flash::take(&at(name), size).unwrap_err();
+            let refusal = Flash::take(&at(name), size, Fill::Reserved).unwrap_err();
             assert_eq!(refusal.status(), status, "{refusal}");
             assert!(refusal.to_string().contains(says), "{refusal}");
             assert!(!at("new").exists(), "a refusal leaves nothing");

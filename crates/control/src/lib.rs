@@ -7,36 +7,48 @@
 //!   goes only when the origin has everything (see [`MarkerHold`]).
 //! - Nothing here is on the path of a read or a write.
 
+mod background;
 mod client;
 mod clock;
 mod conflict;
 mod exit;
 mod flash;
+mod holders;
 mod marker;
 mod mounts;
 mod operations;
+mod ownership;
 mod places;
+mod plan;
+mod pond;
 mod protocol;
+mod recovery;
 mod refusal;
 mod resolve;
+mod running;
 mod runtime_dir;
+mod service;
 mod size;
 mod socket;
 mod status;
+mod watch;
 
+pub use background::{leave_terminal, report_ready, report_refusal, start as start_background};
 pub use client::Daemon;
-pub use clock::{duration, utc};
 pub use conflict::{Conflicts, Decisions, FileConflict, Side};
 pub use exit::ExitStatus;
 pub use flash::{Content, Flash};
+pub use headpond_device::{Backend, Fill};
+pub use headpond_shard::DiskModel;
+pub use holders::{Holder, describe as describe_holders, holders};
 pub use marker::{MARKER_NAME, Marker, MarkerHold, MarkerState};
 pub use mounts::{Detach, FS_TYPE, Mounted, detach, mounted_on, mounts};
-pub use operations::Operations;
 pub use places::{Places, mountpoint_path};
+pub use plan::MountPlan;
 pub use protocol::{Answer, Command, Progress};
 pub use refusal::Refusal;
 pub use resolve::{Found, OriginRoot, Wanted};
+pub use running::{Ended, Running};
 pub use runtime_dir::{make as make_runtime_dir, name_of as runtime_name};
 pub use size::Size;
-pub use socket::{Client, ControlSocket};
 pub use status::Status;

@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Refusal;
 
-/// The marker's directory below the origin's root.
-pub const MARKER_NAME: &str = ".headpond";
+/// The marker's directory below the origin's root, which the mount hides.
+pub use headpond_mount::MARKER_NAME;
 
 const FILE: &str = "marker.json";
 const NEXT: &str = "marker.json.next";
@@ -215,7 +215,10 @@ fn in_use(origin: &Path, dir: &Path) -> Refusal {
     let known: Option<Marker> = fs::read(dir.join(FILE)).ok().and_then(|text| serde_json::from_slice(&text).ok());
     let (by, target) = known.map_or((String::new(), "MOUNTPOINT".to_owned()), |marker| {
         let mountpoint = marker.mountpoint.display();
-        (format!(" on {mountpoint} (host {}, process {}, since {})", marker.host, marker.pid, marker.since), mountpoint.to_string())
+        (
+            format!(" on {mountpoint} (host {}, process {}, since {})", marker.host, marker.pid, marker.since),
+            mountpoint.to_string(),
+        )
     });
     Refusal::OriginInUse { path: origin.to_owned(), by, target }
 }

@@ -20,8 +20,8 @@ use headpond_format::Stamp;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Statx, StatxFlags, openat, statx};
 use rustix::io::Errno;
 
-use crate::marker::MARKER_NAME;
 use crate::Refusal;
+use crate::marker::MARKER_NAME;
 
 /// A file that a pool remembers.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -57,7 +57,8 @@ impl ControlSocket {
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(_) => {
-                fs::remove_file(path).map_err(|error| Refusal::from_io("remove the old control socket", path, error))?;
+                fs::remove_file(path)
+                    .map_err(|error| Refusal::from_io("remove the old control socket", path, error))?;
             }
         }
         let listener =

@@ -48,6 +48,8 @@ pub struct Status {
     pub dirty_blocks: u64,
     /// The same in bytes.
     pub dirty_bytes: u64,
+    /// Files with something that the origin has not, be it only their size or time.
+    pub dirty_files: u64,
     /// Blocks read from flash or memory.
     pub read_hits_blocks: u64,
     /// Blocks read from the origin.
@@ -62,6 +64,8 @@ pub struct Status {
     pub origin_read_bytes: u64,
     /// Bytes of those writes.
     pub origin_write_bytes: u64,
+    /// Syncs of the origin's files.
+    pub origin_syncs: u64,
     /// Reads from flash.
     pub flash_reads: u64,
     /// Writes to flash.
@@ -74,8 +78,10 @@ pub struct Status {
     pub flash_syncs: u64,
     /// Flash errors that no application saw, because the origin had the data.
     pub flash_errors_masked: u64,
-    /// Flash errors that an application saw.
-    pub flash_errors: u64,
+    /// The flash failed to write or to sync: the pool takes nothing more, and writes go to the origin.
+    pub flash_failed: bool,
+    /// Dirty blocks that could not be read back from flash: an application was told an error.
+    pub lost_blocks: u64,
     /// Origin errors.
     pub origin_errors: u64,
     /// The flush asked for last: `none`, `running`, `done`, or `failed: ` and why.
@@ -92,23 +98,46 @@ impl fmt::Display for Status {
         row("pool", &self.pool)?;
         row("mode", &format!("{}, {}", self.mode, self.state))?;
         row("daemon", &format!("process {}, up {}", self.pid, clock::duration(self.uptime_seconds)))?;
-        row("used", &format!("{} of {} ({})", Size(self.used_bytes), Size(self.capacity_bytes), percent(self.used_bytes, self.capacity_bytes)))?;
-        row("dirty", &Size(self.dirty_bytes).to_string())?;
+        row(
+            "used",
+            &format!(
+                "{} of {} ({})",
+                Size(self.used_bytes),
+                Size(self.capacity_bytes),
+                percent(self.used_bytes, self.capacity_bytes)
+            ),
+        )?;
+        row("dirty", &format!("{} in {} files", Size(self.dirty_bytes), self.dirty_files))?;
         let (hits, misses) = (self.read_hits_blocks, self.read_miss_blocks);
-        row("reads", &format!("{} of {} blocks from the pond ({})", hits, hits + misses, percent(hits, hits + misses)))?;
+        row(
+            "reads",
+            &format!("{} of {} blocks from the pond ({})", hits, hits + misses, percent(hits, hits + misses)),
+        )?;
         let traffic = |reads, read_bytes, writes, write_bytes| {
             format!("{reads} reads ({}), {writes} writes ({})", Size(read_bytes), Size(write_bytes))
         };
-        row("at origin", &traffic(self.origin_reads, self.origin_read_bytes, self.origin_writes, self.origin_write_bytes))?;
-        row("on flash", &format!(
-            "{}, {} syncs",
-            traffic(self.flash_reads, self.flash_read_bytes, self.flash_writes, self.flash_write_bytes),
-            self.flash_syncs
-        ))?;
-        row("errors", &format!(
-            "{} of flash ({} more masked), {} of the origin",
-            self.flash_errors, self.flash_errors_masked, self.origin_errors
-        ))?;
+        row(
+            "at origin",
+            &traffic(self.origin_reads, self.origin_read_bytes, self.origin_writes, self.origin_write_bytes),
+        )?;
+        row(
+            "on flash",
+            &format!(
+                "{}, {} syncs",
+                traffic(self.flash_reads, self.flash_read_bytes, self.flash_writes, self.flash_write_bytes),
+                self.flash_syncs
+            ),
+        )?;
+        row(
+            "errors",
+            &format!(
+                "{} of the origin, {} of flash (masked), {} blocks lost{}",
+                self.origin_errors,
+                self.flash_errors_masked,
+                self.lost_blocks,
+                if self.flash_failed { "; THE FLASH HAS FAILED" } else { "" },
+            ),
+        )?;
         row("flush", &self.flush)
     }
 }
@@ -129,10 +158,33 @@ mod tests {
     fn programs_find_every_documented_field() {
         let value = serde_json::to_value(Status::default()).unwrap();
         for field in [
-            "mountpoint", "origin", "flash", "pool", "mode", "uptime_seconds", "size_bytes", "used_blocks", "used_bytes",
-            "cached_blocks", "cached_bytes", "dirty_blocks", "dirty_bytes", "read_hits_blocks", "read_miss_blocks",
-            "hit_ratio", "origin_reads", "origin_writes", "origin_read_bytes", "origin_write_bytes", "flash_reads",
-            "flash_writes", "flash_read_bytes", "flash_write_bytes", "flash_errors_masked", "origin_errors", "flush",
+            "mountpoint",
+            "origin",
+            "flash",
+            "pool",
+            "mode",
+            "uptime_seconds",
+            "size_bytes",
+            "used_blocks",
+            "used_bytes",
+            "cached_blocks",
+            "cached_bytes",
+            "dirty_blocks",
+            "dirty_bytes",
+            "read_hits_blocks",
+            "read_miss_blocks",
+            "hit_ratio",
+            "origin_reads",
+            "origin_writes",
+            "origin_read_bytes",
+            "origin_write_bytes",
+            "flash_reads",
+            "flash_writes",
+            "flash_read_bytes",
+            "flash_write_bytes",
+            "flash_errors_masked",
+            "origin_errors",
+            "flush",
         ] {
             assert!(value.get(field).is_some(), "{field} is missing");
         }

@@ -1,0 +1,332 @@
+//! The command line: every command, option and example, as `--help` shows them.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use headpond_base::CacheMode;
+use headpond_control::{Backend, DiskModel, ExitStatus, Fill, Size};
+
+/// Fast local flash in front of slow storage.
+///
+/// headpond serves an existing directory on slow storage (the origin) through a mount, with a
+/// pool on local flash in front: what was synced is safe on flash at once and reaches the
+/// origin a little later, in an order that suits it. Nothing is moved or converted; after an
+/// unmount the origin is complete and needs no headpond.
+#[derive(Parser, Debug)]
+#[command(name = "headpond", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(after_help = "`headpond COMMAND --help` has examples for each command.")]
+#[command(after_long_help = after_help())]
+pub struct Cli {
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Started by `mount --background`.
+    #[arg(long = BACKGROUND_CHILD, hide = true)]
+    pub background_child: bool,
+}
+
+/// The name of the hidden mark that `mount --background` gives to the daemon it starts.
+pub const BACKGROUND_CHILD: &str = "background-child";
+
+fn after_help() -> String {
+    format!(
+        "Example, MariaDB on a slow volume:\n  \
+         systemctl stop mariadb\n  \
+         headpond mount /slow/mysql /var/lib/mysql --flash /nvme/pond --size 200G --background --allow-other\n  \
+         systemctl start mariadb\n  \
+         headpond status\n\n\
+         Exit statuses:\n{}",
+        ExitStatus::table()
+    )
+}
+
+/// The commands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Serve a slow directory through a mount, with flash in front
+    Mount(Box<MountArgs>),
+    /// Show how mounts are doing
+    Status(StatusArgs),
+    /// Write everything dirty to the origin, and wait for it
+    Flush(FlushArgs),
+    /// Change a mount while it is in use
+    Set(SetArgs),
+    /// Write everything dirty to the origin, then take the mount away
+    Unmount(UnmountArgs),
+}
+
+/// Serve a slow directory through a mount, with flash in front.
+///
+/// Runs in the foreground until it is unmounted, or until SIGTERM or ctrl-C, which leave at once
+/// and keep dirty data in the pool (like `unmount --keep-dirty`).
+///
+/// A crash or power loss needs no repair: run the same command again. What was synced before is
+/// there, and the cache is still warm.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Examples:
+  A database on a slow volume, served for all users, in the background (as root):
+    headpond mount /slow/mysql /var/lib/mysql --flash /nvme/pond --size 200G --background --allow-other
+
+  The same files for one ordinary user, in the foreground:
+    headpond mount ~/slow ~/fast --flash /nvme/me.pond --size 20G
+
+  Again, after an unmount, a crash or a reboot: the pool is found warm, no size is needed:
+    headpond mount /slow/mysql /var/lib/mysql --flash /nvme/pond --background --allow-other
+
+  A whole device as flash, which held something else before:
+    headpond mount /slow/pg /var/lib/postgresql --flash /dev/nvme1n1 --format
+
+  Two files were changed at the origin while the pool held newer data for them; decide:
+    headpond mount /slow/mysql /var/lib/mysql --flash /nvme/pond --keep-pool db/t1.ibd --keep-origin db/t2.ibd")]
+pub struct MountArgs {
+    /// The slow directory that owns the data
+    pub origin: PathBuf,
+    /// An empty directory, on which the data will be seen
+    pub mountpoint: PathBuf,
+    /// The pool: a file, made if it does not exist (see --size), or a block device
+    #[arg(long, value_name = "FILE_OR_DEVICE")]
+    pub flash: PathBuf,
+    /// How large to make a new flash file, such as 200G (at least 64M). Units: K M G T (powers of
+    /// 1024; KiB and so on mean the same, KB and so on are powers of 1000)
+    #[arg(long)]
+    pub size: Option<Size>,
+    /// What happens to writes; without it, a pool keeps the mode that it had, and a new one is
+    /// write-back
+    #[arg(long, value_parser = cache_mode(), value_name = "MODE", long_help = MODE_HELP)]
+    pub mode: Option<CacheMode>,
+    /// Return as soon as the mount stands, and serve it in the background
+    #[arg(long)]
+    pub background: bool,
+    /// With --background: where the daemon writes what it has to say [default: beside its socket]
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// Let other users in, with permissions checked as usual. What a database server needs that runs
+    /// as its own user. For ordinary users, /etc/fuse.conf must say user_allow_other
+    #[arg(long)]
+    pub allow_other: bool,
+    /// How to drive the flash: io_uring, or threads with pread and pwrite where io_uring is forbidden
+    #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
+    pub backend: BackendArg,
+    /// How to fill a new flash file: `zeros` takes as long as writing it, and saves the file
+    /// system's own work at the first write to each place
+    #[arg(long, value_enum, default_value_t = FillArg::Reserved)]
+    pub fill: FillArg,
+    /// Overwrite flash that holds something else, or a pool without dirty data
+    #[arg(long)]
+    pub format: bool,
+    /// Drop dirty data that stands in the way of this mount, for good: of another origin in this pool, or
+    /// of this origin in another pool. Shown and refused without it
+    #[arg(long)]
+    pub discard_dirty: bool,
+    /// For a file that was changed at the origin while the pool held newer data for it: write the
+    /// pool's data over it. A path below the origin, or `all`
+    #[arg(long, value_name = "FILE|all")]
+    pub keep_pool: Vec<PathBuf>,
+    /// For such a file: keep what the origin has, and drop the pool's data of it for good
+    #[arg(long, value_name = "FILE|all")]
+    pub keep_origin: Vec<PathBuf>,
+    /// For tests and demonstrations: slow the origin down to the speed of a modelled disk
+    #[arg(long, value_parser = disk_model(), value_name = "DISK")]
+    pub model_disk: Option<DiskModel>,
+}
+
+const MODE_HELP: &str =
+    "What happens to writes; without it, a pool keeps the mode that it had, and a new one is write-back:
+  write-back     a write is safe once it is on flash, and reaches the origin later
+  write-through  a write is safe once the origin has it; flash keeps a copy to read
+  write-around   writes go to the origin only; reads are cached
+  pass-through   everything goes to the origin";
+
+/// Show how mounts are doing.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Examples:
+  headpond status                              every mount of this user
+  headpond status /var/lib/mysql               one mount
+  headpond status /var/lib/mysql --json        the same for programs: one object
+  headpond status --json                       an array of such objects
+  headpond status /var/lib/mysql --json | jq .dirty_bytes
+
+Counters start with the daemon; a block is 4 KiB. Dirty means newer than the origin.")]
+pub struct StatusArgs {
+    /// One mount; all of this user without it
+    pub mountpoint: Option<PathBuf>,
+    /// For programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Write everything dirty to the origin, and wait for it.
+///
+/// Returns when nothing is dirty that was dirty when it started; writers go on meanwhile. Can
+/// be interrupted without harm: what is not written yet stays dirty and safe in the pool.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Examples:
+  Before a snapshot or a backup of the origin itself (stop the database, or lock it, first):
+    headpond flush /var/lib/mysql")]
+pub struct FlushArgs {
+    /// The mount
+    pub mountpoint: PathBuf,
+    /// No progress bar
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Write everything dirty to the origin, then take the mount away.
+///
+/// Shows what is left and how long it takes. Interrupted by ctrl-C, the mount simply stays. When it is
+/// done, the origin is complete and readable without headpond. Refused while files are open there.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Examples:
+  headpond unmount /var/lib/mysql                  leaves the origin complete
+  headpond unmount /var/lib/mysql --keep-dirty     leaves at once; the origin is stale until the next mount
+                                                   with the same flash, and a marker beside it says so")]
+pub struct UnmountArgs {
+    /// The mount
+    pub mountpoint: PathBuf,
+    /// Leave now, with the dirty data in the pool and a marker beside the origin
+    #[arg(long)]
+    pub keep_dirty: bool,
+    /// No progress bar
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Change a mount while it is in use.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Examples:
+  headpond set /var/lib/mysql mode=write-through   from now on, the origin has every write; returns when
+                                                   nothing is dirty any more
+  headpond set /var/lib/mysql mode=write-back")]
+pub struct SetArgs {
+    /// The mount
+    pub mountpoint: PathBuf,
+    /// What to set: mode=write-back, mode=write-through, mode=write-around or mode=pass-through
+    #[arg(value_name = "NAME=VALUE", required = true, value_parser = setting)]
+    pub settings: Vec<Setting>,
+}
+
+/// One thing to set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Setting {
+    /// The cache mode.
+    Mode(CacheMode),
+}
+
+fn setting(text: &str) -> Result<Setting, String> {
+    match text.split_once('=') {
+        Some(("mode", mode)) => mode.parse().map(Setting::Mode),
+        Some((name, _)) => Err(format!("unknown setting '{name}': only 'mode' can be set")),
+        None => Err("expected NAME=VALUE, such as mode=write-through".to_owned()),
+    }
+}
+
+fn cache_mode() -> impl clap::builder::TypedValueParser<Value = CacheMode> {
+    use clap::builder::TypedValueParser;
+    clap::builder::PossibleValuesParser::new(CacheMode::ALL.map(CacheMode::name))
+        .try_map(|name| name.parse::<CacheMode>())
+}
+
+fn disk_model() -> impl clap::builder::TypedValueParser<Value = DiskModel> {
+    use clap::builder::TypedValueParser;
+    clap::builder::PossibleValuesParser::new(DiskModel::PRESETS.map(|(name, _)| name))
+        .try_map(|name| name.parse::<DiskModel>())
+}
+
+/// How to drive the flash.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BackendArg {
+    /// io_uring, or psync where the system refuses it
+    Auto,
+    /// io_uring or nothing
+    Uring,
+    /// threads with pread and pwrite
+    Psync,
+}
+
+impl From<BackendArg> for Backend {
+    fn from(argument: BackendArg) -> Self {
+        match argument {
+            BackendArg::Auto => Self::Auto,
+            BackendArg::Uring => Self::Uring,
+            BackendArg::Psync => Self::Psync,
+        }
+    }
+}
+
+/// How to fill a new flash file.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FillArg {
+    /// reserve the space
+    Reserved,
+    /// write zeros everywhere
+    Zeros,
+}
+
+impl From<FillArg> for Fill {
+    fn from(argument: FillArg) -> Self {
+        match argument {
+            FillArg::Reserved => Self::Reserved,
+            FillArg::Zeros => Self::Zeros,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_mount_takes_all_its_options() {
+        let line = "headpond mount /o /m --flash /f --size 1.5G --mode write-through --background --backend psync \
+                    --model-disk hdd-7200 --allow-other --format --discard-dirty --keep-pool a --keep-pool b/c --keep-origin all";
+        let Command::Mount(mount) = parse(line).unwrap().command else { panic!("another command") };
+        assert_eq!(mount.size, Some(Size(3 << 29)));
+        assert_eq!(mount.mode, Some(CacheMode::WriteThrough));
+        assert_eq!(mount.keep_pool, [PathBuf::from("a"), PathBuf::from("b/c")]);
+        assert_eq!(mount.keep_origin, [PathBuf::from("all")]);
+        assert!(mount.background && mount.allow_other && mount.format && mount.discard_dirty);
+        assert_eq!((mount.backend, mount.model_disk), (BackendArg::Psync, Some("hdd-7200".parse().unwrap())));
+    }
+
+    #[test]
+    fn senseless_lines_are_usage_errors() {
+        for line in [
+            "headpond",
+            "headpond dance",
+            "headpond mount /o",
+            "headpond mount /o /m",
+            "headpond mount /o /m --flash /f --size lots",
+            "headpond mount /o /m --flash /f --mode write-sideways",
+            "headpond mount /o /m --flash /f --backend magic",
+            "headpond set /m",
+            "headpond set /m mode",
+            "headpond set /m mode=fast",
+            "headpond set /m colour=red",
+            "headpond flush",
+            "headpond unmount",
+        ] {
+            let error = parse(line).unwrap_err();
+            assert_eq!(error.exit_code(), i32::from(ExitStatus::Usage.code()), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_command_has_examples_in_its_help() {
+        for command in Cli::command().get_subcommands_mut() {
+            let help = command.render_long_help().to_string();
+            assert!(help.contains("Examples:"), "{} has none", command.get_name());
+        }
+        let help = Cli::command().render_long_help().to_string();
+        assert!(help.contains("Exit statuses:") && help.contains("  50  "), "{help}");
+    }
+}

@@ -1,0 +1,97 @@
+//! The short commands: each asks a daemon and shows what it says.
+
+use headpond_control::{Answer, Command, Daemon, Refusal, Status};
+
+use crate::args::{FlushArgs, SetArgs, Setting, StatusArgs};
+use crate::progress::{DirtyBar, Interrupt, Waited, confused, start_and_wait};
+
+/// `headpond status`.
+pub fn status(args: &StatusArgs) -> Result<(), Refusal> {
+    match &args.mountpoint {
+        Some(mountpoint) => {
+            let status = ask_status(&Daemon::of(mountpoint)?)?;
+            if args.json { print_json(&status) } else { print_table(&status) }
+        }
+        None => {
+            // One that ends at this very moment is no error of this command.
+            let all: Vec<Status> = Daemon::all().iter().filter_map(|daemon| ask_status(daemon).ok()).collect();
+            if args.json {
+                return print_json(&all);
+            }
+            if all.is_empty() {
+                println!("no headpond is mounted by this user");
+            }
+            all.iter().try_for_each(print_table)
+        }
+    }
+}
+
+/// What a daemon says of itself.
+pub fn ask_status(daemon: &Daemon) -> Result<Status, Refusal> {
+    match daemon.ask(&Command::Status)? {
+        Answer::Status(status) => Ok(*status),
+        _ => Err(confused(daemon)),
+    }
+}
+
+fn print_table(status: &Status) -> Result<(), Refusal> {
+    print(&format!("{}\n{status}", status.mountpoint.display()))
+}
+
+fn print_json<T: serde::Serialize>(value: &T) -> Result<(), Refusal> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|error| Refusal::Failed { doing: "write JSON".to_owned(), error: error.into() })?;
+    print(&(text + "\n"))
+}
+
+/// To standard output; a reader that has seen enough is no error.
+fn print(text: &str) -> Result<(), Refusal> {
+    use std::io::{ErrorKind, Write};
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Refusal::Failed { doing: "write to standard output".to_owned(), error })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `headpond flush`.
+pub fn flush(args: &FlushArgs) -> Result<(), Refusal> {
+    let daemon = Daemon::of(&args.mountpoint)?;
+    let interrupt = Interrupt::listen();
+    let mut bar = DirtyBar::new("flushing", args.quiet);
+    let waited = start_and_wait(&daemon, &Command::Flush, &mut bar, &interrupt)?;
+    bar.clear();
+    match waited {
+        Waited::Done => {
+            if !args.quiet {
+                println!("flushed: the origin has everything that was written before");
+            }
+            Ok(())
+        }
+        Waited::Interrupted => Err(Refusal::Interrupted(
+            "interrupted: the mount goes on, and what is not at the origin yet is safe in the pool".to_owned(),
+        )),
+    }
+}
+
+/// `headpond set`.
+pub fn set(args: &SetArgs) -> Result<(), Refusal> {
+    let daemon = Daemon::of(&args.mountpoint)?;
+    let interrupt = Interrupt::listen();
+    for setting in &args.settings {
+        let Setting::Mode(mode) = setting;
+        let command = Command::SetMode { mode: mode.name().to_owned() };
+        let mut bar = DirtyBar::new("changing mode", false);
+        let waited = start_and_wait(&daemon, &command, &mut bar, &interrupt)?;
+        bar.clear();
+        match waited {
+            Waited::Done => println!("mode is now {mode}"),
+            Waited::Interrupted => {
+                let text = format!("interrupted: the change to {mode} goes on in the daemon; see `headpond status`");
+                return Err(Refusal::Interrupted(text));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! `headpond mount`: in the foreground, or started once more in the background.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use headpond_control::{
+    Decisions, MountPlan, Refusal, Running, leave_terminal, make_runtime_dir, mountpoint_path, report_ready,
+    report_refusal, runtime_name, start_background,
+};
+
+use crate::args::{BACKGROUND_CHILD, MountArgs};
+
+/// `headpond mount`.
+pub fn run(args: &MountArgs, background_child: bool) -> Result<(), Refusal> {
+    match (args.background, background_child) {
+        (true, false) => in_background(args),
+        (_, true) => as_daemon(args),
+        (false, false) => in_foreground(args),
+    }
+}
+
+fn in_foreground(args: &MountArgs) -> Result<(), Refusal> {
+    let running = Running::start(&plan(args))?;
+    eprintln!("headpond: {}", running.summary());
+    eprintln!("headpond: serving until it is unmounted; ctrl-C leaves at once and keeps dirty data in the pool");
+    finish(running)
+}
+
+fn in_background(args: &MountArgs) -> Result<(), Refusal> {
+    let log = match &args.log {
+        Some(log) => log.clone(),
+        None => make_runtime_dir()?.join(format!("{}.log", runtime_name(&mountpoint_path(&args.mountpoint)))),
+    };
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let ready = start_background(&format!("--{BACKGROUND_CHILD}"), arguments.into_iter(), &log)?;
+    println!("{ready}");
+    Ok(())
+}
+
+/// The daemon that `--background` started. What it refuses is shown by the command that waits
+/// for it, so here it goes to the log as well as there.
+fn as_daemon(args: &MountArgs) -> Result<(), Refusal> {
+    let started = (|| {
+        let plan = plan(args).absolute()?;
+        leave_terminal()?;
+        Running::start(&plan)
+    })();
+    let running = started.inspect_err(report_refusal)?;
+    if report_ready(&running.summary()).is_err() {
+        eprintln!("headpond: the command that started this is gone; leaving");
+        running.leave_at_once();
+    }
+    finish(running)
+}
+
+fn finish(running: Running) -> Result<(), Refusal> {
+    let ended = running.serve()?;
+    eprintln!("headpond: {ended}");
+    Ok(())
+}
+
+fn plan(args: &MountArgs) -> MountPlan {
+    let relative_to_origin = |paths: &[PathBuf]| {
+        paths.iter().map(|path| path.strip_prefix(&args.origin).unwrap_or(path).to_owned()).collect()
+    };
+    MountPlan {
+        origin: args.origin.clone(),
+        mountpoint: args.mountpoint.clone(),
+        flash: args.flash.clone(),
+        size: args.size,
+        mode: args.mode,
+        backend: args.backend.into(),
+        fill: args.fill.into(),
+        model_disk: args.model_disk,
+        allow_other: args.allow_other,
+        format: args.format,
+        discard_dirty: args.discard_dirty,
+        decisions: Decisions {
+            keep_pool: relative_to_origin(&args.keep_pool),
+            keep_origin: relative_to_origin(&args.keep_origin),
+        },
+    }
+}

@@ -1,0 +1,141 @@
+//! Waiting for something long, with what is left and how long it takes on the terminal.
+//!
+//! Invariant: the work is the daemon's. Whoever stops waiting, by ctrl-C or by dying, changes nothing.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use headpond_control::{Answer, Command, Daemon, Progress, Refusal, Size};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// How often the daemon is asked.
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// How often a line is printed where no bar can be drawn.
+const LINE_EVERY: u32 = 50;
+
+/// Whether the operator pressed ctrl-C, or the like.
+#[derive(Clone, Debug)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Starts to listen. The second ctrl-C ends the command at once.
+    pub fn listen() -> Self {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            // In this order: the second signal finds the flag set by the first. Without them
+            // a signal ends the command, which is harmless too.
+            let _ = signal_hook::flag::register_conditional_shutdown(signal, 130, flag.clone());
+            let _ = signal_hook::flag::register(signal, flag.clone());
+        }
+        Self(flag)
+    }
+
+    /// Whether it came.
+    pub fn came(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Shows how dirty bytes become fewer.
+pub struct DirtyBar {
+    bar: Option<ProgressBar>,
+    doing: &'static str,
+    asked: u32,
+}
+
+impl DirtyBar {
+    /// A bar on the terminal, lines now and then where there is none, or nothing if `quiet`.
+    pub fn new(doing: &'static str, quiet: bool) -> Self {
+        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("{prefix} [{bar:30}] {msg}, {binary_bytes_per_sec}, {eta} to go");
+            if let Ok(style) = style {
+                bar.set_style(style.progress_chars("=> "));
+            }
+            bar.set_prefix(doing);
+            bar
+        });
+        Self { bar, doing, asked: if quiet { u32::MAX } else { 0 } }
+    }
+
+    /// This much is left.
+    pub fn left(&mut self, dirty_bytes: u64) {
+        match &self.bar {
+            Some(bar) => {
+                // Writers go on: the whole may grow.
+                let done = bar.position();
+                let whole = bar.length().unwrap_or(0).max(done + dirty_bytes);
+                bar.set_length(whole);
+                bar.set_position(whole - dirty_bytes);
+                bar.set_message(format!("{} left", Size(dirty_bytes)));
+            }
+            None if self.asked != u32::MAX => {
+                if self.asked.is_multiple_of(LINE_EVERY) {
+                    eprintln!("{}: {} left", self.doing, Size(dirty_bytes));
+                }
+                self.asked = (self.asked + 1) % (LINE_EVERY * 1000);
+            }
+            None => {}
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for DirtyBar {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waited {
+    /// The work is done.
+    Done,
+    /// The operator does not want to wait any longer.
+    Interrupted,
+}
+
+/// Starts something at the daemon and waits for its end.
+///
+/// # Errors
+/// What the daemon refuses, or why it failed.
+pub fn start_and_wait(
+    daemon: &Daemon,
+    command: &Command,
+    bar: &mut DirtyBar,
+    interrupt: &Interrupt,
+) -> Result<Waited, Refusal> {
+    let Answer::Started { id } = daemon.ask(command)? else { return Err(confused(daemon)) };
+    let mut period = Duration::from_millis(5);
+    loop {
+        if interrupt.came() {
+            return Ok(Waited::Interrupted);
+        }
+        let Answer::Operation { progress, dirty_bytes } = daemon.ask(&Command::Operation { id })? else {
+            return Err(confused(daemon));
+        };
+        match progress {
+            Progress::Running => bar.left(dirty_bytes),
+            Progress::Done => return Ok(Waited::Done),
+            Progress::Failed(why) => return Err(Refusal::FlushFailed { why, dirty_bytes }),
+        }
+        std::thread::sleep(period);
+        period = (period * 2).min(PERIOD);
+    }
+}
+
+/// An answer of another kind than the question.
+pub fn confused(daemon: &Daemon) -> Refusal {
+    let why = "it answers something else than was asked. Is it of another version?".to_owned();
+    Refusal::NoAnswer { path: daemon.mountpoint().to_owned(), why }
+}

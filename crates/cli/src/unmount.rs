@@ -1,0 +1,105 @@
+//! `headpond unmount`: flush while the mount still serves, then take it away.
+//!
+//! Invariant: up to the moment at which the mount goes, every way out (ctrl-C, a busy mount, an
+//! origin that fails) leaves it as it was.
+
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use headpond_control::{Answer, Command, Daemon, Refusal, Size, describe_holders, holders};
+
+use crate::args::UnmountArgs;
+use crate::commands::ask_status;
+use crate::progress::{DirtyBar, Interrupt, Waited, confused, start_and_wait};
+
+/// Below this, what is left dirty is written after the mount is gone: a flush never ends by
+/// itself while somebody writes.
+const LITTLE: u64 = 64 << 20;
+
+/// How many times to flush while others write as fast as the origin takes it.
+const ROUNDS: usize = 3;
+
+/// `headpond unmount`.
+pub fn run(args: &UnmountArgs) -> Result<(), Refusal> {
+    let daemon = Daemon::of(&args.mountpoint)?;
+    let interrupt = Interrupt::listen();
+    check_idle(daemon.mountpoint())?;
+    if !args.keep_dirty {
+        flush_first(&daemon, args, &interrupt)?;
+        // It took a while: somebody may have come.
+        check_idle(daemon.mountpoint())?;
+    }
+    let dirty_bytes = leave(&daemon, args, &interrupt)?;
+    let mountpoint = daemon.mountpoint().display();
+    if dirty_bytes > 0 {
+        println!(
+            "unmounted {mountpoint}: {} stay in the pool only. The origin is stale, and says so, until it is mounted \
+             with the same flash again",
+            Size(dirty_bytes)
+        );
+    } else if !args.quiet {
+        println!("unmounted {mountpoint}: the origin is complete");
+    }
+    Ok(())
+}
+
+fn check_idle(mountpoint: &Path) -> Result<(), Refusal> {
+    let found = holders(mountpoint);
+    if found.is_empty() {
+        return Ok(());
+    }
+    Err(Refusal::Busy { path: mountpoint.to_owned(), by: describe_holders(&found) })
+}
+
+fn flush_first(daemon: &Daemon, args: &UnmountArgs, interrupt: &Interrupt) -> Result<(), Refusal> {
+    let mut bar = DirtyBar::new("flushing", args.quiet);
+    for _ in 0..ROUNDS {
+        if start_and_wait(daemon, &Command::Flush, &mut bar, interrupt)? == Waited::Interrupted {
+            return Err(stays(daemon.mountpoint()));
+        }
+        if ask_status(daemon)?.dirty_bytes < LITTLE {
+            break;
+        }
+    }
+    if interrupt.came() { Err(stays(daemon.mountpoint())) } else { Ok(()) }
+}
+
+fn stays(mountpoint: &Path) -> Refusal {
+    Refusal::Interrupted(format!("interrupted: {} stays mounted, nothing is lost", mountpoint.display()))
+}
+
+/// Takes the mount away. What little is dirty by now is written by the daemon after it is gone,
+/// so this wait may be given up too.
+fn leave(daemon: &Daemon, args: &UnmountArgs, interrupt: &Interrupt) -> Result<u64, Refusal> {
+    let (answered, answer) = channel();
+    let asking = daemon.clone();
+    let keep_dirty = args.keep_dirty;
+    std::thread::spawn(move || {
+        // Fails only if nobody waits any more.
+        let _ = answered.send(asking.ask_and_wait(&Command::Unmount { keep_dirty }));
+    });
+    let mut bar = DirtyBar::new("finishing", args.quiet);
+    let mut first = true;
+    loop {
+        match answer.recv_timeout(Duration::from_millis(300)) {
+            Ok(Ok(Answer::Unmounted { dirty_bytes })) => return Ok(dirty_bytes),
+            Ok(Ok(_)) => return Err(confused(daemon)),
+            Ok(Err(refusal)) => return Err(refusal),
+            Err(RecvTimeoutError::Timeout) if interrupt.came() => {
+                let text = "interrupted: the daemon goes on to write what is left, and ends then; the marker beside the \
+                            origin goes when it is complete";
+                return Err(Refusal::Interrupted(text.to_owned()));
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                if let Ok(status) = ask_status(daemon)
+                    && !first
+                {
+                    bar.left(status.dirty_bytes);
+                }
+                first = false;
+            }
+            Err(RecvTimeoutError::Disconnected) => return Err(confused(daemon)),
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The life of a mount, from outside: the real command on a real mount.
+
+mod pond;
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+
+use pond::{Pond, SIZE, headpond, is_mounted, pattern, run, tree, wait_until};
+
+fn write_and_sync(path: &std::path::Path, bytes: &[u8]) {
+    let mut file = File::create(path).unwrap();
+    file.write_all(bytes).unwrap();
+    file.sync_all().unwrap();
+}
+
+#[test]
+fn an_unmount_leaves_the_origin_complete_and_without_a_trace() {
+    let pond = Pond::new();
+    fs::write(pond.origin().join("old"), pattern(100_000, 1)).unwrap();
+    pond.mount(&["--size", SIZE]).ok();
+    let mnt = pond.mnt();
+    assert_eq!(fs::read(mnt.join("old")).unwrap(), pattern(100_000, 1));
+    fs::create_dir(mnt.join("db")).unwrap();
+    for file in 0..20 {
+        write_and_sync(&mnt.join(format!("db/{file}")), &pattern(50_000 + file * 4099, file as u64));
+    }
+    let old = OpenOptions::new().write(true).open(mnt.join("old")).unwrap();
+    old.write_all_at(b"changed in the middle", 33_333).unwrap();
+    drop(old);
+    assert_eq!(fs::read_dir(&mnt).unwrap().count(), 2, "the marker is hidden");
+    assert_eq!(pond.marker().unwrap()["state"], "mounted");
+    let seen = tree(&mnt);
+
+    let said = pond.unmount(&[]);
+    said.ok();
+    assert!(said.text.contains("complete"), "{}", said.text);
+    assert!(!is_mounted(&mnt));
+    assert!(!pond.origin().join(".headpond").exists());
+    assert_eq!(tree(&pond.origin()), seen);
+}
+
+#[test]
+fn status_tells_people_and_programs() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, 3));
+    let status = pond.status();
+    assert_eq!(status["mountpoint"], pond.mnt().to_str().unwrap());
+    assert_eq!(status["origin"], pond.origin().to_str().unwrap());
+    assert_eq!(status["mode"], "write-back");
+    assert_eq!(status["size_bytes"], 64 << 20);
+    assert_eq!(status["dirty_bytes"], 1 << 20);
+    let table = run([OsStr::new("status"), pond.mnt().as_os_str()]);
+    table.ok().refused(0, &["write-back", "1 MiB", "origin"]);
+    let all = run(["status", "--json"]);
+    let all: serde_json::Value = serde_json::from_str(&all.ok().text).unwrap();
+    let ours = |status: &serde_json::Value| status["mountpoint"] == pond.mnt().to_str().unwrap();
+    assert!(all.as_array().unwrap().iter().any(ours));
+    pond.unmount(&[]).ok();
+    run([OsStr::new("status"), pond.mnt().as_os_str()]).refused(71, &["no headpond is mounted there"]);
+}
+
+#[test]
+fn a_flush_returns_when_nothing_is_dirty() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    write_and_sync(&pond.mnt().join("file"), &pattern(3 << 20, 5));
+    assert_eq!(pond.status()["dirty_bytes"], 3 << 20);
+    pond.flush().ok();
+    let status = pond.status();
+    assert_eq!((&status["dirty_bytes"], &status["flush"]), (&0.into(), &"done".into()));
+    assert_eq!(fs::read(pond.origin().join("file")).unwrap(), pattern(3 << 20, 5));
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn killed_and_mounted_again_it_has_all_that_was_synced() {
+    let mut pond = Pond::new();
+    let daemon = pond.mount_foreground(&["--size", SIZE]);
+    for file in 0..8 {
+        write_and_sync(&pond.mnt().join(format!("f{file}")), &pattern(300_000, file));
+    }
+    pond.kill(daemon);
+    // The dead mount is in the way, and is taken out of it; no size is needed any more.
+    pond.mount(&[]).ok();
+    for file in 0..8 {
+        assert_eq!(fs::read(pond.mnt().join(format!("f{file}"))).unwrap(), pattern(300_000, file));
+    }
+    assert!(pond.status()["dirty_bytes"].as_u64().unwrap() > 0, "it was dirty and still is");
+    pond.unmount(&[]).ok();
+    for file in 0..8 {
+        assert_eq!(fs::read(pond.origin().join(format!("f{file}"))).unwrap(), pattern(300_000, file));
+    }
+}
+
+#[test]
+fn left_dirty_and_mounted_again_it_goes_on() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    write_and_sync(&pond.mnt().join("file"), &pattern(2 << 20, 9));
+    pond.unmount(&["--keep-dirty"]).ok().refused(0, &["2 MiB", "pool only"]);
+    let marker = pond.marker().unwrap();
+    assert_eq!((&marker["state"], &marker["dirty_bytes"]), (&"dirty-left".into(), &(2 << 20).into()));
+    assert_eq!(marker["flash"], pond.flash().to_str().unwrap());
+    pond.mount(&[]).ok();
+    assert_eq!(fs::read(pond.mnt().join("file")).unwrap(), pattern(2 << 20, 9));
+    pond.unmount(&[]).ok();
+    assert_eq!(fs::read(pond.origin().join("file")).unwrap(), pattern(2 << 20, 9));
+    assert_eq!(pond.marker(), None);
+}
+
+#[test]
+fn warm_after_an_orderly_unmount_and_a_changed_file_is_dropped() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    write_and_sync(&pond.mnt().join("same"), &pattern(1 << 20, 1));
+    write_and_sync(&pond.mnt().join("changed"), &pattern(1 << 20, 2));
+    pond.unmount(&[]).ok();
+    fs::write(pond.origin().join("changed"), pattern(1 << 20, 3)).unwrap();
+    pond.mount(&[]).ok();
+    assert_eq!(fs::read(pond.mnt().join("same")).unwrap(), pattern(1 << 20, 1));
+    let status = pond.status();
+    assert_eq!(status["origin_reads"], 0, "the unchanged file comes from flash");
+    assert_eq!(fs::read(pond.mnt().join("changed")).unwrap(), pattern(1 << 20, 3), "never stale");
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn sigterm_leaves_quickly_and_safely_and_says_so() {
+    let mut pond = Pond::new();
+    let daemon = pond.mount_foreground(&["--size", SIZE]);
+    write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, 4));
+    assert_eq!(pond.signal(daemon, "-TERM"), 0, "{}", pond.log());
+    assert!(!is_mounted(&pond.mnt()));
+    let log = pond.log();
+    assert!(log.contains("SIGTERM") && log.contains("1 MiB"), "{log}");
+    assert_eq!(pond.marker().unwrap()["state"], "dirty-left");
+    pond.mount(&[]).ok();
+    assert_eq!(fs::read(pond.mnt().join("file")).unwrap(), pattern(1 << 20, 4));
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn sigterm_ends_a_mount_that_is_in_use() {
+    let mut pond = Pond::new();
+    let daemon = pond.mount_foreground(&["--size", SIZE]);
+    let mut file = File::create(pond.mnt().join("file")).unwrap();
+    file.write_all(&pattern(1 << 20, 4)).unwrap();
+    file.sync_all().unwrap();
+    assert_eq!(pond.signal(daemon, "-TERM"), 0, "{}", pond.log());
+    drop(file);
+    assert!(!is_mounted(&pond.mnt()));
+    pond.mount(&[]).ok();
+    assert_eq!(fs::read(pond.mnt().join("file")).unwrap(), pattern(1 << 20, 4));
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn unmounted_by_somebody_else_it_still_completes_the_origin() {
+    let mut pond = Pond::new();
+    let daemon = pond.mount_foreground(&["--size", SIZE]);
+    write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, 4));
+    assert!(Command::new("umount").arg(pond.mnt()).status().unwrap().success());
+    assert_eq!(pond.wait(daemon), 0, "{}", pond.log());
+    assert_eq!(fs::read(pond.origin().join("file")).unwrap(), pattern(1 << 20, 4));
+    assert_eq!(pond.marker(), None);
+}
+
+#[test]
+fn a_busy_mount_stays_and_says_who_uses_it() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    write_and_sync(&pond.mnt().join("file"), b"data");
+    let mut user = Command::new("sleep").arg("60").current_dir(pond.mnt()).spawn().unwrap();
+    pond.unmount(&[]).refused(70, &["in use", "sleep", &user.id().to_string()]);
+    pond.unmount(&["--keep-dirty"]).refused(70, &["in use"]);
+    assert_eq!(fs::read(pond.mnt().join("file")).unwrap(), b"data");
+    user.kill().unwrap();
+    user.wait().unwrap();
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn an_interrupted_unmount_leaves_the_mount_as_it_was() {
+    let pond = Pond::new();
+    // Slow enough that the flush is under way when it is interrupted.
+    pond.mount(&["--size", SIZE, "--model-disk", "hdd-7200"]).ok();
+    let file = File::create(pond.mnt().join("file")).unwrap();
+    for block in 0..600_u64 {
+        file.write_all_at(&pattern(4096, block), block * 37 * 65536).unwrap();
+    }
+    file.sync_all().unwrap();
+    drop(file);
+    let mut unmount = headpond().arg("unmount").arg(pond.mnt()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = [0; 8];
+    unmount.stderr.as_mut().unwrap().read_exact(&mut said).unwrap();
+    assert!(Command::new("kill").args(["-INT", &unmount.id().to_string()]).status().unwrap().success());
+    let mut rest = String::new();
+    unmount.stderr.take().unwrap().read_to_string(&mut rest).unwrap();
+    assert_eq!(unmount.wait().unwrap().code(), Some(73), "{rest}");
+    assert!(rest.contains("stays mounted"), "{rest}");
+    assert!(is_mounted(&pond.mnt()));
+    let file = File::open(pond.mnt().join("file")).unwrap();
+    let mut block = vec![0; 4096];
+    file.read_exact_at(&mut block, 599 * 37 * 65536).unwrap();
+    assert_eq!(block, pattern(4096, 599));
+    drop(file);
+    pond.unmount(&["--keep-dirty"]).ok();
+}
+
+#[test]
+fn the_mode_is_changed_while_files_are_open_and_is_kept() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    let mut file = File::create(pond.mnt().join("file")).unwrap();
+    file.write_all(&pattern(100_000, 1)).unwrap();
+    let said = run([OsStr::new("set"), pond.mnt().as_os_str(), OsStr::new("mode=write-through")]);
+    said.ok().refused(0, &["mode is now write-through"]);
+    assert_eq!(fs::read(pond.origin().join("file")).unwrap(), pattern(100_000, 1));
+    file.write_all(&pattern(100_000, 2)).unwrap();
+    file.sync_all().unwrap();
+    assert_eq!(fs::read(pond.origin().join("file")).unwrap()[100_000..], pattern(100_000, 2));
+    drop(file);
+    assert_eq!(pond.status()["mode"], "write-through");
+    pond.unmount(&[]).ok();
+    pond.mount(&[]).ok();
+    assert_eq!(pond.status()["mode"], "write-through", "a pool keeps its mode");
+    pond.unmount(&[]).ok();
+    pond.mount(&["--mode", "write-back"]).ok();
+    assert_eq!(pond.status()["mode"], "write-back");
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn each_mode_serves_and_leaves_the_origin_equal() {
+    for mode in ["write-back", "write-through", "write-around", "pass-through"] {
+        for backend in ["uring", "psync"] {
+            let pond = Pond::new();
+            pond.mount(&["--size", SIZE, "--mode", mode, "--backend", backend]).ok();
+            write_and_sync(&pond.mnt().join("file"), &pattern(777_777, 8));
+            assert_eq!(fs::read(pond.mnt().join("file")).unwrap(), pattern(777_777, 8), "{mode} {backend}");
+            assert_eq!(pond.status()["backend"], backend);
+            pond.unmount(&[]).ok();
+            assert_eq!(fs::read(pond.origin().join("file")).unwrap(), pattern(777_777, 8), "{mode} {backend}");
+        }
+    }
+}
+
+#[test]
+fn an_ordinary_user_mounts_own_files() {
+    let is_root = fs::read_to_string("/proc/self/status").unwrap().lines().any(|line| line.starts_with("Uid:\t0\t"));
+    if !is_root {
+        return; // Then every other test here shows it.
+    }
+    let pond = Pond::new();
+    let own = Command::new("chown").args(["-R", "nobody"]).arg(pond.at("")).status().unwrap();
+    assert!(own.success());
+    // The user must be able to reach the binary, wherever it was built.
+    let binary = pond.at("headpond");
+    fs::copy(env!("CARGO_BIN_EXE_headpond"), &binary).unwrap();
+    let as_nobody = |arguments: &[&OsStr]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]).arg(&binary).args(arguments);
+        pond::Said::from(command.env_remove("XDG_RUNTIME_DIR").output().unwrap())
+    };
+    let (origin, mnt, flash, log) = (pond.origin(), pond.mnt(), pond.flash(), pond.at("log"));
+    let words = |text: &'static str| text.split(' ').map(OsStr::new).collect::<Vec<_>>();
+    let mut mount =
+        vec![OsStr::new("mount"), origin.as_os_str(), mnt.as_os_str(), OsStr::new("--flash"), flash.as_os_str()];
+    mount.extend(words("--size 64M --background --log"));
+    mount.push(log.as_os_str());
+    as_nobody(&mount).ok();
+    let write = "echo hello > \"$0/file\" && sync \"$0/file\" && cat \"$0/file\"";
+    let said = Command::new("setpriv")
+        .args(["--reuid", "nobody", "--regid", "nogroup", "--clear-groups", "sh", "-c", write])
+        .arg(&mnt)
+        .output()
+        .unwrap();
+    assert_eq!(said.stdout, b"hello\n", "{said:?}");
+    // Root finds the daemon of the user who mounted.
+    let status = run([OsStr::new("status"), mnt.as_os_str()]);
+    status.ok();
+    as_nobody(&[OsStr::new("unmount"), mnt.as_os_str()]).ok();
+    wait_until("it is unmounted", || !is_mounted(&mnt));
+    assert_eq!(fs::read(origin.join("file")).unwrap(), b"hello\n");
+}

@@ -1,0 +1,223 @@
+//! A pond for tests: an origin, a mount point and a flash in a directory of their own, and the real
+//! `headpond` on them. Whatever a test does, its mount is gone at the end.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// The smallest pool: quick to make.
+pub const SIZE: &str = "64M";
+
+/// How long anything may take at most: only to end a test that hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Pond {
+    root: TempDir,
+    daemons: Vec<Child>,
+}
+
+/// What a command said and how it ended.
+#[derive(Debug)]
+pub struct Said {
+    pub status: i32,
+    pub text: String,
+}
+
+impl Said {
+    #[track_caller]
+    pub fn ok(&self) -> &Self {
+        assert_eq!(self.status, 0, "{}", self.text);
+        self
+    }
+
+    /// Ended with this status, and said each of these.
+    #[track_caller]
+    pub fn refused(&self, status: i32, says: &[&str]) -> &Self {
+        assert_eq!(self.status, status, "{}", self.text);
+        for part in says {
+            assert!(self.text.contains(part), "'{part}' is missing in:\n{}", self.text);
+        }
+        self
+    }
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Self {
+        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        Self { status: output.status.code().unwrap_or(-1), text }
+    }
+}
+
+pub fn headpond() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_headpond"))
+}
+
+pub fn run<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Said {
+    headpond().args(arguments).stdin(Stdio::null()).output().unwrap().into()
+}
+
+/// Waits until something is so.
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < PATIENCE, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+pub fn is_mounted(path: &Path) -> bool {
+    let path = path.to_str().unwrap();
+    fs::read_to_string("/proc/self/mountinfo").unwrap().lines().any(|line| line.split(' ').nth(4) == Some(path))
+}
+
+impl Pond {
+    pub fn new() -> Self {
+        let root = tempfile::Builder::new().prefix("headpond-test-").tempdir().unwrap();
+        for dir in ["origin", "other", "mnt", "mnt2"] {
+            fs::create_dir(root.path().join(dir)).unwrap();
+        }
+        Self { root, daemons: Vec::new() }
+    }
+
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    pub fn origin(&self) -> PathBuf {
+        self.at("origin")
+    }
+
+    pub fn mnt(&self) -> PathBuf {
+        self.at("mnt")
+    }
+
+    pub fn flash(&self) -> PathBuf {
+        self.at("flash")
+    }
+
+    /// `headpond mount` in the background with the usual places.
+    pub fn mount(&self, more: &[&str]) -> Said {
+        self.mount_places("origin", "mnt", "flash", more)
+    }
+
+    pub fn mount_places(&self, origin: &str, mnt: &str, flash: &str, more: &[&str]) -> Said {
+        let mut command = headpond();
+        command.arg("mount").arg(self.at(origin)).arg(self.at(mnt)).arg("--flash").arg(self.at(flash));
+        command.arg("--background").arg("--log").arg(self.at("log")).args(more);
+        command.stdin(Stdio::null()).output().unwrap().into()
+    }
+
+    /// `headpond mount` in the foreground, so that it can be killed.
+    pub fn mount_foreground(&mut self, more: &[&str]) -> usize {
+        let mut command = headpond();
+        command.arg("mount").arg(self.origin()).arg(self.mnt()).arg("--flash").arg(self.flash()).args(more);
+        let log = fs::File::create(self.at("log")).unwrap();
+        let mut daemon = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        let mnt = self.mnt();
+        // A mount whose daemon was killed is still in the kernel's list: this one answers.
+        wait_until("the mount stands", || {
+            assert!(daemon.try_wait().unwrap().is_none(), "{}", fs::read_to_string(self.at("log")).unwrap());
+            run([OsStr::new("status"), mnt.as_os_str()]).status == 0 && is_mounted(&mnt)
+        });
+        self.daemons.push(daemon);
+        self.daemons.len() - 1
+    }
+
+    /// SIGKILL: what a crash of the daemon is.
+    pub fn kill(&mut self, daemon: usize) {
+        self.daemons[daemon].kill().unwrap();
+        self.daemons[daemon].wait().unwrap();
+    }
+
+    /// A signal by its name, and the daemon's end.
+    pub fn signal(&mut self, daemon: usize, signal: &str) -> i32 {
+        let pid = self.daemons[daemon].id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        self.wait(daemon)
+    }
+
+    pub fn wait(&mut self, daemon: usize) -> i32 {
+        self.daemons[daemon].wait().unwrap().code().unwrap_or(-1)
+    }
+
+    pub fn unmount(&self, more: &[&str]) -> Said {
+        let mnt = self.mnt();
+        run([OsStr::new("unmount"), mnt.as_os_str()].into_iter().chain(more.iter().map(OsStr::new)))
+    }
+
+    pub fn flush(&self) -> Said {
+        run([OsStr::new("flush"), self.mnt().as_os_str()])
+    }
+
+    pub fn status(&self) -> serde_json::Value {
+        let said = run([OsStr::new("status"), self.mnt().as_os_str(), OsStr::new("--json")]);
+        said.ok();
+        serde_json::from_str(&said.text).unwrap()
+    }
+
+    pub fn marker(&self) -> Option<serde_json::Value> {
+        let text = fs::read(self.origin().join(".headpond/marker.json")).ok()?;
+        Some(serde_json::from_slice(&text).unwrap())
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.at("log")).unwrap_or_default()
+    }
+
+    fn clean(&mut self) {
+        for daemon in &mut self.daemons {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+        for name in ["mnt", "mnt2"] {
+            let mnt = self.at(name);
+            if is_mounted(&mnt) {
+                let _ = headpond().arg("unmount").arg(&mnt).arg("--keep-dirty").output();
+            }
+            for command in [["umount", "-l"].as_slice(), &["fusermount3", "-u", "-z"]] {
+                if is_mounted(&mnt) {
+                    let _ = Command::new(command[0]).args(&command[1..]).arg(&mnt).output();
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Pond {
+    fn drop(&mut self) {
+        self.clean();
+    }
+}
+
+/// Some bytes that are not the same at any two places.
+pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let next = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+/// Every file below a directory with its content, by its path.
+pub fn tree(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    fn walk(dir: &Path, root: &Path, into: &mut Vec<(PathBuf, Vec<u8>)>) {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                walk(&path, root, into);
+            } else {
+                into.push((path.strip_prefix(root).unwrap().to_owned(), fs::read(&path).unwrap()));
+            }
+        }
+    }
+    let mut files = Vec::new();
+    walk(dir, dir, &mut files);
+    files.sort();
+    files
+}

@@ -1,0 +1,240 @@
+//! What headpond will not do, each with its message and its exit status, and that nothing is
+//! changed by it.
+
+mod pond;
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+
+use pond::{Pond, SIZE, headpond, is_mounted, pattern, run};
+
+fn write_and_sync(path: &std::path::Path, bytes: &[u8]) {
+    let mut file = File::create(path).unwrap();
+    file.write_all(bytes).unwrap();
+    file.sync_all().unwrap();
+}
+
+#[test]
+fn bad_places_are_refused_and_nothing_is_made() {
+    let pond = Pond::new();
+    fs::write(pond.at("mnt2/file"), "x").unwrap();
+    for (origin, mnt, flash, more, status, says) in [
+        ("gone", "mnt", "flash", &["--size", SIZE][..], 10, "does not exist"),
+        ("origin", "gone", "flash", &["--size", SIZE], 20, "mkdir -p"),
+        ("origin", "mnt2", "flash", &["--size", SIZE], 21, "not empty"),
+        ("origin", "origin", "flash", &["--size", SIZE], 23, "same directory"),
+        ("origin", "mnt", "origin/flash", &["--size", SIZE], 23, "inside the origin"),
+        ("origin", "mnt", "flash", &[], 30, "--size 200G"),
+        ("origin", "mnt", "other", &[], 30, "neither a file"),
+        ("origin", "mnt", "flash", &["--size", "1M"], 34, "at least 64 MiB"),
+        ("origin", "mnt", "flash", &["--size", "15T"], 35, "no room"),
+        ("origin", "mnt", "flash", &["--size", "lots"], 2, "200G"),
+    ] {
+        pond.mount_places(origin, mnt, flash, more).refused(status, &[says]);
+        assert!(!is_mounted(&pond.at(mnt)));
+        assert_eq!(fs::read_dir(pond.origin()).unwrap().count(), 0, "nothing is left at the origin");
+        assert!(!pond.at("flash").exists(), "no flash is left");
+    }
+}
+
+#[test]
+fn the_foreground_refuses_with_the_same_status() {
+    let pond = Pond::new();
+    let mut command = headpond();
+    command.arg("mount").arg(pond.at("gone")).arg(pond.mnt()).arg("--flash").arg(pond.flash());
+    pond::Said::from(command.output().unwrap()).refused(10, &["headpond: origin", "does not exist"]);
+}
+
+#[test]
+fn two_mounts_of_one_origin_are_refused() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    let second = pond.mount_places("origin", "mnt2", "flash2", &["--size", SIZE]);
+    second.refused(11, &["already mounted", pond.mnt().to_str().unwrap(), "headpond unmount"]);
+    assert!(!pond.at("flash2").exists());
+    pond.mount_places("other", "mnt", "flash2", &["--size", SIZE]).refused(22, &["mounted there already"]);
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn one_flash_for_two_origins_is_refused() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    pond.mount_places("other", "mnt2", "flash", &[]).refused(31, &["in use", "One flash serves one origin"]);
+    assert_eq!(fs::read_dir(pond.at("other")).unwrap().count(), 0);
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn dirty_data_of_another_origin_is_kept_unless_told_otherwise() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, 1));
+    pond.unmount(&["--keep-dirty"]).ok();
+
+    let origin = pond.origin();
+    let origin = origin.to_str().unwrap();
+    let other = pond.mount_places("other", "mnt2", "flash", &[]);
+    other.refused(33, &["1 MiB", "1 file", origin, "--discard-dirty"]);
+    let formatted = pond.mount_places("other", "mnt2", "flash", &["--format"]);
+    formatted.refused(33, &["1 MiB", origin]);
+    // The origin knows where its data is, and takes no other flash.
+    let elsewhere = pond.mount_places("origin", "mnt", "flash2", &["--size", SIZE]);
+    elsewhere.refused(12, &[pond.flash().to_str().unwrap(), "dirty data", "--discard-dirty"]);
+    assert!(!pond.at("flash2").exists());
+    // Nothing of all that hurt it.
+    pond.mount(&[]).ok();
+    assert_eq!(fs::read(pond.mnt().join("file")).unwrap(), pattern(1 << 20, 1));
+    pond.unmount(&["--keep-dirty"]).ok();
+
+    pond.mount_places("other", "mnt2", "flash", &["--discard-dirty"]).ok();
+    assert_eq!(fs::read_dir(pond.at("mnt2")).unwrap().count(), 0);
+    run([OsStr::new("unmount"), pond.at("mnt2").as_os_str()]).ok();
+    pond.mount(&[]).refused(12, &["given to another origin"]);
+    pond.mount(&["--discard-dirty"]).ok();
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn a_clean_pool_serves_another_origin() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, 1));
+    pond.unmount(&[]).ok();
+    fs::write(pond.at("other/file"), "of the other").unwrap();
+    pond.mount_places("other", "mnt2", "flash", &[]).ok();
+    assert_eq!(fs::read(pond.at("mnt2/file")).unwrap(), b"of the other");
+    run([OsStr::new("unmount"), pond.at("mnt2").as_os_str()]).ok();
+}
+
+#[test]
+fn a_foreign_file_is_not_overwritten_without_format() {
+    let pond = Pond::new();
+    let foreign = pattern(70 << 20, 1);
+    fs::write(pond.flash(), &foreign).unwrap();
+    pond.mount(&[]).refused(32, &["not a headpond pool", "--format", "Nothing was written"]);
+    assert!(fs::read(pond.flash()).unwrap() == foreign, "the file was touched");
+    pond.mount(&["--format"]).ok();
+    assert_eq!(pond.status()["size_bytes"], 70 << 20);
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn a_pool_keeps_its_size() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    pond.unmount(&[]).ok();
+    pond.mount(&["--size", SIZE]).ok();
+    pond.unmount(&[]).ok();
+    pond.mount(&["--size", "128M"]).refused(2, &["64 MiB", "128 MiB", "--format"]);
+    pond.mount(&["--size", "128M", "--format"]).ok();
+    assert_eq!(pond.status()["size_bytes"], 128 << 20);
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn damaged_pools_are_told_apart_and_left_alone() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, 1));
+    pond.unmount(&["--keep-dirty"]).ok();
+    let image = fs::read(pond.flash()).unwrap();
+    let superblocks = headpond_format::SUPERBLOCK_SLOTS;
+    let spoil = |changes: &dyn Fn(&mut Vec<u8>)| {
+        let mut spoiled = image.clone();
+        changes(&mut spoiled);
+        fs::write(pond.flash(), spoiled).unwrap();
+    };
+
+    spoil(&|image| superblocks.iter().for_each(|&slot| image[slot as usize + 100] ^= 1));
+    pond.mount(&[]).refused(38, &["Nothing was written"]);
+    pond.mount(&["--format"]).refused(38, &["--format --discard-dirty"]);
+    spoil(&|image| image.truncate(40 << 20));
+    pond.mount(&[]).refused(36, &["cut short"]);
+    spoil(&|image| {
+        for slot in superblocks {
+            let block = &mut image[slot as usize..slot as usize + 4096];
+            block[12..16].copy_from_slice(&99_u32.to_le_bytes());
+            block[8..12].fill(0);
+            let checksum = headpond_format::bytes_checksum(block);
+            block[8..12].copy_from_slice(&checksum.to_le_bytes());
+        }
+    });
+    pond.mount(&[]).refused(37, &["newer"]);
+    // One damaged copy is what the other is for.
+    spoil(&|image| image[superblocks[0] as usize + 100] ^= 1);
+    let first = pond.mount(&[]);
+    let survived = if first.status == 0 {
+        first
+    } else {
+        spoil(&|image| image[superblocks[1] as usize + 100] ^= 1);
+        pond.mount(&[])
+    };
+    survived.ok();
+    assert_eq!(fs::read(pond.mnt().join("file")).unwrap(), pattern(1 << 20, 1));
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn a_conflict_is_shown_and_decided_by_the_operator() {
+    let pond = Pond::new();
+    for (decision, expected) in [("--keep-pool", pattern(1 << 20, 2)), ("--keep-origin", pattern(999, 3))] {
+        pond.mount(if pond.flash().exists() { &[] } else { &["--size", SIZE] }).ok();
+        fs::create_dir_all(pond.mnt().join("db")).unwrap();
+        for name in ["db/changed", "db/left"] {
+            write_and_sync(&pond.mnt().join(name), &pattern(1 << 20, 1));
+        }
+        pond.flush().ok();
+        for name in ["db/changed", "db/left"] {
+            let file = OpenOptions::new().write(true).open(pond.mnt().join(name)).unwrap();
+            file.write_all_at(&pattern(1 << 20, 2), 0).unwrap();
+            file.sync_all().unwrap();
+        }
+        pond.unmount(&["--keep-dirty"]).ok();
+        fs::write(pond.origin().join("db/changed"), pattern(999, 3)).unwrap();
+
+        let refused = pond.mount(&[]);
+        refused.refused(50, &["db/changed", "1 MiB", "999", "--keep-pool", "--keep-origin"]);
+        assert!(!refused.text.contains("db/left"), "{}", refused.text);
+        assert_eq!(fs::read(pond.origin().join("db/changed")).unwrap(), pattern(999, 3), "nothing was changed");
+        pond.mount(&[decision, "db/other"]).refused(50, &["db/changed"]);
+        pond.mount(&[decision, "db/changed"]).ok();
+        assert!(fs::read(pond.mnt().join("db/changed")).unwrap() == expected, "{decision}");
+        assert!(fs::read(pond.mnt().join("db/left")).unwrap() == pattern(1 << 20, 2), "{decision}");
+        pond.unmount(&[]).ok();
+        assert!(fs::read(pond.origin().join("db/changed")).unwrap() == expected, "{decision}");
+        assert!(fs::read(pond.origin().join("db/left")).unwrap() == pattern(1 << 20, 2), "{decision}");
+    }
+}
+
+#[test]
+fn a_dirty_file_that_was_moved_at_the_origin_is_found_again() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    write_and_sync(&pond.mnt().join("file"), &pattern(100_000, 1));
+    pond.flush().ok();
+    let file = OpenOptions::new().write(true).open(pond.mnt().join("file")).unwrap();
+    file.write_all_at(b"dirty", 5000).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    pond.unmount(&["--keep-dirty"]).ok();
+    fs::create_dir(pond.origin().join("sub")).unwrap();
+    fs::rename(pond.origin().join("file"), pond.origin().join("sub/moved")).unwrap();
+    pond.mount(&[]).ok();
+    let mut expected = pattern(100_000, 1);
+    expected[5000..5005].copy_from_slice(b"dirty");
+    assert_eq!(fs::read(pond.mnt().join("sub/moved")).unwrap(), expected);
+    pond.unmount(&[]).ok();
+    assert_eq!(fs::read(pond.origin().join("sub/moved")).unwrap(), expected);
+}
+
+#[test]
+fn commands_for_what_is_not_mounted_say_so() {
+    let pond = Pond::new();
+    for command in ["status", "flush", "unmount"] {
+        run([OsStr::new(command), pond.mnt().as_os_str()]).refused(71, &["no headpond is mounted there"]);
+    }
+    run([OsStr::new("set"), pond.mnt().as_os_str(), OsStr::new("mode=write-back")]).refused(71, &["no headpond"]);
+}

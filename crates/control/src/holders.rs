@@ -1,0 +1,87 @@
+//! Who keeps a mount busy: told before an unmount is tried, so that nobody has to guess.
+//!
+//! Looks at what `/proc` says of open files and directories, and not at the mount itself. It
+//! sees what this user may see; what it misses, the kernel still refuses.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::refusal::AFew;
+
+/// A process that uses the mount.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Holder {
+    /// Its number.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// One of the files that it holds.
+    pub example: PathBuf,
+    /// How many it holds.
+    pub count: usize,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (process {}): {}", self.name, self.pid, self.example.display())?;
+        if self.count > 1 { write!(f, " and {} more", self.count - 1) } else { Ok(()) }
+    }
+}
+
+/// The most holders that are shown.
+const SHOWN: usize = 5;
+
+/// The processes that hold something in the mount.
+#[must_use]
+pub fn holders(mountpoint: &Path) -> Vec<Holder> {
+    let own = std::process::id();
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let mut found: Vec<Holder> = pids.filter(|&pid| pid != own).filter_map(|pid| holder(pid, mountpoint)).collect();
+    found.sort_by_key(|holder| holder.pid);
+    found
+}
+
+/// The holders as a part of a sentence, empty for none.
+#[must_use]
+pub fn describe(holders: &[Holder]) -> String {
+    if holders.is_empty() {
+        return String::new();
+    }
+    format!(" by:\n{}", AFew(holders, SHOWN)).trim_end().to_owned()
+}
+
+fn holder(pid: u32, mountpoint: &Path) -> Option<Holder> {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let links = ["cwd", "root", "exe"].map(|link| process.join(link)).into_iter();
+    let files = fs::read_dir(process.join("fd")).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let mut held = links.chain(files).filter_map(|link| {
+        let target = fs::read_link(link).ok()?;
+        target.starts_with(mountpoint).then_some(target)
+    });
+    let example = held.next()?;
+    let count = 1 + held.count();
+    let name = fs::read_to_string(process.join("comm")).map_or_else(|_| "?".to_owned(), |name| name.trim().to_owned());
+    Some(Holder { pid, name, example, count })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_process_that_works_in_the_mount_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = fs::canonicalize(dir.path()).unwrap();
+        assert_eq!(holders(&dir), Vec::new());
+        let mut child = Command::new("sleep").arg("60").current_dir(&dir).stdout(Stdio::null()).spawn().unwrap();
+        let found = holders(&dir);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].pid, &found[0].example), (child.id(), &dir));
+        assert!(describe(&found).contains("sleep"), "{}", describe(&found));
+    }
+}

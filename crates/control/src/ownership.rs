@@ -1,0 +1,221 @@
+//! Whether a pool and an origin belong together, from what the pool's superblock and the marker
+//! beside the origin say. Pure: the whole table is tested below.
+//!
+//! What it rests on:
+//! - A pool with dirty data always has a marker beside its origin that names it, with the
+//!   origin's key, which the superblock has too.
+//! - A pool without dirty data is safe with any origin: each file is compared before its clean data
+//!   counts. So after an orderly unmount no trace is needed at the origin.
+
+use std::path::Path;
+
+use headpond_base::PoolId;
+use headpond_format::OriginName;
+
+use crate::Refusal;
+use crate::marker::{Marker, hex};
+
+/// What a pool holds, after its recovery.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Held {
+    /// The pool's own name.
+    pub(crate) pool: PoolId,
+    /// Whose data it has.
+    pub(crate) origin: Option<OriginName>,
+    /// Files with something that the origin has not.
+    pub(crate) dirty_files: usize,
+    /// How much of it.
+    pub(crate) dirty_bytes: u64,
+}
+
+/// What the operator allows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Allowed {
+    /// To overwrite a pool without dirty data.
+    pub(crate) format: bool,
+    /// To drop dirty data that is in the way.
+    pub(crate) discard_dirty: bool,
+}
+
+/// How to go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ownership {
+    /// The pool is this origin's, whose key this is.
+    Same([u8; 16]),
+    /// The pool has nothing dirty: it becomes this origin's under a new key, and keeps what
+    /// turns out to be its files'.
+    TakeOver,
+    /// The pool is made anew, under a new key.
+    Format,
+}
+
+/// Judges a pool (none: the flash is new, or to be formatted whatever it holds) and an origin.
+pub(crate) fn judge(
+    origin: &Path,
+    flash: &Path,
+    marker: Option<&Marker>,
+    held: Option<&Held>,
+    allowed: Allowed,
+) -> Result<Ownership, Refusal> {
+    let dirty = held.is_some_and(|held| held.dirty_files > 0);
+    let proven = match (marker, held) {
+        (Some(marker), Some(held)) if marker.pool == held.pool.to_string() => match &held.origin {
+            Some(name) if hex(&name.key) == marker.origin_key => Some(name.key),
+            // A crash after the marker was written and before the pool was: nothing is in it yet.
+            None => unhex(&marker.origin_key),
+            Some(_) => None,
+        },
+        // No marker, so nothing dirty belongs here. The path tells whether to keep the key.
+        (None, Some(held)) if !dirty => {
+            let name = held.origin.as_ref().filter(|name| Path::new(&shown(name)) == origin);
+            name.map(|name| name.key)
+        }
+        _ => None,
+    };
+    if let Some(key) = proven {
+        if !allowed.format {
+            return Ok(Ownership::Same(key));
+        }
+        if dirty && !allowed.discard_dirty {
+            return Err(has_dirty(flash, held, "--format would drop it."));
+        }
+        return Ok(Ownership::Format);
+    }
+    if let Some(marker) = marker.filter(|_| !allowed.discard_dirty) {
+        let given_away = held.is_some_and(|held| held.pool.to_string() == marker.pool);
+        let state = if given_away {
+            "which has been given to another origin since".to_owned()
+        } else {
+            format!("pool {}, host {}, {}, since {}", marker.pool, marker.host, marker.state.describe(), marker.since)
+        };
+        let (path, flash) = (origin.to_owned(), marker.flash.clone());
+        return Err(Refusal::OriginDirtyElsewhere { path, flash, state });
+    }
+    if dirty && !allowed.discard_dirty {
+        let same_path =
+            held.and_then(|held| held.origin.as_ref()).is_some_and(|name| Path::new(&shown(name)) == origin);
+        let why = if same_path {
+            "This origin has no marker for it: it is a copy, or was restored from a backup, since that data was written."
+        } else {
+            "It belongs to another origin than the one given."
+        };
+        return Err(has_dirty(flash, held, why));
+    }
+    Ok(if dirty || held.is_none() || allowed.format { Ownership::Format } else { Ownership::TakeOver })
+}
+
+fn has_dirty(flash: &Path, held: Option<&Held>, why: &str) -> Refusal {
+    let whose = held.and_then(|held| held.origin.as_ref()).map_or_else(
+        || "an unknown origin".to_owned(),
+        |name| format!("origin {} (key {})", shown(name), hex(&name.key)),
+    );
+    let (files, dirty_bytes) = held.map_or((0, 0), |held| (held.dirty_files, held.dirty_bytes));
+    let whose = format!("{files} {} of {whose}", if files == 1 { "file" } else { "files" });
+    Refusal::FlashDirtyElsewhere { path: flash.to_owned(), whose, dirty_bytes, why: why.to_owned() }
+}
+
+fn shown(name: &OriginName) -> String {
+    String::from_utf8_lossy(&name.path).into_owned()
+}
+
+fn unhex(text: &str) -> Option<[u8; 16]> {
+    let mut key = [0; 16];
+    if text.len() != 32 || !text.is_ascii() {
+        return None;
+    }
+    for (index, byte) in key.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
+    }
+    Some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ExitStatus;
+    use crate::marker::{MARKER_VERSION, MarkerState};
+
+    const HERE: &str = "/slow/here";
+    const KEY: [u8; 16] = [1; 16];
+    const OTHER_KEY: [u8; 16] = [2; 16];
+    const POOL: PoolId = PoolId([3; 16]);
+    const OTHER_POOL: PoolId = PoolId([4; 16]);
+
+    fn marker(pool: PoolId, key: [u8; 16]) -> Marker {
+        Marker {
+            about: Marker::about(),
+            version: MARKER_VERSION,
+            state: MarkerState::DirtyLeft,
+            origin_key: hex(&key),
+            pool: pool.to_string(),
+            host: "db1".into(),
+            flash: "/nvme/first".into(),
+            mountpoint: "/mnt".into(),
+            pid: 1,
+            since: "then".into(),
+            dirty_bytes: 0,
+        }
+    }
+
+    fn held(origin: Option<(&str, [u8; 16])>, dirty_files: usize) -> Held {
+        let origin = origin.map(|(path, key)| OriginName { key, path: path.into() });
+        Held { pool: POOL, origin, dirty_files, dirty_bytes: dirty_files as u64 * 8192 }
+    }
+
+    #[test]
+    fn every_meeting_of_pool_and_origin_is_decided() {
+        use ExitStatus::{FlashDirtyElsewhere, OriginDirtyElsewhere};
+        let ours = |dirty| Some(held(Some((HERE, KEY)), dirty));
+        let moved = |dirty| Some(held(Some(("/slow/there", KEY)), dirty));
+        let theirs = |dirty| Some(held(Some(("/slow/there", OTHER_KEY)), dirty));
+        let nobodys = |dirty| Some(held(None, dirty));
+        let same = Ok(Ownership::Same(KEY));
+        let (take_over, format) = (Ok(Ownership::TakeOver), Ok(Ownership::Format));
+        // marker, pool, then the judgement with no flag and with --discard-dirty.
+        let table = [
+            ("all new", None, None, format, format),
+            ("after an orderly unmount", None, ours(0), same, same),
+            ("the same, and the origin has moved", None, moved(0), take_over, take_over),
+            ("a clean pool of another origin", None, theirs(0), take_over, take_over),
+            ("a pool that nobody used yet", None, nobodys(0), take_over, take_over),
+            ("dirty, and the marker is gone", None, ours(2), Err(FlashDirtyElsewhere), format),
+            ("dirty data of another origin", None, theirs(2), Err(FlashDirtyElsewhere), format),
+            ("after a crash", Some(marker(POOL, KEY)), ours(2), same, same),
+            ("after a crash with nothing dirty", Some(marker(POOL, KEY)), ours(0), same, same),
+            ("after a crash, and the origin has moved", Some(marker(POOL, KEY)), moved(2), same, same),
+            ("a crash at the very start", Some(marker(POOL, KEY)), nobodys(0), same, same),
+            ("the wrong, new flash", Some(marker(OTHER_POOL, KEY)), None, Err(OriginDirtyElsewhere), format),
+            ("the wrong, clean flash", Some(marker(OTHER_POOL, KEY)), theirs(0), Err(OriginDirtyElsewhere), take_over),
+            ("the wrong, dirty flash", Some(marker(OTHER_POOL, KEY)), theirs(1), Err(OriginDirtyElsewhere), format),
+            ("the right flash, given away", Some(marker(POOL, KEY)), theirs(0), Err(OriginDirtyElsewhere), take_over),
+        ];
+        for (case, marker, held, plain, discarding) in table {
+            for (discard_dirty, expected) in [(false, plain), (true, discarding)] {
+                let allowed = Allowed { format: false, discard_dirty };
+                let judged = judge(Path::new(HERE), Path::new("/f"), marker.as_ref(), held.as_ref(), allowed);
+                assert_eq!(judged.map_err(|refusal| refusal.status()), expected, "{case}, discard {discard_dirty}");
+            }
+        }
+    }
+
+    #[test]
+    fn formatting_drops_dirty_data_only_when_told_twice() {
+        let judge_it = |held: Held, discard_dirty| {
+            let allowed = Allowed { format: true, discard_dirty };
+            judge(Path::new(HERE), Path::new("/f"), Some(&marker(POOL, KEY)), Some(&held), allowed)
+        };
+        let refusal = judge_it(held(Some((HERE, KEY)), 2), false).unwrap_err();
+        assert_eq!(refusal.status(), ExitStatus::FlashDirtyElsewhere);
+        let text = refusal.to_string();
+        assert!(text.contains("16 KiB") && text.contains("2 files") && text.contains(HERE), "{text}");
+        assert_eq!(judge_it(held(Some((HERE, KEY)), 2), true).unwrap(), Ownership::Format);
+        assert_eq!(judge_it(held(Some((HERE, KEY)), 0), false).unwrap(), Ownership::Format);
+    }
+
+    #[test]
+    fn keys_read_back() {
+        assert_eq!(unhex(&hex(&[0xab; 16])), Some([0xab; 16]));
+        assert_eq!(unhex("ab"), None);
+        assert_eq!(unhex(&"xy".repeat(16)), None);
+    }
+}

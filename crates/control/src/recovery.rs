@@ -1,0 +1,304 @@
+//! From a flash and an origin to an engine that may start: whose the pool is, what it holds, and
+//! which file at the origin each object is.
+//!
+//! Invariants:
+//! - Nothing is written to the flash before every check has passed, the conflicts included.
+//! - An object with dirty data has its origin's file open for writing before the engine starts.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use headpond_base::{BLOCK_U64, CacheMode, ObjectId, PoolId, UnixNanos};
+use headpond_engine::{
+    Attributes, Conflict, OpenFile, RecoverError, Recovered, RecoveredObject, Verdict, format_pool, recover,
+};
+use headpond_format::{Damage, OriginName};
+use headpond_mount::KnownObject;
+use headpond_shard::FlashReader;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::clock::utc;
+use crate::conflict::{Conflicts, FileConflict, Side};
+use crate::flash::{Content, Flash};
+use crate::marker::Marker;
+use crate::ownership::{Allowed, Held, Ownership, judge};
+use crate::resolve::{Found, OriginRoot, Wanted};
+use crate::{Decisions, ExitStatus, MountPlan, Refusal};
+
+/// A pool ready to be taken into use.
+pub(crate) struct Ready {
+    /// The pool's state, in agreement with the origin.
+    pub(crate) recovered: Recovered,
+    /// The pool's own name.
+    pub(crate) pool: PoolId,
+    /// The origin's key.
+    pub(crate) key: [u8; 16],
+    /// The mode to start in.
+    pub(crate) mode: CacheMode,
+    /// The pool's size.
+    pub(crate) pool_bytes: u64,
+    /// Files with dirty data, open.
+    pub(crate) files: Vec<(ObjectId, File)>,
+    /// The same for the mount.
+    pub(crate) known: Vec<KnownObject>,
+    /// What to tell the operator.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Makes the pool of `flash` ready for the origin, or says why not.
+pub(crate) fn make_ready(
+    flash: &mut Flash,
+    root: &OriginRoot,
+    marker: Option<&Marker>,
+    plan: &MountPlan,
+) -> Result<Ready, Refusal> {
+    let allowed = Allowed { format: plan.format, discard_dirty: plan.discard_dirty };
+    let found = look_at(flash, allowed)?;
+    let held = found.as_ref().map(held);
+    let mut notes = Vec::new();
+    let (mut recovered, key) = match judge(root.path(), flash.path(), marker, held.as_ref(), allowed)? {
+        Ownership::Same(key) => (kept(found, flash)?, key),
+        Ownership::TakeOver => {
+            if let Some(name) = held.as_ref().and_then(|held| held.origin.as_ref()) {
+                let before = String::from_utf8_lossy(&name.path).into_owned();
+                notes
+                    .push(format!("the pool held clean data of {before}; what are not this origin's files is dropped"));
+            }
+            (kept(found, flash)?, random()?)
+        }
+        Ownership::Format => {
+            let key = random()?;
+            let mode = plan.mode.unwrap_or_default();
+            format(flash, OriginName { key, path: path_bytes(root.path()) }, plan, mode)?;
+            (read_pool(flash)?, key)
+        }
+    };
+    check_size(flash, &recovered, plan)?;
+    let (files, known) = settle_objects(&mut recovered, root, &plan.decisions, &mut notes)?;
+    recovered.adopt(OriginName { key, path: path_bytes(root.path()) });
+    let superblock = recovered.superblock();
+    let (pool, pool_bytes, mode) =
+        (superblock.pool, superblock.geometry.pool_bytes, plan.mode.unwrap_or(superblock.mode));
+    Ok(Ready { recovered, pool, key, mode, pool_bytes, files, known, notes })
+}
+
+/// The pool that is there, if there is one that counts.
+fn look_at(flash: &Flash, allowed: Allowed) -> Result<Option<Recovered>, Refusal> {
+    let refuse =
+        |what: String, advice, status| Err(Refusal::Pool { path: flash.path().to_owned(), what, advice, status });
+    match flash.recognise()? {
+        Content::Nothing => Ok(None),
+        Content::Foreign(_) if allowed.format => Ok(None),
+        Content::Foreign(what) => Err(Refusal::FlashForeign { path: flash.path().to_owned(), what }),
+        Content::Pool(_) => match read_pool(flash) {
+            Ok(recovered) => Ok(Some(recovered)),
+            Err(_) if allowed.format && allowed.discard_dirty => Ok(None),
+            Err(refusal) => Err(refusal),
+        },
+        Content::Unreadable(_) if allowed.format && allowed.discard_dirty => Ok(None),
+        Content::Unreadable(damage @ Damage::Newer { .. }) => refuse(damage.to_string(), NEWER, ExitStatus::PoolNewer),
+        Content::Unreadable(damage) => refuse(damage.to_string(), UNREADABLE, ExitStatus::PoolDamaged),
+    }
+}
+
+const UNREADABLE: &str = "Nothing was written. Its dirty data, if any, cannot be told. To give all of it up and start anew: \
+                          --format --discard-dirty";
+
+const NEWER: &str = "Use that headpond, or a newer one. Nothing was written.";
+
+const FAILING: &str = "Nothing was written. Look at the kernel's log: the device may be failing.";
+
+fn read_pool(flash: &Flash) -> Result<Recovered, Refusal> {
+    recover(&mut FlashReader(flash.opened()), flash.bytes()).map_err(|error| {
+        let (advice, status) = match error {
+            RecoverError::Newer { .. } => (NEWER, ExitStatus::PoolNewer),
+            RecoverError::CutShort { .. } => (UNREADABLE, ExitStatus::PoolTruncated),
+            RecoverError::Read { .. } => (FAILING, ExitStatus::FlashFailed),
+            RecoverError::NotAPool | RecoverError::Damaged { .. } | RecoverError::LostHistory { .. } => {
+                (UNREADABLE, ExitStatus::PoolDamaged)
+            }
+        };
+        Refusal::Pool { path: flash.path().to_owned(), what: error.to_string(), advice, status }
+    })
+}
+
+fn kept(found: Option<Recovered>, flash: &Flash) -> Result<Recovered, Refusal> {
+    match found {
+        Some(recovered) => Ok(recovered),
+        None => read_pool(flash),
+    }
+}
+
+fn is_dirty(object: &RecoveredObject) -> bool {
+    object.dirty || object.dirty_blocks > 0
+}
+
+fn held(recovered: &Recovered) -> Held {
+    let objects = recovered.objects();
+    let superblock = recovered.superblock();
+    Held {
+        pool: superblock.pool,
+        origin: superblock.origin.clone(),
+        dirty_files: objects.iter().filter(|object| is_dirty(object)).count(),
+        dirty_bytes: objects.iter().map(|object| object.dirty_blocks * BLOCK_U64).sum(),
+    }
+}
+
+fn format(flash: &mut Flash, origin: OriginName, plan: &MountPlan, mode: CacheMode) -> Result<(), Refusal> {
+    let geometry = flash.prepare_format(plan.size)?;
+    let pool = PoolId(random()?);
+    let failed = |errno: headpond_base::Errno| Refusal::Pool {
+        path: flash.path().to_owned(),
+        what: format!("cannot be written: {errno}"),
+        advice: "Look at the kernel's log: the device may be failing.",
+        status: ExitStatus::FlashFailed,
+    };
+    for (offset, data) in format_pool(pool, geometry, Some(origin), mode) {
+        flash.opened().write(offset, &data).map_err(failed)?;
+    }
+    flash.opened().sync().map_err(failed)
+}
+
+/// A size given for a pool that exists must be its own: it cannot be changed in place.
+fn check_size(flash: &Flash, recovered: &Recovered, plan: &MountPlan) -> Result<(), Refusal> {
+    let pool_bytes = recovered.superblock().geometry.pool_bytes;
+    match plan.size {
+        Some(size) if size.0 / BLOCK_U64 * BLOCK_U64 != pool_bytes => Err(Refusal::Usage(format!(
+            "flash {}: the pool there has {}, and --size says {size}\n  \
+             A pool keeps its size. Leave --size away, or make the pool anew after a flush: --format",
+            flash.path().display(),
+            crate::Size(pool_bytes),
+        ))),
+        _ => Ok(()),
+    }
+}
+
+type Settled = (Vec<(ObjectId, File)>, Vec<KnownObject>);
+
+/// Brings every object into agreement with its file at the origin, or refuses for all conflicts
+/// at once.
+fn settle_objects(
+    recovered: &mut Recovered,
+    root: &OriginRoot,
+    decisions: &Decisions,
+    notes: &mut Vec<String>,
+) -> Result<Settled, Refusal> {
+    let objects = recovered.objects();
+    let wanted: Vec<Wanted> = objects.iter().map(wanted).collect();
+    let found = root.find(&wanted)?;
+    let mut conflicts = Vec::new();
+    let (mut files, mut known) = (Vec::new(), Vec::new());
+    let mut dropped = 0_usize;
+    for (object, found) in objects.iter().zip(&found) {
+        let file = found.as_ref().map(open_file);
+        let counts = match recovered.reconcile(object.object, file.as_ref()) {
+            Verdict::Kept => true,
+            Verdict::Dropped => {
+                dropped += 1;
+                false
+            }
+            Verdict::Forgotten => false,
+            Verdict::Conflict(conflict) => {
+                let path = shown_path(object, found.as_ref());
+                match (decisions.side(&path), &file) {
+                    (Some(Side::Pool), Some(file)) => {
+                        recovered.keep(object.object, file);
+                        notes.push(format!("{}: the pool's data is kept, as decided", path.display()));
+                        true
+                    }
+                    (Some(Side::Origin), _) => {
+                        recovered.discard(object.object);
+                        notes.push(format!("{}: the origin's file is kept, as decided", path.display()));
+                        false
+                    }
+                    _ => {
+                        let dirty_bytes = object.dirty_blocks * BLOCK_U64;
+                        conflicts.push(FileConflict { path, differs: differs(&conflict), dirty_bytes });
+                        false
+                    }
+                }
+            }
+        };
+        if let (true, true, Some(found)) = (counts, is_dirty(object), found) {
+            files.push((object.object, root.open_file(found)?));
+            known.push(KnownObject {
+                inode: found.inode,
+                birth: found.birth,
+                object: object.object,
+                attributes: Attributes { size: object.state.size, mtime: object.state.mtime },
+            });
+        }
+    }
+    if !conflicts.is_empty() {
+        return Err(Refusal::Conflict(Conflicts(conflicts)));
+    }
+    if dropped > 0 {
+        notes.push(format!("{dropped} files were changed at the origin since; their cached data is dropped"));
+    }
+    Ok((files, known))
+}
+
+fn wanted(object: &RecoveredObject) -> Wanted {
+    let state = &object.state;
+    // A file whose last name went is missing as it should be, and one never synced may be.
+    let must = is_dirty(object) && !state.flags.unlinked && !state.flags.unanchored;
+    Wanted { inode: state.inode, birth: state.birth, path: state.path.clone(), must }
+}
+
+fn open_file(found: &Found) -> OpenFile {
+    OpenFile {
+        inode: found.inode,
+        birth: found.birth,
+        path: found.path.clone(),
+        stamp: found.stamp,
+        created: false,
+        // What the mount finds when the file is opened there counts; here nothing is written.
+        allocated: 0,
+    }
+}
+
+fn shown_path(object: &RecoveredObject, found: Option<&Found>) -> PathBuf {
+    let path = found.map_or(&object.state.path, |found| &found.path);
+    if path.is_empty() {
+        return PathBuf::from(format!("inode-{}", object.state.inode));
+    }
+    PathBuf::from(OsString::from_vec(path.clone()))
+}
+
+/// What is not as headpond left it, in words.
+fn differs(conflict: &Conflict) -> String {
+    let Some(found) = conflict.found else {
+        return "missing at the origin, so that only --keep-origin can be chosen".to_owned();
+    };
+    let left = conflict.left;
+    let mut differences = Vec::new();
+    if left.size != found.size {
+        differences.push(format!("size is {} bytes and was {}", found.size, left.size));
+    }
+    if left.mtime != found.mtime {
+        differences.push(format!("modified {}, was {}", time(found.mtime), time(left.mtime)));
+    }
+    if differences.is_empty() { "changed at the origin".to_owned() } else { differences.join(", ") }
+}
+
+fn time(at: UnixNanos) -> String {
+    let seconds = at.0.div_euclid(1_000_000_000);
+    u64::try_from(seconds).map_or_else(|_| "before 1970".to_owned(), utc)
+}
+
+fn path_bytes(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_bytes().to_vec()
+}
+
+fn random() -> Result<[u8; 16], Refusal> {
+    let mut bytes = [0; 16];
+    match getrandom(&mut bytes[..], GetRandomFlags::empty()) {
+        Ok(16) => Ok(bytes),
+        other => Err(Refusal::Failed {
+            doing: "get random bytes for a new key".to_owned(),
+            error: other.err().map_or_else(|| std::io::Error::other("too few"), Into::into),
+        }),
+    }
+}

@@ -1,0 +1,415 @@
+//! A mount from its start to its end.
+//!
+//! Start: places, marker lock, flash lock, ownership, recovery, conflicts; then, and only then,
+//! the first write: the marker; then shard, mount, control socket.
+//!
+//! End: the mount goes first, so that nothing new comes in; then what is dirty is brought to the
+//! origin, or not; then the engine writes its last checkpoint; then the marker goes, or says what
+//! is left. A crash between any two of these steps is a crash like any other.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use headpond_base::BLOCK_U64;
+use headpond_engine::{Config, Reply, Request};
+use headpond_mount::{MountError, MountOptions, Mounted, THREADS, mount};
+use headpond_shard::{FileOrigin, Handle, Limits, ModelDisk, Origin, Shard};
+use rustix::fd::AsFd;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::clock::{unix_seconds, utc};
+use crate::flash::Flash;
+use crate::holders;
+use crate::marker::{MARKER_VERSION, Marker, MarkerHold, MarkerState, hex};
+use crate::mounts::{Detach, detach};
+use crate::places::Places;
+use crate::protocol::Answer;
+use crate::recovery::make_ready;
+use crate::resolve::OriginRoot;
+use crate::runtime_dir;
+use crate::service::{Event, Phase, Service, outcome};
+use crate::socket::{Client, ControlSocket};
+use crate::watch::Watch;
+use crate::{MountPlan, Refusal, Size};
+
+/// How often the main thread looks whether somebody else unmounted, and whether errors came.
+const PERIOD: Duration = Duration::from_millis(250);
+
+/// How long a signal's end may wait for the engine to become quiet. Longer, and it is left as by a
+/// crash, which loses nothing that was synced.
+const QUIET_WITHIN: Duration = Duration::from_secs(20);
+
+/// A mount that serves.
+pub struct Running {
+    service: Service,
+    mounted: Mounted,
+    marker: MarkerHold,
+    claim: Marker,
+    events: Receiver<Event>,
+    /// Ends the control socket's file with the daemon.
+    _socket: Arc<ControlSocket>,
+    mode: String,
+}
+
+/// How a mount ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// What is in the pool only.
+    pub dirty_bytes: u64,
+    /// Files with something in the pool only, be it only their size or time.
+    pub dirty_files: u64,
+    /// What went wrong on the way, if anything did.
+    pub trouble: Option<String>,
+}
+
+impl Ended {
+    fn is_complete(&self) -> bool {
+        self.dirty_files == 0 && self.dirty_bytes == 0 && self.trouble.is_none()
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(trouble) = &self.trouble {
+            write!(f, "{trouble}; ")?;
+        }
+        if self.is_complete() {
+            return f.write_str("ended; the origin is complete");
+        }
+        write!(
+            f,
+            "ended; {} in {} files stay in the pool only, and the marker beside the origin says so. Mount again with the \
+             same flash to go on",
+            Size(self.dirty_bytes),
+            self.dirty_files
+        )
+    }
+}
+
+impl Running {
+    /// Starts a mount.
+    ///
+    /// # Errors
+    /// Every reason not to; then nothing was changed.
+    pub fn start(plan: &MountPlan) -> Result<Self, Refusal> {
+        let places = Places::check(&plan.origin, &plan.mountpoint, &plan.flash)?;
+        let marker = MarkerHold::take(&places.origin)?;
+        let found = match marker.read() {
+            Err(Refusal::Marker { .. }) if plan.discard_dirty => None,
+            found => found?,
+        };
+        let mut flash = Flash::take(&places.flash, plan.size, plan.fill)?;
+        let root = OriginRoot::open(&places.origin)?;
+        let ready = make_ready(&mut flash, &root, found.as_ref(), plan)?;
+        let runtime = runtime_dir::make()?;
+        let path = runtime.join(format!("{}.sock", runtime_dir::name_of(&places.mountpoint)));
+        let socket = Arc::new(ControlSocket::listen(&path, &places.mountpoint)?);
+        for note in &ready.notes {
+            eprintln!("headpond: {note}");
+        }
+
+        flash.settle();
+        let claim = Marker {
+            about: Marker::about(),
+            version: MARKER_VERSION,
+            state: MarkerState::Mounted,
+            origin_key: hex(&ready.key),
+            pool: ready.pool.to_string(),
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            flash: places.flash.clone(),
+            mountpoint: places.mountpoint.clone(),
+            pid: std::process::id(),
+            since: utc(unix_seconds()),
+            dirty_bytes: 0,
+        };
+        marker.write(&claim)?;
+        let origin = open_origin(&root, plan)?;
+        for (object, file) in ready.files {
+            origin.attach(object, file);
+        }
+        let device = flash.start(plan.backend)?;
+        let config = Config { mode: ready.mode, ..Config::default() };
+        let engine = ready.recovered.into_engine(config, headpond_shard::now());
+        let handle = Shard::start(TempCore(engine), device, origin, Limits::default())
+            .map_err(|error| Refusal::Failed { doing: "start the shard's threads".to_owned(), error })?;
+
+        // From here on a signal is an orderly end.
+        let (send, events) = channel();
+        listen_to_signals(&send)?;
+        let options = MountOptions {
+            origin: places.origin.clone(),
+            mountpoint: places.mountpoint.clone(),
+            allow_other: plan.allow_other,
+            threads: THREADS,
+            read_only: false,
+        };
+        let pond = Arc::new(crate::pond::ShardPond(handle.clone()));
+        let service = Service::new(handle, places, ready.pool, ready.pool_bytes, ready.mode);
+        let mounted = match mount(&options, pond, &ready.known) {
+            Ok(mounted) => mounted,
+            Err(error) => {
+                let ended = end(&service, None);
+                settle_marker(marker, claim, &ended);
+                return Err(mount_refusal(&service, error));
+            }
+        };
+        serve_socket(&socket, &service, send)?;
+        Ok(Self { service, mounted, marker, claim, events, _socket: socket, mode: ready.mode.name().to_owned() })
+    }
+
+    /// One line on what is mounted.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let status = self.service.status();
+        format!(
+            "mounted {} on {}, {} with flash {} ({}, {}): {} cached, {} dirty",
+            status.origin.display(),
+            status.mountpoint.display(),
+            self.mode,
+            status.flash.display(),
+            Size(status.size_bytes),
+            status.backend,
+            Size(status.cached_bytes),
+            Size(status.dirty_bytes)
+        )
+    }
+
+    /// Serves until the mount is gone, and ends it in order.
+    ///
+    /// # Errors
+    /// When the origin did not take everything although it should have: it is in the pool then.
+    pub fn serve(mut self) -> Result<Ended, Refusal> {
+        let mut watch = Watch::default();
+        loop {
+            match self.events.recv_timeout(PERIOD) {
+                Ok(Event::Unmount { client, keep_dirty }) => match self.mounted.unmount() {
+                    Ok(()) => return self.finish(!keep_dirty, Some(client)),
+                    Err(error) => client.refuse(&unmount_refusal(&self.service, error)),
+                },
+                Ok(Event::Signal(signal)) => {
+                    let name = signal_hook::low_level::signal_name(signal).unwrap_or("signal");
+                    eprintln!("headpond: {name}: leaving now; dirty data stays in the pool");
+                    return self.leave();
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    watch.look(&self.service.handle.stats().engine);
+                    if self.mounted.is_finished() {
+                        eprintln!("headpond: unmounted by somebody else; writing what is dirty to the origin");
+                        return self.finish(true, None);
+                    }
+                }
+                // The senders are this process's own threads, which do not end.
+                Err(RecvTimeoutError::Disconnected) => return self.leave(),
+            }
+        }
+    }
+
+    /// Ends at once, as a signal does: dirty data stays in the pool.
+    pub fn leave_at_once(self) -> ! {
+        let code = match self.leave() {
+            Ok(_) => 0,
+            Err(refusal) => refusal.status().code(),
+        };
+        std::process::exit(code.into())
+    }
+
+    fn leave(mut self) -> Result<Ended, Refusal> {
+        match self.mounted.unmount() {
+            Ok(()) => {}
+            Err(error) => {
+                eprintln!("headpond: {error}; taking it out of the way all the same");
+                if let Err(refusal) = detach(&self.service.mountpoint(), Detach::Lazy) {
+                    eprintln!("headpond: {refusal}");
+                }
+            }
+        }
+        self.finish(false, None)
+    }
+
+    fn finish(self, flush: bool, client: Option<Client>) -> Result<Ended, Refusal> {
+        let Self { service, mounted, marker, claim, events, _socket, .. } = self;
+        // Of a mount that was in use there are still handles, which end with the process. Waiting for
+        // them, as its drop would, might take for ever.
+        std::mem::forget(mounted);
+        service.enter(Phase::Unmounting);
+        let ended = end(&service, flush.then_some(&events));
+        settle_marker(marker, claim, &ended);
+        let failed = flush && !ended.is_complete();
+        let refusal = failed.then(|| Refusal::FlushFailed {
+            why: ended.trouble.clone().unwrap_or_else(|| "interrupted".to_owned()),
+            dirty_bytes: ended.dirty_bytes,
+        });
+        if let Some(client) = client {
+            match &refusal {
+                Some(refusal) => client.refuse(refusal),
+                None => client.answer(&Answer::Unmounted { dirty_bytes: ended.dirty_bytes }),
+            }
+        }
+        refusal.map_or(Ok(ended), Err)
+    }
+}
+
+/// Brings the engine to its end. With `flush`, the origin gets everything first, unless a signal
+/// comes meanwhile.
+fn end(service: &Service, flush: Option<&Receiver<Event>>) -> Ended {
+    let mut trouble = None;
+    if let Some(events) = flush {
+        trouble = flush_all(&service.handle, events).err();
+    }
+    let synced = wait_for(&service.handle, Request::SyncAll);
+    let stopped = wait_for(&service.handle, Request::Stop);
+    let failed = |doing: &str, result: Result<(), String>| {
+        result.err().map(|why| format!("{doing}: {why}. It is left as by a crash: what was synced is safe"))
+    };
+    trouble = trouble.or_else(|| failed("making the pool durable", synced));
+    trouble = trouble.or_else(|| failed("stopping the engine", stopped));
+    let stats = service.handle.stats().engine;
+    Ended { dirty_bytes: stats.dirty_blocks * BLOCK_U64, dirty_files: stats.dirty_objects, trouble }
+}
+
+fn flush_all(handle: &Handle, events: &Receiver<Event>) -> Result<(), String> {
+    // Nothing comes in any more, so one round does; a second one finds out that it did.
+    for _ in 0..2 {
+        let (send, done) = channel();
+        handle.submit(Request::Flush, Box::new(move |reply| drop(send.send(outcome(&reply)))));
+        loop {
+            match done.recv_timeout(PERIOD) {
+                Ok(result) => break result.map_err(|why| format!("the origin did not take everything: {why}"))?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err("the shard has ended".to_owned()),
+            }
+            match events.try_recv() {
+                Ok(Event::Signal(_)) => return Err("interrupted while writing to the origin".to_owned()),
+                Ok(Event::Unmount { client, .. }) => {
+                    client.refuse(&Refusal::Usage("it is unmounted already, and writes what is left".to_owned()));
+                }
+                Err(_) => {}
+            }
+        }
+        let stats = handle.stats().engine;
+        if stats.dirty_blocks == 0 && stats.dirty_objects == 0 {
+            return Ok(());
+        }
+    }
+    Err("some files are dirty even after a flush".to_owned())
+}
+
+/// Sends a request and waits for its end, but not for ever.
+fn wait_for(handle: &Handle, request: Request) -> Result<(), String> {
+    let started = Instant::now();
+    let (send, done) = channel();
+    handle.submit(request, Box::new(move |reply: Reply| drop(send.send(outcome(&reply)))));
+    match done.recv_timeout(QUIET_WITHIN) {
+        Ok(result) => result,
+        Err(_) => Err(format!("no answer within {} s", started.elapsed().as_secs())),
+    }
+}
+
+/// The last word beside the origin. Where it cannot be written, the marker of a running mount
+/// stays, which claims more than this one would.
+fn settle_marker(marker: MarkerHold, claim: Marker, ended: &Ended) {
+    let settled = if ended.is_complete() {
+        marker.remove()
+    } else if ended.trouble.is_some() && ended.dirty_files == 0 {
+        // Not known to be complete: the claim stays as it is.
+        Ok(())
+    } else {
+        let (state, since) = (MarkerState::DirtyLeft, utc(unix_seconds()));
+        marker.write(&Marker { state, since, dirty_bytes: ended.dirty_bytes, ..claim })
+    };
+    if let Err(refusal) = settled {
+        eprintln!("headpond: {refusal}");
+    }
+}
+
+fn open_origin(root: &OriginRoot, plan: &MountPlan) -> Result<Arc<dyn Origin>, Refusal> {
+    let failed = |error: std::io::Error| Refusal::from_io("open the origin", root.path(), error);
+    let directory = root.as_fd().try_clone_to_owned().map_err(failed)?;
+    let files = FileOrigin::below(directory).map_err(failed)?;
+    Ok(match plan.model_disk {
+        Some(model) => Arc::new(ModelDisk::new(files, model, MODEL_SEED)),
+        None => Arc::new(files),
+    })
+}
+
+/// Any seed: the same one each time, so that runs can be compared.
+const MODEL_SEED: u64 = 1;
+
+fn listen_to_signals(events: &Sender<Event>) -> Result<(), Refusal> {
+    let failed = |error| Refusal::Failed { doing: "listen to signals".to_owned(), error };
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(failed)?;
+    let events = events.clone();
+    let listen = move || {
+        for signal in signals.forever() {
+            // Nobody listens any more: the end is under way.
+            let _ = events.send(Event::Signal(signal));
+        }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(listen).map_err(failed)?;
+    Ok(())
+}
+
+fn serve_socket(socket: &Arc<ControlSocket>, service: &Service, events: Sender<Event>) -> Result<(), Refusal> {
+    let (socket, service) = (socket.clone(), service.clone());
+    let serve = move || socket.serve(|command, client| service.handle(command, client, &events));
+    std::thread::Builder::new()
+        .name("control".to_owned())
+        .spawn(serve)
+        .map_err(|error| Refusal::Failed { doing: "start the control thread".to_owned(), error })?;
+    Ok(())
+}
+
+fn mount_refusal(service: &Service, error: MountError) -> Refusal {
+    let path = service.mountpoint();
+    let text = error.to_string();
+    match error {
+        MountError::MountpointNotEmpty(path) => Refusal::MountPointNotEmpty { path, example: "something".to_owned() },
+        MountError::MountpointMissing(_) | MountError::MountpointNotDirectory(_) | MountError::DeadMount { .. } => {
+            Refusal::MountPoint { path, why: text }
+        }
+        MountError::Origin { origin, error } => Refusal::from_io("open the origin", &origin, error),
+        MountError::NotPermitted { reason, .. } => {
+            Refusal::NoPermission { what: format!("mount on {}", path.display()), advice: reason }
+        }
+        _ => Refusal::NoFuse { path, why: text },
+    }
+}
+
+fn unmount_refusal(service: &Service, error: MountError) -> Refusal {
+    let path = service.mountpoint();
+    match error {
+        MountError::Busy(_) => {
+            let by = holders::describe(&holders::holders(&path));
+            Refusal::Busy { path, by }
+        }
+        error => Refusal::Failed {
+            doing: format!("unmount {}", path.display()),
+            error: std::io::Error::other(error.to_string()),
+        },
+    }
+}
+
+struct TempCore(headpond_engine::Engine);
+impl headpond_shard::Core for TempCore {
+    fn advance(&mut self, now: headpond_base::Nanos) {
+        self.0.advance(now);
+    }
+    fn submit(&mut self, id: headpond_engine::RequestId, request: Request) {
+        self.0.submit(id, request);
+    }
+    fn complete(&mut self, ticket: headpond_engine::Ticket, outcome: headpond_engine::Outcome) {
+        self.0.complete(ticket, outcome);
+    }
+    fn take_effects(&mut self, out: &mut Vec<headpond_engine::Effect>) {
+        self.0.take_effects(out);
+    }
+    fn next_wake(&self) -> Option<headpond_base::Nanos> {
+        self.0.next_wake()
+    }
+    fn stats(&self) -> headpond_engine::Stats {
+        self.0.stats()
+    }
+}

@@ -1,0 +1,191 @@
+//! What the control socket's commands do to a running mount.
+//!
+//! Invariant: nothing here waits for storage. Long work is given to the shard, and its end is
+//! noted when it comes.
+
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use headpond_base::{BLOCK_U64, CacheMode, PoolId};
+use headpond_engine::{Reply, Request};
+use headpond_shard::Handle;
+
+use crate::operations::Operations;
+use crate::places::Places;
+use crate::protocol::{Answer, Command, Progress};
+use crate::socket::Client;
+use crate::{Refusal, Status};
+
+/// What the daemon's main thread has to act on.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A client wants the mount away.
+    Unmount { client: Client, keep_dirty: bool },
+    /// SIGTERM or SIGINT.
+    Signal(i32),
+}
+
+/// How far the life of a mount is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// Serving.
+    Running,
+    /// The mount is gone, and what is left is being brought to the origin or written down.
+    Unmounting,
+}
+
+/// A running mount as the control thread and the main thread see it.
+#[derive(Clone)]
+pub(crate) struct Service {
+    pub(crate) handle: Handle,
+    pub(crate) places: Places,
+    pub(crate) pool: PoolId,
+    pub(crate) pool_bytes: u64,
+    started: Instant,
+    operations: Operations,
+    now: Arc<Mutex<(CacheMode, Phase)>>,
+}
+
+const FLUSH: &str = "flush";
+const SET_MODE: &str = "set-mode";
+
+impl Service {
+    pub(crate) fn new(handle: Handle, places: Places, pool: PoolId, pool_bytes: u64, mode: CacheMode) -> Self {
+        Self {
+            handle,
+            places,
+            pool,
+            pool_bytes,
+            started: Instant::now(),
+            operations: Operations::default(),
+            now: Arc::new(Mutex::new((mode, Phase::Running))),
+        }
+    }
+
+    /// Does what one client asks.
+    pub(crate) fn handle(&self, command: Command, client: Client, events: &Sender<Event>) {
+        match command {
+            Command::Status => client.answer(&Answer::Status(Box::new(self.status()))),
+            Command::Flush => client.answer(&self.start(FLUSH, Request::Flush, None)),
+            Command::SetMode { mode } => match mode.parse() {
+                Ok(mode) => client.answer(&self.start(SET_MODE, Request::SetMode(mode), Some(mode))),
+                Err(text) => client.refuse(&Refusal::Usage(text)),
+            },
+            Command::Operation { id } => match self.operations.progress(id) {
+                Some(progress) => {
+                    let dirty_bytes = self.handle.stats().engine.dirty_blocks * BLOCK_U64;
+                    client.answer(&Answer::Operation { progress, dirty_bytes });
+                }
+                None => client.refuse(&Refusal::Usage(format!("no operation {id} is known"))),
+            },
+            Command::Unmount { keep_dirty } => {
+                if let Err(gone) = events.send(Event::Unmount { client, keep_dirty })
+                    && let Event::Unmount { client, .. } = gone.0
+                {
+                    client.refuse(&Refusal::Usage("the daemon is ending already".to_owned()));
+                }
+            }
+        }
+    }
+
+    fn start(&self, name: &'static str, request: Request, new_mode: Option<CacheMode>) -> Answer {
+        let Some(id) = self.operations.begin(name) else {
+            let refusal = Refusal::Usage("too many flushes and mode changes are under way; wait for one".to_owned());
+            return Answer::Refused { status: refusal.status().code(), text: refusal.to_string() };
+        };
+        let (operations, now) = (self.operations.clone(), self.now.clone());
+        self.handle.submit(
+            request,
+            Box::new(move |reply| {
+                let result = outcome(&reply);
+                if let (Ok(()), Some(mode)) = (&result, new_mode) {
+                    now.lock().unwrap_or_else(PoisonError::into_inner).0 = mode;
+                }
+                operations.finish(id, result);
+            }),
+        );
+        Answer::Started { id }
+    }
+
+    /// The next part of the mount's life begins.
+    pub(crate) fn enter(&self, phase: Phase) {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).1 = phase;
+    }
+
+    /// How things are.
+    pub(crate) fn status(&self) -> Status {
+        let stats = self.handle.stats();
+        let engine = &stats.engine;
+        let (mode, phase) = *self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let flush = self.operations.state_of(FLUSH);
+        let changing = self.operations.state_of(SET_MODE) == Some(Progress::Running);
+        let state = match phase {
+            Phase::Unmounting => "unmounting",
+            Phase::Running if changing => "changing mode",
+            Phase::Running if flush == Some(Progress::Running) => "flushing",
+            Phase::Running => "running",
+        };
+        let (hits, misses) = (engine.read_hits_blocks, engine.read_miss_blocks);
+        let clean = engine.cached_blocks.saturating_sub(engine.dirty_blocks);
+        Status {
+            mountpoint: self.places.mountpoint.clone(),
+            origin: self.places.origin.clone(),
+            flash: self.places.flash.clone(),
+            pool: self.pool.to_string(),
+            mode: mode.name().to_owned(),
+            state: state.to_owned(),
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            backend: stats.device.to_owned(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            size_bytes: self.pool_bytes,
+            capacity_bytes: engine.pool_blocks * BLOCK_U64,
+            used_blocks: engine.cached_blocks,
+            used_bytes: engine.cached_blocks * BLOCK_U64,
+            cached_blocks: clean,
+            cached_bytes: clean * BLOCK_U64,
+            dirty_blocks: engine.dirty_blocks,
+            dirty_bytes: engine.dirty_blocks * BLOCK_U64,
+            dirty_files: engine.dirty_objects,
+            read_hits_blocks: hits,
+            read_miss_blocks: misses,
+            hit_ratio: if hits + misses == 0 { 0.0 } else { hits as f64 / (hits + misses) as f64 },
+            origin_reads: engine.origin_reads,
+            origin_writes: engine.origin_writes,
+            origin_read_bytes: engine.origin_read_bytes,
+            origin_write_bytes: engine.origin_write_bytes,
+            origin_syncs: engine.origin_syncs,
+            flash_reads: engine.flash_reads,
+            flash_writes: engine.flash_writes,
+            flash_read_bytes: engine.flash_read_bytes,
+            flash_write_bytes: engine.flash_write_bytes,
+            flash_syncs: engine.flash_syncs,
+            flash_errors_masked: engine.masked_flash_errors,
+            flash_failed: engine.flash_failed != 0,
+            lost_blocks: engine.lost_blocks,
+            origin_errors: engine.origin_errors,
+            flush: match flush {
+                None => "none".to_owned(),
+                Some(Progress::Running) => "running".to_owned(),
+                Some(Progress::Done) => "done".to_owned(),
+                Some(Progress::Failed(why)) => format!("failed: {why}"),
+            },
+            engine: serde_json::to_value(engine).unwrap_or_default(),
+        }
+    }
+
+    /// Where the mount is.
+    pub(crate) fn mountpoint(&self) -> PathBuf {
+        self.places.mountpoint.clone()
+    }
+}
+
+/// Whether a request without a result was done.
+pub(crate) fn outcome(reply: &Reply) -> Result<(), String> {
+    match reply {
+        Reply::Failed(errno) => Err(errno.to_string()),
+        _ => Ok(()),
+    }
+}

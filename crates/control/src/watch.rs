@@ -1,0 +1,57 @@
+//! Tells the log of trouble when it comes, not each time it is felt.
+
+use std::time::{Duration, Instant};
+
+use headpond_engine::Stats;
+
+/// The most often that trouble of one kind is told.
+const EVERY: Duration = Duration::from_secs(30);
+
+/// What was told last.
+#[derive(Default)]
+pub(crate) struct Watch {
+    told: [(u64, Option<Instant>); 4],
+}
+
+impl Watch {
+    /// Looks at the counters of errors, and tells of those that grew.
+    pub(crate) fn look(&mut self, stats: &Stats) {
+        for line in self.news(stats, Instant::now()) {
+            eprintln!("headpond: {line}");
+        }
+    }
+
+    fn news(&mut self, stats: &Stats, now: Instant) -> Vec<String> {
+        let kinds = [
+            (stats.flash_failed, "the flash failed to write or sync: nothing more is cached, writes go to the origin"),
+            (stats.lost_blocks, "dirty blocks could not be read back from flash, and are lost"),
+            (stats.origin_errors, "operations of the origin failed"),
+            (stats.masked_flash_errors, "flash reads failed, and the origin had the data"),
+        ];
+        let mut lines = Vec::new();
+        for ((count, what), (told, at)) in kinds.into_iter().zip(&mut self.told) {
+            if count > *told && at.is_none_or(|at| now.duration_since(at) >= EVERY) {
+                lines.push(format!("{} times: {what}", count - *told));
+                (*told, *at) = (count, Some(now));
+            }
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trouble_is_told_once_and_again_when_it_goes_on() {
+        let mut watch = Watch::default();
+        let start = Instant::now();
+        let stats = |errors| Stats { origin_errors: errors, ..Stats::default() };
+        assert!(watch.news(&stats(0), start).is_empty());
+        assert_eq!(watch.news(&stats(3), start).len(), 1);
+        assert!(watch.news(&stats(3), start + 2 * EVERY).is_empty(), "old news");
+        assert!(watch.news(&stats(9), start + EVERY / 2).is_empty(), "too soon");
+        assert_eq!(watch.news(&stats(9), start + EVERY), ["6 times: operations of the origin failed"]);
+    }
+}
