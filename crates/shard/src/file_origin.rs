@@ -21,6 +21,8 @@ use headpond_format::Stamp;
 use rustix::fs::{FallocateFlags, Mode, OFlags, ResolveFlags, SeekFrom, Timespec, Timestamps};
 use rustix::io::Errno as E;
 
+use crate::origin::Remains;
+
 /// The files of a directory tree.
 #[derive(Default)]
 pub struct FileOrigin {
@@ -169,9 +171,14 @@ impl crate::Origin for FileOrigin {
 
     fn reserve(&self, object: ObjectId, offset: u64, len: u64) -> Result<()> {
         let attached = self.get(object)?;
+        let before = attached.file.metadata()?;
         match allocate(&attached.file, FallocateFlags::KEEP_SIZE, offset, len) {
             Err(Errno::OPNOTSUPP) => {}
-            result => return result,
+            // File systems take this for a change of the file. It is none: left like that, the next
+            // mount would find a file that somebody else seems to have changed.
+            result => {
+                return result.and_then(|()| set_mtime(&attached.file, unix(before.mtime(), before.mtime_nsec())));
+            }
         }
         // No reservation is to be had. The next best: refuse what surely does not fit.
         let stat = rustix::fs::fstatvfs(&attached.file).map_err(from)?;
@@ -187,11 +194,7 @@ impl crate::Origin for FileOrigin {
 
     fn stamp(&self, object: ObjectId, mtime: UnixNanos) -> Result<Stamp> {
         let attached = self.get(object)?;
-        const SECOND: i64 = 1_000_000_000;
-        let keep = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
-        let set = Timespec { tv_sec: mtime.0.div_euclid(SECOND), tv_nsec: mtime.0.rem_euclid(SECOND) };
-        rustix::fs::futimens(&attached.file, &Timestamps { last_access: keep, last_modification: set })
-            .map_err(from)?;
+        set_mtime(&attached.file, mtime)?;
         let metadata = attached.file.metadata()?;
         Ok(Stamp {
             size: metadata.len(),
@@ -217,10 +220,9 @@ impl crate::Origin for FileOrigin {
         files.insert(object, Arc::new(Attached { file, writable, anchored: AtomicBool::new(false) }));
     }
 
-    fn release(&self, object: ObjectId) {
-        let released = self.files.write().unwrap_or_else(PoisonError::into_inner).remove(&object);
-        // Closed here, with the table free again: closing may take long.
-        drop(released);
+    fn release(&self, object: ObjectId) -> Option<Remains> {
+        let released = self.files.write().unwrap_or_else(PoisonError::into_inner).remove(&object)?;
+        Some(Box::new(released))
     }
 }
 
@@ -237,6 +239,13 @@ fn allocate(file: &File, how: FallocateFlags, offset: u64, len: u64) -> Result<(
 
 fn from(errno: E) -> Errno {
     Errno(errno.raw_os_error())
+}
+
+fn set_mtime(file: &File, mtime: UnixNanos) -> Result<()> {
+    const SECOND: i64 = 1_000_000_000;
+    let keep = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    let set = Timespec { tv_sec: mtime.0.div_euclid(SECOND), tv_nsec: mtime.0.rem_euclid(SECOND) };
+    rustix::fs::futimens(file, &Timestamps { last_access: keep, last_modification: set }).map_err(from)
 }
 
 fn unix(seconds: i64, nanos: i64) -> UnixNanos {
