@@ -1,7 +1,7 @@
 //! What the shard needs of an engine. There is one; tests have doubles.
 
 use headpond_base::Nanos;
-use headpond_engine::{Effect, Outcome, Request, RequestId, Stats, Ticket};
+use headpond_engine::{Effect, Engine, Outcome, Request, RequestId, Stats, Ticket};
 
 /// Something that takes requests and completions and gives effects. See the engine's own methods,
 /// which these are.
@@ -18,4 +18,30 @@ pub trait Core: Send + 'static {
     fn next_wake(&self) -> Option<Nanos>;
     /// Its counters and gauges.
     fn stats(&self) -> Stats;
+}
+
+impl Core for Engine {
+    fn advance(&mut self, now: Nanos) {
+        Self::advance(self, now);
+    }
+
+    fn submit(&mut self, id: RequestId, request: Request) {
+        Self::submit(self, id, request);
+    }
+
+    fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
+        Self::complete(self, ticket, outcome);
+    }
+
+    fn take_effects(&mut self, out: &mut Vec<Effect>) {
+        Self::take_effects(self, out);
+    }
+
+    fn next_wake(&self) -> Option<Nanos> {
+        Self::next_wake(self)
+    }
+
+    fn stats(&self) -> Stats {
+        Self::stats(self)
+    }
 }

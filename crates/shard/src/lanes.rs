@@ -18,6 +18,7 @@ use headpond_device::Waker;
 use headpond_engine::{Outcome, Ticket};
 
 use crate::handle::Operation;
+use crate::origin::Remains;
 use crate::{Limits, Origin};
 
 /// Only the kernel is called, and a front door's directory operation.
@@ -33,7 +34,7 @@ pub(crate) enum Job {
     Resize { object: ObjectId, size: u64 },
     Sync { object: ObjectId },
     Stamp { object: ObjectId, mtime: UnixNanos },
-    Release { object: ObjectId },
+    Close(Remains),
     Directory(Operation),
 }
 
@@ -112,6 +113,13 @@ impl Lanes {
             _ => &mut self.changes,
         };
         lane.push(ticket, job, &self.shared);
+    }
+
+    /// Takes the file of an object from the origin now, and closes it on a lane.
+    pub(crate) fn release(&mut self, object: ObjectId) {
+        if let Some(remains) = self.shared.origin.release(object) {
+            self.push(None, Job::Close(remains));
+        }
     }
 
     /// What has ended since the last call.
@@ -194,8 +202,8 @@ fn carry_out(origin: &dyn Origin, job: Job) -> Outcome {
         Job::Resize { object, size } => done(origin.resize(object, size)),
         Job::Sync { object } => done(origin.sync(object)),
         Job::Stamp { object, mtime } => origin.stamp(object, mtime).map(Outcome::Stamp),
-        Job::Release { object } => {
-            origin.release(object);
+        Job::Close(remains) => {
+            drop(remains);
             Ok(Outcome::Done)
         }
         Job::Directory(operation) => operation().map(|stamp| stamp.map_or(Outcome::Done, Outcome::Stamp)),

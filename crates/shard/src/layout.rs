@@ -43,7 +43,9 @@ impl Layout {
             return;
         }
         let len = if has == 0 { size } else { (size - has).next_multiple_of(GROWTH) };
-        if let Some(index) = self.free.iter().position(|free| free.len >= len) {
+        // An object that is closed and opened again is likely to find its place.
+        let fit = |fits: fn(u64, u64) -> bool| self.free.iter().position(|free| fits(free.len, len));
+        if let Some(index) = fit(|free, len| free == len).or_else(|| fit(|free, len| free > len)) {
             let free = &mut self.free[index];
             ranges.push(Range { offset: has, address: free.address, len });
             (free.address, free.len) = (free.address + len, free.len - len);

@@ -51,5 +51,5 @@ pub use handle::{Handle, Operation, Shard, StopError};
 pub use histogram::{Histogram, Summary};
 pub use limits::Limits;
 pub use model_disk::{DiskCounts, ModelDisk};
-pub use origin::Origin;
+pub use origin::{Origin, Remains};
 pub use stats::{Latencies, ShardStats};

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk::{Access, DiskModel, Head, Network, Spindle};
 use crate::layout::Layout;
+use crate::origin::Remains;
 use crate::{Elevator, Origin};
 
 /// An origin behind a modelled disk.
@@ -300,8 +301,8 @@ impl<O: Origin> Origin for ModelDisk<O> {
         self.below.attach(object, file);
     }
 
-    fn release(&self, object: ObjectId) {
+    fn release(&self, object: ObjectId) -> Option<Remains> {
         self.locked().layout.release(object);
-        self.below.release(object);
+        self.below.release(object)
     }
 }

@@ -5,6 +5,9 @@ use std::fs::File;
 use headpond_base::{Buf, ObjectId, Result, UnixNanos};
 use headpond_format::Stamp;
 
+/// What is left of a released file.
+pub type Remains = Box<dyn Send>;
+
 /// The slow place that owns the data. Its calls block, and come from several threads at once;
 /// the engine never has two under way that depend on each other's order.
 ///
@@ -62,7 +65,10 @@ pub trait Origin: Send + Sync + 'static {
     /// reading only and this one is not.
     fn attach(&self, object: ObjectId, file: File);
 
-    /// Lets the file of an object go. An object's number is never used again, so it does not matter if
-    /// this comes late.
-    fn release(&self, object: ObjectId);
+    /// Takes the file of an object out, at once: the only call that comes on the shard's thread, so that it is
+    /// in order with the answers, and a file attached after a later open is never the one that goes.
+    /// It must not block. What may take long, as closing a file does when its last name is gone, is to be
+    /// returned: it is dropped elsewhere.
+    #[must_use]
+    fn release(&self, object: ObjectId) -> Option<Remains>;
 }

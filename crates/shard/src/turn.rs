@@ -256,7 +256,7 @@ impl<C: Core> Turner<C> {
                 let operation = self.requests.operation(request).unwrap_or_else(|| Box::new(|| Err(Errno::INVAL)));
                 (ticket, Job::Directory(operation))
             }
-            Effect::OriginRelease { object } => return self.lanes.push(None, Job::Release { object }),
+            Effect::OriginRelease { object } => return self.lanes.release(object),
             Effect::Reply { .. } => return,
         };
         self.origin_under_way += 1;

@@ -13,7 +13,7 @@ use headpond_device::{
 };
 use headpond_engine::{Attributes, Effect, Namespace, Outcome, Reply, Request, RequestId, Stats, Ticket};
 use headpond_format::Stamp;
-use headpond_shard::{Core, Handle, Limits, Origin, Shard, StopError};
+use headpond_shard::{Core, Handle, Limits, Origin, Remains, Shard, StopError};
 
 /// Reads below this are of the flash; others of the origin.
 const FLASH: ObjectId = ObjectId(1);
@@ -165,7 +165,9 @@ impl Origin for Gated {
         Err(Errno::NXIO)
     }
     fn attach(&self, _: ObjectId, _: std::fs::File) {}
-    fn release(&self, _: ObjectId) {}
+    fn release(&self, _: ObjectId) -> Option<Remains> {
+        None
+    }
 }
 
 fn start_on(flash: Box<dyn Device>, limits: Limits) -> (Handle, Arc<Gated>) {

@@ -1,0 +1,273 @@
+//! The real engine in a real shard on real files.
+#![allow(clippy::unwrap_used)]
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use headpond_base::{BufMut, CacheMode, Nanos, ObjectId, PoolId, UnixNanos};
+use headpond_device::{Backend, FaultPlan, Faults, Fill, Flash, TrimPolicy, Withhold, start_device};
+use headpond_engine::{Config, OpenFile, Reply, Request, Verdict, format_pool, recover};
+use headpond_format::{Geometry, Stamp};
+use headpond_shard::{DiskModel, FileOrigin, FlashReader, Handle, Limits, ModelDisk, Origin, Shard, Spindle};
+
+const POOL: u64 = 128 << 20;
+
+/// A disk in a hurry.
+const QUICK: Spindle = Spindle {
+    overhead: 1_000.0,
+    a: 2_000.0,
+    b: 30_000.0,
+    c: 30_000.0,
+    revolution: 40_000.0,
+    outer_rate: 20e9,
+    inner_rate: 10e9,
+};
+
+/// A directory with a pool and an origin in it.
+struct Place {
+    dir: tempfile::TempDir,
+    backend: Backend,
+    withhold: bool,
+    mode: CacheMode,
+}
+
+impl Place {
+    fn new(backend: Backend, withhold: bool, mode: CacheMode) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let flash = Flash::create(&dir.path().join("pool"), POOL, Fill::Reserved).unwrap();
+        let geometry = Geometry::for_bytes(flash.bytes()).unwrap();
+        for (offset, data) in format_pool(PoolId([7; 16]), geometry, None, mode) {
+            flash.write(offset, &data).unwrap();
+        }
+        flash.sync().unwrap();
+        Self { dir, backend, withhold, mode }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// As a daemon starts: recovers, attaches what is dirty, starts the shard.
+    fn start(&self, names: &[&str]) -> Handle {
+        let flash = Flash::open(&self.path("pool")).unwrap();
+        let mut recovered = recover(&mut FlashReader(&flash), flash.bytes()).unwrap();
+        let files = FileOrigin::below(File::open(self.dir.path()).unwrap().into()).unwrap();
+        let origin = Arc::new(ModelDisk::new(files, DiskModel::Spindle(QUICK), 1));
+        for object in recovered.objects() {
+            let named = names.iter().map(|name| self.path(name)).filter(|path| path.exists());
+            let found = named.map(|path| open_file(&path)).find(|found| found.inode == object.state.inode);
+            match recovered.reconcile(object.object, found.as_ref()) {
+                Verdict::Conflict(conflict) => panic!("{conflict:?}"),
+                Verdict::Kept | Verdict::Dropped | Verdict::Forgotten => {}
+            }
+            if let Some(found) = found {
+                let path = self.dir.path().join(String::from_utf8(found.path).unwrap());
+                origin.attach(object.object, open(&path));
+            }
+        }
+        let config = Config { mode: self.mode, ..Config::default() };
+        let engine = recovered.into_engine(config, headpond_shard::now());
+        let mut device = start_device(flash, self.backend, TrimPolicy::All).unwrap();
+        if self.withhold {
+            let withhold = Some(Withhold { early_per_mille: 200, seed: 5, ..Withhold::default() });
+            device = Box::new(Faults::new(device, FaultPlan { withhold, ..FaultPlan::default() }));
+        }
+        Shard::start(engine, device, origin, Limits::default()).unwrap()
+    }
+
+    fn open(&self, handle: &Handle, name: &str) -> ObjectId {
+        let path = self.path(name);
+        let file = open(&path);
+        match handle.call(Request::Open(open_file(&path))) {
+            Reply::Opened { object, .. } => {
+                handle.origin().attach(object, file);
+                object
+            }
+            other => panic!("not opened: {other:?}"),
+        }
+    }
+}
+
+fn open(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
+}
+
+fn open_file(path: &Path) -> OpenFile {
+    let metadata = std::fs::metadata(path).unwrap();
+    let nanos = |seconds: i64, nanos: i64| UnixNanos(seconds * 1_000_000_000 + nanos);
+    OpenFile {
+        inode: metadata.ino(),
+        birth: UnixNanos(0),
+        path: path.file_name().unwrap().as_encoded_bytes().to_vec(),
+        stamp: Stamp {
+            size: metadata.len(),
+            mtime: nanos(metadata.mtime(), metadata.mtime_nsec()),
+            ctime: nanos(metadata.ctime(), metadata.ctime_nsec()),
+        },
+        created: false,
+        allocated: 0,
+    }
+}
+
+fn done(reply: &Reply) -> bool {
+    matches!(reply, Reply::Done | Reply::Changed(_))
+}
+
+fn write(object: ObjectId, offset: u64, bytes: &[u8]) -> Request {
+    let data = BufMut::copy_of(bytes).freeze();
+    Request::Write { object, offset, data, mtime: UnixNanos(1_700_000_000_000_000_000), durable: false }
+}
+
+fn read(handle: &Handle, object: ObjectId, offset: u64, len: u32) -> Vec<u8> {
+    match handle.call(Request::Read { object, offset, len }) {
+        Reply::Data(pieces) => pieces.iter().flat_map(|piece| piece.to_vec()).collect(),
+        other => panic!("not data: {other:?}"),
+    }
+}
+
+fn stop(handle: Handle) {
+    assert!(done(&handle.call(Request::Stop)));
+    handle.stop().unwrap();
+}
+
+/// Bytes that tell where they belong and when they were written.
+fn pattern(offset: u64, len: usize, version: u8) -> Vec<u8> {
+    (0..len as u64).map(|at| ((offset + at) / 512) as u8 ^ version.wrapping_mul(37)).collect()
+}
+
+#[test]
+fn in_every_mode_data_survives_a_clean_stop_and_a_flush_completes_the_origin() {
+    for backend in [Backend::Auto, Backend::Psync] {
+        for mode in CacheMode::ALL {
+            let place = Place::new(backend, false, mode);
+            std::fs::write(place.path("data"), pattern(0, 1 << 20, 1)).unwrap();
+            let mut expected = pattern(0, 3 << 20, 1);
+            expected.truncate(1 << 20);
+
+            let handle = place.start(&["data"]);
+            let object = place.open(&handle, "data");
+            assert_eq!(read(&handle, object, 1000, 5000), expected[1000..6000]);
+            for (version, offset) in [0, 5000, 300_000, (1 << 20) - 100].into_iter().enumerate() {
+                let bytes = pattern(offset, 20_000, version as u8 + 2);
+                assert!(done(&handle.call(write(object, offset, &bytes))));
+                let end = offset as usize + bytes.len();
+                expected.resize(expected.len().max(end), 0);
+                expected[offset as usize..end].copy_from_slice(&bytes);
+            }
+            assert!(done(&handle.call(Request::Sync { object })));
+            assert_eq!(read(&handle, object, 0, 1 << 20), expected[..1 << 20], "{mode}");
+            stop(handle);
+
+            let handle = place.start(&["data"]);
+            let object = place.open(&handle, "data");
+            assert_eq!(read(&handle, object, 0, 1 << 20), expected[..1 << 20], "{mode}: after a stop");
+            assert!(done(&handle.call(Request::Flush)));
+            assert_eq!(handle.stats().engine.dirty_blocks, 0, "{mode}");
+            assert!(std::fs::read(place.path("data")).unwrap() == expected, "{mode}: the origin by itself");
+            assert!(done(&handle.call(Request::Close { object })));
+            stop(handle);
+        }
+    }
+}
+
+#[test]
+fn what_was_synced_survives_the_loss_of_everything_unsynced() {
+    for backend in [Backend::Auto, Backend::Psync] {
+        let place = Place::new(backend, true, CacheMode::WriteBack);
+        std::fs::write(place.path("data"), vec![0; 4 << 20]).unwrap();
+        let mut synced = vec![0u8; 4 << 20];
+        for round in 0..6u8 {
+            let handle = place.start(&["data"]);
+            let object = place.open(&handle, "data");
+            for number in 0..30u64 {
+                let offset = (u64::from(round) * 7919 + number * 104_729) % 1000 * 4096;
+                let bytes = pattern(offset, 4096 * (1 + number as usize % 4), round + 1);
+                assert!(done(&handle.call(write(object, offset, &bytes))));
+                synced[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);
+            }
+            assert!(done(&handle.call(Request::Sync { object })));
+            // Later ones may be lost: to the same blocks, so that a loss of order would show.
+            assert!(done(&handle.call(write(object, 3 << 20, &pattern(0, 100, 99)))));
+            let kept = synced[3 << 20..(3 << 20) + 100].to_vec();
+            // No stop of the engine: as a crash.
+            handle.stop().unwrap();
+
+            let handle = place.start(&["data"]);
+            let object = place.open(&handle, "data");
+            let found: Vec<_> = (0..4).flat_map(|mib| read(&handle, object, mib << 20, 1 << 20)).collect();
+            let torn = &found[3 << 20..(3 << 20) + 100];
+            assert!(torn == kept || torn == pattern(0, 100, 99), "round {round}: neither old nor new");
+            synced[3 << 20..(3 << 20) + 100].copy_from_slice(torn);
+            assert!(found == synced, "round {round}");
+            stop(handle);
+        }
+    }
+}
+
+#[test]
+fn a_file_closed_and_opened_again_while_others_work_keeps_its_origin() {
+    let place = Place::new(Backend::Auto, false, CacheMode::WriteBack);
+    for name in ["a", "b", "c", "d"] {
+        std::fs::write(place.path(name), pattern(0, 256 << 10, name.as_bytes()[0])).unwrap();
+    }
+    let handle = place.start(&[]);
+    std::thread::scope(|scope| {
+        for name in ["a", "b", "c", "d"] {
+            let (handle, place) = (&handle, &place);
+            scope.spawn(move || {
+                for round in 0..60u64 {
+                    let object = place.open(handle, name);
+                    let offset = round * 4096;
+                    let expected = pattern(offset, 4096, name.as_bytes()[0]);
+                    assert_eq!(read(handle, object, offset, 4096), expected);
+                    if round % 3 == 0 {
+                        assert!(done(&handle.call(write(object, offset, &expected))));
+                        assert!(done(&handle.call(Request::Flush)));
+                    }
+                    assert!(done(&handle.call(Request::Close { object })));
+                }
+            });
+        }
+    });
+    let stats = handle.stats();
+    assert_eq!((stats.engine.origin_errors, stats.engine.failing_objects), (0, 0));
+    stop(handle);
+}
+
+#[test]
+fn many_threads_under_a_small_pool_read_what_they_wrote() {
+    let place = Place::new(Backend::Auto, false, CacheMode::WriteBack);
+    File::create(place.path("data")).unwrap().set_len(256 << 20).unwrap();
+    let handle = place.start(&["data"]);
+    let object = place.open(&handle, "data");
+    std::thread::scope(|scope| {
+        for thread in 0..6u64 {
+            let handle = &handle;
+            scope.spawn(move || {
+                // Each has its own 40 MiB: together twice the pool.
+                let start = thread * (40 << 20);
+                for round in 0..40u64 {
+                    let offset = start + round * (1 << 20);
+                    assert!(done(&handle.call(write(object, offset, &pattern(offset, 1 << 20, thread as u8)))));
+                    if round % 10 == 9 {
+                        assert!(done(&handle.call(Request::Sync { object })));
+                    }
+                }
+                for round in 0..40u64 {
+                    let offset = start + round * (1 << 20) + round * 4096;
+                    assert_eq!(read(handle, object, offset, 8192), pattern(offset, 8192, thread as u8), "{thread}");
+                }
+            });
+        }
+    });
+    let (sender, ended) = channel();
+    handle.submit(Request::Flush, Box::new(move |reply| sender.send(reply).unwrap()));
+    assert!(done(&ended.recv().unwrap()));
+    let stats = handle.stats();
+    assert!(stats.engine.segments_reclaimed > 0 && stats.engine.dirty_blocks == 0, "{:?}", stats.engine);
+    assert!(headpond_shard::now() > Nanos(0));
+    stop(handle);
+}
