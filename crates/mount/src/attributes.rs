@@ -16,6 +16,8 @@ use crate::caller::Rights;
 use crate::front::{Front, Outcome, unexpected};
 use crate::handles::{OpenFile, Way};
 use crate::inodes::{Inode, Privileges, ROOT, kind_of};
+use crate::known::Known;
+use crate::pond::call_with;
 use crate::{privileges, times};
 
 /// What an application wants changed.
@@ -154,26 +156,25 @@ impl Front {
             // Nothing to cut off, but the times move.
             return self.set_mtime_known(inode, mtime);
         }
-        let turn = known.turn();
-        match self.pond.call(Ask::Truncate { object: known.object(), size, mtime }) {
-            Reply::Changed(attributes) => {
-                known.changed(turn, attributes, mtime);
-                Ok(())
-            }
-            other => Err(unexpected(&other)),
-        }
+        self.change_and_wait(known.clone(), Ask::Truncate { object: known.object(), size, mtime }, mtime)
     }
 
     /// Sets the modification time of a file that is open in the engine.
-    pub(crate) fn set_mtime_known(&self, inode: &Inode, mtime: UnixNanos) -> Outcome<()> {
+    fn set_mtime_known(&self, inode: &Inode, mtime: UnixNanos) -> Outcome<()> {
         let known = inode.known().ok_or(Errno::BADF)?;
         let now = known.now();
-        let turn = known.turn();
-        match self.pond.call(Ask::SetMtime { object: known.object(), mtime }) {
-            Reply::Changed(attributes) => {
-                known.changed(turn, attributes, now);
-                Ok(())
+        self.change_and_wait(known.clone(), Ask::SetMtime { object: known.object(), mtime }, now)
+    }
+
+    /// Has the engine change a file, takes over what the file is then, and waits for all that.
+    fn change_and_wait(&self, known: Arc<Known>, change: Ask, when: UnixNanos) -> Outcome<()> {
+        let taken_over = move |answer: &Reply| {
+            if let Reply::Changed(attributes) = answer {
+                known.changed(*attributes, when);
             }
+        };
+        match call_with(&*self.pond, change, taken_over) {
+            Reply::Changed(_) => Ok(()),
             other => Err(unexpected(&other)),
         }
     }
@@ -191,14 +192,9 @@ impl Front {
                 TimeOrNow::SpecificTime(time) => times::from_timespec(times::requested(time)),
                 TimeOrNow::Now => known.now(),
             };
-            // Without its content the file need not be open, if the engine still has it.
-            let open = if file.is_some() { None } else { self.open_for_change(inode).ok() };
-            match self.set_mtime_known(inode, time) {
-                Ok(()) => at_origin.last_modification = timespec(None),
-                // The engine let go of it, so the origin is all there is.
-                Err(Errno::BADF) if file.is_none() && open.is_none() => {}
-                Err(error) => return Err(error),
-            }
+            let _open = if file.is_some() { None } else { Some(self.open_for_change(inode)?) };
+            self.set_mtime_known(inode, time)?;
+            at_origin.last_modification = timespec(None);
         }
         if at_origin.last_access.tv_nsec != UTIME_OMIT || at_origin.last_modification.tv_nsec != UTIME_OMIT {
             rustix::fs::utimensat(inode, c"", &at_origin, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;

@@ -74,14 +74,13 @@ impl Front {
         match &file.way {
             Way::Pond { object, known } => {
                 let mtime = known.now();
-                let turn = known.turn();
                 let known = known.clone();
                 let durable = flags.intersects(OFlags::SYNC | OFlags::DSYNC);
                 let data = BufMut::copy_of(data).freeze();
                 let request = Ask::Write { object: *object, offset, data, mtime, durable };
                 let done = move |answer| match answer {
                     Reply::Changed(attributes) => {
-                        known.changed(turn, attributes, mtime);
+                        known.changed(attributes, mtime);
                         reply.written(written);
                     }
                     other => reply.error(fuse_errno(unexpected(&other))),

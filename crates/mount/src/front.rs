@@ -25,7 +25,7 @@ pub(crate) type Outcome<T> = Result<T, Errno>;
 pub(crate) struct Front {
     pub(crate) pond: Arc<dyn Pond>,
     pub(crate) inodes: Inodes,
-    pub(crate) known: KnownFiles,
+    pub(crate) known: Arc<KnownFiles>,
     pub(crate) files: Handles<OpenFile>,
     pub(crate) directories: Handles<OpenDirectory>,
     /// The largest size that the origin's file system lets a file have.
@@ -45,7 +45,7 @@ impl Front {
         Ok(Self {
             pond,
             inodes: Inodes::new(root)?,
-            known: KnownFiles::new(recovered),
+            known: Arc::new(KnownFiles::new(recovered)),
             files: Handles::new(),
             directories: Handles::new(),
             file_bytes_max,

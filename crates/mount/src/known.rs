@@ -3,11 +3,9 @@
 //!
 //! Invariants
 //! - What an application is told after its own change includes that change: the state is set
-//!   on the shard's thread before the FUSE reply is sent.
-//! - An answer to an earlier request never overwrites that of a later one, in whatever order
-//!   answers arrive: each change takes a turn before it is submitted. (The kernel itself lets
-//!   only one size change of a file be under way; turns matter for durable writes, whose
-//!   answers come late.)
+//!   on the shard's thread, before the answer goes on.
+//! - The state never goes back. An answer says how the file is at that moment, all answers are
+//!   given on one thread, in order, and they are taken over nowhere else: so the last one is right.
 //! - The state outlives the kernel's interest in the inode, because the engine's does.
 
 use std::collections::HashMap;
@@ -32,10 +30,6 @@ pub(crate) struct FileKey {
     pub(crate) birth: UnixNanos,
 }
 
-/// The place of a change in the order in which changes of one file were submitted.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Turn(u64);
-
 /// Size and times as applications see them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct View {
@@ -48,36 +42,21 @@ pub(crate) struct View {
     pub(crate) ctime: UnixNanos,
 }
 
-struct State {
-    view: View,
-    turn: Turn,
-}
-
 /// One file that the engine knows.
 pub(crate) struct Known {
     object: AtomicU64,
-    turns: AtomicU64,
-    state: Mutex<State>,
+    view: Mutex<View>,
 }
 
 impl Known {
     fn new(object: ObjectId, attributes: Attributes, ctime: UnixNanos) -> Self {
         let view = View { size: attributes.size, mtime: attributes.mtime, ctime };
-        Self {
-            object: AtomicU64::new(object.0),
-            turns: AtomicU64::new(0),
-            state: Mutex::new(State { view, turn: Turn(0) }),
-        }
+        Self { object: AtomicU64::new(object.0), view: Mutex::new(view) }
     }
 
     /// The engine's name for the file.
     pub(crate) fn object(&self) -> ObjectId {
         ObjectId(self.object.load(Ordering::Acquire))
-    }
-
-    /// Takes the next turn, for a change that is about to be submitted.
-    pub(crate) fn turn(&self) -> Turn {
-        Turn(self.turns.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// The time of a change that happens now: never before an earlier change of the same file,
@@ -86,41 +65,36 @@ impl Known {
         times::now().max(self.view().ctime)
     }
 
-    /// A change was done at `when`, and the object is now like this.
-    pub(crate) fn changed(&self, turn: Turn, attributes: Attributes, when: UnixNanos) {
-        let mut state = self.lock();
-        state.view.ctime = state.view.ctime.max(when);
-        if turn >= state.turn {
-            state.turn = turn;
-            state.view.size = attributes.size;
-            state.view.mtime = attributes.mtime;
-        }
+    /// A change was done at `when`, and the object is now like this. Only to be called on the
+    /// shard's thread.
+    pub(crate) fn changed(&self, attributes: Attributes, when: UnixNanos) {
+        let mut view = self.lock();
+        view.size = attributes.size;
+        view.mtime = attributes.mtime;
+        view.ctime = view.ctime.max(when);
     }
 
     /// Something that only the origin keeps (mode, owner, links) was changed at `when`.
     pub(crate) fn touched(&self, when: UnixNanos) {
-        let mut state = self.lock();
-        state.view.ctime = state.view.ctime.max(when);
+        let mut view = self.lock();
+        view.ctime = view.ctime.max(when);
     }
 
     /// Size and times now.
     pub(crate) fn view(&self) -> View {
-        self.lock().view
+        *self.lock()
     }
 
-    fn opened(&self, turn: Turn, object: ObjectId, attributes: Attributes) {
+    fn opened(&self, object: ObjectId, attributes: Attributes) {
         self.object.store(object.0, Ordering::Release);
-        let mut state = self.lock();
-        if turn >= state.turn {
-            state.turn = turn;
-            state.view.size = attributes.size;
-            state.view.mtime = attributes.mtime;
-        }
+        let mut view = self.lock();
+        view.size = attributes.size;
+        view.mtime = attributes.mtime;
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, View> {
         // Nothing panics while holding it; if something did, the copies inside are still whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -161,23 +135,18 @@ impl KnownFiles {
         self.files.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
-    /// The engine opened the file: `ctime` is the origin's, used if the file was not known.
-    /// `turn` is what [`Known::turn`] gave before the request, if it was known.
+    /// The engine opened the file: `ctime` is the origin's, used if the file was not known. Only to
+    /// be called on the shard's thread.
     pub(crate) fn opened(
         &self,
         key: FileKey,
         object: ObjectId,
         attributes: Attributes,
         ctime: UnixNanos,
-        turn: Option<Turn>,
     ) -> Arc<Known> {
         let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
         let known = files.entry(key).or_insert_with(|| Arc::new(Known::new(object, attributes, ctime)));
-        if let Some(turn) = turn {
-            known.opened(turn, object, attributes);
-        } else {
-            known.object.store(object.0, Ordering::Release);
-        }
+        known.opened(object, attributes);
         known.clone()
     }
 
@@ -212,26 +181,22 @@ mod tests {
     }
 
     #[test]
-    fn a_late_answer_does_not_undo_a_later_change() {
-        let files = KnownFiles::new(&[]);
-        let key = FileKey { inode: 12, birth: UnixNanos(1) };
-        let known = files.opened(key, ObjectId(5), attributes(100, 1), UnixNanos(1), None);
-        let (durable_write, truncate) = (known.turn(), known.turn());
-        known.changed(truncate, attributes(10, 3), UnixNanos(3));
-        known.changed(durable_write, attributes(100, 2), UnixNanos(2));
-        assert_eq!(known.view(), View { size: 10, mtime: UnixNanos(3), ctime: UnixNanos(3) });
-    }
-
-    #[test]
     fn a_file_opened_again_keeps_its_status_change_time() {
         let files = KnownFiles::new(&[]);
         let key = FileKey { inode: 12, birth: UnixNanos(1) };
-        let known = files.opened(key, ObjectId(5), attributes(1, 1), UnixNanos(7), None);
-        let turn = known.turn();
-        known.changed(turn, attributes(1, 1), UnixNanos(9));
-        let turn = known.turn();
-        let again = files.opened(key, ObjectId(6), attributes(2, 2), UnixNanos(99), Some(turn));
+        let known = files.opened(key, ObjectId(5), attributes(1, 1), UnixNanos(7));
+        known.changed(attributes(1, 1), UnixNanos(9));
+        let again = files.opened(key, ObjectId(6), attributes(2, 2), UnixNanos(99));
         assert_eq!(again.view(), View { size: 2, mtime: UnixNanos(2), ctime: UnixNanos(9) });
         assert_eq!(known.object(), ObjectId(6));
+    }
+
+    #[test]
+    fn what_was_brought_back_is_seen_before_anything_is_opened() {
+        let found = KnownObject { inode: 7, birth: UnixNanos(3), object: ObjectId(1), attributes: attributes(77, 8) };
+        let files = KnownFiles::new(&[found]);
+        let known = files.find(FileKey { inode: 7, birth: UnixNanos(3) }).unwrap();
+        assert_eq!((known.view().size, known.view().mtime), (77, UnixNanos(8)));
+        assert!(files.find(FileKey { inode: 7, birth: UnixNanos(4) }).is_none(), "a reused inode number is another file");
     }
 }

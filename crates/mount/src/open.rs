@@ -19,6 +19,7 @@ use crate::caller::Rights;
 use crate::front::{Front, Outcome, has_default_list, stamp, unexpected};
 use crate::handles::{OpenFile, Way};
 use crate::inodes::{Inode, stat};
+use crate::pond::call_with;
 use crate::{caller, privileges};
 
 /// One count of `Open` in the engine, given back when dropped.
@@ -158,8 +159,6 @@ impl Front {
 
     fn open_in_engine(&self, inode: &Arc<Inode>, file: File, created: bool) -> Outcome<Counted<'_>> {
         let found = stat(&file, c"")?;
-        let known = inode.known();
-        let turn = known.as_ref().map(|known| known.turn());
         let opening = Opened {
             inode: inode.key.inode,
             birth: inode.key.birth,
@@ -167,14 +166,18 @@ impl Front {
             stamp: stamp(&found),
             created,
             // Only a file that is new to the engine is asked about.
-            allocated: if known.is_some() { 0 } else { allocated(&file, &found) },
+            allocated: if inode.known().is_some() { 0 } else { allocated(&file, &found) },
         };
         let ctime = opening.stamp.ctime;
-        match self.pond.call(Ask::Open(opening)) {
-            Reply::Opened { object, attributes } => {
+        let (files, opened) = (self.known.clone(), inode.clone());
+        let taken_over = move |answer: &Reply| {
+            if let Reply::Opened { object, attributes } = answer {
+                opened.set_known(&files.opened(opened.key, *object, *attributes, ctime));
+            }
+        };
+        match call_with(&*self.pond, Ask::Open(opening), taken_over) {
+            Reply::Opened { object, .. } => {
                 self.pond.attach(object, file);
-                let known = self.known.opened(inode.key, object, attributes, ctime, turn);
-                inode.set_known(&known);
                 Ok(Counted { front: self, object, kept: false })
             }
             other => Err(unexpected(&other)),

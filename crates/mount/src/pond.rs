@@ -2,9 +2,11 @@
 //! is done. Behind it is a shard's handle; in tests, a stand-in that keeps files straight in
 //! the origin.
 //!
-//! Contract: `done` runs on the shard's own thread. It must be short, must never block, and
-//! must take no lock that a caller of these functions may hold: a caller can be held back
-//! until the shard has room again.
+//! Contract
+//! - Answers are given on the shard's own thread, in order. One that says how a file is says how
+//!   it is at that moment.
+//! - What is done with an answer there is short, never blocks, and takes no lock that is held by
+//!   anybody who asks something: who asks can be held back until the shard has room again.
 
 use std::fs::File;
 use std::sync::mpsc;
@@ -42,28 +44,24 @@ pub trait Pond: Send + Sync + 'static {
     /// # Errors
     /// As of fsync.
     fn sync_origin(&self, object: ObjectId) -> Result<()>;
+}
 
-    /// Asks and waits for the answer. Never to be called from a `done`.
-    fn call(&self, request: Request) -> Reply {
-        let (answer, wait) = mpsc::sync_channel(1);
-        self.submit(
-            request,
-            Box::new(move |reply| {
-                // Fails only if the caller is gone, and then nobody wants the answer.
-                let _ = answer.send(reply);
-            }),
-        );
-        wait.recv().unwrap_or(Reply::Failed(Errno::SHUTDOWN))
-    }
+/// Asks and waits for the answer, which is first shown to `see` on the shard's thread. Never to be
+/// called from a `done`.
+pub(crate) fn call_with(pond: &dyn Pond, request: Request, see: impl FnOnce(&Reply) + Send + 'static) -> Reply {
+    let (answer, wait) = mpsc::sync_channel(1);
+    let done = move |reply| {
+        see(&reply);
+        // Fails only if the caller is gone, and then nobody wants the answer.
+        let _ = answer.send(reply);
+    };
+    pond.submit(request, Box::new(done));
+    wait.recv().unwrap_or(Reply::Failed(Errno::SHUTDOWN))
 }
 
 impl Pond for Handle {
     fn submit(&self, request: Request, done: Done) {
         Handle::submit(self, request, done);
-    }
-
-    fn call(&self, request: Request) -> Reply {
-        Handle::call(self, request)
     }
 
     fn namespace(&self, change: Namespace, operation: Operation) -> Result<()> {

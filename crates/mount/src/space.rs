@@ -57,7 +57,6 @@ impl Front {
             return reply.error(fuse_errno(Errno::FBIG));
         }
         let mtime = known.now();
-        let turn = known.turn();
         let request = if zeros || punches {
             Ask::Zero { object, offset, len: length, extend: !keep_size, mtime }
         } else {
@@ -65,7 +64,7 @@ impl Front {
         };
         let done = move |answer| match answer {
             Reply::Changed(attributes) => {
-                known.changed(turn, attributes, mtime);
+                known.changed(attributes, mtime);
                 reply.ok();
             }
             other => reply.error(fuse_errno(unexpected(&other))),

@@ -3,8 +3,7 @@
 //!
 //! `SERVE_ORIGIN=/some/dir SERVE_MOUNTPOINT=/other/dir cargo test -p headpond-mount --test serve -- --ignored`
 
-#[allow(dead_code, reason = "each test uses a part")]
-mod straight;
+mod bench;
 
 use headpond_mount::{MountOptions, THREADS, mount};
 
@@ -15,10 +14,10 @@ fn serve_until_unmounted() {
     let options = MountOptions {
         origin: path("SERVE_ORIGIN"),
         mountpoint: path("SERVE_MOUNTPOINT"),
-        allow_other: straight::is_root(),
+        allow_other: bench::is_root(),
         threads: THREADS,
         read_only: false,
     };
-    let mut mounted = mount(&options, straight::Straight::start(), &[]).unwrap();
+    let mut mounted = mount(&options, bench::straight::Straight::start(), &[]).unwrap();
     mounted.join().unwrap();
 }

@@ -104,6 +104,7 @@ pub fn direct(place: &mut Place<'_>) {
     place.note("cached read", cached.read_at(&mut back, 16384).map_err(errno));
     place.say("seen", back.iter().all(|byte| *byte == 9));
     place.note("unaligned direct write", file.write_at(&aligned[..100], 0).map_err(errno));
+    std::fs::remove_file(place.path("file")).unwrap();
 }
 
 pub fn durable_writes(place: &mut Place<'_>) {

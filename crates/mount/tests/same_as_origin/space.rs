@@ -101,16 +101,38 @@ pub fn shifting(place: &mut Place<'_>) {
     let file = place.file("file", &pattern(40_960, 1));
     place.note("collapse", rustix::fs::fallocate(&file, FallocateFlags::COLLAPSE_RANGE, 4_096, 4_096));
     place.note("insert", rustix::fs::fallocate(&file, FallocateFlags::INSERT_RANGE, 4_096, 4_096));
+    std::fs::remove_file(place.path("file")).unwrap();
 }
 
-pub fn holes(place: &mut Place<'_>) {
+const SOME: [u64; 10] =
+    [0, 1, 65_535, 65_536, 100_000, 1 << 20, (1 << 20) + 70_000, (4 << 20) - 1, 4 << 20, 5 << 20];
+
+fn with_holes(place: &mut Place<'_>) -> std::fs::File {
     let file = place.file("file", b"");
     file.write_all_at(&pattern(65_536, 1), 0).unwrap();
     file.write_all_at(&pattern(65_536, 2), 1 << 20).unwrap();
     rustix::fs::ftruncate(&file, 4 << 20).unwrap();
-    for offset in [0, 1, 65_535, 65_536, 100_000, 1 << 20, (1 << 20) + 70_000, (4 << 20) - 1, 4 << 20, 5 << 20] {
-        place.note(format!("data from {offset}"), rustix::fs::seek(&file, SeekFrom::Data(offset)));
-        place.note(format!("hole from {offset}"), rustix::fs::seek(&file, SeekFrom::Hole(offset)));
+    file
+}
+
+/// What every program relies on: data is never skipped, and the end is a hole.
+pub fn holes(place: &mut Place<'_>) {
+    let file = with_holes(place);
+    let content = std::fs::read(place.path("file")).unwrap();
+    let zeros = |from: u64, to: u64| content[from as usize..to as usize].iter().all(|byte| *byte == 0);
+    for offset in SOME {
+        let data = rustix::fs::seek(&file, SeekFrom::Data(offset));
+        let hole = rustix::fs::seek(&file, SeekFrom::Hole(offset));
+        if offset >= 4 << 20 {
+            place.note("data past the end", data);
+            place.note("hole past the end", hole);
+            continue;
+        }
+        let end = data.unwrap_or(4 << 20);
+        place.say("what is skipped is zeros", end >= offset && zeros(offset, end));
+        let hole = hole.unwrap();
+        place.say("a hole is zeros", hole >= offset && zeros(hole, content.len().min(hole as usize + 4_096) as u64));
+        place.say("data is found where it is", zeros(offset, offset + 1) || data == Ok(offset));
     }
     place.note("end", rustix::fs::seek(&file, SeekFrom::End(-10)));
     place.note("start", rustix::fs::seek(&file, SeekFrom::Start(10)));
@@ -119,6 +141,15 @@ pub fn holes(place: &mut Place<'_>) {
     let empty = place.file("empty", b"");
     place.note("data in nothing", rustix::fs::seek(&empty, SeekFrom::Data(0)));
     place.note("hole in nothing", rustix::fs::seek(&empty, SeekFrom::Hole(0)));
+}
+
+/// Where exactly the origin has its holes.
+pub fn exact_holes(place: &mut Place<'_>) {
+    let file = with_holes(place);
+    for offset in SOME {
+        place.note(format!("data from {offset}"), rustix::fs::seek(&file, SeekFrom::Data(offset)));
+        place.note(format!("hole from {offset}"), rustix::fs::seek(&file, SeekFrom::Hole(offset)));
+    }
 }
 
 pub fn room(place: &mut Place<'_>) {

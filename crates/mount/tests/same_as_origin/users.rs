@@ -6,9 +6,9 @@ use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, Uid, XattrFlag
 use rustix::io::Errno;
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
+use crate::bench::is_root;
 use crate::contents::errno;
 use crate::place::Place;
-use crate::straight::is_root;
 
 /// Two users that own nothing.
 const ANN: u32 = 65_533;

@@ -5,14 +5,13 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use headpond_base::{BufMut, Errno, ObjectId, Result, UnixNanos};
 use headpond_engine::{Attributes, Namespace, OpenFile, Reply, Request};
-use headpond_mount::{Done, MountOptions, Mounted, Operation, Pond, mount};
+use headpond_mount::{Done, Operation, Pond};
 use rustix::fs::{FallocateFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT};
 
 #[derive(Default)]
@@ -183,65 +182,4 @@ fn changed(file: &File, mtime: UnixNanos) -> Result<Reply> {
     };
     rustix::fs::futimens(file, &times).map_err(errno)?;
     Ok(Reply::Changed(attributes(file)?))
-}
-
-/// A mount over a fresh origin, and a second fresh directory on the same file system to do the
-/// same things in. All of it goes away with this value.
-pub struct Bench {
-    pub mounted: Mounted,
-    pub pond: Arc<Straight>,
-    pub origin: PathBuf,
-    pub mountpoint: PathBuf,
-    pub plain: PathBuf,
-    // Last: the mount has to be gone when the directory goes.
-    _directory: tempfile::TempDir,
-}
-
-impl Bench {
-    pub fn new() -> Self {
-        Self::with(|_| {})
-    }
-
-    pub fn with(change: impl FnOnce(&mut MountOptions)) -> Self {
-        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let place = |name: &str| {
-            let path = directory.path().join(name);
-            std::fs::create_dir(&path).unwrap();
-            path
-        };
-        let (origin, mountpoint, plain) = (place("origin"), place("mount"), place("plain"));
-        let pond = Straight::start();
-        let mut options = MountOptions {
-            origin: origin.clone(),
-            mountpoint: mountpoint.clone(),
-            allow_other: is_root(),
-            threads: 4,
-            read_only: false,
-        };
-        change(&mut options);
-        let mounted = mount(&options, pond.clone(), &[]).unwrap();
-        open_to_all(&[directory.path(), &origin, &plain]);
-        Self { mounted, pond, origin, mountpoint, plain, _directory: directory }
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        if let Err(error) = self.mounted.unmount() {
-            // A failed test may have left files open; the directory must not be deleted through a mount.
-            eprintln!("{error}");
-            let _ = rustix::mount::unmount(&self.mountpoint, rustix::mount::UnmountFlags::DETACH);
-        }
-    }
-}
-
-fn open_to_all(paths: &[&Path]) {
-    use std::os::unix::fs::PermissionsExt;
-    for path in paths {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    }
-}
-
-pub fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
 }

@@ -1,0 +1,134 @@
+//! What tests of a mount work on: a fresh origin with a mount over it, and beside it a plain
+//! directory on the same file system in which to do the same things. The mount is over the
+//! stand-in, or over a real engine with a small pool.
+#![allow(dead_code, reason = "each test uses a part")]
+
+pub mod straight;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use headpond_base::{Buf, CacheMode, Nanos, PoolId, Result};
+use headpond_device::{Backend, Fill, Flash, TrimPolicy, start_device};
+use headpond_engine::{Config, FlashRead, Reply, Request, format_pool, recover};
+use headpond_format::Geometry;
+use headpond_mount::{MountOptions, Mounted, Pond, mount};
+use headpond_shard::{FileOrigin, Handle, Limits, Shard};
+use rustix::mount::UnmountFlags;
+use straight::Straight;
+
+/// Bytes of a pool: so small that it is full soon.
+const POOL: u64 = 128 << 20;
+
+/// What is behind a mount.
+pub enum Behind {
+    Straight(Arc<Straight>),
+    Engine(Handle),
+}
+
+/// See the module. All of it goes away with this value.
+pub struct Bench {
+    pub mounted: Mounted,
+    pub behind: Behind,
+    pub origin: PathBuf,
+    pub mountpoint: PathBuf,
+    pub plain: PathBuf,
+    pub directory: tempfile::TempDir,
+}
+
+struct Reading<'a>(&'a Flash);
+
+impl FlashRead for Reading<'_> {
+    fn read(&mut self, offset: u64, len: usize) -> Result<Buf> {
+        self.0.read(offset, len)
+    }
+}
+
+impl Bench {
+    /// Over the stand-in.
+    pub fn straight(change: impl FnOnce(&mut MountOptions)) -> Self {
+        let pond = Straight::start();
+        let directory = fresh();
+        Self::start(directory, pond.clone(), Behind::Straight(pond), change)
+    }
+
+    /// Over a real engine that destages soon.
+    pub fn engine(mode: CacheMode) -> Self {
+        let directory = fresh();
+        let handle = start_engine(directory.path(), mode);
+        Self::start(directory, Arc::new(handle.clone()), Behind::Engine(handle), |_| {})
+    }
+
+    fn start(
+        directory: tempfile::TempDir,
+        pond: Arc<dyn Pond>,
+        behind: Behind,
+        change: impl FnOnce(&mut MountOptions),
+    ) -> Self {
+        let place = |name: &str| directory.path().join(name);
+        let (origin, mountpoint, plain) = (place("origin"), place("mount"), place("plain"));
+        let mut options = MountOptions {
+            origin: origin.clone(),
+            mountpoint: mountpoint.clone(),
+            allow_other: is_root(),
+            threads: 4,
+            read_only: false,
+        };
+        change(&mut options);
+        let mounted = mount(&options, pond, &[]).unwrap();
+        Self { mounted, behind, origin, mountpoint, plain, directory }
+    }
+
+    /// Unmounts, brings everything to the origin, and ends the engine.
+    pub fn finish(&mut self) {
+        self.mounted.unmount().unwrap();
+        if let Behind::Engine(handle) = &self.behind {
+            for request in [Request::Flush, Request::Stop] {
+                assert!(matches!(handle.call(request), Reply::Done));
+            }
+        }
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if let Err(error) = self.mounted.unmount() {
+            // A failed test may have left files open. What is below must not be deleted through the mount.
+            eprintln!("{error}");
+            let _ = rustix::mount::unmount(&self.mountpoint, UnmountFlags::DETACH);
+        }
+    }
+}
+
+fn fresh() -> tempfile::TempDir {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let open_to_all = |path: &Path| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    open_to_all(directory.path());
+    for name in ["origin", "mount", "plain"] {
+        std::fs::create_dir(directory.path().join(name)).unwrap();
+        open_to_all(&directory.path().join(name));
+    }
+    directory
+}
+
+fn start_engine(directory: &Path, mode: CacheMode) -> Handle {
+    let flash = Flash::create(&directory.join("flash"), POOL, Fill::Reserved).unwrap();
+    for (offset, data) in format_pool(PoolId([7; 16]), Geometry::for_bytes(POOL).unwrap(), None, mode) {
+        flash.write(offset, &data).unwrap();
+    }
+    flash.sync().unwrap();
+    let recovered = recover(&mut Reading(&flash), POOL).unwrap();
+    let config = Config { mode, flush_period: Nanos(Nanos::SECOND.0 / 20), ..Config::default() };
+    let engine = recovered.into_engine(config, headpond_shard::now());
+    let device = start_device(flash, Backend::Auto, TrimPolicy::Off).unwrap();
+    let root = std::fs::File::open(directory.join("origin")).unwrap();
+    let origin = Arc::new(FileOrigin::below(root.into()).unwrap());
+    Shard::start(engine, device, origin, Limits::default()).unwrap()
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}

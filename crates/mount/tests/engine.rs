@@ -1,0 +1,79 @@
+//! What only a mount over a real engine can show.
+
+mod bench;
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bench::{Behind, Bench};
+use headpond_base::CacheMode;
+use headpond_engine::{Reply, Request};
+
+fn flush(bench: &Bench) {
+    let Behind::Engine(handle) = &bench.behind else { unreachable!() };
+    assert!(matches!(handle.call(Request::Flush), Reply::Done));
+}
+
+#[test]
+fn a_file_is_open_again_though_it_was_just_let_go() {
+    let mut bench = Bench::engine(CacheMode::WriteBack);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Flushing makes files clean all the time, so that closing lets them go.
+            while !stop.load(Ordering::Relaxed) {
+                flush(&bench);
+            }
+        });
+        let workers: Vec<_> = (0..4)
+            .map(|worker| {
+                let path = bench.mountpoint.join(format!("file-{worker}"));
+                scope.spawn(move || {
+                    let mut content = vec![0_u8; 40_000];
+                    fs::write(&path, &content).unwrap();
+                    for round in 0..400_usize {
+                        let file = File::options().read(true).write(true).open(&path).unwrap();
+                        // Parts of blocks, so that the origin is read as well as written.
+                        let (offset, byte) = (round * 97 % 39_000, (round % 251) as u8);
+                        file.write_all_at(&[byte; 100], offset as u64).unwrap();
+                        content[offset..offset + 100].fill(byte);
+                        if round % 3 == 0 {
+                            file.sync_all().unwrap();
+                        }
+                        drop(file);
+                        if round % 5 == 0 {
+                            std::thread::sleep(Duration::from_millis(2));
+                        }
+                        assert!(fs::read(&path).unwrap() == content, "round {round}");
+                    }
+                })
+            })
+            .collect();
+        let results: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        stop.store(true, Ordering::Relaxed);
+        for result in results {
+            result.unwrap();
+        }
+    });
+    bench.finish();
+}
+
+#[test]
+fn size_and_time_are_the_engines_before_and_after_destage() {
+    let mut bench = Bench::engine(CacheMode::WriteBack);
+    let path = bench.mountpoint.join("file");
+    let file = File::create(&path).unwrap();
+    file.write_all_at(&[1; 70_001], 0).unwrap();
+    let before = fs::metadata(&path).unwrap();
+    assert_eq!(before.len(), 70_001);
+    flush(&bench);
+    let after = fs::metadata(&path).unwrap();
+    let moments = |found: &fs::Metadata| [found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()];
+    assert_eq!((after.len(), moments(&after)), (70_001, moments(&before)), "destage is not seen");
+    drop(file);
+    bench.finish();
+    let at_origin = fs::metadata(bench.origin.join("file")).unwrap();
+    assert_eq!((at_origin.len(), at_origin.mtime_nsec()), (70_001, before.mtime_nsec()));
+}
