@@ -121,13 +121,7 @@ impl Front {
         Ok(inode.stat()?.stx_uid == request.uid() || Rights::of(request).acts_as_owner())
     }
 
-    fn truncate(
-        &self,
-        request: &Request,
-        inode: &Arc<Inode>,
-        file: Option<&OpenFile>,
-        size: u64,
-    ) -> Outcome<()> {
+    fn truncate(&self, request: &Request, inode: &Arc<Inode>, file: Option<&OpenFile>, size: u64) -> Outcome<()> {
         if size > self.file_bytes_max {
             return Err(Errno::FBIG);
         }

@@ -21,6 +21,15 @@ use crate::front::{Front, Outcome, errno, unexpected};
 use crate::handles::{OpenFile, Way};
 use crate::privileges;
 
+/// What is to be written, and how.
+pub(crate) struct Writing<'a> {
+    pub(crate) offset: u64,
+    pub(crate) data: &'a [u8],
+    pub(crate) write_flags: WriteFlags,
+    /// The open file's flags now; those of a single write are among them.
+    pub(crate) flags: OFlags,
+}
+
 impl Front {
     /// Reads `size` bytes, fewer at the file's end.
     pub(crate) fn read(&self, file: &OpenFile, offset: u64, size: u32, reply: ReplyData) {
@@ -42,17 +51,9 @@ impl Front {
         }
     }
 
-    /// Writes `data`, whole.
-    pub(crate) fn write(
-        &self,
-        request: &Request,
-        file: &OpenFile,
-        offset: u64,
-        data: &[u8],
-        write_flags: WriteFlags,
-        flags: OFlags,
-        reply: ReplyWrite,
-    ) {
+    /// Writes, whole.
+    pub(crate) fn write(&self, request: &Request, file: &OpenFile, writing: &Writing<'_>, reply: ReplyWrite) {
+        let Writing { offset, data, write_flags, flags } = *writing;
         // The kernel says when a caller keeps no bits. (A page of a shared mapping comes later and on
         // nobody's behalf: then it says nothing.)
         let kills = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
@@ -163,4 +164,3 @@ fn read_straight(file: &File, offset: u64, size: usize) -> Outcome<Vec<u8>> {
     data.truncate(filled);
     Ok(data)
 }
-

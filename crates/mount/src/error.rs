@@ -100,10 +100,9 @@ impl fmt::Display for MountError {
                 "cannot open /dev/fuse: {error}. Load the kernel module (`modprobe fuse`); in a container, pass the \
                  device in"
             ),
-            Self::NoHelper => write!(
-                f,
-                "fusermount3 was not found, and only root can mount without it: install the package fuse3"
-            ),
+            Self::NoHelper => {
+                write!(f, "fusermount3 was not found, and only root can mount without it: install the package fuse3")
+            }
             Self::NotPermitted { mountpoint, reason } => {
                 write!(f, "not permitted to mount at {}: {reason}", mountpoint.display())
             }

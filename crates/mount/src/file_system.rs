@@ -22,6 +22,7 @@ use rustix::fs::{FallocateFlags, FileType, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::attributes::{KEEP, Wanted};
+use crate::data::Writing;
 use crate::front::{Front, Outcome};
 use crate::handles::Way;
 use crate::xattr::Sized as Value;
@@ -305,7 +306,10 @@ impl Filesystem for FileSystem {
         reply: ReplyWrite,
     ) {
         match self.front.files.get(fh.0) {
-            Ok(file) => self.front.write(request, &file, offset, data, write_flags, open_flags(flags.0), reply),
+            Ok(file) => {
+                let writing = Writing { offset, data, write_flags, flags: open_flags(flags.0) };
+                self.front.write(request, &file, &writing, reply);
+            }
             Err(error) => reply.error(fuse_errno(error)),
         }
     }

@@ -35,12 +35,7 @@ pub(crate) struct Front {
 
 impl Front {
     /// Opens the origin's root and looks at what its file system can do.
-    pub(crate) fn new(
-        root: OwnedFd,
-        read_only: bool,
-        pond: Arc<dyn Pond>,
-        recovered: &[KnownObject],
-    ) -> Outcome<Self> {
+    pub(crate) fn new(root: OwnedFd, read_only: bool, pond: Arc<dyn Pond>, recovered: &[KnownObject]) -> Outcome<Self> {
         let file_bytes_max = largest_file(&root);
         Ok(Self {
             pond,
@@ -120,11 +115,7 @@ impl Front {
 
 /// What the engine compares at the next start.
 pub(crate) fn stamp(found: &Statx) -> Stamp {
-    Stamp {
-        size: found.stx_size,
-        mtime: times::from_statx(found.stx_mtime),
-        ctime: times::from_statx(found.stx_ctime),
-    }
+    Stamp { size: found.stx_size, mtime: times::from_statx(found.stx_mtime), ctime: times::from_statx(found.stx_ctime) }
 }
 
 /// The system's error for an error of the engine.

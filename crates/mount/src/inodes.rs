@@ -294,13 +294,7 @@ impl Inodes {
         DeviceNumber::of(found) == self.device
     }
 
-    /// How many inodes the kernel holds, which is how many descriptors this table does.
-    pub(crate) fn len(&self) -> usize {
-        self.table.read().unwrap_or_else(PoisonError::into_inner).nodes.len()
-    }
-
-    /// The number that a directory entry shows: the same as the file's, where that is known
-    /// without looking at the file.
+    /// The node id of a file, if it has one or needs none of its own.
     fn node_of(&self, table: &Table, found: &Statx) -> Option<u64> {
         let device = DeviceNumber::of(found);
         if device == self.device && found.stx_ino == self.root_inode {

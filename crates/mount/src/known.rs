@@ -197,6 +197,9 @@ mod tests {
         let files = KnownFiles::new(&[found]);
         let known = files.find(FileKey { inode: 7, birth: UnixNanos(3) }).unwrap();
         assert_eq!((known.view().size, known.view().mtime), (77, UnixNanos(8)));
-        assert!(files.find(FileKey { inode: 7, birth: UnixNanos(4) }).is_none(), "a reused inode number is another file");
+        assert!(
+            files.find(FileKey { inode: 7, birth: UnixNanos(4) }).is_none(),
+            "a reused inode number is another file"
+        );
     }
 }

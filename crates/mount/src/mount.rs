@@ -52,10 +52,8 @@ pub struct Mounted {
 /// When the mount point or the origin will not do, or the system refuses.
 pub fn mount(options: &MountOptions, pond: Arc<dyn Pond>, known: &[KnownObject]) -> Result<Mounted, MountError> {
     let place = mountpoint::check(&options.mountpoint, &options.origin)?;
-    let origin_failed = |error: rustix::io::Errno| MountError::Origin {
-        origin: options.origin.clone(),
-        error: error.into(),
-    };
+    let origin_failed =
+        |error: rustix::io::Errno| MountError::Origin { origin: options.origin.clone(), error: error.into() };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(&options.origin, flags, Mode::empty()).map_err(origin_failed)?;
     let below = rustix::fs::fstatvfs(&root).map_err(origin_failed)?.f_flag;
@@ -162,8 +160,7 @@ fn allow_many_descriptors() {
     let system = std::fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|text| text.trim().parse().ok());
     if let Some(most) = system {
         let raised = Rlimit { current: Some(most), maximum: Some(most) };
-        if limit.maximum.is_none_or(|hard| hard < most)
-            && rustix::process::setrlimit(Resource::Nofile, raised).is_ok()
+        if limit.maximum.is_none_or(|hard| hard < most) && rustix::process::setrlimit(Resource::Nofile, raised).is_ok()
         {
             return;
         }

@@ -18,8 +18,7 @@ const HELPER: &str = "fusermount3";
 pub(crate) fn check(mountpoint: &Path, origin: &Path) -> Result<PathBuf, MountError> {
     let mut found = fs::metadata(mountpoint);
     if found.as_ref().is_err_and(|error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())) {
-        remove_dead(mountpoint)
-            .map_err(|error| MountError::DeadMount { mountpoint: mountpoint.to_owned(), error })?;
+        remove_dead(mountpoint).map_err(|error| MountError::DeadMount { mountpoint: mountpoint.to_owned(), error })?;
         found = fs::metadata(mountpoint);
     }
     let found = found.map_err(|error| match error.kind() {
@@ -31,8 +30,7 @@ pub(crate) fn check(mountpoint: &Path, origin: &Path) -> Result<PathBuf, MountEr
     }
     let whole = |path: &Path, error| MountError::Mount { mountpoint: path.to_owned(), error };
     let mountpoint = mountpoint.canonicalize().map_err(|error| whole(mountpoint, error))?;
-    let origin =
-        origin.canonicalize().map_err(|error| MountError::Origin { origin: origin.to_owned(), error })?;
+    let origin = origin.canonicalize().map_err(|error| MountError::Origin { origin: origin.to_owned(), error })?;
     if mountpoint.starts_with(&origin) {
         return Err(MountError::MountpointInsideOrigin { mountpoint, origin });
     }

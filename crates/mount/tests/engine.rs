@@ -1,4 +1,5 @@
 //! What only a mount over a real engine can show.
+#![allow(clippy::unwrap_used, reason = "a test ends where its ground gives way")]
 
 mod bench;
 

@@ -56,7 +56,7 @@ impl Bench {
     /// Over a real engine that destages soon.
     pub fn engine(mode: CacheMode) -> Self {
         let directory = fresh();
-        let handle = start_engine(directory.path(), mode);
+        let handle = start_engine(&directory.path().join("flash"), &directory.path().join("origin"), POOL, mode);
         Self::start(directory, Arc::new(handle.clone()), Behind::Engine(handle), |_| {})
     }
 
@@ -114,17 +114,18 @@ fn fresh() -> tempfile::TempDir {
     directory
 }
 
-fn start_engine(directory: &Path, mode: CacheMode) -> Handle {
-    let flash = Flash::create(&directory.join("flash"), POOL, Fill::Reserved).unwrap();
-    for (offset, data) in format_pool(PoolId([7; 16]), Geometry::for_bytes(POOL).unwrap(), None, mode) {
+/// Formats a pool and starts an engine over it that destages soon.
+pub fn start_engine(flash: &Path, origin: &Path, bytes: u64, mode: CacheMode) -> Handle {
+    let flash = Flash::create(flash, bytes, Fill::Reserved).unwrap();
+    for (offset, data) in format_pool(PoolId([7; 16]), Geometry::for_bytes(bytes).unwrap(), None, mode) {
         flash.write(offset, &data).unwrap();
     }
     flash.sync().unwrap();
-    let recovered = recover(&mut Reading(&flash), POOL).unwrap();
+    let recovered = recover(&mut Reading(&flash), bytes).unwrap();
     let config = Config { mode, flush_period: Nanos(Nanos::SECOND.0 / 20), ..Config::default() };
     let engine = recovered.into_engine(config, headpond_shard::now());
     let device = start_device(flash, Backend::Auto, TrimPolicy::Off).unwrap();
-    let root = std::fs::File::open(directory.join("origin")).unwrap();
+    let root = std::fs::File::open(origin).unwrap();
     let origin = Arc::new(FileOrigin::below(root.into()).unwrap());
     Shard::start(engine, device, origin, Limits::default()).unwrap()
 }

@@ -19,6 +19,7 @@ struct Files {
     objects: HashMap<(u64, UnixNanos), ObjectId>,
     files: HashMap<ObjectId, (Arc<File>, bool)>,
     opens: HashMap<ObjectId, i64>,
+    sizes: Vec<usize>,
 }
 
 enum Job {
@@ -51,6 +52,15 @@ impl Straight {
             }
         });
         Arc::new(Self { queue: Mutex::new(queue), files })
+    }
+
+    /// Sizes of the reads and writes since they were forgotten.
+    pub fn sizes(&self) -> Vec<usize> {
+        self.files.lock().unwrap().sizes.clone()
+    }
+
+    pub fn forget_sizes(&self) {
+        self.files.lock().unwrap().sizes.clear();
     }
 
     /// How many handles are counted in all.
@@ -106,6 +116,7 @@ fn answer(files: &Mutex<Files>, request: Request) -> Result<Reply> {
             Ok(Reply::Done)
         }
         Request::Read { object, offset, len } => {
+            files.lock().unwrap().sizes.push(len as usize);
             let file = file(&object)?;
             let mut buf = BufMut::zeroed(len as usize);
             let mut filled = 0;
@@ -122,6 +133,7 @@ fn answer(files: &Mutex<Files>, request: Request) -> Result<Reply> {
             Ok(Reply::Data(vec![whole.slice(0..half), whole.slice(half..whole.len())]))
         }
         Request::Write { object, offset, data, mtime, durable } => {
+            files.lock().unwrap().sizes.push(data.len());
             let file = file(&object)?;
             file.write_all_at(&data, offset)?;
             if durable {

@@ -52,15 +52,23 @@ pub fn times(place: &mut Place<'_>) {
         }
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         let times = Timestamps { last_access: now, last_modification: now };
-        place
-            .note(format!("now {name}"), rustix::fs::utimensat(CWD, place.path(name), &times, AtFlags::SYMLINK_NOFOLLOW));
+        place.note(
+            format!("now {name}"),
+            rustix::fs::utimensat(CWD, place.path(name), &times, AtFlags::SYMLINK_NOFOLLOW),
+        );
         let found = place.stat(name).unwrap();
         place.say("recent", found.st_mtime > 1_700_000_000 && found.st_atime > 1_700_000_000);
     }
-    place.note("futimens", rustix::fs::futimens(&held, &Timestamps {
-        last_access: Timespec { tv_sec: 5, tv_nsec: 5 },
-        last_modification: Timespec { tv_sec: 6, tv_nsec: 6 },
-    }));
+    place.note(
+        "futimens",
+        rustix::fs::futimens(
+            &held,
+            &Timestamps {
+                last_access: Timespec { tv_sec: 5, tv_nsec: 5 },
+                last_modification: Timespec { tv_sec: 6, tv_nsec: 6 },
+            },
+        ),
+    );
     note_times(place, "open");
     let bad = Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: 1_000_000_000 },
@@ -123,7 +131,7 @@ pub fn which_times_move(place: &mut Place<'_>) {
 pub fn extended(place: &mut Place<'_>) {
     let file = place.file("file", b"x");
     let path = place.path("file");
-    let mut buffer = vec![0; 100];
+    let mut buffer = [0; 100];
     place.note("get none", rustix::fs::getxattr(&path, "user.none", &mut buffer[..]));
     place.note("list none", rustix::fs::listxattr(&path, &mut buffer[..]).map(|_| ()));
     place.note("set", rustix::fs::setxattr(&path, "user.one", b"value", XattrFlags::empty()));

@@ -2,6 +2,7 @@
 //! straight on the file system of its origin. Results, errors, contents and attributes have to
 //! be the same. Where they are not, the difference is written down in the table with its reason,
 //! and is tested too.
+#![allow(clippy::unwrap_used, reason = "a test ends where its ground gives way")]
 
 mod attributes;
 #[path = "../bench/mod.rs"]

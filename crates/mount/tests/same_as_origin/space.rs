@@ -104,8 +104,7 @@ pub fn shifting(place: &mut Place<'_>) {
     std::fs::remove_file(place.path("file")).unwrap();
 }
 
-const SOME: [u64; 10] =
-    [0, 1, 65_535, 65_536, 100_000, 1 << 20, (1 << 20) + 70_000, (4 << 20) - 1, 4 << 20, 5 << 20];
+const SOME: [u64; 10] = [0, 1, 65_535, 65_536, 100_000, 1 << 20, (1 << 20) + 70_000, (4 << 20) - 1, 4 << 20, 5 << 20];
 
 fn with_holes(place: &mut Place<'_>) -> std::fs::File {
     let file = place.file("file", b"");

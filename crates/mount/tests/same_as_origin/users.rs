@@ -91,7 +91,8 @@ pub fn permissions(place: &mut Place<'_>) {
     mode(place, "file", 0o600);
     place.note("chmod by another", as_user(BEN, None, || rustix::fs::chmod(place.path("file"), Mode::RUSR)));
     place.note("truncate by another", as_user(BEN, None, || open(place, "file", OFlags::WRONLY | OFlags::TRUNC)));
-    let set = |name: &'static str| move |path: &std::path::Path| rustix::fs::setxattr(path, name, b"v", XattrFlags::empty());
+    let set =
+        |name: &'static str| move |path: &std::path::Path| rustix::fs::setxattr(path, name, b"v", XattrFlags::empty());
     let path = place.path("file");
     place.note("xattr by another", as_user(BEN, None, || set("user.a")(&path)));
     place.note("xattr by the owner", as_user(ANN, None, || set("user.a")(&path)));
@@ -286,13 +287,8 @@ pub fn access_lists(place: &mut Place<'_>) {
     let (user_obj, user, group_obj, mask, other) = (1, 2, 4, 0x10, 0x20);
     place.file("file", b"x");
     // Ann may write by name; the group may not, though the mode's middle bits look as if it could.
-    let list = access_list(&[
-        (user_obj, 6, NONE),
-        (user, 6, ANN),
-        (group_obj, 0, NONE),
-        (mask, 6, NONE),
-        (other, 0, NONE),
-    ]);
+    let list =
+        access_list(&[(user_obj, 6, NONE), (user, 6, ANN), (group_obj, 0, NONE), (mask, 6, NONE), (other, 0, NONE)]);
     let path = place.path("file");
     place.note("set", rustix::fs::setxattr(&path, "system.posix_acl_access", &list, XattrFlags::empty()));
     place.look("file");
@@ -303,19 +299,15 @@ pub fn access_lists(place: &mut Place<'_>) {
     place.note("ann writes", as_user(ANN, None, || open(place, "file", OFlags::RDWR)));
     place.note("ann reads", as_user(ANN, None, || open(place, "file", OFlags::RDONLY)));
     std::fs::create_dir(place.path("gives")).unwrap();
-    let default = access_list(&[
-        (user_obj, 7, NONE),
-        (user, 7, ANN),
-        (group_obj, 7, NONE),
-        (mask, 7, NONE),
-        (other, 0, NONE),
-    ]);
+    let default =
+        access_list(&[(user_obj, 7, NONE), (user, 7, ANN), (group_obj, 7, NONE), (mask, 7, NONE), (other, 0, NONE)]);
     let path = place.path("gives");
     place.note("default", rustix::fs::setxattr(&path, "system.posix_acl_default", &default, XattrFlags::empty()));
     std::fs::create_dir(place.path("plain")).unwrap();
     for umask in ["022", "077", "000"] {
         for below in ["plain", "gives"] {
-            let script = format!("umask {umask}; : > {below}/f{umask}; mkdir {below}/d{umask}; mkfifo {below}/p{umask}");
+            let script =
+                format!("umask {umask}; : > {below}/f{umask}; mkdir {below}/d{umask}; mkfifo {below}/p{umask}");
             let status = std::process::Command::new("sh").args(["-c", &script]).current_dir(place.directory).status();
             place.say("made", status.unwrap().success());
             for kind in ["f", "d", "p"] {
