@@ -20,8 +20,11 @@
 //! | system calls | 1 `io_uring_enter` that submits and waits (shared), 1 eventfd write if the shard sleeps (shared) |
 //! | wake-ups | 2: the shard for the request, and for the flash (both shared); the reply runs on the shard |
 //! | copies | none: the buffer that the flash wrote is the one in the reply |
-//! | locks | 2 of the mailbox on the shard (shared), 1 on the sender |
-//! | allocations here | none but the caller's closure; slots, queues and vectors are reused |
+//! | locks | 1 on the sender; of the shard, 3 in each turn, never waited for (shared) |
+//! | allocations | the caller's closure; the buffer and its count, in the device; the engine's own. Slots, queues and vectors here are reused |
+//!
+//! With many under way one turn serves several: at depth 32 there is about one turn, and so one system call,
+//! for every two answers. `examples/read_hits.rs` measures it against the bare device.
 
 mod clock;
 mod core;

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -247,7 +247,7 @@ fn many_threads_under_a_small_pool_read_what_they_wrote() {
         for thread in 0..6u64 {
             let handle = &handle;
             scope.spawn(move || {
-                // Each has its own 40 MiB: together twice the pool.
+                // Each has its own 40 MiB: together more than the pool.
                 let start = thread * (40 << 20);
                 for round in 0..40u64 {
                     let offset = start + round * (1 << 20);
@@ -269,5 +269,11 @@ fn many_threads_under_a_small_pool_read_what_they_wrote() {
     let stats = handle.stats();
     assert!(stats.engine.segments_reclaimed > 0 && stats.engine.dirty_blocks == 0, "{:?}", stats.engine);
     assert!(headpond_shard::now() > Nanos(0));
+    let origin = File::open(place.path("data")).unwrap();
+    for offset in (0..6 * (40 << 20)).step_by(1 << 20) {
+        let mut bytes = vec![0; 1 << 20];
+        origin.read_exact_at(&mut bytes, offset).unwrap();
+        assert!(bytes == pattern(offset, 1 << 20, (offset / (40 << 20)) as u8), "at {offset} of the origin");
+    }
     stop(handle);
 }

@@ -298,7 +298,8 @@ fn a_full_origin_holds_back_new_requests_until_it_moves() {
     assert!(handle.stats().requests_under_way <= 2);
     origin.open();
     let order: Vec<_> = answers.iter().map(|(which, _)| which).collect();
-    assert_eq!(order.last(), Some(&1));
+    // Room for it came only with the end of one of those.
+    assert_eq!((order.len(), order[0]), (3, 0));
     handle.stop().unwrap();
 }
 
