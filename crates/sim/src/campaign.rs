@@ -62,14 +62,25 @@ pub fn run_seeds(
 /// # Errors
 /// The first broken promise.
 pub fn run_caught(seed: u64, options: &Options) -> Result<Summary, Failure> {
-    std::panic::catch_unwind(|| run_seed(seed, options)).unwrap_or_else(|panic| {
-        Err(Failure { seed, options: options.clone(), at: None, what: said(&*panic) })
-    })
+    std::panic::catch_unwind(|| run_seed(seed, options))
+        .unwrap_or_else(|panic| Err(Failure { seed, options: options.clone(), at: None, what: said(&*panic) }))
+}
+
+thread_local! {
+    static WHERE: std::cell::RefCell<String> = const { std::cell::RefCell::new(String::new()) };
+}
+
+/// Keeps panics, which are findings here, from being printed in between; their place is told with the seed.
+pub fn quiet_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        WHERE.with_borrow_mut(|known| *known = place);
+    }));
 }
 
 /// What a panic said.
 pub(crate) fn said(panic: &(dyn std::any::Any + Send)) -> String {
     let said = panic.downcast_ref::<String>().cloned();
     let said = said.or_else(|| panic.downcast_ref::<&str>().map(|said| (*said).to_owned()));
-    format!("panic: {}", said.unwrap_or_default())
+    format!("panic at {}: {}", WHERE.with_borrow(Clone::clone), said.unwrap_or_default())
 }

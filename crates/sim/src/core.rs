@@ -2,7 +2,8 @@
 
 use headpond_base::{Buf, CacheMode, Nanos, ObjectId, PoolId};
 use headpond_engine::{
-    Config, Effect, Engine, FlashRead, OpenFile, Outcome, Recovered, Request, RequestId, Ticket, Verdict, format_pool, recover,
+    Config, Effect, Engine, FlashRead, OpenFile, Outcome, Recovered, Request, RequestId, Ticket, Verdict, format_pool,
+    recover,
 };
 use headpond_format::{Geometry, OriginName};
 

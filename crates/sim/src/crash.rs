@@ -30,7 +30,7 @@ impl FlashRead for Reader<'_> {
             self.failed += 1;
             return Err(Errno::IO);
         }
-        Ok(BufMut::copy_of(self.flash.read(offset, len)).freeze())
+        Ok(BufMut::copy_of(&self.flash.read(offset, len)).freeze())
     }
 }
 
@@ -63,7 +63,8 @@ impl Sim<'_> {
     fn fall(&mut self, rng: &mut Rng) -> Result<bool, String> {
         let power = rng.chance(self.scenario.power_cuts);
         let origin_falls = power && rng.chance(self.scenario.origin_falls);
-        let cut = power.then(|| *rng.pick(&[Cut::Random, Cut::Random, Cut::Random, Cut::DropAll, Cut::KeepAll, Cut::OnlyLast]));
+        let cut = power
+            .then(|| *rng.pick(&[Cut::Random, Cut::Random, Cut::Random, Cut::DropAll, Cut::KeepAll, Cut::OnlyLast]));
         self.world.trace(|| format!("crash: flash {cut:?}, origin falls {origin_falls}"));
         self.summary.crashes += 1;
         self.leave(cut, origin_falls);
@@ -191,7 +192,10 @@ impl Sim<'_> {
                     restored.discard(known.object);
                 }
                 (_, Verdict::Conflict(conflict)) => {
-                    return Err(format!("a conflict about {file:?}, and nobody changed anything: {conflict:?} {}", known.told));
+                    return Err(format!(
+                        "a conflict about {file:?}, and nobody changed anything: {conflict:?} {}",
+                        known.told
+                    ));
                 }
                 (_, Verdict::Dropped) => self.summary.dropped += 1,
                 _ => {}
@@ -241,7 +245,8 @@ impl Sim<'_> {
             Ok(first) => first,
             Err(why) => return self.no_recovery(&why),
         };
-        let second = self.maker.recover(&mut reader, bytes).map_err(|why| format!("the second recovery failed: {why}"))?;
+        let second =
+            self.maker.recover(&mut reader, bytes).map_err(|why| format!("the second recovery failed: {why}"))?;
         if first.objects() != second.objects() {
             return Err(format!("two recoveries of one pool differ: {:?} and {:?}", first.objects(), second.objects()));
         }
@@ -277,10 +282,14 @@ impl Sim<'_> {
                 }
                 Ok(())
             }
-            (_, true) => Err(format!("{:?} was changed from outside, has dirty data, and the verdict is {verdict:?}", outside.file)),
-            (Verdict::Conflict(_), false) => {
-                Err(format!("{:?} was changed from outside, has no dirty data, and is called a conflict: {}", outside.file, known.told))
-            }
+            (_, true) => Err(format!(
+                "{:?} was changed from outside, has dirty data, and the verdict is {verdict:?}",
+                outside.file
+            )),
+            (Verdict::Conflict(_), false) => Err(format!(
+                "{:?} was changed from outside, has no dirty data, and is called a conflict: {}",
+                outside.file, known.told
+            )),
             _ => Ok(()),
         }
     }

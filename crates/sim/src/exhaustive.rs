@@ -82,7 +82,7 @@ pub fn run_exhaustive(
                     if index >= all {
                         return;
                     }
-                    let result = std::panic::catch_unwind(|| run_sequence(&sequence(index), mutation))
+                    let result = std::panic::catch_unwind(|| run_sequence(&sequence(index), mutation, false))
                         .unwrap_or_else(|panic| Err(crate::campaign::said(&*panic)));
                     let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     match result {
@@ -106,6 +106,17 @@ pub fn run_exhaustive(
             Err(Box::new(Failure { seed, options, at: None, what }))
         }
     }
+}
+
+/// Runs one sequence again and prints each event, those of the worlds after each cut included.
+///
+/// # Errors
+/// The first broken promise.
+pub fn run_one_sequence(index: u64, mutation: Option<Mutation>) -> Result<Cases, Box<Failure>> {
+    run_sequence(&sequence(index), mutation, true).map_err(|what| {
+        let options = Options { mutation, exhaustive: true, ..Options::default() };
+        Box::new(Failure { seed: index, options, at: None, what: format!("{:?}: {what}", sequence(index)) })
+    })
 }
 
 /// The `index`-th sequence, short ones first.
@@ -149,8 +160,8 @@ fn scenario(mutation: Option<Mutation>) -> Scenario {
 }
 
 /// Runs one sequence, and every cut in its last operation.
-fn run_sequence(steps: &[Step], mutation: Option<Mutation>) -> Result<Cases, String> {
-    let options = Options::default();
+fn run_sequence(steps: &[Step], mutation: Option<Mutation>, verbose: bool) -> Result<Cases, String> {
+    let options = Options { verbose, ..Options::default() };
     let mut sim = Sim::new(0, scenario(mutation), &options, &Real as &dyn Maker);
     let file = sim.begin_with_one_file(4 * BLOCK_U64)?;
     let mut cases = Cases { sequences: 1, ..Cases::default() };
@@ -191,9 +202,15 @@ fn cut_here(sim: &Sim<'_>, cases: &mut Cases) -> Result<(), String> {
     for cut in ways {
         for origin_falls in falls {
             cases.recoveries += 1;
+            sim.world.trace(|| format!("CUT   {cut:?}, origin falls: {origin_falls}"));
             let mut fork = sim.fork();
-            fork.fall_at(*cut, *origin_falls)
-                .map_err(|why| format!("power cut {cut:?} after {} changes, origin falls: {origin_falls}: {why}", sim.world.device_changes))?;
+            fork.fall_at(*cut, *origin_falls).map_err(|why| {
+                format!(
+                    "power cut {cut:?} after {} changes, origin falls: {origin_falls}: {why}",
+                    sim.world.device_changes
+                )
+            })?;
+            sim.world.trace(|| "CUT   end".into());
         }
     }
     Ok(())
@@ -205,7 +222,10 @@ impl Sim<'_> {
         let file = self.world.origin.create(b"file-0");
         let content = Content::of(self.writer(), size);
         let data = content.bytes();
-        self.world.origin.change(file, crate::origin::Change::Write { offset: 0, data }).map_err(|error| error.to_string())?;
+        self.world
+            .origin
+            .change(file, crate::origin::Change::Write { offset: 0, data })
+            .map_err(|error| error.to_string())?;
         self.model.add_file(file, content);
         self.world.origin.sync_all();
         self.format();

@@ -91,13 +91,13 @@ impl Fake {
         };
         match request.clone() {
             Request::Read { object, mut offset, len } => {
-                if self.bug == Bug::Misplaced && self.count % 20 == 0 {
+                if self.bug == Bug::Misplaced && self.count.is_multiple_of(20) {
                     offset += 512;
                 }
                 vec![Effect::OriginRead { ticket: self.ticket(), object, offset, len }]
             }
             Request::Write { object, offset, data, durable, .. } => {
-                if self.bug == Bug::LostWrite && self.count % 20 == 0 {
+                if self.bug == Bug::LostWrite && self.count.is_multiple_of(20) {
                     return Vec::new();
                 }
                 let half = if self.bug == Bug::Torn { data.len() / 2 } else { data.len() };
@@ -105,7 +105,12 @@ impl Fake {
                 for (from, to) in [(0, half), (half, data.len())] {
                     if from < to {
                         let data = vec![data.slice(from..to)];
-                        effects.push(Effect::OriginWrite { ticket: self.ticket(), object, offset: offset + from as u64, data });
+                        effects.push(Effect::OriginWrite {
+                            ticket: self.ticket(),
+                            object,
+                            offset: offset + from as u64,
+                            data,
+                        });
                     }
                 }
                 if durable {
@@ -130,7 +135,9 @@ impl Fake {
                 }
                 effects
             }
-            Request::Sync { .. } | Request::SyncAll | Request::Flush | Request::Stop | Request::SetMode(_) => syncs(self),
+            Request::Sync { .. } | Request::SyncAll | Request::Flush | Request::Stop | Request::SetMode(_) => {
+                syncs(self)
+            }
             Request::Seek { object, offset, data } => {
                 vec![Effect::OriginSeek { ticket: self.ticket(), object, offset, data }]
             }
@@ -199,7 +206,8 @@ impl Fake {
                 self.changed(object, size, mtime)
             }
             Request::Truncate { object, size, mtime } => self.changed(object, size, mtime),
-            Request::Zero { object, offset, len, extend, mtime } | Request::Allocate { object, offset, len, extend, mtime } => {
+            Request::Zero { object, offset, len, extend, mtime }
+            | Request::Allocate { object, offset, len, extend, mtime } => {
                 let size = if extend { self.size(object).max(offset + len) } else { self.size(object) };
                 self.changed(object, size, mtime)
             }
@@ -304,7 +312,9 @@ mod tests {
                 scenario.fixed_mode();
                 // It knows no way to learn a file's size after a failure.
                 scenario.faults = Faults { slow: 20, stuck: 3, ..Faults::default() };
-                crate::run::run_scenario(seed, scenario, &options, &FakeMaker(bug)).err().map(|failure| format!("{seed} {:?}: {}", failure.at, failure.what))
+                crate::run::run_scenario(seed, scenario, &options, &FakeMaker(bug))
+                    .err()
+                    .map(|failure| format!("{seed} {:?}: {}", failure.at, failure.what))
             })
             .collect()
     }

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use headpond_base::{BLOCK, BLOCK_U64, Buf, Stream};
 use headpond_format::{Geometry, decode_segment_head};
 
+use crate::pages::Pages;
 use crate::rng::Rng;
 
 /// What a device writes whole or not at all.
@@ -45,8 +46,8 @@ struct Write {
 /// The device.
 #[derive(Clone)]
 pub(crate) struct SimFlash {
-    live: Vec<u8>,
-    durable: Vec<u8>,
+    live: Pages,
+    durable: Pages,
     /// Completed and not durable, in the order of completion.
     unsynced: Vec<Write>,
     in_flight: BTreeMap<u64, (u64, Buf)>,
@@ -62,8 +63,8 @@ impl SimFlash {
     /// A device of `bytes` zeros.
     pub(crate) fn new(bytes: u64) -> Self {
         Self {
-            live: vec![0; bytes as usize],
-            durable: vec![0; bytes as usize],
+            live: Pages::zeroed(bytes),
+            durable: Pages::zeroed(bytes),
             unsynced: Vec::new(),
             in_flight: BTreeMap::new(),
             reads: BTreeMap::new(),
@@ -93,7 +94,11 @@ impl SimFlash {
     }
 
     fn check_range(&self, what: &str, offset: u64, len: usize) -> Result<(), String> {
-        if offset % BLOCK_U64 != 0 || len % BLOCK != 0 || len == 0 || offset + len as u64 > self.bytes() {
+        if !offset.is_multiple_of(BLOCK_U64)
+            || !len.is_multiple_of(BLOCK)
+            || len == 0
+            || offset + len as u64 > self.bytes()
+        {
             return Err(format!("flash {what} of {len} bytes at {offset}: unaligned, empty or beyond the device"));
         }
         Ok(())
@@ -109,6 +114,7 @@ impl SimFlash {
         if let Some((at, _)) = self.reads.values().find(|(at, len)| *at < end && offset < at + len) {
             return Err(format!("flash write at {offset} while a read at {at} is in flight"));
         }
+        self.notice_head_in(offset, &data);
         self.in_flight.insert(ticket, (offset, data));
         Ok(())
     }
@@ -123,7 +129,6 @@ impl SimFlash {
             WriteFate::Misdirected(elsewhere) => (elsewhere, None),
         };
         apply(&mut self.live, offset, &data, sectors.as_deref());
-        self.notice_head(offset);
         self.completed += 1;
         self.unsynced.push(Write { order: self.completed, offset, data, sectors });
     }
@@ -142,12 +147,12 @@ impl SimFlash {
     /// A read completes.
     pub(crate) fn finish_read(&mut self, ticket: u64) -> Vec<u8> {
         let (offset, len) = self.reads.remove(&ticket).unwrap_or_default();
-        self.read(offset, len as usize).to_vec()
+        self.read(offset, len as usize)
     }
 
     /// The bytes that a read finds.
-    pub(crate) fn read(&self, offset: u64, len: usize) -> &[u8] {
-        &self.live[offset as usize..offset as usize + len]
+    pub(crate) fn read(&self, offset: u64, len: usize) -> Vec<u8> {
+        self.live.read(offset, len)
     }
 
     /// A sync is issued.
@@ -178,8 +183,7 @@ impl SimFlash {
         }
         self.unsynced = kept;
         for write in &lost {
-            let range = write.offset as usize..write.offset as usize + write.data.len();
-            self.live[range.clone()].copy_from_slice(&self.durable[range]);
+            self.live.copy_range(&self.durable, write.offset, write.data.len());
         }
         for write in &self.unsynced {
             apply(&mut self.live, write.offset, &write.data, write.sectors.as_deref());
@@ -259,10 +263,23 @@ impl SimFlash {
         let Some(inside) = offset.checked_sub(geometry.segments_start) else { return };
         if inside % u64::from(geometry.segment_bytes) == 0 {
             let segment = (inside / u64::from(geometry.segment_bytes)) as usize;
-            let head = decode_segment_head(&self.live[offset as usize..offset as usize + BLOCK]);
+            let head = decode_segment_head(&self.live.read(offset, BLOCK));
             if let Some(stream) = self.streams.get_mut(segment) {
                 *stream = head.ok().map(|head| head.stream);
             }
+        }
+    }
+
+    /// What is on its way to a segment's start counts already: faults must not take the place of a
+    /// segment's new life for that of its old one.
+    fn notice_head_in(&mut self, offset: u64, data: &[u8]) {
+        let Some(geometry) = self.geometry else { return };
+        let Some(inside) = offset.checked_sub(geometry.segments_start) else { return };
+        let bytes = u64::from(geometry.segment_bytes);
+        if inside % bytes == 0
+            && let Some(stream) = self.streams.get_mut((inside / bytes) as usize)
+        {
+            *stream = decode_segment_head(data).ok().map(|head| head.stream);
         }
     }
 
@@ -276,9 +293,12 @@ impl SimFlash {
     /// for its head block, which still tells the segment's earlier life when it is lost.
     pub(crate) fn is_clean_place(&self, offset: u64, len: usize) -> bool {
         let Some(geometry) = self.geometry else { return false };
-        let at_head = offset.checked_sub(geometry.segments_start).is_none_or(|i| i % u64::from(geometry.segment_bytes) == 0);
+        let at_head =
+            offset.checked_sub(geometry.segments_start).is_none_or(|i| i % u64::from(geometry.segment_bytes) == 0);
         !at_head
-            && [offset, offset + len as u64 - 1].iter().all(|at| matches!(self.stream_at(*at), Some(Stream::Hot | Stream::Cold)))
+            && [offset, offset + len as u64 - 1]
+                .iter()
+                .all(|at| matches!(self.stream_at(*at), Some(Stream::Hot | Stream::Cold)))
     }
 
     /// A place, other than `offset`, at which a misdirected write of `len` bytes hits clean data only.
@@ -301,8 +321,8 @@ impl SimFlash {
             (!clean_only || self.is_clean_place(at, 1)).then_some(at)
         })?;
         let bit = 1 << rng.below(8);
-        self.live[place as usize] ^= bit;
-        self.durable[place as usize] ^= bit;
+        self.live.flip(place, bit);
+        self.durable.flip(place, bit);
         Some(place)
     }
 }
@@ -324,14 +344,13 @@ pub(crate) enum Cut {
     TearLastBack,
 }
 
-fn apply(bytes: &mut [u8], offset: u64, data: &[u8], sectors: Option<&[bool]>) {
-    let target = &mut bytes[offset as usize..offset as usize + data.len()];
+fn apply(pages: &mut Pages, offset: u64, data: &[u8], sectors: Option<&[bool]>) {
     match sectors {
-        None => target.copy_from_slice(data),
+        None => pages.write(offset, data),
         Some(kept) => {
             for (index, _) in kept.iter().enumerate().filter(|(_, kept)| **kept) {
-                let range = index * SECTOR..(index + 1) * SECTOR;
-                target[range.clone()].copy_from_slice(&data[range]);
+                let at = index * SECTOR;
+                pages.write(offset + at as u64, &data[at..at + SECTOR]);
             }
         }
     }

@@ -18,6 +18,7 @@ mod fake;
 mod flash;
 mod model;
 mod origin;
+mod pages;
 mod rng;
 mod run;
 mod scenario;
@@ -25,8 +26,8 @@ mod shrink;
 mod sim;
 mod world;
 
-pub use campaign::{Findings, run_caught, run_seeds};
-pub use exhaustive::run_exhaustive;
+pub use campaign::{Findings, quiet_panics, run_caught, run_seeds};
+pub use exhaustive::{run_exhaustive, run_one_sequence};
 pub use scenario::Options;
 pub use shrink::shrink;
 
@@ -144,7 +145,15 @@ pub struct Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.options.exhaustive {
-            return write!(f, "sequence {}: {}\nagain:  cargo xtask sim --exhaustive", self.seed, self.what);
+            write!(
+                f,
+                "sequence {}: {}\nagain:  cargo xtask sim --exhaustive --seeds {} --verbose",
+                self.seed, self.what, self.seed
+            )?;
+            return match self.options.mutation {
+                Some(mutation) => write!(f, " --mutation {}", mutation_name(mutation)),
+                None => Ok(()),
+            };
         }
         let at = self.at.map_or_else(|| "at the start or the end".to_owned(), |at| format!("at operation {at}"));
         writeln!(f, "seed {} broke a promise {at}: {}", self.seed, self.what)?;
@@ -158,6 +167,9 @@ impl fmt::Display for Failure {
         }
         if self.options.serial {
             f.write_str(" --serial")?;
+        }
+        if let Some(mode) = self.options.mode {
+            write!(f, " --mode {mode}")?;
         }
         if let Some(mutation) = self.options.mutation {
             write!(f, " --mutation {}", mutation_name(mutation))?;

@@ -6,8 +6,11 @@ use std::ops::Range;
 use std::process::ExitCode;
 
 use clap::Parser;
+use headpond_base::CacheMode;
 use headpond_engine::Mutation;
-use headpond_sim::{Options, mutation_name, run_caught, run_exhaustive, run_seeds, shrink};
+use headpond_sim::{
+    Options, mutation_name, quiet_panics, run_caught, run_exhaustive, run_one_sequence, run_seeds, shrink,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Runs the real engine on simulated flash and origin, and checks every promise.
@@ -29,12 +32,18 @@ struct Arguments {
     /// One request at a time
     #[arg(long)]
     serial: bool,
+    /// Stay in this cache mode: write-back, write-through, write-around, pass-through
+    #[arg(long)]
+    mode: Option<CacheMode>,
     /// Plant a bug: skip-sync, accept-torn-batch, clean-before-origin-sync, forget-generation, replay-out-of-order
     #[arg(long, value_parser = parse_mutation)]
     mutation: Option<Mutation>,
     /// Every sequence of up to four operations on four blocks, cut after every device write
     #[arg(long)]
     exhaustive: bool,
+    /// Operations of the longest sequence of the exhaustive cases
+    #[arg(long, default_value_t = 4)]
+    depth: u32,
     /// Print each event; for one seed
     #[arg(long)]
     verbose: bool,
@@ -79,9 +88,8 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = arguments.threads.unwrap_or(cores);
-    // A panic is reported with its seed, as every failure: the hook's own text would only be noise in between.
     if !arguments.verbose {
-        std::panic::set_hook(Box::new(|_| {}));
+        quiet_panics();
     }
     if arguments.exhaustive {
         return exhaustive(&arguments, threads);
@@ -93,6 +101,7 @@ fn main() -> ExitCode {
         verbose: arguments.verbose,
         no_faults: arguments.no_faults,
         serial: arguments.serial,
+        mode: arguments.mode,
         ..Options::default()
     };
     if arguments.verbose {
@@ -128,10 +137,14 @@ fn main() -> ExitCode {
 
 fn exhaustive(arguments: &Arguments, threads: usize) -> ExitCode {
     let bar = bar(0);
-    let result = run_exhaustive(4, arguments.mutation, threads, &|done, all| {
-        bar.set_length(all);
-        bar.set_position(done);
-    });
+    let result = if arguments.verbose {
+        run_one_sequence(arguments.seeds.start, arguments.mutation)
+    } else {
+        run_exhaustive(arguments.depth, arguments.mutation, threads, &|done, all| {
+            bar.set_length(all);
+            bar.set_position(done);
+        })
+    };
     bar.finish_and_clear();
     match result {
         Ok(cases) => {
@@ -149,4 +162,3 @@ fn bar(length: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {elapsed} (left {eta}) {msg}");
     ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
-

@@ -64,6 +64,8 @@ struct FileModel {
     now: Vec<Configuration>,
     /// Asked, and not acknowledged. Failed ones stay until a look at the file tells.
     open: Vec<MutationId>,
+    /// What a sync of the origin's file covered: no crash may go back behind it with what went there directly.
+    loose_floor: Moment,
     /// Contents and changes from before a daemon's death that a power cut may still bring back,
     /// because they went to the origin and were not synced there.
     earlier: Vec<Rc<Content>>,
@@ -191,12 +193,31 @@ impl Model {
         self.files.get(&file).is_some_and(|model| model.open.iter().any(torn))
     }
 
+    /// A sync of one file: everything in the log acknowledged by `moment` is durable, and what this file got directly.
+    pub(crate) fn synced(&mut self, file: FileId, moment: Moment) {
+        self.floor = self.floor.max(moment);
+        if let Some(model) = self.files.get_mut(&file) {
+            model.synced(moment);
+        }
+    }
+
+    /// The origin's file is durable as it was at `moment`.
+    pub(crate) fn synced_at_origin(&mut self, file: FileId, moment: Moment) {
+        if let Some(model) = self.files.get_mut(&file) {
+            model.synced(moment);
+        }
+    }
+
+    /// Whether the change was asked to be durable.
+    pub(crate) fn is_durable(&self, id: MutationId) -> bool {
+        self.mutations[id.0 as usize].durable
+    }
+
     /// Everything acknowledged by `moment` is durable.
-    pub(crate) fn synced(&mut self, moment: Moment) {
+    pub(crate) fn synced_all(&mut self, moment: Moment) {
         self.floor = self.floor.max(moment);
         for model in self.files.values_mut() {
-            model.earlier.clear();
-            model.earlier_changes.clear();
+            model.synced(moment);
         }
     }
 
@@ -216,6 +237,9 @@ impl Model {
     pub(crate) fn excuse_all(&mut self) {
         self.loosen_all();
         self.floor = 0;
+        for model in self.files.values_mut() {
+            model.loose_floor = 0;
+        }
         self.musts.clear();
     }
 
@@ -283,7 +307,11 @@ impl Model {
     /// An answer that tells the file's size.
     pub(crate) fn check_size(&mut self, id: WatchId, size: u64) -> Result<(), String> {
         let Some(watch) = self.watches.remove(&id) else { return Ok(()) };
-        if watch.torn || self.is_torn(watch.file) || watch.seen.is_empty() || watch.seen.iter().any(|content| content.size == size) {
+        if watch.torn
+            || self.is_torn(watch.file)
+            || watch.seen.is_empty()
+            || watch.seen.iter().any(|content| content.size == size)
+        {
             return Ok(());
         }
         let sizes: Vec<u64> = watch.seen.iter().map(|content| content.size).collect();
@@ -311,7 +339,9 @@ impl Model {
         self.check_whole(file, bytes)?;
         let Some(model) = self.files.get(&file) else { return Ok(()) };
         let fitting = model.now.iter().filter(|configuration| configuration.content.is(bytes));
-        let Some(found) = fitting.max_by_key(|configuration| configuration.applied.len()).cloned() else { return Ok(()) };
+        let Some(found) = fitting.max_by_key(|configuration| configuration.applied.len()).cloned() else {
+            return Ok(());
+        };
         for id in model.open.clone() {
             let there = found.applied.contains(&id);
             self.happen(if there { Event::Acknowledged(id) } else { Event::Absent(id) });
@@ -389,7 +419,11 @@ impl Model {
     /// A crash came and the files were read again. `found` has every file that is still there.
     ///
     /// On success the model continues from what was found.
-    pub(crate) fn check_crash(&mut self, found: &BTreeMap<FileId, Vec<u8>>, kept_origin: bool) -> Result<Moment, String> {
+    pub(crate) fn check_crash(
+        &mut self,
+        found: &BTreeMap<FileId, Vec<u8>>,
+        kept_origin: bool,
+    ) -> Result<Moment, String> {
         let moments = self.events.len() + 1;
         let mut possible: Vec<bool> = (0..moments).map(|moment| moment >= self.floor).collect();
         let mut told = String::new();
@@ -459,13 +493,16 @@ impl Model {
 
     fn is_loose(&self, file: FileId) -> bool {
         let carried = self.files.get(&file).is_some_and(|model| !model.earlier.is_empty());
-        carried
-            || self.window(file).any(|id| self.mutations[id.0 as usize].loose)
+        carried || self.window(file).any(|id| self.mutations[id.0 as usize].loose)
+    }
+
+    fn loose_floor(&self, file: FileId) -> Moment {
+        self.files.get(&file).map_or(0, |model| model.loose_floor)
     }
 
     /// The changes of a file that a crash may take back, or may not have seen at all.
     fn window(&self, file: FileId) -> impl Iterator<Item = MutationId> {
-        let floor = self.floor;
+        let floor = self.loose_floor(file);
         self.events.iter().filter_map(move |event| match event {
             Event::Asked(id) => {
                 let mutation = &self.mutations[id.0 as usize];
@@ -529,11 +566,12 @@ impl Model {
     fn check_loose(&self, file: FileId, bytes: &[u8]) -> Result<Content, String> {
         let mut contents: Vec<Rc<Content>> = self.files.get(&file).map_or(Vec::new(), |model| model.earlier.clone());
         let mut sizes: Vec<u64> = contents.iter().map(|content| content.size).collect();
+        let floor = self.loose_floor(file);
         self.replay(file, |moment, configurations| {
-            if moment == self.floor {
+            if moment == floor {
                 contents.extend(configurations.iter().map(|configuration| configuration.content.clone()));
             }
-            if moment >= self.floor {
+            if moment >= floor {
                 sizes.extend(configurations.iter().map(|configuration| configuration.content.size));
             }
             None::<()>
@@ -556,7 +594,9 @@ impl Model {
         let smallest = sizes.iter().copied().min().unwrap_or(0);
         let largest = sizes.iter().copied().max().unwrap_or(0);
         if size < smallest || size > largest {
-            return Err(format!("{file:?} has {size} bytes after the crash; it had from {smallest} to {largest} since the last sync"));
+            return Err(format!(
+                "{file:?} has {size} bytes after the crash; it had from {smallest} to {largest} since the last sync"
+            ));
         }
         let mut cuts: Vec<u64> = (0..=size).step_by(SECTOR).chain([smallest, size]).collect();
         for change in &changes {
@@ -640,6 +680,17 @@ impl Model {
         self.findings.push(Rc::new(content));
         self.happen(Event::Found(file, self.findings.len() as u32 - 1));
         self.floor = self.events.len();
+        if let Some(model) = self.files.get_mut(&file) {
+            model.synced(self.floor);
+        }
+    }
+}
+
+impl FileModel {
+    fn synced(&mut self, moment: Moment) {
+        self.loose_floor = self.loose_floor.max(moment);
+        self.earlier.clear();
+        self.earlier_changes.clear();
     }
 }
 
@@ -663,8 +714,7 @@ fn step(
 ) {
     match event {
         Event::Found(_, index) => {
-            *configurations =
-                vec![Configuration { content: findings[index as usize].clone(), applied: Vec::new() }];
+            *configurations = vec![Configuration { content: findings[index as usize].clone(), applied: Vec::new() }];
             open.clear();
         }
         Event::Asked(id) => {
@@ -712,7 +762,8 @@ fn close_over(configurations: &mut Vec<Configuration>, open: &[MutationId], muta
 fn merge(configurations: &mut Vec<Configuration>) {
     let mut merged: Vec<Configuration> = Vec::with_capacity(configurations.len());
     for configuration in configurations.drain(..) {
-        let known = |old: &Configuration| old.applied == configuration.applied && same(&old.content, &configuration.content);
+        let known =
+            |old: &Configuration| old.applied == configuration.applied && same(&old.content, &configuration.content);
         if !merged.iter().any(known) {
             merged.push(configuration);
         }

@@ -158,8 +158,12 @@ impl Sim<'_> {
     }
 
     fn operate_on_file(&mut self, kind: Kind, rng: &mut Rng) -> Result<(), String> {
-        let open: Vec<FileId> =
-            self.doors.iter().filter(|(_, door)| door.handles > 0 && door.object.is_some()).map(|(file, _)| *file).collect();
+        let open: Vec<FileId> = self
+            .doors
+            .iter()
+            .filter(|(_, door)| door.handles > 0 && door.object.is_some())
+            .map(|(file, _)| *file)
+            .collect();
         if open.is_empty() {
             let names: Vec<FileId> = self.world.origin.names().values().copied().collect();
             return if names.is_empty() { self.create_some(rng) } else { self.open(*rng.pick(&names), false) };
@@ -221,15 +225,15 @@ impl Sim<'_> {
             8 => 65536,
             _ => self.scenario.write_bytes,
         };
-        let len = rng.between(1, most.min(self.scenario.write_bytes)).next_multiple_of(grain).min(self.scenario.write_bytes);
+        let len =
+            rng.between(1, most.min(self.scenario.write_bytes)).next_multiple_of(grain).min(self.scenario.write_bytes);
         (offset, len.min(limit - offset).max(1))
     }
 
     /// Reads everything, and all of it must be right.
     fn look_at_all(&mut self) -> Result<(), String> {
         self.drain()?;
-        let open: Vec<FileId> =
-            self.doors.iter().filter(|(_, door)| door.handles > 0).map(|(file, _)| *file).collect();
+        let open: Vec<FileId> = self.doors.iter().filter(|(_, door)| door.handles > 0).map(|(file, _)| *file).collect();
         for file in open {
             self.settle(file)?;
         }

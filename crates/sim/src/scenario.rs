@@ -25,13 +25,24 @@ pub struct Options {
     pub no_faults: bool,
     /// One request at a time.
     pub serial: bool,
+    /// Stay in this cache mode.
+    pub mode: Option<CacheMode>,
     /// Not a run but a sequence of the exhaustive cases.
     pub exhaustive: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { ops: 500, skip: Vec::new(), mutation: None, verbose: false, no_faults: false, serial: false, exhaustive: false }
+        Self {
+            ops: 500,
+            skip: Vec::new(),
+            mutation: None,
+            verbose: false,
+            no_faults: false,
+            serial: false,
+            mode: None,
+            exhaustive: false,
+        }
     }
 }
 
@@ -213,13 +224,12 @@ impl Scenario {
         }
         let mode = if rng.chance(700) { CacheMode::WriteBack } else { *rng.pick(&CacheMode::ALL) };
         let config = Config {
-            mode,
+            mode: options.mode.unwrap_or(mode),
             dirty_threshold: *rng.pick(&[5, 20, 50, 70]),
             flush_period: Nanos(*rng.pick(&[50, 500, 5_000, 60_000]) * Nanos::MILLISECOND.0),
             fetch_bytes: *rng.pick(&[4 << 10, 16 << 10, 64 << 10, 256 << 10]),
             sync_interval: Nanos(*rng.pick(&[5, 100, 1000, 30_000]) * Nanos::MILLISECOND.0),
             mutation: options.mutation,
-            ..Config::default()
         };
         Self {
             geometry,
@@ -235,7 +245,7 @@ impl Scenario {
             births: rng.chance(800),
             power_cuts: *rng.pick(&[0, 500, 700, 1000]),
             origin_falls: *rng.pick(&[0, 500, 1000]),
-            mode_switches: true,
+            mode_switches: options.mode.is_none(),
             flash_delay: *rng.pick(&[100_000, 1_000_000, 20_000_000]),
             origin_delay: *rng.pick(&[1_000_000, 10_000_000, 50_000_000]),
         }

@@ -144,6 +144,7 @@ impl<'a> Sim<'a> {
         door.opening += 1;
         door.anchored |= !created;
         self.world.origin.set_open(file, true);
+        self.world.opening.insert(RequestId(self.next_request), file);
         self.ask(Asked::Open { file }, Request::Open(open)).map(|_| ())
     }
 
@@ -168,7 +169,13 @@ impl<'a> Sim<'a> {
     }
 
     /// Reads; with `keep` the bytes are put aside instead of being checked.
-    pub(crate) fn read(&mut self, file: FileId, offset: u64, len: u64, keep: bool) -> Result<Option<RequestId>, String> {
+    pub(crate) fn read(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        len: u64,
+        keep: bool,
+    ) -> Result<Option<RequestId>, String> {
         let Some((object, _)) = self.object(file) else { return Ok(None) };
         let request = Request::Read { object, offset, len: len.min(RECORD_BYTES_MAX as u64) as u32 };
         self.ask(Asked::Read { file, offset, len, keep }, request).map(Some)
@@ -342,7 +349,11 @@ impl<'a> Sim<'a> {
             Errno::IO => self.world.injected.excuses_errors(),
             _ => false,
         };
-        if excused { Ok(()) } else { Err(format!("failed with {error:?} though nothing was wrong ({:?})", self.world.injected)) }
+        if excused {
+            Ok(())
+        } else {
+            Err(format!("failed with {error:?} though nothing was wrong ({:?})", self.world.injected))
+        }
     }
 
     fn answer(&mut self, id: RequestId, asked: Asked, reply: Reply) -> Result<(), String> {
@@ -359,11 +370,6 @@ impl<'a> Sim<'a> {
                     }
                     door.handles += 1;
                     door.object = Some(object);
-                    if let Some(other) = self.world.objects.insert(object, file)
-                        && other != file
-                    {
-                        return Err(format!("one object is two files: {other:?} and {file:?}"));
-                    }
                     return self.model.check_size(id.0, attributes.size);
                 }
                 self.model.unwatch(id.0);
@@ -392,6 +398,10 @@ impl<'a> Sim<'a> {
                 }
                 self.model.acknowledge(change);
                 self.model.check_size(id.0, attributes.size)?;
+                let alone = self.model.moment() == asked_at + 2 && self.model.open_changes(file) == 0;
+                if alone && self.model.is_durable(change) {
+                    self.model.synced_at_origin(file, asked_at + 2);
+                }
                 self.check_written_through(file, change, asked_at)
             }
             (Asked::Change { id: change, .. }, Reply::Failed(_)) => {
@@ -400,12 +410,12 @@ impl<'a> Sim<'a> {
                 Ok(())
             }
             (Asked::Sync { file, moment }, Reply::Done) => {
-                self.model.synced(moment);
+                self.model.synced(file, moment);
                 self.doors.entry(file).or_default().anchored = true;
                 Ok(())
             }
             (Asked::SyncAll { moment, files }, Reply::Done) => {
-                self.model.synced(moment);
+                self.model.synced_all(moment);
                 for file in files {
                     self.doors.entry(file).or_default().anchored = true;
                 }
@@ -418,13 +428,14 @@ impl<'a> Sim<'a> {
                 Ok(())
             }
             (Asked::Stop { moment }, Reply::Done) => {
-                self.model.synced(moment);
+                self.model.synced_all(moment);
                 Ok(())
             }
             (Asked::Seek { file, offset, data, asked_at }, reply @ (Reply::Offset(_) | Reply::Failed(Errno::NXIO))) => {
                 let quiet = asked_at == Some(self.model.moment()) && self.model.open_changes(file) == 0;
                 let contents = if quiet { self.model.contents(file) } else { Vec::new() };
-                let checked: Vec<_> = contents.iter().map(|content| check_seek(content, offset, data, &reply)).collect();
+                let checked: Vec<_> =
+                    contents.iter().map(|content| check_seek(content, offset, data, &reply)).collect();
                 if checked.iter().any(Result::is_ok) { Ok(()) } else { checked.into_iter().next().unwrap_or(Ok(())) }
             }
             (Asked::Close { .. } | Asked::Restamp | Asked::Names { .. }, Reply::Done) => Ok(()),
@@ -450,7 +461,7 @@ impl<'a> Sim<'a> {
 
     /// After a flush the origin alone, also after a power cut, has everything.
     fn check_flushed(&mut self, moment: Moment) -> Result<(), String> {
-        self.model.synced(moment);
+        self.model.synced_all(moment);
         self.summary.flushes += 1;
         if self.model.moment() != moment {
             return Ok(());
@@ -460,7 +471,8 @@ impl<'a> Sim<'a> {
             if self.model.open_changes(file) > 0 {
                 continue;
             }
-            for (what, bytes) in [("live", self.world.origin.live(file)), ("durable", self.world.origin.durable(file))] {
+            for (what, bytes) in [("live", self.world.origin.live(file)), ("durable", self.world.origin.durable(file))]
+            {
                 let bytes = bytes.map_err(|error| error.to_string())?;
                 self.model
                     .check_whole(file, bytes)
@@ -527,11 +539,13 @@ fn short_reply(reply: &Reply) -> String {
 
 /// Whether an answer to a search for data or a hole fits the content.
 fn check_seek(content: &Content, offset: u64, data: bool, reply: &Reply) -> Result<(), String> {
-    let has_data = |from: u64, to: u64| from < to && content.pieces(from, to).iter().any(|(_, _, writer)| writer.is_some());
+    let has_data =
+        |from: u64, to: u64| from < to && content.pieces(from, to).iter().any(|(_, _, writer)| writer.is_some());
     match reply {
         Reply::Offset(found) if data => {
             let fits = *found >= offset && *found < content.size && !has_data(offset, *found);
-            fits.then_some(()).ok_or_else(|| format!("data is said to start at {found}: some lies before, or none there"))
+            fits.then_some(())
+                .ok_or_else(|| format!("data is said to start at {found}: some lies before, or none there"))
         }
         Reply::Offset(found) => {
             let end = (found + 1).next_multiple_of(4096).min(content.size).max(*found);

@@ -66,6 +66,8 @@ pub(crate) struct World {
     /// Directory operations that the engine has asked for and nobody has taken note of.
     pub(crate) names_started: Vec<RequestId>,
     pub(crate) objects: BTreeMap<ObjectId, FileId>,
+    /// Files that are being opened: as a mount does, the origin's file is given to its object in the moment of the answer.
+    pub(crate) opening: BTreeMap<RequestId, FileId>,
     /// Says that the origin's writes need no reservation (all modes but write-back).
     pub(crate) unreserved_writes: bool,
     flying: BTreeMap<(Nanos, u64), Flying>,
@@ -96,6 +98,7 @@ impl World {
             names: BTreeMap::new(),
             names_started: Vec::new(),
             objects: BTreeMap::new(),
+            opening: BTreeMap::new(),
             unreserved_writes: false,
             flying: BTreeMap::new(),
             flash_delay: scenario.flash_delay,
@@ -126,6 +129,7 @@ impl World {
             names: self.names.clone(),
             names_started: Vec::new(),
             objects: self.objects.clone(),
+            opening: BTreeMap::new(),
             flying: self.flying.clone(),
             ..*self
         }
@@ -162,6 +166,13 @@ impl World {
         let mut early = None;
         let (ticket, on_flash) = match &effect {
             Effect::Reply { request, reply } => {
+                if let Some(file) = self.opening.remove(request)
+                    && let Reply::Opened { object, .. } = reply
+                    && let Some(other) = self.objects.insert(*object, file)
+                    && other != file
+                {
+                    return Err(format!("one object is two files: {other:?} and {file:?}"));
+                }
                 self.replies.push_back((*request, reply.clone()));
                 return Ok(());
             }
@@ -243,7 +254,10 @@ impl World {
 
     /// The file of an object. That an effect names an object that was released is a bug.
     fn file(&self, object: ObjectId) -> Result<Result<FileId, Errno>, String> {
-        self.objects.get(&object).map(|file| Ok(*file)).ok_or_else(|| format!("an effect on {object:?}, which has no origin file"))
+        self.objects
+            .get(&object)
+            .map(|file| Ok(*file))
+            .ok_or_else(|| format!("an effect on {object:?}, which has no origin file"))
     }
 
     /// Lets the next thing happen. `false` when there is none.
@@ -289,11 +303,15 @@ impl World {
         let ticket = flying.ticket;
         let reads = matches!(
             flying.effect,
-            Effect::FlashRead { .. } | Effect::OriginRead { .. } | Effect::OriginSeek { .. } | Effect::OriginReserve { .. }
+            Effect::FlashRead { .. }
+                | Effect::OriginRead { .. }
+                | Effect::OriginSeek { .. }
+                | Effect::OriginReserve { .. }
         );
         self.device_changes += u64::from(!reads);
         let outcome = self.outcome(flying)?;
-        self.hash = mix(self.hash ^ self.now.0 ^ ticket.0.rotate_left(32) ^ u64::from(matches!(outcome, Outcome::Failed(_))));
+        self.hash =
+            mix(self.hash ^ self.now.0 ^ ticket.0.rotate_left(32) ^ u64::from(matches!(outcome, Outcome::Failed(_))));
         self.trace(|| format!("  done  {ticket:?} {outcome:?}"));
         let now = self.now;
         if let Some(core) = &mut self.core {
@@ -319,10 +337,16 @@ impl World {
             Effect::FlashWrite { ticket, offset, data } => {
                 let fate = self.fate_of_write(offset, data.len());
                 self.flash.finish_write(ticket.0, fate, &mut self.rng);
-                if faults.clean_rot > 0 && self.rng.chance(faults.clean_rot) && self.flash.rot(true, &mut self.rng).is_some() {
+                if faults.clean_rot > 0
+                    && self.rng.chance(faults.clean_rot)
+                    && self.flash.rot(true, &mut self.rng).is_some()
+                {
                     self.injected.hidden += 1;
                 }
-                if faults.any_rot > 0 && self.rng.chance(faults.any_rot) && self.flash.rot(false, &mut self.rng).is_some() {
+                if faults.any_rot > 0
+                    && self.rng.chance(faults.any_rot)
+                    && self.flash.rot(false, &mut self.rng).is_some()
+                {
                     self.injected.any_rot += 1;
                 }
                 if fate == WriteFate::Failed { failed(Errno::IO) } else { Ok(Outcome::Done) }
@@ -340,7 +364,8 @@ impl World {
                 if self.origin_fails(faults.origin_read) {
                     return failed(Errno::IO);
                 }
-                let late = || self.file(object).map(|file| file.and_then(|file| self.origin.read(file, offset, len as usize)));
+                let late =
+                    || self.file(object).map(|file| file.and_then(|file| self.origin.read(file, offset, len as usize)));
                 let bytes = match flying.early {
                     Some(bytes) => bytes,
                     None => late()?,
@@ -400,7 +425,9 @@ impl World {
                 if result == Err(Errno::NOSPC) {
                     self.injected.no_space += 1;
                     if !self.unreserved_writes {
-                        return Err(format!("destage found no space at the origin, though the write was accepted: {effect:?}"));
+                        return Err(format!(
+                            "destage found no space at the origin, though the write was accepted: {effect:?}"
+                        ));
                     }
                 }
                 of(result)
@@ -489,6 +516,7 @@ impl World {
         self.names.clear();
         self.names_started.clear();
         self.objects.clear();
+        self.opening.clear();
         self.injected = Injected::default();
     }
 }
