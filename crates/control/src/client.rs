@@ -85,6 +85,10 @@ impl Daemon {
                 Err(Refusal::Relayed { text, status: ExitStatus::from_code(status).unwrap_or(ExitStatus::Failed) })
             }
             Ok(answer) => Ok(answer),
+            // It ended between being found and being asked.
+            Err(_) if UnixStream::connect(&self.socket).is_err() => {
+                Err(Refusal::NotMounted { path: self.mountpoint.clone(), hint: String::new() })
+            }
             Err(error) => Err(Refusal::NoAnswer { path: self.mountpoint.clone(), why: error.to_string() }),
         }
     }

@@ -82,9 +82,10 @@ pub(crate) fn judge(
         return Ok(Ownership::Format);
     }
     if let Some(marker) = marker.filter(|_| !allowed.discard_dirty) {
+        let is_gone = held.is_some() && marker.flash == flash;
         let given_away = held.is_some_and(|held| held.pool.to_string() == marker.pool);
-        let state = if given_away {
-            "which has been given to another origin since".to_owned()
+        let state = if given_away || is_gone {
+            "which has been given to another origin since, so that what only it had is gone".to_owned()
         } else {
             format!("pool {}, host {}, {}, since {}", marker.pool, marker.host, marker.state.describe(), marker.since)
         };

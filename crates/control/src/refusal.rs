@@ -190,7 +190,7 @@ pub enum Refusal {
         hint: String,
     },
     /// The origin did not take everything.
-    #[error("flush: {why}\n  {} of dirty data stay safe in the pool.", Size(*.dirty_bytes))]
+    #[error("{why}\n  {} of dirty data stay in the pool.", Size(*.dirty_bytes))]
     FlushFailed {
         /// What the origin said.
         why: String,

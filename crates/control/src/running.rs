@@ -10,7 +10,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use headpond_base::BLOCK_U64;
 use headpond_engine::{Config, Reply, Request};
@@ -38,9 +38,12 @@ use crate::{MountPlan, Refusal, Size};
 /// How often the main thread looks whether somebody else unmounted, and whether errors came.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// How long a signal's end may wait for the engine to become quiet. Longer, and it is left as by a
-/// crash, which loses nothing that was synced.
-const QUIET_WITHIN: Duration = Duration::from_secs(20);
+/// How long each step of the end may take at most. A flash that does not answer within this is stuck.
+const STEP: Duration = Duration::from_secs(60);
+
+/// How long a quick end waits for the engine's last checkpoint, once everything is durable. The
+/// checkpoint only saves the next start some reading; a slow origin's writes may be in its way.
+const CHECKPOINT_WITHIN: Duration = Duration::from_secs(5);
 
 /// A mount that serves.
 pub struct Running {
@@ -49,8 +52,7 @@ pub struct Running {
     marker: MarkerHold,
     claim: Marker,
     events: Receiver<Event>,
-    /// Ends the control socket's file with the daemon.
-    _socket: Arc<ControlSocket>,
+    socket: Arc<ControlSocket>,
     mode: String,
 }
 
@@ -133,7 +135,7 @@ impl Running {
         let device = flash.start(plan.backend)?;
         let config = Config { mode: ready.mode, ..Config::default() };
         let engine = ready.recovered.into_engine(config, headpond_shard::now());
-        let handle = Shard::start(TempCore(engine), device, origin, Limits::default())
+        let handle = Shard::start(engine, device, origin, Limits::default())
             .map_err(|error| Refusal::Failed { doing: "start the shard's threads".to_owned(), error })?;
 
         // From here on a signal is an orderly end.
@@ -157,7 +159,7 @@ impl Running {
             }
         };
         serve_socket(&socket, &service, send)?;
-        Ok(Self { service, mounted, marker, claim, events, _socket: socket, mode: ready.mode.name().to_owned() })
+        Ok(Self { service, mounted, marker, claim, events, socket, mode: ready.mode.name().to_owned() })
     }
 
     /// One line on what is mounted.
@@ -230,18 +232,16 @@ impl Running {
     }
 
     fn finish(self, flush: bool, client: Option<Client>) -> Result<Ended, Refusal> {
-        let Self { service, mounted, marker, claim, events, _socket, .. } = self;
+        let Self { service, mounted, marker, claim, events, socket, .. } = self;
         // Of a mount that was in use there are still handles, which end with the process. Waiting for
         // them, as its drop would, might take for ever.
         std::mem::forget(mounted);
         service.enter(Phase::Unmounting);
         let ended = end(&service, flush.then_some(&events));
         settle_marker(marker, claim, &ended);
-        let failed = flush && !ended.is_complete();
-        let refusal = failed.then(|| Refusal::FlushFailed {
-            why: ended.trouble.clone().unwrap_or_else(|| "interrupted".to_owned()),
-            dirty_bytes: ended.dirty_bytes,
-        });
+        let refusal = ended.trouble.clone().map(|why| Refusal::FlushFailed { why, dirty_bytes: ended.dirty_bytes });
+        // Before the last answer: whoever comes after it finds no daemon, rather than one that ends.
+        socket.close();
         if let Some(client) = client {
             match &refusal {
                 Some(refusal) => client.refuse(refusal),
@@ -259,13 +259,15 @@ fn end(service: &Service, flush: Option<&Receiver<Event>>) -> Ended {
     if let Some(events) = flush {
         trouble = flush_all(&service.handle, events).err();
     }
-    let synced = wait_for(&service.handle, Request::SyncAll);
-    let stopped = wait_for(&service.handle, Request::Stop);
-    let failed = |doing: &str, result: Result<(), String>| {
-        result.err().map(|why| format!("{doing}: {why}. It is left as by a crash: what was synced is safe"))
-    };
-    trouble = trouble.or_else(|| failed("making the pool durable", synced));
-    trouble = trouble.or_else(|| failed("stopping the engine", stopped));
+    // A quick end is durable with the first of these two, and only nicer with the second.
+    let synced = wait_for(&service.handle, Request::SyncAll, STEP);
+    let stopped = wait_for(&service.handle, Request::Stop, if flush.is_some() { STEP } else { CHECKPOINT_WITHIN });
+    let crash = |doing: &str, why: &Stuck| format!("{doing}: {why}. It is left as by a crash: what was synced is safe");
+    trouble = trouble.or_else(|| synced.err().map(|why| crash("making the pool durable", &why)));
+    trouble = trouble.or_else(|| match stopped {
+        Err(Stuck::Late(_)) if flush.is_none() => None,
+        stopped => stopped.err().map(|why| crash("stopping the engine", &why)),
+    });
     let stats = service.handle.stats().engine;
     Ended { dirty_bytes: stats.dirty_blocks * BLOCK_U64, dirty_files: stats.dirty_objects, trouble }
 }
@@ -297,14 +299,28 @@ fn flush_all(handle: &Handle, events: &Receiver<Event>) -> Result<(), String> {
     Err("some files are dirty even after a flush".to_owned())
 }
 
+/// Why a request has not come to a good end.
+enum Stuck {
+    Failed(String),
+    Late(Duration),
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(why) => f.write_str(why),
+            Self::Late(patience) => write!(f, "no answer within {} s", patience.as_secs()),
+        }
+    }
+}
+
 /// Sends a request and waits for its end, but not for ever.
-fn wait_for(handle: &Handle, request: Request) -> Result<(), String> {
-    let started = Instant::now();
+fn wait_for(handle: &Handle, request: Request, patience: Duration) -> Result<(), Stuck> {
     let (send, done) = channel();
     handle.submit(request, Box::new(move |reply: Reply| drop(send.send(outcome(&reply)))));
-    match done.recv_timeout(QUIET_WITHIN) {
-        Ok(result) => result,
-        Err(_) => Err(format!("no answer within {} s", started.elapsed().as_secs())),
+    match done.recv_timeout(patience) {
+        Ok(result) => result.map_err(Stuck::Failed),
+        Err(_) => Err(Stuck::Late(patience)),
     }
 }
 
@@ -389,27 +405,5 @@ fn unmount_refusal(service: &Service, error: MountError) -> Refusal {
             doing: format!("unmount {}", path.display()),
             error: std::io::Error::other(error.to_string()),
         },
-    }
-}
-
-struct TempCore(headpond_engine::Engine);
-impl headpond_shard::Core for TempCore {
-    fn advance(&mut self, now: headpond_base::Nanos) {
-        self.0.advance(now);
-    }
-    fn submit(&mut self, id: headpond_engine::RequestId, request: Request) {
-        self.0.submit(id, request);
-    }
-    fn complete(&mut self, ticket: headpond_engine::Ticket, outcome: headpond_engine::Outcome) {
-        self.0.complete(ticket, outcome);
-    }
-    fn take_effects(&mut self, out: &mut Vec<headpond_engine::Effect>) {
-        self.0.take_effects(out);
-    }
-    fn next_wake(&self) -> Option<headpond_base::Nanos> {
-        self.0.next_wake()
-    }
-    fn stats(&self) -> headpond_engine::Stats {
-        self.0.stats()
     }
 }

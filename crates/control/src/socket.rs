@@ -37,7 +37,7 @@ impl Client {
     }
 }
 
-/// The listening socket. Removed from the file system when dropped.
+/// The listening socket. Its name goes with [`ControlSocket::close`], at the latest when dropped.
 #[derive(Debug)]
 pub struct ControlSocket {
     listener: UnixListener,
@@ -66,6 +66,11 @@ impl ControlSocket {
         Ok(Self { listener, path: path.to_owned() })
     }
 
+    /// Takes the name away: no new client finds it.
+    pub fn close(&self) {
+        let _ = fs::remove_file(&self.path);
+    }
+
     /// Serves clients one after the other, for ever: on a thread of its own.
     pub fn serve(&self, mut handle: impl FnMut(Command, Client)) {
         loop {
@@ -80,7 +85,7 @@ impl ControlSocket {
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        self.close();
     }
 }
 

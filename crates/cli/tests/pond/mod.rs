@@ -191,6 +191,9 @@ impl Pond {
 impl Drop for Pond {
     fn drop(&mut self) {
         self.clean();
+        if std::thread::panicking() {
+            eprintln!("what the daemons said last:\n{}", self.log());
+        }
     }
 }
 
