@@ -51,7 +51,7 @@ pub struct Flash {
     direct: bool,
 }
 
-/// How long a lock is tried for. A daemon that was killed in the middle of writes is gone before they
+/// How long a lock, or a block device for ourselves alone, is tried for. A daemon that was killed in the middle of writes is gone before they
 /// are: the kernel finishes them and lets go of the file a moment later. Until then its writes may
 /// still land, so the wait is needed for more than comfort.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -120,9 +120,10 @@ impl Flash {
             // For block devices this means: not while it is mounted or part of something else.
             how.custom_flags(OFlags::EXCL.bits().cast_signed());
         }
-        let file = how.open(path).map_err(|error| match error.raw_os_error() {
-            Some(errno) if errno == Errno::BUSY.0 => FlashError::InUse(path.to_owned()),
-            _ => failed("open", path, error),
+        let busy = |error: &io::Error| error.raw_os_error() == Some(Errno::BUSY.0);
+        let file = patiently(|| how.open(path), busy).map_err(|error| match error {
+            error if busy(&error) => FlashError::InUse(path.to_owned()),
+            error => failed("open", path, error),
         })?;
         lock(&file, write, path)?;
         let (mut file, direct) = into_direct(file, path)?;
@@ -231,13 +232,23 @@ fn failed(doing: &'static str, path: &Path, source: io::Error) -> FlashError {
 
 fn lock(file: &File, alone: bool, path: &Path) -> std::result::Result<(), FlashError> {
     let how = if alone { FlockOperation::NonBlockingLockExclusive } else { FlockOperation::NonBlockingLockShared };
+    let taken = |errno: &rustix::io::Errno| *errno == rustix::io::Errno::WOULDBLOCK;
+    patiently(|| rustix::fs::flock(file, how), taken).map_err(|errno| match errno {
+        errno if taken(&errno) => FlashError::InUse(path.to_owned()),
+        errno => failed("lock", path, errno.into()),
+    })
+}
+
+/// Tries until it works, fails otherwise than by `taken`, or [`LOCK_PATIENCE`] is over.
+fn patiently<T, E>(
+    mut attempt: impl FnMut() -> std::result::Result<T, E>,
+    taken: impl Fn(&E) -> bool,
+) -> std::result::Result<T, E> {
     let until = Instant::now() + LOCK_PATIENCE;
     loop {
-        match rustix::fs::flock(file, how) {
-            Ok(()) => return Ok(()),
-            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(LOCK_PATIENCE / 200),
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(FlashError::InUse(path.to_owned())),
-            Err(errno) => return Err(failed("lock", path, errno.into())),
+        match attempt() {
+            Err(error) if taken(&error) && Instant::now() < until => std::thread::sleep(LOCK_PATIENCE / 200),
+            result => return result,
         }
     }
 }
