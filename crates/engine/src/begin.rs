@@ -105,6 +105,7 @@ impl Engine {
         let object = self.object_for(file);
         let known = self.store.known(object);
         known.opens += 1;
+        known.attached = true;
         known.reserved.add(0, file.allocated);
         let attributes = known.attributes();
         self.answer(id, Reply::Opened { object, attributes });
@@ -132,7 +133,7 @@ impl Engine {
             if self.store.get(id).is_some_and(|old| old.opens == 0 && old.active == 0 && !old.in_job) {
                 self.forget(id);
             } else if let Some(old) = self.store.get_mut(id) {
-                old.state.flags.unlinked = true;
+                old.gone = true;
             }
         }
         let id = self.store.next_object;
@@ -181,9 +182,10 @@ impl Engine {
         if object.opens > 0 || object.active > 0 || object.in_job || !object.locks.idle() {
             return;
         }
-        if object.state.flags.unlinked || !object.is_dirty() && !object.origin_unsynced && object.map.blocks() == 0 {
+        if object.gone || !object.is_dirty() && !object.origin_unsynced && object.map.blocks() == 0 {
             self.forget(id);
-        } else if !object.is_dirty() && !object.origin_unsynced {
+        } else if object.attached && !object.is_dirty() && !object.origin_unsynced {
+            self.store.known(id).attached = false;
             self.emit(Effect::OriginRelease { object: id });
         }
     }
@@ -193,7 +195,10 @@ impl Engine {
             // Nothing can be appended; the pool is not trusted at the next start.
             self.store.known(id).persisted = false;
         }
+        let attached = self.store.known(id).attached;
         self.store.forget(id);
-        self.emit(Effect::OriginRelease { object: id });
+        if attached {
+            self.emit(Effect::OriginRelease { object: id });
+        }
     }
 }

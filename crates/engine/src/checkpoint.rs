@@ -117,6 +117,7 @@ impl Engine {
 
     fn begin_checkpoint(&mut self) {
         if self.checkpoints.last.is_some() {
+            self.store.log.mark();
             self.store.log.seal_all();
         }
         self.store.log.close(headpond_base::Stream::Host);
@@ -283,11 +284,9 @@ impl Engine {
             self.checkpoints.superblock = superblock;
         }
         self.stats.checkpoints += 1;
-        let started = std::mem::replace(&mut self.checkpoints.starting, false);
+        self.checkpoints.starting = false;
         if let Some(op) = self.checkpoints.last.take() {
             self.ready.push_back(op);
-        } else if started {
-            self.started();
         }
     }
 
@@ -302,8 +301,6 @@ impl Engine {
             }
             self.ready.push_back(op);
         }
-        if std::mem::replace(&mut self.checkpoints.starting, false) {
-            self.started();
-        }
+        self.checkpoints.starting = false;
     }
 }

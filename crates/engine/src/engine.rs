@@ -56,7 +56,9 @@ pub struct Engine {
     pub(crate) destage: Destage,
     pub(crate) reclaim: Reclaim,
     pub(crate) checkpoints: Checkpoints,
-    /// Requests that came before the first checkpoint of this epoch was written.
+    /// The first checkpoint of this epoch is written, and there is room for the log to go on.
+    pub(crate) accepting: bool,
+    /// Requests that came before that.
     held: VecDeque<(RequestId, Request)>,
     pub(crate) stopping: bool,
     pub(crate) stopped: bool,
@@ -84,6 +86,7 @@ impl Engine {
             destage: Destage::new(now),
             reclaim: Reclaim::default(),
             checkpoints,
+            accepting: false,
             held: VecDeque::new(),
             stopping: false,
             stopped: false,
@@ -112,6 +115,7 @@ impl Engine {
     #[must_use]
     pub fn next_wake(&self) -> Option<Nanos> {
         let busy = self.store.log.has_unsynced() || self.destage.has_work(&self.store);
+        if !busy && !self.ops.is_empty() && std::env::var("HPD").is_ok() { eprintln!("{}", self.debug_state()); }
         (busy && !self.stopped).then(|| self.now.plus(crate::destage::TICK))
     }
 
@@ -119,7 +123,7 @@ impl Engine {
     pub fn submit(&mut self, id: RequestId, request: Request) {
         if self.stopped {
             self.answer(id, Reply::Failed(Errno::SHUTDOWN));
-        } else if self.checkpoints.starting() {
+        } else if !self.accepting {
             self.held.push_back((id, request));
         } else {
             self.begin(id, request);
@@ -201,6 +205,7 @@ impl Engine {
                 self.pump_destage();
                 self.pump_reclaim();
                 self.pump_checkpoint();
+                self.accept();
                 self.emit_log_io();
                 if self.ready.is_empty() && !self.synced_waiters_ready() && !self.stalled_ready() {
                     break;
@@ -210,8 +215,16 @@ impl Engine {
         self.emit_log_io();
     }
 
-    /// Called once the first checkpoint of this epoch counts: from now on there is a log.
-    pub(crate) fn started(&mut self) {
+    /// Takes requests once the first checkpoint of this epoch counts and segments are free.
+    ///
+    /// A crash may leave none: those that were emptied count as full again, and each that was open
+    /// is lost for now. Reclaim of clean segments needs no log, so it comes first.
+    fn accept(&mut self) {
+        let enough = self.store.log.segments().free() >= crate::reclaim::START_RESERVE;
+        if self.accepting || self.checkpoints.starting() || !(enough || self.reclaim.idle() || self.store.log.failed()) {
+            return;
+        }
+        self.accepting = true;
         for (id, request) in std::mem::take(&mut self.held) {
             self.begin(id, request);
         }
@@ -347,5 +360,14 @@ impl Engine {
                 self.ready.push_back(op);
             }
         }
+    }
+}
+impl Engine {
+    #[doc(hidden)]
+    pub fn debug_state(&self) -> String {
+        let segments = self.store.log.segments();
+        let mut text = format!("free {} waiting {} wanted {} starting {} ckpt idle {} bounds {:?} durable {:?} next {:?} dirty {}/{} unsynced {} stalled {:?} jobs idle? quiet {} due {:?}\n", segments.free(), segments.waiting(), self.free_wanted(), self.checkpoints.starting(), self.checkpoints.idle(), self.checkpoints.bounds(), self.store.log.durable(), self.store.log.next_sequence(), self.store.dirty_blocks, self.dirty_blocks_max(), self.store.log.unsynced_bytes(), self.stalled, self.quiet(), self.reclaim.debug());
+        for (id, s) in segments.iter() { text += &format!("{id} {s:?}\n"); }
+        text
     }
 }

@@ -50,7 +50,7 @@ impl Fetch {
 }
 
 /// Segments that must stay free for what cannot wait, before a fetch may take room.
-pub(crate) const ADMIT_RESERVE: usize = 5;
+pub(crate) const ADMIT_RESERVE: usize = 6;
 
 impl Engine {
     /// Reads blocks that the map has not got for a request that has their lock.

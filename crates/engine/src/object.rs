@@ -17,6 +17,8 @@ pub(crate) struct Object {
     pub(crate) persisted: bool,
     /// Handles that are open.
     pub(crate) opens: u32,
+    /// The shard has the origin's file.
+    pub(crate) attached: bool,
     /// Requests under way.
     pub(crate) active: u32,
     pub(crate) locks: Locks,
@@ -36,6 +38,8 @@ pub(crate) struct Object {
     pub(crate) origin_unsynced: bool,
     /// Size or time changed since the origin was last given them.
     pub(crate) changed_in_stamp: bool,
+    /// Its last name is gone from the origin.
+    pub(crate) gone: bool,
     /// Why destage failed, and when it may be tried again.
     pub(crate) failing: Option<(Errno, Nanos)>,
     /// Last change of size or time, so that a busy file is not stamped again and again.
@@ -69,6 +73,7 @@ impl Object {
             map,
             persisted: true,
             opens: 0,
+            attached: false,
             active: 0,
             locks: Locks::default(),
             reserved: RangeSet::default(),
@@ -78,6 +83,7 @@ impl Object {
             direct: 0,
             origin_unsynced: false,
             changed_in_stamp: false,
+            gone: false,
             failing: None,
             changed_at: Nanos(0),
         }
@@ -89,7 +95,7 @@ impl Object {
 
     /// Whether the origin lacks anything: data, size or time.
     pub(crate) const fn is_dirty(&self) -> bool {
-        self.map.dirty() > 0 || self.state.flags.attributes_dirty
+        self.data_dirty() || self.state.flags.attributes_dirty
     }
 
     /// Whether the origin lacks data or has too much or too little of it.

@@ -82,6 +82,8 @@ pub(crate) struct Op {
     pub(crate) error: Option<Errno>,
     /// What the effect it waited for came to.
     pub(crate) outcome: Option<Outcome>,
+    /// Blocks that a change covers only in part, in the order of the gathered bytes.
+    pub(crate) edges: Vec<headpond_base::Block>,
     /// Objects still to be handled, for requests on all of them.
     pub(crate) left: Vec<ObjectId>,
 }
@@ -101,6 +103,7 @@ impl Op {
             whole: None,
             error: None,
             outcome: None,
+            edges: Vec::new(),
             left: Vec::new(),
         }
     }

@@ -41,6 +41,8 @@ pub(crate) struct Piece {
 struct Victim {
     /// What it held, by its footer; taken from the end. `None` until the footer is read.
     pieces: Option<Vec<Piece>>,
+    /// Pieces with dirty blocks, for which there was no room.
+    held: Vec<Piece>,
     under_way: u32,
     /// Clean blocks that moved on so far.
     kept: u32,
@@ -58,6 +60,10 @@ impl Reclaim {
     pub(crate) fn idle(&self) -> bool {
         self.victims.is_empty()
     }
+
+    pub(crate) fn debug(&self) -> String {
+        self.victims.iter().map(|(id, v)| format!("victim {id} under_way {} pieces {:?} ", v.under_way, v.pieces.as_ref().map(Vec::len))).collect()
+    }
 }
 
 /// Victims at once: one that reads while the other writes.
@@ -66,6 +72,10 @@ const VICTIMS_MAX: usize = 2;
 const DEPTH: u32 = 4;
 /// Segments kept free or on their way there, but for a share of the pool.
 const FREE_MIN: usize = 8;
+/// Below this many free segments nothing is moved: what is left is for entries without data.
+const MOVE_RESERVE: usize = 3;
+/// Before requests are taken, this many should be free.
+pub(crate) const START_RESERVE: usize = 6;
 /// How much of a segment's end is read first.
 const FOOTER_GUESS: usize = 64 << 10;
 
@@ -81,10 +91,21 @@ impl Engine {
             return;
         }
         self.release_segments();
-        while !self.stopping && self.reclaim.victims.len() < VICTIMS_MAX && self.wants_segments() {
+        // Those that wait for room to move something must not keep others from making room.
+        let most = if self.short_of_segments() { 2 * VICTIMS_MAX } else { VICTIMS_MAX };
+        while !self.stopping && self.reclaim.victims.len() < most && self.wants_segments() {
             let Some(victim) = self.choose_victim() else { break };
+            if self.store.log.segments().get(victim).live == 0 {
+                self.emptied(victim);
+                continue;
+            }
             self.reclaim.victims.insert(victim, Victim::default());
             self.read_footer(victim, FOOTER_GUESS);
+        }
+        if self.stopping {
+            // Half emptied is as good as full: the map says what counts.
+            self.reclaim.victims.retain(|_, victim| victim.under_way > 0);
+            return;
         }
         let victims: Vec<_> = self.reclaim.victims.keys().copied().collect();
         for victim in victims {
@@ -95,6 +116,11 @@ impl Engine {
     fn wants_segments(&self) -> bool {
         let segments = self.store.log.segments();
         segments.free() + segments.waiting() + self.reclaim.victims.len() < self.free_wanted()
+    }
+
+    /// Whether there is no room to move anything: only dropping and destage help.
+    pub(crate) fn short_of_segments(&self) -> bool {
+        self.store.log.segments().free() <= MOVE_RESERVE
     }
 
     /// Frees emptied segments, and asks for what they wait for if they are needed.
@@ -128,6 +154,10 @@ impl Engine {
             .collect();
         if let Some((.., id)) = full.iter().find(|(_, _, live, _)| *live == 0) {
             return Some(*id);
+        }
+        if self.short_of_segments() {
+            // Only what needs no room itself.
+            return full.iter().find(|(_, dirty, ..)| *dirty == 0).map(|(.., id)| *id);
         }
         full.sort_unstable();
         let oldest = (full.len() / 4).max(4).min(full.len());
@@ -227,13 +257,17 @@ impl Engine {
     /// Moves on with emptying a segment.
     fn empty_on(&mut self, segment: SegmentId) {
         loop {
+            let room = self.store.log.segments().free() >= MOVE_RESERVE;
             let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
             let Some(pieces) = &mut victim.pieces else { return };
-            if victim.under_way >= DEPTH || self.store.log.segments().free() == 0 {
+            if victim.under_way >= DEPTH {
                 return;
             }
+            if room {
+                pieces.append(&mut victim.held);
+            }
             let Some(piece) = pieces.pop() else {
-                if victim.under_way == 0 {
+                if victim.under_way == 0 && victim.held.is_empty() {
                     self.emptied(segment);
                 }
                 return;
@@ -254,9 +288,13 @@ impl Engine {
             let slot = slot.filter(|slot| slot.location == at);
             let kept = self.reclaim.victims.get(&segment).map_or(0, |victim| victim.kept);
             let worth = slot.is_some_and(|slot| {
-                slot.dirty || slot.referenced && kept < budget && self.store.log.segments().free() > 2
+                slot.dirty || slot.referenced && kept < budget && self.store.log.segments().free() > MOVE_RESERVE
             });
             if worth && let Some(slot) = slot {
+                if self.store.log.segments().free() < MOVE_RESERVE {
+                    self.hold(segment, Piece { first: block, at, count: 1, ..piece });
+                    continue;
+                }
                 if run.is_empty() {
                     run_from = index;
                 }
@@ -344,6 +382,11 @@ impl Engine {
                     && present.is_some_and(|next| next.location == slots[at].location && next.dirty == slot.dirty)
             };
             let run = (index..slots.len()).take_while(|at| same(*at)).count();
+            if self.store.log.segments().free() < MOVE_RESERVE {
+                self.put_off(segment, piece, index, run, slot.dirty);
+                index += run;
+                continue;
+            }
             let blocks = u32::try_from(run).expect("a record is bounded");
             let record = if slot.dirty {
                 Store::dirty_record(piece.object, block, blocks, None)
@@ -356,6 +399,27 @@ impl Engine {
                 self.stats.moved_blocks += run as u64;
             }
             index += run;
+        }
+    }
+
+    /// There is no room to move these blocks now: clean ones go, dirty ones are read again later.
+    fn put_off(&mut self, segment: SegmentId, piece: Piece, index: usize, run: usize, dirty: bool) {
+        let first = piece.first.plus(index as u64);
+        if !dirty {
+            for block in 0..run as u64 {
+                self.store.clear_slot(piece.object, first.plus(block));
+            }
+            self.stats.evicted_blocks += run as u64;
+            return;
+        }
+        let at = piece.at.plus(u32::try_from(index).expect("a record is bounded"));
+        let count = u32::try_from(run).expect("a record is bounded");
+        self.hold(segment, Piece { first, at, count, ..piece });
+    }
+
+    fn hold(&mut self, segment: SegmentId, piece: Piece) {
+        if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
+            victim.held.push(piece);
         }
     }
 

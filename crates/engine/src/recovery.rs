@@ -193,6 +193,12 @@ impl Recovered {
         object.state.flags.unlinked = false;
         let (left, now) = (object.state.stamp, found.stamp);
         let same = (left.size, left.mtime) == (now.size, now.mtime);
+        if object.state.flags.direct && object.map.dirty() == 0 {
+            // Changed at the origin, where the size and the time are; what was on flash of the
+            // changed blocks was dropped before.
+            object.follow_origin(now);
+            return Verdict::Kept;
+        }
         if object.state.flags.destaging {
             // headpond itself was writing there when it was stopped.
             object.origin_size = now.size;
@@ -243,7 +249,10 @@ impl Recovered {
         let dirty = engine.store.objects.iter().filter(|(_, object)| object.is_dirty() || object.data_dirty());
         let dirty: Vec<_> = dirty.map(|(id, _)| *id).collect();
         for id in dirty {
-            engine.store.known(id).state.flags.attributes_dirty = true;
+            let known = engine.store.known(id);
+            known.state.flags.attributes_dirty = true;
+            // Whoever recovers gives the shard the files of dirty objects before anything else.
+            known.attached = true;
             engine.destage.note(id);
         }
         engine

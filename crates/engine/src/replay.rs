@@ -78,4 +78,5 @@ impl Store {
 fn touched(known: &mut Object, mtime: UnixNanos) {
     known.state.mtime = mtime;
     known.state.flags.attributes_dirty = true;
+    known.state.flags.direct = false;
 }

@@ -98,14 +98,16 @@ impl Store {
         }
     }
 
-    /// Makes blocks zeros that the origin has not got, as far as there is anything to hide: what
-    /// has no slot and lies beyond the origin's end is zeros already.
+    /// Makes blocks zeros that the origin has not got, as far as there is anything to hide: a
+    /// block without a slot beyond the origin's end is zeros already. One with a slot may be on
+    /// its way to the origin right now, whatever the origin's end is.
     pub(crate) fn zero_range(&mut self, id: ObjectId, first: Block, end: Block) {
-        let Some(origin_end) = self.objects.get(&id).map(Object::origin_end) else { return };
-        let hidden = Block(headpond_base::blocks_for(origin_end)).min(end);
-        self.clear_range(id, hidden.max(first), end);
-        for block in first.0..hidden.0 {
-            self.set_slot(id, Block(block), ZERO_SLOT);
+        let Some(object) = self.objects.get(&id) else { return };
+        let hidden = Block(headpond_base::blocks_for(object.origin_end())).min(end);
+        let beyond = object.map.range(hidden.max(first), end).map(|(block, _)| block);
+        let blocks: Vec<Block> = (first.0..hidden.0).map(Block).chain(beyond).collect();
+        for block in blocks {
+            self.set_slot(id, block, ZERO_SLOT);
         }
     }
 

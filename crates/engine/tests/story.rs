@@ -24,6 +24,7 @@ struct World {
     engine: Engine,
     flash: Memory,
     files: BTreeMap<ObjectId, Vec<u8>>,
+    stamps: BTreeMap<ObjectId, Stamp>,
     now: u64,
     next: u64,
     replies: BTreeMap<RequestId, Reply>,
@@ -42,7 +43,7 @@ impl World {
             flash.0[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);
         }
         let engine = recover(&mut flash, POOL).unwrap().into_engine(config, Nanos(0));
-        let mut world = Self { engine, flash, files: BTreeMap::new(), now: 0, next: 0, replies: BTreeMap::new() };
+        let mut world = Self { engine, flash, files: BTreeMap::new(), stamps: BTreeMap::new(), now: 0, next: 0, replies: BTreeMap::new() };
         world.run();
         world
     }
@@ -95,7 +96,9 @@ impl World {
             }
             Effect::OriginStamp { ticket, object, mtime } => {
                 let size = self.files[&object].len() as u64;
-                (ticket, Outcome::Stamp(Stamp { size, mtime, ctime: mtime }))
+                let stamp = Stamp { size, mtime, ctime: mtime };
+                self.stamps.insert(object, stamp);
+                (ticket, Outcome::Stamp(stamp))
             }
             Effect::FlashSync { ticket }
             | Effect::OriginReserve { ticket, .. }
@@ -132,7 +135,8 @@ impl World {
     }
 
     fn open(&mut self, inode: u64, content: &[u8]) -> ObjectId {
-        let stamp = Stamp { size: content.len() as u64, ..Stamp::default() };
+        let stamp = self.stamps.values().last().copied().unwrap_or_default();
+        let stamp = Stamp { size: content.len() as u64, ..stamp };
         let file = OpenFile { inode, birth: UnixNanos(0), path: b"f".to_vec(), stamp, created: false, allocated: 0 };
         let Reply::Opened { object, .. } = self.ask(Request::Open(file)) else { panic!("not opened") };
         self.files.entry(object).or_insert_with(|| content.to_vec());
@@ -234,7 +238,8 @@ fn long_random_use_of_a_small_pool_agrees_with_a_plain_file_in_every_mode() {
         }
         assert!(matches!(world.ask(Request::Stop), Reply::Done));
         let mut recovered = recover(&mut world.flash, POOL).unwrap();
-        let stamp = Stamp { size: world.files[&file].len() as u64, ..Stamp::default() };
+        let stamp = world.stamps.get(&file).copied().unwrap_or_default();
+        let stamp = Stamp { size: world.files[&file].len() as u64, ..stamp };
         for object in recovered.objects() {
             let found =
                 OpenFile { inode: 1, birth: UnixNanos(0), path: b"f".to_vec(), stamp, created: false, allocated: 0 };

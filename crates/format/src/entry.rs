@@ -41,6 +41,9 @@ pub struct ObjectFlags {
     pub unlinked: bool,
     /// Size or time at the origin differ from the ones here.
     pub attributes_dirty: bool,
+    /// It is being changed at the origin directly, without entries in the log: until an entry
+    /// says otherwise, the origin's size and time count.
+    pub direct: bool,
 }
 
 impl ObjectFlags {
@@ -49,6 +52,7 @@ impl ObjectFlags {
             | (self.destaging as u8) << 1
             | (self.unlinked as u8) << 2
             | (self.attributes_dirty as u8) << 3
+            | (self.direct as u8) << 4
     }
 
     const fn from_bits(bits: u8) -> Self {
@@ -57,6 +61,7 @@ impl ObjectFlags {
             destaging: bits & 2 != 0,
             unlinked: bits & 4 != 0,
             attributes_dirty: bits & 8 != 0,
+            direct: bits & 16 != 0,
         }
     }
 }

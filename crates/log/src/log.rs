@@ -131,6 +131,7 @@ pub struct Log {
     open: [Option<OpenSegment>; Stream::ALL.len()],
     buffers: Buffers,
     next_sequence: Sequence,
+    last_host_sequence: Sequence,
     next_batch: BatchNumber,
     next_generation: Generation,
     next_write: WriteId,
@@ -164,6 +165,7 @@ impl Log {
             open: [const { None }; Stream::ALL.len()],
             buffers: Buffers::default(),
             next_sequence: start.next_sequence,
+            last_host_sequence: before,
             next_batch: start.next_batch,
             next_generation: start.next_generation,
             next_write: WriteId(1),
@@ -362,6 +364,9 @@ impl Log {
     fn push(&mut self, stream: Stream, entry: &[u8]) {
         let sequence = self.next_sequence;
         self.next_sequence = sequence.next();
+        if stream == Stream::Host {
+            self.last_host_sequence = sequence;
+        }
         let open = self.open[stream.index()].as_mut().expect("together opened it");
         let batch = open.batch();
         batch.entries.extend_from_slice(entry);
@@ -428,6 +433,7 @@ impl Log {
     }
 
     fn open_segment(&mut self, stream: Stream) {
+        if self.segments.free() == 0 { eprintln!("{}", std::backtrace::Backtrace::force_capture()); }
         let id = self.segments.take_free().expect("no free segment: appends went beyond the reserve");
         let generation = self.next_generation;
         self.next_generation = generation.next();
@@ -472,6 +478,14 @@ impl Log {
         self.pump();
     }
 
+    /// Carries the chain of the host stream over the entries of other streams, which count after
+    /// a crash only up to the last host entry: see `tail`.
+    pub fn mark(&mut self) {
+        if self.last_host_sequence.next() < self.next_sequence {
+            self.append(&Entry::Mark);
+        }
+    }
+
     /// Whether something is open or not durable: a sync would have something to do.
     #[must_use]
     pub fn has_unsynced(&self) -> bool {
@@ -489,11 +503,8 @@ impl Log {
                 self.close(Stream::Cold);
                 self.close(Stream::Hot);
             }
-            // Entries of other streams count after a crash only up to the last host entry: see
-            // `tail`. A mark carries the chain over them.
-            let host_is_open = self.open[Stream::Host.index()].as_ref().is_some_and(|open| open.batch.is_some());
-            if all && !host_is_open && self.durable_all.next() < self.next_sequence {
-                self.append(&Entry::Mark);
+            if all {
+                self.mark();
             }
             self.close(Stream::Host);
             let sequence = Sequence(self.next_sequence.0 - 1);

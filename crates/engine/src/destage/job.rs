@@ -2,23 +2,24 @@
 //!
 //! In order: the log durably says that the origin's file is being changed; the file is cut to
 //! where it counts; runs are read from flash and written; the file is made as long as it must
-//! be; it is synced; only now the blocks count as clean; and if nothing is left, the file gets
-//! its time and the log its stamp.
+//! be, and gets its time; it is synced; only now the blocks count as clean, and the log gets the
+//! stamp by which the file is known again. Outside of a job the stamp holds: a change by others
+//! is seen at the next start.
 
 use std::collections::VecDeque;
 
 use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Errno, ObjectId, Sequence};
-use headpond_format::Entry;
+use headpond_format::{Entry, Stamp};
 use headpond_log::Mutation;
 
 use super::run::Run;
-use super::{QUIET, RETRY};
+use super::RETRY;
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending as EnginePending};
 
 /// Names a job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct JobId(u64);
+pub(crate) struct JobId(pub(super) u64);
 
 /// What a job waits for.
 pub(crate) enum Pending {
@@ -37,8 +38,8 @@ enum Stage {
     Cutting(u64),
     Writing,
     Growing(u64),
-    Syncing,
     Stamping,
+    Syncing,
 }
 
 pub(super) struct Job {
@@ -55,6 +56,8 @@ pub(super) struct Job {
     /// Where the next job on the object goes on; `None` if this one came to the end.
     next: Option<Block>,
     failed: Option<Errno>,
+    /// What the origin said of the file once it was written.
+    stamp: Option<Stamp>,
     /// Some of its dirty data could not be read back.
     lost: bool,
     /// An origin effect of the stage is under way.
@@ -93,6 +96,7 @@ impl Engine {
             under_way: 0,
             next: None,
             failed: None,
+            stamp: None,
             lost: false,
             busy: false,
         };
@@ -113,7 +117,7 @@ impl Engine {
         if self.run_job(id, &mut job) {
             self.destage.jobs.insert(id, job);
         } else {
-            self.end_job(job);
+            self.end_job(id, &job);
         }
     }
 
@@ -143,19 +147,17 @@ impl Engine {
                         return false;
                     }
                     if job.waiting.is_empty() {
-                        self.grow_or_sync(id, job);
+                        self.grow_or_stamp(id, job);
                     } else {
                         return true;
                     }
                 }
-                Stage::Growing(_) => self.sync(id, job),
+                Stage::Growing(_) => self.stamp(id, job),
+                Stage::Stamping => self.sync(id, job),
                 Stage::Syncing => {
                     self.count_clean(job);
-                    if !self.stamp(id, job) {
-                        return false;
-                    }
+                    return false;
                 }
-                Stage::Stamping => return false,
             }
         }
     }
@@ -301,7 +303,7 @@ impl Engine {
         });
     }
 
-    fn grow_or_sync(&mut self, id: JobId, job: &mut Job) {
+    fn grow_or_stamp(&mut self, id: JobId, job: &mut Job) {
         let object = job.object;
         let known = self.store.known(object);
         let size = known.state.size;
@@ -309,8 +311,17 @@ impl Engine {
             job.stage = Stage::Growing(size);
             self.origin_step(id, job, |ticket| Effect::OriginResize { ticket, object, size });
         } else {
-            self.sync(id, job);
+            self.stamp(id, job);
         }
+    }
+
+    fn stamp(&mut self, id: JobId, job: &mut Job) {
+        job.stage = Stage::Stamping;
+        let object = job.object;
+        let known = self.store.known(object);
+        known.changed_in_stamp = false;
+        let mtime = known.state.mtime;
+        self.origin_step(id, job, |ticket| Effect::OriginStamp { ticket, object, mtime });
     }
 
     fn sync(&mut self, id: JobId, job: &mut Job) {
@@ -330,12 +341,16 @@ impl Engine {
         let cut = known.cut_in_job;
         let valid = cut.unwrap_or(u64::MAX);
         known.failing = None;
-        if known.state.flags.unanchored || known.state.origin_valid != valid {
-            known.state.flags.unanchored = false;
-            known.state.origin_valid = valid;
-            if log_works && known.persisted {
-                self.store.persist(object);
-            }
+        known.state.flags.unanchored = false;
+        known.state.flags.destaging = false;
+        known.state.flags.direct = false;
+        known.state.flags.attributes_dirty = known.changed_in_stamp;
+        known.state.origin_valid = valid;
+        known.state.stamp = job.stamp.unwrap_or(known.state.stamp);
+        known.origin_unsynced = false;
+        // Before the marks: what they say is clean lies where the origin's file counts.
+        if log_works && known.persisted {
+            self.store.persist(object);
         }
         let mut clean: Vec<Block> = Vec::new();
         for run in job.runs.drain(..).filter(|run| !run.unreadable) {
@@ -361,22 +376,7 @@ impl Engine {
         }
     }
 
-    /// Gives the origin's file its time, if nothing else is left; `false` if the job is over.
-    fn stamp(&mut self, id: JobId, job: &mut Job) -> bool {
-        let (object, now) = (job.object, self.now);
-        let known = self.store.known(object);
-        let quiet = job.urgent || known.opens == 0 || now.since(known.changed_at) >= QUIET;
-        if known.data_dirty() || known.cut_in_job.is_some() || !quiet {
-            return false;
-        }
-        let mtime = known.state.mtime;
-        known.changed_in_stamp = false;
-        job.stage = Stage::Stamping;
-        self.origin_step(id, job, |ticket| Effect::OriginStamp { ticket, object, mtime });
-        true
-    }
-
-    fn end_job(&mut self, job: Job) {
+    fn end_job(&mut self, id: JobId, job: &Job) {
         let now = self.now;
         let known = self.store.known(job.object);
         known.in_job = false;
@@ -386,7 +386,7 @@ impl Engine {
             known.failing = Some((errno, now.plus(RETRY)));
             self.stats.origin_errors += 1;
         }
-        self.job_ended(job.object, job.next, failed);
+        self.job_ended(id, job.object, job.from, job.next, failed);
         self.retire(job.object);
     }
 
@@ -421,17 +421,12 @@ impl Engine {
         let known = self.store.known(job.object);
         match (job.stage, outcome) {
             (_, Outcome::Failed(errno)) => job.failed = Some(errno),
-            (Stage::Cutting(size) | Stage::Growing(size), _) => known.origin_size = size,
-            (Stage::Stamping, Outcome::Stamp(stamp))
-                if !known.data_dirty() && known.direct == 0 && !known.changed_in_stamp =>
-            {
-                known.state.stamp = stamp;
-                known.state.flags.attributes_dirty = false;
-                known.state.flags.destaging = false;
-                if known.persisted && !self.store.log.failed() {
-                    self.store.persist(job.object);
-                }
+            (Stage::Cutting(size) | Stage::Growing(size), _) => {
+                known.origin_size = size;
+                // Cutting gives back the space that was reserved beyond.
+                known.reserved.remove(size, u64::MAX);
             }
+            (Stage::Stamping, Outcome::Stamp(stamp)) => job.stamp = Some(stamp),
             _ => {}
         }
     }

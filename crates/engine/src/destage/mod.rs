@@ -47,6 +47,8 @@ struct Flush {
     left: BTreeMap<ObjectId, Block>,
     /// What was dirty at the start was durable once this is.
     durable_at: Sequence,
+    /// The first job begun after that: earlier ones may have picked before.
+    first_job: Option<JobId>,
     total: u64,
 }
 
@@ -114,7 +116,7 @@ impl Engine {
             self.store.log.want_sync();
         }
         let total = self.store.dirty_blocks;
-        self.destage.flushes.push(Flush { op, left, durable_at, total });
+        self.destage.flushes.push(Flush { op, left, durable_at, first_job: None, total });
     }
 
     /// Steps the request once nothing is under way any more.
@@ -130,10 +132,12 @@ impl Engine {
     /// Starts what should go to the origin now.
     pub(crate) fn pump_destage(&mut self) {
         if self.stopping {
+            self.stamp_before_stop();
+            self.issue_runs();
             self.wake_stop();
             return;
         }
-        if self.checkpoints.starting() {
+        if !self.accepting {
             return;
         }
         let period = self.config.flush_period;
@@ -145,8 +149,26 @@ impl Engine {
         self.issue_runs();
     }
 
+    /// Files that lack only their time, or the origin's sync, get it before the pool is left;
+    /// dirty data stays for the next use.
+    fn stamp_before_stop(&mut self) {
+        if self.ops.len() > 1 || self.checkpoints.starting() {
+            return;
+        }
+        let noted: Vec<_> = self.destage.noted.iter().copied().collect();
+        for object in noted {
+            let dirty_data = self.store.get(object).is_none_or(|known| known.data_dirty() || known.failing.is_some());
+            if dirty_data || self.store.get(object).is_some_and(|known| !known.is_dirty()) {
+                self.destage.noted.remove(&object);
+            } else if self.may_start(object) {
+                self.start_job(object, Block(0), ROUND_BLOCKS, true);
+            }
+        }
+    }
+
     fn wake_stop(&mut self) {
         if self.ops.len() == 1
+            && self.destage.noted.is_empty()
             && self.quiet()
             && let Some(op) = self.destage.stop_waiter.take()
         {
@@ -177,13 +199,12 @@ impl Engine {
     fn start_flushes(&mut self) {
         let durable = self.store.log.durable();
         let failed = self.store.log.failed();
-        let wanted: Vec<_> = self
-            .destage
-            .flushes
-            .iter()
-            .filter(|flush| flush.durable_at <= durable || failed)
-            .flat_map(|flush| flush.left.iter().map(|(object, next)| (*object, *next)))
-            .collect();
+        let next_job = JobId(self.destage.next_job);
+        let mut wanted = Vec::new();
+        for flush in self.destage.flushes.iter_mut().filter(|flush| flush.durable_at <= durable || failed) {
+            flush.first_job.get_or_insert(next_job);
+            wanted.extend(flush.left.iter().map(|(object, next)| (*object, *next)));
+        }
         for (object, next) in wanted {
             if self.destage.jobs.len() >= JOBS_MAX {
                 break;
@@ -258,13 +279,16 @@ impl Engine {
 
     fn over_threshold(&self) -> bool {
         let most = self.store.log.geometry().data_blocks() * u64::from(self.config.dirty_threshold.clamp(1, 70)) / 100;
-        self.store.dirty_blocks > most || self.store.log.failed()
+        self.store.dirty_blocks > most || self.store.log.failed() || self.short_of_segments()
     }
 
     /// A job ended, having come as far as `next`.
-    fn job_ended(&mut self, object: ObjectId, next: Option<Block>, failed: Option<Errno>) {
+    fn job_ended(&mut self, id: JobId, object: ObjectId, from: Block, next: Option<Block>, failed: Option<Errno>) {
         for flush in &mut self.destage.flushes {
-            if let Some(at) = flush.left.get_mut(&object) {
+            if let Some(at) = flush.left.get_mut(&object)
+                && flush.first_job.is_some_and(|first| first <= id)
+                && from <= *at
+            {
                 match next {
                     Some(next) => *at = next.max(*at),
                     None if failed.is_none() => {

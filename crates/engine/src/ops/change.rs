@@ -23,9 +23,9 @@ const RESERVE_MIN: u64 = 1 << 20;
 const RESERVE_MAX: u64 = 64 << 20;
 
 /// Segments that only reclaim and bookkeeping may take.
-const WRITE_RESERVE: usize = 3;
+const WRITE_RESERVE: usize = 4;
 
-/// A range is made zeros this many bytes at a time, so that no step takes long.
+/// The most bytes of a range that are made zeros at a time.
 const ZERO_STEP: u64 = 64 << 20;
 
 impl Change {
@@ -34,6 +34,10 @@ impl Change {
         match self {
             Self::Write { offset, data, .. } => Span::of_bytes(*offset, data.len() as u64),
             Self::Truncate { size, .. } => Span::from_byte(*size),
+            // One that may make the object longer must not race with another that does.
+            Self::Zero { offset, extend: true, .. } | Self::Allocate { offset, extend: true, .. } => {
+                Span::from_byte(*offset)
+            }
             Self::Zero { offset, len, .. } | Self::Allocate { offset, len, .. } => Span::of_bytes(*offset, *len),
         }
     }
@@ -178,10 +182,11 @@ impl Engine {
         let blocks = match change {
             Change::Truncate { .. } | Change::Allocate { .. } => 1,
             Change::Write { .. } => change.span().blocks(),
-            Change::Zero { .. } => change.span().blocks().min(ZERO_STEP / BLOCK_U64),
+            Change::Zero { offset, len, .. } => Span::of_bytes(*offset, (*len).min(self.zero_step())).blocks(),
         };
         let covered = self.store.get(object).map_or(0, |known| {
-            let span = change.span();
+            let first = change.span().first;
+            let span = Span { first, end: first.plus(blocks) };
             if blocks == 1 {
                 0
             } else {
@@ -191,7 +196,13 @@ impl Engine {
         let dirty_after = self.store.dirty_blocks + blocks - covered.min(blocks);
         log.segments().free() > WRITE_RESERVE
             && log.unsynced_bytes() < self.unsynced_bytes_max()
-            && dirty_after <= self.dirty_blocks_max()
+            && (dirty_after <= self.dirty_blocks_max() || self.store.dirty_blocks == 0)
+    }
+
+    /// A long range is made zeros this many bytes at a time: no step takes long, and each fits
+    /// what may be dirty.
+    fn zero_step(&self) -> u64 {
+        (self.dirty_blocks_max() / 4 * BLOCK_U64).clamp(BLOCK_U64, ZERO_STEP)
     }
 
     /// Memory for what is not durable yet.
@@ -232,7 +243,8 @@ impl Engine {
 
     /// Gathers the blocks that the change covers only in part.
     fn gather_edges(&mut self, id: OpId, op: &mut Op, change: &Change) {
-        let edges = self.edges(op.object, change);
+        op.edges = self.edges(op.object, change);
+        let edges = op.edges.clone();
         let total = edges.len() as u64;
         for (index, block) in (0..).zip(edges) {
             self.gather(id, op, Span { first: block, end: block.plus(1) }, index, total);
@@ -246,7 +258,7 @@ impl Engine {
         match change {
             Change::Write { offset, data, .. } => partial_blocks(*offset, offset + data.len() as u64, size),
             Change::Zero { offset, len, .. } => {
-                let end = (offset + len.min(&ZERO_STEP)).min(size);
+                let end = (offset + (*len).min(self.zero_step())).min(size);
                 if *offset < end { partial_blocks(*offset, end, size) } else { Vec::new() }
             }
             Change::Truncate { size: to, .. } => {
@@ -263,19 +275,19 @@ impl Engine {
     /// first part, answering with the rest.
     fn commit(&mut self, op: &mut Op, change: &Change) -> Option<Change> {
         if let Change::Zero { offset, len, extend, mtime } = *change
-            && len > ZERO_STEP
+            && len > self.zero_step()
         {
-            let first = Change::Zero { offset, len: ZERO_STEP, extend, mtime };
-            self.commit_whole(op, &first);
+            let step = self.zero_step();
+            self.commit_whole(op, &Change::Zero { offset, len: step, extend, mtime });
             (op.out, op.whole) = (None, None);
-            return Some(Change::Zero { offset: offset + ZERO_STEP, len: len - ZERO_STEP, extend, mtime });
+            return Some(Change::Zero { offset: offset + step, len: len - step, extend, mtime });
         }
         self.commit_whole(op, change);
         None
     }
 
     fn commit_whole(&mut self, op: &mut Op, change: &Change) {
-        let edges = self.edges(op.object, change);
+        let edges = std::mem::take(&mut op.edges);
         let gathered = op.whole.take().or_else(|| op.out.take().map(headpond_base::BufMut::freeze));
         let edge = |block: Block| {
             let index = edges.iter().position(|edge| *edge == block)?;
@@ -310,7 +322,7 @@ impl Engine {
             Change::Zero { offset, len, extend, .. } => {
                 let end = (offset + len).min(size);
                 if *offset < end {
-                    self.commit_zero(object, *offset, end, mtime, size, &edge);
+                    self.commit_zero(object, *offset, end, mtime, size, &edges, &edge);
                 }
                 if *extend && offset + len > size {
                     self.store.log.append(&Entry::Truncate { object, size: offset + len, mtime });
@@ -325,6 +337,7 @@ impl Engine {
         let now = self.now;
         let known = self.store.known(object);
         known.state.size = size_after;
+        known.state.flags.direct = false;
         known.touch(mtime, now);
         self.destage.note(object);
     }
@@ -364,11 +377,11 @@ impl Engine {
         end: u64,
         mtime: UnixNanos,
         size: u64,
+        edges: &[Block],
         edge: &dyn Fn(Block) -> Option<&'a [u8]>,
     ) {
-        let edges = partial_blocks(offset, end, size);
         self.store.log.together(headpond_base::Stream::Host, 2 * Entry::data_len(1) + 2 * Entry::data_len(0), 2);
-        for block in &edges {
+        for block in edges {
             let Some(bytes) = edge(*block) else { continue };
             let from = usize::try_from(offset.saturating_sub(block.byte()).min(BLOCK_U64)).expect("within a block");
             let to = usize::try_from((end - block.byte()).min(BLOCK_U64)).expect("within a block");

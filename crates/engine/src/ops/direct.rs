@@ -85,7 +85,9 @@ impl Engine {
     fn forget_stale(&mut self, object: ObjectId, span: Span) -> bool {
         let log_works = !self.store.log.failed();
         let known = self.store.known(object);
-        let (traces, unflagged) = (known.traces, known.persisted && !known.state.flags.destaging);
+        let flagged = known.state.flags.destaging && known.state.flags.direct;
+        let (traces, unflagged) = (known.traces, known.persisted && !flagged);
+        known.state.flags.direct = true;
         known.state.flags.destaging = true;
         known.state.flags.attributes_dirty = true;
         self.store.clear_range(object, span.first, span.end);

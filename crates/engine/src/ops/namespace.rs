@@ -62,6 +62,9 @@ impl Engine {
             self.renamed(*moved, from, to, *exchange);
         }
         if let Some(object) = going {
+            if let Some(known) = self.store.get_mut(object) {
+                known.gone = true;
+            }
             self.retire(object);
         }
         Progress::Finish(Reply::Done)

@@ -72,7 +72,8 @@ impl Engine {
     /// Asks the origin to sync a file, if there is a reason.
     fn sync_origin(&mut self, id: OpId, object: ObjectId) -> bool {
         let Some(known) = self.store.get_mut(object) else { return false };
-        if !known.origin_unsynced && !known.state.flags.unanchored {
+        let new_name = known.state.flags.unanchored && known.attached;
+        if !known.origin_unsynced && !new_name {
             return false;
         }
         known.origin_unsynced = false;
