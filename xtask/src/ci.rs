@@ -27,7 +27,7 @@ pub fn run(simulator: Simulator) -> ExitCode {
     step(&mut report, "format", cargo(&["fmt", "--all", "--", "--check"]));
     check_tidy(&mut report);
     step(&mut report, "lints", cargo(&["clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"]));
-    let mut documents = cargo(&["doc", "-q", "--workspace", "--no-deps", "--document-private-items"]);
+    let mut documents = cargo(&["doc", "-q", "--workspace", "--no-deps"]);
     documents.env("RUSTDOCFLAGS", "-D warnings");
     step(&mut report, "documents", documents);
     // Tests of one crate start the binary of another: cargo does not build it for them.
