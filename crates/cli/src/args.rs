@@ -44,24 +44,31 @@ fn after_help() -> String {
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Serve a slow directory through a mount, with flash in front
+    ///
+    /// Runs in the foreground until it is unmounted, or until SIGTERM or ctrl-C, which leave at once
+    /// and keep dirty data in the pool (like `unmount --keep-dirty`).
+    ///
+    /// A crash or power loss needs no repair: run the same command again. What was synced before is
+    /// there, and the cache is still warm.
     Mount(Box<MountArgs>),
     /// Show how mounts are doing
     Status(StatusArgs),
     /// Write everything dirty to the origin, and wait for it
+    ///
+    /// Returns when nothing is dirty that was dirty when it started; writers go on meanwhile. Can
+    /// be interrupted without harm: what is not written yet stays dirty and safe in the pool.
     Flush(FlushArgs),
     /// Change a mount while it is in use
     Set(SetArgs),
     /// Write everything dirty to the origin, then take the mount away
+    ///
+    /// Shows what is left and how long it takes. Interrupted by ctrl-C, the mount simply stays. When
+    /// it is done, the origin is complete and readable without headpond. Refused while files are
+    /// open there.
     Unmount(UnmountArgs),
 }
 
-/// Serve a slow directory through a mount, with flash in front.
-///
-/// Runs in the foreground until it is unmounted, or until SIGTERM or ctrl-C, which leave at once
-/// and keep dirty data in the pool (like `unmount --keep-dirty`).
-///
-/// A crash or power loss needs no repair: run the same command again. What was synced before is
-/// there, and the cache is still warm.
+/// What `headpond mount` is given.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   A database on a slow volume, served for all users, in the background (as root):
@@ -137,7 +144,7 @@ const MODE_HELP: &str =
   write-around   writes go to the origin only; reads are cached
   pass-through   everything goes to the origin";
 
-/// Show how mounts are doing.
+/// What `headpond status` is given.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   headpond status                              every mount of this user
@@ -155,10 +162,7 @@ pub struct StatusArgs {
     pub json: bool,
 }
 
-/// Write everything dirty to the origin, and wait for it.
-///
-/// Returns when nothing is dirty that was dirty when it started; writers go on meanwhile. Can
-/// be interrupted without harm: what is not written yet stays dirty and safe in the pool.
+/// What `headpond flush` is given.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   Before a snapshot or a backup of the origin itself (stop the database, or lock it, first):
@@ -171,10 +175,7 @@ pub struct FlushArgs {
     pub quiet: bool,
 }
 
-/// Write everything dirty to the origin, then take the mount away.
-///
-/// Shows what is left and how long it takes. Interrupted by ctrl-C, the mount simply stays. When it is
-/// done, the origin is complete and readable without headpond. Refused while files are open there.
+/// What `headpond unmount` is given.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   headpond unmount /var/lib/mysql                  leaves the origin complete
@@ -191,7 +192,7 @@ pub struct UnmountArgs {
     pub quiet: bool,
 }
 
-/// Change a mount while it is in use.
+/// What `headpond set` is given.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   headpond set /var/lib/mysql mode=write-through   from now on, the origin has every write; returns when

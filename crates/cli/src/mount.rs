@@ -21,7 +21,9 @@ pub fn run(args: &MountArgs, background_child: bool) -> Result<(), Refusal> {
 
 fn in_foreground(args: &MountArgs) -> Result<(), Refusal> {
     let running = Running::start(&plan(args))?;
-    eprintln!("headpond: {}", running.summary());
+    for line in running.summary().lines() {
+        eprintln!("headpond: {line}");
+    }
     eprintln!("headpond: serving until it is unmounted; ctrl-C leaves at once and keeps dirty data in the pool");
     finish(running)
 }

@@ -21,7 +21,7 @@ use crate::{ExitStatus, Refusal, Size};
 #[derive(Debug)]
 pub struct Flash {
     path: PathBuf,
-    /// `None` only between its closing and its opening anew at another size.
+    /// `None` only while it is opened anew at another size, and once its device is started.
     opened: Option<Opened>,
     undo: Undo,
 }
@@ -159,10 +159,10 @@ impl Flash {
     /// The open flash, to read and write while starting.
     ///
     /// # Panics
-    /// Never: it is open but for a moment inside `resize`.
+    /// Once the device is started: then the flash is its own.
     #[must_use]
     pub fn opened(&self) -> &Opened {
-        self.opened.as_ref().expect("a flash is open unless opening it failed, and then it is not kept")
+        self.opened.as_ref().expect("the flash is asked before its device is started")
     }
 
     /// From now on it is a pool: it stays, whatever becomes of this start.
@@ -170,15 +170,17 @@ impl Flash {
         self.undo = Undo::Nothing;
     }
 
-    /// Starts the device that a shard drives.
+    /// Starts the device that a shard drives. The lock goes with it; what is left here only
+    /// undoes the making of the file, until it is settled.
     ///
     /// # Errors
     /// When the backend was named and the kernel refuses it.
-    pub fn start(mut self, backend: Backend) -> Result<Box<dyn Device>, Refusal> {
-        let path = self.path.clone();
+    pub fn start(&mut self, backend: Backend) -> Result<Box<dyn Device>, Refusal> {
         match self.opened.take() {
-            Some(opened) => start_device(opened, backend, TrimPolicy::default()).map_err(|error| refusal(&path, error)),
-            None => Err(Refusal::FlashInUse { path }),
+            Some(opened) => {
+                start_device(opened, backend, TrimPolicy::default()).map_err(|error| refusal(&self.path, error))
+            }
+            None => Err(Refusal::FlashInUse { path: self.path.clone() }),
         }
     }
 }

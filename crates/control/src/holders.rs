@@ -54,6 +54,11 @@ pub fn describe(holders: &[Holder]) -> String {
 
 fn holder(pid: u32, mountpoint: &Path) -> Option<Holder> {
     let process = PathBuf::from(format!("/proc/{pid}"));
+    // A container may have the same path for something else; the kernel tells of those.
+    let name_space = |process: &Path| fs::read_link(process.join("ns/mnt")).ok();
+    if name_space(&process) != name_space(Path::new("/proc/self")) {
+        return None;
+    }
     let links = ["cwd", "root", "exe"].map(|link| process.join(link)).into_iter();
     let files = fs::read_dir(process.join("fd")).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
     let mut held = links.chain(files).filter_map(|link| {

@@ -16,6 +16,7 @@ mod flash;
 mod holders;
 mod marker;
 mod mounts;
+mod notify;
 mod operations;
 mod ownership;
 mod places;

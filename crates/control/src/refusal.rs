@@ -166,7 +166,7 @@ pub enum Refusal {
         why: String,
     },
     /// Not allowed.
-    #[error("{what}: permission denied\n  {advice}")]
+    #[error("{what}: not permitted\n  {advice}")]
     NoPermission {
         /// What was being done.
         what: String,
@@ -268,11 +268,12 @@ impl Refusal {
     pub fn from_io(doing: &str, path: &Path, error: impl Into<io::Error>) -> Self {
         let error = error.into();
         let doing = format!("{doing} {}", path.display());
-        if error.kind() == io::ErrorKind::PermissionDenied {
-            let advice = "Run as the files' owner, or as root.".to_owned();
-            return Self::NoPermission { what: doing, advice };
-        }
-        Self::Failed { doing, error }
+        let advice = match error.kind() {
+            io::ErrorKind::PermissionDenied => "Run as the files' owner, or as root.",
+            io::ErrorKind::ReadOnlyFilesystem => "Its file system is read-only; headpond must write there.",
+            _ => return Self::Failed { doing, error },
+        };
+        Self::NoPermission { what: doing, advice: advice.to_owned() }
     }
 }
 

@@ -17,7 +17,7 @@ use headpond_engine::{Config, Reply, Request};
 use headpond_mount::{MountError, MountOptions, Mounted, THREADS, mount};
 use headpond_shard::{FileOrigin, Handle, Limits, ModelDisk, Origin, Shard};
 use rustix::fd::AsFd;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::clock::{unix_seconds, utc};
@@ -25,6 +25,7 @@ use crate::flash::Flash;
 use crate::holders;
 use crate::marker::{MARKER_VERSION, Marker, MarkerHold, MarkerState, hex};
 use crate::mounts::{Detach, detach};
+use crate::notify::notify;
 use crate::places::Places;
 use crate::protocol::Answer;
 use crate::recovery::make_ready;
@@ -54,6 +55,7 @@ pub struct Running {
     events: Receiver<Event>,
     socket: Arc<ControlSocket>,
     mode: String,
+    notes: Vec<String>,
 }
 
 /// How a mount ended.
@@ -109,11 +111,12 @@ impl Running {
         let runtime = runtime_dir::make()?;
         let path = runtime.join(format!("{}.sock", runtime_dir::name_of(&places.mountpoint)));
         let socket = Arc::new(ControlSocket::listen(&path, &places.mountpoint)?);
-        for note in &ready.notes {
-            eprintln!("headpond: {note}");
+        let device = flash.start(plan.backend)?;
+        let origin = open_origin(&root, plan)?;
+        for (object, file) in ready.files {
+            origin.attach(object, file);
         }
 
-        flash.settle();
         let claim = Marker {
             about: Marker::about(),
             version: MARKER_VERSION,
@@ -128,11 +131,7 @@ impl Running {
             dirty_bytes: 0,
         };
         marker.write(&claim)?;
-        let origin = open_origin(&root, plan)?;
-        for (object, file) in ready.files {
-            origin.attach(object, file);
-        }
-        let device = flash.start(plan.backend)?;
+        flash.settle();
         let config = Config { mode: ready.mode, ..Config::default() };
         let engine = ready.recovered.into_engine(config, headpond_shard::now());
         let handle = Shard::start(engine, device, origin, Limits::default())
@@ -159,15 +158,26 @@ impl Running {
             }
         };
         serve_socket(&socket, &service, send)?;
-        Ok(Self { service, mounted, marker, claim, events, socket, mode: ready.mode.name().to_owned() })
+        notify("READY=1");
+        Ok(Self {
+            service,
+            mounted,
+            marker,
+            claim,
+            events,
+            socket,
+            mode: ready.mode.name().to_owned(),
+            notes: ready.notes,
+        })
     }
 
-    /// One line on what is mounted.
+    /// What is mounted, and what the operator should know of how it went.
     #[must_use]
     pub fn summary(&self) -> String {
         let status = self.service.status();
+        let notes: String = self.notes.iter().map(|note| format!("{note}\n")).collect();
         format!(
-            "mounted {} on {}, {} with flash {} ({}, {}): {} cached, {} dirty",
+            "{notes}mounted {} on {}, {} with flash {} ({}, {}): {} cached, {} dirty",
             status.origin.display(),
             status.mountpoint.display(),
             self.mode,
@@ -237,6 +247,7 @@ impl Running {
         // them, as its drop would, might take for ever.
         std::mem::forget(mounted);
         service.enter(Phase::Unmounting);
+        notify("STOPPING=1");
         let ended = end(&service, flush.then_some(&events));
         settle_marker(marker, claim, &ended);
         let refusal = ended.trouble.clone().map(|why| Refusal::FlushFailed { why, dirty_bytes: ended.dirty_bytes });
@@ -356,7 +367,7 @@ const MODEL_SEED: u64 = 1;
 
 fn listen_to_signals(events: &Sender<Event>) -> Result<(), Refusal> {
     let failed = |error| Refusal::Failed { doing: "listen to signals".to_owned(), error };
-    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(failed)?;
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(failed)?;
     let events = events.clone();
     let listen = move || {
         for signal in signals.forever() {

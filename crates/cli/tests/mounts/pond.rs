@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -114,7 +115,13 @@ impl Pond {
 
     /// `headpond mount` in the foreground, so that it can be killed.
     pub fn mount_foreground(&mut self, more: &[&str]) -> usize {
+        self.mount_foreground_with(more, &[])
+    }
+
+    /// The same with more in its environment.
+    pub fn mount_foreground_with(&mut self, more: &[&str], environment: &[(&str, &str)]) -> usize {
         let mut command = headpond();
+        command.envs(environment.iter().copied());
         command.arg("mount").arg(self.origin()).arg(self.mnt()).arg("--flash").arg(self.flash()).args(more);
         let log = fs::File::create(self.at("log")).unwrap();
         let mut daemon = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
@@ -195,6 +202,13 @@ impl Drop for Pond {
             eprintln!("what the daemons said last:\n{}", self.log());
         }
     }
+}
+
+/// Writes a new file and syncs it.
+pub fn write_and_sync(path: &Path, bytes: &[u8]) {
+    let mut file = fs::File::create(path).unwrap();
+    file.write_all(bytes).unwrap();
+    file.sync_all().unwrap();
 }
 
 /// Some bytes that are not the same at any two places.

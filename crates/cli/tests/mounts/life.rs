@@ -1,20 +1,12 @@
 //! The life of a mount, from outside: the real command on a real mount.
 
-mod pond;
-
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 
-use pond::{Pond, SIZE, headpond, is_mounted, pattern, run, tree, wait_until};
-
-fn write_and_sync(path: &std::path::Path, bytes: &[u8]) {
-    let mut file = File::create(path).unwrap();
-    file.write_all(bytes).unwrap();
-    file.sync_all().unwrap();
-}
+use crate::pond::{Pond, SIZE, Said, headpond, is_mounted, pattern, run, tree, wait_until, write_and_sync};
 
 #[test]
 fn an_unmount_leaves_the_origin_complete_and_without_a_trace() {
@@ -264,7 +256,7 @@ fn an_ordinary_user_mounts_own_files() {
     let as_nobody = |arguments: &[&OsStr]| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]).arg(&binary).args(arguments);
-        pond::Said::from(command.env_remove("XDG_RUNTIME_DIR").output().unwrap())
+        Said::from(command.env_remove("XDG_RUNTIME_DIR").output().unwrap())
     };
     let (origin, mnt, flash, log) = (pond.origin(), pond.mnt(), pond.flash(), pond.at("log"));
     let words = |text: &'static str| text.split(' ').map(OsStr::new).collect::<Vec<_>>();
@@ -286,4 +278,21 @@ fn an_ordinary_user_mounts_own_files() {
     as_nobody(&[OsStr::new("unmount"), mnt.as_os_str()]).ok();
     wait_until("it is unmounted", || !is_mounted(&mnt));
     assert_eq!(fs::read(origin.join("file")).unwrap(), b"hello\n");
+}
+
+#[test]
+fn the_service_manager_is_told_when_the_mount_stands_and_when_it_ends() {
+    let mut pond = Pond::new();
+    let path = pond.at("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let hear = || {
+        let mut said = [0; 64];
+        let len = manager.recv(&mut said).unwrap();
+        String::from_utf8_lossy(&said[..len]).into_owned()
+    };
+    let daemon = pond.mount_foreground_with(&["--size", SIZE], &[("NOTIFY_SOCKET", path.to_str().unwrap())]);
+    assert_eq!(hear(), "READY=1");
+    pond.unmount(&[]).ok();
+    assert_eq!(hear(), "STOPPING=1");
+    assert_eq!(pond.wait(daemon), 0);
 }

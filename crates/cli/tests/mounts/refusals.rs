@@ -1,20 +1,11 @@
 //! What headpond will not do, each with its message and its exit status, and that nothing is
 //! changed by it.
 
-mod pond;
-
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 
-use pond::{Pond, SIZE, headpond, is_mounted, pattern, run};
-
-fn write_and_sync(path: &std::path::Path, bytes: &[u8]) {
-    let mut file = File::create(path).unwrap();
-    file.write_all(bytes).unwrap();
-    file.sync_all().unwrap();
-}
+use crate::pond::{Pond, SIZE, Said, headpond, is_mounted, pattern, run, write_and_sync};
 
 #[test]
 fn bad_places_are_refused_and_nothing_is_made() {
@@ -44,7 +35,7 @@ fn the_foreground_refuses_with_the_same_status() {
     let pond = Pond::new();
     let mut command = headpond();
     command.arg("mount").arg(pond.at("gone")).arg(pond.mnt()).arg("--flash").arg(pond.flash());
-    pond::Said::from(command.output().unwrap()).refused(10, &["headpond: origin", "does not exist"]);
+    Said::from(command.output().unwrap()).refused(10, &["headpond: origin", "does not exist"]);
 }
 
 #[test]

@@ -1,0 +1,10 @@
+//! The real `headpond` on real mounts, in directories of their own. Needs FUSE: as root, or as an
+//! ordinary user with fusermount3.
+
+// A test ends at the first thing that is not as it must be.
+#![allow(clippy::unwrap_used)]
+
+mod documents;
+mod life;
+mod pond;
+mod refusals;
