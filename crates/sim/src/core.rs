@@ -16,6 +16,8 @@ pub(crate) trait Core {
     fn next_wake(&self) -> Option<Nanos>;
     /// What the summary of a run shows: dirty blocks, segments reclaimed, checkpoints, blocks destaged.
     fn figures(&self) -> [u64; 4];
+    /// Everything that it counts: for people.
+    fn told(&self) -> String;
 }
 
 /// An object that recovery found.
@@ -72,6 +74,10 @@ impl Core for Engine {
     fn figures(&self) -> [u64; 4] {
         let stats = self.stats();
         [stats.dirty_blocks, stats.segments_reclaimed, stats.checkpoints, stats.destaged_blocks]
+    }
+
+    fn told(&self) -> String {
+        format!("{:?}", self.stats())
     }
 }
 

@@ -205,6 +205,7 @@ impl Sim<'_> {
                 && same
             {
                 self.world.objects.insert(known.object, file);
+                self.doors.entry(file).or_default().object = Some(known.object);
                 self.world.origin.set_open(file, true);
             }
         }
@@ -222,6 +223,7 @@ impl Sim<'_> {
         let now = self.world.now;
         self.world.core = Some(restored.start(config, now));
         self.summary.recoveries += 1;
+        self.world.trace(|| self.world.core.as_ref().map(|core| core.told()).unwrap_or_default());
         self.world.pump()
     }
 

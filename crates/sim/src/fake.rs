@@ -260,6 +260,10 @@ impl Core for Fake {
     fn figures(&self) -> [u64; 4] {
         [0; 4]
     }
+
+    fn told(&self) -> String {
+        String::new()
+    }
 }
 
 /// Makes fakes.

@@ -251,14 +251,23 @@ impl<'a> Sim<'a> {
         self.requests.values().any(|asked| matches!(asked, Asked::Names { .. }))
     }
 
-    /// The object by which the engine knows the file, open or not.
+    /// Whether the file is being opened: its object is not known yet, and a directory change that concerns
+    /// it must wait until it is, or the engine would not be told of it.
+    fn is_opening(&self, file: FileId) -> bool {
+        self.doors.get(&file).is_some_and(|door| door.opening > 0)
+    }
+
+    /// The object by which the engine knows the file, or knew it: open or not.
     fn known(&self, file: FileId) -> Option<ObjectId> {
-        self.world.objects.iter().find(|(_, known)| **known == file).map(|(object, _)| *object)
+        self.doors.get(&file).and_then(|door| door.object)
     }
 
     pub(crate) fn rename(&mut self, from: &Name, to: &Name) -> Result<(), String> {
         let names = self.world.origin.names();
         let (Some(moving), replacing) = (names.get(from).copied(), names.get(to).copied()) else { return Ok(()) };
+        if self.is_opening(moving) || replacing.is_some_and(|file| self.is_opening(file)) {
+            return Ok(());
+        }
         let (moved, replaced) = (self.known(moving), replacing.and_then(|file| self.known(file)));
         if let Some(file) = replacing {
             self.doors.entry(file).or_default().unlinked = true;
@@ -273,6 +282,9 @@ impl<'a> Sim<'a> {
 
     pub(crate) fn unlink(&mut self, name: &Name) -> Result<(), String> {
         let Some(file) = self.world.origin.names().get(name).copied() else { return Ok(()) };
+        if self.is_opening(file) {
+            return Ok(());
+        }
         self.doors.entry(file).or_default().unlinked = true;
         match self.known(file) {
             Some(object) => self.ask_names(
