@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use headpond_base::{Buf, BufMut, Errno, ObjectId, Result, UnixNanos};
 use headpond_format::Stamp;
@@ -35,6 +35,9 @@ struct Attached {
     writable: bool,
     /// The directory that names it has been synced since it was attached.
     anchored: AtomicBool,
+    /// Held while the file's mtime is read and put back, or set: one at a time, or what one puts
+    /// back is what another's reservation made of it.
+    times: Mutex<()>,
 }
 
 /// The top of the tree.
@@ -171,6 +174,7 @@ impl crate::Origin for FileOrigin {
 
     fn reserve(&self, object: ObjectId, offset: u64, len: u64) -> Result<()> {
         let attached = self.get(object)?;
+        let times = attached.times.lock().unwrap_or_else(PoisonError::into_inner);
         let before = attached.file.metadata()?;
         match allocate(&attached.file, FallocateFlags::KEEP_SIZE, offset, len) {
             Err(Errno::OPNOTSUPP) => {}
@@ -180,6 +184,7 @@ impl crate::Origin for FileOrigin {
                 return result.and_then(|()| set_mtime(&attached.file, unix(before.mtime(), before.mtime_nsec())));
             }
         }
+        drop(times);
         // No reservation is to be had. The next best: refuse what surely does not fit.
         let stat = rustix::fs::fstatvfs(&attached.file).map_err(from)?;
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
@@ -194,6 +199,7 @@ impl crate::Origin for FileOrigin {
 
     fn stamp(&self, object: ObjectId, mtime: UnixNanos) -> Result<Stamp> {
         let attached = self.get(object)?;
+        let _times = attached.times.lock().unwrap_or_else(PoisonError::into_inner);
         set_mtime(&attached.file, mtime)?;
         let metadata = attached.file.metadata()?;
         Ok(Stamp {
@@ -217,7 +223,10 @@ impl crate::Origin for FileOrigin {
         if files.get(&object).is_some_and(|earlier| earlier.writable || !writable) {
             return;
         }
-        files.insert(object, Arc::new(Attached { file, writable, anchored: AtomicBool::new(false) }));
+        files.insert(
+            object,
+            Arc::new(Attached { file, writable, anchored: AtomicBool::new(false), times: Mutex::new(()) }),
+        );
     }
 
     fn release(&self, object: ObjectId) -> Option<Remains> {
