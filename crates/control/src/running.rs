@@ -7,20 +7,19 @@
 //! origin, or not; then the engine writes its last checkpoint; then the marker goes, or says what
 //! is left. A crash between any two of these steps is a crash like any other.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use headpond_base::BLOCK_U64;
-use headpond_engine::{Config, Reply, Request};
+use headpond_engine::Config;
 use headpond_mount::{MountError, MountOptions, Mounted, THREADS, mount};
-use headpond_shard::{FileOrigin, Handle, Limits, ModelDisk, Origin, Shard};
+use headpond_shard::{FileOrigin, Limits, ModelDisk, Origin, Shard};
 use rustix::fd::AsFd;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::clock::{unix_seconds, utc};
+use crate::ending::{Ended, end, settle_marker};
 use crate::flash::Flash;
 use crate::holders;
 use crate::marker::{MARKER_VERSION, Marker, MarkerHold, MarkerState, hex};
@@ -31,20 +30,13 @@ use crate::protocol::Answer;
 use crate::recovery::make_ready;
 use crate::resolve::OriginRoot;
 use crate::runtime_dir;
-use crate::service::{Event, Phase, Service, outcome};
+use crate::service::{Event, Phase, Service};
 use crate::socket::{Client, ControlSocket};
 use crate::watch::Watch;
 use crate::{MountPlan, Refusal, Size};
 
 /// How often the main thread looks whether somebody else unmounted, and whether errors came.
 const PERIOD: Duration = Duration::from_millis(250);
-
-/// How long each step of the end may take at most. A flash that does not answer within this is stuck.
-const STEP: Duration = Duration::from_secs(60);
-
-/// How long a quick end waits for the engine's last checkpoint, once everything is durable. The
-/// checkpoint only saves the next start some reading; a slow origin's writes may be in its way.
-const CHECKPOINT_WITHIN: Duration = Duration::from_secs(5);
 
 /// A mount that serves.
 pub struct Running {
@@ -56,41 +48,6 @@ pub struct Running {
     socket: Arc<ControlSocket>,
     mode: String,
     notes: Vec<String>,
-}
-
-/// How a mount ended.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Ended {
-    /// What is in the pool only.
-    pub dirty_bytes: u64,
-    /// Files with something in the pool only, be it only their size or time.
-    pub dirty_files: u64,
-    /// What went wrong on the way, if anything did.
-    pub trouble: Option<String>,
-}
-
-impl Ended {
-    fn is_complete(&self) -> bool {
-        self.dirty_files == 0 && self.dirty_bytes == 0 && self.trouble.is_none()
-    }
-}
-
-impl fmt::Display for Ended {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(trouble) = &self.trouble {
-            write!(f, "{trouble}; ")?;
-        }
-        if self.is_complete() {
-            return f.write_str("ended; the origin is complete");
-        }
-        write!(
-            f,
-            "ended; {} in {} files stay in the pool only, and the marker beside the origin says so. Mount again with the \
-             same flash to go on",
-            Size(self.dirty_bytes),
-            self.dirty_files
-        )
-    }
 }
 
 impl Running {
@@ -260,95 +217,6 @@ impl Running {
             }
         }
         refusal.map_or(Ok(ended), Err)
-    }
-}
-
-/// Brings the engine to its end. With `flush`, the origin gets everything first, unless a signal
-/// comes meanwhile.
-fn end(service: &Service, flush: Option<&Receiver<Event>>) -> Ended {
-    let mut trouble = None;
-    if let Some(events) = flush {
-        trouble = flush_all(&service.handle, events).err();
-    }
-    // A quick end is durable with the first of these two, and only nicer with the second.
-    let synced = wait_for(&service.handle, Request::SyncAll, STEP);
-    let stopped = wait_for(&service.handle, Request::Stop, if flush.is_some() { STEP } else { CHECKPOINT_WITHIN });
-    let crash = |doing: &str, why: &Stuck| format!("{doing}: {why}. It is left as by a crash: what was synced is safe");
-    trouble = trouble.or_else(|| synced.err().map(|why| crash("making the pool durable", &why)));
-    trouble = trouble.or_else(|| match stopped {
-        Err(Stuck::Late(_)) if flush.is_none() => None,
-        stopped => stopped.err().map(|why| crash("stopping the engine", &why)),
-    });
-    let stats = service.handle.stats().engine;
-    Ended { dirty_bytes: stats.dirty_blocks * BLOCK_U64, dirty_files: stats.dirty_objects, trouble }
-}
-
-fn flush_all(handle: &Handle, events: &Receiver<Event>) -> Result<(), String> {
-    // Nothing comes in any more, so one round does; a second one finds out that it did.
-    for _ in 0..2 {
-        let (send, done) = channel();
-        handle.submit(Request::Flush, Box::new(move |reply| drop(send.send(outcome(&reply)))));
-        loop {
-            match done.recv_timeout(PERIOD) {
-                Ok(result) => break result.map_err(|why| format!("the origin did not take everything: {why}"))?,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err("the shard has ended".to_owned()),
-            }
-            match events.try_recv() {
-                Ok(Event::Signal(_)) => return Err("interrupted while writing to the origin".to_owned()),
-                Ok(Event::Unmount { client, .. }) => {
-                    client.refuse(&Refusal::Usage("it is unmounted already, and writes what is left".to_owned()));
-                }
-                Err(_) => {}
-            }
-        }
-        let stats = handle.stats().engine;
-        if stats.dirty_blocks == 0 && stats.dirty_objects == 0 {
-            return Ok(());
-        }
-    }
-    Err("some files are dirty even after a flush".to_owned())
-}
-
-/// Why a request has not come to a good end.
-enum Stuck {
-    Failed(String),
-    Late(Duration),
-}
-
-impl fmt::Display for Stuck {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Failed(why) => f.write_str(why),
-            Self::Late(patience) => write!(f, "no answer within {} s", patience.as_secs()),
-        }
-    }
-}
-
-/// Sends a request and waits for its end, but not for ever.
-fn wait_for(handle: &Handle, request: Request, patience: Duration) -> Result<(), Stuck> {
-    let (send, done) = channel();
-    handle.submit(request, Box::new(move |reply: Reply| drop(send.send(outcome(&reply)))));
-    match done.recv_timeout(patience) {
-        Ok(result) => result.map_err(Stuck::Failed),
-        Err(_) => Err(Stuck::Late(patience)),
-    }
-}
-
-/// The last word beside the origin. Where it cannot be written, the marker of a running mount
-/// stays, which claims more than this one would.
-fn settle_marker(marker: MarkerHold, claim: Marker, ended: &Ended) {
-    let settled = if ended.is_complete() {
-        marker.remove()
-    } else if ended.trouble.is_some() && ended.dirty_files == 0 {
-        // Not known to be complete: the claim stays as it is.
-        Ok(())
-    } else {
-        let (state, since) = (MarkerState::DirtyLeft, utc(unix_seconds()));
-        marker.write(&Marker { state, since, dirty_bytes: ended.dirty_bytes, ..claim })
-    };
-    if let Err(refusal) = settled {
-        eprintln!("headpond: {refusal}");
     }
 }
 
