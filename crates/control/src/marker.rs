@@ -92,6 +92,14 @@ impl Marker {
     pub fn about() -> String {
         ABOUT.to_owned()
     }
+
+    /// The marker beside a directory that somebody else may hold, for showing: none where there is
+    /// none, or none that can be read.
+    #[must_use]
+    pub fn beside(dir: &Path) -> Option<Self> {
+        let text = fs::read(dir.join(MARKER_NAME).join(FILE)).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
 }
 
 /// The marker's directory, held by this process alone.
@@ -127,7 +135,7 @@ impl MarkerHold {
             };
             match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
-                Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use(origin, &dir)),
+                Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use(origin)),
                 Err(error) => return Err(Refusal::from_io("lock", &path, error)),
             }
             let held = lock.metadata().map_err(|error| Refusal::from_io("look at", &path, error))?;
@@ -137,7 +145,7 @@ impl MarkerHold {
                 return Ok(Self { origin: origin.to_owned(), dir, _lock: lock, gone: false });
             }
         }
-        Err(in_use(origin, &dir))
+        Err(in_use(origin))
     }
 
     /// What the last holder left.
@@ -211,14 +219,11 @@ impl Drop for MarkerHold {
     }
 }
 
-fn in_use(origin: &Path, dir: &Path) -> Refusal {
-    let known: Option<Marker> = fs::read(dir.join(FILE)).ok().and_then(|text| serde_json::from_slice(&text).ok());
-    let (by, target) = known.map_or((String::new(), "MOUNTPOINT".to_owned()), |marker| {
+fn in_use(origin: &Path) -> Refusal {
+    let (by, target) = Marker::beside(origin).map_or((String::new(), "MOUNTPOINT".to_owned()), |marker| {
         let mountpoint = marker.mountpoint.display();
-        (
-            format!(" on {mountpoint} (host {}, process {}, since {})", marker.host, marker.pid, marker.since),
-            mountpoint.to_string(),
-        )
+        let by = format!(" on {mountpoint} (host {}, process {}, since {})", marker.host, marker.pid, marker.since);
+        (by, mountpoint.to_string())
     });
     Refusal::OriginInUse { path: origin.to_owned(), by, target }
 }
@@ -241,11 +246,11 @@ pub fn hex(key: &[u8; 16]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::ExitStatus;
 
-    fn example(state: MarkerState) -> Marker {
+    pub(crate) fn example(state: MarkerState) -> Marker {
         Marker {
             about: Marker::about(),
             version: MARKER_VERSION,
