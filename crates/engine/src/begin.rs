@@ -3,8 +3,8 @@
 use headpond_base::{Errno, ObjectId, RECORD_BYTES_MAX};
 use headpond_format::Stamp;
 
-use crate::effect::Effect;
-use crate::engine::Engine;
+use crate::effect::{Effect, Outcome};
+use crate::engine::{Engine, Pending};
 use crate::locks::OpId;
 use crate::object::{Object, kept_path};
 use crate::op::{Change, Op, Progress, Work};
@@ -182,11 +182,34 @@ impl Engine {
         if object.opens > 0 || object.active > 0 || object.in_job || !object.locks.idle() {
             return;
         }
+        if object.gone && object.attached && object.persisted && object.map.dirty() > 0 && !self.store.log.failed() {
+            return self.bury(id);
+        }
         if object.gone || !object.is_dirty() && !object.origin_unsynced && object.map.blocks() == 0 {
             self.forget(id);
         } else if object.attached && !object.is_dirty() && !object.origin_unsynced {
             self.store.known(id).attached = false;
             self.emit(Effect::OriginRelease { object: id });
+        }
+    }
+
+    /// A file with dirty data is gone at the origin. Should the origin forget that in a power cut,
+    /// the file would be back, and want its data: so the data goes only once that is durable.
+    fn bury(&mut self, id: ObjectId) {
+        let known = self.store.known(id);
+        if !std::mem::replace(&mut known.burying, true) {
+            self.burials += 1;
+            self.start(Pending::Bury(id), |ticket| Effect::OriginSync { ticket, object: id });
+        }
+    }
+
+    /// The origin answered. If it could not, the object stays until the next start.
+    pub(crate) fn buried(&mut self, id: ObjectId, outcome: &Outcome) {
+        self.burials -= 1;
+        if let Outcome::Failed(_) = outcome {
+            self.stats.origin_errors += 1;
+        } else if self.store.get(id).is_some_and(|known| known.opens == 0 && known.active == 0) {
+            self.forget(id);
         }
     }
 

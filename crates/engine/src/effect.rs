@@ -96,7 +96,7 @@ pub enum Effect {
         /// How many bytes.
         len: u64,
     },
-    /// Make the origin's file durable: data, size, and the directory entry of a new file.
+    /// Make the origin's file durable: data, size, and the directory entries that it got or lost.
     OriginSync {
         /// Names it.
         ticket: Ticket,

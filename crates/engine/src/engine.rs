@@ -34,6 +34,7 @@ pub(crate) enum Pending {
     Destage(crate::destage::Pending),
     Reclaim(crate::reclaim::Pending),
     Checkpoint,
+    Bury(ObjectId),
 }
 
 /// The engine of one pool. See the crate's documentation.
@@ -60,6 +61,8 @@ pub struct Engine {
     pub(crate) accepting: bool,
     /// Requests that came before that.
     held: VecDeque<(RequestId, Request)>,
+    /// Files that are gone, and not durably so yet.
+    pub(crate) burials: usize,
     pub(crate) stopping: bool,
     pub(crate) stopped: bool,
     last_sync_asked: Nanos,
@@ -88,6 +91,7 @@ impl Engine {
             checkpoints,
             accepting: false,
             held: VecDeque::new(),
+            burials: 0,
             stopping: false,
             stopped: false,
             last_sync_asked: now,
@@ -157,6 +161,7 @@ impl Engine {
             Pending::Destage(pending) => self.destage_done(pending, outcome),
             Pending::Reclaim(pending) => self.reclaim_done(pending, outcome),
             Pending::Checkpoint => self.checkpoint_done(&outcome),
+            Pending::Bury(object) => self.buried(object, &outcome),
         }
         self.turn();
     }

@@ -132,7 +132,8 @@ impl Engine {
             })
             .collect();
         let all_good = good.iter().all(|good| *good);
-        if !all_good && !read.retried {
+        let moved = !all_good && (0..read.slots.len()).any(|index| self.moved(&read, index));
+        if !all_good && !read.retried && !moved {
             // A transfer may go wrong once; flash that has rotted stays so.
             read.retried = true;
             return self.read_flash(read);
@@ -153,6 +154,28 @@ impl Engine {
         self.part_done(read.op, None);
     }
 
+    /// Whether reclaim moved a block since the read was begun: it is to be read at its new place.
+    fn moved(&self, read: &GatherRead, index: usize) -> bool {
+        let block = read.first.plus(index as u64);
+        let present = self.store.get(read.object).and_then(|object| object.map.get(block));
+        present.is_some_and(|slot| slot.location != read.slots[index].location && slot.location != Location::ZERO)
+    }
+
+    /// Reads one block of an earlier read from where it is now.
+    fn read_again(&mut self, read: &GatherRead, index: usize) {
+        let block = read.first.plus(index as u64);
+        let Some(slot) = self.store.get(read.object).and_then(|object| object.map.get(block)) else { return };
+        let bytes = self.store.in_memory(slot);
+        let Some(op) = self.ops.get_mut(&read.op) else { return };
+        if let Some(bytes) = bytes {
+            return put(op, read.out_at + index, &bytes);
+        }
+        op.parts += 1;
+        let out_at = read.out_at + index;
+        let (op, object, first) = (read.op, read.object, block);
+        self.read_flash(GatherRead { op, object, first, slots: vec![slot], out_at, whole: false, retried: false });
+    }
+
     /// Some blocks of a read are not what they must be, for the second time.
     fn repair(&mut self, read: &GatherRead, good: &[bool], bytes: Option<&Buf>) {
         for (index, good) in good.iter().enumerate() {
@@ -161,6 +184,10 @@ impl Engine {
                 let piece = bytes.slice(index * BLOCK..(index + 1) * BLOCK);
                 let op = self.ops.get_mut(&read.op).expect("looked up by the caller");
                 put(op, read.out_at + index, &piece);
+                continue;
+            }
+            if self.moved(read, index) {
+                self.read_again(read, index);
                 continue;
             }
             let present = self.store.get(read.object).and_then(|object| object.map.get(block));

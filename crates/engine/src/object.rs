@@ -1,6 +1,6 @@
 //! One object: what is remembered of it, and what is going on with it.
 
-use headpond_base::{Errno, Nanos, UnixNanos};
+use headpond_base::{Errno, Nanos, Sequence, UnixNanos};
 use headpond_format::{OBJECT_PATH_MAX, ObjectFlags, ObjectState, Stamp};
 use headpond_map::ObjectMap;
 
@@ -28,6 +28,9 @@ pub(crate) struct Object {
     pub(crate) origin_size: u64,
     /// A replay could bring back blocks of it, even if the map has none.
     pub(crate) traces: bool,
+    /// The last entry that changed its size or made blocks of it zeros: destage may not carry
+    /// that out before it is durable.
+    pub(crate) shaped_at: Sequence,
     /// A destage job works on it.
     pub(crate) in_job: bool,
     /// The shortest size it was cut to since the job began.
@@ -40,6 +43,8 @@ pub(crate) struct Object {
     pub(crate) changed_in_stamp: bool,
     /// Its last name is gone from the origin.
     pub(crate) gone: bool,
+    /// The origin is asked to make that durable; then it is forgotten.
+    pub(crate) burying: bool,
     /// Why destage failed, and when it may be tried again.
     pub(crate) failing: Option<(Errno, Nanos)>,
     /// Last change of size or time, so that a busy file is not stamped again and again.
@@ -52,7 +57,9 @@ impl Object {
         let state = ObjectState {
             inode: file.inode,
             birth: file.birth,
-            flags: ObjectFlags { unanchored: file.created, ..ObjectFlags::default() },
+            // Whether its name is durable is not known: it may have been made, closed and opened
+            // again a moment ago. The first sync makes sure.
+            flags: ObjectFlags { unanchored: true, ..ObjectFlags::default() },
             size: file.stamp.size,
             origin_valid: u64::MAX,
             mtime: file.stamp.mtime,
@@ -78,12 +85,14 @@ impl Object {
             locks: Locks::default(),
             reserved: RangeSet::default(),
             traces: true,
+            shaped_at: Sequence(0),
             in_job: false,
             cut_in_job: None,
             direct: 0,
             origin_unsynced: false,
             changed_in_stamp: false,
             gone: false,
+            burying: false,
             failing: None,
             changed_at: Nanos(0),
         }
@@ -103,6 +112,11 @@ impl Object {
         self.data_dirty_against(self.origin_size)
     }
 
+    /// Gone at the origin, and nobody here has it open: nothing is worth writing to it.
+    pub(crate) const fn leaving(&self) -> bool {
+        self.gone && self.opens == 0 && self.active == 0
+    }
+
     /// The same for an origin's file of another size.
     pub(crate) const fn data_dirty_against(&self, origin_size: u64) -> bool {
         self.map.dirty() > 0 || self.state.origin_valid < origin_size || origin_size != self.state.size
@@ -111,6 +125,15 @@ impl Object {
     /// Up to here the origin's file counts; beyond, what has no slot is zeros.
     pub(crate) fn origin_end(&self) -> u64 {
         self.state.origin_valid.min(self.origin_size)
+    }
+
+    /// The origin's file is like this now, and what is here goes over it: bytes that it has
+    /// beyond the object's end count for nothing.
+    pub(crate) fn meets(&mut self, found: Stamp) {
+        self.origin_size = found.size;
+        if found.size > self.state.size {
+            self.state.origin_valid = self.state.origin_valid.min(self.state.size);
+        }
     }
 
     /// Takes over what the origin says of a file that nobody has dirty.

@@ -42,6 +42,12 @@ impl RangeSet {
         }
     }
 
+    /// The parts at or after `start`.
+    pub(crate) fn beyond(&self, start: u64) -> Vec<(u64, u64)> {
+        let parts = self.0.iter().map(|(from, to)| ((*from).max(start), *to));
+        parts.filter(|(from, to)| from < to).collect()
+    }
+
     /// Whether all of `start..end` is in.
     pub(crate) fn contains(&self, start: u64, end: u64) -> bool {
         start >= end || self.0.range(..=start).next_back().is_some_and(|(_, to)| *to >= end)

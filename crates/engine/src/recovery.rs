@@ -201,18 +201,18 @@ impl Recovered {
         }
         if object.state.flags.destaging {
             // headpond itself was writing there when it was stopped.
-            object.origin_size = now.size;
+            object.meets(now);
             return Verdict::Kept;
         }
         if object.data_dirty_against(left.size) {
             if !same {
                 return Verdict::Conflict(conflict(object, Some(now)));
             }
-            object.origin_size = now.size;
+            object.meets(now);
             return Verdict::Kept;
         }
         if same && (left.ctime == now.ctime || object.is_dirty()) {
-            object.origin_size = now.size;
+            object.meets(now);
             return Verdict::Kept;
         }
         let had = object.map.blocks();
@@ -224,8 +224,10 @@ impl Recovered {
 
     /// Resolves a conflict: the pool's dirty data goes over the file as it is now.
     pub fn keep(&mut self, id: ObjectId, found: &OpenFile) {
+        // What the pool has as clean was a copy of the file before.
+        self.store.clear_clean(id);
         if let Some(object) = self.store.get_mut(id) {
-            object.origin_size = found.stamp.size;
+            object.meets(found.stamp);
             object.state.flags.destaging = true;
             object.state.path = kept_path(&found.path);
         }

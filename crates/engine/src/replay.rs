@@ -18,7 +18,10 @@ impl Store {
             Entry::Object { object, state } => {
                 self.next_object = self.next_object.max(object.next());
                 match self.get_mut(object) {
-                    Some(known) => known.state = state,
+                    Some(known) => {
+                        known.origin_size = state.stamp.size;
+                        known.state = state;
+                    }
                     None => self.adopt(object, Object::from_state(state, ObjectMap::default())),
                 }
             }

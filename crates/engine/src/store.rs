@@ -89,6 +89,16 @@ impl Store {
         self.dirty_blocks -= u64::from(old.dirty);
     }
 
+    /// Takes all clean slots of an object away.
+    pub(crate) fn clear_clean(&mut self, id: ObjectId) {
+        let Some(object) = self.objects.get(&id) else { return };
+        let all = object.map.range(Block(0), Block(u64::MAX));
+        let clean: Vec<Block> = all.filter(|(_, slot)| !slot.dirty).map(|(block, _)| block).collect();
+        for block in clean {
+            self.clear_slot(id, block);
+        }
+    }
+
     /// Takes the slots of `first..end` away.
     pub(crate) fn clear_range(&mut self, id: ObjectId, first: Block, end: Block) {
         let Some(object) = self.objects.get(&id) else { return };

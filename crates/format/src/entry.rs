@@ -32,8 +32,8 @@ pub struct Stamp {
 /// Yes-or-no facts about an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ObjectFlags {
-    /// Made by this pool's mount, and its directory entry not yet known to be durable at the
-    /// origin. If it is missing after a crash, it was never synced.
+    /// Its directory entry is not known to be durable at the origin. If it is missing after a
+    /// crash, nothing of it was ever synced.
     pub unanchored: bool,
     /// Destage may have changed the origin's file since the stamp: the stamp proves nothing.
     pub destaging: bool,

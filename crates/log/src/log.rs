@@ -437,7 +437,8 @@ impl Log {
         let id = self.segments.take_free().expect("no free segment: appends went beyond the reserve");
         let generation = self.next_generation;
         self.next_generation = generation.next();
-        *self.segments.get_mut(id) = Segment::from_row(SegmentRow { generation, state: SegmentState::Open, stream });
+        let row = SegmentRow { generation, state: SegmentState::Open, stream };
+        *self.segments.get_mut(id) = Segment { under_way: self.segments.get(id).under_way, ..Segment::from_row(row) };
         let first = self.geometry.first_location(id);
         self.buffers.forget(first, self.geometry.segment_blocks());
         let open = OpenSegment::new(id, generation, stream, self.geometry.segment_blocks());

@@ -36,6 +36,8 @@ enum Stage {
     /// Waits until the log durably knows.
     Announced(Sequence),
     Cutting(u64),
+    /// Reserves again what cutting gave back.
+    Reserving,
     Writing,
     Growing(u64),
     Stamping,
@@ -56,6 +58,8 @@ pub(super) struct Job {
     /// Where the next job on the object goes on; `None` if this one came to the end.
     next: Option<Block>,
     failed: Option<Errno>,
+    /// Ranges whose reservation ended with cutting the file.
+    given_back: Vec<(u64, u64)>,
     /// What the origin said of the file once it was written.
     stamp: Option<Stamp>,
     /// Some of its dirty data could not be read back.
@@ -96,6 +100,7 @@ impl Engine {
             under_way: 0,
             next: None,
             failed: None,
+            given_back: Vec::new(),
             stamp: None,
             lost: false,
             busy: false,
@@ -135,9 +140,17 @@ impl Engine {
                     if self.store.log.durable() < sequence && !self.store.log.failed() {
                         return true;
                     }
+                    if !self.shape_is_durable(job.object) {
+                        return true;
+                    }
                     self.cut_or_pick(id, job);
                 }
-                Stage::Cutting(_) => self.cut_or_pick(id, job),
+                Stage::Cutting(_) | Stage::Reserving => {
+                    if !self.shape_is_durable(job.object) {
+                        return true;
+                    }
+                    self.cut_or_pick(id, job);
+                }
                 Stage::Writing => {
                     self.issue(id, job);
                     if job.under_way > 0 {
@@ -147,6 +160,9 @@ impl Engine {
                         return false;
                     }
                     if job.waiting.is_empty() {
+                        if !self.shape_is_durable(job.object) {
+                            return true;
+                        }
                         self.grow_or_stamp(id, job);
                     } else {
                         return true;
@@ -162,6 +178,17 @@ impl Engine {
         }
     }
 
+    /// Whether the object's size and zeros are durable as they are now. The origin must not
+    /// show what a crash may still take back (promise 2).
+    fn shape_is_durable(&mut self, object: ObjectId) -> bool {
+        let shaped_at = self.store.known(object).shaped_at;
+        let durable = self.store.log.durable() >= shaped_at || self.store.log.failed();
+        if !durable {
+            self.store.log.want_sync();
+        }
+        durable
+    }
+
     fn origin_step(&mut self, id: JobId, job: &mut Job, effect: impl FnOnce(crate::Ticket) -> Effect) {
         job.busy = true;
         self.start(EnginePending::Destage(Pending::Step(id)), effect);
@@ -174,6 +201,10 @@ impl Engine {
             let size = known.state.origin_valid;
             job.stage = Stage::Cutting(size);
             self.origin_step(id, job, |ticket| Effect::OriginResize { ticket, object, size });
+        } else if let Some((from, to)) = job.given_back.pop() {
+            job.stage = Stage::Reserving;
+            let (offset, len) = (from, to - from);
+            self.origin_step(id, job, |ticket| Effect::OriginReserve { ticket, object, offset, len });
         } else {
             self.pick(job);
             job.stage = Stage::Writing;
@@ -420,12 +451,15 @@ impl Engine {
         job.busy = false;
         let known = self.store.known(job.object);
         match (job.stage, outcome) {
+            // The write itself will tell, if it comes to that.
+            (Stage::Reserving, _) => {}
             (_, Outcome::Failed(errno)) => job.failed = Some(errno),
-            (Stage::Cutting(size) | Stage::Growing(size), _) => {
+            (Stage::Cutting(size), _) => {
                 known.origin_size = size;
-                // Cutting gives back the space that was reserved beyond.
-                known.reserved.remove(size, u64::MAX);
+                // Writes were promised that space; cutting gave it back.
+                job.given_back = known.reserved.beyond(size);
             }
+            (Stage::Growing(size), _) => known.origin_size = size,
             (Stage::Stamping, Outcome::Stamp(stamp)) => job.stamp = Some(stamp),
             _ => {}
         }
@@ -463,10 +497,16 @@ impl Engine {
                     run.bytes[from + part] = Some(bytes.slice(part * BLOCK..(part + 1) * BLOCK));
                 }
             }
+            _ if self.run_moved(object, &job.runs[index], from, count) => {
+                // Reclaim took it elsewhere meanwhile; the next round finds it there.
+                job.runs[index].unreadable = true;
+                let first = job.runs[index].first;
+                job.next = Some(job.next.map_or(first, |next| next.min(first)));
+            }
             _ if !again => return self.read_blocks(id, index, from, count, at, true),
             _ => {
                 // Wrong bytes must not reach the origin. It stays dirty, and reads of it fail.
-                run.unreadable = true;
+                job.runs[index].unreadable = true;
                 self.stats.lost_blocks += count as u64;
                 job.lost = true;
             }
@@ -476,6 +516,15 @@ impl Engine {
         if run.reading == 0 {
             self.write_run(id, job, index);
         }
+    }
+}
+
+impl Engine {
+    fn run_moved(&self, object: ObjectId, run: &Run, from: usize, count: usize) -> bool {
+        (from..from + count).any(|at| {
+            let present = self.store.get(object).and_then(|known| known.map.get(run.first.plus(at as u64)));
+            present.is_none_or(|slot| slot.location != run.slots[at].location)
+        })
     }
 }
 

@@ -108,9 +108,7 @@ impl Destage {
 impl Engine {
     /// Starts a flush of everything that is dirty now; the request is stepped when it is over.
     pub(crate) fn begin_flush(&mut self, op: OpId) {
-        let noted = &self.destage.noted;
-        let dirty = |object: &&ObjectId| self.store.get(**object).is_some_and(crate::object::Object::is_dirty);
-        let left: BTreeMap<_, _> = noted.iter().filter(dirty).map(|object| (*object, Block(0))).collect();
+        let left: BTreeMap<_, _> = self.destage.noted.iter().map(|object| (*object, Block(0))).collect();
         let durable_at = Sequence(self.store.log.next_sequence().0 - 1);
         if self.store.log.durable() < durable_at {
             self.store.log.want_sync();
@@ -126,7 +124,7 @@ impl Engine {
 
     /// Whether nothing is under way but requests.
     pub(crate) fn quiet(&self) -> bool {
-        self.destage.jobs.is_empty() && self.fetches.is_empty() && self.reclaim.idle() && self.checkpoints.idle()
+        self.destage.jobs.is_empty() && self.burials == 0 && self.fetches.is_empty() && self.reclaim.idle() && self.checkpoints.idle()
     }
 
     /// Starts what should go to the origin now.
@@ -157,7 +155,10 @@ impl Engine {
         }
         let noted: Vec<_> = self.destage.noted.iter().copied().collect();
         for object in noted {
-            let dirty_data = self.store.get(object).is_none_or(|known| known.data_dirty() || known.failing.is_some());
+            let dirty_data = self
+                .store
+                .get(object)
+                .is_none_or(|known| known.data_dirty() || known.failing.is_some() || known.leaving());
             if dirty_data || self.store.get(object).is_some_and(|known| !known.is_dirty()) {
                 self.destage.noted.remove(&object);
             } else if self.may_start(object) {
@@ -181,7 +182,7 @@ impl Engine {
         self.destage.jobs.len() < JOBS_MAX
             && self.store.get(object).is_some_and(|known| {
                 let waits = known.failing.is_some_and(|(_, again)| again > self.now);
-                known.is_dirty() && !known.in_job && known.direct == 0 && !waits
+                known.is_dirty() && !known.leaving() && !known.in_job && known.direct == 0 && !waits
             })
     }
 
@@ -218,7 +219,8 @@ impl Engine {
     /// Takes objects out of flushes that have nothing more to do, or cannot.
     fn finish_flushes(&mut self) {
         let (store, ops, ready) = (&self.store, &mut self.ops, &mut self.ready);
-        for flush in &mut self.destage.flushes {
+        let settled = |flush: &Flush| flush.durable_at <= store.log.durable() || store.log.failed();
+        for flush in self.destage.flushes.iter_mut().filter(|flush| settled(flush)) {
             flush.left.retain(|object, _| {
                 let Some(known) = store.get(*object) else { return false };
                 if let Some((errno, _)) = known.failing.filter(|_| !known.in_job) {
@@ -227,14 +229,15 @@ impl Engine {
                     }
                     return false;
                 }
-                known.is_dirty()
+                known.in_job || known.is_dirty() && !known.leaving()
             });
         }
         self.destage.flushes.retain(|flush| {
-            if flush.left.is_empty() {
+            let over = flush.left.is_empty() && settled(flush);
+            if over {
                 ready.push_back(flush.op);
             }
-            !flush.left.is_empty()
+            !over
         });
     }
 
@@ -250,7 +253,7 @@ impl Engine {
             let next = self.destage.noted.range(at..).next().or_else(|| self.destage.noted.first()).copied();
             let Some(object) = next else { return };
             let from = if object == at { block } else { Block(0) };
-            let Some(known) = self.store.get(object).filter(|known| known.is_dirty()) else {
+            let Some(known) = self.store.get(object).filter(|known| known.is_dirty() && !known.leaving()) else {
                 self.destage.noted.remove(&object);
                 continue;
             };

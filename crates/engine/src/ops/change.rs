@@ -5,7 +5,7 @@
 //! so that "no space" is told now and not at the flush; the bytes around it where it starts or
 //! ends inside a block; then one batch, whole or not at all.
 
-use headpond_base::{BLOCK, BLOCK_U64, Block, Errno, Location, ObjectId, UnixNanos, blocks_for};
+use headpond_base::{BLOCK, BLOCK_U64, Block, Errno, Location, ObjectId, Sequence, UnixNanos, blocks_for};
 use headpond_format::Entry;
 use headpond_map::Slot;
 
@@ -335,7 +335,11 @@ impl Engine {
             }
         }
         let now = self.now;
+        let last = Sequence(self.store.log.next_sequence().0 - 1);
         let known = self.store.known(object);
+        if size_after != size || matches!(change, Change::Truncate { .. } | Change::Zero { .. }) {
+            known.shaped_at = last;
+        }
         known.state.size = size_after;
         known.state.flags.direct = false;
         known.touch(mtime, now);
@@ -385,6 +389,13 @@ impl Engine {
             let Some(bytes) = edge(*block) else { continue };
             let from = usize::try_from(offset.saturating_sub(block.byte()).min(BLOCK_U64)).expect("within a block");
             let to = usize::try_from((end - block.byte()).min(BLOCK_U64)).expect("within a block");
+            let zeros = bytes[..from].iter().chain(&bytes[to..]).all(|byte| *byte == 0);
+            if zeros {
+                // Perhaps of a hole, for which the origin has no space.
+                self.store.log.append(&Entry::Zero { object, first: *block, blocks: 1, mtime });
+                self.store.zero_range(object, *block, block.plus(1));
+                continue;
+            }
             self.store.append_data(Store::dirty_record(object, *block, 1, None), false, |payload| {
                 payload.copy_from_slice(bytes);
                 payload[from..to].fill(0);

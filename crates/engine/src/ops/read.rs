@@ -25,6 +25,8 @@ impl Engine {
         let span = Span::of_bytes(offset, len);
         if op.stage == Stage::Locked {
             op.stage = Stage::Gathered;
+            // It may grow meanwhile; what was gathered is what is answered.
+            op.work = Work::Read { offset, len };
             self.gather(id, op, span, 0, span.blocks());
         }
         if op.parts > 0 {

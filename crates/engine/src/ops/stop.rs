@@ -10,11 +10,12 @@ use crate::request::Reply;
 impl Engine {
     pub(crate) fn step_stop(&mut self, id: OpId, op: &mut Op) -> Progress {
         if op.stage == Stage::Begin {
-            // Stepped again whenever something ends, until this is the only request left.
-            if !self.ops.is_empty() || !self.quiet() {
-                self.wait_quiet(id);
-                return Progress::Wait;
-            }
+            // Stepped again once this is the only request left and nothing else is under way.
+            op.stage = Stage::Locked;
+            self.wait_quiet(id);
+            return Progress::Wait;
+        }
+        if op.stage == Stage::Locked {
             op.stage = Stage::Durable;
             if self.store.log.failed() {
                 self.stopped = true;
