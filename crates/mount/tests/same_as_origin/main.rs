@@ -130,6 +130,8 @@ const CASES: &[Case] = &[
     same("a pipe between two threads", special::pipe),
     same("a socket", special::socket),
     same("flock", special::whole_file_locks),
+    same("fcntl locks between processes", special::record_locks),
+    same("a shared writable mapping", special::mapping),
     same("a program run from the mount", special::program),
     same("files of other users", users::permissions),
     same("a sticky directory", users::sticky),
@@ -186,6 +188,16 @@ fn with_engine(mode: CacheMode) {
         assert_eq!(plain, origin, "after the unmount");
     }
     assert_eq!(plain.len(), origin.len());
+}
+
+/// Another process, for locks that are a process's.
+#[test]
+#[ignore = "run by the table, as another process"]
+fn try_lock_as_another_process() {
+    let path = std::env::var_os("LOCKED_FILE").expect("the table sets it");
+    let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+    let lock = rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
+    assert_eq!(lock, Ok(()), "the lock is somebody else's");
 }
 
 /// Every file below a directory, with what has to be the same.

@@ -1,14 +1,14 @@
 //! Pipes, sockets, device nodes, locks, programs.
 
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
 
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, OFlags};
 
 use crate::contents::errno;
-use crate::place::Place;
+use crate::place::{Place, pattern, sum};
 
 pub fn nodes(place: &mut Place<'_>) {
     let kinds = [
@@ -78,6 +78,59 @@ pub fn whole_file_locks(place: &mut Place<'_>) {
     place.note("shared", rustix::fs::flock(&two, FlockOperation::NonBlockingLockShared));
     drop(one);
     place.note("shared", rustix::fs::flock(&two, FlockOperation::NonBlockingLockShared));
+}
+
+/// Whether another process gets a lock of the whole file.
+fn another_process_locks(place: &Place<'_>, name: &str) -> bool {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "try_lock_as_another_process"])
+        .env("LOCKED_FILE", place.path(name))
+        .output()
+        .unwrap()
+        .status
+        .success()
+}
+
+pub fn record_locks(place: &mut Place<'_>) {
+    let file = place.file("file", b"x");
+    place.say("free", another_process_locks(place, "file"));
+    place.note("shared", rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockShared));
+    place.say("another, while shared", another_process_locks(place, "file"));
+    place.note("exclusive", rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive));
+    place.say("another, while exclusive", another_process_locks(place, "file"));
+    place.note("unlock", rustix::fs::fcntl_lock(&file, FlockOperation::Unlock));
+    place.say("another, after", another_process_locks(place, "file"));
+    place.note("again", rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive));
+    // Any close of the file by the process lets go.
+    drop(std::fs::File::open(place.path("file")).unwrap());
+    place.say("another, after a close", another_process_locks(place, "file"));
+}
+
+#[allow(unsafe_code, reason = "there is no other way to a mapping")]
+pub fn mapping(place: &mut Place<'_>) {
+    use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
+    const LENGTH: usize = 3 * 4096 + 100;
+    let file = place.file("file", &pattern(LENGTH, 1));
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: the address is the kernel's choice; the mapping is gone before this function ends and is
+    // reached only through the slice below; nobody truncates the file meanwhile.
+    let address = unsafe { mmap(std::ptr::null_mut(), LENGTH, protection, MapFlags::SHARED, &file, 0) }.unwrap();
+    // SAFETY: LENGTH bytes are mapped there, readable and writable, and all inside the file.
+    let mapped = unsafe { std::slice::from_raw_parts_mut(address.cast::<u8>(), LENGTH) };
+    place.say("content", sum(mapped));
+    mapped[5000..5004].copy_from_slice(b"here");
+    // SAFETY: the same range.
+    place.note("msync", unsafe { msync(address, LENGTH, MsyncFlags::SYNC) });
+    place.content("file");
+    place.note("write", file.write_at(b"there", 9000).map_err(errno));
+    place.say("seen in the mapping", mapped[9000..9005] == *b"there");
+    mapped[LENGTH - 1] = 42;
+    // SAFETY: mapped above, and the slice is not used any more.
+    place.note("unmap", unsafe { munmap(address, LENGTH) });
+    place.note("fsync", file.sync_all().map_err(errno));
+    drop(file);
+    place.content("file");
+    place.look("file");
 }
 
 pub fn program(place: &mut Place<'_>) {
