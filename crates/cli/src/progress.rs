@@ -44,25 +44,47 @@ pub struct DirtyBar {
     bar: Option<ProgressBar>,
     doing: &'static str,
     asked: u32,
+    seen: Estimate,
+}
+
+/// How much is left, guessed finely: dirty data becomes clean many megabytes at a time, with a
+/// sync of the origin; in between, what was written there tells how far it is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Estimate {
+    dirty_bytes: u64,
+    written_before: u64,
+}
+
+impl Estimate {
+    fn left(&mut self, dirty_bytes: u64, origin_write_bytes: u64) -> u64 {
+        if dirty_bytes != self.dirty_bytes {
+            *self = Self { dirty_bytes, written_before: origin_write_bytes };
+        }
+        let on_its_way = origin_write_bytes.saturating_sub(self.written_before);
+        // Never quite done before it is: the last sync counts too.
+        dirty_bytes.saturating_sub(on_its_way).max(dirty_bytes / 20)
+    }
 }
 
 impl DirtyBar {
     /// A bar on the terminal, lines now and then where there is none, or nothing if `quiet`.
     pub fn new(doing: &'static str, quiet: bool) -> Self {
         let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
-            let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+            let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("{prefix} [{bar:30}] {msg}, {binary_bytes_per_sec}, {eta} to go");
             if let Ok(style) = style {
                 bar.set_style(style.progress_chars("=> "));
             }
             bar.set_prefix(doing);
+            bar.set_message("looking");
             bar
         });
-        Self { bar, doing, asked: if quiet { u32::MAX } else { 0 } }
+        Self { bar, doing, asked: if quiet { u32::MAX } else { 0 }, seen: Estimate::default() }
     }
 
-    /// This much is left.
-    pub fn left(&mut self, dirty_bytes: u64) {
+    /// This much is dirty, and so much was written to the origin so far.
+    pub fn left(&mut self, dirty_bytes: u64, origin_write_bytes: u64) {
+        let dirty_bytes = self.seen.left(dirty_bytes, origin_write_bytes);
         match &self.bar {
             Some(bar) => {
                 // Writers go on: the whole may grow.
@@ -121,11 +143,12 @@ pub fn start_and_wait(
         if interrupt.came() {
             return Ok(Waited::Interrupted);
         }
-        let Answer::Operation { progress, dirty_bytes } = daemon.ask(&Command::Operation { id })? else {
+        let Answer::Operation { progress, dirty_bytes, origin_write_bytes } = daemon.ask(&Command::Operation { id })?
+        else {
             return Err(confused(daemon));
         };
         match progress {
-            Progress::Running => bar.left(dirty_bytes),
+            Progress::Running => bar.left(dirty_bytes, origin_write_bytes),
             Progress::Done => return Ok(Waited::Done),
             Progress::Failed(why) => return Err(Refusal::FlushFailed { why, dirty_bytes }),
         }
@@ -138,4 +161,17 @@ pub fn start_and_wait(
 pub fn confused(daemon: &Daemon) -> Refusal {
     let why = "it answers something else than was asked. Is it of another version?".to_owned();
     Refusal::NoAnswer { path: daemon.mountpoint().to_owned(), why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_moves_on_between_two_syncs_and_never_reaches_nothing_before_the_last() {
+        let mut seen = Estimate::default();
+        let left = [(1000, 50), (1000, 450), (1000, 2050), (600, 2050), (600, 2150), (0, 2700)]
+            .map(|(dirty, written)| seen.left(dirty, written));
+        assert_eq!(left, [1000, 600, 50, 600, 500, 0]);
+    }
 }

@@ -95,7 +95,7 @@ fn leave(daemon: &Daemon, args: &UnmountArgs, interrupt: &Interrupt) -> Result<u
                 if let Ok(status) = ask_status(daemon)
                     && !first
                 {
-                    bar.left(status.dirty_bytes);
+                    bar.left(status.dirty_bytes, status.origin_write_bytes);
                 }
                 first = false;
             }

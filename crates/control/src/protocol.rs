@@ -53,6 +53,9 @@ pub enum Answer {
         progress: Progress,
         /// What is dirty at this moment, over all.
         dirty_bytes: u64,
+        /// What was written to the origin since the mount: moves on while data that is already
+        /// there waits for the origin's sync, before which it still counts as dirty.
+        origin_write_bytes: u64,
     },
     /// The mount is gone and the daemon ends.
     Unmounted {
@@ -96,8 +99,12 @@ mod tests {
             assert_eq!(serde_json::to_string(&command).unwrap(), line);
             assert_eq!(serde_json::from_str::<Command>(line).unwrap(), command);
         }
-        let answer = Answer::Operation { progress: Progress::Failed("no space".into()), dirty_bytes: 4096 };
-        let line = r#"{"is":"operation","progress":{"failed":"no space"},"dirty_bytes":4096}"#;
+        let answer = Answer::Operation {
+            progress: Progress::Failed("no space".into()),
+            dirty_bytes: 4096,
+            origin_write_bytes: 1,
+        };
+        let line = r#"{"is":"operation","progress":{"failed":"no space"},"dirty_bytes":4096,"origin_write_bytes":1}"#;
         assert_eq!(serde_json::to_string(&answer).unwrap(), line);
         assert_eq!(serde_json::from_str::<Answer>(line).unwrap(), answer);
     }

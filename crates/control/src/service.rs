@@ -75,8 +75,12 @@ impl Service {
             },
             Command::Operation { id } => match self.operations.progress(id) {
                 Some(progress) => {
-                    let dirty_bytes = self.handle.stats().engine.dirty_blocks * BLOCK_U64;
-                    client.answer(&Answer::Operation { progress, dirty_bytes });
+                    let engine = self.handle.stats().engine;
+                    client.answer(&Answer::Operation {
+                        progress,
+                        dirty_bytes: engine.dirty_blocks * BLOCK_U64,
+                        origin_write_bytes: engine.origin_write_bytes,
+                    });
                 }
                 None => client.refuse(&Refusal::Usage(format!("no operation {id} is known"))),
             },
