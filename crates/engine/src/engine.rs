@@ -119,7 +119,6 @@ impl Engine {
     #[must_use]
     pub fn next_wake(&self) -> Option<Nanos> {
         let busy = self.store.log.has_unsynced() || self.destage.has_work(&self.store);
-        if !busy && !self.ops.is_empty() && std::env::var("HPD").is_ok() { eprintln!("{}", self.debug_state()); }
         (busy && !self.stopped).then(|| self.now.plus(crate::destage::TICK))
     }
 
@@ -226,7 +225,8 @@ impl Engine {
     /// is lost for now. Reclaim of clean segments needs no log, so it comes first.
     fn accept(&mut self) {
         let enough = self.store.log.segments().free() >= crate::reclaim::START_RESERVE;
-        if self.accepting || self.checkpoints.starting() || !(enough || self.reclaim.idle() || self.store.log.failed()) {
+        if self.accepting || self.checkpoints.starting() || !(enough || self.reclaim.idle() || self.store.log.failed())
+        {
             return;
         }
         self.accepting = true;
@@ -365,14 +365,5 @@ impl Engine {
                 self.ready.push_back(op);
             }
         }
-    }
-}
-impl Engine {
-    #[doc(hidden)]
-    pub fn debug_state(&self) -> String {
-        let segments = self.store.log.segments();
-        let mut text = format!("free {} waiting {} wanted {} starting {} ckpt idle {} bounds {:?} durable {:?} next {:?} dirty {}/{} unsynced {} stalled {:?} jobs idle? quiet {} due {:?}\n", segments.free(), segments.waiting(), self.free_wanted(), self.checkpoints.starting(), self.checkpoints.idle(), self.checkpoints.bounds(), self.store.log.durable(), self.store.log.next_sequence(), self.store.dirty_blocks, self.dirty_blocks_max(), self.store.log.unsynced_bytes(), self.stalled, self.quiet(), self.reclaim.debug());
-        for (id, s) in segments.iter() { text += &format!("{id} {s:?}\n"); }
-        text
     }
 }

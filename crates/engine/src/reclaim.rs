@@ -60,10 +60,6 @@ impl Reclaim {
     pub(crate) fn idle(&self) -> bool {
         self.victims.is_empty()
     }
-
-    pub(crate) fn debug(&self) -> String {
-        self.victims.iter().map(|(id, v)| format!("victim {id} under_way {} pieces {:?} ", v.under_way, v.pieces.as_ref().map(Vec::len))).collect()
-    }
 }
 
 /// Victims at once: one that reads while the other writes.

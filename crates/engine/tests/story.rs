@@ -43,7 +43,15 @@ impl World {
             flash.0[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);
         }
         let engine = recover(&mut flash, POOL).unwrap().into_engine(config, Nanos(0));
-        let mut world = Self { engine, flash, files: BTreeMap::new(), stamps: BTreeMap::new(), now: 0, next: 0, replies: BTreeMap::new() };
+        let mut world = Self {
+            engine,
+            flash,
+            files: BTreeMap::new(),
+            stamps: BTreeMap::new(),
+            now: 0,
+            next: 0,
+            replies: BTreeMap::new(),
+        };
         world.run();
         world
     }

@@ -433,7 +433,6 @@ impl Log {
     }
 
     fn open_segment(&mut self, stream: Stream) {
-        if self.segments.free() == 0 { eprintln!("{}", std::backtrace::Backtrace::force_capture()); }
         let id = self.segments.take_free().expect("no free segment: appends went beyond the reserve");
         let generation = self.next_generation;
         self.next_generation = generation.next();

@@ -12,8 +12,8 @@ use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Errno, ObjectId, Seque
 use headpond_format::{Entry, Stamp};
 use headpond_log::Mutation;
 
-use super::run::Run;
 use super::RETRY;
+use super::run::Run;
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending as EnginePending};
 

@@ -124,7 +124,11 @@ impl Engine {
 
     /// Whether nothing is under way but requests.
     pub(crate) fn quiet(&self) -> bool {
-        self.destage.jobs.is_empty() && self.burials == 0 && self.fetches.is_empty() && self.reclaim.idle() && self.checkpoints.idle()
+        self.destage.jobs.is_empty()
+            && self.burials == 0
+            && self.fetches.is_empty()
+            && self.reclaim.idle()
+            && self.checkpoints.idle()
     }
 
     /// Starts what should go to the origin now.

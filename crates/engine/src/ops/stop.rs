@@ -16,6 +16,21 @@ impl Engine {
             return Progress::Wait;
         }
         if op.stage == Stage::Locked {
+            op.stage = Stage::OriginSynced;
+            op.left = self.store.objects.keys().copied().collect();
+        } else if op.stage == Stage::OriginSynced
+            && let Some(object) = op.left.pop()
+        {
+            // A name that cannot be synced now is still unanchored in the pool.
+            op.error = op.error.or(self.origin_synced(op, object));
+        }
+        if op.stage == Stage::OriginSynced {
+            while let Some(object) = op.left.last().copied() {
+                if self.sync_origin(id, object) {
+                    return Progress::Wait;
+                }
+                op.left.pop();
+            }
             op.stage = Stage::Durable;
             if self.store.log.failed() {
                 self.stopped = true;

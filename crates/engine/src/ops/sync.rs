@@ -70,31 +70,32 @@ impl Engine {
     }
 
     /// Asks the origin to sync a file, if there is a reason.
-    fn sync_origin(&mut self, id: OpId, object: ObjectId) -> bool {
+    pub(super) fn sync_origin(&mut self, id: OpId, object: ObjectId) -> bool {
         let Some(known) = self.store.get_mut(object) else { return false };
         let new_name = known.state.flags.unanchored && known.attached;
         if !known.origin_unsynced && !new_name {
             return false;
         }
         known.origin_unsynced = false;
+        // Kept from being released meanwhile.
+        known.active += 1;
         self.start(Pending::Op(id), |ticket| Effect::OriginSync { ticket, object });
         true
     }
 
     /// Notes what a sync of the origin came to, if there was one.
-    fn origin_synced(&mut self, op: &mut Op, object: ObjectId) -> Option<Errno> {
+    pub(super) fn origin_synced(&mut self, op: &mut Op, object: ObjectId) -> Option<Errno> {
         let outcome = op.outcome.take()?;
         let known = self.store.get_mut(object)?;
+        known.active -= 1;
         if let crate::Outcome::Failed(errno) = outcome {
             known.origin_unsynced = true;
             return Some(errno);
         }
-        if known.state.flags.unanchored {
-            known.state.flags.unanchored = false;
-            if known.persisted && !self.store.log.failed() {
-                self.store.persist(object);
-            }
+        if std::mem::replace(&mut known.state.flags.unanchored, false) && known.persisted && !self.store.log.failed() {
+            self.store.persist(object);
         }
+        self.retire(object);
         None
     }
 }
