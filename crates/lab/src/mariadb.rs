@@ -132,6 +132,12 @@ impl Server {
         &self.socket
     }
 
+    /// The process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.service.pid()
+    }
+
     /// The server's command as it would be typed.
     #[must_use]
     pub fn typed(&self) -> String {

@@ -128,6 +128,12 @@ impl Mount {
         self.service.typed()
     }
 
+    /// The daemon.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.service.pid()
+    }
+
     /// What the mount has counted.
     pub fn figures(&self) -> Result<Figures> {
         self.headpond.figures(&self.mountpoint)

@@ -44,6 +44,12 @@ impl Service {
         command::typed(&self.command)
     }
 
+    /// The process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until `ready` says so. Fails if the process ends before, or takes too long.
     pub fn wait_until(&mut self, limit: Duration, mut ready: impl FnMut() -> bool) -> Result<()> {
         let start = Instant::now();
@@ -94,7 +100,7 @@ impl Service {
     }
 
     fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {
             // The child is not waited for yet, so its id can not have passed to another process.
             let _ = kill_process(pid, signal);

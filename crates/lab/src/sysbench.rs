@@ -10,6 +10,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+const DOING: &str = "running sysbench";
+
 /// The size and shape of a load.
 #[derive(Clone, Debug)]
 pub struct Load {
@@ -93,18 +95,35 @@ impl Load {
         command
     }
 
-    /// Runs the load, and tells `each` about every second as it passes.
-    pub fn run(&self, mut command: Command, mut each: impl FnMut(Second) -> Result<()>) -> Result<Totals> {
-        let doing = "running sysbench";
+    /// Starts the load.
+    pub fn start(&self, mut command: Command) -> Result<Running> {
         let child = command::detach(&mut command)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| command::failed(doing, &command, error, ""))?;
-        let mut running = Running(child);
+            .map_err(|error| command::failed(DOING, &command, error, ""))?;
+        Ok(Running { command, child })
+    }
+}
+
+/// A running load, killed when its owner lets go of it.
+pub struct Running {
+    command: Command,
+    child: Child,
+}
+
+impl Running {
+    /// The process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Tells `each` about every second as it passes, until the load is over.
+    pub fn follow(mut self, mut each: impl FnMut(Second) -> Result<()>) -> Result<Totals> {
         let mut output = String::new();
-        if let Some(pipe) = running.0.stdout.take() {
+        if let Some(pipe) = self.child.stdout.take() {
             for line in BufReader::new(pipe).lines() {
                 let line = line.map_err(Failure::io("reading what sysbench prints"))?;
                 if let Some(second) = parse_second(&line) {
@@ -116,12 +135,12 @@ impl Load {
             }
         }
         let mut errors = String::new();
-        if let Some(mut pipe) = running.0.stderr.take() {
+        if let Some(mut pipe) = self.child.stderr.take() {
             // Only for a message; what was read until an error is what there is.
             let _ = pipe.read_to_string(&mut errors);
         }
-        let status = running.0.wait().map_err(Failure::io("waiting for sysbench"))?;
-        let failed = |status: &str| command::failed(doing, &command, status, &format!("{output}{errors}"));
+        let status = self.child.wait().map_err(Failure::io("waiting for sysbench"))?;
+        let failed = |status: &str| command::failed(DOING, &self.command, status, &format!("{output}{errors}"));
         if !status.success() {
             return Err(failed(&status.to_string()));
         }
@@ -129,14 +148,12 @@ impl Load {
     }
 }
 
-/// A running sysbench, killed if the reader of its output gives up.
-struct Running(Child);
-
 impl Drop for Running {
     fn drop(&mut self) {
-        if !matches!(self.0.try_wait(), Ok(Some(_))) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            // Failing means that it is gone already.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
         }
     }
 }

@@ -2,33 +2,40 @@
 
 use std::fs;
 
-/// The processors' time since boot, in ticks.
+/// The processors' time, in ticks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CpuTime {
-    busy: u64,
+    /// What the demo's own processes used.
+    own: u64,
+    /// What went by, on all processors together.
     all: u64,
 }
 
 impl CpuTime {
-    /// Now.
-    pub fn now() -> Self {
-        let text = fs::read_to_string("/proc/stat").unwrap_or_default();
-        Self::parse(text.lines().next().unwrap_or_default())
+    /// Up to now; `processes` are those of the demo.
+    pub fn now(processes: &[u32]) -> Self {
+        let stat = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let own = processes.iter().map(|pid| used(&stat(&format!("/proc/{pid}/stat")))).sum();
+        Self { own, all: passed(&stat("/proc/stat")) }
     }
 
-    /// Reads `cpu  user nice system idle iowait irq softirq steal ...`; the rest is part of these.
-    fn parse(line: &str) -> Self {
-        let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).filter_map(|word| word.parse().ok()).collect();
-        let all = ticks.iter().sum();
-        let waiting: u64 = ticks.iter().skip(3).take(2).sum();
-        Self { busy: all - waiting, all }
-    }
-
-    /// The share of the time since `before` in which the processors worked.
-    pub fn busy_since(&self, before: &Self) -> f64 {
+    /// The share of the time since `before` that the demo's own processes used.
+    pub fn share_since(&self, before: &Self) -> f64 {
         let all = self.all.saturating_sub(before.all);
-        if all == 0 { 0.0 } else { self.busy.saturating_sub(before.busy) as f64 / all as f64 }
+        if all == 0 { 0.0 } else { self.own.saturating_sub(before.own) as f64 / all as f64 }
     }
+}
+
+/// Reads `cpu  user nice system idle iowait irq softirq steal ...`; the rest is part of these.
+fn passed(stat: &str) -> u64 {
+    let line = stat.lines().next().unwrap_or_default();
+    line.split_whitespace().skip(1).take(8).filter_map(|word| word.parse::<u64>().ok()).sum()
+}
+
+/// Reads `pid (name) state ... utime stime ...`: fields 14 and 15. The name may hold anything.
+fn used(stat: &str) -> u64 {
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    after_name.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum()
 }
 
 /// Processors, memory and kernel in a line.
@@ -51,9 +58,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_for_a_disk_is_not_work() {
-        let before = CpuTime::parse("cpu  100 0 100 800 0 0 0 0 0 0");
-        let after = CpuTime::parse("cpu  110 0 110 860 20 0 0 0 0 0");
-        assert!((after.busy_since(&before) - 0.2).abs() < 1e-9);
+    fn the_share_is_that_of_the_own_processes() {
+        let process = "17 (a (b) c) S 1 17 17 0 -1 4194304 100 0 0 0 30 12 5 5 20 0 3 0 9999 1 1";
+        assert_eq!(used(process), 42);
+        let machine = "cpu  100 0 100 800 0 0 0 0 50 0\ncpu0 1 1 1 1\n";
+        assert_eq!(passed(machine), 1000);
+        let (before, after) = (CpuTime { own: 10, all: 1000 }, CpuTime { own: 60, all: 1200 });
+        assert!((after.share_since(&before) - 0.25).abs() < 1e-9);
     }
 }

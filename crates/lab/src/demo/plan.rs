@@ -141,7 +141,7 @@ impl Plan {
             Step::Load => 25,
             Step::CopyWithout | Step::CopyWith => 8,
             Step::RunWithout | Step::RunWith => run,
-            Step::Return => 30,
+            Step::Return => 45,
         })
     }
 

@@ -7,7 +7,7 @@ use super::storage::{Stage, Storage};
 use crate::command;
 use crate::failure::Result;
 use crate::mariadb::Server;
-use crate::pond::Figures;
+use crate::pond::{Figures, Mount};
 use crate::statistics::{spread, windows};
 use crate::sysbench::{Second, Totals};
 use std::time::{Duration, Instant};
@@ -74,8 +74,11 @@ pub fn run(
     let figures = || stage.mount.as_ref().map_or_else(|| from_server(&server), |mount| mount.figures());
 
     let (mut seconds, mut samples) = (Vec::new(), Vec::new());
-    let totals = plan.load.run(sysbench, |second| {
-        samples.push(Sample { at: second.at, figures: figures()?, cpu: CpuTime::now() });
+    let load = plan.load.start(sysbench)?;
+    let mut processes = vec![server.pid(), load.pid()];
+    processes.extend(stage.mount.as_ref().map(Mount::pid));
+    let totals = load.follow(|second| {
+        samples.push(Sample { at: second.at, figures: figures()?, cpu: CpuTime::now(&processes) });
         seconds.push(second);
         let part = if second.at <= f64::from(plan.warmup) { "warm-up, " } else { "" };
         let all = plan.warmup + plan.seconds;
@@ -178,9 +181,9 @@ impl Side {
         (self.cached && all > 0.0).then(|| hits / all)
     }
 
-    /// The share of the measured time in which the processors worked.
-    pub fn cpu_busy(&self) -> f64 {
-        self.ends().map_or(0.0, |(first, last)| last.cpu.busy_since(&first.cpu))
+    /// The share of the processors that database, load and headpond used in the measured time.
+    pub fn cpu_share(&self) -> f64 {
+        self.ends().map_or(0.0, |(first, last)| last.cpu.share_since(&first.cpu))
     }
 
     /// What a counter gained in each second of the run, warm-up included.
