@@ -27,7 +27,10 @@ impl Report {
 
     /// Counts a step that is many tests, from what cargo printed about them.
     pub fn tests(&mut self, name: &str, output: &str, ok: bool, took: Duration) {
-        let summary = summarize(output);
+        let mut summary = summarize(output);
+        if !ok && summary.failures.is_empty() {
+            summary.failures.push(format!("{name}: did not build or did not run to its end"));
+        }
         println!(
             "--- {name}: {} passed, {} failed, {} ignored ({:.0} s)",
             summary.passed,
@@ -36,9 +39,6 @@ impl Report {
             took.as_secs_f64()
         );
         self.passed += summary.passed;
-        if !ok && summary.failures.is_empty() {
-            self.fail(format!("{name}: did not build or did not run to its end"));
-        }
         summary.failures.into_iter().for_each(|failure| self.fail(failure));
     }
 
