@@ -2,8 +2,8 @@
 
 use headpond_base::{Buf, CacheMode, Nanos, ObjectId, PoolId};
 use headpond_engine::{
-    Config, Effect, Engine, FlashRead, OpenFile, Outcome, Recovered, Request, RequestId, Ticket, Verdict, format_pool,
-    recover,
+    Config, Effect, Engine, FlashRead, Mutation, OpenFile, Outcome, Recovered, Request, RequestId, Ticket, Verdict,
+    format_pool, recover_mutated,
 };
 use headpond_format::{Geometry, OriginName};
 
@@ -44,7 +44,12 @@ pub(crate) trait Restored {
 /// Makes engines.
 pub(crate) trait Maker: Sync {
     fn format(&self, pool: PoolId, geometry: Geometry, mode: CacheMode) -> Vec<(u64, Buf)>;
-    fn recover(&self, flash: &mut dyn FlashRead, bytes: u64) -> Result<Box<dyn Restored>, String>;
+    fn recover(
+        &self,
+        flash: &mut dyn FlashRead,
+        bytes: u64,
+        mutation: Option<Mutation>,
+    ) -> Result<Box<dyn Restored>, String>;
 }
 
 /// Makes the real thing.
@@ -122,8 +127,13 @@ impl Maker for Real {
         format_pool(pool, geometry, None, mode)
     }
 
-    fn recover(&self, flash: &mut dyn FlashRead, bytes: u64) -> Result<Box<dyn Restored>, String> {
-        match recover(flash, bytes) {
+    fn recover(
+        &self,
+        flash: &mut dyn FlashRead,
+        bytes: u64,
+        mutation: Option<Mutation>,
+    ) -> Result<Box<dyn Restored>, String> {
+        match recover_mutated(flash, bytes, mutation) {
             Ok(recovered) => Ok(Box::new(recovered)),
             Err(error) => Err(format!("{error:?}")),
         }

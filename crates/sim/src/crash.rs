@@ -63,8 +63,17 @@ impl Sim<'_> {
     fn fall(&mut self, rng: &mut Rng) -> Result<bool, String> {
         let power = rng.chance(self.scenario.power_cuts);
         let origin_falls = power && rng.chance(self.scenario.origin_falls);
-        let cut = power
-            .then(|| *rng.pick(&[Cut::Random, Cut::Random, Cut::Random, Cut::DropAll, Cut::KeepAll, Cut::OnlyLast]));
+        let cut = power.then(|| {
+            *rng.pick(&[
+                Cut::Random,
+                Cut::Random,
+                Cut::Random,
+                Cut::DropAll,
+                Cut::KeepAll,
+                Cut::OnlyLast,
+                Cut::TearLastEnd,
+            ])
+        });
         self.world.trace(|| format!("crash: flash {cut:?}, origin falls {origin_falls}"));
         self.summary.crashes += 1;
         self.leave(cut, origin_falls);
@@ -230,11 +239,12 @@ impl Sim<'_> {
     /// Reads the pool, twice: recovery changes nothing and finds the same each time.
     fn recover(&mut self) -> Result<Option<Box<dyn Restored>>, String> {
         let bytes = self.world.flash.bytes();
+        let mutation = self.options.mutation;
         let per_mille = self.world.faults.recovery_read;
         if per_mille > 0 {
             let rng = Rng::new(self.world.rng.next());
             let mut reader = Reader { flash: &self.world.flash, rng, per_mille, failed: 0 };
-            let result = self.maker.recover(&mut reader, bytes);
+            let result = self.maker.recover(&mut reader, bytes, mutation);
             let failed = reader.failed;
             self.world.trace(|| format!("recovery with {failed} read errors: {:?}", result.as_ref().err()));
             if let (Err(why), 0) = (result, failed) {
@@ -243,12 +253,14 @@ impl Sim<'_> {
         }
         let rng = Rng::new(0);
         let mut reader = Reader { flash: &self.world.flash, rng, per_mille: 0, failed: 0 };
-        let first = match self.maker.recover(&mut reader, bytes) {
+        let first = match self.maker.recover(&mut reader, bytes, mutation) {
             Ok(first) => first,
             Err(why) => return self.no_recovery(&why),
         };
-        let second =
-            self.maker.recover(&mut reader, bytes).map_err(|why| format!("the second recovery failed: {why}"))?;
+        let second = self
+            .maker
+            .recover(&mut reader, bytes, mutation)
+            .map_err(|why| format!("the second recovery failed: {why}"))?;
         if first.objects() != second.objects() {
             return Err(format!("two recoveries of one pool differ: {:?} and {:?}", first.objects(), second.objects()));
         }
@@ -316,7 +328,9 @@ impl Sim<'_> {
         let mut found = BTreeMap::new();
         self.observing = true;
         for &file in &names {
-            self.doors.entry(file).or_default().unlinked = false;
+            // What is there after a start is there for good: the directory was synced.
+            let door = self.doors.entry(file).or_default();
+            (door.anchored, door.unlinked) = (true, false);
             self.open(file, false)?;
             self.drain()?;
             match self.read_whole(file)? {

@@ -5,7 +5,7 @@
 //! - Cuts come only after the last operation was asked. Those before belong to the shorter
 //!   sequence, which runs in exactly the same way (one seed, one schedule).
 //! - Of the unsynced writes at a cut all are dropped, all kept, only the youngest kept (reordered
-//!   before all others), the youngest torn after its first sector, or its first sector missing.
+//!   before all others), the youngest torn after its first sector, or its first or its last sector missing.
 //!   With one unsynced write the third is the second; with none there is one case. Other subsets and
 //!   tears are the random runs' business: recovery looks at whole batches, so one that is torn
 //!   anywhere is as good as one that is torn here.
@@ -59,7 +59,8 @@ const STEPS: [Step; 9] = [
     Step::Flush,
 ];
 
-const CUTS: [Cut; 5] = [Cut::DropAll, Cut::KeepAll, Cut::OnlyLast, Cut::TearLastFront, Cut::TearLastBack];
+const CUTS: [Cut; 6] =
+    [Cut::DropAll, Cut::KeepAll, Cut::OnlyLast, Cut::TearLastFront, Cut::TearLastBack, Cut::TearLastEnd];
 
 /// Runs all sequences of up to `depth` operations. `progress` is told how many are done, and of how many.
 ///
@@ -161,7 +162,7 @@ fn scenario(mutation: Option<Mutation>) -> Scenario {
 
 /// Runs one sequence, and every cut in its last operation.
 fn run_sequence(steps: &[Step], mutation: Option<Mutation>, verbose: bool) -> Result<Cases, String> {
-    let options = Options { verbose, ..Options::default() };
+    let options = Options { verbose, mutation, ..Options::default() };
     let mut sim = Sim::new(0, scenario(mutation), &options, &Real as &dyn Maker);
     let file = sim.begin_with_one_file(4 * BLOCK_U64)?;
     let mut cases = Cases { sequences: 1, ..Cases::default() };
@@ -195,7 +196,7 @@ fn cut_here(sim: &Sim<'_>, cases: &mut Cases) -> Result<(), String> {
     cases.cuts += 1;
     let ways = match sim.world.flash.unsynced_writes() {
         0 => &CUTS[..1],
-        1 => &[Cut::DropAll, Cut::KeepAll, Cut::TearLastFront, Cut::TearLastBack],
+        1 => &[Cut::DropAll, Cut::KeepAll, Cut::TearLastFront, Cut::TearLastBack, Cut::TearLastEnd],
         _ => &CUTS[..],
     };
     let falls: &[bool] = if sim.world.origin.has_unsynced() { &[false, true] } else { &[false] };

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use headpond_base::{Buf, CacheMode, Errno, Nanos, ObjectId, PoolId, UnixNanos};
 use headpond_engine::{
-    Attributes, Config, Effect, FlashRead, Namespace, OpenFile, Outcome, Reply, Request, RequestId, Ticket, Verdict,
+    Attributes, Config, Effect, FlashRead, Mutation, Namespace, OpenFile, Outcome, Reply, Request, RequestId, Ticket,
+    Verdict,
 };
 use headpond_format::{Geometry, OriginName};
 
@@ -296,7 +297,12 @@ impl Maker for FakeMaker {
         Vec::new()
     }
 
-    fn recover(&self, _flash: &mut dyn FlashRead, _bytes: u64) -> Result<Box<dyn Restored>, String> {
+    fn recover(
+        &self,
+        _flash: &mut dyn FlashRead,
+        _bytes: u64,
+        _mutation: Option<Mutation>,
+    ) -> Result<Box<dyn Restored>, String> {
         Ok(Box::new(FakeRestored(self.0)))
     }
 }

@@ -211,9 +211,10 @@ impl SimFlash {
                     Cut::KeepAll => all,
                     Cut::OnlyLast if index < last => return None,
                     Cut::OnlyLast => all,
-                    Cut::TearLastFront | Cut::TearLastBack if index < last => all,
+                    Cut::TearLastFront | Cut::TearLastBack | Cut::TearLastEnd if index < last => all,
                     Cut::TearLastFront => (0..all.len()).map(|sector| sector == 0).collect(),
                     Cut::TearLastBack => (0..all.len()).map(|sector| sector > 0).collect(),
+                    Cut::TearLastEnd => (0..all.len()).map(|sector| sector + 1 < all.len()).collect(),
                     Cut::Random => match rng.below(4) {
                         0 => return None,
                         1 => all,
@@ -342,6 +343,8 @@ pub(crate) enum Cut {
     TearLastFront,
     /// All, and of the youngest write all but the first sector.
     TearLastBack,
+    /// All, and of the youngest write all but the last sector: of a batch, its head and most of its payload.
+    TearLastEnd,
 }
 
 fn apply(pages: &mut Pages, offset: u64, data: &[u8], sectors: Option<&[bool]>) {

@@ -180,15 +180,9 @@ impl fmt::Display for Failure {
 
 /// A planted bug's name on the command line.
 #[must_use]
-pub const fn mutation_name(mutation: headpond_engine::Mutation) -> &'static str {
-    use headpond_engine::Mutation;
-    match mutation {
-        Mutation::SkipSync => "skip-sync",
-        Mutation::AcceptTornBatch => "accept-torn-batch",
-        Mutation::CleanBeforeOriginSync => "clean-before-origin-sync",
-        Mutation::ForgetGeneration => "forget-generation",
-        Mutation::ReplayOutOfOrder => "replay-out-of-order",
-    }
+pub fn mutation_name(mutation: headpond_engine::Mutation) -> &'static str {
+    let all = headpond_engine::Mutation::ALL;
+    all.into_iter().find(|(_, known)| *known == mutation).map_or("unknown", |(name, _)| name)
 }
 
 /// Runs one seed against the real engine.

@@ -8,9 +8,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use headpond_base::CacheMode;
 use headpond_engine::Mutation;
-use headpond_sim::{
-    Options, mutation_name, quiet_panics, run_caught, run_exhaustive, run_one_sequence, run_seeds, shrink,
-};
+use headpond_sim::{Options, quiet_panics, run_caught, run_exhaustive, run_one_sequence, run_seeds, shrink};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Runs the real engine on simulated flash and origin, and checks every promise.
@@ -73,15 +71,9 @@ fn parse_small_range(text: &str) -> Result<Range<u32>, String> {
 }
 
 fn parse_mutation(text: &str) -> Result<Mutation, String> {
-    let all = [
-        Mutation::SkipSync,
-        Mutation::AcceptTornBatch,
-        Mutation::CleanBeforeOriginSync,
-        Mutation::ForgetGeneration,
-        Mutation::ReplayOutOfOrder,
-    ];
-    let names = all.map(mutation_name).join(", ");
-    all.into_iter().find(|mutation| mutation_name(*mutation) == text).ok_or_else(|| format!("one of {names}"))
+    let names = Mutation::ALL.map(|(name, _)| name).join(", ");
+    let found = Mutation::ALL.into_iter().find(|(name, _)| *name == text);
+    found.map(|(_, mutation)| mutation).ok_or_else(|| format!("one of {names}"))
 }
 
 fn main() -> ExitCode {

@@ -142,7 +142,6 @@ impl<'a> Sim<'a> {
         let Some(open) = self.describe(file, created) else { return Ok(()) };
         let door = self.doors.entry(file).or_default();
         door.opening += 1;
-        door.anchored |= !created;
         self.world.origin.set_open(file, true);
         self.world.opening.insert(RequestId(self.next_request), file);
         self.ask(Asked::Open { file }, Request::Open(open)).map(|_| ())

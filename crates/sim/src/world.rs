@@ -216,6 +216,7 @@ impl World {
             | Effect::OriginResize { ticket, .. }
             | Effect::OriginReserve { ticket, .. }
             | Effect::OriginStamp { ticket, .. }
+            | Effect::PoolFailed { ticket }
             | Effect::OriginSeek { ticket, .. } => (*ticket, false),
         };
         self.check_order_of_origin(&effect)?;
@@ -408,6 +409,7 @@ impl World {
                     Err(error) => Outcome::Failed(error),
                 })
             }
+            Effect::PoolFailed { .. } => Ok(Outcome::Done),
             effect => {
                 if self.origin_fails(faults.origin_write) {
                     // What failed may be there in part.
