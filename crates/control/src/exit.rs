@@ -50,6 +50,8 @@ pub enum ExitStatus {
     PoolDamaged = 38,
     /// Flash failed while it was read at the start.
     FlashFailed = 39,
+    /// Flash failed in an earlier use: the origin went on without it.
+    PoolObsolete = 40,
     /// Dirty data meets an origin that was changed behind its back.
     Conflict = 50,
     /// No FUSE here, or the mount itself was refused.
@@ -70,7 +72,7 @@ pub enum ExitStatus {
 
 impl ExitStatus {
     /// All, with what they mean, in the order of their numbers.
-    pub const TABLE: [(Self, &'static str); 29] = [
+    pub const TABLE: [(Self, &'static str); 30] = [
         (Self::Done, "done"),
         (Self::Failed, "failed for a reason that has no status of its own; the message says which"),
         (Self::Usage, "the command line makes no sense"),
@@ -92,6 +94,7 @@ impl ExitStatus {
         (Self::PoolNewer, "the pool was written by a newer headpond"),
         (Self::PoolDamaged, "the pool is damaged"),
         (Self::FlashFailed, "the flash failed while it was read"),
+        (Self::PoolObsolete, "the flash failed in an earlier use, and the origin went on without the pool"),
         (Self::Conflict, "files with dirty data were changed at the origin (--keep-pool or --keep-origin decides)"),
         (Self::NoFuse, "FUSE is missing or refused the mount"),
         (Self::NoPermission, "not permitted"),

@@ -18,6 +18,7 @@ mod holders;
 mod marker;
 mod mounts;
 mod notify;
+mod obsolete;
 mod operations;
 mod ownership;
 mod places;

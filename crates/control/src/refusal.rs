@@ -44,6 +44,18 @@ pub enum Refusal {
         /// What the marker says of it.
         state: String,
     },
+    /// The flash failed in an earlier use, and the origin was changed without the pool.
+    #[error(
+        "flash {}: this pool failed while in use ({when}), and the origin went on without it: what the pool holds is older than the origin
+  What could be read of its dirty data was written to the origin then. If you trust the flash again, make a new pool there: --format --discard-dirty",
+        .path.display()
+    )]
+    PoolObsolete {
+        /// The flash.
+        path: PathBuf,
+        /// When it failed.
+        when: String,
+    },
     /// The marker makes no sense.
     #[error(
         "marker {}: {why}\n  It may name a pool with newer data than the origin has. If you know that there is none: --discard-dirty",
@@ -237,6 +249,7 @@ impl Refusal {
             Self::Origin { .. } => ExitStatus::OriginUnusable,
             Self::OriginInUse { .. } => ExitStatus::OriginInUse,
             Self::OriginDirtyElsewhere { .. } => ExitStatus::OriginDirtyElsewhere,
+            Self::PoolObsolete { .. } => ExitStatus::PoolObsolete,
             Self::Marker { .. } => ExitStatus::MarkerDamaged,
             Self::MountPoint { .. } => ExitStatus::MountPointUnusable,
             Self::MountPointNotEmpty { .. } => ExitStatus::MountPointNotEmpty,

@@ -25,6 +25,7 @@ use crate::holders;
 use crate::marker::{MARKER_VERSION, Marker, MarkerHold, MarkerState, hex};
 use crate::mounts::{Detach, detach};
 use crate::notify::notify;
+use crate::obsolete::ObsoleteNote;
 use crate::places::Places;
 use crate::protocol::Answer;
 use crate::recovery::make_ready;
@@ -65,11 +66,14 @@ impl Running {
         let mut flash = Flash::take(&places.flash, plan.size, plan.fill)?;
         let root = OriginRoot::open(&places.origin)?;
         let ready = make_ready(&mut flash, &root, found.as_ref(), plan)?;
+        let obsolete = ObsoleteNote::of(&places.origin);
+        let pool = ready.pool.to_string();
+        obsolete.check(&pool, &places.flash)?;
         let runtime = runtime_dir::make()?;
         let path = runtime.join(format!("{}.sock", runtime_dir::name_of(&places.mountpoint)));
         let socket = Arc::new(ControlSocket::listen(&path, &places.mountpoint)?);
         let device = flash.start(plan.backend)?;
-        let origin = open_origin(&root, plan)?;
+        let origin = open_origin(&root, plan, obsolete.clone(), pool)?;
         for (object, file) in ready.files {
             origin.attach(object, file);
         }
@@ -88,6 +92,7 @@ impl Running {
             dirty_bytes: 0,
         };
         marker.write(&claim)?;
+        obsolete.remove()?;
         flash.settle();
         let config = Config { mode: ready.mode, ..Config::default() };
         let engine = ready.recovered.into_engine(config, headpond_shard::now());
@@ -220,10 +225,16 @@ impl Running {
     }
 }
 
-fn open_origin(root: &OriginRoot, plan: &MountPlan) -> Result<Arc<dyn Origin>, Refusal> {
+fn open_origin(
+    root: &OriginRoot,
+    plan: &MountPlan,
+    obsolete: ObsoleteNote,
+    pool: String,
+) -> Result<Arc<dyn Origin>, Refusal> {
     let failed = |error: std::io::Error| Refusal::from_io("open the origin", root.path(), error);
     let directory = root.as_fd().try_clone_to_owned().map_err(failed)?;
     let files = FileOrigin::below(directory).map_err(failed)?;
+    files.when_pool_fails(Box::new(move || obsolete.write(&pool)));
     Ok(match plan.model_disk {
         Some(model) => Arc::new(ModelDisk::new(files, model, MODEL_SEED)),
         None => Arc::new(files),

@@ -132,6 +132,13 @@ pub enum Effect {
         /// The request that brought the operation.
         request: RequestId,
     },
+    /// The flash takes nothing more, and from now on the origin is changed without the pool being
+    /// told. Say so durably beside the origin's data, so that nobody trusts the pool over it.
+    /// Nothing is changed before this is completed with [`Outcome::Done`].
+    PoolFailed {
+        /// Names it.
+        ticket: Ticket,
+    },
     /// The object is gone from the engine: its origin file can be let go.
     OriginRelease {
         /// The file.

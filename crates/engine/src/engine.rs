@@ -18,6 +18,7 @@ use crate::gather::GatherRead;
 use crate::locks::{OpId, Span};
 use crate::modes::{Rules, rules};
 use crate::op::{Op, Progress, Work};
+use crate::pool_failed::PoolFailed;
 use crate::reclaim::Reclaim;
 use crate::request::{Reply, Request, RequestId};
 use crate::stats::Stats;
@@ -35,6 +36,7 @@ pub(crate) enum Pending {
     Reclaim(crate::reclaim::Pending),
     Checkpoint,
     Bury(ObjectId),
+    Disown,
 }
 
 /// The engine of one pool. See the crate's documentation.
@@ -65,6 +67,7 @@ pub struct Engine {
     pub(crate) burials: usize,
     pub(crate) stopping: bool,
     pub(crate) stopped: bool,
+    pub(crate) pool_failed: PoolFailed,
     last_sync_asked: Nanos,
     pub(crate) stats: Stats,
 }
@@ -94,6 +97,7 @@ impl Engine {
             burials: 0,
             stopping: false,
             stopped: false,
+            pool_failed: PoolFailed::default(),
             last_sync_asked: now,
             stats: Stats::default(),
         };
@@ -161,6 +165,7 @@ impl Engine {
             Pending::Reclaim(pending) => self.reclaim_done(pending, outcome),
             Pending::Checkpoint => self.checkpoint_done(&outcome),
             Pending::Bury(object) => self.buried(object, &outcome),
+            Pending::Disown => self.pool_failed.answered(&outcome),
         }
         self.turn();
     }
@@ -206,6 +211,7 @@ impl Engine {
             if let Some(op) = self.ready.pop_front() {
                 self.step(op);
             } else {
+                self.disown_pool();
                 self.pump_destage();
                 self.pump_reclaim();
                 self.pump_checkpoint();

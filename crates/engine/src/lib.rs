@@ -27,6 +27,7 @@ mod modes;
 mod object;
 mod op;
 mod ops;
+mod pool_failed;
 mod ranges;
 mod reclaim;
 mod recovery;

@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use headpond_base::{Buf, BufMut, Errno, ObjectId, Result, UnixNanos};
 use headpond_format::Stamp;
@@ -28,6 +28,8 @@ use crate::origin::Remains;
 pub struct FileOrigin {
     files: RwLock<HashMap<ObjectId, Arc<Attached>>>,
     root: Option<Root>,
+    /// What says beside the origin that the flash failed; see [`Origin::pool_failed`].
+    on_pool_failed: OnceLock<Box<dyn Fn() -> io::Result<()> + Send + Sync>>,
 }
 
 struct Attached {
@@ -68,7 +70,13 @@ impl FileOrigin {
     pub fn below(directory: OwnedFd) -> io::Result<Self> {
         let directory = File::from(directory);
         let path = path_of(&directory)?;
-        Ok(Self { files: RwLock::default(), root: Some(Root { directory, path }) })
+        Ok(Self { files: RwLock::default(), root: Some(Root { directory, path }), on_pool_failed: OnceLock::new() })
+    }
+
+    /// Gives what says, durably and beside the origin, that the flash failed. Without it the
+    /// origin is never changed once the flash has failed. Only the first counts.
+    pub fn when_pool_fails(&self, tell: Box<dyn Fn() -> io::Result<()> + Send + Sync>) {
+        let _ = self.on_pool_failed.set(tell);
     }
 
     fn get(&self, object: ObjectId) -> Result<Arc<Attached>> {
@@ -207,6 +215,11 @@ impl crate::Origin for FileOrigin {
             mtime: unix(metadata.mtime(), metadata.mtime_nsec()),
             ctime: unix(metadata.ctime(), metadata.ctime_nsec()),
         })
+    }
+
+    fn pool_failed(&self) -> Result<()> {
+        let tell = self.on_pool_failed.get().ok_or(Errno::IO)?;
+        tell().map_err(Errno::from)
     }
 
     fn seek(&self, object: ObjectId, offset: u64, data: bool) -> Result<u64> {

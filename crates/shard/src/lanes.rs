@@ -34,6 +34,7 @@ pub(crate) enum Job {
     Resize { object: ObjectId, size: u64 },
     Sync { object: ObjectId },
     Stamp { object: ObjectId, mtime: UnixNanos },
+    PoolFailed,
     Close(Remains),
     Directory(Operation),
 }
@@ -201,6 +202,7 @@ fn carry_out(origin: &dyn Origin, job: Job) -> Outcome {
         Job::Zero { object, offset, len } => done(origin.zero(object, offset, len)),
         Job::Resize { object, size } => done(origin.resize(object, size)),
         Job::Sync { object } => done(origin.sync(object)),
+        Job::PoolFailed => done(origin.pool_failed()),
         Job::Stamp { object, mtime } => origin.stamp(object, mtime).map(Outcome::Stamp),
         Job::Close(remains) => {
             drop(remains);

@@ -291,6 +291,10 @@ impl<O: Origin> Origin for ModelDisk<O> {
         self.below.stamp(object, mtime)
     }
 
+    fn pool_failed(&self) -> Result<()> {
+        self.below.pool_failed()
+    }
+
     fn seek(&self, object: ObjectId, offset: u64, data: bool) -> Result<u64> {
         self.below.seek(object, offset, data)
     }

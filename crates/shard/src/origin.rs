@@ -61,6 +61,13 @@ pub trait Origin: Send + Sync + 'static {
     /// [`Errno::NXIO`](headpond_base::Errno::NXIO) when there is none.
     fn seek(&self, object: ObjectId, offset: u64, data: bool) -> Result<u64>;
 
+    /// Says durably, beside the origin's data, that the flash failed while in use: from now on the
+    /// origin is newer than the pool. Nothing is changed at the origin before this succeeds.
+    ///
+    /// # Errors
+    /// When it cannot be said; the engine then refuses changes.
+    fn pool_failed(&self) -> Result<()>;
+
     /// Gives the file of an object. It takes the place of an earlier one only if that was for
     /// reading only and this one is not.
     fn attach(&self, object: ObjectId, file: File);

@@ -251,6 +251,7 @@ impl<C: Core> Turner<C> {
             Effect::OriginSync { ticket, object } => (ticket, Job::Sync { object }),
             Effect::OriginStamp { ticket, object, mtime } => (ticket, Job::Stamp { object, mtime }),
             Effect::OriginSeek { ticket, object, offset, data } => (ticket, Job::Seek { object, offset, data }),
+            Effect::PoolFailed { ticket } => (ticket, Job::PoolFailed),
             Effect::OriginNamespace { ticket, request } => {
                 // A change that came without an operation has nothing to be run.
                 let operation = self.requests.operation(request).unwrap_or_else(|| Box::new(|| Err(Errno::INVAL)));

@@ -161,6 +161,10 @@ impl Origin for Gated {
     fn stamp(&self, _: ObjectId, _: UnixNanos) -> Result<Stamp, Errno> {
         Ok(Stamp::default())
     }
+    fn pool_failed(&self) -> Result<(), Errno> {
+        Ok(())
+    }
+
     fn seek(&self, _: ObjectId, _: u64, _: bool) -> Result<u64, Errno> {
         Err(Errno::NXIO)
     }

@@ -184,6 +184,7 @@ impl Engine {
     /// Whether a job on this object may start now.
     fn may_start(&self, object: ObjectId) -> bool {
         self.destage.jobs.len() < JOBS_MAX
+            && self.may_change_origin()
             && self.store.get(object).is_some_and(|known| {
                 let waits = known.failing.is_some_and(|(_, again)| again > self.now);
                 known.is_dirty() && !known.leaving() && !known.in_job && known.direct == 0 && !waits

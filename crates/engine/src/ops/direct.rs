@@ -17,12 +17,18 @@ use crate::store::Store;
 impl Engine {
     /// Whether the origin may be changed directly: nothing is on its way there.
     pub(crate) fn direct_ready(&self, object: ObjectId) -> bool {
-        self.store.get(object).is_none_or(|known| !known.data_dirty() && !known.in_job)
+        if self.origin_barred().is_some() {
+            return true;
+        }
+        self.may_change_origin() && self.store.get(object).is_none_or(|known| !known.data_dirty() && !known.in_job)
     }
 
     pub(super) fn step_direct(&mut self, id: OpId, op: &mut Op, change: &Change) -> Progress {
         let object = op.object;
         if op.stage == Stage::Locked {
+            if let Some(errno) = self.origin_barred() {
+                return Progress::Finish(Reply::Failed(errno));
+            }
             if !self.direct_ready(object) {
                 self.destage.hurry(object);
                 self.stalled.push_back(id);
