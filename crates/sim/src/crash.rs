@@ -179,6 +179,14 @@ impl Sim<'_> {
     fn begin(&mut self, outside: Option<Outside>) -> Result<(), String> {
         // As a mount does before it forgets files that are gone: the directory is as it is for good.
         self.world.origin.sync_directory();
+        if std::mem::take(&mut self.world.disowned) {
+            // The operator's answer to the refusal: a fresh pool. What only the old one had is gone.
+            self.world.trace(|| "the pool was disowned: a fresh one".into());
+            self.world.flash = SimFlash::new(self.scenario.geometry.pool_bytes);
+            self.world.flash.set_geometry(self.scenario.geometry);
+            self.format();
+            self.damaged = true;
+        }
         let Some(mut restored) = self.recover()? else {
             self.over = true;
             return Ok(());

@@ -124,11 +124,7 @@ impl Sim<'_> {
             Kind::Flush => self.flush()?,
             Kind::Idle => {
                 let span = *rng.pick(&[1, 10, 100, 1000, 10_000]) * Nanos::MILLISECOND.0;
-                let until = Nanos(self.world.now.0 + rng.below(span));
-                while self.world.next_time().is_some_and(|at| at <= until) {
-                    self.step()?;
-                }
-                self.world.now = self.world.now.max(until);
+                self.idle(rng.below(span))?;
             }
             Kind::LookAtAll => self.look_at_all()?,
             Kind::Restart => {
@@ -149,6 +145,16 @@ impl Sim<'_> {
         Ok(())
     }
 
+    /// Lets time pass.
+    fn idle(&mut self, nanos: u64) -> Result<(), String> {
+        let until = Nanos(self.world.now.0 + nanos);
+        while self.world.next_time().is_some_and(|at| at <= until) {
+            self.step()?;
+        }
+        self.world.now = self.world.now.max(until);
+        Ok(())
+    }
+
     fn create_some(&mut self, rng: &mut Rng) -> Result<(), String> {
         let name = name(rng.below(self.scenario.files + 2));
         if self.names_busy() || self.world.origin.names().contains_key(&name) {
@@ -166,7 +172,14 @@ impl Sim<'_> {
             .collect();
         if open.is_empty() {
             let names: Vec<FileId> = self.world.origin.names().values().copied().collect();
-            return if names.is_empty() { self.create_some(rng) } else { self.open(*rng.pick(&names), false) };
+            return if names.is_empty() {
+                self.create_some(rng)
+            } else if self.names_busy() {
+                // The kernel holds the directory meanwhile.
+                Ok(())
+            } else {
+                self.open(*rng.pick(&names), false)
+            };
         }
         let file = *rng.pick(&open);
         if self.model.has_failed(file) {
@@ -262,6 +275,8 @@ impl Sim<'_> {
             if self.summary.flushes > before {
                 break;
             }
+            // What failed is tried again after a while.
+            self.idle(Nanos::SECOND.0 * 5)?;
             if attempt == 4 && !excused {
                 return Err("the last flush failed though all faults are over".into());
             }

@@ -73,6 +73,8 @@ pub(crate) struct World {
     flying: BTreeMap<(Nanos, u64), Flying>,
     flash_delay: u64,
     origin_delay: u64,
+    /// It is written beside the origin that this pool must not be trusted any more.
+    pub(crate) disowned: bool,
     /// A hash over all that happened: two runs of a seed must agree.
     pub(crate) hash: u64,
     pub(crate) steps: u64,
@@ -103,6 +105,7 @@ impl World {
             flying: BTreeMap::new(),
             flash_delay: scenario.flash_delay,
             origin_delay: scenario.origin_delay,
+            disowned: false,
             hash: 0,
             steps: 0,
             device_changes: 0,
@@ -409,7 +412,10 @@ impl World {
                     Err(error) => Outcome::Failed(error),
                 })
             }
-            Effect::PoolFailed { .. } => Ok(Outcome::Done),
+            Effect::PoolFailed { .. } => {
+                self.disowned = true;
+                Ok(Outcome::Done)
+            }
             effect => {
                 if self.origin_fails(faults.origin_write) {
                     // What failed may be there in part.
@@ -426,7 +432,7 @@ impl World {
                 let result = self.origin.change(file, change);
                 if result == Err(Errno::NOSPC) {
                     self.injected.no_space += 1;
-                    if !self.unreserved_writes {
+                    if !self.unreserved_writes && self.injected.flash_write == 0 {
                         return Err(format!(
                             "destage found no space at the origin, though the write was accepted: {effect:?}"
                         ));
@@ -498,6 +504,7 @@ impl World {
                 Effect::OriginNamespace { request, .. } if rng.chance(500) => {
                     self.run_names(*request).ok();
                 }
+                Effect::PoolFailed { .. } => self.disowned |= rng.chance(500),
                 effect => {
                     if let Some((file, change)) = self.origin_change(effect) {
                         self.origin.change_in_part(file, change, &mut rng);
