@@ -1,0 +1,288 @@
+//! Golden bytes of each structure. What was written once in a version is read for ever, and what
+//! is written today is bit for bit what the version says.
+//!
+//! For a new version, raise `VERSION` and run once
+//! `cargo test -p headpond-format --test golden -- --ignored`: it writes `fixtures/v<VERSION>`
+//! next to the old ones, which stay, and which the new code must still read.
+
+#![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
+
+mod sparse;
+
+use std::path::PathBuf;
+
+use headpond_base::{
+    BLOCK, BatchNumber, Block, CacheMode, Epoch, Generation, ObjectId, PoolId, SegmentId, Sequence, Stream, UnixNanos,
+};
+use headpond_format::{
+    BatchHead, CheckpointHead, Entry, FRAME_HEAD, Frame, FrameKind, Geometry, ObjectFlags, ObjectState, OriginName,
+    SegmentHead, SegmentRow, SegmentState, Stamp, SummaryBatch, Superblock, VERSION, block_checksum, bytes_checksum,
+    decode_batch, decode_checkpoint_head, decode_footer, decode_frame, decode_segment_head, decode_superblock,
+    encode_batch, encode_checkpoint_head, encode_footer, encode_frame, encode_segment_head, encode_superblock,
+};
+
+fn path(version: u32, name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/v{version}/{name}.hex"))
+}
+
+const POOL: PoolId =
+    PoolId([0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8, 0xa9, 0xaa, 0xab, 0xac, 0xad, 0xae, 0xaf]);
+
+fn superblock(origin: bool) -> Superblock {
+    Superblock {
+        pool: POOL,
+        geometry: Geometry {
+            pool_bytes: 0x4000_0000,
+            segment_bytes: 0x20_0000,
+            segments: 0x1ef,
+            checkpoint_bytes: 0x0101_2000,
+            segments_start: 0x0210_0000,
+        },
+        counter: 0x0102_0304_0506_0708,
+        epoch: Epoch(0x1112_1314_1516_1718),
+        origin: origin.then(|| OriginName { key: *b"key of an origin", path: b"/slow/mysql".to_vec() }),
+        checkpoint_area: u8::from(origin),
+        checkpoint_bytes: 0x3000,
+        synced_through: BatchNumber(0x2122_2324_2526_2728),
+        synced_host: BatchNumber(0x3132_3334_3536_3738),
+        mode: if origin { CacheMode::WriteAround } else { CacheMode::WriteBack },
+        clean_stop: origin,
+        dirty_blocks: 0x4142_4344_4546_4748,
+    }
+}
+
+fn checkpoint_head() -> CheckpointHead {
+    CheckpointHead {
+        pool: POOL,
+        counter: 0x0102_0304_0506_0708,
+        epoch: Epoch(0x1112_1314_1516_1718),
+        replay_from: Sequence(0x2122_2324_2526_2728),
+        last_host: BatchNumber(0x3132_3334_3536_3738),
+        next_batch: BatchNumber(0x4142_4344_4546_4748),
+        next_object: 0x5152_5354_5556_5758,
+        next_generation: Generation(0x6162_6364_6566_6768),
+        frame_bytes: 0x7172_7374_7576_7778,
+    }
+}
+
+const COUNTER: u64 = 0x0102_0304_0506_0708;
+
+fn rows() -> Vec<SegmentRow> {
+    let row = |generation, state, stream| SegmentRow { generation: Generation(generation), state, stream };
+    vec![
+        row(0x0102_0304_0506_0708, SegmentState::Free, Stream::Host),
+        row(2, SegmentState::Open, Stream::Hot),
+        row(3, SegmentState::Sealed, Stream::Cold),
+    ]
+}
+
+/// One frame of each kind.
+fn frames() -> Vec<u8> {
+    let (mut table, mut object, mut out) = (Vec::new(), Vec::new(), Vec::new());
+    rows().iter().for_each(|row| row.encode(&mut table));
+    entries()[0].encode(Sequence(0), &mut object);
+    encode_frame(FrameKind::Segments, COUNTER, &table, &mut out);
+    encode_frame(FrameKind::Objects, COUNTER, &object, &mut out);
+    encode_frame(FrameKind::Chunks, COUNTER, &chunks(), &mut out);
+    encode_frame(FrameKind::End, COUNTER, &[], &mut out);
+    out
+}
+
+/// Object, chunk number, count, and two slots: dirty, and referenced zeros.
+fn chunks() -> Vec<u8> {
+    let mut out = 0x8182_8384_8586_8788_u64.to_le_bytes().to_vec();
+    out.extend_from_slice(&0x0102_0304_u32.to_le_bytes());
+    out.extend_from_slice(&2_u16.to_le_bytes());
+    out.extend_from_slice(&[0x05, 0x02, 0x44, 0x33, 0x22, 0x11, 0x88, 0x77, 0x66, 0x55]);
+    out.extend_from_slice(&[0xff, 0x05, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
+    out
+}
+
+fn segment_head() -> SegmentHead {
+    SegmentHead {
+        pool: POOL,
+        epoch: Epoch(0x1112_1314_1516_1718),
+        segment: SegmentId(0x0a0b_0c0d),
+        generation: Generation(0x6162_6364_6566_6768),
+        stream: Stream::Cold,
+    }
+}
+
+fn batch_head() -> BatchHead {
+    BatchHead {
+        pool: POOL,
+        epoch: Epoch(0x1112_1314_1516_1718),
+        segment: SegmentId(0x0a0b_0c0d),
+        generation: Generation(0x6162_6364_6566_6768),
+        stream: Stream::Hot,
+        number: BatchNumber(0x0102_0304_0506_0708),
+        previous_host: BatchNumber(0x2122_2324_2526_2728),
+        synced_through: BatchNumber(0x3132_3334_3536_3738),
+        synced_host: BatchNumber(0x4142_4344_4546_4748),
+        payload_blocks: 5,
+    }
+}
+
+/// One entry of each kind, with its variants.
+fn entries() -> Vec<Entry> {
+    let (object, first, blocks) =
+        (ObjectId(0x8182_8384_8586_8788), Block(0x0001_0203_0405_0607), 0x0002_0304_0506_0708);
+    let mtime = UnixNanos(-0x0102_0304_0506_0708);
+    let state = ObjectState {
+        inode: 0x9192_9394_9596_9798,
+        birth: UnixNanos(0x1112_1314_1516_1718),
+        flags: ObjectFlags {
+            unanchored: true,
+            destaging: false,
+            unlinked: true,
+            attributes_dirty: false,
+            direct: true,
+        },
+        size: 0x2122_2324_2526_2728,
+        origin_valid: u64::MAX,
+        mtime,
+        stamp: Stamp { size: 0x3132, mtime: UnixNanos(0x4142), ctime: UnixNanos(0x5152) },
+        path: b"db/ibdata1".to_vec(),
+    };
+    let other =
+        ObjectFlags { unanchored: false, destaging: true, unlinked: false, attributes_dirty: true, direct: false };
+    vec![
+        Entry::Object { object, state: state.clone() },
+        Entry::Object { object, state: ObjectState { flags: other, path: Vec::new(), ..state } },
+        Entry::Data {
+            object,
+            first,
+            dirty: true,
+            grown: Some((0x2122_2324_2526_2728, mtime)),
+            checksums: vec![0x0102_0304, 0x1112_1314, 0x2122_2324],
+        },
+        Entry::Data { object, first, dirty: true, grown: None, checksums: vec![7] },
+        Entry::Data { object, first, dirty: false, grown: None, checksums: vec![8] },
+        Entry::Zero { object, first, blocks, mtime },
+        Entry::Drop { object, first, blocks },
+        Entry::Clean { object, first, blocks },
+        Entry::Truncate { object, size: 0x2122_2324_2526_2728, mtime },
+        Entry::Rename { from: b"old/name".to_vec(), to: b"new".to_vec() },
+        Entry::Forget { object },
+        Entry::Mark,
+    ]
+}
+
+fn numbered() -> Vec<(Sequence, Entry)> {
+    (0x0102_0304_0506_0700..).map(Sequence).zip(entries()).collect()
+}
+
+fn entry_bytes() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    numbered().iter().for_each(|(sequence, entry)| entry.encode(*sequence, &mut bytes));
+    bytes
+}
+
+fn summary() -> Vec<SummaryBatch> {
+    let head = batch_head();
+    let batch = |start, entries| SummaryBatch {
+        number: head.number,
+        previous_host: head.previous_host,
+        synced_through: head.synced_through,
+        synced_host: head.synced_host,
+        start,
+        entries,
+    };
+    vec![batch(1, entry_bytes()), batch(0x0102_0304, Vec::new())]
+}
+
+fn block(fill: impl FnOnce(&mut [u8])) -> Vec<u8> {
+    let mut block = vec![0xee; BLOCK];
+    fill(&mut block);
+    block
+}
+
+/// Checksums of a block in different places and lives: the binding is part of the format.
+fn block_checksums() -> Vec<u8> {
+    let bytes: Vec<u8> = (0..BLOCK).map(|at| (at % 251) as u8).collect();
+    [(1, 2, 3), (0, 0, 0), (u64::MAX, 1 << 50, 7)]
+        .into_iter()
+        .flat_map(|(object, at, life)| {
+            block_checksum(&bytes, ObjectId(object), Block(at), Generation(life)).to_le_bytes()
+        })
+        .collect()
+}
+
+/// Every structure as it is written today.
+fn written() -> Vec<(&'static str, Vec<u8>)> {
+    vec![
+        ("superblock", encode_superblock(&superblock(true))),
+        ("superblock-without-origin", encode_superblock(&superblock(false))),
+        ("checkpoint-head", encode_checkpoint_head(&checkpoint_head())),
+        ("frames", frames()),
+        ("segment-head", block(|block| encode_segment_head(&segment_head(), block))),
+        ("batch", block(|block| encode_batch(&batch_head(), &entry_bytes(), block))),
+        ("entries", entry_bytes()),
+        ("footer", encode_footer(&segment_head(), &summary())),
+        ("block-checksums", block_checksums()),
+    ]
+}
+
+#[test]
+fn what_is_written_today_is_what_the_version_says_bit_for_bit() {
+    for (name, bytes) in written() {
+        sparse::assert_same(name, &bytes, &sparse::read(&path(VERSION, name)));
+    }
+}
+
+#[test]
+fn what_version_1_wrote_is_read_as_it_was_meant() {
+    let golden = |name| sparse::read(&path(1, name));
+    assert_eq!(decode_superblock(&golden("superblock")), Ok(superblock(true)));
+    assert_eq!(decode_superblock(&golden("superblock-without-origin")), Ok(superblock(false)));
+    assert_eq!(decode_checkpoint_head(&golden("checkpoint-head")), Ok(checkpoint_head()));
+    assert_eq!(decode_segment_head(&golden("segment-head")), Ok(segment_head()));
+    let batch = golden("batch");
+    let (head, entries) = decode_batch(&batch).unwrap();
+    assert_eq!(head, batch_head());
+    assert_eq!(Entry::decode_all(entries), Ok(numbered()));
+    assert_eq!(Entry::decode_all(&golden("entries")), Ok(numbered()));
+    assert_eq!(decode_footer(&golden("footer")), Ok((segment_head(), summary())));
+}
+
+#[test]
+fn the_frames_that_version_1_wrote_are_read_as_they_were_meant() {
+    let golden = sparse::read(&path(1, "frames"));
+    let mut rest = &golden[..];
+    let mut next = || {
+        let (Frame { kind, payload }, used) = decode_frame(rest, COUNTER).unwrap();
+        assert_eq!(used, FRAME_HEAD + payload.len());
+        rest = &rest[used..];
+        (kind, payload)
+    };
+    let (kind, table) = next();
+    let read: Vec<_> = table.as_chunks().0.iter().map(|row| SegmentRow::decode(row).unwrap()).collect();
+    assert_eq!((kind, read), (FrameKind::Segments, rows()));
+    let (kind, object) = next();
+    assert_eq!((kind, Entry::decode_all(object)), (FrameKind::Objects, Ok(vec![(Sequence(0), entries()[0].clone())])));
+    assert_eq!(next(), (FrameKind::Chunks, &chunks()[..]));
+    assert_eq!(next(), (FrameKind::End, &[][..]));
+    assert!(rest.is_empty());
+}
+
+#[test]
+fn the_checksum_is_the_one_that_everybody_calls_crc_32c() {
+    // The check value of CRC-32C: RFC 3720, and every catalogue of CRCs.
+    assert_eq!(bytes_checksum(b"123456789"), 0xe306_9283);
+}
+
+#[test]
+#[ignore = "writes the fixtures of a new version, once"]
+fn write_the_fixtures_of_a_new_version() {
+    for (name, bytes) in written() {
+        sparse::write_new(&path(VERSION, name), &bytes);
+    }
+}
+
+#[test]
+fn the_text_of_a_fixture_holds_every_byte() {
+    for len in [0, 1, 31, 32, 33, 64, 100] {
+        let bytes: Vec<u8> = (0..len).map(|at| (at / 40) as u8).collect();
+        assert_eq!(sparse::from_text(&sparse::to_text(&bytes)), bytes);
+    }
+}
