@@ -1,0 +1,249 @@
+//! A whole pool of version 1, as it was written: an empty one, and one in use that was cut off, with a
+//! checkpoint and a tail in several streams. Recovery must find in it what was put in, for ever.
+//!
+//! For a new version, raise `VERSION` and run once
+//! `cargo test -p headpond-engine --test golden -- --ignored`; old images stay and must be read.
+
+#![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
+
+#[path = "../../format/tests/sparse/mod.rs"]
+mod sparse;
+
+use std::path::PathBuf;
+
+use headpond_base::{
+    BLOCK, Block, Buf, BufMut, CacheMode, Errno, ObjectId, PoolId, Result, SegmentId, Stream, UnixNanos,
+};
+use headpond_engine::{FlashRead, format_pool, recover};
+use headpond_format::{
+    CheckpointHead, Entry, FrameKind, Geometry, ObjectState, OriginName, SUPERBLOCK_SLOTS, SegmentState, Stamp,
+    Superblock, VERSION, encode_checkpoint_head, encode_frame, encode_superblock,
+};
+use headpond_log::{DataRecord, Log, LogIo, scan};
+use headpond_map::{ObjectMap, Slot};
+
+const POOL_BYTES: u64 = 2 << 20;
+const KEPT: ObjectId = ObjectId(1);
+const GONE: ObjectId = ObjectId(2);
+
+struct Flash(Vec<u8>);
+
+impl FlashRead for Flash {
+    fn read(&mut self, offset: u64, len: usize) -> Result<Buf> {
+        Ok(BufMut::copy_of(self.0.get(offset as usize..offset as usize + len).ok_or(Errno::IO)?).freeze())
+    }
+}
+
+impl Flash {
+    fn put(&mut self, offset: u64, bytes: &[u8]) {
+        self.0[offset as usize..offset as usize + bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+fn path(version: u32, name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/v{version}/{name}.hex"))
+}
+
+fn origin() -> OriginName {
+    OriginName { key: *b"key of an origin", path: b"/slow/mysql".to_vec() }
+}
+
+fn empty() -> Flash {
+    let mut flash = Flash(vec![0; POOL_BYTES as usize]);
+    let geometry = Geometry::with_segment_bytes(POOL_BYTES, 128 << 10);
+    for (offset, bytes) in format_pool(PoolId([7; 16]), geometry, Some(origin()), CacheMode::WriteThrough) {
+        flash.put(offset, &bytes);
+    }
+    flash
+}
+
+fn state(path: &[u8], size: u64) -> ObjectState {
+    ObjectState {
+        inode: 77,
+        birth: UnixNanos(1_000),
+        size,
+        origin_valid: u64::MAX,
+        mtime: UnixNanos(2_000),
+        stamp: Stamp { size: 4096, mtime: UnixNanos(1_500), ctime: UnixNanos(1_600) },
+        path: path.to_vec(),
+        ..ObjectState::default()
+    }
+}
+
+/// Carries out what the log wants, at once.
+fn settle(log: &mut Log, flash: &mut Flash) {
+    log.want_sync_of_all();
+    loop {
+        let io = log.take_io();
+        if io.is_empty() {
+            return;
+        }
+        for io in io {
+            match io {
+                LogIo::Write { id, offset, data } => {
+                    flash.put(offset, &data);
+                    log.wrote(id, true);
+                }
+                LogIo::Sync => log.synced(true),
+                LogIo::Trim { .. } => {}
+            }
+        }
+    }
+}
+
+/// Appends blocks that each hold one byte all over, and gives them their slots.
+fn write(log: &mut Log, map: &mut ObjectMap, stream: Stream, first: u64, fill: &[u8]) {
+    let dirty = stream == Stream::Host;
+    let record = DataRecord {
+        stream,
+        object: KEPT,
+        first: Block(first),
+        blocks: fill.len() as u32,
+        dirty,
+        grown: dirty.then_some((40_000, UnixNanos(3_000))),
+    };
+    let placed = log.append_data(record, |payload| {
+        payload.chunks_exact_mut(BLOCK).zip(fill).for_each(|(block, byte)| block.fill(*byte));
+    });
+    for (index, checksum) in (0_u32..).zip(placed.checksums) {
+        let slot = Slot { location: placed.location.plus(index), checksum, dirty, referenced: false };
+        map.insert(Block(first + u64::from(index)), slot);
+    }
+}
+
+/// Segments with a footer, a checkpoint that points into them, and a tail.
+fn in_use() -> Flash {
+    let mut flash = empty();
+    let before = scan(&mut flash, POOL_BYTES, None).unwrap();
+    let (mut log, mut map) = (Log::new(before.start), ObjectMap::default());
+    let kept = state(b"db/kept", 40_000);
+    log.append(&Entry::Object { object: KEPT, state: kept.clone() });
+    write(&mut log, &mut map, Stream::Host, 0, &[0x10, 0x11, 0x12]);
+    write(&mut log, &mut map, Stream::Cold, 600, &[0x20, 0x21]);
+    log.seal_all();
+    settle(&mut log, &mut flash);
+
+    let (mut rows, mut entry, mut frames) = (Vec::new(), Vec::new(), Vec::new());
+    log.segments().iter().for_each(|(_, segment)| segment.row().encode(&mut rows));
+    Entry::Object { object: KEPT, state: kept }.encode(headpond_base::Sequence(0), &mut entry);
+    let mut chunks = KEPT.0.to_le_bytes().to_vec();
+    let mut next = 0;
+    while let Some(number) = map.encode_chunk(next, &mut chunks) {
+        next = number + 1;
+    }
+    encode_frame(FrameKind::Segments, 2, &rows, &mut frames);
+    encode_frame(FrameKind::Objects, 2, &entry, &mut frames);
+    encode_frame(FrameKind::Chunks, 2, &chunks, &mut frames);
+    encode_frame(FrameKind::End, 2, &[], &mut frames);
+    let head = CheckpointHead {
+        pool: before.superblock.pool,
+        counter: 2,
+        epoch: log.epoch(),
+        replay_from: log.next_sequence(),
+        last_host: log.last_host(),
+        next_batch: log.next_batch(),
+        next_object: GONE.0,
+        next_generation: log.next_generation(),
+        frame_bytes: frames.len() as u64,
+    };
+    let superblock = Superblock {
+        counter: 2,
+        epoch: log.epoch(),
+        checkpoint_area: 1,
+        checkpoint_bytes: (BLOCK + frames.len()) as u64,
+        synced_through: log.synced_batch(),
+        synced_host: log.synced_host(),
+        clean_stop: false,
+        dirty_blocks: map.dirty(),
+        ..before.superblock
+    };
+    let start = superblock.geometry.checkpoint_start(1);
+    flash.put(start, &encode_checkpoint_head(&head));
+    flash.put(start + BLOCK as u64, &frames);
+    flash.put(SUPERBLOCK_SLOTS[0], &encode_superblock(&superblock));
+
+    write(&mut log, &mut map, Stream::Host, 1, &[0x31]);
+    write(&mut log, &mut map, Stream::Hot, 700, &[0x41]);
+    log.append(&Entry::Zero { object: KEPT, first: Block(5), blocks: 2, mtime: UnixNanos(4_000) });
+    log.append(&Entry::Clean { object: KEPT, first: Block(2), blocks: 1 });
+    log.append(&Entry::Drop { object: KEPT, first: Block(601), blocks: 1 });
+    log.append(&Entry::Object { object: GONE, state: state(b"db/gone", 0) });
+    log.append(&Entry::Forget { object: GONE });
+    log.append(&Entry::Rename { from: b"db".to_vec(), to: b"data".to_vec() });
+    settle(&mut log, &mut flash);
+    flash
+}
+
+fn images() -> [(&'static str, Flash); 2] {
+    [("empty-pool", empty()), ("pool-in-use", in_use())]
+}
+
+#[test]
+fn a_pool_that_is_made_today_is_what_the_version_says_bit_for_bit() {
+    for (name, image) in images() {
+        sparse::assert_same(name, &image.0, &sparse::read(&path(VERSION, name)));
+    }
+}
+
+#[test]
+fn an_empty_pool_of_version_1_is_recovered() {
+    let recovered = recover(&mut Flash(sparse::read(&path(1, "empty-pool"))), POOL_BYTES).unwrap();
+    assert!(recovered.objects().is_empty());
+    assert_eq!(recovered.superblock().origin, Some(origin()));
+    assert_eq!(recovered.superblock().mode, CacheMode::WriteThrough);
+}
+
+#[test]
+fn a_pool_of_version_1_that_was_cut_off_is_recovered_by_checkpoint_and_replay() {
+    let mut flash = Flash(sparse::read(&path(1, "pool-in-use")));
+    let recovered = recover(&mut flash, POOL_BYTES).unwrap();
+    let objects = recovered.objects();
+    assert_eq!(objects.len(), 1, "the other one was forgotten");
+    let kept = &objects[0];
+    assert_eq!((kept.object, &kept.state.path[..]), (KEPT, &b"data/kept"[..]));
+    assert_eq!((kept.state.size, kept.state.mtime), (40_000, UnixNanos(4_000)));
+    // By hand: blocks 0 to 2, 600, 700, and zeros in 5 and 6; 601 was dropped, 2 became clean.
+    assert_eq!((kept.cached_blocks, kept.dirty_blocks), (7, 4));
+}
+
+#[test]
+fn the_blocks_of_a_pool_of_version_1_hold_what_was_written() {
+    let mut flash = Flash(sparse::read(&path(1, "pool-in-use")));
+    let scanned = scan(&mut flash, POOL_BYTES, None).unwrap();
+    let (geometry, epoch) = (scanned.start.geometry, scanned.start.epoch);
+    assert_eq!((scanned.next_object, epoch.0), (GONE.0, 2));
+    let states: Vec<_> = scanned.start.segments.iter().map(|segment| segment.state).collect();
+    assert_eq!(states.iter().filter(|state| **state == SegmentState::Sealed).count(), 4);
+    let mut holds = |block: u64, slot: Slot, byte: u8| {
+        let bytes = flash.read(geometry.byte_of(slot.location), BLOCK).unwrap();
+        assert!(bytes.iter().all(|found| *found == byte), "block {block}");
+        let SegmentId(segment) = geometry.segment_of(slot.location);
+        let life = scanned.start.segments[segment as usize].generation;
+        assert!(headpond_format::verify_block(&bytes, slot.checksum, KEPT, Block(block), life), "block {block}");
+    };
+    let (_, _, map) = &scanned.objects[0];
+    for (block, byte) in [(0, 0x10), (1, 0x11), (2, 0x12), (600, 0x20), (601, 0x21)] {
+        holds(block, map.get(Block(block)).unwrap(), byte);
+    }
+    let mut data = scanned.tail.iter().filter_map(|tail| match &tail.entry {
+        Entry::Data { first, dirty, checksums, .. } => {
+            let location = tail.location.unwrap();
+            Some((first.0, Slot { location, checksum: checksums[0], dirty: *dirty, referenced: false }))
+        }
+        _ => None,
+    });
+    for (block, byte) in [(1, 0x31), (700, 0x41)] {
+        let (first, slot) = data.next().unwrap();
+        assert_eq!(first, block);
+        holds(block, slot, byte);
+    }
+    assert!(data.next().is_none());
+}
+
+#[test]
+#[ignore = "writes the fixtures of a new version, once"]
+fn write_the_fixtures_of_a_new_version() {
+    for (name, image) in images() {
+        sparse::write_new(&path(VERSION, name), &image.0);
+    }
+}
