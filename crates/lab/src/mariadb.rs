@@ -95,7 +95,9 @@ pub fn install(data: &Path) -> Result<()> {
     give(data)?;
     let mut install = Command::new("mariadb-install-db");
     install.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
-    install.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
+    // `--force` leaves out the look-up of the machine's name, by a program that Debian has in the
+    // package of the system-wide server only.
+    install.args(["--auth-root-authentication-method=normal", "--skip-test-db", "--force"]);
     install.args(account().map(|account| format!("--user={account}")));
     command::run("making an empty database", &mut install)?;
     Ok(())

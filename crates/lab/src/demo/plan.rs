@@ -37,7 +37,7 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 60)]
     pub seconds: u32,
     /// Seconds of each run before that, which do not count.
-    #[arg(long, value_name = "N", default_value_t = 45)]
+    #[arg(long, value_name = "N", default_value_t = 40)]
     pub warmup: u32,
     /// Where the page goes.
     #[arg(long, value_name = "FILE")]

@@ -5,7 +5,7 @@ use super::side::Side;
 
 /// From here on the processors are what limits the load: the kernel's share of the work (flash,
 /// FUSE, timers) is not counted to any process.
-const CPU_IS_THE_LIMIT: f64 = 0.7;
+const CPU_IS_THE_LIMIT: f64 = 0.6;
 
 /// A figure of both sides.
 pub struct Row {
