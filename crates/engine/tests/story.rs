@@ -109,6 +109,7 @@ impl World {
                 (ticket, Outcome::Stamp(stamp))
             }
             Effect::FlashSync { ticket }
+            | Effect::PoolFailed { ticket }
             | Effect::OriginReserve { ticket, .. }
             | Effect::OriginSync { ticket, .. }
             | Effect::OriginNamespace { ticket, .. } => (ticket, Outcome::Done),
