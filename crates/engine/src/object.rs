@@ -24,6 +24,8 @@ pub(crate) struct Object {
     pub(crate) locks: Locks,
     /// Byte ranges that have space at the origin.
     pub(crate) reserved: RangeSet,
+    /// How often destage gave space back: what was reserved before may be gone.
+    pub(crate) space_lost: u64,
     /// The size of the origin's file now; `u64::MAX` while it is unknown, after a failed write.
     pub(crate) origin_size: u64,
     /// A replay could bring back blocks of it, even if the map has none.
@@ -84,6 +86,7 @@ impl Object {
             active: 0,
             locks: Locks::default(),
             reserved: RangeSet::default(),
+            space_lost: 0,
             traces: true,
             shaped_at: Sequence(0),
             in_job: false,

@@ -86,6 +86,8 @@ pub(crate) struct Op {
     pub(crate) edges: Vec<headpond_base::Block>,
     /// Objects still to be handled, for requests on all of them.
     pub(crate) left: Vec<ObjectId>,
+    /// The object's count of lost space when this change made sure of its own.
+    pub(crate) space_seen: u64,
 }
 
 impl Op {
@@ -105,6 +107,7 @@ impl Op {
             outcome: None,
             edges: Vec::new(),
             left: Vec::new(),
+            space_seen: 0,
         }
     }
 

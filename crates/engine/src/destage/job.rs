@@ -27,6 +27,8 @@ pub(crate) enum Pending {
     Read { job: JobId, run: usize, from: usize, count: usize, again: bool },
     /// A run, to the origin.
     Write { job: JobId, end: u64 },
+    /// A range of zeros, to the origin, which gives the space of its whole blocks back.
+    Zero { job: JobId, start: u64, end: u64 },
     /// Whatever its stage says.
     Step(JobId),
 }
@@ -160,6 +162,11 @@ impl Engine {
                         return false;
                     }
                     if job.waiting.is_empty() {
+                        if let Some((from, to)) = job.given_back.pop() {
+                            let (object, offset, len) = (job.object, from, to - from);
+                            self.origin_step(id, job, |ticket| Effect::OriginReserve { ticket, object, offset, len });
+                            continue;
+                        }
                         if !self.shape_is_durable(job.object) {
                             return true;
                         }
@@ -302,6 +309,14 @@ impl Engine {
     /// Writes a run whose bytes are all there.
     fn write_run(&mut self, id: JobId, job: &mut Job, index: usize) {
         let object = job.object;
+        if job.runs[index].zeros() && self.run_moved(object, &job.runs[index], 0, job.runs[index].slots.len()) {
+            // Written since: its space must not go. The next round does what is still zeros.
+            let run = &mut job.runs[index];
+            run.unreadable = true;
+            job.next = Some(job.next.map_or(run.first, |next| next.min(run.first)));
+            job.under_way -= 1;
+            return;
+        }
         let known = self.store.known(object);
         let (size, origin_size) = (known.state.size, known.origin_size);
         let run = &mut job.runs[index];
@@ -313,7 +328,7 @@ impl Engine {
             return;
         }
         if run.zeros() {
-            let pending = Pending::Write { job: id, end: 0 };
+            let pending = Pending::Zero { job: id, start, end: zero_end };
             let len = zero_end - start;
             self.start(EnginePending::Destage(pending), |ticket| Effect::OriginZero {
                 ticket,
@@ -424,7 +439,9 @@ impl Engine {
     /// An effect of a job is completed.
     pub(crate) fn destage_done(&mut self, pending: Pending, outcome: Outcome) {
         let id = match pending {
-            Pending::Read { job, .. } | Pending::Write { job, .. } | Pending::Step(job) => job,
+            Pending::Read { job, .. } | Pending::Write { job, .. } | Pending::Zero { job, .. } | Pending::Step(job) => {
+                job
+            }
         };
         let Some(mut job) = self.destage.jobs.remove(&id) else { return };
         match pending {
@@ -441,10 +458,31 @@ impl Engine {
                     known.origin_size = known.origin_size.max(end);
                 }
             }
+            Pending::Zero { start, end, .. } => {
+                job.under_way -= 1;
+                if let Outcome::Failed(errno) = outcome {
+                    job.failed = job.failed.or(Some(errno));
+                }
+                self.space_went(&mut job, start, end);
+            }
             Pending::Step(_) => self.stage_done(&mut job, outcome),
         }
         self.destage.jobs.insert(id, job);
         self.step_job(id);
+    }
+
+    /// The origin made a range zeros, and has perhaps given its space to others. What was written
+    /// there meanwhile was promised space, and gets it again; later writes ask for theirs.
+    fn space_went(&mut self, job: &mut Job, start: u64, end: u64) {
+        let known = self.store.known(job.object);
+        known.space_lost += 1;
+        known.reserved.remove(start, end);
+        let (first, last) = (Block::holding(start), Block(headpond_base::blocks_for(end)));
+        for (block, slot) in known.map.range(first, last) {
+            if slot.dirty && slot.location != headpond_base::Location::ZERO {
+                job.given_back.push((block.byte(), block.plus(1).byte()));
+            }
+        }
     }
 
     fn stage_done(&mut self, job: &mut Job, outcome: Outcome) {
@@ -452,11 +490,12 @@ impl Engine {
         let known = self.store.known(job.object);
         match (job.stage, outcome) {
             // The write itself will tell, if it comes to that.
-            (Stage::Reserving, _) => {}
+            (Stage::Reserving | Stage::Writing, _) => {}
             (_, Outcome::Failed(errno)) => job.failed = Some(errno),
             (Stage::Cutting(size), _) => {
                 known.origin_size = size;
                 // Writes were promised that space; cutting gave it back.
+                known.space_lost += 1;
                 job.given_back = known.reserved.beyond(size);
             }
             (Stage::Growing(size), _) => known.origin_size = size,

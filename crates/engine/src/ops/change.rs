@@ -5,6 +5,8 @@
 //! so that "no space" is told now and not at the flush; the bytes around it where it starts or
 //! ends inside a block; then one batch, whole or not at all.
 
+use std::ops::Range;
+
 use headpond_base::{BLOCK, BLOCK_U64, Block, Errno, Location, ObjectId, Sequence, UnixNanos, blocks_for};
 use headpond_format::Entry;
 use headpond_map::Slot;
@@ -103,6 +105,8 @@ impl Engine {
                 return Progress::Wait;
             }
             op.stage = Stage::Reserved;
+            op.left.clear();
+            op.space_seen = self.store.known(op.object).space_lost;
             if self.reserve(id, op.object, change, true) {
                 return Progress::Wait;
             }
@@ -117,6 +121,10 @@ impl Engine {
                     }
                 }
                 return Progress::Finish(Reply::Failed(errno));
+            }
+            if self.space_went_meanwhile(op, change) {
+                op.stage = Stage::Locked;
+                return self.step_logged(id, op, change);
             }
             self.note_reserved(op.object, change, op.left.is_empty());
             op.stage = Stage::Gathered;
@@ -136,6 +144,11 @@ impl Engine {
                 self.stall(id);
                 return Progress::Wait;
             }
+            if self.space_went_meanwhile(op, change) {
+                (op.out, op.whole) = (None, None);
+                op.stage = Stage::Locked;
+                return self.step_logged(id, op, change);
+            }
             if let Some(rest) = self.commit(op, change) {
                 op.work = Work::Change(rest);
                 op.stage = Stage::Locked;
@@ -151,6 +164,11 @@ impl Engine {
         }
         self.count_change(change);
         Progress::Finish(Reply::Changed(self.store.known(op.object).attributes()))
+    }
+
+    /// Whether destage gave space at the origin back since this change made sure of its own.
+    fn space_went_meanwhile(&mut self, op: &Op, change: &Change) -> bool {
+        reserve_range(change).is_some() && self.store.known(op.object).space_lost != op.space_seen
     }
 
     pub(super) fn count_change(&mut self, change: &Change) {
@@ -322,7 +340,8 @@ impl Engine {
             Change::Zero { offset, len, extend, .. } => {
                 let end = (offset + len).min(size);
                 if *offset < end {
-                    self.commit_zero(object, *offset, end, mtime, size, &edges, &edge);
+                    let edges: Vec<_> = edges.iter().filter_map(|block| Some((*block, edge(*block)?))).collect();
+                    self.commit_zero(object, *offset..end, mtime, &edges);
                 }
                 if *extend && offset + len > size {
                     self.store.log.append(&Entry::Truncate { object, size: offset + len, mtime });
@@ -374,19 +393,13 @@ impl Engine {
         }
     }
 
-    fn commit_zero<'a>(
-        &mut self,
-        object: ObjectId,
-        offset: u64,
-        end: u64,
-        mtime: UnixNanos,
-        size: u64,
-        edges: &[Block],
-        edge: &dyn Fn(Block) -> Option<&'a [u8]>,
-    ) {
+    /// Makes `range` zeros, which ends at the object's end or before; `edges` are the present
+    /// bytes of the blocks that it covers only in part.
+    fn commit_zero(&mut self, object: ObjectId, range: Range<u64>, mtime: UnixNanos, edges: &[(Block, &[u8])]) {
+        let (offset, end) = (range.start, range.end);
+        let size = self.store.known(object).state.size;
         self.store.log.together(headpond_base::Stream::Host, 2 * Entry::data_len(1) + 2 * Entry::data_len(0), 2);
-        for block in edges {
-            let Some(bytes) = edge(*block) else { continue };
+        for (block, bytes) in edges {
             let from = usize::try_from(offset.saturating_sub(block.byte()).min(BLOCK_U64)).expect("within a block");
             let to = usize::try_from((end - block.byte()).min(BLOCK_U64)).expect("within a block");
             let zeros = bytes[..from].iter().chain(&bytes[to..]).all(|byte| *byte == 0);
@@ -404,6 +417,8 @@ impl Engine {
         let first = Block(blocks_for(offset));
         // The last block is whole if the range goes to the object's end.
         let last = if end == size { Block(blocks_for(end)) } else { Block::holding(end) };
+        // Destage will give that space back: a write there asks for it again.
+        self.store.known(object).reserved.remove(Block::holding(offset).byte(), Block(blocks_for(end)).byte());
         if first < last {
             let blocks = last.0 - first.0;
             self.store.log.append(&Entry::Zero { object, first, blocks, mtime });
