@@ -68,6 +68,9 @@ pub(super) struct Job {
     lost: bool,
     /// An origin effect of the stage is under way.
     busy: bool,
+    /// Writes nothing: its dirty data stays, and only the stamp by which the file is known again
+    /// is taken.
+    only_stamp: bool,
 }
 
 /// Origin writes of one job at once: paced, and when somebody waits.
@@ -76,6 +79,16 @@ const DEPTH_URGENT: usize = 16;
 
 impl Engine {
     pub(super) fn start_job(&mut self, object: ObjectId, from: Block, most: u64, urgent: bool) {
+        self.begin_job(object, from, most, urgent, false);
+    }
+
+    /// A job that writes nothing and ends with a stamp: the pool is left with dirty data of a
+    /// file at which an earlier job was interrupted, and a change by others must be seen later.
+    pub(super) fn start_stamp(&mut self, object: ObjectId) {
+        self.begin_job(object, Block(0), 0, true, true);
+    }
+
+    fn begin_job(&mut self, object: ObjectId, from: Block, most: u64, urgent: bool, only_stamp: bool) {
         let id = JobId(self.destage.next_job);
         self.destage.next_job += 1;
         let failed = self.store.log.failed();
@@ -106,6 +119,7 @@ impl Engine {
             stamp: None,
             lost: false,
             busy: false,
+            only_stamp,
         };
         self.destage.jobs.insert(id, job);
         self.step_job(id);
@@ -142,6 +156,10 @@ impl Engine {
                     if self.store.log.durable() < sequence && !self.store.log.failed() {
                         return true;
                     }
+                    if job.only_stamp {
+                        self.stamp(id, job);
+                        continue;
+                    }
                     if !self.shape_is_durable(job.object) {
                         return true;
                     }
@@ -177,6 +195,10 @@ impl Engine {
                 }
                 Stage::Growing(_) => self.stamp(id, job),
                 Stage::Stamping => self.sync(id, job),
+                Stage::Syncing if job.only_stamp => {
+                    self.note_stamp(job);
+                    return false;
+                }
                 Stage::Syncing => {
                     self.count_clean(job);
                     return false;
@@ -377,6 +399,19 @@ impl Engine {
         }
         let object = job.object;
         self.origin_step(id, job, |ticket| Effect::OriginSync { ticket, object });
+    }
+
+    /// The file is durable as the stamp says, whatever of it is dirty.
+    fn note_stamp(&mut self, job: &Job) {
+        let log_works = !self.store.log.failed();
+        let known = self.store.known(job.object);
+        known.state.flags.unanchored = false;
+        known.state.flags.destaging = false;
+        known.state.stamp = job.stamp.unwrap_or(known.state.stamp);
+        known.origin_unsynced = false;
+        if log_works && known.persisted {
+            self.store.persist(job.object);
+        }
     }
 
     /// What was written and has not changed since is clean from now on.

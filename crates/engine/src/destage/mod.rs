@@ -152,19 +152,23 @@ impl Engine {
     }
 
     /// Files that lack only their time, or the origin's sync, get it before the pool is left;
-    /// dirty data stays for the next use.
+    /// dirty data stays for the next use, but the file must be known again by then: also one at
+    /// which a job of an earlier life was interrupted.
     fn stamp_before_stop(&mut self) {
         if self.ops.len() > 1 || self.checkpoints.starting() {
             return;
         }
         let noted: Vec<_> = self.destage.noted.iter().copied().collect();
         for object in noted {
-            let dirty_data = self
-                .store
-                .get(object)
-                .is_none_or(|known| known.data_dirty() || known.failing.is_some() || known.leaving());
-            if dirty_data || self.store.get(object).is_some_and(|known| !known.is_dirty()) {
+            let Some(known) = self.store.get(object) else {
                 self.destage.noted.remove(&object);
+                continue;
+            };
+            let stays = known.data_dirty() && (!known.state.flags.destaging || self.store.log.failed());
+            if !known.is_dirty() || known.failing.is_some() || known.leaving() || stays {
+                self.destage.noted.remove(&object);
+            } else if self.may_start(object) && known.data_dirty() {
+                self.start_stamp(object);
             } else if self.may_start(object) {
                 self.start_job(object, Block(0), ROUND_BLOCKS, true);
             }
