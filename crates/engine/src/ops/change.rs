@@ -137,8 +137,14 @@ impl Engine {
             if let Some(errno) = op.error {
                 return Progress::Finish(Reply::Failed(errno));
             }
-            if self.store.log.failed() {
-                return Progress::Finish(Reply::Failed(Errno::IO));
+            if self.goes_direct() {
+                // The mode was changed meanwhile, or the flash failed: who is told now that this
+                // is done must find it at the origin.
+                op.direct = true;
+                op.stage = Stage::Locked;
+                (op.out, op.whole) = (None, None);
+                op.edges.clear();
+                return self.step_direct(id, op, change);
             }
             if !self.may_take(op.object, change) {
                 self.stall(id);
@@ -196,6 +202,10 @@ impl Engine {
         let log = &self.store.log;
         if log.failed() {
             return true;
+        }
+        if self.store.get(object).is_some_and(|known| known.direct > 0) {
+            // One that goes to the origin directly takes the size from there when it is done.
+            return false;
         }
         let blocks = match change {
             Change::Truncate { .. } | Change::Allocate { .. } => 1,
