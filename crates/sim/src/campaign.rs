@@ -18,13 +18,13 @@ pub struct Findings {
 }
 
 /// Runs all `seeds`, on `threads` threads; ends early after `most_failures`. `progress` is told
-/// how many are done and how many of them failed, now and then and from any thread.
+/// after each run, from any thread, how many are done, and of the failure if it was one.
 pub fn run_seeds(
     seeds: Range<u64>,
     options: &Options,
     threads: usize,
     most_failures: usize,
-    progress: &(dyn Fn(u64, usize) + Sync),
+    progress: &(dyn Fn(u64, Option<&Failure>) + Sync),
 ) -> Findings {
     let next = AtomicU64::new(seeds.start);
     let enough = AtomicBool::new(false);
@@ -40,14 +40,14 @@ pub fn run_seeds(
                     let result = run_caught(seed, options);
                     let mut findings = findings.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     findings.seeds += 1;
-                    match result {
-                        Ok(summary) => findings.total.add(&summary),
-                        Err(failure) => findings.failures.push(failure),
+                    match &result {
+                        Ok(summary) => findings.total.add(summary),
+                        Err(failure) => findings.failures.push(failure.clone()),
                     }
                     if findings.failures.len() >= most_failures {
                         enough.store(true, Ordering::Relaxed);
                     }
-                    progress(findings.seeds, findings.failures.len());
+                    progress(findings.seeds, result.as_ref().err());
                 }
             });
         }

@@ -109,15 +109,14 @@ fn main() -> ExitCode {
         };
     }
     let bar = bar(arguments.seeds.end.saturating_sub(arguments.seeds.start));
-    let findings = run_seeds(arguments.seeds.clone(), &options, threads, arguments.failures, &|done, failed| {
+    let findings = run_seeds(arguments.seeds.clone(), &options, threads, arguments.failures, &|done, failure| {
+        if let Some(failure) = failure {
+            bar.suspend(|| println!("{failure}\n"));
+        }
         bar.set_position(done);
-        bar.set_message(if failed == 0 { String::new() } else { format!("{failed} failed") });
     });
     bar.finish_and_clear();
-    println!("{} seeds, {}", findings.seeds, findings.total);
-    for failure in &findings.failures {
-        println!("\n{failure}");
-    }
+    println!("{} seeds, {} failed: {}", findings.seeds, findings.failures.len(), findings.total);
     if let Some(first) = findings.failures.first()
         && !arguments.no_shrink
     {
