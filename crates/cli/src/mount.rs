@@ -12,6 +12,7 @@ use crate::args::{BACKGROUND_CHILD, MountArgs};
 
 /// `headpond mount`.
 pub fn run(args: &MountArgs, background_child: bool) -> Result<(), Refusal> {
+    end_on_panic();
     match (args.background, background_child) {
         (true, false) => in_background(args),
         (_, true) => as_daemon(args),
@@ -82,4 +83,14 @@ fn plan(args: &MountArgs) -> MountPlan {
             keep_origin: relative_to_origin(&args.keep_origin),
         },
     }
+}
+
+/// A bug in any thread ends the daemon: crash rather than corrupt. Half a daemon would still take
+/// requests, and what is synced is safe in the pool.
+fn end_on_panic() {
+    let told = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        told(info);
+        std::process::abort();
+    }));
 }

@@ -87,7 +87,7 @@ impl Engine {
     fn window(&self, object: ObjectId, span: Span) -> Span {
         let blocks = u64::from(self.config.fetch_bytes) / BLOCK_U64;
         let segments = self.store.log.segments();
-        let room = segments.free() > ADMIT_RESERVE + segments.len() / 8;
+        let room = segments.free() > ADMIT_RESERVE && self.roomy();
         let Some(known) = self.store.get(object).filter(|_| room && self.rules().admit_reads && blocks > 1) else {
             return span;
         };

@@ -39,6 +39,8 @@ pub(crate) struct Object {
     pub(crate) cut_in_job: Option<u64>,
     /// Changes that are going to the origin directly now.
     pub(crate) direct: u32,
+    /// Counts what was changed at the origin directly.
+    pub(crate) direct_changes: u64,
     /// Written to the origin directly, and not synced there since.
     pub(crate) origin_unsynced: bool,
     /// Size or time changed since the origin was last given them.
@@ -92,6 +94,7 @@ impl Object {
             in_job: false,
             cut_in_job: None,
             direct: 0,
+            direct_changes: 0,
             origin_unsynced: false,
             changed_in_stamp: false,
             gone: false,

@@ -84,6 +84,8 @@ pub(crate) struct Op {
     pub(crate) outcome: Option<Outcome>,
     /// Blocks that a change covers only in part, in the order of the gathered bytes.
     pub(crate) edges: Vec<headpond_base::Block>,
+    /// Direct changes of the object whose origin is being synced, when that was asked for.
+    pub(crate) seen_changes: u64,
     /// Objects still to be handled, for requests on all of them.
     pub(crate) left: Vec<ObjectId>,
     /// The object's count of lost space when this change made sure of its own.
@@ -106,6 +108,7 @@ impl Op {
             error: None,
             outcome: None,
             edges: Vec::new(),
+            seen_changes: 0,
             left: Vec::new(),
             space_seen: 0,
         }

@@ -72,6 +72,9 @@ const FREE_MIN: usize = 8;
 const MOVE_RESERVE: usize = 3;
 /// Before requests are taken, this many should be free.
 pub(crate) const START_RESERVE: usize = 6;
+/// Up to this share of the pool may live before anything clean is dropped. At 80 % packing costs
+/// about two blocks moved for each one freed at random; beyond, it costs more than it saves.
+const ROOMY_PERCENT: u64 = 80;
 /// How much of a segment's end is read first.
 const FOOTER_GUESS: usize = 64 << 10;
 
@@ -133,6 +136,12 @@ impl Engine {
         }
     }
 
+    /// Whether what lives fits into the pool with segments to spare. Then a log that has come to
+    /// its end wants to be packed, not emptied.
+    pub(crate) fn roomy(&self) -> bool {
+        self.store.cached_blocks * 100 < self.store.log.geometry().data_blocks() * ROOMY_PERCENT
+    }
+
     fn choose_victim(&self) -> Option<SegmentId> {
         let blocks = self.store.log.geometry().segment_blocks();
         let mut full: Vec<_> = self
@@ -150,6 +159,11 @@ impl Engine {
             .collect();
         if let Some((.., id)) = full.iter().find(|(_, _, live, _)| *live == 0) {
             return Some(*id);
+        }
+        if self.roomy() && !self.short_of_segments() {
+            // What lives fits: pack the pool where that costs least, and drop nothing.
+            let least = full.iter().min_by_key(|(generation, _, live, _)| (*live, *generation));
+            return least.filter(|(_, _, live, _)| *live < blocks * 15 / 16).map(|(.., id)| *id);
         }
         if self.short_of_segments() {
             // Only what needs no room itself.
@@ -284,7 +298,9 @@ impl Engine {
             let slot = slot.filter(|slot| slot.location == at);
             let kept = self.reclaim.victims.get(&segment).map_or(0, |victim| victim.kept);
             let worth = slot.is_some_and(|slot| {
-                slot.dirty || slot.referenced && kept < budget && self.store.log.segments().free() > MOVE_RESERVE
+                slot.dirty
+                    || (slot.referenced && kept < budget || self.roomy())
+                        && self.store.log.segments().free() > MOVE_RESERVE
             });
             if worth && let Some(slot) = slot {
                 if self.store.log.segments().free() < MOVE_RESERVE {
@@ -387,7 +403,10 @@ impl Engine {
             let record = if slot.dirty {
                 Store::dirty_record(piece.object, block, blocks, None)
             } else {
-                Store::clean_record(Stream::Hot, piece.object, block, blocks)
+                {
+                    let stream = if slot.referenced { Stream::Hot } else { Stream::Cold };
+                    Store::clean_record(stream, piece.object, block, blocks)
+                }
             };
             if let Some(bytes) = bytes {
                 let from = &bytes[index * BLOCK..(index + run) * BLOCK];

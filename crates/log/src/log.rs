@@ -350,7 +350,7 @@ impl Log {
         let payload = batch.extend(blocks);
         fill(payload);
         let checksums: Vec<u32> = (first.0..)
-            .zip(payload.chunks_exact(BLOCK))
+            .zip(payload.as_chunks::<BLOCK>().0)
             .map(|(block, bytes)| block_checksum(bytes, object, Block(block), generation))
             .collect();
         let entry = Entry::Data { object, first, dirty, grown, checksums };

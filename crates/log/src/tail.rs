@@ -229,7 +229,7 @@ fn payload_matches(
     let Ok(bytes) = flash.read(geometry.byte_of(first), expected.len() * BLOCK) else { return false };
     expected
         .iter()
-        .zip(bytes.chunks_exact(BLOCK))
+        .zip(bytes.as_chunks::<BLOCK>().0)
         .all(|((object, block, checksum), bytes)| verify_block(bytes, *checksum, *object, *block, generation))
 }
 

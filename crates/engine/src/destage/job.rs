@@ -561,7 +561,9 @@ impl Engine {
         };
         let good = bytes.as_ref().is_some_and(|bytes| {
             bytes
-                .chunks_exact(BLOCK)
+                .as_chunks::<BLOCK>()
+                .0
+                .iter()
                 .zip(from..)
                 .all(|(block, at)| self.store.verify(object, run.first.plus(at as u64), run.slots[at], block))
         });

@@ -191,7 +191,11 @@ impl Engine {
             && self.may_change_origin()
             && self.store.get(object).is_some_and(|known| {
                 let waits = known.failing.is_some_and(|(_, again)| again > self.now);
-                known.is_dirty() && !known.leaving() && !known.in_job && known.direct == 0 && !waits
+                (known.is_dirty() || known.origin_unsynced)
+                    && !known.leaving()
+                    && !known.in_job
+                    && known.direct == 0
+                    && !waits
             })
     }
 
@@ -238,7 +242,7 @@ impl Engine {
                     }
                     return false;
                 }
-                known.in_job || known.is_dirty() && !known.leaving()
+                known.in_job || (known.is_dirty() || known.origin_unsynced) && !known.leaving()
             });
         }
         self.destage.flushes.retain(|flush| {

@@ -59,7 +59,8 @@ impl Engine {
                 return Progress::Finish(Reply::Failed(errno));
             }
             op.stage = Stage::Resized;
-            let size = self.store.known(object).origin_size;
+            // Not the origin's size: that is unknown while another change has failed.
+            let size = self.store.known(object).state.size;
             let after = change.size_after(size);
             let grows = matches!(change, Change::Zero { .. } | Change::Allocate { .. });
             if grows && after > size {
@@ -111,7 +112,7 @@ impl Engine {
 
     /// Starts the change at the origin; `false` if there is nothing to do there.
     fn change_origin(&mut self, id: OpId, object: ObjectId, change: &Change) -> bool {
-        let size = self.store.known(object).origin_size;
+        let size = self.store.known(object).state.size;
         match change {
             Change::Write { offset, data, .. } => {
                 let (offset, data) = (*offset, vec![data.clone()]);
@@ -139,11 +140,14 @@ impl Engine {
     fn apply_direct(&mut self, object: ObjectId, change: &Change) {
         let now = self.now;
         let known = self.store.known(object);
-        let size = change.size_after(known.origin_size);
-        known.origin_size = size;
+        let size = change.size_after(known.state.size);
+        if known.origin_size != u64::MAX {
+            known.origin_size = size;
+        }
         known.state.size = size;
         known.state.origin_valid = u64::MAX;
         known.origin_unsynced = true;
+        known.direct_changes += 1;
         known.touch(change.mtime(), now);
         if let Change::Truncate { size, .. } = change {
             known.reserved.remove(*size, u64::MAX);

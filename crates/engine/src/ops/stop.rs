@@ -26,7 +26,7 @@ impl Engine {
         }
         if op.stage == Stage::OriginSynced {
             while let Some(object) = op.left.last().copied() {
-                if self.sync_origin(id, object) {
+                if self.sync_origin(id, op, object) {
                     return Progress::Wait;
                 }
                 op.left.pop();

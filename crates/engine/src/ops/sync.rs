@@ -23,7 +23,7 @@ impl Engine {
                 return Progress::Finish(Reply::Failed(errno));
             }
             op.stage = Stage::OriginSynced;
-            if self.sync_origin(id, op.object) {
+            if self.sync_origin(id, op, op.object) {
                 return Progress::Wait;
             }
         }
@@ -53,7 +53,7 @@ impl Engine {
             return Progress::Finish(Reply::Failed(errno));
         }
         while let Some(object) = op.left.last().copied() {
-            if self.sync_origin(id, object) {
+            if self.sync_origin(id, op, object) {
                 return Progress::Wait;
             }
             op.left.pop();
@@ -70,13 +70,13 @@ impl Engine {
     }
 
     /// Asks the origin to sync a file, if there is a reason.
-    pub(super) fn sync_origin(&mut self, id: OpId, object: ObjectId) -> bool {
+    pub(super) fn sync_origin(&mut self, id: OpId, op: &mut Op, object: ObjectId) -> bool {
         let Some(known) = self.store.get_mut(object) else { return false };
         let new_name = known.state.flags.unanchored && known.attached;
         if !known.origin_unsynced && !new_name {
             return false;
         }
-        known.origin_unsynced = false;
+        op.seen_changes = known.direct_changes;
         // Kept from being released meanwhile.
         known.active += 1;
         self.start(Pending::Op(id), |ticket| Effect::OriginSync { ticket, object });
@@ -89,8 +89,11 @@ impl Engine {
         let known = self.store.get_mut(object)?;
         known.active -= 1;
         if let crate::Outcome::Failed(errno) = outcome {
-            known.origin_unsynced = true;
             return Some(errno);
+        }
+        // What was changed since the sync was asked for is not covered by it.
+        if known.direct_changes == op.seen_changes {
+            known.origin_unsynced = false;
         }
         if std::mem::replace(&mut known.state.flags.unanchored, false) && known.persisted && !self.store.log.failed() {
             self.store.persist(object);
