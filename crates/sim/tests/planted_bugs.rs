@@ -1,23 +1,21 @@
-//! Tests of the tests: each planted bug must be found, soon.
+//! Tests of the tests: each planted bug must be found by the exhaustive cases, which are green
+//! without it.
+//!
+//! `ForgetGeneration` is not among them: the checksum in the map is that of the newest bytes, so
+//! bytes of a segment's earlier life fail it whatever the generation. That bug has to be planted
+//! in the scan of the tail before it can be shown to be found.
 
 use headpond_engine::Mutation;
-use headpond_sim::{Options, mutation_name, quiet_panics, run_exhaustive, run_seeds};
+use headpond_sim::{mutation_name, quiet_panics, run_exhaustive};
 
-/// Seeds within which each planted bug must show itself.
-const SEEDS: u64 = 100;
+/// All sequences of up to this many operations.
+const DEPTH: u32 = 3;
 
 fn is_found(mutation: Mutation) {
     quiet_panics();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    // All sequences of two operations take less than a second, and most bugs show there.
-    if let Err(found) = run_exhaustive(2, Some(mutation), cores, &|_, _| {}) {
-        return println!("{}: {found}", mutation_name(mutation));
-    }
-    let options = Options { mutation: Some(mutation), ..Options::default() };
-    let findings = run_seeds(0..SEEDS, &options, cores, 1, &|_, _| {});
-    let found = findings.failures.first();
-    println!("{} after {} seeds: {found:?}", mutation_name(mutation), findings.seeds);
-    assert!(found.is_some(), "{} went unnoticed in {SEEDS} seeds", mutation_name(mutation));
+    let found = run_exhaustive(DEPTH, Some(mutation), cores, &|_, _| {}).err();
+    assert!(found.is_some(), "{} went unnoticed", mutation_name(mutation));
 }
 
 #[test]
@@ -33,11 +31,6 @@ fn an_accepted_torn_batch_is_found() {
 #[test]
 fn blocks_counted_clean_before_the_origins_sync_are_found() {
     is_found(Mutation::CleanBeforeOriginSync);
-}
-
-#[test]
-fn a_forgotten_generation_is_found() {
-    is_found(Mutation::ForgetGeneration);
 }
 
 #[test]
