@@ -1,4 +1,4 @@
-//! Names and directories.
+//! Names and directories: making, finding, renaming, linking and removing them.
 
 use std::collections::BTreeSet;
 use std::fs::File;
