@@ -23,7 +23,6 @@ mod operations;
 mod ownership;
 mod places;
 mod plan;
-mod pond;
 mod protocol;
 mod recovery;
 mod refusal;

@@ -109,7 +109,7 @@ impl Running {
             threads: THREADS,
             read_only: false,
         };
-        let pond = Arc::new(crate::pond::ShardPond(handle.clone()));
+        let pond = Arc::new(handle.clone());
         let service = Service::new(handle, places, ready.pool, ready.pool_bytes, ready.mode);
         let mounted = match mount(&options, pond, &ready.known) {
             Ok(mounted) => mounted,
