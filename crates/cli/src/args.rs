@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use headpond_base::CacheMode;
-use headpond_control::{Backend, DiskModel, ExitStatus, Fill, Size};
+use headpond_control::{Backend, DiskModel, ExitStatus, FaultPlan, Fill, Size};
 
 /// Fast local flash in front of slow storage.
 ///
@@ -135,6 +135,10 @@ pub struct MountArgs {
     /// For tests and demonstrations: slow the origin down to the speed of a modelled disk
     #[arg(long, value_parser = disk_model(), value_name = "DISK")]
     pub model_disk: Option<DiskModel>,
+    /// For tests only, and never for data that is needed: what is wrong with the flash, as in `lose-unsynced`
+    /// (docs/fault-model.md lists the words)
+    #[arg(long, value_name = "FAULTS", hide = true)]
+    pub test_fault: Option<FaultPlan>,
 }
 
 const MODE_HELP: &str =

@@ -75,6 +75,7 @@ fn plan(args: &MountArgs) -> MountPlan {
         backend: args.backend.into(),
         fill: args.fill.into(),
         model_disk: args.model_disk,
+        fault: args.test_fault.clone(),
         allow_other: args.allow_other,
         format: args.format,
         discard_dirty: args.discard_dirty,

@@ -41,7 +41,7 @@ pub use conflict::{Conflicts, Decisions, FileConflict, Side};
 pub use ending::Ended;
 pub use exit::ExitStatus;
 pub use flash::{Content, Flash};
-pub use headpond_device::{Backend, Fill};
+pub use headpond_device::{Backend, FaultPlan, Fill};
 pub use headpond_shard::DiskModel;
 pub use holders::{Holder, describe as describe_holders, holders};
 pub use marker::{MARKER_NAME, Marker, MarkerHold, MarkerState};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use headpond_base::CacheMode;
-use headpond_device::{Backend, Fill};
+use headpond_device::{Backend, FaultPlan, Fill};
 use headpond_shard::DiskModel;
 
 use crate::{Decisions, Refusal, Size};
@@ -27,6 +27,8 @@ pub struct MountPlan {
     pub fill: Fill,
     /// A disk to slow the origin down to.
     pub model_disk: Option<DiskModel>,
+    /// For tests: what is wrong with the flash.
+    pub fault: Option<FaultPlan>,
     /// Let other users in.
     pub allow_other: bool,
     /// Overwrite what the flash holds.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use headpond_device::{Device, FaultPlan, Faults};
 use headpond_engine::Config;
 use headpond_mount::{MountError, MountOptions, Mounted, THREADS, mount};
 use headpond_shard::{FileOrigin, Limits, ModelDisk, Origin, Shard};
@@ -72,7 +73,7 @@ impl Running {
         let runtime = runtime_dir::make()?;
         let path = runtime.join(format!("{}.sock", runtime_dir::name_of(&places.mountpoint)));
         let socket = Arc::new(ControlSocket::listen(&path, &places.mountpoint)?);
-        let device = flash.start(plan.backend)?;
+        let device = with_fault(flash.start(plan.backend)?, plan.fault.clone());
         let origin = open_origin(&root, plan, obsolete.clone(), pool)?;
         for (object, file) in ready.files {
             origin.attach(object, file);
@@ -222,6 +223,17 @@ impl Running {
             }
         }
         refusal.map_or(Ok(ended), Err)
+    }
+}
+
+/// The flash as it is, or with a fault on it that a test asked for.
+fn with_fault(device: Box<dyn Device>, fault: Option<FaultPlan>) -> Box<dyn Device> {
+    match fault {
+        Some(fault) => {
+            eprintln!("headpond: FOR TESTS ONLY: the flash has faults put on it: {fault:?}");
+            Box::new(Faults::new(device, fault))
+        }
+        None => device,
     }
 }
 

@@ -3,8 +3,10 @@
 //! - **Withheld writes**: like a volatile cache in the device. A write is done when it is in memory
 //!   here, and reaches the device below only with the next sync. So a process that is killed
 //!   loses exactly what was not synced, which a kill alone never does. A share of the blocks,
-//!   chosen by a seed, goes down early all the same: then what is lost is not a clean prefix,
-//!   and writes of several blocks are torn.
+//!   chosen by a seed, goes down early all the same, whole or as some of its sectors: then what is
+//!   lost is not a clean prefix, and writes are torn.
+//! - **Lies**: syncs that are acknowledged and not carried out. No promise holds on such a device;
+//!   a test that does not fail on it tests nothing.
 //! - **Faults**: the n-th operation of a kind, and more after it, ends with a chosen error.
 //! - **Delay**: every operation takes at least so long.
 //! - **A cut** ([`FaultHandle::cut`]): from then on nothing works, and what was withheld is gone.
@@ -13,6 +15,8 @@
 //! - A read finds the last write that was done, withheld or not.
 //! - A sync is done only when everything that was withheld when it started is on the device below
 //!   and that was synced. Syncs go one after the other.
+//! - Bytes that went down early never come to lie over newer ones: a drain starts when nothing early is
+//!   under way, and what a drain is for does not go down early.
 //! - Bounded: past [`Withhold::bytes_max`] what is withheld goes down without being asked for.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -23,6 +27,9 @@ use std::time::{Duration, Instant};
 use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno};
 
 use crate::{Device, Done, Op, Tag, Waker};
+
+/// What a device writes whole or not at all.
+const SECTOR: usize = 512;
 
 /// A kind of operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,8 +45,12 @@ pub enum OpKind {
 pub struct Withhold {
     /// Of 1,000 blocks written, how many go down at once as well.
     pub early_per_mille: u16,
+    /// Of 1,000 of those, how many go down torn: a random choice of their sectors of 512 bytes.
+    pub torn_per_mille: u16,
     /// Chooses them.
     pub seed: u64,
+    /// Acknowledge syncs and do nothing.
+    pub lies: bool,
     /// The most that is withheld.
     pub bytes_max: u64,
 }
@@ -47,7 +58,7 @@ pub struct Withhold {
 impl Default for Withhold {
     fn default() -> Self {
         // The cache of a large flash drive.
-        Self { early_per_mille: 0, seed: 1, bytes_max: 256 << 20 }
+        Self { early_per_mille: 0, torn_per_mille: 0, seed: 1, lies: false, bytes_max: 256 << 20 }
     }
 }
 
@@ -101,6 +112,8 @@ pub struct Faults<D> {
     draining: BTreeMap<u64, Buf>,
     drain: Option<Drain>,
     syncs: VecDeque<Option<Tag>>,
+    /// Early writes under way.
+    early: usize,
     below: HashMap<Tag, Below>,
     next_tag: u64,
     finished: Vec<Done>,
@@ -117,6 +130,8 @@ enum Below {
     Write { tag: Tag },
     /// Part of a caller's write gone down early.
     Early(Early),
+    /// The block of such a part that is to be torn, as it was before.
+    Tear { early: Early, block: u64, newer: Buf, sectors: u64 },
     /// Part of a drain.
     Drain,
     /// The sync after a drain, or a caller's where nothing is withheld.
@@ -185,6 +200,7 @@ impl<D: Device> Faults<D> {
             draining: BTreeMap::new(),
             drain: None,
             syncs: VecDeque::new(),
+            early: 0,
             below: HashMap::new(),
             next_tag: 0,
             finished: Vec::new(),
@@ -239,8 +255,10 @@ impl<D: Device> Faults<D> {
         for (index, start) in (0..data.len()).step_by(BLOCK).enumerate() {
             let block = offset / BLOCK_U64 + index as u64;
             let bytes = data.slice(start..start + BLOCK);
-            if self.chance() % 1000 < u64::from(withhold.early_per_mille) && !self.draining.contains_key(&block) {
-                early.push((block, bytes.clone()));
+            let may = self.syncs.is_empty() && !self.draining.contains_key(&block);
+            if self.chance() % 1000 < u64::from(withhold.early_per_mille) && may {
+                let torn = self.chance() % 1000 < u64::from(withhold.torn_per_mille);
+                early.push((block, bytes.clone(), torn.then(|| self.chance())));
             }
             self.held.insert(block, bytes);
         }
@@ -248,9 +266,16 @@ impl<D: Device> Faults<D> {
         if early.is_empty() {
             self.finished.push(Done::Write { tag, result: Ok(()) });
         }
-        for (block, data) in early {
-            let below = Below::Early(Early { tag, left: left.clone() });
-            self.pass(below, |tag| Op::Write { tag, offset: block * BLOCK_U64, data });
+        self.early += early.len();
+        for (block, data, torn) in early {
+            let (early, offset) = (Early { tag, left: left.clone() }, block * BLOCK_U64);
+            match torn {
+                None => self.pass(Below::Early(early), |tag| Op::Write { tag, offset, data }),
+                Some(sectors) => {
+                    let below = Below::Tear { early, block, newer: data, sectors };
+                    self.pass(below, |tag| Op::Read { tag, offset, len: BLOCK });
+                }
+            }
         }
         if self.held.len() as u64 * BLOCK_U64 > withhold.bytes_max && self.syncs.is_empty() {
             self.syncs.push_back(None);
@@ -268,7 +293,7 @@ impl<D: Device> Faults<D> {
 
     /// Starts the next sync if none is being carried out.
     fn next_sync(&mut self) {
-        if self.drain.is_some() {
+        if self.drain.is_some() || self.early > 0 {
             return;
         }
         let Some(tag) = self.syncs.pop_front() else { return };
@@ -297,14 +322,15 @@ impl<D: Device> Faults<D> {
                 self.finished.push(Done::Read { tag, result });
             }
             Below::Write { tag } => self.finished.push(Done::Write { tag, result }),
-            Below::Early(early) => {
-                // Nothing is lost if this fails: all of it is withheld too.
-                let mut left = early.left.lock().unwrap_or_else(PoisonError::into_inner);
-                *left -= 1;
-                if *left == 0 {
-                    self.finished.push(Done::Write { tag: early.tag, result: Ok(()) });
+            // Nothing is lost if it failed: all of it is withheld too.
+            Below::Early(early) => self.early_done(&early),
+            Below::Tear { early, block, newer, sectors } => match bytes {
+                Some(older) => {
+                    let (data, offset) = (torn(&older, &newer, sectors), block * BLOCK_U64);
+                    self.pass(Below::Early(early), |tag| Op::Write { tag, offset, data });
                 }
-            }
+                None => self.early_done(&early),
+            },
             Below::Drain => {
                 let Some(drain) = &mut self.drain else { return };
                 drain.writes_left -= 1;
@@ -320,6 +346,15 @@ impl<D: Device> Faults<D> {
                 let result = failed.map_or(result, Err);
                 self.finished.extend(tag.map(|tag| Done::Sync { tag, result }));
             }
+        }
+    }
+
+    fn early_done(&mut self, early: &Early) {
+        self.early -= 1;
+        let mut left = early.left.lock().unwrap_or_else(PoisonError::into_inner);
+        *left -= 1;
+        if *left == 0 {
+            self.finished.push(Done::Write { tag: early.tag, result: Ok(()) });
         }
     }
 
@@ -364,6 +399,17 @@ fn runs(blocks: &BTreeMap<u64, Buf>) -> Vec<(u64, Buf)> {
     runs
 }
 
+/// A block of which some sectors, a bit each, are newer.
+fn torn(older: &Buf, newer: &Buf, sectors: u64) -> Buf {
+    let mut mixed = BufMut::copy_of(older);
+    for (index, start) in (0..BLOCK).step_by(SECTOR).enumerate() {
+        if sectors >> index & 1 == 1 {
+            mixed[start..start + SECTOR].copy_from_slice(&newer[start..start + SECTOR]);
+        }
+    }
+    mixed.freeze()
+}
+
 /// `bytes`, read at `from`, with newer blocks on top.
 fn laid_over(bytes: Buf, from: u64, over: &[(u64, Buf)]) -> Buf {
     if over.is_empty() {
@@ -405,6 +451,9 @@ impl<D: Device> Device for Faults<D> {
         match op {
             Op::Read { tag, offset, len } => self.read(tag, offset, len),
             Op::Write { tag, offset, data } => self.write(tag, offset, data),
+            Op::Sync { tag } if self.withhold.is_some_and(|withhold| withhold.lies) => {
+                self.finished.push(Done::Sync { tag, result: Ok(()) });
+            }
             Op::Sync { tag } if self.withhold.is_some() => self.syncs.push_back(Some(tag)),
             Op::Sync { tag } => self.pass(Below::Sync { tag: Some(tag) }, |tag| Op::Sync { tag }),
             Op::Trim { .. } => {}

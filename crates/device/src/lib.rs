@@ -8,6 +8,7 @@
 //! | `psync` | operations by a few threads with pread and pwrite: where io_uring is refused |
 //! | `memory` | a device that is memory, for tests |
 //! | `faults` | a layer: unsynced writes are lost, chosen operations fail, all are slow |
+//! | `fault_words` | such a layer's plan as it is written on a command line |
 //!
 //! # Contract of every device
 //! - Operations under way at the same time have no order among each other. A caller that wants
@@ -22,6 +23,7 @@
 //! - The number of operations under way is the caller's to bound; a device keeps what exceeds its
 //!   own depth in a queue.
 
+mod fault_words;
 mod faults;
 mod flash;
 mod flash_error;

@@ -42,7 +42,8 @@ fn table() -> Vec<Row> {
             (Box::new(Faults::new(Memory::new(BYTES as usize), plan)), None)
         }),
         ("slow psync that withholds little", || {
-            let withhold = Some(Withhold { early_per_mille: 300, bytes_max: 1 << 16, seed: 3 });
+            let withhold =
+                Some(Withhold { early_per_mille: 300, torn_per_mille: 500, bytes_max: 1 << 16, seed: 3, lies: false });
             let plan = FaultPlan { withhold, delay: Duration::from_millis(1), ..FaultPlan::default() };
             let (device, dir) = on_file(Backend::Psync, TrimPolicy::All);
             (Box::new(Faults::new(device, plan)), dir)
@@ -355,6 +356,50 @@ fn early_blocks_tear_unsynced_writes_and_never_synced_ones() {
     let newer = (32..96).filter(|block| read(&mut after, *block, 1).unwrap()[..] == pattern(*block, 2)).count();
     let older = (32..64).filter(|block| read(&mut after, *block, 1).unwrap()[..] == pattern(*block, 1)).count();
     assert!(newer > 10 && older > 5, "{newer} newer, {older} older");
+}
+
+#[test]
+fn torn_blocks_mix_old_and_new_sectors_and_what_was_synced_stays_whole() {
+    const SECTOR: usize = 512;
+    for seed in 1..20 {
+        let memory = Memory::new(BYTES as usize);
+        let image = memory.image();
+        let withhold = Some(Withhold { early_per_mille: 600, torn_per_mille: 600, seed, ..Withhold::default() });
+        let mut device = Faults::new(memory, FaultPlan { withhold, ..FaultPlan::default() });
+        write(&mut device, 0, blocks(0, 64, 1)).unwrap();
+        write(&mut device, 8, blocks(8, 56, 2)).unwrap();
+        sync(&mut device).unwrap();
+        write(&mut device, 32, blocks(32, 32, 3)).unwrap();
+        assert_eq!(read(&mut device, 32, 32).unwrap()[..], blocks(32, 32, 3)[..]);
+        drop(device);
+        let mut after = Memory::on(image);
+        assert_eq!(read(&mut after, 0, 8).unwrap()[..], blocks(0, 8, 1)[..]);
+        assert_eq!(read(&mut after, 8, 24).unwrap()[..], blocks(8, 24, 2)[..]);
+        let mut torn = 0;
+        for block in 32..64 {
+            let (found, old, new) = (read(&mut after, block, 1).unwrap(), pattern(block, 2), pattern(block, 3));
+            let newer = (0..BLOCK).step_by(SECTOR).filter(|&at| {
+                let sector = &found[at..at + SECTOR];
+                assert!(sector == &old[at..at + SECTOR] || sector == &new[at..at + SECTOR], "sector of nobody");
+                sector == &new[at..at + SECTOR]
+            });
+            torn += usize::from((1..BLOCK / SECTOR).contains(&newer.count()));
+        }
+        assert!(torn > 0, "seed {seed} tore nothing");
+    }
+}
+
+#[test]
+fn a_device_that_lies_loses_what_it_said_was_synced() {
+    let memory = Memory::new(BYTES as usize);
+    let image = memory.image();
+    let withhold = Some(Withhold { lies: true, ..Withhold::default() });
+    let mut device = Faults::new(memory, FaultPlan { withhold, ..FaultPlan::default() });
+    write(&mut device, 0, blocks(0, 4, 1)).unwrap();
+    sync(&mut device).unwrap();
+    assert_eq!(read(&mut device, 0, 4).unwrap()[..], blocks(0, 4, 1)[..]);
+    drop(device);
+    assert!(read(&mut Memory::on(image), 0, 4).unwrap().iter().all(|byte| *byte == 0));
 }
 
 #[test]
