@@ -65,7 +65,7 @@ fn walk(directory: &Path, paths: &mut Vec<PathBuf>) {
         let name = entry.file_name();
         match entry.file_type() {
             Ok(kind) if kind.is_dir() && name != "target" && name != ".git" => walk(&path, paths),
-            Ok(kind) if kind.is_file() && name != "Cargo.lock" => paths.push(path),
+            Ok(kind) if kind.is_file() && name != "Cargo.lock" && name != ".git" => paths.push(path),
             _ => {}
         }
     }
