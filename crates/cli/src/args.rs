@@ -66,6 +66,9 @@ pub enum Command {
     /// it is done, the origin is complete and readable without headpond. Refused while files are
     /// open there.
     Unmount(UnmountArgs),
+    /// For tests: let something go wrong with the flash of a mount
+    #[command(hide = true)]
+    Fault(FaultArgs),
 }
 
 /// What `headpond mount` is given.
@@ -194,6 +197,17 @@ pub struct UnmountArgs {
     /// No progress bar
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// What `headpond fault` is given.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Examples:
+  headpond fault /mnt write-errors=0     every write to flash fails from now on")]
+pub struct FaultArgs {
+    /// The mount, which was made with --test-fault
+    pub mountpoint: PathBuf,
+    /// What goes wrong: cut, heal, read-errors=FIRST[+COUNT], write-errors=..., sync-errors=...
+    pub faults: String,
 }
 
 /// What `headpond set` is given.

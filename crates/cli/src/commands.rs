@@ -2,7 +2,7 @@
 
 use headpond_control::{Answer, Command, Daemon, Refusal, Status};
 
-use crate::args::{FlushArgs, SetArgs, Setting, StatusArgs};
+use crate::args::{FaultArgs, FlushArgs, SetArgs, Setting, StatusArgs};
 use crate::progress::{DirtyBar, Interrupt, Waited, confused, start_and_wait};
 
 /// `headpond status`.
@@ -73,6 +73,11 @@ pub fn flush(args: &FlushArgs) -> Result<(), Refusal> {
             "interrupted: the mount goes on, and what is not at the origin yet is safe in the pool".to_owned(),
         )),
     }
+}
+
+/// `headpond fault`.
+pub fn fault(args: &FaultArgs) -> Result<(), Refusal> {
+    Daemon::of(&args.mountpoint)?.ask(&Command::Fault { faults: args.faults.clone() }).map(drop)
 }
 
 /// `headpond set`.

@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Command::Flush(args) => commands::flush(args),
         Command::Set(args) => commands::set(args),
         Command::Unmount(args) => unmount::run(args),
+        Command::Fault(args) => commands::fault(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -13,6 +13,7 @@ mod clock;
 mod conflict;
 mod ending;
 mod exit;
+mod faults;
 mod flash;
 mod holders;
 mod marker;

@@ -23,6 +23,12 @@ pub enum Command {
         /// The mode's name.
         mode: String,
     },
+    /// For tests: lets something go wrong with the flash of a mount that was started for that.
+    /// Answer: [`Answer::Done`].
+    Fault {
+        /// What.
+        faults: String,
+    },
     /// How far a started operation is. Answer: [`Answer::Operation`].
     Operation {
         /// Its number.
@@ -42,6 +48,8 @@ pub enum Command {
 pub enum Answer {
     /// How things are.
     Status(Box<Status>),
+    /// Done, and nothing to tell of it.
+    Done,
     /// Under way.
     Started {
         /// Its number, for [`Command::Operation`].

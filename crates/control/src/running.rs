@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use headpond_device::{Device, FaultPlan, Faults};
-use headpond_engine::Config;
+use headpond_device::{Device, FaultHandle, FaultPlan, Faults};
+use headpond_engine::{Config, Reply, Request};
 use headpond_mount::{MountError, MountOptions, Mounted, THREADS, mount};
 use headpond_shard::{FileOrigin, Limits, ModelDisk, Origin, Shard};
 use rustix::fd::AsFd;
@@ -35,7 +35,7 @@ use crate::runtime_dir;
 use crate::service::{Event, Phase, Service};
 use crate::socket::{Client, ControlSocket};
 use crate::watch::Watch;
-use crate::{MountPlan, Refusal, Size};
+use crate::{MountPlan, Refusal, Size, faults, holders};
 
 /// How often the main thread looks whether somebody else unmounted, and whether errors came.
 const PERIOD: Duration = Duration::from_millis(250);
@@ -73,7 +73,7 @@ impl Running {
         let runtime = runtime_dir::make()?;
         let path = runtime.join(format!("{}.sock", runtime_dir::name_of(&places.mountpoint)));
         let socket = Arc::new(ControlSocket::listen(&path, &places.mountpoint)?);
-        let device = with_fault(flash.start(plan.backend)?, plan.fault.clone());
+        let (device, faults) = with_fault(flash.start(plan.backend)?, plan.fault.clone());
         let origin = open_origin(&root, plan, obsolete.clone(), pool)?;
         for (object, file) in ready.files {
             origin.attach(object, file);
@@ -111,7 +111,7 @@ impl Running {
             read_only: false,
         };
         let pond = Arc::new(handle.clone());
-        let service = Service::new(handle, places, ready.pool, ready.pool_bytes, ready.mode);
+        let service = Service::new(handle, places, ready.pool, ready.pool_bytes, ready.mode).with_faults(faults);
         let mounted = match mount(&options, pond, &ready.known) {
             Ok(mounted) => mounted,
             Err(error) => {
@@ -227,13 +227,15 @@ impl Running {
 }
 
 /// The flash as it is, or with a fault on it that a test asked for.
-fn with_fault(device: Box<dyn Device>, fault: Option<FaultPlan>) -> Box<dyn Device> {
+fn with_fault(device: Box<dyn Device>, fault: Option<FaultPlan>) -> (Box<dyn Device>, Option<FaultHandle>) {
     match fault {
         Some(fault) => {
             eprintln!("headpond: FOR TESTS ONLY: the flash has faults put on it: {fault:?}");
-            Box::new(Faults::new(device, fault))
+            let device = Faults::new(device, fault);
+            let handle = device.handle();
+            (Box::new(device), Some(handle))
         }
-        None => device,
+        None => (device, None),
     }
 }
 
@@ -245,6 +247,18 @@ fn open_origin(
 ) -> Result<Arc<dyn Origin>, Refusal> {
     let failed = |error: std::io::Error| Refusal::from_io("open the origin", root.path(), error);
     let directory = root.as_fd().try_clone_to_owned().map_err(failed)?;
+/// The note of a failed pool goes once what was decided on it is durable: with the engine's first
+/// checkpoint, for which every request waits. If the flash fails again, or the note cannot be
+/// removed, it stays, and the next start asks again.
+fn forget_failure(handle: &Handle, note: &ObsoleteNote) {
+    let durable = !matches!(handle.call(Request::SyncAll), Reply::Failed(_));
+    if !durable || handle.stats().engine.flash_failed != 0 {
+        eprintln!("headpond: the flash fails again: the pool takes nothing, and the note of its failure stays");
+    } else if let Err(refusal) = note.remove() {
+        eprintln!("headpond: {refusal}");
+    }
+}
+
     let files = FileOrigin::below(directory).map_err(failed)?;
     files.when_pool_fails(Box::new(move || obsolete.write(&pool)));
     Ok(match plan.model_disk {

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use headpond_base::{BLOCK_U64, CacheMode, PoolId};
+use headpond_device::FaultHandle;
 use headpond_engine::{Reply, Request};
 use headpond_shard::Handle;
 
@@ -16,7 +17,7 @@ use crate::operations::Operations;
 use crate::places::Places;
 use crate::protocol::{Answer, Command, Progress};
 use crate::socket::Client;
-use crate::{Refusal, Status};
+use crate::{Refusal, Status, faults};
 
 /// What the daemon's main thread has to act on.
 #[derive(Debug)]
@@ -43,6 +44,7 @@ pub(crate) struct Service {
     pub(crate) places: Places,
     pub(crate) pool: PoolId,
     pub(crate) pool_bytes: u64,
+    faults: Option<FaultHandle>,
     started: Instant,
     operations: Operations,
     now: Arc<Mutex<(CacheMode, Phase)>>,
@@ -58,10 +60,16 @@ impl Service {
             places,
             pool,
             pool_bytes,
+            faults: None,
             started: Instant::now(),
             operations: Operations::default(),
             now: Arc::new(Mutex::new((mode, Phase::Running))),
         }
+    }
+
+    /// The same, with a flash that can be made to fail.
+    pub(crate) fn with_faults(self, faults: Option<FaultHandle>) -> Self {
+        Self { faults, ..self }
     }
 
     /// Does what one client asks.
@@ -77,6 +85,7 @@ impl Service {
                 Some(progress) => {
                     let engine = self.handle.stats().engine;
                     client.answer(&Answer::Operation {
+            Command::Fault { faults } => client.answer_or_refuse(self.inject(&faults).map(|()| Answer::Done)),
                         progress,
                         dirty_bytes: engine.dirty_blocks * BLOCK_U64,
                         origin_write_bytes: engine.origin_write_bytes,
@@ -98,6 +107,15 @@ impl Service {
         let Some(id) = self.operations.begin(name) else {
             let refusal = Refusal::Usage("too many flushes and mode changes are under way; wait for one".to_owned());
             return Answer::Refused { status: refusal.status().code(), text: refusal.to_string() };
+    fn inject(&self, what: &str) -> Result<(), Refusal> {
+        let Some(handle) = &self.faults else {
+            return Err(Refusal::Usage(
+                "faults can be injected only into a mount that was started for that".to_owned(),
+            ));
+        };
+        faults::inject(handle, what)
+    }
+
         };
         let (operations, now) = (self.operations.clone(), self.now.clone());
         self.handle.submit(

@@ -31,6 +31,14 @@ impl Client {
         }
     }
 
+    /// Answers one way or the other.
+    pub fn answer_or_refuse(self, answer: Result<Answer, Refusal>) {
+        match answer {
+            Ok(answer) => self.answer(&answer),
+            Err(refusal) => self.refuse(&refusal),
+        }
+    }
+
     /// Refuses, and ends the connection.
     pub fn refuse(self, refusal: &Refusal) {
         self.answer(&Answer::Refused { status: refusal.status().code(), text: refusal.to_string() });

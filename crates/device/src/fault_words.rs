@@ -4,6 +4,7 @@
 //!
 //! | word | the flash |
 //! | --- | --- |
+//! | `none` | works; faults may be put on it while it is in use |
 //! | `lose-unsynced` | holds writes back in memory until a sync, so that a killed daemon loses them |
 //! | `early=N` | of 1,000 blocks held back, N reach it early all the same, in no order |
 //! | `torn=N` | of 1,000 of those, N reach it torn: some of their sectors of 512 bytes |
@@ -31,6 +32,7 @@ impl FromStr for FaultPlan {
         for word in text.split(',') {
             let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
             match (name, value) {
+                ("none", None) => {}
                 ("lose-unsynced", None) => withhold = true,
                 ("lying-syncs", None) => (withhold, held.lies) = (true, true),
                 ("early", Some(value)) => held.early_per_mille = number(word, value)?,

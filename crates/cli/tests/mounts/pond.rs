@@ -169,6 +169,11 @@ impl Pond {
 
     pub fn marker(&self) -> Option<serde_json::Value> {
         let text = fs::read(self.origin().join(".headpond/marker.json")).ok()?;
+    /// Lets something go wrong with the flash of a mount that was made with `--flash-faults`.
+    pub fn fault(&self, faults: &str) -> Said {
+        run([OsStr::new("fault"), self.mnt().as_os_str(), OsStr::new(faults)])
+    }
+
         Some(serde_json::from_slice(&text).unwrap())
     }
 
