@@ -3,12 +3,15 @@
 //! Invariant: the work is the daemon's. Whoever stops waiting, by ctrl-C or by dying, changes nothing.
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use headpond_control::{Answer, Command, Daemon, Progress, Refusal, Size};
+use headpond_control::{Answer, Command, Daemon, Marker, MarkerState, Progress, Refusal, Size};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::commands::ask_status;
 
 /// How often the daemon is asked.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -137,15 +140,20 @@ pub fn start_and_wait(
     bar: &mut DirtyBar,
     interrupt: &Interrupt,
 ) -> Result<Waited, Refusal> {
+    let origin = ask_status(daemon)?.origin;
     let Answer::Started { id } = daemon.ask(command)? else { return Err(confused(daemon)) };
     let mut period = Duration::from_millis(5);
     loop {
         if interrupt.came() {
             return Ok(Waited::Interrupted);
         }
-        let Answer::Operation { progress, dirty_bytes, origin_write_bytes } = daemon.ask(&Command::Operation { id })?
-        else {
-            return Err(confused(daemon));
+        let (progress, dirty_bytes, origin_write_bytes) = match daemon.ask(&Command::Operation { id }) {
+            Ok(Answer::Operation { progress, dirty_bytes, origin_write_bytes }) => {
+                (progress, dirty_bytes, origin_write_bytes)
+            }
+            Ok(_) => return Err(confused(daemon)),
+            Err(Refusal::NotMounted { .. } | Refusal::NoAnswer { .. }) => return gone_meanwhile(daemon, &origin),
+            Err(refusal) => return Err(refusal),
         };
         match progress {
             Progress::Running => bar.left(dirty_bytes, origin_write_bytes),
@@ -154,6 +162,23 @@ pub fn start_and_wait(
         }
         std::thread::sleep(period);
         period = (period * 2).min(PERIOD);
+    }
+}
+
+/// The daemon ended while its work was waited for: what lies beside the origin tells how it is left.
+fn gone_meanwhile(daemon: &Daemon, origin: &Path) -> Result<Waited, Refusal> {
+    let path = daemon.mountpoint();
+    match Marker::beside(origin) {
+        Some(Marker { state: MarkerState::DirtyLeft, dirty_bytes, .. }) => {
+            let why = format!("{} was unmounted meanwhile, before the origin had everything", path.display());
+            Err(Refusal::FlushFailed { why, dirty_bytes })
+        }
+        None if origin.is_dir() => Ok(Waited::Done),
+        _ => {
+            let why =
+                "it ended without an orderly stop. What was synced is safe in the pool: mount it again".to_owned();
+            Err(Refusal::NoAnswer { path: path.to_owned(), why })
+        }
     }
 }
 

@@ -49,9 +49,10 @@ impl Daemon {
         Err(Refusal::NotMounted { path: mountpoint, hint })
     }
 
-    /// All living daemons of this user.
+    /// All living daemons of this user. What dead ones left is cleared away.
     #[must_use]
     pub fn all() -> Vec<Self> {
+        runtime_dir::remove_dead();
         let alive = |socket: &PathBuf| UnixStream::connect(socket).is_ok();
         let sockets = runtime_dir::all_sockets().into_iter().filter(alive);
         sockets.map(|socket| Self { mountpoint: socket.clone(), socket }).collect()

@@ -65,10 +65,7 @@ impl fmt::Display for Ended {
 /// Brings the engine to its end. With `flush`, the origin gets everything first, unless a signal
 /// comes meanwhile.
 pub(crate) fn end(service: &Service, flush: Option<&Receiver<Event>>) -> Ended {
-    let mut trouble = None;
-    if let Some(events) = flush {
-        trouble = flush_all(&service.handle, events).err();
-    }
+    let flushed = flush.map_or(Ok(()), |events| flush_all(service, events));
     // A quick end is durable with the first of these two, and only nicer with the second.
     let synced = wait_for(&service.handle, Request::SyncAll, STEP);
     let stopped = wait_for(&service.handle, Request::Stop, if flush.is_some() { STEP } else { CHECKPOINT_WITHIN });
@@ -82,7 +79,15 @@ pub(crate) fn end(service: &Service, flush: Option<&Receiver<Event>>) -> Ended {
     Ended { dirty_bytes: stats.dirty_blocks * BLOCK_U64, dirty_files: stats.dirty_objects, trouble }
 }
 
-fn flush_all(handle: &Handle, events: &Receiver<Event>) -> Result<(), String> {
+/// After a failure of the flash everything went to the origin directly, whose file system may
+/// still have it in memory only.
+fn without_pool(service: &Service) -> Result<(), String> {
+    let root = OriginRoot::open(&service.places.origin).map_err(|refusal| refusal.to_string())?;
+    root.sync_file_system().map_err(|error| format!("the origin's file system cannot be synced: {error}"))
+}
+
+fn flush_all(service: &Service, events: &Receiver<Event>) -> Result<(), String> {
+    let handle = &service.handle;
     // Nothing comes in any more, so one round does; a second one finds out that it did.
     for _ in 0..2 {
         let (send, done) = channel();
@@ -96,7 +101,7 @@ fn flush_all(handle: &Handle, events: &Receiver<Event>) -> Result<(), String> {
             match events.try_recv() {
                 Ok(Event::Signal(_)) => return Err("interrupted while writing to the origin".to_owned()),
                 Ok(Event::Unmount { client, .. }) => {
-                    client.refuse(&Refusal::Usage("it is unmounted already, and writes what is left".to_owned()));
+                    client.refuse(&Refusal::Ending { path: service.mountpoint() });
                 }
                 Err(_) => {}
             }

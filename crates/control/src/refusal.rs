@@ -211,6 +211,12 @@ pub enum Refusal {
     },
     /// The operator pressed ctrl-C, or the like.
     #[error("{0}")]
+    /// The mount is on its way out.
+    #[error("{} is being unmounted: what is dirty goes to the origin, or is written down, and the daemon ends", .path.display())]
+    Ending {
+        /// The mount point.
+        path: PathBuf,
+    },
     Interrupted(String),
     /// The daemon is there and does not answer.
     #[error("the daemon of {} does not answer: {why}", .path.display())]
@@ -266,7 +272,7 @@ impl Refusal {
             Self::NoFuse { .. } => ExitStatus::NoFuse,
             Self::NoPermission { .. } => ExitStatus::NoPermission,
             Self::Busy { .. } => ExitStatus::Busy,
-            Self::NotMounted { .. } => ExitStatus::NotMounted,
+            Self::NotMounted { .. } | Self::Ending { .. } => ExitStatus::NotMounted,
             Self::FlushFailed { .. } => ExitStatus::FlushFailed,
             Self::Interrupted(_) => ExitStatus::Interrupted,
             Self::NoAnswer { .. } => ExitStatus::NoAnswer,

@@ -70,6 +70,7 @@ impl Running {
         let obsolete = ObsoleteNote::of(&places.origin);
         let pool = ready.pool.to_string();
         obsolete.check(&pool, &places.flash)?;
+        runtime_dir::remove_dead();
         let runtime = runtime_dir::make()?;
         let path = runtime.join(format!("{}.sock", runtime_dir::name_of(&places.mountpoint)));
         let socket = Arc::new(ControlSocket::listen(&path, &places.mountpoint)?);
@@ -217,6 +218,12 @@ impl Running {
         // Before the last answer: whoever comes after it finds no daemon, rather than one that ends.
         socket.close();
         if let Some(client) = client {
+        // Whoever asked for the same while the mount was on its way out.
+        for event in events.try_iter() {
+            if let Event::Unmount { client, .. } = event {
+                client.refuse(&Refusal::Ending { path: service.mountpoint() });
+            }
+        }
             match &refusal {
                 Some(refusal) => client.refuse(refusal),
                 None => client.answer(&Answer::Unmounted { dirty_bytes: ended.dirty_bytes }),

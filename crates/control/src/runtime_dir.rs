@@ -1,13 +1,18 @@
 //! Where a daemon's socket and log are, so that a client finds them by the mount point alone.
 //!
-//! Invariant: the directory belongs to the daemon's user, and nobody else may write there.
+//! Invariants:
+//! - The directory belongs to the daemon's user, and nobody else may write there.
+//! - A socket is made, and a dead one removed, only by the holder of the directory's lock. So nobody
+//!   removes the socket of a daemon that has taken a dead one's place this very moment.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 
 use crate::Refusal;
@@ -62,6 +67,30 @@ fn trusted(dir: &Path, user: u32) -> io::Result<()> {
     }
 }
 
+/// Takes a directory's lock, which goes with the file. It is held for moments only.
+///
+/// # Errors
+/// When it cannot be opened.
+pub(crate) fn lock(dir: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(dir.join("lock"))?;
+    flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
+}
+
+/// Removes the sockets that this user's dead daemons left. What cannot be removed is left to be
+/// found dead again.
+pub fn remove_dead() {
+    for dir in dirs_of(&[geteuid().as_raw()]) {
+        let Ok(_lock) = lock(&dir) else { continue };
+        for socket in sockets_in(&dir) {
+            let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+            if UnixStream::connect(&socket).is_err_and(refused) {
+                let _ = fs::remove_file(&socket);
+            }
+        }
+    }
+}
+
 /// The sockets at which the daemon of a mount point may listen, of this user and of the
 /// user who mounted it.
 #[must_use]
@@ -76,14 +105,15 @@ pub fn sockets_of(mountpoint: &Path, mounted_by: Option<u32>) -> Vec<PathBuf> {
 /// All sockets of this user's daemons, dead or alive.
 #[must_use]
 pub fn all_sockets() -> Vec<PathBuf> {
-    let listings = dirs_of(&[geteuid().as_raw()]).into_iter().filter_map(|dir| fs::read_dir(dir).ok());
-    let mut sockets: Vec<PathBuf> = listings
-        .flatten()
-        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
-        .collect();
+    let mut sockets: Vec<PathBuf> =
+        dirs_of(&[geteuid().as_raw()]).into_iter().flat_map(|dir| sockets_in(&dir)).collect();
     sockets.sort();
     sockets
+}
+
+fn sockets_in(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    entries.filter(|path| path.extension().is_some_and(|extension| extension == "sock")).collect()
 }
 
 fn dirs_of(users: &[u32]) -> Vec<PathBuf> {

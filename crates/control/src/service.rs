@@ -74,6 +74,10 @@ impl Service {
 
     /// Does what one client asks.
     pub(crate) fn handle(&self, command: Command, client: Client, events: &Sender<Event>) {
+        let changes = matches!(command, Command::Flush | Command::SetMode { .. } | Command::Unmount { .. });
+        if changes && self.phase() == Phase::Unmounting {
+            return client.refuse(&Refusal::Ending { path: self.mountpoint() });
+        }
         match command {
             Command::Status => client.answer(&Answer::Status(Box::new(self.status()))),
             Command::Flush => client.answer(&self.start(FLUSH, Request::Flush, None)),
@@ -81,11 +85,11 @@ impl Service {
                 Ok(mode) => client.answer(&self.start(SET_MODE, Request::SetMode(mode), Some(mode))),
                 Err(text) => client.refuse(&Refusal::Usage(text)),
             },
+            Command::Fault { faults } => client.answer_or_refuse(self.inject(&faults).map(|()| Answer::Done)),
             Command::Operation { id } => match self.operations.progress(id) {
                 Some(progress) => {
                     let engine = self.handle.stats().engine;
                     client.answer(&Answer::Operation {
-            Command::Fault { faults } => client.answer_or_refuse(self.inject(&faults).map(|()| Answer::Done)),
                         progress,
                         dirty_bytes: engine.dirty_blocks * BLOCK_U64,
                         origin_write_bytes: engine.origin_write_bytes,
@@ -97,16 +101,12 @@ impl Service {
                 if let Err(gone) = events.send(Event::Unmount { client, keep_dirty })
                     && let Event::Unmount { client, .. } = gone.0
                 {
-                    client.refuse(&Refusal::Usage("the daemon is ending already".to_owned()));
+                    client.refuse(&Refusal::Ending { path: self.mountpoint() });
                 }
             }
         }
     }
 
-    fn start(&self, name: &'static str, request: Request, new_mode: Option<CacheMode>) -> Answer {
-        let Some(id) = self.operations.begin(name) else {
-            let refusal = Refusal::Usage("too many flushes and mode changes are under way; wait for one".to_owned());
-            return Answer::Refused { status: refusal.status().code(), text: refusal.to_string() };
     fn inject(&self, what: &str) -> Result<(), Refusal> {
         let Some(handle) = &self.faults else {
             return Err(Refusal::Usage(
@@ -116,6 +116,10 @@ impl Service {
         faults::inject(handle, what)
     }
 
+    fn start(&self, name: &'static str, request: Request, new_mode: Option<CacheMode>) -> Answer {
+        let Some(id) = self.operations.begin(name) else {
+            let refusal = Refusal::Usage("too many flushes and mode changes are under way; wait for one".to_owned());
+            return Answer::Refused { status: refusal.status().code(), text: refusal.to_string() };
         };
         let (operations, now) = (self.operations.clone(), self.now.clone());
         self.handle.submit(
@@ -134,6 +138,10 @@ impl Service {
     /// The next part of the mount's life begins.
     pub(crate) fn enter(&self, phase: Phase) {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).1 = phase;
+    }
+
+    fn phase(&self) -> Phase {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 
     /// How things are.

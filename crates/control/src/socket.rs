@@ -13,7 +13,7 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 
 use crate::protocol::{Answer, Command, LINE_MAX};
-use crate::{ExitStatus, Refusal};
+use crate::{ExitStatus, Refusal, runtime_dir};
 
 /// How long a client may take to say its line, or to take ours.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -58,6 +58,8 @@ impl ControlSocket {
     /// # Errors
     /// [`Refusal::MountPointInUse`] when a living daemon listens there.
     pub fn listen(path: &Path, mountpoint: &Path) -> Result<Self, Refusal> {
+        let dir = path.parent().unwrap_or(Path::new("."));
+        let _lock = runtime_dir::lock(dir).map_err(|error| Refusal::from_io("lock", dir, error))?;
         match UnixStream::connect(path) {
             Ok(_) => {
                 let what = "a headpond which is still busy with it".to_owned();
