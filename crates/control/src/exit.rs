@@ -22,6 +22,8 @@ pub enum ExitStatus {
     OriginDirtyElsewhere = 12,
     /// The marker beside the origin cannot be read.
     MarkerDamaged = 13,
+    /// The origin's file system fails at the start.
+    OriginFailed = 14,
     /// Mount point missing, or no directory.
     MountPointUnusable = 20,
     /// Mount point holds files.
@@ -72,7 +74,7 @@ pub enum ExitStatus {
 
 impl ExitStatus {
     /// All, with what they mean, in the order of their numbers.
-    pub const TABLE: [(Self, &'static str); 30] = [
+    pub const TABLE: [(Self, &'static str); 31] = [
         (Self::Done, "done"),
         (Self::Failed, "failed for a reason that has no status of its own; the message says which"),
         (Self::Usage, "the command line makes no sense"),
@@ -80,6 +82,7 @@ impl ExitStatus {
         (Self::OriginInUse, "the origin is mounted by another headpond"),
         (Self::OriginDirtyElsewhere, "the origin's newest data is in another pool"),
         (Self::MarkerDamaged, "the marker beside the origin cannot be read"),
+        (Self::OriginFailed, "the origin failed to sync what was written to it before a crash"),
         (Self::MountPointUnusable, "the mount point is missing or no directory"),
         (Self::MountPointNotEmpty, "the mount point is not empty"),
         (Self::MountPointInUse, "something is mounted on the mount point already"),

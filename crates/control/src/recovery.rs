@@ -76,7 +76,23 @@ pub(crate) fn make_ready(
         }
     };
     check_size(flash, &recovered, plan)?;
-    let (files, known) = settle_objects(&mut recovered, root, &plan.decisions, &mut notes)?;
+    // What was written directly to the origin before a crash may be in its kernel's memory only, and
+    // after this start nobody knows any more which files those were: a later sync or flush would not
+    // cover them. Before the files are compared, because writing back may move their times.
+    if !recovered.superblock().clean_stop || beside.marker.is_some_and(|marker| marker.state == MarkerState::Mounted) {
+        let failed = |error| Refusal::OriginFailed { path: root.path().to_owned(), error };
+        root.sync_file_system().map_err(failed)?;
+    }
+    let (files, known) = match trust {
+        Trust::Left => settle_objects(&mut recovered, root, &plan.decisions, &mut notes)?,
+        Trust::Obsolete { when } => {
+            let decided = decide_all(&mut recovered, root, plan, &mut notes);
+            decided.map_err(|undecided| match undecided {
+                Undecided::Files(left) => Refusal::PoolObsolete { path: flash.path().to_owned(), when, left },
+                Undecided::Refused(refusal) => refusal,
+            })?
+        }
+    };
     recovered.adopt(OriginName { key, path: path_bytes(root.path()) });
     let superblock = recovered.superblock();
     let (pool, pool_bytes, mode) =

@@ -21,6 +21,18 @@ pub enum Refusal {
         /// What is wrong with it.
         why: String,
     },
+    /// The origin fails.
+    #[error(
+        "origin {}: its file system cannot be synced: {error}\n  The last use ended in a crash, and what was written directly to the origin before it may be lost. Look at \
+         the kernel's log, and check the data; mounting again goes on with what the origin has.",
+        .path.display()
+    )]
+    OriginFailed {
+        /// The origin.
+        path: PathBuf,
+        /// What it said.
+        error: io::Error,
+    },
     /// The origin is mounted already.
     #[error("origin {} is already mounted{by}\n  One origin has one headpond. Unmount that one first: headpond unmount {target}", .path.display())]
     OriginInUse {
@@ -251,6 +263,7 @@ impl Refusal {
     /// The class of this refusal.
     #[must_use]
     pub const fn status(&self) -> ExitStatus {
+            Self::OriginFailed { .. } => ExitStatus::OriginFailed,
         match self {
             Self::Origin { .. } => ExitStatus::OriginUnusable,
             Self::OriginInUse { .. } => ExitStatus::OriginInUse,

@@ -193,6 +193,14 @@ impl OriginRoot {
         Ok(file.into())
     }
 
+    /// Makes durable whatever the origin's file system still has in memory only.
+    ///
+    /// # Errors
+    /// The origin's: some of what was written there may be lost.
+    pub fn sync_file_system(&self) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(&self.dir)?)
+    }
+
     /// The origin's root directory.
     #[must_use]
     pub fn path(&self) -> &Path {

@@ -1,0 +1,37 @@
+//! The daemon is killed, mounted again, and then the origin's host loses power: an image of the
+//! origin's device is what is left.
+
+use std::fs;
+use std::io::Write;
+
+use crate::loop_device::{Loop, make_ext4};
+use crate::pond::{Pond, SIZE, pattern};
+
+#[test]
+fn a_flush_after_a_crash_covers_what_was_written_directly_before_it() {
+    for mode in ["write-through", "write-around", "pass-through"] {
+        let mut pond = Pond::new();
+        make_ext4(&pond.at("disk"), 64 << 20);
+        let Some(mut disk) = Loop::over(&pond.at("disk")) else { return };
+        // Nothing goes to the device by itself while the test runs.
+        disk.mount(&pond.origin(), "commit=600");
+        let daemon = pond.mount_foreground(&["--size", SIZE, "--mode", mode]);
+        let mut file = fs::File::create(pond.mnt().join("file")).unwrap();
+        file.write_all(&pattern(300_000, 1)).unwrap();
+        drop(file);
+        pond.kill(daemon);
+        assert!(left_by_power_cut(&pond).is_none(), "{mode}: the test shows nothing: the file is durable already");
+        pond.mount(&[]).ok();
+        pond.flush().ok();
+        assert!(left_by_power_cut(&pond).is_some_and(|left| left == pattern(300_000, 1)), "{mode}");
+        pond.unmount(&[]).ok();
+    }
+}
+
+/// The file as it is on the origin's device now.
+fn left_by_power_cut(pond: &Pond) -> Option<Vec<u8>> {
+    fs::copy(pond.at("disk"), pond.at("image")).unwrap();
+    let mut image = Loop::over(&pond.at("image")).unwrap();
+    image.mount(&pond.at("other"), "ro");
+    fs::read(pond.at("other/file")).ok().filter(|bytes| !bytes.is_empty())
+}

@@ -1,0 +1,65 @@
+//! Block devices for tests, made of files: as flash, or with a file system on them as an origin that
+//! can lose power. Needs root and a free loop device; says so and does nothing where there are none.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A loop device over a file, and what is mounted from it.
+pub struct Loop {
+    device: PathBuf,
+    mounted: Vec<PathBuf>,
+}
+
+impl Loop {
+    /// Over a file that is there. `None` where this user has no loop devices.
+    pub fn over(file: &Path) -> Option<Self> {
+        let output = Command::new("losetup").args(["--find", "--show"]).arg(file).output().ok()?;
+        if !output.status.success() {
+            let all = std::env::var_os("HEADPOND_TEST_ALL").is_some() && is_root();
+            assert!(!all, "no loop device: {}", String::from_utf8_lossy(&output.stderr));
+            eprintln!("left out: no loop device for this user");
+            return None;
+        }
+        let device = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
+        Some(Self { device, mounted: Vec::new() })
+    }
+
+    pub fn device(&self) -> &Path {
+        &self.device
+    }
+
+    /// Mounts it with these options.
+    pub fn mount(&mut self, on: &Path, options: &str) {
+        run(Command::new("mount").args(["-o", options]).arg(&self.device).arg(on));
+        self.mounted.push(on.to_owned());
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        for on in self.mounted.drain(..).rev() {
+            let _ = Command::new("umount").arg(&on).status();
+        }
+        let _ = Command::new("losetup").arg("--detach").arg(&self.device).status();
+    }
+}
+
+/// A file of `bytes` with an empty ext4 in it.
+pub fn make_ext4(file: &Path, bytes: u64) {
+    std::fs::File::create(file).unwrap().set_len(bytes).unwrap();
+    run(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=0"]).arg(file));
+}
+
+pub fn is_root() -> bool {
+    std::fs::read_to_string("/proc/self/status").unwrap().lines().any(|line| line.starts_with("Uid:\t0\t"))
+}
+
+#[track_caller]
+pub fn run(command: &mut Command) {
+    let output = command.env("PATH", path_with_sbin()).output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn path_with_sbin() -> String {
+    format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
+}
