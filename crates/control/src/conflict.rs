@@ -50,6 +50,35 @@ impl fmt::Display for Conflicts {
     }
 }
 
+/// What a pool that failed in use still counts as dirty. It could not note any more what was
+/// carried to the origin, so some or all of this may be there.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Leftover(pub Vec<FileConflict>);
+
+impl fmt::Display for Leftover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str(
+                "  It holds nothing that the origin has not. Replace the flash; or, if you trust it again, make a new pool there: \
+                 --format",
+            );
+        }
+        write!(
+            f,
+            "What could be read of its dirty data was carried to the origin then, which the pool could not note any more. It \
+             still counts as dirty:\n{}\
+             Nothing was changed. Decide for each file, or for all, and mount again with:\n  \
+             --keep-origin FILE|all   the origin's file counts. Right for files that were written after the failure, or \
+             carried over\n  \
+             --keep-pool FILE|all     the pool's dirty data is written over what the origin has now. Right for files that \
+             were not changed since\n\
+             The pool is used again then, and its clean data dropped. Or take another --flash, or make a new pool on this one \
+             (--format), with --discard-dirty: as --keep-origin all",
+            AFew(&self.0, SHOWN)
+        )
+    }
+}
+
 /// What the operator decided.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Decisions {

@@ -14,6 +14,7 @@ use headpond_shard::Handle;
 
 use crate::clock::{unix_seconds, utc};
 use crate::marker::{Marker, MarkerHold, MarkerState};
+use crate::resolve::OriginRoot;
 use crate::service::{Event, Service, outcome};
 use crate::{Refusal, Size};
 
@@ -70,12 +71,17 @@ pub(crate) fn end(service: &Service, flush: Option<&Receiver<Event>>) -> Ended {
     let synced = wait_for(&service.handle, Request::SyncAll, STEP);
     let stopped = wait_for(&service.handle, Request::Stop, if flush.is_some() { STEP } else { CHECKPOINT_WITHIN });
     let crash = |doing: &str, why: &Stuck| format!("{doing}: {why}. It is left as by a crash: what was synced is safe");
+    let stats = service.handle.stats().engine;
+    if stats.flash_failed != 0 && flushed.is_ok() && stats.dirty_blocks == 0 && stats.dirty_objects == 0 {
+        // The pool cannot be stopped in order any more, and need not be: nobody will use what it has.
+        return Ended { dirty_bytes: 0, dirty_files: 0, trouble: without_pool(service).err() };
+    }
+    let mut trouble = flushed.err();
     trouble = trouble.or_else(|| synced.err().map(|why| crash("making the pool durable", &why)));
     trouble = trouble.or_else(|| match stopped {
         Err(Stuck::Late(_)) if flush.is_none() => None,
         stopped => stopped.err().map(|why| crash("stopping the engine", &why)),
     });
-    let stats = service.handle.stats().engine;
     Ended { dirty_bytes: stats.dirty_blocks * BLOCK_U64, dirty_files: stats.dirty_objects, trouble }
 }
 

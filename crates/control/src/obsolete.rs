@@ -44,24 +44,20 @@ impl ObsoleteNote {
         File::open(&self.origin)?.sync_all()
     }
 
-    /// Refuses a pool that the note names. A note that names none, or cannot be read, names every
-    /// pool: it may have been cut short by the same failure.
+    /// What the note says, if there is one.
     ///
     /// # Errors
-    /// [`Refusal::PoolObsolete`].
-    pub(crate) fn check(&self, pool: &str, flash: &Path) -> Result<(), Refusal> {
+    /// When it cannot be read: then nobody knows which pool it is about.
+    pub(crate) fn read(&self) -> Result<Option<Failure>, Refusal> {
         let text = match fs::read_to_string(self.path()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Refusal::from_io("read the note of a failed pool", &self.path(), error)),
             Ok(text) => text,
         };
         let mut lines = text.lines();
-        let named = lines.next().unwrap_or_default();
-        if !named.is_empty() && named != pool {
-            return Ok(());
-        }
+        let pool = lines.next().filter(|name| !name.is_empty()).map(str::to_owned);
         let when = lines.next().unwrap_or("at an unknown time").to_owned();
-        Err(Refusal::PoolObsolete { path: flash.to_owned(), when })
+        Ok(Some(Failure { pool, when }))
     }
 
     /// Removes the note: another pool has taken over.
@@ -75,32 +71,52 @@ impl ObsoleteNote {
     }
 }
 
+/// A flash that failed in use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Failure {
+    /// The pool that was on it. A note that names none was cut short by the same failure.
+    pub(crate) pool: Option<String>,
+    /// When, for people.
+    pub(crate) when: String,
+}
+
+impl Failure {
+    /// Whether it is this pool that failed, as far as can be told.
+    pub(crate) fn is_of(&self, pool: &str) -> bool {
+        self.pool.as_deref().is_none_or(|named| named == pool)
+    }
+
+    /// Whether it is surely this pool, which the note names.
+    pub(crate) fn names(&self, pool: &str) -> bool {
+        self.pool.as_deref() == Some(pool)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ExitStatus;
 
     #[test]
-    fn a_pool_that_failed_in_use_is_refused_and_another_one_is_not() {
+    fn a_note_names_the_pool_that_failed_and_no_other() {
         let origin = tempfile::tempdir().unwrap();
         let note = ObsoleteNote::of(origin.path());
-        let flash = Path::new("/nvme/pond");
-        assert!(note.check("aa", flash).is_ok(), "no note, no refusal");
+        assert_eq!(note.read().unwrap(), None);
         note.write("aa").unwrap();
-        let refusal = note.check("aa", flash).unwrap_err();
-        assert_eq!(refusal.status(), ExitStatus::PoolObsolete);
-        assert!(refusal.to_string().contains("/nvme/pond") && refusal.to_string().contains("--format"), "{refusal}");
-        assert!(note.check("bb", flash).is_ok(), "a new pool on the same flash has another name");
+        let failure = note.read().unwrap().unwrap();
+        assert!(failure.is_of("aa") && failure.names("aa"));
+        assert!(!failure.is_of("bb") && !failure.names("bb"), "a new pool on the same flash has another name");
+        assert!(failure.when.ends_with('Z'), "{failure:?}");
         note.remove().unwrap();
-        assert!(note.check("aa", flash).is_ok());
+        assert_eq!(note.read().unwrap(), None);
     }
 
     #[test]
-    fn a_note_that_was_cut_short_refuses_every_pool() {
+    fn a_note_that_was_cut_short_may_be_about_every_pool() {
         let origin = tempfile::tempdir().unwrap();
         let note = ObsoleteNote::of(origin.path());
         note.write("aa").unwrap();
         fs::write(note.path(), "").unwrap();
-        assert!(note.check("bb", Path::new("/nvme/pond")).is_err());
+        let failure = note.read().unwrap().unwrap();
+        assert!(failure.is_of("aa") && failure.is_of("bb") && !failure.names("aa"));
     }
 }

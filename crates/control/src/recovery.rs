@@ -11,18 +11,17 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use headpond_base::{BLOCK_U64, CacheMode, ObjectId, PoolId, UnixNanos};
-use headpond_engine::{
-    Attributes, Conflict, OpenFile, RecoverError, Recovered, RecoveredObject, Verdict, format_pool, recover,
-};
-use headpond_format::{Damage, OriginName};
+use headpond_engine::{Attributes, OpenFile, RecoverError, Recovered, RecoveredObject, Verdict, format_pool, recover};
+use headpond_format::{Damage, OriginName, Stamp};
 use headpond_mount::KnownObject;
 use headpond_shard::FlashReader;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::clock::utc;
-use crate::conflict::{Conflicts, FileConflict, Side};
+use crate::conflict::{Conflicts, FileConflict, Leftover, Side};
 use crate::flash::{Content, Flash};
-use crate::marker::Marker;
+use crate::marker::{Marker, MarkerState};
+use crate::obsolete::Failure;
 use crate::ownership::{Allowed, Held, Ownership, judge};
 use crate::resolve::{Found, OriginRoot, Wanted};
 use crate::{Decisions, ExitStatus, MountPlan, Refusal};
@@ -47,18 +46,36 @@ pub(crate) struct Ready {
     pub(crate) notes: Vec<String>,
 }
 
+/// What lies beside the origin.
+pub(crate) struct Beside<'a> {
+    /// The marker.
+    pub(crate) marker: Option<&'a Marker>,
+    /// The note of a pool whose flash failed.
+    pub(crate) failure: Option<&'a Failure>,
+}
+
+/// What becomes of what a pool holds.
+enum Trust {
+    /// As an orderly stop or a crash left it: dirty data counts where the origin is as it was left.
+    Left,
+    /// The origin went on without it: all its dirty data is for the operator to decide on, and
+    /// nothing that it has as clean counts.
+    Obsolete { when: String },
+}
+
 /// Makes the pool of `flash` ready for the origin, or says why not.
 pub(crate) fn make_ready(
     flash: &mut Flash,
     root: &OriginRoot,
-    marker: Option<&Marker>,
+    beside: &Beside<'_>,
     plan: &MountPlan,
 ) -> Result<Ready, Refusal> {
     let allowed = Allowed { format: plan.format, discard_dirty: plan.discard_dirty };
     let found = look_at(flash, allowed)?;
     let held = found.as_ref().map(held);
     let mut notes = Vec::new();
-    let (mut recovered, key) = match judge(root.path(), flash.path(), marker, held.as_ref(), allowed)? {
+    let (ownership, trust) = whose(root, flash, beside, held.as_ref(), allowed)?;
+    let (mut recovered, key) = match ownership {
         Ownership::Same(key) => (kept(found, flash)?, key),
         Ownership::TakeOver => {
             if let Some(name) = held.as_ref().and_then(|held| held.origin.as_ref()) {
@@ -98,6 +115,31 @@ pub(crate) fn make_ready(
     let (pool, pool_bytes, mode) =
         (superblock.pool, superblock.geometry.pool_bytes, plan.mode.unwrap_or(superblock.mode));
     Ok(Ready { recovered, pool, key, mode, pool_bytes, files, known, notes })
+}
+
+/// Whose the pool is, and what its data is worth.
+fn whose(
+    root: &OriginRoot,
+    flash: &Flash,
+    beside: &Beside<'_>,
+    held: Option<&Held>,
+    allowed: Allowed,
+) -> Result<(Ownership, Trust), Refusal> {
+    let failed = beside.failure.zip(held).filter(|(failure, held)| failure.is_of(&held.pool.to_string()));
+    let Some((failure, held)) = failed else {
+        return Ok((judge(root.path(), flash.path(), beside.marker, held, allowed)?, Trust::Left));
+    };
+    // A pool that the note names was this origin's, whatever became of the marker. A note that was
+    // cut short says nothing of the kind.
+    let ownership = if !failure.names(&held.pool.to_string()) {
+        judge(root.path(), flash.path(), beside.marker, Some(held), allowed)?
+    } else if allowed.discard_dirty || (allowed.format && held.dirty_files == 0) {
+        Ownership::Format
+    } else {
+        held.origin.as_ref().map_or(Ownership::TakeOver, |name| Ownership::Same(name.key))
+    };
+    let when = failure.when.clone();
+    Ok((ownership, if ownership == Ownership::Format { Trust::Left } else { Trust::Obsolete { when } }))
 }
 
 /// The pool that is there, if there is one that counts.
@@ -231,20 +273,18 @@ fn settle_objects(
                     }
                     _ => {
                         let dirty_bytes = object.dirty_blocks * BLOCK_U64;
-                        conflicts.push(FileConflict { path, differs: differs(&conflict), dirty_bytes });
+                        conflicts.push(FileConflict {
+                            path,
+                            differs: differs(conflict.left, conflict.found),
+                            dirty_bytes,
+                        });
                         false
                     }
                 }
             }
         };
         if let (true, true, Some(found)) = (counts, is_dirty(object), found) {
-            files.push((object.object, root.open_file(found)?));
-            known.push(KnownObject {
-                inode: found.inode,
-                birth: found.birth,
-                object: object.object,
-                attributes: Attributes { size: object.state.size, mtime: object.state.mtime },
-            });
+            take_file(object, found, root, &mut files, &mut known)?;
         }
     }
     if !conflicts.is_empty() {
@@ -254,6 +294,89 @@ fn settle_objects(
         notes.push(format!("{dropped} files were changed at the origin since; their cached data is dropped"));
     }
     Ok((files, known))
+}
+
+/// Why a failed pool is not taken into use.
+enum Undecided {
+    Files(Leftover),
+    Refused(Refusal),
+}
+
+impl From<Refusal> for Undecided {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// Does what the operator decided on each file with dirty data in a pool that failed in use, and
+/// forgets everything else that is in it.
+fn decide_all(
+    recovered: &mut Recovered,
+    root: &OriginRoot,
+    plan: &MountPlan,
+    notes: &mut Vec<String>,
+) -> Result<Settled, Undecided> {
+    let objects = recovered.objects();
+    let wanted: Vec<Wanted> = objects.iter().map(wanted).collect();
+    let found = root.find(&wanted)?;
+    let decisions = &plan.decisions;
+    let mut left = Vec::new();
+    let (mut files, mut known) = (Vec::new(), Vec::new());
+    for (object, (wanted, found)) in objects.iter().zip(wanted.iter().zip(&found)) {
+        // Clean, or of a file that is gone as it should be.
+        if !is_dirty(object) || (found.is_none() && !wanted.must) {
+            recovered.discard(object.object);
+            continue;
+        }
+        let path = shown_path(object, found.as_ref());
+        match (decisions.side(&path), found) {
+            (Some(Side::Pool), Some(found)) => {
+                recovered.keep(object.object, &open_file(found));
+                take_file(object, found, root, &mut files, &mut known)?;
+                notes.push(format!("{}: the pool's data is kept, as decided", path.display()));
+            }
+            (Some(Side::Origin), _) => {
+                recovered.discard(object.object);
+                notes.push(format!("{}: the origin's file is kept, as decided", path.display()));
+            }
+            _ => {
+                let unchanged = |found: &Found| {
+                    (found.stamp.size, found.stamp.mtime) == (object.state.stamp.size, object.state.stamp.mtime)
+                };
+                let differs = if found.as_ref().is_some_and(unchanged) {
+                    "not changed at the origin since".to_owned()
+                } else {
+                    let found = found.as_ref().map(|found| found.stamp);
+                    differs(object.state.stamp, found)
+                };
+                left.push(FileConflict { path, differs, dirty_bytes: object.dirty_blocks * BLOCK_U64 });
+            }
+        }
+    }
+    let nothing_said = decisions.keep_pool.is_empty() && decisions.keep_origin.is_empty();
+    if !left.is_empty() || nothing_said {
+        return Err(Undecided::Files(Leftover(left)));
+    }
+    notes.push("the flash failed in an earlier use; what it had cached is dropped".to_owned());
+    Ok((files, known))
+}
+
+/// Opens the file of an object with dirty data, for the shard and for the mount.
+fn take_file(
+    object: &RecoveredObject,
+    found: &Found,
+    root: &OriginRoot,
+    files: &mut Vec<(ObjectId, File)>,
+    known: &mut Vec<KnownObject>,
+) -> Result<(), Refusal> {
+    files.push((object.object, root.open_file(found)?));
+    known.push(KnownObject {
+        inode: found.inode,
+        birth: found.birth,
+        object: object.object,
+        attributes: Attributes { size: object.state.size, mtime: object.state.mtime },
+    });
+    Ok(())
 }
 
 fn wanted(object: &RecoveredObject) -> Wanted {
@@ -284,11 +407,10 @@ fn shown_path(object: &RecoveredObject, found: Option<&Found>) -> PathBuf {
 }
 
 /// What is not as headpond left it, in words.
-fn differs(conflict: &Conflict) -> String {
-    let Some(found) = conflict.found else {
+fn differs(left: Stamp, found: Option<Stamp>) -> String {
+    let Some(found) = found else {
         return "missing at the origin, so that only --keep-origin can be chosen".to_owned();
     };
-    let left = conflict.left;
     let mut differences = Vec::new();
     if left.size != found.size {
         differences.push(format!("size is {} bytes and was {}", found.size, left.size));

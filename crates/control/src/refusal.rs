@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::conflict::Conflicts;
+use crate::conflict::{Conflicts, Leftover};
 use crate::{ExitStatus, Size};
 
 /// Why not.
@@ -57,16 +57,14 @@ pub enum Refusal {
         state: String,
     },
     /// The flash failed in an earlier use, and the origin was changed without the pool.
-    #[error(
-        "flash {}: this pool failed while in use ({when}), and the origin went on without it: what the pool holds is older than the origin
-  What could be read of its dirty data was written to the origin then. If you trust the flash again, make a new pool there: --format --discard-dirty",
-        .path.display()
-    )]
+    #[error("flash {}: this pool failed while in use ({when}), and the origin went on without it\n{left}", .path.display())]
     PoolObsolete {
         /// The flash.
         path: PathBuf,
         /// When it failed.
         when: String,
+        /// What the operator has to decide on.
+        left: Leftover,
     },
     /// The marker makes no sense.
     #[error(
@@ -213,6 +211,12 @@ pub enum Refusal {
         /// What is there instead, if that helps.
         hint: String,
     },
+    /// The mount is on its way out.
+    #[error("{} is being unmounted: what is dirty goes to the origin, or is written down, and the daemon ends", .path.display())]
+    Ending {
+        /// The mount point.
+        path: PathBuf,
+    },
     /// The origin did not take everything.
     #[error("{why}\n  {} of dirty data stay in the pool.", Size(*.dirty_bytes))]
     FlushFailed {
@@ -223,12 +227,6 @@ pub enum Refusal {
     },
     /// The operator pressed ctrl-C, or the like.
     #[error("{0}")]
-    /// The mount is on its way out.
-    #[error("{} is being unmounted: what is dirty goes to the origin, or is written down, and the daemon ends", .path.display())]
-    Ending {
-        /// The mount point.
-        path: PathBuf,
-    },
     Interrupted(String),
     /// The daemon is there and does not answer.
     #[error("the daemon of {} does not answer: {why}", .path.display())]
@@ -263,9 +261,9 @@ impl Refusal {
     /// The class of this refusal.
     #[must_use]
     pub const fn status(&self) -> ExitStatus {
-            Self::OriginFailed { .. } => ExitStatus::OriginFailed,
         match self {
             Self::Origin { .. } => ExitStatus::OriginUnusable,
+            Self::OriginFailed { .. } => ExitStatus::OriginFailed,
             Self::OriginInUse { .. } => ExitStatus::OriginInUse,
             Self::OriginDirtyElsewhere { .. } => ExitStatus::OriginDirtyElsewhere,
             Self::PoolObsolete { .. } => ExitStatus::PoolObsolete,

@@ -14,7 +14,7 @@ use std::time::Duration;
 use headpond_device::{Device, FaultHandle, FaultPlan, Faults};
 use headpond_engine::{Config, Reply, Request};
 use headpond_mount::{MountError, MountOptions, Mounted, THREADS, mount};
-use headpond_shard::{FileOrigin, Limits, ModelDisk, Origin, Shard};
+use headpond_shard::{FileOrigin, Handle, Limits, ModelDisk, Origin, Shard};
 use rustix::fd::AsFd;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -22,20 +22,19 @@ use signal_hook::iterator::Signals;
 use crate::clock::{unix_seconds, utc};
 use crate::ending::{Ended, end, settle_marker};
 use crate::flash::Flash;
-use crate::holders;
 use crate::marker::{MARKER_VERSION, Marker, MarkerHold, MarkerState, hex};
 use crate::mounts::{Detach, detach};
 use crate::notify::notify;
 use crate::obsolete::ObsoleteNote;
 use crate::places::Places;
 use crate::protocol::Answer;
-use crate::recovery::make_ready;
+use crate::recovery::{Beside, make_ready};
 use crate::resolve::OriginRoot;
 use crate::runtime_dir;
 use crate::service::{Event, Phase, Service};
 use crate::socket::{Client, ControlSocket};
 use crate::watch::Watch;
-use crate::{MountPlan, Refusal, Size, faults, holders};
+use crate::{MountPlan, Refusal, Size, holders};
 
 /// How often the main thread looks whether somebody else unmounted, and whether errors came.
 const PERIOD: Duration = Duration::from_millis(250);
@@ -66,12 +65,12 @@ impl Running {
         };
         let mut flash = Flash::take(&places.flash, plan.size, plan.fill)?;
         let root = OriginRoot::open(&places.origin)?;
-        let ready = make_ready(&mut flash, &root, found.as_ref(), plan)?;
         let obsolete = ObsoleteNote::of(&places.origin);
+        let failure = obsolete.read()?;
+        let ready = make_ready(&mut flash, &root, &Beside { marker: found.as_ref(), failure: failure.as_ref() }, plan)?;
         let pool = ready.pool.to_string();
-        obsolete.check(&pool, &places.flash)?;
-        runtime_dir::remove_dead();
         let runtime = runtime_dir::make()?;
+        runtime_dir::remove_dead();
         let path = runtime.join(format!("{}.sock", runtime_dir::name_of(&places.mountpoint)));
         let socket = Arc::new(ControlSocket::listen(&path, &places.mountpoint)?);
         let (device, faults) = with_fault(flash.start(plan.backend)?, plan.fault.clone());
@@ -94,12 +93,14 @@ impl Running {
             dirty_bytes: 0,
         };
         marker.write(&claim)?;
-        obsolete.remove()?;
         flash.settle();
         let config = Config { mode: ready.mode, ..Config::default() };
         let engine = ready.recovered.into_engine(config, headpond_shard::now());
         let handle = Shard::start(engine, device, origin, Limits::default())
             .map_err(|error| Refusal::Failed { doing: "start the shard's threads".to_owned(), error })?;
+        if failure.is_some() {
+            forget_failure(&handle, &obsolete);
+        }
 
         // From here on a signal is an orderly end.
         let (send, events) = channel();
@@ -217,13 +218,13 @@ impl Running {
         let refusal = ended.trouble.clone().map(|why| Refusal::FlushFailed { why, dirty_bytes: ended.dirty_bytes });
         // Before the last answer: whoever comes after it finds no daemon, rather than one that ends.
         socket.close();
-        if let Some(client) = client {
         // Whoever asked for the same while the mount was on its way out.
         for event in events.try_iter() {
             if let Event::Unmount { client, .. } = event {
                 client.refuse(&Refusal::Ending { path: service.mountpoint() });
             }
         }
+        if let Some(client) = client {
             match &refusal {
                 Some(refusal) => client.refuse(refusal),
                 None => client.answer(&Answer::Unmounted { dirty_bytes: ended.dirty_bytes }),
@@ -246,14 +247,6 @@ fn with_fault(device: Box<dyn Device>, fault: Option<FaultPlan>) -> (Box<dyn Dev
     }
 }
 
-fn open_origin(
-    root: &OriginRoot,
-    plan: &MountPlan,
-    obsolete: ObsoleteNote,
-    pool: String,
-) -> Result<Arc<dyn Origin>, Refusal> {
-    let failed = |error: std::io::Error| Refusal::from_io("open the origin", root.path(), error);
-    let directory = root.as_fd().try_clone_to_owned().map_err(failed)?;
 /// The note of a failed pool goes once what was decided on it is durable: with the engine's first
 /// checkpoint, for which every request waits. If the flash fails again, or the note cannot be
 /// removed, it stays, and the next start asks again.
@@ -266,6 +259,14 @@ fn forget_failure(handle: &Handle, note: &ObsoleteNote) {
     }
 }
 
+fn open_origin(
+    root: &OriginRoot,
+    plan: &MountPlan,
+    obsolete: ObsoleteNote,
+    pool: String,
+) -> Result<Arc<dyn Origin>, Refusal> {
+    let failed = |error: std::io::Error| Refusal::from_io("open the origin", root.path(), error);
+    let directory = root.as_fd().try_clone_to_owned().map_err(failed)?;
     let files = FileOrigin::below(directory).map_err(failed)?;
     files.when_pool_fails(Box::new(move || obsolete.write(&pool)));
     Ok(match plan.model_disk {

@@ -4,7 +4,12 @@
 // A test ends at the first thing that is not as it must be.
 #![allow(clippy::unwrap_used)]
 
+mod block_device;
+mod crash;
 mod documents;
+mod failed_flash;
 mod life;
+mod loop_device;
+mod meanwhile;
 mod pond;
 mod refusals;

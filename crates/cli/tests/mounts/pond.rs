@@ -169,7 +169,7 @@ impl Pond {
         run([OsStr::new("flush"), self.mnt().as_os_str()])
     }
 
-    /// Lets something go wrong with the flash of a mount that was made with `--flash-faults`.
+    /// Lets something go wrong with the flash of a mount that was made with `--test-fault`.
     pub fn fault(&self, faults: &str) -> Said {
         run([OsStr::new("fault"), self.mnt().as_os_str(), OsStr::new(faults)])
     }
