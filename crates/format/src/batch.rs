@@ -5,6 +5,7 @@ use headpond_base::{BLOCK, BatchNumber, Epoch, Generation, PoolId, RECORD_BLOCKS
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
+use crate::number::counted;
 use crate::{Damage, bytes_checksum};
 
 const MAGIC: [u8; 4] = *b"HPba";
@@ -113,14 +114,14 @@ pub fn decode_batch(block: &[u8]) -> Result<(BatchHead, &[u8]), Damage> {
     }
     let head = BatchHead {
         pool: PoolId(raw.pool),
-        epoch: Epoch(raw.epoch.get()),
+        epoch: Epoch(counted(WHAT, raw.epoch.get())?),
         segment: SegmentId(raw.segment.get()),
-        generation: Generation(raw.generation.get()),
+        generation: Generation(counted(WHAT, raw.generation.get())?),
         stream: Stream::from_number(raw.stream).ok_or(senseless("unknown stream"))?,
-        number: BatchNumber(raw.number.get()),
-        previous_host: BatchNumber(raw.previous_host.get()),
-        synced_through: BatchNumber(raw.synced_through.get()),
-        synced_host: BatchNumber(raw.synced_host.get()),
+        number: BatchNumber(counted(WHAT, raw.number.get())?),
+        previous_host: BatchNumber(counted(WHAT, raw.previous_host.get())?),
+        synced_through: BatchNumber(counted(WHAT, raw.synced_through.get())?),
+        synced_host: BatchNumber(counted(WHAT, raw.synced_host.get())?),
         payload_blocks: raw.payload_blocks.get(),
     };
     Ok((head, entries))

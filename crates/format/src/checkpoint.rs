@@ -7,6 +7,7 @@ use headpond_base::{BLOCK, BatchNumber, Epoch, Generation, PoolId, Sequence, Str
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
+use crate::number::{counted, counted_from_one};
 use crate::{Damage, bytes_checksum};
 
 const MAGIC: [u8; 4] = *b"HPch";
@@ -142,7 +143,8 @@ impl SegmentRow {
             _ => return Err(senseless("unknown state")),
         };
         let stream = Stream::from_number(kinds[1]).ok_or(senseless("unknown stream"))?;
-        Ok(Self { generation: Generation(u64::from_le_bytes(*generation)), state, stream })
+        let generation = Generation(counted("segment row", u64::from_le_bytes(*generation))?);
+        Ok(Self { generation, state, stream })
     }
 }
 
@@ -186,13 +188,13 @@ pub fn decode_checkpoint_head(block: &[u8]) -> Result<CheckpointHead, Damage> {
     }
     Ok(CheckpointHead {
         pool: PoolId(raw.pool),
-        counter: raw.counter.get(),
-        epoch: Epoch(raw.epoch.get()),
-        replay_from: Sequence(raw.replay_from.get()),
-        last_host: BatchNumber(raw.last_host.get()),
-        next_batch: BatchNumber(raw.next_batch.get()),
-        next_object: raw.next_object.get(),
-        next_generation: Generation(raw.next_generation.get()),
+        counter: counted(HEAD, raw.counter.get())?,
+        epoch: Epoch(counted(HEAD, raw.epoch.get())?),
+        replay_from: Sequence(counted_from_one(HEAD, raw.replay_from.get())?),
+        last_host: BatchNumber(counted(HEAD, raw.last_host.get())?),
+        next_batch: BatchNumber(counted_from_one(HEAD, raw.next_batch.get())?),
+        next_object: counted_from_one(HEAD, raw.next_object.get())?,
+        next_generation: Generation(counted_from_one(HEAD, raw.next_generation.get())?),
         frame_bytes: raw.frame_bytes.get(),
     })
 }

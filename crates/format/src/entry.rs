@@ -10,6 +10,7 @@ use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::Damage;
+use crate::number::counted;
 
 const WHAT: &str = "entry";
 
@@ -358,7 +359,7 @@ impl Entry {
             kind::MARK => Self::Mark,
             _ => return Err(senseless("unknown kind")),
         };
-        Ok((Sequence(raw.sequence.get()), entry, len))
+        Ok((Sequence(counted(WHAT, raw.sequence.get())?), entry, len))
     }
 
     /// Reads all entries of `bytes`, which hold nothing else.
@@ -480,7 +481,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn entries_read_back_in_order_as_they_were_written(entries in proptest::collection::vec((any::<u64>(), any_entry()), 0..6)) {
+        fn entries_read_back_in_order_as_they_were_written(entries in proptest::collection::vec((0..1_u64 << 63, any_entry()), 0..6)) {
             let mut bytes = Vec::new();
             for (sequence, entry) in &entries {
                 entry.encode(Sequence(*sequence), &mut bytes);

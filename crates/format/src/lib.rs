@@ -5,6 +5,8 @@
 //!   the place and the life (generation, epoch, counter) it was written for. A structure that
 //!   is intact but foreign, old or misplaced does not decode.
 //! - Decoding never panics, whatever the bytes. It answers with a [`Damage`] that says what is wrong.
+//! - What decodes is safe to compute with: every number that counts something is below 2^63, and
+//!   every position within a file is one that a map can hold. No reader's `+ 1` overflows.
 //! - All integers are little-endian. Reserved bytes are written as zero and ignored when read.
 
 mod batch;
@@ -12,6 +14,7 @@ mod checkpoint;
 mod checksum;
 mod entry;
 mod geometry;
+mod number;
 mod segment;
 mod superblock;
 
@@ -50,6 +53,9 @@ pub enum Damage {
     /// Fewer bytes than the structure needs.
     #[error("{0}: cut short")]
     Short(&'static str),
+    /// Intact, and asks for something that this headpond cannot do.
+    #[error("{0}: {1}, which this headpond cannot do: use the program that made it")]
+    Unsupported(&'static str, &'static str),
     /// Written by a newer headpond.
     #[error("format version {found} is newer than {} which this headpond knows", VERSION)]
     Newer {

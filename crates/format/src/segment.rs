@@ -5,6 +5,7 @@ use headpond_base::{BLOCK, BatchNumber, Epoch, Generation, PoolId, SegmentId, St
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
+use crate::number::counted;
 use crate::{Damage, bytes_checksum};
 
 const HEAD_MAGIC: [u8; 4] = *b"HPsh";
@@ -63,9 +64,9 @@ impl SegmentHead {
     fn from_raw(raw: &Raw, what: &'static str) -> Result<Self, Damage> {
         Ok(Self {
             pool: PoolId(raw.pool),
-            epoch: Epoch(raw.epoch.get()),
+            epoch: Epoch(counted(what, raw.epoch.get())?),
             segment: SegmentId(raw.segment.get()),
-            generation: Generation(raw.generation.get()),
+            generation: Generation(counted(what, raw.generation.get())?),
             stream: Stream::from_number(raw.stream).ok_or(Damage::Senseless(what, "unknown stream"))?,
         })
     }
@@ -201,10 +202,10 @@ pub fn decode_footer(segment_end: &[u8]) -> Result<(SegmentHead, Summary), Damag
         let entry_bytes = raw.entry_bytes.get() as usize;
         let entries = rest.get(..entry_bytes).ok_or(Damage::Short(FOOTER))?;
         summary.push(SummaryBatch {
-            number: BatchNumber(raw.number.get()),
-            previous_host: BatchNumber(raw.previous_host.get()),
-            synced_through: BatchNumber(raw.synced_through.get()),
-            synced_host: BatchNumber(raw.synced_host.get()),
+            number: BatchNumber(counted(FOOTER, raw.number.get())?),
+            previous_host: BatchNumber(counted(FOOTER, raw.previous_host.get())?),
+            synced_through: BatchNumber(counted(FOOTER, raw.synced_through.get())?),
+            synced_host: BatchNumber(counted(FOOTER, raw.synced_host.get())?),
             start: raw.start.get(),
             entries: entries.to_vec(),
         });

@@ -7,6 +7,7 @@ use headpond_base::{BLOCK, BatchNumber, CacheMode, Epoch, PoolId};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
+use crate::number::counted;
 use crate::{Damage, Geometry, VERSION, bytes_checksum};
 
 const MAGIC: [u8; 8] = *b"HEADPOND";
@@ -148,8 +149,19 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
     if bytes_checksum(&unsigned) != raw.checksum.get() {
         return Err(Damage::Checksum(WHAT));
     }
-    if raw.version.get() > VERSION || raw.incompatible.get() != 0 {
-        return Err(Damage::Newer { found: raw.version.get().max(VERSION + 1) });
+    let senseless = |why| Damage::Senseless(WHAT, why);
+    match raw.version.get() {
+        0 => return Err(senseless("version 0, which no headpond ever wrote")),
+        found if found > VERSION => return Err(Damage::Newer { found }),
+        _ if raw.incompatible.get() != 0 => return Err(unsupported("features are in use that are unknown here")),
+        _ => {}
+    }
+    // Written down so that a pool of several devices, or with copies, is never taken for half of itself.
+    if (raw.device.get(), raw.devices.get()) != (0, 1) {
+        return Err(unsupported("the pool spans several devices"));
+    }
+    if raw.redundancy != [0; 8] {
+        return Err(unsupported("the pool keeps copies of its data"));
     }
     let geometry = Geometry {
         pool_bytes: raw.pool_bytes.get(),
@@ -159,7 +171,6 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
         segments_start: raw.segments_start.get(),
     };
     check_geometry(&geometry)?;
-    let senseless = |why| Damage::Senseless(WHAT, why);
     let path_len = raw.path_len.get() as usize;
     let path = raw.path.get(..path_len).ok_or(senseless("path longer than its room"))?;
     if raw.checkpoint_bytes.get() > geometry.checkpoint_bytes || raw.checkpoint_area > 1 {
@@ -168,17 +179,21 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
     Ok(Superblock {
         pool: PoolId(raw.pool),
         geometry,
-        counter: raw.counter.get(),
-        epoch: Epoch(raw.epoch.get()),
+        counter: counted(WHAT, raw.counter.get())?,
+        epoch: Epoch(counted(WHAT, raw.epoch.get())?),
         origin: (raw.has_origin != 0).then(|| OriginName { key: raw.origin_key, path: path.to_vec() }),
         checkpoint_area: raw.checkpoint_area,
         checkpoint_bytes: raw.checkpoint_bytes.get(),
-        synced_through: BatchNumber(raw.synced_through.get()),
-        synced_host: BatchNumber(raw.synced_host.get()),
+        synced_through: BatchNumber(counted(WHAT, raw.synced_through.get())?),
+        synced_host: BatchNumber(counted(WHAT, raw.synced_host.get())?),
         mode: CacheMode::from_number(raw.mode).ok_or(senseless("unknown cache mode"))?,
         clean_stop: raw.clean_stop != 0,
         dirty_blocks: raw.dirty_blocks.get(),
     })
+}
+
+const fn unsupported(why: &'static str) -> Damage {
+    Damage::Unsupported(WHAT, why)
 }
 
 /// Every later computation with the geometry relies on these bounds.
@@ -191,6 +206,8 @@ fn check_geometry(geometry: &Geometry) -> Result<(), Damage> {
         && geometry.segment_bytes as usize >= 16 * BLOCK
         && geometry.segments_start.is_multiple_of(BLOCK as u64)
         && geometry.segments > 0
+        && geometry.checkpoint_bytes.is_multiple_of(BLOCK as u64)
+        && geometry.checkpoint_bytes >= 2 * BLOCK as u64
         && whole <= 16 << 40
         && areas_end.is_some_and(|areas_end| areas_end <= geometry.segments_start)
         && end.is_some_and(|end| end <= geometry.pool_bytes);
@@ -233,13 +250,44 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_newer_version_is_named_and_refused() {
+    /// Some bytes replaced, under a checksum that is right again.
+    fn forged(at: usize, bytes: &[u8]) -> Vec<u8> {
         let mut block = encode_superblock(&example());
-        block[12..16].copy_from_slice(&9_u32.to_le_bytes());
+        block[at..at + bytes.len()].copy_from_slice(bytes);
         block[8..12].fill(0);
         let checksum = bytes_checksum(&block);
         block[8..12].copy_from_slice(&checksum.to_le_bytes());
-        assert_eq!(decode_superblock(&block), Err(Damage::Newer { found: 9 }));
+        block
+    }
+
+    #[test]
+    fn a_newer_version_is_named_and_refused() {
+        assert_eq!(decode_superblock(&forged(12, &9_u32.to_le_bytes())), Err(Damage::Newer { found: 9 }));
+    }
+
+    #[test]
+    fn what_this_version_cannot_honour_is_refused_in_words() {
+        for (at, bytes, says) in [
+            (16, &1_u64.to_le_bytes()[..], "features"),
+            (128, &1_u32.to_le_bytes()[..], "several devices"),
+            (132, &2_u32.to_le_bytes()[..], "several devices"),
+            (132, &0_u32.to_le_bytes()[..], "several devices"),
+            (138, &[1][..], "copies"),
+        ] {
+            let damage = decode_superblock(&forged(at, bytes)).unwrap_err();
+            assert!(matches!(damage, Damage::Unsupported(..)), "{damage}");
+            assert!(damage.to_string().contains(says), "{damage}");
+        }
+        assert!(decode_superblock(&forged(24, &[1])).is_ok(), "a feature that may be ignored");
+    }
+
+    #[test]
+    fn numbers_that_nobody_counts_up_to_are_refused() {
+        let senseless = |block: &[u8]| matches!(decode_superblock(block), Err(Damage::Senseless(..)));
+        assert!(senseless(&forged(12, &0_u32.to_le_bytes())), "version 0");
+        for at in [48, 56, 96, 104] {
+            assert!(senseless(&forged(at, &u64::MAX.to_le_bytes())), "at {at}");
+            assert!(senseless(&forged(at, &(1_u64 << 63).to_le_bytes())), "at {at}");
+        }
     }
 }

@@ -10,7 +10,9 @@
 //!   it, not while a read of it is under way ([`Segments`]).
 //! - Unsynced bytes stay in memory until they are durable, and are read from there.
 
+mod batches;
 mod buffers;
+mod checkpoint;
 mod log;
 mod mutation;
 mod open;
@@ -18,6 +20,7 @@ mod scan;
 mod segments;
 mod tail;
 
+pub use batches::{Walk, read_footer, walk_segment};
 pub use buffers::Buffers;
 pub use log::{DataRecord, Log, LogIo, LogStart, Placed, WriteId};
 pub use mutation::Mutation;

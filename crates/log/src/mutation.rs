@@ -9,7 +9,8 @@ pub enum Mutation {
     AcceptTornBatch,
     /// Blocks count as clean before the origin's sync.
     CleanBeforeOriginSync,
-    /// Checksums are not bound to the segment's life.
+    /// A segment's lives are not told apart: checksums are not bound to them, and recovery takes
+    /// batches that an earlier life left behind, whatever the checkpoint says of them.
     ForgetGeneration,
     /// Recovery replays entries in the order of their place on flash.
     ReplayOutOfOrder,

@@ -2,17 +2,25 @@
 //!
 //! It writes nothing, so it can be cut off and repeated with the same result.
 
-use headpond_base::{BLOCK, BatchNumber, Block, Buf, Epoch, Errno, Generation, ObjectId, Result as IoResult};
-use headpond_format::{
-    CheckpointHead, Damage, Entry, FrameKind, Geometry, ObjectState, SUPERBLOCK_SLOTS, SegmentHead, SegmentRow,
-    SegmentState, Superblock, decode_checkpoint_head, decode_frame, decode_segment_head, decode_superblock,
+use headpond_base::{
+    BLOCK, BatchNumber, Block, Buf, Epoch, Errno, Generation, Location, ObjectId, Result as IoResult, SegmentId, Stream,
 };
-use headpond_map::{ObjectMap, SLOT_BYTES};
+use headpond_format::{
+    Damage, Entry, Geometry, ObjectState, SUPERBLOCK_SLOTS, SegmentHead, SegmentRow, SegmentState, Superblock,
+    decode_superblock,
+};
+use headpond_map::ObjectMap;
 
+use crate::batches::{Wanted, life_at, walk, was_head};
+use crate::checkpoint::{Checkpoint, read_checkpoint};
 use crate::log::LogStart;
 use crate::mutation::Mutation;
 use crate::segments::Segment;
-use crate::tail::{Durable, FoundBatch, TailEntry, TailSegment, damaged, judge};
+use crate::tail::{Durable, FoundBatch, TailEntry, batches_of, damaged, judge};
+
+/// Every number that goes on from what was found must be below this, or it is no number that was ever
+/// counted up to. The format refuses larger ones by themselves; this leaves room to go on.
+pub(crate) const NUMBER_MAX: u64 = 1 << 62;
 
 /// Reading at start, when there is nothing to do but wait.
 pub trait FlashRead {
@@ -61,6 +69,19 @@ pub enum ScanError {
         /// Why.
         errno: Errno,
     },
+    /// A later use of the pool left traces, but the superblock that began it is gone.
+    #[error(
+        "the newest superblock is lost: segment {segment} was written in use {found} of the pool, and the newest \
+         superblock that is intact is of use {known}"
+    )]
+    LostSuperblock {
+        /// A segment that was written later.
+        segment: SegmentId,
+        /// The use in which it was.
+        found: Epoch,
+        /// The latest use that a superblock tells of.
+        known: Epoch,
+    },
     /// Writes that were durable are not there any more.
     #[error("the flash lost synced writes: batches after {after}, up to {durable}, were durable and are gone")]
     LostHistory {
@@ -101,11 +122,8 @@ pub fn scan(flash: &mut dyn FlashRead, device_bytes: u64, mutation: Option<Mutat
     let mut found: Vec<FoundBatch> = Vec::new();
     let (mut next_generation, mut lives) = (head.next_generation, Vec::new());
     for (index, row) in (0_u32..).zip(&checkpoint.rows) {
-        let id = headpond_base::SegmentId(index);
-        let offset = geometry.byte_of(geometry.first_location(id));
-        let bytes = flash.read(offset, BLOCK).map_err(|errno| ScanError::Read { offset, errno })?;
-        let ours = |head: &SegmentHead| head.pool == superblock.pool && head.segment == id;
-        let life = decode_segment_head(&bytes).ok().filter(ours);
+        let id = SegmentId(index);
+        let life = find_life(flash, &superblock, &checkpoint, id)?;
         // Opened after the checkpoint was begun, in the epoch that goes on.
         let reopened = life.filter(|life| life.generation >= head.next_generation && life.epoch == head.epoch);
         next_generation = next_generation.max(life.map_or(Generation(0), |life| life.generation.next()));
@@ -114,17 +132,14 @@ pub fn scan(flash: &mut dyn FlashRead, device_bytes: u64, mutation: Option<Mutat
             None if row.state == SegmentState::Free => (row.generation, SegmentState::Free, row.stream),
             None => (row.generation, SegmentState::Sealed, row.stream),
         };
-        lives.push(Life {
-            generation: reopened.map_or(row.generation, |life| life.generation),
-            counts: reopened.is_some() || row.state != SegmentState::Free,
-        });
+        lives.push(Life { generation, counts: state != SegmentState::Free });
         segments.push(Segment::from_row(SegmentRow { generation, state, stream }));
         if reopened.is_some() || row.state == SegmentState::Open {
-            let tail = TailSegment { pool: superblock.pool, epoch: head.epoch, id, generation, stream };
-            found.extend(tail.batches(flash, &geometry)?);
+            let life = SegmentHead { pool: superblock.pool, epoch: head.epoch, segment: id, generation, stream };
+            found.extend(batches_of(flash, &geometry, &life, mutation)?);
         }
     }
-    drop_foreign_slots(&mut checkpoint.objects, &checkpoint.rows, &lives, &geometry);
+    drop_foreign_slots(&mut checkpoint, &lives, &geometry, &superblock)?;
 
     let mut durable = Durable { batch: superblock.synced_through, host: superblock.synced_host };
     let mut next_batch = head.next_batch;
@@ -138,11 +153,21 @@ pub fn scan(flash: &mut dyn FlashRead, device_bytes: u64, mutation: Option<Mutat
         }
     }
     let tail = judge(found, flash, &geometry, head.replay_from, head.last_host, durable, mutation)?;
+    let last_object = checkpoint.objects.last().map_or(0, |(last, _, _)| last.0);
+    let next_object = head.next_object.max(last_object + 1);
+    let epoch = Epoch(head.epoch.0.max(superblock.epoch.0) + 1);
+    if [next_batch.0, next_sequence.0, next_generation.0, next_object, epoch.0, superblock.counter]
+        .iter()
+        .any(|number| *number >= NUMBER_MAX)
+    {
+        let offset = geometry.checkpoint_start(usize::from(superblock.checkpoint_area));
+        return Err(damaged("the log", offset, Damage::Senseless("the log", "numbers that nobody counts up to")));
+    }
     Ok(Scanned {
         start: LogStart {
             pool: superblock.pool,
             geometry,
-            epoch: Epoch(head.epoch.0.max(superblock.epoch.0) + 1),
+            epoch,
             next_sequence,
             next_batch,
             next_generation,
@@ -151,10 +176,42 @@ pub fn scan(flash: &mut dyn FlashRead, device_bytes: u64, mutation: Option<Mutat
         },
         objects: checkpoint.objects,
         tail: tail.entries,
-        next_object: head.next_object,
+        next_object,
         dropped_batches: tail.dropped,
         superblock,
     })
+}
+
+/// The last life of a segment that left traces.
+fn find_life(
+    flash: &mut dyn FlashRead,
+    superblock: &Superblock,
+    checkpoint: &Checkpoint,
+    id: SegmentId,
+) -> Result<Option<SegmentHead>, ScanError> {
+    let (geometry, head) = (&superblock.geometry, &checkpoint.head);
+    let offset = geometry.byte_of(geometry.first_location(id));
+    let bytes = flash.read(offset, 2 * BLOCK).map_err(|errno| ScanError::Read { offset, errno })?;
+    let place = SegmentHead {
+        pool: superblock.pool,
+        epoch: head.epoch,
+        segment: id,
+        generation: head.next_generation,
+        stream: Stream::Host,
+    };
+    let mut life = life_at(&bytes, &place);
+    let known = checkpoint.rows.get(id.0 as usize).is_some_and(|row| row.state != SegmentState::Free);
+    if life.is_none() && !known && was_head(&bytes[..BLOCK], &place) {
+        // Head and first batch are damaged. If the segment was in use, what follows tells.
+        (_, life) = walk(flash, geometry, &Wanted::Since(place))?;
+    }
+    match life {
+        // No segment is opened in a new epoch before the superblock that begins it is durable.
+        Some(life) if life.epoch > head.epoch.max(superblock.epoch) => {
+            Err(ScanError::LostSuperblock { segment: id, found: life.epoch, known: head.epoch.max(superblock.epoch) })
+        }
+        life => Ok(life),
+    }
 }
 
 /// A segment's present life, and whether slots that point into it can count at all.
@@ -166,37 +223,41 @@ struct Life {
 /// Takes away slots that point into an earlier life of their segment: what they pointed to was
 /// evicted, or moved, and that is durable, or the segment would not have been reused.
 fn drop_foreign_slots(
-    objects: &mut [(ObjectId, ObjectState, ObjectMap)],
-    rows: &[SegmentRow],
+    checkpoint: &mut Checkpoint,
     lives: &[Life],
     geometry: &Geometry,
-) {
-    for (_, _, map) in objects {
-        let foreign: Vec<Block> = map
-            .range(Block(0), Block(u64::MAX))
-            .filter(|(_, slot)| {
-                if slot.location == headpond_base::Location::ZERO {
-                    return false;
-                }
-                let index = geometry.segment_of(slot.location).0 as usize;
-                let (Some(row), Some(life)) = (rows.get(index), lives.get(index)) else { return true };
-                // Free at the checkpoint's start: the slot was made later, in the new life.
-                // In use then: the slot is of that life, and counts while it lasts.
-                let same = row.state == SegmentState::Free || row.generation == life.generation;
-                !(life.counts && same)
-            })
-            .map(|(block, _)| block)
-            .collect();
+    superblock: &Superblock,
+) -> Result<(), ScanError> {
+    for (_, _, map) in &mut checkpoint.objects {
+        let mut foreign: Vec<Block> = Vec::new();
+        for (block, slot) in map.range(Block(0), Block(u64::MAX)) {
+            if slot.location == Location::ZERO {
+                continue;
+            }
+            let index = geometry.segment_of(slot.location).0 as usize;
+            let (Some(row), Some(life)) = (checkpoint.rows.get(index), lives.get(index)) else {
+                let offset = geometry.checkpoint_start(usize::from(superblock.checkpoint_area));
+                let damage = Damage::Senseless("checkpoint", "a block beyond the last segment");
+                return Err(damaged("checkpoint", offset, damage));
+            };
+            // Free at the checkpoint's start: the slot was made later, in the new life.
+            // In use then: the slot is of that life, and counts while it lasts.
+            let same = row.state == SegmentState::Free || row.generation == life.generation;
+            if !(life.counts && same) {
+                foreign.push(block);
+            }
+        }
         for block in foreign {
             map.remove(block);
         }
     }
+    Ok(())
 }
 
 /// Reads the superblock that counts.
 fn read_superblock(flash: &mut dyn FlashRead, device_bytes: u64) -> Result<Superblock, ScanError> {
     let mut best: Option<Superblock> = None;
-    let mut worst = ScanError::NotAPool;
+    let (mut worst, mut refusal) = (ScanError::NotAPool, None);
     for offset in SUPERBLOCK_SLOTS {
         if offset + BLOCK as u64 > device_bytes {
             continue;
@@ -207,15 +268,17 @@ fn read_superblock(flash: &mut dyn FlashRead, device_bytes: u64) -> Result<Super
                     best = Some(superblock);
                 }
                 Ok(_) | Err(Damage::Missing(_)) => {}
-                Err(Damage::Newer { found }) => worst = ScanError::Newer { found },
+                Err(Damage::Newer { found }) => refusal = Some(ScanError::Newer { found }),
+                Err(damage @ Damage::Unsupported(..)) => refusal = Some(damaged("superblock", offset, damage)),
                 Err(damage) if worst == ScanError::NotAPool => worst = damaged("superblock", offset, damage),
                 Err(_) => {}
             },
             Err(error) => worst = error,
         }
     }
-    if let ScanError::Newer { .. } = worst {
-        return Err(worst);
+    // Whoever wrote that slot used the pool after whoever wrote the other.
+    if let Some(refusal) = refusal {
+        return Err(refusal);
     }
     let superblock = best.ok_or(worst)?;
     let wanted = superblock.geometry.segments_start
@@ -224,84 +287,4 @@ fn read_superblock(flash: &mut dyn FlashRead, device_bytes: u64) -> Result<Super
         return Err(ScanError::CutShort { wanted, found: device_bytes });
     }
     Ok(superblock)
-}
-
-struct Checkpoint {
-    head: CheckpointHead,
-    rows: Vec<SegmentRow>,
-    objects: Vec<(ObjectId, ObjectState, ObjectMap)>,
-}
-
-/// Reads and checks all of the checkpoint that the superblock names.
-fn read_checkpoint(flash: &mut dyn FlashRead, superblock: &Superblock) -> Result<Checkpoint, ScanError> {
-    const WHAT: &str = "checkpoint";
-    let geometry = &superblock.geometry;
-    let start = geometry.checkpoint_start(usize::from(superblock.checkpoint_area));
-    let fail = |damage| damaged(WHAT, start, damage);
-    let read = |flash: &mut dyn FlashRead, offset, len| {
-        flash.read(offset, len).map_err(|errno| ScanError::Read { offset, errno })
-    };
-    let head = decode_checkpoint_head(&read(flash, start, BLOCK)?).map_err(fail)?;
-    if head.pool != superblock.pool || head.counter != superblock.counter {
-        return Err(fail(Damage::Foreign(WHAT)));
-    }
-    if head.frame_bytes > geometry.checkpoint_bytes - BLOCK as u64 {
-        return Err(fail(Damage::Senseless(WHAT, "longer than its area")));
-    }
-    let len = usize::try_from(head.frame_bytes).map_err(|_| fail(Damage::Senseless(WHAT, "too long")))?;
-    let mut frames = Vec::with_capacity(len.next_multiple_of(BLOCK));
-    while frames.len() < len {
-        let piece = (len - frames.len()).next_multiple_of(BLOCK).min(4 << 20);
-        frames.extend_from_slice(&read(flash, start + BLOCK as u64 + frames.len() as u64, piece)?);
-    }
-    frames.truncate(len);
-
-    let (mut rows, mut objects, mut ended) = (Vec::new(), Vec::new(), false);
-    let mut rest = &frames[..];
-    while !ended {
-        let (frame, used) = decode_frame(rest, head.counter).map_err(fail)?;
-        rest = &rest[used..];
-        match frame.kind {
-            FrameKind::Segments => {
-                for row in frame.payload.as_chunks::<{ SegmentRow::BYTES }>().0 {
-                    rows.push(SegmentRow::decode(row).map_err(fail)?);
-                }
-            }
-            FrameKind::Objects => {
-                for (_, entry) in Entry::decode_all(frame.payload).map_err(fail)? {
-                    let Entry::Object { object, state } = entry else {
-                        return Err(fail(Damage::Senseless(WHAT, "no object among objects")));
-                    };
-                    objects.push((object, state, ObjectMap::default()));
-                }
-            }
-            FrameKind::Chunks => read_chunks(frame.payload, &mut objects)
-                .ok_or_else(|| fail(Damage::Senseless(WHAT, "chunks that make no sense")))?,
-            FrameKind::End => ended = true,
-        }
-    }
-    if rows.len() != geometry.segments as usize {
-        return Err(fail(Damage::Senseless(WHAT, "not a row for each segment")));
-    }
-    Ok(Checkpoint { head, rows, objects })
-}
-
-/// Chunks of the object that came last in the objects' frames before: `object (u64)`, then as
-/// many times as fit `number (u32), count (u16), slots`.
-fn read_chunks(payload: &[u8], objects: &mut [(ObjectId, ObjectState, ObjectMap)]) -> Option<()> {
-    let (object, mut rest) = payload.split_first_chunk::<8>()?;
-    let object = ObjectId(u64::from_le_bytes(*object));
-    // Chunks follow their object at once, so it is the last.
-    let (_, _, map) = objects.last_mut().filter(|(last, _, _)| *last == object)?;
-    while !rest.is_empty() {
-        let (number, after) = rest.split_first_chunk::<4>()?;
-        let (count, after) = after.split_first_chunk::<2>()?;
-        let len = usize::from(u16::from_le_bytes(*count)) * SLOT_BYTES;
-        let slots = after.get(..len)?;
-        if !map.decode_chunk(u32::from_le_bytes(*number), slots) {
-            return None;
-        }
-        rest = &after[len..];
-    }
-    Some(())
 }

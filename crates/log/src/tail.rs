@@ -9,17 +9,14 @@
 //!   but no entry beyond the last host entry that counts: they may rest on host entries that are lost.
 //! - A durable host batch that is missing is no crash but damage, and is told as such.
 
-use headpond_base::{
-    BLOCK, BatchNumber, Block, Epoch, Generation, Location, ObjectId, PoolId, SegmentId, Sequence, Stream,
-};
-use headpond_format::{
-    Damage, Entry, FOOTER_TAIL_BYTES, Geometry, SummaryBatch, decode_batch, decode_footer, decode_footer_tail,
-    verify_block,
-};
+use headpond_base::{BLOCK, BatchNumber, Block, Generation, Location, ObjectId, SegmentId, Sequence, Stream};
+use headpond_format::{Damage, Entry, Geometry, SegmentHead, SummaryBatch, verify_block};
+use headpond_map::CHUNK_BLOCKS;
 
+use crate::batches::{Wanted, read_footer, walk, walk_segment};
 use crate::log::bound_generation;
 use crate::mutation::Mutation;
-use crate::scan::{FlashRead, ScanError};
+use crate::scan::{FlashRead, NUMBER_MAX, ScanError};
 
 /// One entry of the tail, with the place of its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,88 +37,23 @@ pub(crate) struct FoundBatch {
     pub(crate) summary: SummaryBatch,
 }
 
-/// A segment that may hold part of the tail.
-#[derive(Clone, Copy)]
-pub(crate) struct TailSegment {
-    pub(crate) pool: PoolId,
-    pub(crate) epoch: Epoch,
-    pub(crate) id: SegmentId,
-    pub(crate) generation: Generation,
-    pub(crate) stream: Stream,
-}
-
-/// How much of a segment's end is read first, in search of its footer.
-const FOOTER_GUESS: usize = 64 << 10;
-
-impl TailSegment {
-    /// All batches of the segment: from its footer if it has one, else one after the other.
-    pub(crate) fn batches(&self, flash: &mut dyn FlashRead, geometry: &Geometry) -> Result<Vec<FoundBatch>, ScanError> {
-        let summary = match self.read_footer(flash, geometry)? {
-            Some(summary) => summary,
-            None => self.walk(flash, geometry)?,
-        };
-        Ok(summary
-            .into_iter()
-            .map(|summary| FoundBatch { segment: self.id, generation: self.generation, stream: self.stream, summary })
-            .collect())
-    }
-
-    fn read_footer(
-        &self,
-        flash: &mut dyn FlashRead,
-        geometry: &Geometry,
-    ) -> Result<Option<Vec<SummaryBatch>>, ScanError> {
-        let end = geometry.byte_of(geometry.first_location(self.id)) + u64::from(geometry.segment_bytes);
-        let guess = FOOTER_GUESS.min(geometry.segment_bytes as usize);
-        let Ok(mut bytes) = flash.read(end - guess as u64, guess) else { return Ok(None) };
-        let Ok((_, len)) = decode_footer_tail(&bytes) else { return Ok(None) };
-        if len > guess {
-            let whole = len.next_multiple_of(BLOCK);
-            if whole > geometry.segment_bytes as usize {
-                return Ok(None);
-            }
-            bytes = flash
-                .read(end - whole as u64, whole)
-                .map_err(|errno| ScanError::Read { offset: end - whole as u64, errno })?;
-        }
-        debug_assert!(bytes.len() >= FOOTER_TAIL_BYTES);
-        match decode_footer(&bytes) {
-            Ok((head, summary))
-                if (head.pool, head.segment, head.generation, head.epoch)
-                    == (self.pool, self.id, self.generation, self.epoch) =>
-            {
-                Ok(Some(summary))
-            }
-            // Torn, of an earlier life, or rotten: the batches speak for themselves.
-            Ok(_) | Err(_) => Ok(None),
-        }
-    }
-
-    fn walk(&self, flash: &mut dyn FlashRead, geometry: &Geometry) -> Result<Vec<SummaryBatch>, ScanError> {
-        let start = geometry.byte_of(geometry.first_location(self.id));
-        let mut found = Vec::new();
-        let mut block = 1;
-        while block < geometry.segment_blocks() {
-            let offset = start + u64::from(block) * BLOCK as u64;
-            let bytes = flash.read(offset, BLOCK).map_err(|errno| ScanError::Read { offset, errno })?;
-            let Ok((head, entries)) = decode_batch(&bytes) else { break };
-            let ours = (head.pool, head.epoch, head.segment, head.generation, head.stream)
-                == (self.pool, self.epoch, self.id, self.generation, self.stream);
-            if !ours || block + 1 + head.payload_blocks > geometry.segment_blocks() {
-                break;
-            }
-            found.push(SummaryBatch {
-                number: head.number,
-                previous_host: head.previous_host,
-                synced_through: head.synced_through,
-                synced_host: head.synced_host,
-                start: block,
-                entries: entries.to_vec(),
-            });
-            block += 1 + head.payload_blocks;
-        }
-        Ok(found)
-    }
+/// All batches of a segment that may hold part of the tail: from its footer if it has one, else one
+/// after the other.
+pub(crate) fn batches_of(
+    flash: &mut dyn FlashRead,
+    geometry: &Geometry,
+    life: &SegmentHead,
+    mutation: Option<Mutation>,
+) -> Result<Vec<FoundBatch>, ScanError> {
+    let summary = match read_footer(flash, geometry, life)? {
+        Ok(summary) => summary,
+        Err(_) if forgets_lives(mutation) => walk(flash, geometry, &Wanted::AnyLife(*life))?.0.batches,
+        // Torn, of an earlier life, or rotten: the batches speak for themselves.
+        Err(_) => walk_segment(flash, geometry, life)?.batches,
+    };
+    let of_segment =
+        |summary| FoundBatch { segment: life.segment, generation: life.generation, stream: life.stream, summary };
+    Ok(summary.into_iter().map(of_segment).collect())
 }
 
 /// What is known to have been durable.
@@ -151,19 +83,23 @@ pub(crate) fn judge(
     durable: Durable,
     mutation: Option<Mutation>,
 ) -> Result<Tail, ScanError> {
+    let forgets = forgets_lives(mutation);
+    // What comes before the checkpoint is in it, and is neither replayed nor missed.
+    found.retain(|batch| batch.summary.number > last_host || forgets);
     found.sort_by_key(|batch| batch.summary.number);
     let total = found.len() as u64;
     let (host, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|batch| batch.stream == Stream::Host);
 
     let mut entries = Vec::new();
-    let (mut chain, mut last) = (last_host, Sequence(replay_from.0.saturating_sub(1)));
+    let (mut chain, mut last) = (last_host, Sequence(replay_from.0 - 1));
     let mut counted = 0;
-    for batch in host.into_iter().filter(|batch| batch.summary.number > last_host) {
-        if batch.summary.previous_host != chain {
+    for batch in host {
+        let earlier = forgets && batch.summary.number <= last_host;
+        if batch.summary.previous_host != chain && !earlier {
             break;
         }
         let Some(read) = read_batch(&batch, flash, geometry, durable, mutation) else { break };
-        chain = batch.summary.number;
+        chain = chain.max(batch.summary.number);
         counted += 1;
         last = read.last().map_or(last, |entry| entry.sequence.max(last));
         entries.extend(read);
@@ -177,7 +113,7 @@ pub(crate) fn judge(
             entries.extend(read.into_iter().filter(|entry| entry.sequence <= last));
         }
     }
-    entries.retain(|entry| entry.sequence >= replay_from);
+    entries.retain(|entry| entry.sequence >= replay_from || forgets);
     match mutation {
         Some(Mutation::ReplayOutOfOrder) => entries.sort_by_key(|entry| entry.location.map(|location| location.0)),
         _ => entries.sort_by_key(|entry| entry.sequence),
@@ -198,6 +134,9 @@ fn read_batch(
     let mut read = Vec::new();
     let mut payload = Vec::new();
     for (sequence, entry) in Entry::decode_all(&batch.summary.entries).ok()? {
+        if !fits_a_map(&entry) {
+            return None;
+        }
         let blocks = entry.payload_blocks();
         let location = (blocks > 0).then(|| first.plus(next));
         if let Entry::Data { object, first, ref checksums, .. } = entry {
@@ -214,6 +153,22 @@ fn read_batch(
         || mutation == Some(Mutation::AcceptTornBatch)
         || payload_matches(&payload, first, generation, flash, geometry);
     whole.then_some(read)
+}
+
+/// Whether a map can hold what the entry names. A chunk's number has 32 bits, in memory and in a checkpoint.
+fn fits_a_map(entry: &Entry) -> bool {
+    const BLOCKS_MAX: u64 = CHUNK_BLOCKS << 32;
+    match entry {
+        Entry::Object { object, .. } => object.0 < NUMBER_MAX,
+        Entry::Data { first, checksums, .. } => first.plus(checksums.len() as u64).0 <= BLOCKS_MAX,
+        Entry::Zero { first, blocks, .. } => first.plus(*blocks).0 <= BLOCKS_MAX,
+        _ => true,
+    }
+}
+
+/// Whether a planted bug makes recovery forget that segments have lives.
+fn forgets_lives(mutation: Option<Mutation>) -> bool {
+    mutation == Some(Mutation::ForgetGeneration)
 }
 
 fn payload_matches(

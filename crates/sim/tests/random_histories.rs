@@ -11,7 +11,7 @@ use headpond_sim::{Options, quiet_panics, run_seed, run_seeds};
 const REGRESSIONS: &[(u64, u32)] = &[];
 
 /// Write-back, with crashes and power cuts, on devices that do not fail otherwise.
-const OPEN_IN_WRITE_BACK: &[u64] = &[88, 243, 254];
+const OPEN_IN_WRITE_BACK: &[u64] = &[75, 88, 243, 254];
 
 /// The same with all cache modes and switches among them.
 const OPEN_WITH_MODES: &[u64] = &[65, 82, 90, 110, 116, 117, 134, 141];

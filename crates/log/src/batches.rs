@@ -1,0 +1,227 @@
+//! The batches of one segment: from its footer, or by walking over it.
+//!
+//! Invariants:
+//! - Only batches of the segment's present life are found: pool, epoch, segment, generation and
+//!   stream are compared.
+//! - A walk does not end at a head that is damaged. It steps on block by block, as the length of that
+//!   batch is not known, and goes on with the next head: what later batches say was durable must be heard.
+//! - Numbers grow along a segment. What looks like a head and has a number that was passed before is
+//!   payload: a copy of this pool that somebody keeps inside it.
+//!
+//! The price: a segment without a footer, one of those that were open at a crash, is read from the first
+//! damaged or unused block to its end, 256 KiB at a time.
+
+use std::ops::Range;
+
+use headpond_base::{BLOCK, Buf};
+use headpond_format::{
+    Damage, Geometry, SegmentHead, SummaryBatch, decode_batch, decode_footer, decode_footer_tail, decode_segment_head,
+};
+
+use crate::scan::{FlashRead, ScanError};
+
+/// How much of a segment's end is read first, in search of its footer.
+const FOOTER_GUESS: usize = 64 << 10;
+
+/// How many blocks a walk reads at a time.
+const WINDOW_BLOCKS: u32 = 64;
+
+const FOOTER: &str = "segment footer";
+
+/// What a walk over a segment found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Walk {
+    /// The batches, in order.
+    pub batches: Vec<SummaryBatch>,
+    /// Blocks between them that belong to no batch that is there: a head was damaged, or never written.
+    pub gaps: Vec<Range<u32>>,
+    /// The first block behind the last batch.
+    pub end: u32,
+}
+
+/// Which batches a walk takes for the segment's own.
+#[derive(Clone, Copy)]
+pub(crate) enum Wanted {
+    /// Those of this life.
+    Life(SegmentHead),
+    /// Those of a life that began with this one or later, where the head that would tell is lost.
+    Since(SegmentHead),
+    /// A planted bug: whatever is left of any life.
+    AnyLife(SegmentHead),
+}
+
+impl Wanted {
+    const fn place(&self) -> &SegmentHead {
+        let (Self::Life(place) | Self::Since(place) | Self::AnyLife(place)) = self;
+        place
+    }
+
+    fn takes(&self, found: &SegmentHead) -> bool {
+        let place = self.place();
+        let here = (found.pool, found.segment) == (place.pool, place.segment);
+        here && match self {
+            Self::Life(life) => found == life,
+            Self::Since(first) => found.epoch >= first.epoch && found.generation >= first.generation,
+            Self::AnyLife(life) => found.stream == life.stream,
+        }
+    }
+}
+
+/// Walks over the batches of a segment's life.
+///
+/// # Errors
+/// When the device cannot be read.
+pub fn walk_segment(flash: &mut dyn FlashRead, geometry: &Geometry, life: &SegmentHead) -> Result<Walk, ScanError> {
+    walk(flash, geometry, &Wanted::Life(*life)).map(|(walk, _)| walk)
+}
+
+/// Walks over a segment; answers also with the life of the first batch that was taken.
+pub(crate) fn walk(
+    flash: &mut dyn FlashRead,
+    geometry: &Geometry,
+    wanted: &Wanted,
+) -> Result<(Walk, Option<SegmentHead>), ScanError> {
+    let mut window = Window::new(geometry, wanted.place());
+    let mut walk = Walk { end: 1, ..Walk::default() };
+    let (mut block, mut last, mut first_life) = (1, None, None);
+    while block < geometry.segment_blocks() {
+        let found = batch_at(window.block(flash, block)?, block).filter(|(life, blocks, batch)| {
+            let passed = last.is_some_and(|last| batch.number <= last) && !matches!(wanted, Wanted::AnyLife(_));
+            wanted.takes(life) && block + 1 + blocks <= geometry.segment_blocks() && !passed
+        });
+        let Some((life, blocks, batch)) = found else {
+            block += 1;
+            continue;
+        };
+        if walk.end < block {
+            walk.gaps.push(walk.end..block);
+        }
+        last = Some(batch.number);
+        first_life.get_or_insert(life);
+        block += 1 + blocks;
+        walk.end = block;
+        walk.batches.push(batch);
+    }
+    Ok((walk, first_life))
+}
+
+/// The batch whose head these bytes are, whose it is, and how many blocks of payload it has.
+fn batch_at(bytes: &[u8], start: u32) -> Option<(SegmentHead, u32, SummaryBatch)> {
+    let (head, entries) = decode_batch(bytes).ok()?;
+    let life = SegmentHead {
+        pool: head.pool,
+        epoch: head.epoch,
+        segment: head.segment,
+        generation: head.generation,
+        stream: head.stream,
+    };
+    let batch = SummaryBatch {
+        number: head.number,
+        previous_host: head.previous_host,
+        synced_through: head.synced_through,
+        synced_host: head.synced_host,
+        start,
+        entries: entries.to_vec(),
+    };
+    in_order(&batch).then_some((life, head.payload_blocks, batch))
+}
+
+/// A batch tells only of batches before it.
+fn in_order(batch: &SummaryBatch) -> bool {
+    batch.previous_host.max(batch.synced_through).max(batch.synced_host) < batch.number
+}
+
+/// A few neighbouring blocks of a segment, read in one go.
+struct Window {
+    segment_start: u64,
+    segment_blocks: u32,
+    first: u32,
+    bytes: Option<Buf>,
+}
+
+impl Window {
+    const fn new(geometry: &Geometry, place: &SegmentHead) -> Self {
+        Self {
+            segment_start: geometry.byte_of(geometry.first_location(place.segment)),
+            segment_blocks: geometry.segment_blocks(),
+            first: 0,
+            bytes: None,
+        }
+    }
+
+    fn block(&mut self, flash: &mut dyn FlashRead, block: u32) -> Result<&[u8], ScanError> {
+        let there = |bytes: &Buf, first: u32| block >= first && ((block - first) as usize) < bytes.len() / BLOCK;
+        let bytes = match self.bytes.take().filter(|bytes| there(bytes, self.first)) {
+            Some(bytes) => bytes,
+            None => {
+                self.first = block;
+                let blocks = WINDOW_BLOCKS.min(self.segment_blocks - block);
+                let offset = self.segment_start + u64::from(block) * BLOCK as u64;
+                flash.read(offset, blocks as usize * BLOCK).map_err(|errno| ScanError::Read { offset, errno })?
+            }
+        };
+        let at = (block - self.first) as usize * BLOCK;
+        Ok(&self.bytes.insert(bytes)[at..at + BLOCK])
+    }
+}
+
+/// Reads the footer of a segment's life.
+///
+/// # Errors
+/// The outer one when the device cannot be read. The inner one says why there is no footer that counts:
+/// none was written, or it is torn, of an earlier life, rotten or senseless.
+pub fn read_footer(
+    flash: &mut dyn FlashRead,
+    geometry: &Geometry,
+    life: &SegmentHead,
+) -> Result<Result<Vec<SummaryBatch>, Damage>, ScanError> {
+    let end = geometry.byte_of(geometry.first_location(life.segment)) + u64::from(geometry.segment_bytes);
+    let mut read = |len: usize| {
+        let offset = end - len as u64;
+        flash.read(offset, len).map_err(|errno| ScanError::Read { offset, errno })
+    };
+    let guess = FOOTER_GUESS.min(geometry.segment_bytes as usize);
+    let mut bytes = read(guess)?;
+    let len = match decode_footer_tail(&bytes) {
+        Ok((_, len)) => len,
+        Err(damage) => return Ok(Err(damage)),
+    };
+    if len > guess {
+        let whole = len.next_multiple_of(BLOCK);
+        if whole > geometry.segment_bytes as usize {
+            return Ok(Err(Damage::Senseless(FOOTER, "longer than its segment")));
+        }
+        bytes = read(whole)?;
+    }
+    Ok(decode_footer(&bytes).and_then(|(head, batches)| {
+        if head != *life {
+            return Err(Damage::Foreign(FOOTER));
+        }
+        let sensible = batches_fit(&batches, geometry);
+        if sensible { Ok(batches) } else { Err(Damage::Senseless(FOOTER, "batches that cannot lie in one segment")) }
+    }))
+}
+
+/// Whether a footer's batches lie one behind the other, with numbers that grow.
+fn batches_fit(batches: &[SummaryBatch], geometry: &Geometry) -> bool {
+    let ordered = batches.is_sorted_by(|one, next| one.number < next.number && one.start < next.start);
+    ordered && batches.iter().all(|batch| in_order(batch) && (1..geometry.segment_blocks()).contains(&batch.start))
+}
+
+/// Whose a segment is by its first two blocks: by its head, or by its first batch where the head is lost.
+/// Both are compared, as a head may be left from an earlier life.
+pub(crate) fn life_at(bytes: &[u8], place: &SegmentHead) -> Option<SegmentHead> {
+    let ours = |life: &SegmentHead| (life.pool, life.segment) == (place.pool, place.segment);
+    let (head, batch) = bytes.split_at_checked(BLOCK)?;
+    let by_head = decode_segment_head(head).ok().filter(ours);
+    let by_batch = batch_at(batch, 1).map(|(life, _, _)| life).filter(ours);
+    // Of two that are alike the head's counts: it comes last.
+    [by_batch, by_head].into_iter().flatten().max_by_key(|life| life.generation)
+}
+
+/// Whether a block that is no head of this pool was meant to be one.
+pub(crate) fn was_head(bytes: &[u8], place: &SegmentHead) -> bool {
+    let named = bytes.get(8..24).is_some_and(|pool| pool == place.pool.0);
+    let unread = !matches!(decode_segment_head(bytes), Ok(_) | Err(Damage::Missing(_)));
+    named || unread
+}

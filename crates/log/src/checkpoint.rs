@@ -1,0 +1,100 @@
+//! Reading the checkpoint that a superblock names.
+//!
+//! Invariant: it is taken whole or not at all. What is taken can be computed with: each object once and
+//! in order, each block once, a row for each segment.
+
+use headpond_base::{BLOCK, ObjectId};
+use headpond_format::{
+    CheckpointHead, Damage, Entry, FrameKind, ObjectState, SegmentRow, Superblock, decode_checkpoint_head, decode_frame,
+};
+use headpond_map::{ObjectMap, SLOT_BYTES};
+
+use crate::scan::{FlashRead, NUMBER_MAX, ScanError};
+use crate::tail::damaged;
+
+/// All of a checkpoint.
+pub(crate) struct Checkpoint {
+    pub(crate) head: CheckpointHead,
+    /// One for each segment.
+    pub(crate) rows: Vec<SegmentRow>,
+    /// In order, each once.
+    pub(crate) objects: Vec<(ObjectId, ObjectState, ObjectMap)>,
+}
+
+/// Reads and checks all of the checkpoint that the superblock names.
+pub(crate) fn read_checkpoint(flash: &mut dyn FlashRead, superblock: &Superblock) -> Result<Checkpoint, ScanError> {
+    const WHAT: &str = "checkpoint";
+    let geometry = &superblock.geometry;
+    let start = geometry.checkpoint_start(usize::from(superblock.checkpoint_area));
+    let fail = |damage| damaged(WHAT, start, damage);
+    let read = |flash: &mut dyn FlashRead, offset, len| {
+        flash.read(offset, len).map_err(|errno| ScanError::Read { offset, errno })
+    };
+    let head = decode_checkpoint_head(&read(flash, start, BLOCK)?).map_err(fail)?;
+    if head.pool != superblock.pool || head.counter != superblock.counter {
+        return Err(fail(Damage::Foreign(WHAT)));
+    }
+    if head.frame_bytes > geometry.checkpoint_bytes - BLOCK as u64 {
+        return Err(fail(Damage::Senseless(WHAT, "longer than its area")));
+    }
+    let len = usize::try_from(head.frame_bytes).map_err(|_| fail(Damage::Senseless(WHAT, "too long")))?;
+    let mut frames = Vec::with_capacity(len.next_multiple_of(BLOCK));
+    while frames.len() < len {
+        let piece = (len - frames.len()).next_multiple_of(BLOCK).min(4 << 20);
+        frames.extend_from_slice(&read(flash, start + BLOCK as u64 + frames.len() as u64, piece)?);
+    }
+    frames.truncate(len);
+
+    let (mut rows, mut objects, mut ended) = (Vec::new(), Vec::new(), false);
+    let mut rest = &frames[..];
+    while !ended {
+        let (frame, used) = decode_frame(rest, head.counter).map_err(fail)?;
+        rest = &rest[used..];
+        match frame.kind {
+            FrameKind::Segments => {
+                for row in frame.payload.as_chunks::<{ SegmentRow::BYTES }>().0 {
+                    rows.push(SegmentRow::decode(row).map_err(fail)?);
+                }
+            }
+            FrameKind::Objects => {
+                for (_, entry) in Entry::decode_all(frame.payload).map_err(fail)? {
+                    let Entry::Object { object, state } = entry else {
+                        return Err(fail(Damage::Senseless(WHAT, "no object among objects")));
+                    };
+                    objects.push((object, state, ObjectMap::default()));
+                }
+            }
+            FrameKind::Chunks => read_chunks(frame.payload, &mut objects)
+                .ok_or_else(|| fail(Damage::Senseless(WHAT, "chunks that make no sense")))?,
+            FrameKind::End => ended = true,
+        }
+    }
+    let last = objects.last().map_or(ObjectId(0), |(last, _, _)| *last);
+    if !objects.is_sorted_by(|(one, _, _), (next, _, _)| one < next) || last.0 >= NUMBER_MAX {
+        return Err(fail(Damage::Senseless(WHAT, "objects that are not in order")));
+    }
+    if rows.len() != geometry.segments as usize {
+        return Err(fail(Damage::Senseless(WHAT, "not a row for each segment")));
+    }
+    Ok(Checkpoint { head, rows, objects })
+}
+
+/// Chunks of the object that came last in the objects' frames before: `object (u64)`, then as
+/// many times as fit `number (u32), count (u16), slots`.
+fn read_chunks(payload: &[u8], objects: &mut [(ObjectId, ObjectState, ObjectMap)]) -> Option<()> {
+    let (object, mut rest) = payload.split_first_chunk::<8>()?;
+    let object = ObjectId(u64::from_le_bytes(*object));
+    // Chunks follow their object at once, so it is the last.
+    let (_, _, map) = objects.last_mut().filter(|(last, _, _)| *last == object)?;
+    while !rest.is_empty() {
+        let (number, after) = rest.split_first_chunk::<4>()?;
+        let (count, after) = after.split_first_chunk::<2>()?;
+        let len = usize::from(u16::from_le_bytes(*count)) * SLOT_BYTES;
+        let slots = after.get(..len)?;
+        if !map.decode_chunk(u32::from_le_bytes(*number), slots) {
+            return None;
+        }
+        rest = &after[len..];
+    }
+    Some(())
+}
