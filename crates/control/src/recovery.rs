@@ -174,9 +174,10 @@ fn read_pool(flash: &Flash) -> Result<Recovered, Refusal> {
             RecoverError::Newer { .. } => (NEWER, ExitStatus::PoolNewer),
             RecoverError::CutShort { .. } => (UNREADABLE, ExitStatus::PoolTruncated),
             RecoverError::Read { .. } => (FAILING, ExitStatus::FlashFailed),
-            RecoverError::NotAPool | RecoverError::Damaged { .. } | RecoverError::LostHistory { .. } => {
-                (UNREADABLE, ExitStatus::PoolDamaged)
-            }
+            RecoverError::NotAPool
+            | RecoverError::Damaged { .. }
+            | RecoverError::LostSuperblock { .. }
+            | RecoverError::LostHistory { .. } => (UNREADABLE, ExitStatus::PoolDamaged),
         };
         Refusal::Pool { path: flash.path().to_owned(), what: error.to_string(), advice, status }
     })
