@@ -64,6 +64,13 @@ pub fn run(doing: &str, command: &mut Command) -> Result<String> {
     Err(failed(doing, command, output.status, &(printed + &String::from_utf8_lossy(&output.stderr))))
 }
 
+/// Those of the programs that this machine lacks.
+#[must_use]
+pub fn lacking(programs: &[&str]) -> Vec<String> {
+    let lacks = |program: &&&str| run("looking", Command::new(program).arg("--version")).is_err();
+    programs.iter().filter(lacks).map(|program| (*program).to_owned()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,16 +1,18 @@
-//! The kill test: MariaDB on a mount under load, the daemon killed at a random moment, again and
+//! The kill test: a database on a mount under load, the daemon killed at a random moment, again and
 //! again; nothing that a client saw committed may be missing afterwards.
 //!
-//! What it does not show: a killed process leaves the kernel and the flash alone, so nothing that
-//! was written is lost with it. Power cuts are the simulator's part.
+//! A killed process leaves the kernel and the flash alone, so a kill by itself loses nothing that was
+//! written. Rounds in which the flash loses what was not synced ([`Flash::LosesUnsynced`]) are as
+//! bad for the log as a power cut.
+//!
+//! What it does not show: the origin keeps what its kernel was given. Power cuts of the origin are
+//! the simulator's part.
 
 use crate::command;
+use crate::database::{Database, Kind, Places};
 use crate::failure::{Failure, Result};
 use crate::ledger::{Found, Ledgers};
-use crate::mariadb::{self, Server, Settings};
-use crate::pond::{Headpond, Mounting};
-use crate::service::Service;
-use crate::sysbench::Load;
+use crate::pond::{Headpond, Mount, Mounting};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -18,58 +20,101 @@ use std::time::{Duration, Instant};
 
 /// Clients that keep a ledger.
 const CLIENTS: u32 = 4;
-/// The load beside them: it makes the buffer pool spill, so that pages are read and written.
-const LOAD: Load = Load { tables: 4, rows: 25_000, threads: 4 };
-/// Smaller than the tables, for the same reason.
-const SETTINGS: Settings = Settings { buffer_pool_mib: 16, redo_log_mib: 32, durable: true };
 /// The kill comes between these two after the load began.
-const EARLIEST: Duration = Duration::from_millis(300);
-const LATEST: Duration = Duration::from_millis(4000);
+const EARLIEST: Duration = Duration::from_millis(200);
+const LATEST: Duration = Duration::from_millis(2500);
+
+/// How the flash behaves when the daemon is killed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Flash {
+    /// As files do: what was written stays.
+    Keeps,
+    /// What was not synced is lost; some of it got there all the same, in no order, some of that torn.
+    LosesUnsynced,
+    /// The first, third, fifth... kill loses what was not synced.
+    EveryOtherLoses,
+    /// Syncs are acknowledged and not carried out. The test must fail on it, or it tests nothing.
+    Lies,
+}
+
+impl Flash {
+    /// In the words of `headpond mount --test-fault`.
+    fn fault(self, round: u32, random: &mut u64) -> Option<String> {
+        let seed = next(random) >> 32;
+        let loses = match self {
+            Self::Keeps => false,
+            Self::LosesUnsynced => true,
+            Self::EveryOtherLoses => round.is_multiple_of(2),
+            Self::Lies => return Some(format!("lying-syncs,seed={seed}")),
+        };
+        loses.then(|| format!("lose-unsynced,early=300,torn=300,seed={seed}"))
+    }
+}
 
 /// What a kill test is to do.
+#[derive(Clone, Copy, Debug)]
 pub struct Options {
+    /// With which database.
+    pub kind: Kind,
     /// How many kills.
     pub rounds: u32,
-    /// Decides the moments of the kills.
+    /// Decides the moments of the kills, and what the flash loses.
     pub seed: u64,
+    /// What a kill does to the flash.
+    pub flash: Flash,
 }
 
 /// What a round showed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Round {
     /// When the daemon was killed, after the load began.
     pub killed_after: Duration,
+    /// What was wrong with the flash.
+    pub fault: Option<String>,
     /// Transactions that clients saw committed in this round.
     pub committed: u64,
     /// What was found of all rounds so far.
     pub found: Found,
-    /// Tables that were checked row by row.
-    pub tables: usize,
+    /// Tables and indexes that passed the database's own checks.
+    pub checked: usize,
 }
 
-/// Runs the rounds in `directory`, and tells `each` about every one that was survived.
+/// Runs the rounds in `directory`, and tells `each` about every one that was survived. At the end
+/// everything is brought to the origin, and the same is found there without headpond.
 pub fn run(headpond: &Headpond, directory: &Path, options: &Options, mut each: impl FnMut(&Round)) -> Result<()> {
-    let place = Place::make(directory)?;
+    let mut place = Place::make(directory, options.kind)?;
     let ledgers = Ledgers::new(place.ledgers.clone(), CLIENTS);
-    place.install(headpond, &ledgers)?;
     let mut random = options.seed;
-    for _ in 0..options.rounds {
-        let (killed_after, committed) = place.load_and_kill(headpond, &ledgers, &mut random)?;
-        let (found, tables) = place.look(headpond, &ledgers)?;
-        each(&Round { killed_after, committed, found, tables });
+    place.install(headpond, &ledgers)?;
+    place.mounting.fault = options.flash.fault(0, &mut random);
+    let (mut mount, mut database) = place.start(headpond)?;
+    for round in 0..options.rounds {
+        let fault = place.mounting.fault.clone();
+        let (killed_after, committed) = place.load_and_kill(mount, database, &ledgers, &mut random)?;
+        place.mounting.fault = options.flash.fault(round + 1, &mut random);
+        (mount, database) = place.start(headpond)?;
+        let checked = database.check()?;
+        let found = ledgers.verify(&*database)?;
+        each(&Round { killed_after, fault, committed, found, checked });
     }
-    Ok(())
+    database.stop()?;
+    mount.unmount()?;
+    let database = place.kind.start(&place.without_headpond())?;
+    database.check()?;
+    ledgers.verify(&*database)?;
+    database.stop()
 }
 
 /// The directories of a kill test.
 struct Place {
+    kind: Kind,
     mounting: Mounting,
     run: PathBuf,
     ledgers: PathBuf,
 }
 
 impl Place {
-    fn make(directory: &Path) -> Result<Self> {
+    fn make(directory: &Path, kind: Kind) -> Result<Self> {
         // The server's account must be able to pass through.
         fs::set_permissions(directory, Permissions::from_mode(0o755))
             .map_err(Failure::io(format!("opening {} to the server", directory.display())))?;
@@ -82,38 +127,50 @@ impl Place {
             origin: make("origin")?,
             mountpoint: make("mnt")?,
             flash: directory.join("flash.pond"),
-            size: Some("512M".to_owned()),
+            // A few times what a round writes: the log comes round, and segments are used again.
+            size: Some("192M".to_owned()),
             mode: "write-back",
             model_disk: None,
+            fault: None,
             log: directory.join("headpond.log"),
         };
-        Ok(Self { mounting, run: make("run")?, ledgers: make("ledgers")? })
+        Ok(Self { kind, mounting, run: make("run")?, ledgers: make("ledgers")? })
     }
 
-    fn data(&self) -> PathBuf {
-        self.mounting.mountpoint.join("mysql")
+    fn places(&self) -> Places {
+        Places { data: self.mounting.mountpoint.join("data"), run: self.run.clone() }
+    }
+
+    fn without_headpond(&self) -> Places {
+        Places { data: self.mounting.origin.join("data"), run: self.run.clone() }
     }
 
     /// Makes the database on the mount itself, and unmounts with all that is dirty kept.
     fn install(&self, headpond: &Headpond, ledgers: &Ledgers) -> Result<()> {
         let mount = headpond.mount(&self.mounting)?;
-        mariadb::install(&self.data())?;
-        let server = Server::start(&self.data(), &self.run, &SETTINGS)?;
-        server.create_database()?;
-        ledgers.create_tables(&server)?;
-        LOAD.prepare(server.socket())?;
-        server.stop()?;
+        let database = self.kind.create(&self.places())?;
+        ledgers.create_tables(&*database)?;
+        database.fill()?;
+        database.stop()?;
         mount.unmount_keep_dirty()
+    }
+
+    fn start(&self, headpond: &Headpond) -> Result<(Mount, Box<dyn Database>)> {
+        let mount = headpond.mount(&self.mounting)?;
+        Ok((mount, self.kind.start(&self.places())?))
     }
 
     /// Loads the database until the daemon is killed under it. Returns when that was, and how many
     /// transactions had been committed.
-    fn load_and_kill(&self, headpond: &Headpond, ledgers: &Ledgers, random: &mut u64) -> Result<(Duration, u64)> {
-        let mount = headpond.mount(&self.mounting)?;
-        let server = Server::start(&self.data(), &self.run, &SETTINGS)?;
-        let clients = ledgers.start(&server)?;
-        let sysbench = LOAD.endless_command(server.socket());
-        let mut load = Service::start("sysbench", sysbench, &self.run.join("sysbench.log"))?;
+    fn load_and_kill(
+        &self,
+        mount: Mount,
+        database: Box<dyn Database>,
+        ledgers: &Ledgers,
+        random: &mut u64,
+    ) -> Result<(Duration, u64)> {
+        let clients = ledgers.start(&*database)?;
+        let mut load = database.load(&self.places())?;
         clients.wait_for(1)?;
         let start = Instant::now();
         let after = EARLIEST + Duration::from_millis(next(random) % (LATEST - EARLIEST).as_millis() as u64);
@@ -121,20 +178,9 @@ impl Place {
         let killed_after = start.elapsed();
         mount.kill();
         // The server has lost its disk. It may notice or hang; either way it is gone now.
-        server.kill();
+        database.kill();
         load.kill();
         Ok((killed_after, clients.join()?))
-    }
-
-    /// Mounts again and looks: the database starts, its tables are whole, nothing is missing.
-    fn look(&self, headpond: &Headpond, ledgers: &Ledgers) -> Result<(Found, usize)> {
-        let mount = headpond.mount(&self.mounting)?;
-        let server = Server::start(&self.data(), &self.run, &SETTINGS)?;
-        let tables = server.check_tables()?;
-        let found = ledgers.verify(&server)?;
-        server.stop()?;
-        mount.unmount_keep_dirty()?;
-        Ok((found, tables))
     }
 }
 
@@ -146,16 +192,13 @@ fn next(state: &mut u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Whether this machine has what a kill test needs; else what is missing.
-pub fn missing() -> Option<String> {
-    let programs = ["mariadb", "mariadb-install-db", "sysbench", "fusermount3"];
-    let lacks = |program: &&str| command::run("looking", std::process::Command::new(program).arg("--version")).is_err();
-    let mut missing: Vec<&str> = programs.into_iter().filter(lacks).collect();
-    if mariadb::version().is_err() {
-        missing.push("mariadbd");
-    }
+/// What this machine lacks for a kill test of that kind, if anything.
+#[must_use]
+pub fn missing(kind: Kind) -> Option<String> {
+    let mut missing = kind.missing();
+    missing.extend(command::lacking(&["fusermount3"]));
     if !Path::new("/dev/fuse").exists() {
-        missing.push("/dev/fuse");
+        missing.push("/dev/fuse".to_owned());
     }
     (!missing.is_empty()).then(|| missing.join(", "))
 }

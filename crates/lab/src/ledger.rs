@@ -8,12 +8,12 @@
 //! transaction that survived in part shows, because the accounts then differ from the journal.
 
 use crate::command;
+use crate::database::Database;
 use crate::failure::{Failure, Result, check_interrupt};
-use crate::mariadb::{self, DATABASE, DATABASE_USER, Server};
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,14 +56,14 @@ impl Ledgers {
     }
 
     /// Makes the tables that the clients use.
-    pub fn create_tables(&self, server: &Server) -> Result<()> {
-        server.sql(&format!(
-            "USE {DATABASE}; \
-             CREATE TABLE accounts (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL) ENGINE=InnoDB; \
+    pub fn create_tables(&self, database: &dyn Database) -> Result<()> {
+        let accounts: Vec<String> = (0..ACCOUNTS).map(|id| format!("({id}, {BALANCE})")).collect();
+        database.sql(&format!(
+            "CREATE TABLE accounts (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL); \
              CREATE TABLE journal (client INT, number BIGINT, taken_from BIGINT, given_to BIGINT, amount BIGINT, \
-               PRIMARY KEY (client, number)) ENGINE=InnoDB; \
-             INSERT INTO accounts SELECT seq, {BALANCE} FROM seq_0_to_{}",
-            ACCOUNTS - 1
+               PRIMARY KEY (client, number)); \
+             INSERT INTO accounts VALUES {}",
+            accounts.join(", ")
         ))?;
         Ok(())
     }
@@ -73,17 +73,16 @@ impl Ledgers {
     }
 
     /// Lets the clients loose; each goes on until it is cut off.
-    pub fn start(&self, server: &Server) -> Result<Running> {
+    pub fn start(&self, database: &dyn Database) -> Result<Running> {
         let committed = Arc::new(AtomicU64::new(0));
         let mut threads = Vec::new();
         for client in 0..self.clients {
-            let last = server
-                .sql(&format!("SELECT COALESCE(MAX(number), 0) FROM {DATABASE}.journal WHERE client={client}"))?;
+            let last = database.sql(&format!("SELECT COALESCE(MAX(number), 0) FROM journal WHERE client={client}"))?;
             let last: u64 = last.trim().parse().map_err(|_| Failure::Other(format!("no number: '{last}'")))?;
             let ledger = self.path(client);
             let file = File::options().create(true).append(true).open(&ledger);
             let file = file.map_err(Failure::io(format!("opening {}", ledger.display())))?;
-            let session = Session::open(server.socket())?;
+            let session = Session::open(database)?;
             let committed = Arc::clone(&committed);
             threads.push(std::thread::spawn(move || work(session, file, client, last + 1, &committed)));
         }
@@ -91,12 +90,12 @@ impl Ledgers {
     }
 
     /// Looks for every promised transaction, and for a transaction that is there in part.
-    pub fn verify(&self, server: &Server) -> Result<Found> {
+    pub fn verify(&self, database: &dyn Database) -> Result<Found> {
         let mut found = Found::default();
         for client in 0..self.clients {
-            let text = fs::read_to_string(self.path(client)).map_err(Failure::io("reading a ledger"))?;
+            let text = self.read(client)?;
             let promised: HashSet<&str> = text.lines().collect();
-            let rows = server.sql(&format!("SELECT number FROM {DATABASE}.journal WHERE client={client}"))?;
+            let rows = database.sql(&format!("SELECT number FROM journal WHERE client={client}"))?;
             let there: HashSet<&str> = rows.lines().collect();
             let mut lost: Vec<&str> = promised.difference(&there).copied().collect();
             if !lost.is_empty() {
@@ -111,22 +110,31 @@ impl Ledgers {
             found.promised += promised.len();
             found.unseen += there.len() - promised.len();
         }
-        self.verify_accounts(server)?;
+        verify_accounts(database)?;
         Ok(found)
     }
 
-    fn verify_accounts(&self, server: &Server) -> Result<()> {
-        let wrong = server.sql(&format!(
-            "USE {DATABASE}; SELECT id, balance, {BALANCE} + COALESCE(got, 0) - COALESCE(gave, 0) AS due FROM accounts \
-             LEFT JOIN (SELECT given_to, SUM(amount) AS got FROM journal GROUP BY given_to) AS g ON given_to = id \
-             LEFT JOIN (SELECT taken_from, SUM(amount) AS gave FROM journal GROUP BY taken_from) AS t ON taken_from = id \
-             HAVING balance <> due"
-        ))?;
-        if wrong.is_empty() {
-            return Ok(());
+    /// A ledger's text; none where its client has not begun.
+    fn read(&self, client: u32) -> Result<String> {
+        match fs::read_to_string(self.path(client)) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+            text => text.map_err(Failure::io("reading a ledger")),
         }
-        Err(Failure::Other(format!("transactions survived in part; account, balance, balance due:\n{wrong}")))
     }
+}
+
+fn verify_accounts(database: &dyn Database) -> Result<()> {
+    let wrong = database.sql(&format!(
+        "SELECT id, balance, due FROM (\
+           SELECT id, balance, {BALANCE} + COALESCE(got, 0) - COALESCE(gave, 0) AS due FROM accounts \
+           LEFT JOIN (SELECT given_to, SUM(amount) AS got FROM journal GROUP BY given_to) AS g ON given_to = id \
+           LEFT JOIN (SELECT taken_from, SUM(amount) AS gave FROM journal GROUP BY taken_from) AS t ON taken_from = id\
+         ) AS sums WHERE balance <> due"
+    ))?;
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Other(format!("transactions survived in part; account, balance, balance due:\n{wrong}")))
 }
 
 impl Running {
@@ -158,26 +166,25 @@ impl Running {
 
 /// A connection to the database, through its command-line client.
 struct Session {
+    begin: &'static str,
     child: Child,
     answers: std::io::Lines<BufReader<std::process::ChildStdout>>,
 }
 
 impl Session {
-    fn open(socket: &Path) -> Result<Self> {
-        let mut client = mariadb::client(socket);
-        client.arg(format!("--user={DATABASE_USER}"));
-        client.args(["--batch", "--skip-column-names", "--unbuffered", "--skip-reconnect", DATABASE]);
+    fn open(database: &dyn Database) -> Result<Self> {
+        let mut client = database.client();
         command::detach(&mut client).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = client.spawn().map_err(|error| command::failed("starting a client", &client, error, ""))?;
         let answers = child.stdout.take().expect("it is a pipe, as asked for above");
-        Ok(Self { child, answers: BufReader::new(answers).lines() })
+        Ok(Self { begin: database.begin(), child, answers: BufReader::new(answers).lines() })
     }
 
     /// Sends a transaction. True if the database said that it is committed, false if the connection
     /// is gone: the client ends at the first statement that fails.
     fn commit(&mut self, statements: &str, number: u64) -> bool {
         let Some(pipe) = self.child.stdin.as_mut() else { return false };
-        let text = format!("START TRANSACTION; {statements} COMMIT; SELECT '{COMMITTED}', {number};\n");
+        let text = format!("{}; {statements} COMMIT; SELECT '{COMMITTED}', {number};\n", self.begin);
         if pipe.write_all(text.as_bytes()).is_err() {
             return false;
         }

@@ -8,12 +8,15 @@
 //! - a system's own database server, its data and its configuration are never touched.
 
 pub mod command;
+pub mod database;
 pub mod demo;
 pub mod failure;
 pub mod kill;
 pub mod ledger;
 pub mod mariadb;
 pub mod pond;
+pub mod postgres;
 pub mod service;
+pub mod sqlite;
 pub mod statistics;
 pub mod sysbench;

@@ -1,10 +1,12 @@
 //! `headpond-lab`: runs an experiment and leaves its result.
 
 use clap::{Args, Parser, Subcommand};
+use headpond_lab::database::Kind;
 use headpond_lab::failure::{Failure, Result, catch_interrupts};
+use headpond_lab::kill::Flash;
 use headpond_lab::pond::Headpond;
 use headpond_lab::{demo, kill};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Experiments on headpond with real databases.
@@ -19,16 +21,22 @@ struct Arguments {
 enum Experiment {
     /// MariaDB under sysbench on a slow directory, without headpond and with it.
     Demo(demo::Options),
-    /// MariaDB on a mount whose daemon is killed under load, again and again.
+    /// Databases on a mount whose daemon is killed under load, again and again.
     Kill(Kill),
 }
 
 #[derive(Args)]
 struct Kill {
-    /// How many kills.
+    /// Which database; all of them, one after the other, without it.
+    #[arg(long, value_enum, value_name = "KIND")]
+    database: Option<Kind>,
+    /// What a kill does to the flash.
+    #[arg(long, value_enum, default_value_t = Flash::EveryOtherLoses, value_name = "BEHAVIOUR")]
+    flash: Flash,
+    /// How many kills of each.
     #[arg(long, value_name = "N", default_value_t = 10)]
     rounds: u32,
-    /// Decides the moments of the kills.
+    /// Decides the moments of the kills, and what is lost.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Where the scratch directory is made. It is kept when something is found to be wrong.
@@ -39,19 +47,33 @@ struct Kill {
 /// Runs the kill test, a line for each round.
 fn run_kill(arguments: &Kill) -> Result<()> {
     let headpond = Headpond::beside_this_program()?;
-    let directory = tempfile::Builder::new().prefix("headpond-kill-").tempdir_in(&arguments.scratch);
-    let directory = directory.map_err(Failure::io(format!("making a directory in {}", arguments.scratch.display())))?;
-    let options = kill::Options { rounds: arguments.rounds, seed: arguments.seed };
+    let kinds = arguments.database.map_or(Kind::ALL.to_vec(), |kind| vec![kind]);
+    for kind in kinds {
+        if let Some(missing) = kill::missing(kind) {
+            return Err(Failure::Other(format!("to try {}, this machine lacks: {missing}", kind.name())));
+        }
+        let options = kill::Options { kind, rounds: arguments.rounds, seed: arguments.seed, flash: arguments.flash };
+        kill_one(&headpond, &options, &arguments.scratch)?;
+    }
+    Ok(())
+}
+
+fn kill_one(headpond: &Headpond, options: &kill::Options, scratch: &Path) -> Result<()> {
+    let directory = tempfile::Builder::new().prefix("headpond-kill-").tempdir_in(scratch);
+    let directory = directory.map_err(Failure::io(format!("making a directory in {}", scratch.display())))?;
     let mut number = 0;
-    let outcome = kill::run(&headpond, directory.path(), &options, |round| {
+    let outcome = kill::run(headpond, directory.path(), options, |round| {
         number += 1;
         println!(
-            "kill {number}/{}, {:.1} s into the load: {} commits in this round, {} in all rounds, none lost; {} tables whole",
+            "{}, kill {number}/{}, {:.1} s into the load{}: {} commits in this round, {} in all rounds, none lost; \
+             {} tables and indexes whole",
+            options.kind.name(),
             options.rounds,
             round.killed_after.as_secs_f64(),
+            if round.fault.is_some() { ", unsynced writes lost" } else { "" },
             round.committed,
             round.found.promised,
-            round.tables
+            round.checked
         );
     });
     outcome.inspect_err(|_| println!("kept for a look: {}", directory.keep().display()))

@@ -4,8 +4,10 @@
 //! written (`--no-defaults`), and no port is opened.
 
 use crate::command;
+use crate::database::{Database, Places};
 use crate::failure::{Failure, Result, check_interrupt};
 use crate::service::Service;
+use crate::sysbench::Load;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -33,7 +35,13 @@ pub struct Settings {
     pub durable: bool,
 }
 
+/// The load of the kill test.
+const LOAD: Load = Load { tables: 2, rows: 20_000, threads: 3 };
+
 impl Settings {
+    /// Smaller than the tables of the kill test's load, so that pages are read and written.
+    pub const SMALL: Self = Self { buffer_pool_mib: 6, redo_log_mib: 16, durable: true };
+
     /// As options of the server.
     #[must_use]
     pub fn options(&self) -> Vec<String> {
@@ -202,6 +210,53 @@ impl Server {
     pub fn kill(mut self) {
         self.service.kill();
     }
+}
+
+impl Database for Server {
+    fn sql(&self, statements: &str) -> Result<String> {
+        Self::sql(self, &format!("USE {DATABASE}; {statements}"))
+    }
+
+    fn client(&self) -> Command {
+        let mut client = client(&self.socket);
+        client.arg(format!("--user={DATABASE_USER}"));
+        client.args(["--batch", "--skip-column-names", "--unbuffered", "--skip-reconnect", DATABASE]);
+        client
+    }
+
+    fn begin(&self) -> &'static str {
+        "START TRANSACTION"
+    }
+
+    fn fill(&self) -> Result<()> {
+        LOAD.prepare(&self.socket)
+    }
+
+    fn load(&self, places: &Places) -> Result<Service> {
+        Service::start("sysbench", LOAD.endless_command(&self.socket), &places.run.join("sysbench.log"))
+    }
+
+    fn check(&self) -> Result<usize> {
+        self.check_tables()
+    }
+
+    fn stop(self: Box<Self>) -> Result<()> {
+        Self::stop(*self)
+    }
+
+    fn kill(self: Box<Self>) {
+        Self::kill(*self);
+    }
+}
+
+/// What this machine lacks to run it under load.
+#[must_use]
+pub fn missing() -> Vec<String> {
+    let mut missing = command::lacking(&["mariadb", "mariadb-install-db", "sysbench"]);
+    if version().is_err() {
+        missing.push("mariadbd".to_owned());
+    }
+    missing
 }
 
 /// The command-line client on `socket`.

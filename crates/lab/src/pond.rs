@@ -36,6 +36,8 @@ pub struct Mounting {
     pub mode: &'static str,
     /// The disk that the origin is made to behave like.
     pub model_disk: Option<String>,
+    /// What is wrong with the flash, in the words of `--test-fault`.
+    pub fault: Option<String>,
     /// Where the daemon's messages go.
     pub log: PathBuf,
 }
@@ -94,6 +96,7 @@ impl Headpond {
         command.args(what.size.iter().flat_map(|size| ["--size", size]));
         command.args(["--mode", what.mode]);
         command.args(what.model_disk.iter().flat_map(|disk| ["--model-disk", disk]));
+        command.args(what.fault.iter().flat_map(|fault| ["--test-fault", fault]));
         if rustix::process::geteuid().is_root() {
             // The database server runs under another account.
             command.arg("--allow-other");

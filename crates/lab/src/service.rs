@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// How long a service may take to end when asked, before it is killed.
 const GRACE: Duration = Duration::from_secs(30);
+/// How long a service that was told to quit may take before it is killed.
+const QUIT_MAX: Duration = Duration::from_secs(10);
 /// How often a wait looks.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -97,6 +99,21 @@ impl Service {
         // Failing means that it is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+
+    /// Asks the process to end in order.
+    pub fn interrupt(&self) {
+        self.signal(Signal::INT);
+    }
+
+    /// Asks the process to end at once by its own means, then makes sure that it does.
+    pub fn quit(&mut self) {
+        self.signal(Signal::QUIT);
+        let start = Instant::now();
+        while start.elapsed() < QUIT_MAX && !matches!(self.child.try_wait(), Ok(Some(_))) {
+            std::thread::sleep(LOOK);
+        }
+        self.kill();
     }
 
     fn signal(&self, signal: Signal) {

@@ -149,6 +149,7 @@ impl Storage {
             size: size.map(str::to_owned),
             mode,
             model_disk: model_disk.then(|| MODEL_DISK.to_owned()),
+            fault: None,
             log: self.scratch.path().join("headpond.log"),
         };
         let mount = headpond.mount(&mounting)?;
