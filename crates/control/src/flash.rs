@@ -10,9 +10,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use headpond_base::{BLOCK, BLOCK_U64};
+use headpond_base::{BLOCK, BLOCK_U64, BufMut};
 use headpond_device::{Backend, Device, Fill, Flash as Opened, FlashError, FlashKind, TrimPolicy, start_device};
-use headpond_format::{Damage, Geometry, GeometryError, SUPERBLOCK_SLOTS, Superblock, decode_superblock};
+use headpond_format::{Damage, Geometry, GeometryError, SUPERBLOCK_SLOTS, Superblock, decode_superblock, encode_superblock};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::{ExitStatus, Refusal, Size};
@@ -131,6 +131,31 @@ impl Flash {
         let len = LOOKED_AT.min(usize::try_from(self.bytes()).unwrap_or(LOOKED_AT));
         let start = self.opened().read(0, len).map_err(|errno| self.unreadable(errno))?;
         Ok(recognise(&start, self.bytes()))
+    }
+
+    /// Makes sure that a file has all its space: one that was copied may have holes.
+    ///
+    /// # Errors
+    /// [`Refusal::FlashNoSpace`].
+    pub fn allocate(&self) -> Result<(), Refusal> {
+        self.opened().allocate().map_err(|error| refusal(&self.path, error))
+    }
+
+    /// Writes a damaged superblock copy anew from the other one, and says which it was: 1 or 2.
+    ///
+    /// # Errors
+    /// When the flash cannot be read or written.
+    pub fn heal_superblock(&self) -> Result<Option<usize>, headpond_base::Errno> {
+        let [first, second] = SUPERBLOCK_SLOTS.map(|offset| self.opened().read(offset, BLOCK));
+        let (damaged, superblock) = match (decode_superblock(&first?), decode_superblock(&second?)) {
+            (Ok(superblock), Err(damage)) if !matches!(damage, Damage::Newer { .. }) => (1, superblock),
+            (Err(damage), Ok(superblock)) if !matches!(damage, Damage::Newer { .. }) => (0, superblock),
+            _ => return Ok(None),
+        };
+        let bytes = BufMut::copy_of(&encode_superblock(&superblock)).freeze();
+        self.opened().write(SUPERBLOCK_SLOTS[damaged], &bytes)?;
+        self.opened().sync()?;
+        Ok(Some(damaged + 1))
     }
 
     /// The refusal for a flash that fails while it is read.
@@ -300,7 +325,6 @@ fn geometry(path: &Path, bytes: u64) -> Result<Geometry, Refusal> {
 mod tests {
     use super::*;
     use headpond_base::{BatchNumber, CacheMode, Epoch, PoolId};
-    use headpond_format::encode_superblock;
 
     const SIZE: Option<Size> = Some(Size(64 << 20));
 
