@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 
 use headpond_base::{BLOCK, BLOCK_U64, BufMut};
 use headpond_device::{Backend, Device, Fill, Flash as Opened, FlashError, FlashKind, TrimPolicy, start_device};
-use headpond_format::{Damage, Geometry, GeometryError, SUPERBLOCK_SLOTS, Superblock, decode_superblock, encode_superblock};
+use headpond_format::{
+    Damage, Geometry, GeometryError, SUPERBLOCK_SLOTS, Superblock, decode_superblock, encode_superblock,
+};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::{ExitStatus, Refusal, Size};

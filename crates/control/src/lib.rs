@@ -15,6 +15,7 @@ mod ending;
 mod exit;
 mod faults;
 mod flash;
+mod fuse;
 mod holders;
 mod marker;
 mod mounts;

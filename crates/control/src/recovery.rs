@@ -113,8 +113,9 @@ pub(crate) fn make_ready(
     flash.allocate()?;
     match flash.heal_superblock() {
         Ok(None) => {}
-        Ok(Some(copy)) => notes
-            .push(format!("copy {copy} of 2 of the pool's superblock was damaged, and is written anew from the other one")),
+        Ok(Some(copy)) => notes.push(format!(
+            "copy {copy} of 2 of the pool's superblock was damaged, and is written anew from the other one"
+        )),
         // Then the engine will not get far either, and says so.
         Err(errno) => notes.push(format!("a damaged copy of the pool's superblock cannot be written anew: {errno}")),
     }

@@ -34,7 +34,7 @@ use crate::runtime_dir;
 use crate::service::{Event, Phase, Service};
 use crate::socket::{Client, ControlSocket};
 use crate::watch::Watch;
-use crate::{MountPlan, Refusal, Size, holders};
+use crate::{MountPlan, Refusal, Size, fuse, holders};
 
 /// How often the main thread looks whether somebody else unmounted, and whether errors came.
 const PERIOD: Duration = Duration::from_millis(250);
@@ -58,6 +58,7 @@ impl Running {
     /// Every reason not to; then nothing was changed.
     pub fn start(plan: &MountPlan) -> Result<Self, Refusal> {
         let places = Places::check(&plan.origin, &plan.mountpoint, &plan.flash)?;
+        fuse::check(&places.mountpoint, plan.allow_other)?;
         let marker = MarkerHold::take(&places.origin)?;
         let found = match marker.read() {
             Err(Refusal::Marker { .. }) if plan.discard_dirty => None,

@@ -12,6 +12,7 @@ mod full;
 mod life;
 mod loop_device;
 mod meanwhile;
+mod permissions;
 mod pond;
 mod refusals;
 mod superblocks;
