@@ -100,6 +100,12 @@ impl Geometry {
         self.segment_bytes / BLOCK as u32
     }
 
+    /// The first byte behind the last segment.
+    #[must_use]
+    pub const fn segments_end(&self) -> u64 {
+        self.segments_start + self.segments as u64 * self.segment_bytes as u64
+    }
+
     /// The segment that holds a location.
     #[must_use]
     pub const fn segment_of(&self, location: Location) -> SegmentId {

@@ -7,7 +7,7 @@ use headpond_base::{
 };
 use headpond_format::{
     Damage, Entry, Geometry, ObjectState, SUPERBLOCK_SLOTS, SegmentHead, SegmentRow, SegmentState, Superblock,
-    decode_superblock,
+    decode_checkpoint_head, decode_superblock,
 };
 use headpond_map::ObjectMap;
 
@@ -114,6 +114,26 @@ pub struct Scanned {
 /// [`ScanError`].
 pub fn scan(flash: &mut dyn FlashRead, device_bytes: u64, mutation: Option<Mutation>) -> Result<Scanned, ScanError> {
     let superblock = read_superblock(flash, device_bytes)?;
+    let refusal = match scan_from(flash, superblock.clone(), mutation) {
+        Err(refusal) => refusal,
+        scanned => return scanned,
+    };
+    match lost_successor(flash, &superblock, &refusal) {
+        Some(successor) => {
+            let mut scanned = scan_from(flash, successor, mutation).map_err(|_| refusal)?;
+            // The next one goes into the damaged slot: until it is durable, the intact one stays.
+            scanned.superblock.counter += 1;
+            Ok(scanned)
+        }
+        None => Err(refusal),
+    }
+}
+
+fn scan_from(
+    flash: &mut dyn FlashRead,
+    superblock: Superblock,
+    mutation: Option<Mutation>,
+) -> Result<Scanned, ScanError> {
     let geometry = superblock.geometry;
     let mut checkpoint = read_checkpoint(flash, &superblock)?;
     let head = checkpoint.head;
@@ -281,10 +301,39 @@ fn read_superblock(flash: &mut dyn FlashRead, device_bytes: u64) -> Result<Super
         return Err(refusal);
     }
     let superblock = best.ok_or(worst)?;
-    let wanted = superblock.geometry.segments_start
-        + u64::from(superblock.geometry.segments) * u64::from(superblock.geometry.segment_bytes);
+    let wanted = superblock.geometry.segments_end();
     if wanted > device_bytes {
         return Err(ScanError::CutShort { wanted, found: device_bytes });
     }
     Ok(superblock)
+}
+
+/// The superblock that came after the one that is left, if that it was durable shows otherwise: then the
+/// checkpoint that it named is whole in the other area, and says all that the superblock said.
+///
+/// It shows when the one that is left does not account for what is in the segments: something was written in
+/// a later epoch, or segments were reused which only a later checkpoint made superfluous, or the area of
+/// its checkpoint was written over. As long as a superblock is not durable none of this is done. A crash
+/// leaves the slot torn and nothing of that: then the pool is as the one that is left says.
+fn lost_successor(flash: &mut dyn FlashRead, left: &Superblock, refusal: &ScanError) -> Option<Superblock> {
+    let counter = left.counter + 1;
+    let slot = flash.read(SUPERBLOCK_SLOTS[usize::from(counter % 2 == 1)], BLOCK).ok()?;
+    let damaged = decode_superblock(&slot).is_err();
+    let shown = match refusal {
+        ScanError::LostSuperblock { .. } => true,
+        ScanError::LostHistory { .. } | ScanError::Damaged { .. } => damaged,
+        _ => false,
+    };
+    let area = 1 - left.checkpoint_area;
+    let offset = left.geometry.checkpoint_start(usize::from(area));
+    let head = decode_checkpoint_head(&flash.read(offset, BLOCK).ok()?).ok()?;
+    let follows = head.pool == left.pool && head.counter == counter && head.epoch >= left.epoch;
+    (shown && follows).then(|| Superblock {
+        counter,
+        epoch: head.epoch,
+        checkpoint_area: area,
+        checkpoint_bytes: head.frame_bytes + BLOCK as u64,
+        clean_stop: false,
+        ..left.clone()
+    })
 }

@@ -138,17 +138,25 @@ fn a_segment_whose_head_is_lost_is_known_by_its_batches() {
 }
 
 #[test]
-fn a_superblock_of_an_earlier_use_is_not_taken_for_the_newest() {
+fn the_newest_superblock_may_be_lost_and_is_never_mistaken_for_the_one_before() {
     let mut world = World::new(1);
     world.write_and_sync(5);
     let earlier = world.image()[..SUPERBLOCK_SLOTS[1] as usize + BLOCK].to_vec();
     world.start_again();
     world.write_and_sync(1);
     world.crash();
+    let sound = scan(&mut Flash(world.image().to_vec()), POOL_BYTES, None).unwrap();
     let mut flash = Flash(world.image().to_vec());
     for slot in SUPERBLOCK_SLOTS.map(|slot| slot as usize..slot as usize + BLOCK) {
         flash.0[slot.clone()].copy_from_slice(&earlier[slot]);
     }
+    // Its checkpoint tells the same.
+    let scanned = scan(&mut flash, POOL_BYTES, None).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(scanned.tail, sound.tail);
+    assert_eq!(scanned.start.epoch, sound.start.epoch);
+    // Without that too, what a segment tells is enough to refuse the pool.
+    let area = sound.superblock.geometry.checkpoint_start(usize::from(sound.superblock.checkpoint_area));
+    flash.0[area as usize + 30] ^= 1;
     assert!(matches!(scan(&mut flash, POOL_BYTES, None), Err(ScanError::LostSuperblock { .. })));
 }
 

@@ -41,7 +41,6 @@ fn either_copy_may_be_damaged_after_a_stop_and_is_healed() {
 }
 
 #[test]
-#[ignore = "the newest superblock of a new epoch is in one place only"]
 fn a_damaged_copy_after_a_crash_never_takes_synced_data_with_it() {
     for slot in [0, 1] {
         let mut pond = Pond::new();
