@@ -66,6 +66,12 @@ pub enum Command {
     /// it is done, the origin is complete and readable without headpond. Refused while files are
     /// open there.
     Unmount(UnmountArgs),
+    /// Examine a pool that is not in use: what is damaged, and what is dirty
+    ///
+    /// Reads every structure and every checksum, the data's included, and writes nothing. Says what is
+    /// damaged and what that costs, and which files have data that their origin has not got. Nothing has
+    /// to be checked before a mount: that looks at all it relies on by itself.
+    Check(CheckArgs),
     /// For tests: let something go wrong with the flash of a mount
     #[command(hide = true)]
     Fault(FaultArgs),
@@ -208,6 +214,26 @@ pub struct FaultArgs {
     pub mountpoint: PathBuf,
     /// What goes wrong: cut, heal, read-errors=FIRST[+COUNT], write-errors=..., sync-errors=...
     pub faults: String,
+}
+
+/// What `headpond check` is given.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Examples:
+  headpond check /nvme/pond                    what is in it, and whether it is all right
+  headpond check /dev/nvme1n1 --json           the same for programs: one object
+  headpond check /nvme/pond --json | jq '.dirty_files[] | [.path, .dirty_bytes]'
+
+Ends with 0 if nothing is damaged, 41 if there is damage that loses nothing, 38 if dirty data is damaged or a
+mount would refuse the pool as damaged; 32, 36, 37 and 39 as a mount would.")]
+pub struct CheckArgs {
+    /// The pool: a file or a block device
+    pub flash: PathBuf,
+    /// For programs
+    #[arg(long)]
+    pub json: bool,
+    /// No progress bar
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 /// What `headpond set` is given.

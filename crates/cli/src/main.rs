@@ -2,6 +2,7 @@
 //! status of [`headpond_control::ExitStatus`].
 
 mod args;
+mod check;
 mod commands;
 mod mount;
 mod progress;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         Command::Flush(args) => commands::flush(args),
         Command::Set(args) => commands::set(args),
         Command::Unmount(args) => unmount::run(args),
+        Command::Check(args) => check::run(args),
         Command::Fault(args) => commands::fault(args),
     };
     match result {

@@ -54,6 +54,8 @@ pub enum ExitStatus {
     FlashFailed = 39,
     /// Flash failed in an earlier use: the origin went on without it.
     PoolObsolete = 40,
+    /// Pool with damage that loses nothing: only `check` ends with it.
+    PoolBlemished = 41,
     /// Dirty data meets an origin that was changed behind its back.
     Conflict = 50,
     /// No FUSE here, or the mount itself was refused.
@@ -74,7 +76,7 @@ pub enum ExitStatus {
 
 impl ExitStatus {
     /// All, with what they mean, in the order of their numbers.
-    pub const TABLE: [(Self, &'static str); 31] = [
+    pub const TABLE: [(Self, &'static str); 32] = [
         (Self::Done, "done"),
         (Self::Failed, "failed for a reason that has no status of its own; the message says which"),
         (Self::Usage, "the command line makes no sense"),
@@ -98,6 +100,7 @@ impl ExitStatus {
         (Self::PoolDamaged, "the pool is damaged"),
         (Self::FlashFailed, "the flash failed while it was read"),
         (Self::PoolObsolete, "the flash failed in an earlier use, and the origin went on without the pool"),
+        (Self::PoolBlemished, "the pool has damage that loses nothing (only from check)"),
         (Self::Conflict, "files with dirty data were changed at the origin (--keep-pool or --keep-origin decides)"),
         (Self::NoFuse, "FUSE is missing or refused the mount"),
         (Self::NoPermission, "not permitted"),

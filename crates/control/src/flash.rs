@@ -81,6 +81,14 @@ impl Flash {
         Ok(flash)
     }
 
+    /// Opens a flash that no daemon uses, only to look at it.
+    ///
+    /// # Errors
+    /// The statuses 30, 31 and 61.
+    pub fn open_read_only(path: &Path) -> Result<Opened, Refusal> {
+        Opened::open_read_only(path).map_err(|error| refusal(path, error))
+    }
+
     /// Gives a file another size, with all its space: a pool must not find its file system full later.
     fn resize(&mut self, bytes: u64) -> Result<(), Refusal> {
         let failed = |error: io::Error| match error.kind() {

@@ -7,7 +7,8 @@ use headpond_format::{
     CheckpointHead, FrameKind, Geometry, ObjectState, OriginName, SUPERBLOCK_SLOTS, SegmentRow, SegmentState, Stamp,
     Superblock, encode_checkpoint_head, encode_frame, encode_superblock,
 };
-use headpond_log::{FlashRead, Log, Mutation, ScanError, scan};
+use headpond_log::{FlashRead, Log, Mutation, ScanError, Segments, scan};
+use headpond_map::Slot;
 
 use crate::checkpoint::Checkpoints;
 use crate::config::Config;
@@ -173,6 +174,24 @@ impl Recovered {
             dirty: object.is_dirty(),
         };
         self.store.objects.iter().map(describe).collect()
+    }
+
+    /// The blocks that the pool has of an object, in order.
+    pub fn blocks(&self, object: ObjectId) -> impl Iterator<Item = (Block, Slot)> {
+        let map = self.store.get(object).map(|object| &object.map);
+        map.into_iter().flat_map(|map| map.range(Block(0), Block(u64::MAX)))
+    }
+
+    /// Whether bytes read from a block's place on flash are what was written there for it.
+    #[must_use]
+    pub fn verify(&self, object: ObjectId, block: Block, slot: Slot, bytes: &[u8]) -> bool {
+        self.store.verify(object, block, slot, bytes)
+    }
+
+    /// The segments, as they are before the pool is taken into use.
+    #[must_use]
+    pub const fn segments(&self) -> &Segments {
+        self.store.log.segments()
     }
 
     /// Compares an object with its file at the origin as it is now; `None` if there is none with

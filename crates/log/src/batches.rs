@@ -13,7 +13,7 @@
 
 use std::ops::Range;
 
-use headpond_base::{BLOCK, Buf};
+use headpond_base::{BLOCK, Buf, Epoch, Generation, PoolId, SegmentId, Stream};
 use headpond_format::{
     Damage, Geometry, SegmentHead, SummaryBatch, decode_batch, decode_footer, decode_footer_tail, decode_segment_head,
 };
@@ -33,7 +33,7 @@ const FOOTER: &str = "segment footer";
 pub struct Walk {
     /// The batches, in order.
     pub batches: Vec<SummaryBatch>,
-    /// Blocks between them that belong to no batch that is there: a head was damaged, or never written.
+    /// Blocks before and between them that belong to no batch that is there: a head was damaged, or never written.
     pub gaps: Vec<Range<u32>>,
     /// The first block behind the last batch.
     pub end: u32,
@@ -46,13 +46,15 @@ pub(crate) enum Wanted {
     Life(SegmentHead),
     /// Those of a life that began with this one or later, where the head that would tell is lost.
     Since(SegmentHead),
+    /// Those of this generation, in whichever epoch it began.
+    Generation(SegmentHead),
     /// A planted bug: whatever is left of any life.
     AnyLife(SegmentHead),
 }
 
 impl Wanted {
     const fn place(&self) -> &SegmentHead {
-        let (Self::Life(place) | Self::Since(place) | Self::AnyLife(place)) = self;
+        let (Self::Life(place) | Self::Since(place) | Self::Generation(place) | Self::AnyLife(place)) = self;
         place
     }
 
@@ -62,17 +64,26 @@ impl Wanted {
         here && match self {
             Self::Life(life) => found == life,
             Self::Since(first) => found.epoch >= first.epoch && found.generation >= first.generation,
+            Self::Generation(life) => found.generation == life.generation,
             Self::AnyLife(life) => found.stream == life.stream,
         }
     }
 }
 
-/// Walks over the batches of a segment's life.
+/// Walks over what is left of one life of a segment, whether or not its head is; answers also with that
+/// life, as the first batch tells of it.
 ///
 /// # Errors
 /// When the device cannot be read.
-pub fn walk_segment(flash: &mut dyn FlashRead, geometry: &Geometry, life: &SegmentHead) -> Result<Walk, ScanError> {
-    walk(flash, geometry, &Wanted::Life(*life)).map(|(walk, _)| walk)
+pub fn walk_segment(
+    flash: &mut dyn FlashRead,
+    geometry: &Geometry,
+    pool: PoolId,
+    segment: SegmentId,
+    generation: Generation,
+) -> Result<(Walk, Option<SegmentHead>), ScanError> {
+    let place = SegmentHead { pool, epoch: Epoch(0), segment, generation, stream: Stream::Host };
+    walk(flash, geometry, &Wanted::Generation(place))
 }
 
 /// Walks over a segment; answers also with the life of the first batch that was taken.

@@ -13,16 +13,20 @@ use crate::scan::{FlashRead, NUMBER_MAX, ScanError};
 use crate::tail::damaged;
 
 /// All of a checkpoint.
-pub(crate) struct Checkpoint {
-    pub(crate) head: CheckpointHead,
+pub struct Checkpoint {
+    /// What it starts with.
+    pub head: CheckpointHead,
     /// One for each segment.
-    pub(crate) rows: Vec<SegmentRow>,
+    pub rows: Vec<SegmentRow>,
     /// In order, each once.
-    pub(crate) objects: Vec<(ObjectId, ObjectState, ObjectMap)>,
+    pub objects: Vec<(ObjectId, ObjectState, ObjectMap)>,
 }
 
 /// Reads and checks all of the checkpoint that the superblock names.
-pub(crate) fn read_checkpoint(flash: &mut dyn FlashRead, superblock: &Superblock) -> Result<Checkpoint, ScanError> {
+///
+/// # Errors
+/// When it is not all there, or makes no sense.
+pub fn read_checkpoint(flash: &mut dyn FlashRead, superblock: &Superblock) -> Result<Checkpoint, ScanError> {
     const WHAT: &str = "checkpoint";
     let geometry = &superblock.geometry;
     let start = geometry.checkpoint_start(usize::from(superblock.checkpoint_area));

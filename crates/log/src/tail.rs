@@ -13,7 +13,7 @@ use headpond_base::{BLOCK, BatchNumber, Block, Generation, Location, ObjectId, S
 use headpond_format::{Damage, Entry, Geometry, SegmentHead, SummaryBatch, verify_block};
 use headpond_map::CHUNK_BLOCKS;
 
-use crate::batches::{Wanted, read_footer, walk, walk_segment};
+use crate::batches::{Wanted, read_footer, walk};
 use crate::log::bound_generation;
 use crate::mutation::Mutation;
 use crate::scan::{FlashRead, NUMBER_MAX, ScanError};
@@ -49,7 +49,7 @@ pub(crate) fn batches_of(
         Ok(summary) => summary,
         Err(_) if forgets_lives(mutation) => walk(flash, geometry, &Wanted::AnyLife(*life))?.0.batches,
         // Torn, of an earlier life, or rotten: the batches speak for themselves.
-        Err(_) => walk_segment(flash, geometry, life)?.batches,
+        Err(_) => walk(flash, geometry, &Wanted::Life(*life))?.0.batches,
     };
     let of_segment =
         |summary| FoundBatch { segment: life.segment, generation: life.generation, stream: life.stream, summary };

@@ -8,19 +8,21 @@ use crate::tree::SourceFile;
 ///
 /// Written out rather than derived from an order: the core (up to the engine) never sees a device,
 /// a thread or a file, and a front door never sees another front door.
-const LAYERS: [(&str, &[&str]); 12] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     ("base", &[]),
     ("format", &["base"]),
     ("device", &["base", "format"]),
     ("map", &["base", "format"]),
     ("log", &["base", "format", "map"]),
     ("engine", &["base", "format", "map", "log"]),
+    ("check", &["base", "format", "map", "log", "engine"]),
+    ("fuzz", &["base", "format", "map", "log", "engine", "check"]),
     ("sim", &["base", "format", "map", "log", "engine"]),
     ("shard", &["base", "format", "device", "map", "log", "engine"]),
     ("mount", &["base", "format", "device", "engine", "shard"]),
     ("control", &["base", "format", "device", "engine", "shard", "mount"]),
     ("lab", &["base", "format", "device", "engine", "shard", "mount", "control"]),
-    ("cli", &["base", "format", "device", "engine", "shard", "mount", "control", "lab"]),
+    ("cli", &["base", "format", "check", "device", "engine", "shard", "mount", "control", "lab"]),
 ];
 
 /// Complains about dependencies that go up or sideways, and about crates without a layer.

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod block_device;
+mod check;
 mod crash;
 mod documents;
 mod failed_flash;

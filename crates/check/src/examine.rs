@@ -1,0 +1,145 @@
+//! The examination, from the superblocks to the data.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use headpond_base::{BLOCK_U64, ObjectId};
+use headpond_engine::{FlashRead, RecoverError, RecoveredObject, recover};
+use headpond_format::{Superblock, VERSION};
+
+use crate::report::{Blocks, Dirty, Findings, Pool, Progress, Report, Segments, Severity, Verdict};
+use crate::segments::Examined;
+use crate::{areas, blocks, superblocks};
+
+/// Examines the pool on a device of `device_bytes`, and tells how far it is.
+pub fn examine(flash: &mut dyn FlashRead, device_bytes: u64, progress: &mut dyn FnMut(Progress)) -> Report {
+    let mut findings = Findings::default();
+    progress(Progress { doing: "superblocks and checkpoints", done: 0, of: 1 });
+    let (slots, superblocks) = superblocks::examine(flash, device_bytes, &mut findings);
+    let (newest, _) = slots.in_order();
+    let fits = newest.filter(|superblock| superblock.geometry.segments_end() <= device_bytes);
+    let checkpoints = if fits.is_some() { areas::examine(flash, &slots, &mut findings) } else { Vec::new() };
+    let recovered = recover(flash, device_bytes);
+    let segments = match fits {
+        Some(superblock) => {
+            let mut pool = Examined { flash: &mut *flash, superblock, recovered: &recovered, findings: &mut findings };
+            pool.segments(progress)
+        }
+        None => Segments::default(),
+    };
+    let mut report = Report {
+        verdict: Verdict::Refused,
+        why: String::new(),
+        device_bytes,
+        pool: newest.map(pool),
+        superblocks,
+        checkpoints,
+        segments,
+        dropped_batches: 0,
+        blocks: Blocks::default(),
+        files: 0,
+        dirty_files: Vec::new(),
+        findings,
+        refused: None,
+    };
+    match recovered {
+        Ok(recovered) => {
+            let counting = recovered.superblock();
+            if newest.is_some_and(|newest| newest.epoch != counting.epoch || newest.counter != counting.counter) {
+                let what = "the newest one is lost. Its checkpoint is whole, and counts: nothing is lost with it.";
+                report.findings.add(Severity::Harmless, "superblock".to_owned(), 0, what.to_owned());
+                report.superblocks.iter_mut().for_each(|slot| slot.counts = false);
+                report.checkpoints.iter_mut().for_each(|area| area.counts = false);
+                report.checkpoints.push(areas::known_without_superblock(counting, recovered.objects().len()));
+                report.pool = Some(pool(counting));
+            }
+            let dropped = recovered.dropped_batches();
+            if dropped > 0 {
+                let what = format!(
+                    "{dropped} batches behind the last complete one do not count: nobody had synced them when a crash came \
+                     or, if it is the very last that is damaged, nothing is left that says so."
+                );
+                report.findings.add(Severity::Note, "log: end".to_owned(), 0, what);
+            }
+            let objects = recovered.objects();
+            let (blocks, lost) = blocks::verify(flash, &recovered, &objects, &mut report.findings, progress);
+            report.blocks = blocks;
+            report.dropped_batches = recovered.dropped_batches();
+            report.files = objects.len() as u64;
+            report.dirty_files = dirty_files(&objects, &lost);
+        }
+        Err(error) => refuse(&mut report, error),
+    }
+    conclude(&mut report);
+    report
+}
+
+fn pool(superblock: &Superblock) -> Pool {
+    let hex = |key: &[u8; 16]| {
+        key.iter().fold(String::new(), |mut text, byte| {
+            // Writing to a string does not fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+    };
+    let origin = superblock.origin.as_ref();
+    Pool {
+        name: superblock.pool.to_string(),
+        format_version: VERSION,
+        bytes: superblock.geometry.pool_bytes,
+        segment_bytes: superblock.geometry.segment_bytes,
+        uses: superblock.epoch.0,
+        mode: superblock.mode.name(),
+        clean_stop: superblock.clean_stop,
+        origin: origin.map(|origin| String::from_utf8_lossy(&origin.path).into_owned()),
+        origin_key: origin.map(|origin| hex(&origin.key)),
+    }
+}
+
+fn dirty_files(objects: &[RecoveredObject], lost: &BTreeMap<ObjectId, u64>) -> Vec<Dirty> {
+    let dirty = objects.iter().filter(|object| object.dirty || object.dirty_blocks > 0);
+    let mut files: Vec<Dirty> = dirty
+        .map(|object| Dirty {
+            path: String::from_utf8_lossy(&object.state.path).into_owned(),
+            inode: object.state.inode,
+            size: object.state.size,
+            dirty_bytes: object.dirty_blocks * BLOCK_U64,
+            cached_bytes: object.cached_blocks * BLOCK_U64,
+            damaged_dirty_blocks: lost.get(&object.object).copied().unwrap_or(0),
+            removed: object.state.flags.unlinked,
+        })
+        .collect();
+    files.sort_by(|one, other| other.dirty_bytes.cmp(&one.dirty_bytes).then_with(|| one.path.cmp(&other.path)));
+    files
+}
+
+/// Recovery's verdict, where no finding has it yet.
+fn refuse(report: &mut Report, error: RecoverError) {
+    if report.findings.worst() == Some(Severity::Loss) {
+        report.refused = Some(error);
+        return;
+    }
+    let (structure, offset) = match &error {
+        RecoverError::Damaged { what, offset, .. } => ((*what).to_owned(), *offset),
+        RecoverError::Read { offset, .. } => ("device".to_owned(), *offset),
+        RecoverError::LostHistory { after, .. } => (format!("batch after {after}"), 0),
+        RecoverError::LostSuperblock { segment, .. } => (format!("superblock, by segment {segment}"), 0),
+        RecoverError::NotAPool | RecoverError::Newer { .. } | RecoverError::CutShort { .. } => ("pool".to_owned(), 0),
+    };
+    report.findings.add(Severity::Loss, structure, offset, error.to_string());
+    report.refused = Some(error);
+}
+
+fn conclude(report: &mut Report) {
+    (report.verdict, report.why) = match (&report.refused, report.findings.worst()) {
+        (Some(error), _) => (Verdict::Refused, format!("a mount refuses it: {error}")),
+        (None, Some(Severity::Loss)) => {
+            let blocks = report.blocks.damaged_dirty;
+            (Verdict::Loss, format!("{blocks} dirty blocks are damaged; all else can be used"))
+        }
+        (None, Some(Severity::Harmless)) => {
+            (Verdict::Harmless, "there is damage, and it loses nothing: the pool can be used".to_owned())
+        }
+        (None, Some(Severity::Note) | None) => (Verdict::Sound, "nothing is damaged".to_owned()),
+    };
+}

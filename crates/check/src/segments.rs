@@ -1,0 +1,194 @@
+//! The segments: heads, batches and footers of all that hold something.
+
+use headpond_base::{BLOCK, BatchNumber, Generation, PoolId, SegmentId};
+use headpond_engine::{FlashRead, RecoverError, Recovered};
+use headpond_format::{
+    Damage, FOOTER_TAIL_BYTES, Geometry, SegmentHead, SegmentRow, SegmentState, SummaryBatch, Superblock, decode_batch,
+    decode_footer_tail, decode_segment_head,
+};
+use headpond_log::{ScanError, Walk, read_footer, walk_segment};
+
+use crate::report::{Findings, Progress, Segments, Severity};
+
+/// A pool whose segments are examined.
+pub(crate) struct Examined<'a> {
+    pub(crate) flash: &'a mut dyn FlashRead,
+    pub(crate) superblock: &'a Superblock,
+    /// Where recovery refuses the pool, each segment's head speaks for itself.
+    pub(crate) recovered: &'a Result<Recovered, RecoverError>,
+    pub(crate) findings: &'a mut Findings,
+}
+
+impl Examined<'_> {
+    pub(crate) fn segments(&mut self, progress: &mut dyn FnMut(Progress)) -> Segments {
+        let all = self.superblock.geometry.segments;
+        let mut segments = Segments { all: all.into(), ..Segments::default() };
+        // A durable batch that is lost costs nothing, unless recovery says so.
+        let lost_batch = match self.recovered {
+            Err(RecoverError::LostHistory { .. }) => Severity::Loss,
+            _ => Severity::Harmless,
+        };
+        for id in (0..all).map(SegmentId) {
+            progress(Progress { doing: "segments", done: id.0.into(), of: all.into() });
+            let row = self.recovered.as_ref().ok().map(|recovered| recovered.segments().get(id).row());
+            let (geometry, pool) = (&self.superblock.geometry, self.superblock.pool);
+            let mut segment =
+                Segment { flash: &mut *self.flash, geometry, pool, id, lost_batch, findings: &mut *self.findings };
+            match segment.examine(row) {
+                Ok(Some(used)) => {
+                    segments.used += 1;
+                    segments.batches += used.batches;
+                    segments.footers += u64::from(used.footer);
+                }
+                Ok(None) => segments.free += 1,
+                Err(error) => {
+                    segments.used += 1;
+                    let what = format!("{error}. What could not be read is not examined.");
+                    segment.tell(Severity::Harmless, "", 0, what);
+                }
+            }
+        }
+        segments
+    }
+}
+
+struct Used {
+    batches: u64,
+    footer: bool,
+}
+
+struct Segment<'a> {
+    flash: &'a mut dyn FlashRead,
+    geometry: &'a Geometry,
+    pool: PoolId,
+    id: SegmentId,
+    lost_batch: Severity,
+    findings: &'a mut Findings,
+}
+
+impl Segment<'_> {
+    fn offset(&self, block: u32) -> u64 {
+        self.geometry.byte_of(self.geometry.first_location(self.id).plus(block))
+    }
+
+    fn tell(&mut self, severity: Severity, part: &str, block: u32, what: String) {
+        let offset = self.offset(block);
+        self.findings.add(severity, format!("segment {}{part}", self.id), offset, what);
+    }
+
+    fn examine(&mut self, row: Option<SegmentRow>) -> Result<Option<Used>, ScanError> {
+        if row.is_some_and(|row| row.state == SegmentState::Free) {
+            return Ok(None);
+        }
+        let offset = self.offset(0);
+        let bytes = self.flash.read(offset, BLOCK).map_err(|errno| ScanError::Read { offset, errno })?;
+        let head = decode_segment_head(&bytes).and_then(|head| {
+            let ours = (head.pool, head.segment) == (self.pool, self.id);
+            if ours { Ok(head) } else { Err(Damage::Foreign("segment head")) }
+        });
+        let generation = match (&head, row) {
+            (Ok(head), Some(row)) if head.generation != row.generation => {
+                let what = format!(
+                    "it is of life {}, and life {} is in use: a write was lost. The batches tell the same as it should.",
+                    head.generation, row.generation
+                );
+                self.tell(Severity::Harmless, ": head", 0, what);
+                row.generation
+            }
+            (Ok(head), _) => head.generation,
+            (Err(damage), Some(row)) => {
+                self.tell(Severity::Harmless, ": head", 0, format!("{damage}. The batches tell the same."));
+                row.generation
+            }
+            // Without a table nobody knows whether there should be one.
+            (Err(Damage::Checksum(_)), None) => {
+                self.tell(Severity::Harmless, ": head", 0, "its checksum does not match".to_owned());
+                return Ok(None);
+            }
+            (Err(_), None) => return Ok(None),
+        };
+        let (walk, first) = walk_segment(self.flash, self.geometry, self.pool, self.id, generation)?;
+        let head = head.ok().filter(|head| head.generation == generation).or(first);
+        let footer = match head {
+            Some(head) => self.footer(&head)?,
+            None => None,
+        };
+        self.batches(&walk, footer.as_deref());
+        self.end(&walk, generation)?;
+        Ok(Some(Used { batches: walk.batches.len() as u64, footer: footer.is_some() }))
+    }
+
+    /// Reads the footer. None is as it should be in a segment that was open at a crash.
+    fn footer(&mut self, life: &SegmentHead) -> Result<Option<Vec<SummaryBatch>>, ScanError> {
+        let damage = match read_footer(self.flash, self.geometry, life)? {
+            Ok(batches) => return Ok(Some(batches)),
+            Err(damage) => damage,
+        };
+        let last = self.geometry.segment_blocks() - 1;
+        let offset = self.offset(last);
+        let bytes = self.flash.read(offset, BLOCK).map_err(|errno| ScanError::Read { offset, errno })?;
+        let tail = &bytes[BLOCK - FOOTER_TAIL_BYTES..];
+        let of_this_life = match decode_footer_tail(&bytes) {
+            Ok((head, _)) => head.generation == life.generation,
+            // Zeros, payload or an earlier life's remains do not carry both.
+            Err(_) => tail[8..24] == self.pool.0 && tail[32..40] == life.generation.0.to_le_bytes(),
+        };
+        if of_this_life {
+            let what = format!("{damage}. It repeats what the batches tell, and is not needed.");
+            self.tell(Severity::Harmless, ": footer", last, what);
+        }
+        Ok(None)
+    }
+
+    /// Tells what lies between the batches.
+    fn batches(&mut self, walk: &Walk, footer: Option<&[SummaryBatch]>) {
+        let there = |start: u32| walk.batches.iter().any(|batch| batch.start == start);
+        let missing: Vec<&SummaryBatch> =
+            footer.unwrap_or_default().iter().filter(|batch| !there(batch.start)).collect();
+        for batch in &missing {
+            let what = "its head is damaged, or was never written. The footer has what it says.".to_owned();
+            self.tell(Severity::Harmless, &format!(": batch {}", batch.number), batch.start, what);
+        }
+        for gap in &walk.gaps {
+            if missing.iter().any(|batch| gap.contains(&batch.start)) {
+                continue;
+            }
+            // Numbers are counted over all segments: every batch before the next one here was durable
+            // only if that one says so.
+            let durable = walk
+                .batches
+                .iter()
+                .find(|batch| batch.start >= gap.end)
+                .is_some_and(|next| next.synced_through >= BatchNumber(next.number.0.saturating_sub(1)));
+            let blocks = gap.end - gap.start;
+            if durable {
+                let what = format!("{blocks} blocks belong to no batch: the head of one that was durable is damaged.");
+                self.tell(self.lost_batch, ": batch head", gap.start, what);
+            } else {
+                let what =
+                    format!("{blocks} blocks belong to no batch: torn by a crash before it was synced, or damaged.");
+                self.tell(Severity::Note, ": batch head", gap.start, what);
+            }
+        }
+    }
+
+    /// A head behind the last batch that is not intact: the very last batch, torn or damaged.
+    fn end(&mut self, walk: &Walk, generation: Generation) -> Result<(), ScanError> {
+        if walk.end >= self.geometry.segment_blocks() {
+            return Ok(());
+        }
+        let offset = self.offset(walk.end);
+        let bytes = self.flash.read(offset, BLOCK).map_err(|errno| ScanError::Read { offset, errno })?;
+        // Two of its three marks are enough: one may be what is damaged.
+        let marks = [bytes[..4] == *b"HPba", bytes[8..24] == self.pool.0, bytes[32..40] == generation.0.to_le_bytes()];
+        let meant = marks.into_iter().filter(|mark| *mark).count() >= 2;
+        if let (true, Err(damage)) = (meant, decode_batch(&bytes)) {
+            let what = format!(
+                "{damage}. It is the last of its segment: torn by a crash before it was synced, or damaged, which \
+                 cannot be told apart."
+            );
+            self.tell(Severity::Note, ": batch head", walk.end, what);
+        }
+        Ok(())
+    }
+}

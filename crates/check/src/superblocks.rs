@@ -1,0 +1,70 @@
+//! The two copies of the superblock.
+
+use headpond_base::BLOCK;
+use headpond_engine::FlashRead;
+use headpond_format::{Damage, SUPERBLOCK_SLOTS, Superblock, decode_superblock};
+
+use crate::report::{Findings, Severity, Slot};
+
+/// What the two slots hold.
+pub(crate) struct Slots {
+    pub(crate) found: [Option<Superblock>; 2],
+}
+
+impl Slots {
+    /// The superblock that counts, and the one before it.
+    pub(crate) fn in_order(&self) -> (Option<&Superblock>, Option<&Superblock>) {
+        let counter = |superblock: &Option<Superblock>| superblock.as_ref().map(|superblock| superblock.counter);
+        let [first, second] = &self.found;
+        if counter(second) > counter(first) {
+            (second.as_ref(), first.as_ref())
+        } else {
+            (first.as_ref(), second.as_ref())
+        }
+    }
+}
+
+pub(crate) fn examine(flash: &mut dyn FlashRead, device_bytes: u64, findings: &mut Findings) -> (Slots, Vec<Slot>) {
+    let read = SUPERBLOCK_SLOTS.map(|offset| {
+        if offset + BLOCK as u64 > device_bytes {
+            return Err("the device ends before it".to_owned());
+        }
+        let bytes = flash.read(offset, BLOCK).map_err(|errno| format!("cannot be read: {errno}"))?;
+        decode_superblock(&bytes).map_err(|damage| match damage {
+            Damage::Missing(_) => "there is none".to_owned(),
+            damage => damage.to_string(),
+        })
+    });
+    let newest = read.iter().flatten().map(|superblock| superblock.counter).max();
+    let mut told = Vec::new();
+    for (index, (offset, slot)) in SUPERBLOCK_SLOTS.into_iter().zip(&read).enumerate() {
+        let counter = slot.as_ref().ok().map(|superblock| superblock.counter);
+        let damage = match (slot, newest) {
+            (Err(why), _) => Some(why.clone()),
+            // Both are written at format, with counter 1; from then on in turn.
+            (Ok(found), Some(newest)) if found.counter.abs_diff(newest) > 1 => Some(format!(
+                "has counter {}, where the one before {newest} is expected: a write was lost",
+                found.counter
+            )),
+            (Ok(found), _) if found.counter > 1 && found.counter % 2 != index as u64 => {
+                Some("belongs into the other place: a write was misdirected".to_owned())
+            }
+            _ => None,
+        };
+        if let Some(why) = &damage {
+            let (severity, meaning) = match newest {
+                Some(_) => (Severity::Harmless, "The other copy counts; the next checkpoint writes this one anew."),
+                None => (Severity::Loss, "Without it nothing can be said of the pool."),
+            };
+            findings.add(severity, format!("superblock {index}"), offset, format!("{why}. {meaning}"));
+        }
+        told.push(Slot { offset, counter, counts: counter.is_some() && counter == newest, damage });
+    }
+    // At format both are alike, and the first counts.
+    if told.iter().all(|slot| slot.counts)
+        && let Some(second) = told.get_mut(1)
+    {
+        second.counts = false;
+    }
+    (Slots { found: read.map(Result::ok) }, told)
+}

@@ -1,0 +1,111 @@
+//! The examination of whole pools of version 1, as they were written, and with each of their structures
+//! damaged in turn: what is damaged is named, with what it costs. (The pools that the real engine makes
+//! are damaged in every place by the tests of `headpond-fuzz`.)
+
+#![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
+
+#[path = "../../format/tests/sparse/mod.rs"]
+#[allow(dead_code)] // fixtures are only read here
+mod sparse;
+
+use std::path::Path;
+
+use headpond_base::{BLOCK, Buf, BufMut, Errno, Result};
+use headpond_check::{Report, Severity, Verdict, examine};
+use headpond_engine::FlashRead;
+use headpond_format::{
+    Entry, SUPERBLOCK_SLOTS, decode_batch, decode_checkpoint_head, decode_footer_tail, decode_segment_head,
+};
+
+struct Flash(Vec<u8>);
+
+impl FlashRead for Flash {
+    fn read(&mut self, offset: u64, len: usize) -> Result<Buf> {
+        let at = usize::try_from(offset).map_err(|_| Errno::IO)?;
+        Ok(BufMut::copy_of(self.0.get(at..at + len).ok_or(Errno::IO)?).freeze())
+    }
+}
+
+fn golden(name: &str) -> Vec<u8> {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/fixtures/v1");
+    sparse::read(&fixtures.join(format!("{name}.hex")))
+}
+
+fn report(image: &[u8]) -> Report {
+    examine(&mut Flash(image.to_vec()), image.len() as u64, &mut |_| {})
+}
+
+/// The blocks of an image for which something holds.
+fn blocks(image: &[u8], holds: impl Fn(&[u8]) -> bool) -> Vec<usize> {
+    (0..image.len()).step_by(BLOCK).filter(|at| holds(&image[*at..at + BLOCK])).collect()
+}
+
+#[test]
+fn an_empty_pool_and_one_that_was_cut_off_are_sound() {
+    let empty = report(&golden("empty-pool"));
+    assert_eq!((empty.verdict, empty.segments.used, empty.files), (Verdict::Sound, 0, 0));
+    assert!(empty.findings.listed.is_empty(), "{:?}", empty.findings);
+    let in_use = report(&golden("pool-in-use"));
+    assert_eq!(in_use.verdict, Verdict::Sound);
+    assert!(in_use.findings.listed.is_empty(), "{:?}", in_use.findings);
+    // By hand: see the engine's test of the same image.
+    assert_eq!((in_use.blocks.cached, in_use.blocks.dirty, in_use.blocks.verified), (7, 4, 5));
+    let [file] = &in_use.dirty_files[..] else { panic!("{:?}", in_use.dirty_files) };
+    assert_eq!((&file.path[..], file.inode, file.size, file.dirty_bytes), ("data/kept", 77, 40_000, 4 * 4096));
+}
+
+#[test]
+fn the_report_is_json_with_names_that_stay() {
+    let json = serde_json::to_value(report(&golden("pool-in-use"))).unwrap();
+    assert_eq!(json["verdict"], "sound");
+    assert_eq!(json["pool"]["origin"], "/slow/mysql");
+    assert_eq!(json["dirty_files"][0]["dirty_bytes"], 4 * 4096);
+    assert_eq!(json["superblocks"][0]["counts"], true);
+    for name in ["why", "device_bytes", "checkpoints", "segments", "dropped_batches", "blocks", "files", "findings"] {
+        assert!(!json[name].is_null(), "{name}");
+    }
+}
+
+#[test]
+fn each_damaged_structure_is_named_with_what_it_costs() {
+    let image = golden("pool-in-use");
+    let heads = blocks(&image, |block| decode_segment_head(block).is_ok());
+    let footers = blocks(&image, |block| decode_footer_tail(block).is_ok());
+    let areas = blocks(&image, |block| decode_checkpoint_head(block).is_ok());
+    let data = |dirty: bool| {
+        // The payload starts behind the head of a batch with data.
+        let is = |block: &[u8]| {
+            let entries = decode_batch(block).ok().and_then(|(_, entries)| Entry::decode_all(entries).ok());
+            let first = entries.into_iter().flatten().find_map(|(_, entry)| match entry {
+                Entry::Data { dirty, .. } => Some(dirty),
+                _ => None,
+            });
+            first == Some(dirty)
+        };
+        blocks(&image, is).into_iter().map(|at| at + BLOCK).collect::<Vec<_>>()
+    };
+    let harmless = (Verdict::Harmless, Severity::Harmless);
+    let (sealed_cold, sealed_host, last) = (data(false)[0], data(true)[0], *data(true).last().unwrap());
+    for (at, names, (verdict, severity)) in [
+        (SUPERBLOCK_SLOTS[0] as usize + 60, "superblock 0", harmless),
+        (SUPERBLOCK_SLOTS[1] as usize + 60, "superblock 1", harmless),
+        (areas[0] + 60, "checkpoint area 0", (Verdict::Sound, Severity::Note)),
+        (areas[1] + 60, "checkpoint area 1", (Verdict::Refused, Severity::Loss)),
+        (areas[1] + BLOCK + 60, "checkpoint area 1", (Verdict::Refused, Severity::Loss)),
+        (heads[0] + 60, "segment 0: head", harmless),
+        (heads[3] + 60, "segment 3: head", harmless),
+        (footers[0] + BLOCK - 20, "segment 0: footer", harmless),
+        (sealed_cold + 9, "clean block 600 of data/kept", harmless),
+        (sealed_host + 9, "dirty block 0 of data/kept", (Verdict::Loss, Severity::Loss)),
+        // The very last batch: nothing says that it was whole once.
+        (last + 9, "log: end", (Verdict::Sound, Severity::Note)),
+        (last - BLOCK + 9, "segment 2: batch head", (Verdict::Sound, Severity::Note)),
+    ] {
+        let mut damaged = image.clone();
+        damaged[at] ^= 0x40;
+        let report = report(&damaged);
+        let named = report.findings.listed.iter().any(|found| found.structure == names && found.severity == severity);
+        assert!(named, "{names} is not named: {:?}", report.findings);
+        assert_eq!(report.verdict, verdict, "{names}: {:?}", report.findings);
+    }
+}

@@ -1,0 +1,217 @@
+//! `headpond check`: the examination of a pool that is not in use, for people and for programs.
+//!
+//! Invariant: the flash is opened for reading only, and only if no daemon uses it.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use headpond_base::BLOCK_U64;
+use headpond_check::{Progress, Report, Severity, Verdict, examine};
+use headpond_control::{ExitStatus, Flash, Refusal, Size};
+use headpond_shard::FlashReader;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::args::CheckArgs;
+use crate::commands::{print, print_json};
+
+/// How many dirty files are shown to people; programs get all.
+const FILES_SHOWN: usize = 20;
+
+/// How often a line is printed where no bar can be drawn.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// `headpond check`.
+pub fn run(args: &CheckArgs) -> Result<(), Refusal> {
+    let flash = Flash::open_read_only(&args.flash)?;
+    let mut bar = Bar::new(args.quiet);
+    let report = examine(&mut FlashReader(&flash), flash.bytes(), &mut |progress| bar.show(progress));
+    bar.clear();
+    if args.json {
+        print_json(&report)?;
+    } else {
+        print(&text(&report))?;
+    }
+    verdict(args, &report)
+}
+
+/// The exit status, with what can be done.
+fn verdict(args: &CheckArgs, report: &Report) -> Result<(), Refusal> {
+    let (advice, status) = match report.verdict {
+        Verdict::Sound => return Ok(()),
+        Verdict::Harmless => (
+            "Nothing was written. Mount it as always. If it comes again, the device is failing: look at the kernel's log.",
+            ExitStatus::PoolBlemished,
+        ),
+        Verdict::Loss => (
+            "Nothing was written. A mount serves all but those blocks. Restore the files named above, or let the \
+             database's own check tell; then replace the device.",
+            ExitStatus::PoolDamaged,
+        ),
+        Verdict::Refused => refused(report),
+    };
+    Err(Refusal::Pool { path: args.flash.clone(), what: report.why.clone(), advice, status })
+}
+
+fn refused(report: &Report) -> (&'static str, ExitStatus) {
+    use headpond_check::RecoverError;
+    match report.refused {
+        Some(RecoverError::NotAPool) => {
+            ("Nothing was written. Is it the right file or device?", ExitStatus::FlashForeign)
+        }
+        Some(RecoverError::Newer { .. }) => {
+            ("Nothing was written. Use that headpond, or a newer one.", ExitStatus::PoolNewer)
+        }
+        Some(RecoverError::CutShort { .. }) => {
+            ("Nothing was written. Get the whole file or device back.", ExitStatus::PoolTruncated)
+        }
+        Some(RecoverError::Read { .. }) => {
+            ("Nothing was written. Look at the kernel's log: the device may be failing.", ExitStatus::FlashFailed)
+        }
+        _ => (
+            "Nothing was written. Keep a copy of it before anything else is tried. To give up its dirty data and start \
+             anew: mount with --format --discard-dirty.",
+            ExitStatus::PoolDamaged,
+        ),
+    }
+}
+
+/// The report for people.
+fn text(report: &Report) -> String {
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _ = write_text(&mut out, report);
+    out
+}
+
+fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
+    match &report.pool {
+        Some(pool) => {
+            writeln!(out, "pool         {}, format version {}", pool.name, pool.format_version)?;
+            let origin = pool.origin.as_deref().unwrap_or("none yet");
+            writeln!(out, "origin       {origin}")?;
+            writeln!(out, "mode         {}", pool.mode)?;
+            writeln!(out, "size         {}, segments of {}", Size(pool.bytes), Size(pool.segment_bytes.into()))?;
+            let left =
+                if pool.clean_stop { "in good order" } else { "by a crash, or in use since the last checkpoint" };
+            writeln!(out, "left         {left}")?;
+        }
+        None => writeln!(out, "pool         none can be told: no superblock is intact")?,
+    }
+    for (index, slot) in report.superblocks.iter().enumerate() {
+        let state = match (&slot.damage, slot.counter) {
+            (Some(why), _) => why.clone(),
+            (None, Some(counter)) => format!("intact, number {counter}{}", counts(slot.counts)),
+            (None, None) => "none".to_owned(),
+        };
+        writeln!(out, "superblock   {index}: {state}")?;
+    }
+    for area in &report.checkpoints {
+        let state = match (&area.damage, area.counter) {
+            (Some(why), _) => why.clone(),
+            (None, Some(counter)) => format!("whole, number {counter}{}", counts(area.counts)),
+            (None, None) => format!("whole, though its superblock is lost{}", counts(area.counts)),
+        };
+        writeln!(out, "checkpoint   at byte {}: {state}", area.offset)?;
+    }
+    let segments = &report.segments;
+    writeln!(
+        out,
+        "segments     {} of {} used, {} batches, {} footers",
+        segments.used, segments.all, segments.batches, segments.footers
+    )?;
+    if report.verdict != Verdict::Refused {
+        let blocks = &report.blocks;
+        writeln!(
+            out,
+            "data         {} of {} files; {} verified, of which {} damaged",
+            Size(blocks.cached * BLOCK_U64),
+            report.files,
+            Size(blocks.verified * BLOCK_U64),
+            Size((blocks.damaged_clean + blocks.damaged_dirty) * BLOCK_U64)
+        )?;
+        writeln!(out, "dirty        {} in {} files", Size(blocks.dirty * BLOCK_U64), report.dirty_files.len())?;
+        write_files(out, report)?;
+        if report.dropped_batches > 0 {
+            writeln!(out, "dropped      {} batches that nobody had synced, by a crash", report.dropped_batches)?;
+        }
+    }
+    for finding in &report.findings.listed {
+        let severity = match finding.severity {
+            Severity::Note => "note",
+            Severity::Harmless => "harmless",
+            Severity::Loss => "LOSS",
+        };
+        writeln!(out, "{severity:<12} {} at byte {}: {}", finding.structure, finding.offset, finding.what)?;
+    }
+    if report.findings.more > 0 {
+        writeln!(out, "             and {} more of the same kinds", report.findings.more)?;
+    }
+    writeln!(out, "verdict      {}", report.why)
+}
+
+const fn counts(counts: bool) -> &'static str {
+    if counts { ": it counts" } else { "" }
+}
+
+fn write_files(out: &mut String, report: &Report) -> std::fmt::Result {
+    for file in report.dirty_files.iter().take(FILES_SHOWN) {
+        let path = if file.path.is_empty() { "path unknown" } else { &file.path };
+        let dirty = match file.dirty_bytes {
+            0 => "size or time".to_owned(),
+            bytes => Size(bytes).to_string(),
+        };
+        let removed = if file.removed { ", removed" } else { "" };
+        let lost = match file.damaged_dirty_blocks {
+            0 => String::new(),
+            blocks => format!(", {blocks} blocks LOST"),
+        };
+        writeln!(out, "  {dirty:>12}  {path} (inode {}{removed}){lost}", file.inode)?;
+    }
+    match report.dirty_files.len().saturating_sub(FILES_SHOWN) {
+        0 => Ok(()),
+        more => writeln!(out, "  and {more} more: see --json"),
+    }
+}
+
+/// A bar on the terminal, lines now and then where there is none, or nothing if `quiet`.
+struct Bar {
+    bar: Option<ProgressBar>,
+    /// When the last line was printed; `None` if none ever is.
+    line: Option<Instant>,
+}
+
+impl Bar {
+    fn new(quiet: bool) -> Self {
+        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("checking {msg} [{bar:30}] {percent}%, {eta} to go");
+            if let Ok(style) = style {
+                bar.set_style(style.progress_chars("=> "));
+            }
+            bar
+        });
+        let line = (!quiet && bar.is_none()).then(Instant::now);
+        Self { bar, line }
+    }
+
+    fn show(&mut self, progress: Progress) {
+        if let Some(bar) = &self.bar {
+            if bar.message() != progress.doing {
+                bar.set_message(progress.doing);
+                bar.reset();
+            }
+            bar.set_length(progress.of);
+            bar.set_position(progress.done);
+        } else if self.line.is_some_and(|line| line.elapsed() >= LINE_EVERY) {
+            eprintln!("checking {}: {}%", progress.doing, progress.done * 100 / progress.of.max(1));
+            self.line = Some(Instant::now());
+        }
+    }
+
+    fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
