@@ -8,7 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 /// How much of a failed command's output is shown.
-const OUTPUT_LINES: usize = 30;
+const FIRST_LINES: usize = 12;
+const LAST_LINES: usize = 30;
 
 /// The command as it would be typed into a shell.
 #[must_use]
@@ -27,11 +28,15 @@ fn quoted(word: &OsStr) -> String {
     }
 }
 
-/// The end of an output, short enough to read.
+/// The start and the end of an output, short enough to read.
 #[must_use]
-pub fn tail(output: &str) -> String {
+pub fn shortened(output: &str) -> String {
     let lines: Vec<&str> = output.lines().collect();
-    lines[lines.len().saturating_sub(OUTPUT_LINES)..].join("\n")
+    if lines.len() <= FIRST_LINES + LAST_LINES {
+        return lines.join("\n");
+    }
+    let (first, last) = (&lines[..FIRST_LINES], &lines[lines.len() - LAST_LINES..]);
+    format!("{}\n...\n{}", first.join("\n"), last.join("\n"))
 }
 
 /// The failure of `command`.
@@ -41,7 +46,7 @@ pub fn failed(doing: &str, command: &Command, status: impl ToString, output: &st
         doing: doing.to_owned(),
         command: typed(command),
         status: status.to_string(),
-        output: tail(output),
+        output: shortened(output),
     }
 }
 

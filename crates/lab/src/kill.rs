@@ -13,6 +13,7 @@ use crate::database::{Database, Kind, Places};
 use crate::failure::{Failure, Result};
 use crate::ledger::{Found, Ledgers};
 use crate::pond::{Headpond, Mount, Mounting};
+use crate::random::next;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -182,14 +183,6 @@ impl Place {
         load.kill();
         Ok((killed_after, clients.join()?))
     }
-}
-
-/// The next of a row of numbers that looks random (SplitMix64).
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 /// What this machine lacks for a kill test of that kind, if anything.

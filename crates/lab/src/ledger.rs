@@ -16,7 +16,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,7 @@ pub struct Ledgers {
 pub struct Running {
     threads: Vec<JoinHandle<Result<()>>>,
     committed: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
 }
 
 /// What was found after a crash.
@@ -75,6 +76,7 @@ impl Ledgers {
     /// Lets the clients loose; each goes on until it is cut off.
     pub fn start(&self, database: &dyn Database) -> Result<Running> {
         let committed = Arc::new(AtomicU64::new(0));
+        let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
         for client in 0..self.clients {
             let last = database.sql(&format!("SELECT COALESCE(MAX(number), 0) FROM journal WHERE client={client}"))?;
@@ -83,10 +85,10 @@ impl Ledgers {
             let file = File::options().create(true).append(true).open(&ledger);
             let file = file.map_err(Failure::io(format!("opening {}", ledger.display())))?;
             let session = Session::open(database)?;
-            let committed = Arc::clone(&committed);
-            threads.push(std::thread::spawn(move || work(session, file, client, last + 1, &committed)));
+            let (committed, stop) = (Arc::clone(&committed), Arc::clone(&stop));
+            threads.push(std::thread::spawn(move || work(session, file, client, last + 1, &committed, &stop)));
         }
-        Ok(Running { threads, committed })
+        Ok(Running { threads, committed, stop })
     }
 
     /// Looks for every promised transaction, and for a transaction that is there in part.
@@ -155,6 +157,18 @@ impl Running {
         Ok(())
     }
 
+    /// Whether every client is still at work: none ends by itself unless the database fails.
+    #[must_use]
+    pub fn all_at_work(&self) -> bool {
+        !self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Lets every client finish its transaction, and no other.
+    pub fn stop(self) -> Result<u64> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.join()
+    }
+
     /// Waits for the clients to be cut off; fails if one could not keep its ledger.
     pub fn join(self) -> Result<u64> {
         for thread in self.threads {
@@ -200,8 +214,18 @@ impl Drop for Session {
     }
 }
 
-fn work(mut session: Session, mut ledger: File, client: u32, first: u64, committed: &AtomicU64) -> Result<()> {
+fn work(
+    mut session: Session,
+    mut ledger: File,
+    client: u32,
+    first: u64,
+    committed: &AtomicU64,
+    stop: &AtomicBool,
+) -> Result<()> {
     for number in first.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
         let (from, to, amount) = transfer(client, number);
         // Always the lower account first, so that two transfers never wait for each other.
         let mut changes = [(from, -i64::from(amount)), (to, i64::from(amount))];

@@ -5,9 +5,11 @@ use headpond_lab::database::Kind;
 use headpond_lab::failure::{Failure, Result, catch_interrupts};
 use headpond_lab::kill::Flash;
 use headpond_lab::pond::Headpond;
-use headpond_lab::{demo, kill};
+use headpond_lab::{demo, kill, soak};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// Experiments on headpond with real databases.
 #[derive(Parser)]
@@ -23,6 +25,8 @@ enum Experiment {
     Demo(demo::Options),
     /// Databases on a mount whose daemon is killed under load, again and again.
     Kill(Kill),
+    /// fsx, fio and SQLite on one mount for hours, with mode switches, flushes, kills and remounts.
+    Soak(Soak),
 }
 
 #[derive(Args)]
@@ -44,6 +48,54 @@ struct Kill {
     scratch: PathBuf,
 }
 
+#[derive(Args)]
+struct Soak {
+    /// How long.
+    #[arg(long, value_name = "N", default_value_t = 1.0)]
+    hours: f64,
+    /// The longest time between a mount and its end, in seconds.
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    leg: u64,
+    /// Decides what the operator does, and when.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Where the scratch directory is made. It is kept when something is found to be wrong.
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    scratch: PathBuf,
+}
+
+/// Runs the soak, a line for each leg.
+fn run_soak(arguments: &Soak) -> Result<()> {
+    let headpond = Headpond::beside_this_program()?;
+    if let Some(missing) = soak::missing() {
+        return Err(Failure::Other(format!("for a soak this machine lacks: {missing}")));
+    }
+    let duration = Duration::try_from_secs_f64(arguments.hours * 3600.0)
+        .map_err(|error| Failure::Other(format!("--hours {}: {error}", arguments.hours)))?;
+    let options = soak::Options { duration, leg_max: Duration::from_secs(arguments.leg), seed: arguments.seed };
+    let directory = scratch("headpond-soak-", &arguments.scratch)?;
+    let start = Instant::now();
+    let outcome = soak::run(&headpond, directory.path(), &options, |sum| {
+        println!("{:.2} h: {sum}", start.elapsed().as_secs_f64() / 3600.0);
+    });
+    match outcome {
+        Ok(sum) => {
+            let hours = start.elapsed().as_secs_f64() / 3600.0;
+            println!("\nsoak of {hours:.2} h, seed {}: {sum}. Nothing was wrong.", arguments.seed);
+            Ok(())
+        }
+        Err(failure) => {
+            println!("kept for a look: {}", directory.keep().display());
+            Err(failure)
+        }
+    }
+}
+
+fn scratch(prefix: &str, parent: &Path) -> Result<TempDir> {
+    let directory = tempfile::Builder::new().prefix(prefix).tempdir_in(parent);
+    directory.map_err(Failure::io(format!("making a directory in {}", parent.display())))
+}
+
 /// Runs the kill test, a line for each round.
 fn run_kill(arguments: &Kill) -> Result<()> {
     let headpond = Headpond::beside_this_program()?;
@@ -59,8 +111,7 @@ fn run_kill(arguments: &Kill) -> Result<()> {
 }
 
 fn kill_one(headpond: &Headpond, options: &kill::Options, scratch: &Path) -> Result<()> {
-    let directory = tempfile::Builder::new().prefix("headpond-kill-").tempdir_in(scratch);
-    let directory = directory.map_err(Failure::io(format!("making a directory in {}", scratch.display())))?;
+    let directory = self::scratch("headpond-kill-", scratch)?;
     let mut number = 0;
     let outcome = kill::run(headpond, directory.path(), options, |round| {
         number += 1;
@@ -84,6 +135,7 @@ fn main() -> ExitCode {
     let outcome = catch_interrupts().and_then(|()| match &experiment {
         Experiment::Demo(options) => demo::run(options),
         Experiment::Kill(options) => run_kill(options),
+        Experiment::Soak(options) => run_soak(options),
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

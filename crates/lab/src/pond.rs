@@ -160,6 +160,13 @@ impl Mount {
         self.service.wait_for_end(END_MAX)
     }
 
+    /// Starts a command on this mount, as in `set MOUNTPOINT mode=write-around`, and returns while it runs.
+    pub fn start(&self, name: &str, more: &[&str], log: &Path) -> Result<Service> {
+        let mut command = Command::new(&self.headpond.program);
+        command.arg(name).arg(&self.mountpoint).args(more);
+        Service::start(&format!("headpond {name}"), command, log)
+    }
+
     /// Kills the daemon at once, as a crash would, and takes the dead mount out of the way.
     pub fn kill(mut self) {
         self.service.kill();
