@@ -17,6 +17,9 @@ Development commands of headpond.
                                 ends with `N passed, N failed`
   cargo xtask tidy              layers, file length, headers, links, names, leftovers
   cargo xtask sim [ARGUMENTS]   the simulator (`cargo xtask sim --help` lists its arguments)
+  cargo xtask kill [ARGUMENTS]  databases on a mount whose daemon is killed; `--help` lists the arguments
+  cargo xtask soak --hours N    fsx, fio and SQLite on a mount with switches, flushes, kills, remounts
+  cargo xtask conformance       fsx for millions of operations, fio with verification, pjdfstest
 ";
 
 fn main() -> ExitCode {
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
         ("ci", [flag]) if flag == "--no-sim" => ci::run(ci::Simulator::Skip),
         ("tidy", []) => run_tidy(),
         ("sim", _) => run_sim(rest),
+        ("kill" | "soak" | "conformance", _) => run_lab(command, rest),
         ("help" | "--help" | "-h", _) => {
             print!("{HELP}");
             ExitCode::SUCCESS
@@ -65,10 +69,27 @@ fn sim_command(arguments: &[String]) -> Command {
 }
 
 fn run_sim(arguments: &[String]) -> ExitCode {
-    match sim_command(arguments).status() {
+    run_cargo(sim_command(arguments))
+}
+
+/// Runs an experiment of the lab with release builds: the program that users run.
+fn run_lab(experiment: &str, arguments: &[String]) -> ExitCode {
+    let mut build = tree::cargo();
+    build.args(["build", "-q", "--release", "--bin", "headpond", "--bin", "headpond-lab"]);
+    if !build.status().is_ok_and(|status| status.success()) {
+        eprintln!("cargo xtask {experiment}: headpond does not build");
+        return ExitCode::FAILURE;
+    }
+    let mut run = tree::cargo();
+    run.args(["run", "-q", "--release", "--bin", "headpond-lab", "--", experiment]).args(arguments);
+    run_cargo(run)
+}
+
+fn run_cargo(mut command: Command) -> ExitCode {
+    match command.status() {
         Ok(status) => ExitCode::from(u8::try_from(status.code().unwrap_or(1)).unwrap_or(1)),
         Err(error) => {
-            eprintln!("cargo xtask sim: starting cargo: {error}");
+            eprintln!("cargo xtask: starting cargo: {error}");
             ExitCode::FAILURE
         }
     }

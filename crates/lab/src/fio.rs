@@ -24,7 +24,8 @@ pub struct Job {
 impl Job {
     fn command(&self, file: &Path) -> Command {
         let mut command = Command::new("fio");
-        command.args(["--name=verify", "--ioengine=psync", "--verify_fatal=1", "--minimal"]);
+        // A thread of its one process: whoever ends that ends the job.
+        command.args(["--thread", "--name=verify", "--ioengine=psync", "--verify_fatal=1", "--minimal"]);
         // fio's checksums would accept what an older run left; this pattern names the run and the place.
         command.arg("--verify=pattern").arg(format!("--verify_pattern=%o0x{:016x}", self.seed | 1));
         command.args(["--verify_state_save=0", "--end_fsync=1", "--allrandrepeat=1"]);
