@@ -3,6 +3,7 @@
 use headpond_base::{Errno, ObjectId, RECORD_BYTES_MAX};
 use headpond_format::Stamp;
 
+use crate::config::Config;
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending};
 use crate::locks::OpId;
@@ -64,6 +65,10 @@ impl Engine {
             Request::Namespace(change) => self.start_op(id, ObjectId(0), Work::Namespace(change)),
             Request::Flush => self.start_op(id, ObjectId(0), Work::Flush),
             Request::SetMode(mode) => self.start_op(id, ObjectId(0), Work::SetMode(mode)),
+            Request::Configure(config) => {
+                self.config = Config { mode: self.mode, mutation: self.config.mutation, ..config };
+                self.answer(id, Reply::Done);
+            }
             Request::Stop => {
                 self.stopping = true;
                 self.start_op(id, ObjectId(0), Work::Stop);

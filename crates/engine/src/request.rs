@@ -3,6 +3,8 @@
 use headpond_base::{Buf, CacheMode, Errno, ObjectId, UnixNanos};
 use headpond_format::Stamp;
 
+use crate::config::Config;
+
 /// Names a request until it is answered. Chosen by the caller, unique among those under way.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RequestId(pub u64);
@@ -170,6 +172,9 @@ pub enum Request {
     Flush,
     /// Changes the cache mode. Answer: [`Reply::Done`] when it is in force for every object.
     SetMode(CacheMode),
+    /// Changes all other settings, from now on: the mode and the planted bug in it are ignored.
+    /// Answer: [`Reply::Done`].
+    Configure(Config),
     /// Ends the use of the pool: what is durable is written down in a checkpoint marked clean.
     /// Answer: [`Reply::Done`]; requests after it fail with [`Errno::SHUTDOWN`].
     Stop,

@@ -150,7 +150,11 @@ impl Fake {
                 }
                 vec![Effect::OriginNamespace { ticket: self.ticket(), request: RequestId(0) }]
             }
-            Request::Open(_) | Request::Close { .. } | Request::SetMtime { .. } | Request::Restamp { .. } => Vec::new(),
+            Request::Open(_)
+            | Request::Close { .. }
+            | Request::SetMtime { .. }
+            | Request::Restamp { .. }
+            | Request::Configure(_) => Vec::new(),
         }
     }
 
