@@ -16,6 +16,7 @@ mod entry;
 mod geometry;
 mod number;
 mod segment;
+mod settings;
 mod superblock;
 
 pub use batch::{BATCH_ENTRY_BYTES, BATCH_PAYLOAD_BLOCKS_MAX, BatchHead, decode_batch, encode_batch};
@@ -30,6 +31,7 @@ pub use segment::{
     FOOTER_TAIL_BYTES, SegmentHead, Summary, SummaryBatch, decode_footer, decode_footer_tail, decode_segment_head,
     encode_footer, encode_segment_head, footer_blocks,
 };
+pub use settings::{SETTINGS_SLOTS, SETTINGS_TEXT_MAX, SettingsBlock, decode_settings, encode_settings};
 pub use superblock::{ORIGIN_PATH_MAX, OriginName, SUPERBLOCK_SLOTS, Superblock, decode_superblock, encode_superblock};
 
 /// Version of the format that this code writes, and the newest that it reads.
