@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use headpond_base::CacheMode;
-use headpond_control::{Backend, DiskModel, ExitStatus, FaultPlan, Fill, Size};
+use headpond_control::{Backend, DiskModel, ExitStatus, FaultPlan, Fill, Settings, Size};
 
 /// Fast local flash in front of slow storage.
 ///
@@ -58,8 +58,14 @@ pub enum Command {
     /// Returns when nothing is dirty that was dirty when it started; writers go on meanwhile. Can
     /// be interrupted without harm: what is not written yet stays dirty and safe in the pool.
     Flush(FlushArgs),
-    /// Change a mount while it is in use
+    /// Change settings of a mount while it is in use
+    ///
+    /// All that are named, or none of them: at once, without flush, detach or restart, and kept over
+    /// restarts. Leaving write-back flushes first, in the background, which is shown; interrupted by
+    /// ctrl-C it goes on in the daemon. `headpond get --reference` explains every setting.
     Set(SetArgs),
+    /// Show settings of a mount
+    Get(GetArgs),
     /// Write everything dirty to the origin, then take the mount away
     ///
     /// Shows what is left and how long it takes. Interrupted by ctrl-C, the mount simply stays. When
@@ -110,6 +116,9 @@ pub struct MountArgs {
     /// write-back
     #[arg(long, value_parser = cache_mode(), value_name = "MODE", long_help = MODE_HELP)]
     pub mode: Option<CacheMode>,
+    /// A TOML file of settings, over those that the pool keeps (`headpond get --reference` has them all)
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Return as soon as the mount stands, and serve it in the background
     #[arg(long)]
     pub background: bool,
@@ -241,28 +250,46 @@ pub struct CheckArgs {
 #[command(after_long_help = "Examples:
   headpond set /var/lib/mysql mode=write-through   from now on, the origin has every write; returns when
                                                    nothing is dirty any more
-  headpond set /var/lib/mysql mode=write-back")]
+  headpond set /var/lib/mysql flush-period=10s dirty-threshold=30%
+  headpond set /var/lib/mysql mode=write-back --dry-run")]
 pub struct SetArgs {
     /// The mount
     pub mountpoint: PathBuf,
-    /// What to set: mode=write-back, mode=write-through, mode=write-around or mode=pass-through
+    /// What to set, such as flush-period=10s
     #[arg(value_name = "NAME=VALUE", required = true, value_parser = setting)]
-    pub settings: Vec<Setting>,
+    pub settings: Vec<(String, String)>,
+    /// Only show what would happen
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
-/// One thing to set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Setting {
-    /// The cache mode.
-    Mode(CacheMode),
+/// What `headpond get` is given.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Examples:
+  headpond get /var/lib/mysql                      every setting, as `set` takes it
+  headpond get /var/lib/mysql mode flush-period    some of them
+  headpond get /var/lib/mysql --json
+  headpond get --reference                         every setting explained, with range and default")]
+pub struct GetArgs {
+    /// The mount
+    #[arg(required_unless_present = "reference")]
+    pub mountpoint: Option<PathBuf>,
+    /// Which settings; all without
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// For programs: one object with a text for each setting
+    #[arg(long)]
+    pub json: bool,
+    /// Explain every setting
+    #[arg(long, exclusive = true)]
+    pub reference: bool,
 }
 
-fn setting(text: &str) -> Result<Setting, String> {
-    match text.split_once('=') {
-        Some(("mode", mode)) => mode.parse().map(Setting::Mode),
-        Some((name, _)) => Err(format!("unknown setting '{name}': only 'mode' can be set")),
-        None => Err("expected NAME=VALUE, such as mode=write-through".to_owned()),
-    }
+/// A setting and its value, checked before any daemon is asked.
+fn setting(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE, such as flush-period=10s")?;
+    Settings::default().set(name, value)?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 fn cache_mode() -> impl clap::builder::TypedValueParser<Value = CacheMode> {
@@ -357,6 +384,9 @@ mod tests {
             "headpond set /m mode",
             "headpond set /m mode=fast",
             "headpond set /m colour=red",
+            "headpond set /m flush-period=60",
+            "headpond set /m dirty-threshold=71%",
+            "headpond get",
             "headpond flush",
             "headpond unmount",
         ] {

@@ -2,7 +2,7 @@
 
 use headpond_control::{Answer, Command, Daemon, Refusal, Status};
 
-use crate::args::{FaultArgs, FlushArgs, SetArgs, Setting, StatusArgs};
+use crate::args::{FaultArgs, FlushArgs, StatusArgs};
 use crate::progress::{DirtyBar, Interrupt, Waited, confused, start_and_wait};
 
 /// `headpond status`.
@@ -79,25 +79,4 @@ pub fn flush(args: &FlushArgs) -> Result<(), Refusal> {
 /// `headpond fault`.
 pub fn fault(args: &FaultArgs) -> Result<(), Refusal> {
     Daemon::of(&args.mountpoint)?.ask(&Command::Fault { faults: args.faults.clone() }).map(drop)
-}
-
-/// `headpond set`.
-pub fn set(args: &SetArgs) -> Result<(), Refusal> {
-    let daemon = Daemon::of(&args.mountpoint)?;
-    let interrupt = Interrupt::listen();
-    for setting in &args.settings {
-        let Setting::Mode(mode) = setting;
-        let command = Command::SetMode { mode: mode.name().to_owned() };
-        let mut bar = DirtyBar::new("changing mode", false);
-        let waited = start_and_wait(&daemon, &command, &mut bar, &interrupt)?;
-        bar.clear();
-        match waited {
-            Waited::Done => println!("mode is now {mode}"),
-            Waited::Interrupted => {
-                let text = format!("interrupted: the change to {mode} goes on in the daemon; see `headpond status`");
-                return Err(Refusal::Interrupted(text));
-            }
-        }
-    }
-    Ok(())
 }

@@ -6,6 +6,7 @@ mod check;
 mod commands;
 mod mount;
 mod progress;
+mod settings;
 mod unmount;
 
 use std::process::ExitCode;
@@ -21,7 +22,8 @@ fn main() -> ExitCode {
         Command::Mount(args) => mount::run(args, cli.background_child),
         Command::Status(args) => commands::status(args),
         Command::Flush(args) => commands::flush(args),
-        Command::Set(args) => commands::set(args),
+        Command::Set(args) => settings::set(args),
+        Command::Get(args) => settings::get(args),
         Command::Unmount(args) => unmount::run(args),
         Command::Check(args) => check::run(args),
         Command::Fault(args) => commands::fault(args),

@@ -72,6 +72,7 @@ fn plan(args: &MountArgs) -> MountPlan {
         flash: args.flash.clone(),
         size: args.size,
         mode: args.mode,
+        config: args.config.clone(),
         backend: args.backend.into(),
         fill: args.fill.into(),
         model_disk: args.model_disk,

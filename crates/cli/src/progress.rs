@@ -142,6 +142,20 @@ pub fn start_and_wait(
 ) -> Result<Waited, Refusal> {
     let origin = ask_status(daemon)?.origin;
     let Answer::Started { id } = daemon.ask(command)? else { return Err(confused(daemon)) };
+    wait_for(daemon, id, &origin, bar, interrupt)
+}
+
+/// Waits for the end of something that was started, in front of this origin.
+///
+/// # Errors
+/// Why it failed, or what became of the daemon.
+pub fn wait_for(
+    daemon: &Daemon,
+    id: u64,
+    origin: &Path,
+    bar: &mut DirtyBar,
+    interrupt: &Interrupt,
+) -> Result<Waited, Refusal> {
     let mut period = Duration::from_millis(5);
     loop {
         if interrupt.came() {
@@ -152,7 +166,7 @@ pub fn start_and_wait(
                 (progress, dirty_bytes, origin_write_bytes)
             }
             Ok(_) => return Err(confused(daemon)),
-            Err(Refusal::NotMounted { .. } | Refusal::NoAnswer { .. }) => return gone_meanwhile(daemon, &origin),
+            Err(Refusal::NotMounted { .. } | Refusal::NoAnswer { .. }) => return gone_meanwhile(daemon, origin),
             Err(refusal) => return Err(refusal),
         };
         match progress {

@@ -19,8 +19,10 @@ pub struct MountPlan {
     pub flash: PathBuf,
     /// The size of a new pool.
     pub size: Option<Size>,
-    /// The cache mode; without it the pool's own.
+    /// The cache mode; without it that of the file, or the pool's own.
     pub mode: Option<CacheMode>,
+    /// A file of settings, over those that the pool keeps.
+    pub config: Option<PathBuf>,
     /// How to drive the flash.
     pub backend: Backend,
     /// How to fill a new flash file.
@@ -46,6 +48,9 @@ impl MountPlan {
     /// When the current directory is gone.
     pub fn absolute(mut self) -> Result<Self, Refusal> {
         for path in [&mut self.origin, &mut self.mountpoint, &mut self.flash] {
+            *path = std::path::absolute(&*path).map_err(|error| Refusal::from_io("find", path, error))?;
+        }
+        if let Some(path) = &mut self.config {
             *path = std::path::absolute(&*path).map_err(|error| Refusal::from_io("find", path, error))?;
         }
         Ok(self)

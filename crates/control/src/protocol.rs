@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Status;
+use crate::{SettingChange, Status, Value};
 
 /// The longest line that either side reads.
 pub const LINE_MAX: u64 = 256 << 10;
@@ -18,10 +18,14 @@ pub enum Command {
     Status,
     /// Destage all that is dirty now. Answer: [`Answer::Started`].
     Flush,
-    /// Change the cache mode. Answer: [`Answer::Started`].
-    SetMode {
-        /// The mode's name.
-        mode: String,
+    /// All settings. Answer: [`Answer::Settings`].
+    Get,
+    /// Change settings: all that are named, or none. Answer: [`Answer::Set`].
+    Set {
+        /// Names and values.
+        settings: Vec<(String, String)>,
+        /// Change nothing: only tell what would be.
+        dry_run: bool,
     },
     /// For tests: lets something go wrong with the flash of a mount that was started for that.
     /// Answer: [`Answer::Done`].
@@ -48,6 +52,22 @@ pub enum Command {
 pub enum Answer {
     /// How things are.
     Status(Box<Status>),
+    /// The settings.
+    Settings {
+        /// Each with its value.
+        values: Vec<Value>,
+    },
+    /// In force, but for the mode.
+    Set {
+        /// What is not as it was before.
+        changes: Vec<SettingChange>,
+        /// A change of the mode that is under way, for [`Command::Operation`].
+        operation: Option<u64>,
+        /// What has to go to the origin before the mode is another one.
+        to_flush_bytes: u64,
+        /// Why they will not be there after a restart, if so.
+        not_kept: Option<String>,
+    },
     /// Done, and nothing to tell of it.
     Done,
     /// Under way.
@@ -100,7 +120,11 @@ mod tests {
         for (command, line) in [
             (Command::Status, r#"{"do":"status"}"#),
             (Command::Flush, r#"{"do":"flush"}"#),
-            (Command::SetMode { mode: "write-back".into() }, r#"{"do":"set-mode","mode":"write-back"}"#),
+            (Command::Get, r#"{"do":"get"}"#),
+            (
+                Command::Set { settings: vec![("mode".into(), "write-back".into())], dry_run: true },
+                r#"{"do":"set","settings":[["mode","write-back"]],"dry_run":true}"#,
+            ),
             (Command::Operation { id: 7 }, r#"{"do":"operation","id":7}"#),
             (Command::Unmount { keep_dirty: true }, r#"{"do":"unmount","keep_dirty":true}"#),
         ] {

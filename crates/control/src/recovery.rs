@@ -34,7 +34,7 @@ pub(crate) struct Ready {
     pub(crate) pool: PoolId,
     /// The origin's key.
     pub(crate) key: [u8; 16],
-    /// The mode to start in.
+    /// The mode that the pool was used in last.
     pub(crate) mode: CacheMode,
     /// The pool's size.
     pub(crate) pool_bytes: u64,
@@ -121,8 +121,7 @@ pub(crate) fn make_ready(
     }
     recovered.adopt(OriginName { key, path: path_bytes(root.path()) });
     let superblock = recovered.superblock();
-    let (pool, pool_bytes, mode) =
-        (superblock.pool, superblock.geometry.pool_bytes, plan.mode.unwrap_or(superblock.mode));
+    let (pool, pool_bytes, mode) = (superblock.pool, superblock.geometry.pool_bytes, superblock.mode);
     Ok(Ready { recovered, pool, key, mode, pool_bytes, files, known, notes })
 }
 

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use headpond_device::{Device, FaultHandle, FaultPlan, Faults};
-use headpond_engine::{Config, Reply, Request};
+use headpond_engine::{Reply, Request};
 use headpond_mount::{MountError, MountOptions, Mounted, THREADS, mount};
 use headpond_shard::{FileOrigin, Handle, Limits, ModelDisk, Origin, Shard};
 use rustix::fd::AsFd;
@@ -22,6 +22,7 @@ use signal_hook::iterator::Signals;
 use crate::clock::{unix_seconds, utc};
 use crate::ending::{Ended, end, settle_marker};
 use crate::flash::Flash;
+use crate::live_settings::LiveSettings;
 use crate::marker::{MARKER_VERSION, Marker, MarkerHold, MarkerState, hex};
 use crate::mounts::{Detach, detach};
 use crate::notify::notify;
@@ -32,9 +33,10 @@ use crate::recovery::{Beside, make_ready};
 use crate::resolve::OriginRoot;
 use crate::runtime_dir;
 use crate::service::{Event, Phase, Service};
+use crate::settings::Keeper;
 use crate::socket::{Client, ControlSocket};
 use crate::watch::Watch;
-use crate::{MountPlan, Refusal, Size, fuse, holders};
+use crate::{MountPlan, Refusal, Size, fuse, holders, live_settings};
 
 /// How often the main thread looks whether somebody else unmounted, and whether errors came.
 const PERIOD: Duration = Duration::from_millis(250);
@@ -47,7 +49,6 @@ pub struct Running {
     claim: Marker,
     events: Receiver<Event>,
     socket: Arc<ControlSocket>,
-    mode: String,
     notes: Vec<String>,
 }
 
@@ -57,6 +58,7 @@ impl Running {
     /// # Errors
     /// Every reason not to; then nothing was changed.
     pub fn start(plan: &MountPlan) -> Result<Self, Refusal> {
+        let from_file = live_settings::from_file(plan)?;
         let places = Places::check(&plan.origin, &plan.mountpoint, &plan.flash)?;
         fuse::check(&places.mountpoint, plan.allow_other)?;
         let marker = MarkerHold::take(&places.origin)?;
@@ -68,8 +70,12 @@ impl Running {
         let root = OriginRoot::open(&places.origin)?;
         let obsolete = ObsoleteNote::of(&places.origin);
         let failure = obsolete.read()?;
-        let ready = make_ready(&mut flash, &root, &Beside { marker: found.as_ref(), failure: failure.as_ref() }, plan)?;
+        let mut ready =
+            make_ready(&mut flash, &root, &Beside { marker: found.as_ref(), failure: failure.as_ref() }, plan)?;
         let pool = ready.pool.to_string();
+        let keeper = Keeper::open(flash.opened(), ready.pool)
+            .map_err(|error| Refusal::from_io("read the settings kept on", &places.flash, error))?;
+        let live = LiveSettings::at_start(keeper, ready.mode, &from_file, plan, &mut ready.notes)?;
         let runtime = runtime_dir::make()?;
         runtime_dir::remove_dead();
         let path = runtime.join(format!("{}.sock", runtime_dir::name_of(&places.mountpoint)));
@@ -95,8 +101,10 @@ impl Running {
         };
         marker.write(&claim)?;
         flash.settle();
-        let config = Config { mode: ready.mode, ..Config::default() };
-        let engine = ready.recovered.into_engine(config, headpond_shard::now());
+        if let Err(error) = live.keep() {
+            ready.notes.push(format!("the settings cannot be kept with the pool: {error}"));
+        }
+        let engine = ready.recovered.into_engine(live.now().config(), headpond_shard::now());
         let handle = Shard::start(engine, device, origin, Limits::default())
             .map_err(|error| Refusal::Failed { doing: "start the shard's threads".to_owned(), error })?;
         if failure.is_some() {
@@ -114,7 +122,7 @@ impl Running {
             read_only: false,
         };
         let pond = Arc::new(handle.clone());
-        let service = Service::new(handle, places, ready.pool, ready.pool_bytes, ready.mode).with_faults(faults);
+        let service = Service::new(handle, places, ready.pool, ready.pool_bytes, live).with_faults(faults);
         let mounted = match mount(&options, pond, &ready.known) {
             Ok(mounted) => mounted,
             Err(error) => {
@@ -125,16 +133,7 @@ impl Running {
         };
         serve_socket(&socket, &service, send)?;
         notify("READY=1");
-        Ok(Self {
-            service,
-            mounted,
-            marker,
-            claim,
-            events,
-            socket,
-            mode: ready.mode.name().to_owned(),
-            notes: ready.notes,
-        })
+        Ok(Self { service, mounted, marker, claim, events, socket, notes: ready.notes })
     }
 
     /// What is mounted, and what the operator should know of how it went.
@@ -146,7 +145,7 @@ impl Running {
             "{notes}mounted {} on {}, {} with flash {} ({}, {}): {} cached, {} dirty",
             status.origin.display(),
             status.mountpoint.display(),
-            self.mode,
+            status.mode,
             status.flash.display(),
             Size(status.size_bytes),
             status.backend,

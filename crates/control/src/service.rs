@@ -13,11 +13,12 @@ use headpond_device::FaultHandle;
 use headpond_engine::{Reply, Request};
 use headpond_shard::Handle;
 
+use crate::live_settings::LiveSettings;
 use crate::operations::Operations;
 use crate::places::Places;
 use crate::protocol::{Answer, Command, Progress};
 use crate::socket::Client;
-use crate::{Refusal, Status, faults};
+use crate::{Refusal, Settings, Status, faults};
 
 /// What the daemon's main thread has to act on.
 #[derive(Debug)]
@@ -45,6 +46,7 @@ pub(crate) struct Service {
     pub(crate) pool: PoolId,
     pub(crate) pool_bytes: u64,
     faults: Option<FaultHandle>,
+    live: LiveSettings,
     started: Instant,
     operations: Operations,
     now: Arc<Mutex<(CacheMode, Phase)>>,
@@ -54,13 +56,15 @@ const FLUSH: &str = "flush";
 const SET_MODE: &str = "set-mode";
 
 impl Service {
-    pub(crate) fn new(handle: Handle, places: Places, pool: PoolId, pool_bytes: u64, mode: CacheMode) -> Self {
+    pub(crate) fn new(handle: Handle, places: Places, pool: PoolId, pool_bytes: u64, live: LiveSettings) -> Self {
+        let mode = live.now().mode();
         Self {
             handle,
             places,
             pool,
             pool_bytes,
             faults: None,
+            live,
             started: Instant::now(),
             operations: Operations::default(),
             now: Arc::new(Mutex::new((mode, Phase::Running))),
@@ -74,17 +78,15 @@ impl Service {
 
     /// Does what one client asks.
     pub(crate) fn handle(&self, command: Command, client: Client, events: &Sender<Event>) {
-        let changes = matches!(command, Command::Flush | Command::SetMode { .. } | Command::Unmount { .. });
+        let changes = matches!(command, Command::Flush | Command::Set { .. } | Command::Unmount { .. });
         if changes && self.phase() == Phase::Unmounting {
             return client.refuse(&Refusal::Ending { path: self.mountpoint() });
         }
         match command {
             Command::Status => client.answer(&Answer::Status(Box::new(self.status()))),
-            Command::Flush => client.answer(&self.start(FLUSH, Request::Flush, None)),
-            Command::SetMode { mode } => match mode.parse() {
-                Ok(mode) => client.answer(&self.start(SET_MODE, Request::SetMode(mode), Some(mode))),
-                Err(text) => client.refuse(&Refusal::Usage(text)),
-            },
+            Command::Flush => client.answer_or_refuse(self.start_flush()),
+            Command::Get => client.answer(&Answer::Settings { values: self.live.now().values() }),
+            Command::Set { settings, dry_run } => self.set(&settings, dry_run, client),
             Command::Fault { faults } => client.answer_or_refuse(self.inject(&faults).map(|()| Answer::Done)),
             Command::Operation { id } => match self.operations.progress(id) {
                 Some(progress) => {
@@ -116,23 +118,70 @@ impl Service {
         faults::inject(handle, what)
     }
 
-    fn start(&self, name: &'static str, request: Request, new_mode: Option<CacheMode>) -> Answer {
-        let Some(id) = self.operations.begin(name) else {
-            let refusal = Refusal::Usage("too many flushes and mode changes are under way; wait for one".to_owned());
-            return Answer::Refused { status: refusal.status().code(), text: refusal.to_string() };
+    fn start_flush(&self) -> Result<Answer, Refusal> {
+        let id = self.begin(FLUSH)?;
+        let operations = self.operations.clone();
+        self.handle.submit(Request::Flush, Box::new(move |reply| operations.finish(id, outcome(&reply))));
+        Ok(Answer::Started { id })
+    }
+
+    fn begin(&self, name: &'static str) -> Result<u64, Refusal> {
+        let full = || Refusal::Usage("too many flushes and mode changes are under way; wait for one".to_owned());
+        self.operations.begin(name).ok_or_else(full)
+    }
+
+    fn set(&self, pairs: &[(String, String)], dry_run: bool, client: Client) {
+        let before = self.live.now();
+        let mut next = before.clone();
+        if let Err(why) = next.set_all(pairs) {
+            return client.refuse(&Refusal::Usage(format!("{why}\n  Nothing was changed.")));
+        }
+        let changes = before.changes(&next);
+        let leaves_write_back = before.mode() == CacheMode::WriteBack && next.mode() != CacheMode::WriteBack;
+        let to_flush_bytes = if leaves_write_back { self.handle.stats().engine.dirty_blocks * BLOCK_U64 } else { 0 };
+        if dry_run || changes.is_empty() {
+            return client.answer(&Answer::Set { changes, operation: None, to_flush_bytes, not_kept: None });
+        }
+        let operation = if before.mode() == next.mode() {
+            None
+        } else {
+            if self.operations.state_of(SET_MODE) == Some(Progress::Running) {
+                let why = "a change of the mode is under way: wait for its end. Nothing was changed.";
+                return client.refuse(&Refusal::Usage(why.to_owned()));
+            }
+            match self.begin(SET_MODE) {
+                Ok(id) => Some(id),
+                Err(refusal) => return client.refuse(&refusal),
+            }
         };
-        let (operations, now) = (self.operations.clone(), self.now.clone());
+        self.live.replace(next.clone());
+        self.handle.submit(Request::Configure(next.config()), Box::new(drop));
+        if let Some(id) = operation {
+            self.start_mode(id, &before, next.mode());
+        }
+        // Not here: the flash may take its time, or be stuck.
+        let live = self.live.clone();
+        std::thread::spawn(move || {
+            let not_kept = live.keep().err().map(|error| error.to_string());
+            client.answer(&Answer::Set { changes, operation, to_flush_bytes, not_kept });
+        });
+    }
+
+    fn start_mode(&self, id: u64, before: &Settings, mode: CacheMode) {
+        let (operations, now, live, before) =
+            (self.operations.clone(), self.now.clone(), self.live.clone(), before.mode());
         self.handle.submit(
-            request,
+            Request::SetMode(mode),
             Box::new(move |reply| {
                 let result = outcome(&reply);
-                if let (Ok(()), Some(mode)) = (&result, new_mode) {
+                if result.is_ok() {
                     now.lock().unwrap_or_else(PoisonError::into_inner).0 = mode;
+                } else {
+                    live.back_to(before);
                 }
                 operations.finish(id, result);
             }),
         );
-        Answer::Started { id }
     }
 
     /// The next part of the mount's life begins.

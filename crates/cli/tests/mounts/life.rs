@@ -210,7 +210,7 @@ fn the_mode_is_changed_while_files_are_open_and_is_kept() {
     let mut file = File::create(pond.mnt().join("file")).unwrap();
     file.write_all(&pattern(100_000, 1)).unwrap();
     let said = run([OsStr::new("set"), pond.mnt().as_os_str(), OsStr::new("mode=write-through")]);
-    said.ok().refused(0, &["mode is now write-through"]);
+    said.ok().refused(0, &["mode: write-back -> write-through"]);
     assert_eq!(fs::read(pond.origin().join("file")).unwrap(), pattern(100_000, 1));
     file.write_all(&pattern(100_000, 2)).unwrap();
     file.sync_all().unwrap();

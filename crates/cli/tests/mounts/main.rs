@@ -16,5 +16,6 @@ mod meanwhile;
 mod permissions;
 mod pond;
 mod refusals;
+mod settings;
 mod superblocks;
 mod vanishing;

@@ -1,0 +1,112 @@
+//! Settings kept with the pool: two slots beside the log, written in turn.
+//!
+//! Invariants:
+//! - A kept set of settings is durable when [`Keeper::keep`] returns; a crash in the middle leaves the one before.
+//! - Only the holder of the pool's lock writes here, one at a time.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, PoisonError};
+
+use headpond_base::{BLOCK, BufMut, PoolId};
+use headpond_device::Flash;
+use headpond_format::{SETTINGS_SLOTS, SettingsBlock, decode_settings, encode_settings};
+
+use super::{Settings, read_toml};
+
+/// Writes the settings of one pool.
+pub(crate) struct Keeper {
+    /// The same open file as the pool's device: the lock is its lock.
+    file: File,
+    pool: PoolId,
+    counter: Mutex<u64>,
+}
+
+impl Keeper {
+    /// The keeper of a pool, and the text that it keeps, if any. What cannot be read is as none.
+    pub(crate) fn open(flash: &Flash, pool: PoolId) -> std::io::Result<(Self, Option<String>)> {
+        let read = |offset| flash.read(offset, BLOCK).ok().and_then(|block| decode_settings(&block, pool).ok());
+        let newest = SETTINGS_SLOTS.into_iter().filter_map(read).max_by_key(|block| block.counter);
+        let counter = newest.as_ref().map_or(0, |block| block.counter);
+        let keeper = Self { file: flash.file().try_clone()?, pool, counter: Mutex::new(counter) };
+        Ok((keeper, newest.map(|block| block.text)))
+    }
+
+    /// Keeps settings over any restart from now on. They are asked for when it is this one's turn.
+    ///
+    /// # Errors
+    /// The flash's.
+    pub(crate) fn keep(&self, settings: impl FnOnce() -> Settings) -> std::io::Result<()> {
+        let mut counter = self.counter.lock().unwrap_or_else(PoisonError::into_inner);
+        let settings = settings();
+        let next = *counter + 1;
+        let block = encode_settings(&SettingsBlock { pool: self.pool, counter: next, text: settings.to_toml() })
+            .ok_or_else(|| std::io::Error::other("more settings than a pool has room for"))?;
+        // Memory as the flash wants it: it may be open past the page cache.
+        let block = BufMut::copy_of(&block).freeze();
+        self.file.write_all_at(&block, SETTINGS_SLOTS[(next % 2) as usize])?;
+        self.file.sync_data()?;
+        *counter = next;
+        Ok(())
+    }
+}
+
+/// Kept settings over the defaults. What this version does not know, or does not take any more, is
+/// told and left at its default: a pool must not be refused for it.
+pub(crate) fn over_defaults(text: &str, notes: &mut Vec<String>) -> Settings {
+    let mut settings = Settings::default();
+    match read_toml(text) {
+        Ok(pairs) => {
+            for (name, value) in pairs {
+                if let Err(why) = settings.set(&name, &value) {
+                    notes.push(format!("a setting kept with the pool is not used: {why}"));
+                }
+            }
+        }
+        Err(why) => notes.push(format!("the settings kept with the pool cannot be read, and are as by default: {why}")),
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_device::Fill;
+
+    const POOL: PoolId = PoolId([1; 16]);
+
+    #[test]
+    fn what_is_kept_is_found_again_and_a_torn_write_leaves_the_one_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pond");
+        let flash = Flash::create(&path, 1 << 20, Fill::Zeros).unwrap();
+        let (keeper, found) = Keeper::open(&flash, POOL).unwrap();
+        assert_eq!(found, None);
+        let mut settings = Settings::default();
+        for period in ["10s", "20s", "30s"] {
+            settings.set("flush-period", period).unwrap();
+            keeper.keep(|| settings.clone()).unwrap();
+            let (_, found) = Keeper::open(&flash, POOL).unwrap();
+            assert_eq!(over_defaults(&found.unwrap(), &mut Vec::new()), settings);
+        }
+        let torn = BufMut::zeroed(512.max(BLOCK)).freeze();
+        flash.write(SETTINGS_SLOTS[1], &torn).unwrap();
+        let (keeper, found) = Keeper::open(&flash, POOL).unwrap();
+        assert!(found.unwrap().contains("20s"));
+        keeper.keep(|| settings.clone()).unwrap();
+        let (_, found) = Keeper::open(&flash, PoolId([2; 16])).unwrap();
+        assert_eq!(found, None, "another pool was made here");
+    }
+
+    #[test]
+    fn what_is_not_understood_is_told_and_the_rest_is_used() {
+        let mut notes = Vec::new();
+        let settings =
+            over_defaults("flush-period = \"10s\"\nnew-thing = \"1\"\ndirty-threshold = \"99%\"\n", &mut notes);
+        let mut expected = Settings::default();
+        expected.set("flush-period", "10s").unwrap();
+        assert_eq!(settings, expected);
+        assert_eq!(notes.len(), 2, "{notes:?}");
+        assert_eq!(over_defaults("\0", &mut notes), Settings::default());
+    }
+}

@@ -1,0 +1,208 @@
+//! The settings of a mount: one table, one set of values, and how these are kept with the pool.
+//!
+//! Where values come from, the later over the earlier: the defaults, what the pool keeps, the file
+//! of `--config`, the options of the command line, and `headpond set`.
+//!
+//! Invariants:
+//! - Values are always within their ranges: whatever sets one goes through its [`Kind`].
+//! - What several changes at once ask for is checked whole before any of it takes effect.
+
+mod kept;
+mod kind;
+mod reference;
+mod table;
+
+use std::fmt;
+
+use headpond_base::CacheMode;
+use headpond_engine::Config;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use kept::{Keeper, over_defaults};
+pub use kind::{Kind, OFF};
+pub use reference::reference;
+pub use table::{MODE, Setting, TABLE};
+
+use table::MODE_INDEX;
+
+/// A value for every setting of the table.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Settings {
+    values: Vec<u64>,
+}
+
+/// One value, as shown to people and programs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Value {
+    /// The setting.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+    /// What it would be where nobody says anything.
+    pub default: String,
+}
+
+/// One change, made or only asked about.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SettingChange {
+    /// The setting.
+    pub name: String,
+    /// Its value before.
+    pub from: String,
+    /// Its value after.
+    pub to: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { values: TABLE.iter().map(|setting| setting.default).collect() }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.all().map(|(setting, value)| (setting.name, setting.kind.show(value)))).finish()
+    }
+}
+
+impl Settings {
+    fn all(&self) -> impl Iterator<Item = (&'static Setting, u64)> + '_ {
+        TABLE.iter().zip(self.values.iter().copied())
+    }
+
+    /// Sets one.
+    ///
+    /// # Errors
+    /// Which names there are, or which values this one takes.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<(), String> {
+        let Some(index) = TABLE.iter().position(|setting| setting.name == name) else {
+            let known: Vec<&str> = TABLE.iter().map(|setting| setting.name).collect();
+            return Err(format!("unknown setting '{name}': one of {}", known.join(", ")));
+        };
+        self.values[index] = TABLE[index].kind.parse(text).map_err(|why| format!("{name}: {why}"))?;
+        Ok(())
+    }
+
+    /// Sets several, or none of them.
+    ///
+    /// # Errors
+    /// As [`Settings::set`], for all that are wrong.
+    pub fn set_all(&mut self, changes: &[(String, String)]) -> Result<(), String> {
+        let mut next = self.clone();
+        let wrong: Vec<String> = changes.iter().filter_map(|(name, text)| next.set(name, text).err()).collect();
+        if !wrong.is_empty() {
+            return Err(wrong.join("\n  "));
+        }
+        *self = next;
+        Ok(())
+    }
+
+    /// Sets the cache mode.
+    pub fn set_mode(&mut self, mode: CacheMode) {
+        self.values[MODE_INDEX] = mode as u64;
+    }
+
+    /// The cache mode.
+    #[must_use]
+    pub fn mode(&self) -> CacheMode {
+        self.config().mode
+    }
+
+    /// As the engine takes them.
+    #[must_use]
+    pub fn config(&self) -> Config {
+        let mut config = Config::default();
+        self.all().for_each(|(setting, value)| (setting.apply)(&mut config, value));
+        config
+    }
+
+    /// All of them, for showing.
+    #[must_use]
+    pub fn values(&self) -> Vec<Value> {
+        let show = |(setting, value): (&Setting, u64)| Value {
+            name: setting.name.to_owned(),
+            value: setting.kind.show(value),
+            default: setting.kind.show(setting.default),
+        };
+        self.all().map(show).collect()
+    }
+
+    /// What is not the same in `next`.
+    #[must_use]
+    pub fn changes(&self, next: &Self) -> Vec<SettingChange> {
+        let pairs = self.all().zip(&next.values).filter(|((_, from), to)| from != *to);
+        let change = |((setting, from), to): ((&Setting, u64), &u64)| SettingChange {
+            name: setting.name.to_owned(),
+            from: setting.kind.show(from),
+            to: setting.kind.show(*to),
+        };
+        pairs.map(change).collect()
+    }
+
+    /// As a file says it, without what is as it is by default, but always with the mode.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let told = |(setting, value): &(&Setting, u64)| setting.name == MODE || *value != setting.default;
+        self.all()
+            .filter(told)
+            .map(|(setting, value)| format!("{} = \"{}\"\n", setting.name, setting.kind.show(value)))
+            .collect()
+    }
+}
+
+/// The settings that a TOML file names, as `name = "value"`; numbers may stand without quotes.
+///
+/// # Errors
+/// What is wrong with it, and where.
+pub fn read_toml(text: &str) -> Result<Vec<(String, String)>, String> {
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string().trim_end().to_owned())?;
+    let read = |(name, value): (String, toml::Value)| match value {
+        toml::Value::String(text) => Ok((name, text)),
+        toml::Value::Integer(number) => Ok((name, number.to_string())),
+        _ => Err(format!("{name}: a value is a text in quotes or a whole number, such as {name} = \"60s\"")),
+    };
+    table.into_iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(changes: &[(&str, &str)]) -> Vec<(String, String)> {
+        changes.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn several_changes_are_made_together_or_not_at_all() {
+        let mut settings = Settings::default();
+        let before = settings.clone();
+        let error = settings.set_all(&pairs(&[("flush-period", "10s"), ("dirty-threshold", "90%"), ("colour", "red")]));
+        let error = error.unwrap_err();
+        assert!(error.contains("dirty-threshold: '90%'") && error.contains("1% to 70%"), "{error}");
+        assert!(error.contains("unknown setting 'colour': one of mode, dirty-threshold"), "{error}");
+        assert_eq!(settings, before);
+        settings.set_all(&pairs(&[("flush-period", "10s"), ("mode", "write-through")])).unwrap();
+        assert_eq!(settings.mode(), CacheMode::WriteThrough);
+        let changes = before.changes(&settings);
+        assert_eq!((changes.len(), changes[1].from.as_str(), changes[1].to.as_str()), (2, "1m", "10s"));
+    }
+
+    #[test]
+    fn what_a_file_says_reads_back() {
+        let mut settings = Settings::default();
+        settings.set_all(&pairs(&[("flush-period", "off"), ("fetch-size", "64K"), ("mode", "write-around")])).unwrap();
+        let text = settings.to_toml();
+        let mut read = Settings::default();
+        read.set_all(&read_toml(&text).unwrap()).unwrap();
+        assert_eq!(read, settings, "{text}");
+        assert_eq!(read_toml("dirty-threshold = 30\n").unwrap(), pairs(&[("dirty-threshold", "30")]));
+    }
+
+    #[test]
+    fn a_file_that_makes_no_sense_is_refused_with_its_line() {
+        let error = read_toml("mode = \"write-back\"\nflush-period = \n").unwrap_err();
+        assert!(error.contains("line 2"), "{error}");
+        assert!(read_toml("[section]\nmode = \"write-back\"\n").unwrap_err().contains("section"));
+        assert!(read_toml("flush-period = 1.5\n").unwrap_err().contains("60s"));
+    }
+}

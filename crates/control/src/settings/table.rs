@@ -1,0 +1,131 @@
+//! Every setting of a mount, one entry each: its name, what it means, its range, its default, and
+//! where it goes. `headpond set`, `get`, `--config`, what is kept with the pool, and docs/settings.md all
+//! come from this table.
+//!
+//! A new setting is one more entry here. A name, once released, keeps its meaning.
+
+use headpond_base::{CacheMode, Nanos};
+use headpond_engine::Config;
+
+use super::kind::{Kind, OFF};
+
+/// One setting.
+#[derive(Debug)]
+pub struct Setting {
+    /// Its name: on the command line, in files, and in answers.
+    pub name: &'static str,
+    /// What it is.
+    pub meaning: &'static str,
+    /// What another value does, and when one would want it.
+    pub effect: &'static str,
+    /// How it is written, and its range.
+    pub kind: Kind,
+    /// Its value where nobody says anything.
+    pub default: u64,
+    /// Puts it where it takes effect.
+    pub(super) apply: fn(&mut Config, u64),
+}
+
+/// The place of [`MODE`] in the table: the one setting whose change takes its time.
+pub(super) const MODE_INDEX: usize = 0;
+
+/// The cache mode's name among the settings.
+pub const MODE: &str = "mode";
+
+const MODES: &[&str] = &["write-back", "write-through", "write-around", "pass-through"];
+const MILLISECOND: u64 = Nanos::MILLISECOND.0;
+const SECOND: u64 = Nanos::SECOND.0;
+const DAY: u64 = 86_400 * SECOND;
+
+/// All settings, in the order in which they are shown.
+pub const TABLE: &[Setting] = &[
+    Setting {
+        name: MODE,
+        meaning: "What happens to writes, and whether reads are cached.",
+        effect: "write-back: a write is safe once it is on flash. write-through: once the origin has it, with a copy on \
+                 flash. write-around: at the origin only, reads are cached. pass-through: everything at the origin. Leaving \
+                 write-back flushes first, in the background, while everything goes on; `set` waits for it and shows how far \
+                 it is.",
+        kind: Kind::Choice(MODES),
+        default: 0,
+        apply: |config, value| {
+            if let Some(mode) = u8::try_from(value).ok().and_then(CacheMode::from_number) {
+                config.mode = mode;
+            }
+        },
+    },
+    Setting {
+        name: "dirty-threshold",
+        meaning: "The share of the pool that may be dirty before destage runs as fast as the origin takes it.",
+        effect: "Higher: more writes to one place become one write at the origin, and a burst fits. Lower: less is in the pool \
+                 only, and more room for what is read. Ten points above it writes wait for destage.",
+        kind: Kind::Percent { min: 1, max: 70 },
+        default: 50,
+        apply: |config, value| config.dirty_threshold = u8::try_from(value).unwrap_or(50),
+    },
+    Setting {
+        name: "flush-period",
+        meaning: "No block stays dirty much longer than this while the origin keeps up.",
+        effect: "Shorter: a lost flash costs less. Longer: fewer writes at the origin. off: destage begins at the dirty-threshold \
+                 only, or with a flush.",
+        kind: Kind::Duration { min: SECOND, max: 7 * DAY, can_be_off: true },
+        default: 60 * SECOND,
+        apply: |config, value| config.flush_period = Nanos(if value == OFF { u64::MAX } else { value }),
+    },
+    Setting {
+        name: "fetch-size",
+        meaning: "While the pool has room, a miss brings this much of its neighbourhood along.",
+        effect: "Larger: a cold cache warms up in fewer reads of the origin. Smaller: where the origin charges by the byte, or \
+                 the data is read in no order at all. 4K: the block alone.",
+        kind: Kind::Size { min: 4 << 10, max: 1 << 20, power_of_two: true, can_be_off: false },
+        default: 512 << 10,
+        apply: |config, value| config.fetch_bytes = u32::try_from(value).unwrap_or(512 << 10),
+    },
+    Setting {
+        name: "sync-interval",
+        meaning: "Writes that nobody synced become durable on flash after at most this.",
+        effect: "Shorter: a crash takes less of what was not synced. Longer: fewer syncs of the flash. What an application \
+                 syncs is durable at once in any case.",
+        kind: Kind::Duration { min: 10 * MILLISECOND, max: 60 * SECOND, can_be_off: false },
+        default: SECOND,
+        apply: |config, value| config.sync_interval = Nanos(value),
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sound() {
+        let mut names: Vec<&str> = TABLE.iter().map(|setting| setting.name).collect();
+        assert_eq!(names[MODE_INDEX], MODE);
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), TABLE.len(), "no name twice");
+        for setting in TABLE {
+            let shown = setting.kind.show(setting.default);
+            assert_eq!(
+                setting.kind.parse(&shown),
+                Ok(setting.default),
+                "{}: its default is out of its range",
+                setting.name
+            );
+        }
+    }
+
+    #[test]
+    fn modes_have_the_numbers_that_they_have_on_flash() {
+        for (index, name) in MODES.iter().enumerate() {
+            assert_eq!(CacheMode::from_number(index as u8).map(CacheMode::name), Some(*name));
+        }
+        assert_eq!(MODES.len(), CacheMode::ALL.len());
+    }
+
+    #[test]
+    fn defaults_are_the_engines_own() {
+        let (mut ours, engines) = (Config::default(), Config::default());
+        TABLE.iter().for_each(|setting| (setting.apply)(&mut ours, setting.default));
+        assert_eq!(format!("{ours:?}"), format!("{engines:?}"));
+    }
+}
