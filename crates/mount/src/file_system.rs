@@ -32,9 +32,10 @@ use crate::xattr::Sized as Value;
 const BACKGROUND: u16 = 512;
 
 /// Capabilities that are asked for where the kernel has them.
-const CAPABILITIES: [InitFlags; 8] = [
-    // One request instead of two for O_TRUNC.
-    InitFlags::FUSE_ATOMIC_O_TRUNC,
+///
+/// Not `FUSE_ATOMIC_O_TRUNC`, which would save a request when a file is opened to be truncated: with it
+/// the kernel refuses to truncate a running program only after the file was truncated.
+const CAPABILITIES: [InitFlags; 7] = [
     // Several direct requests of one file at a time.
     InitFlags::FUSE_ASYNC_DIO,
     InitFlags::FUSE_PARALLEL_DIROPS,

@@ -143,9 +143,28 @@ pub fn program(place: &mut Place<'_>) {
     let writer = std::fs::File::options().append(true).open(place.path("echo")).unwrap();
     place.note("run while written", run(place).map(|output| output.stdout).map_err(errno));
     drop(writer);
+    running(place);
     place.note("script", {
         std::fs::write(place.path("script"), "#!/bin/sh\necho from a script\n").unwrap();
         std::fs::set_permissions(place.path("script"), std::fs::Permissions::from_mode(0o755)).unwrap();
         Command::new(place.path("script")).output().map(|output| output.stdout).map_err(errno)
     });
+}
+
+/// A program that runs can be neither written nor cut short, not even by the attempt.
+fn running(place: &mut Place<'_>) {
+    std::fs::copy("/bin/sleep", place.path("sleep")).unwrap();
+    let mut sleeps = Command::new(place.path("sleep")).arg("60").spawn().unwrap();
+    for flags in [OFlags::WRONLY, OFlags::RDWR, OFlags::TRUNC, OFlags::WRONLY | OFlags::TRUNC] {
+        place.open("sleep", flags);
+    }
+    place.note(
+        "cut it short",
+        std::fs::File::options().write(true).truncate(true).open(place.path("sleep")).map(drop).map_err(errno),
+    );
+    place.content("sleep");
+    sleeps.kill().unwrap();
+    sleeps.wait().unwrap();
+    place.open("sleep", OFlags::RDONLY | OFlags::TRUNC);
+    place.content("sleep");
 }
