@@ -8,6 +8,7 @@
 //! - a system's own database server, its data and its configuration are never touched.
 
 pub mod command;
+pub mod conformance;
 pub mod database;
 pub mod demo;
 pub mod failure;
@@ -16,6 +17,7 @@ pub mod fsx;
 pub mod kill;
 pub mod ledger;
 pub mod mariadb;
+pub mod pjdfstest;
 pub mod pond;
 pub mod postgres;
 pub mod programs;

@@ -5,7 +5,7 @@ use headpond_lab::database::Kind;
 use headpond_lab::failure::{Failure, Result, catch_interrupts};
 use headpond_lab::kill::Flash;
 use headpond_lab::pond::Headpond;
-use headpond_lab::{demo, kill, soak};
+use headpond_lab::{conformance, demo, kill, soak};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -25,6 +25,8 @@ enum Experiment {
     Demo(demo::Options),
     /// Databases on a mount whose daemon is killed under load, again and again.
     Kill(Kill),
+    /// Other people's tests of file systems on a mount, in every cache mode.
+    Conformance(Conformance),
     /// fsx, fio and SQLite on one mount for hours, with mode switches, flushes, kills and remounts.
     Soak(Soak),
 }
@@ -46,6 +48,48 @@ struct Kill {
     /// Where the scratch directory is made. It is kept when something is found to be wrong.
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     scratch: PathBuf,
+}
+
+#[derive(Args)]
+struct Conformance {
+    /// Operations of fsx over all modes.
+    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+    fsx_operations: u64,
+    /// Files that fio writes in each mode.
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    fio_files: u32,
+    /// Decides all that is random.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Where the scratch directory is made. It is kept when something is found to be wrong.
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    scratch: PathBuf,
+}
+
+/// Runs the conformance tests, a line for each step.
+fn run_conformance(arguments: &Conformance) -> Result<()> {
+    let headpond = Headpond::beside_this_program()?;
+    if let Some(missing) = conformance::missing() {
+        return Err(Failure::Other(format!("for the conformance tests this machine lacks: {missing}")));
+    }
+    let options = conformance::Options {
+        fsx_operations: arguments.fsx_operations,
+        fio_files: arguments.fio_files,
+        seed: arguments.seed,
+    };
+    let directory = scratch("headpond-conformance-", &arguments.scratch)?;
+    let report = conformance::run(&headpond, directory.path(), &options, |line| println!("{line}"));
+    let report = report.inspect_err(|_| println!("kept for a look: {}", directory.keep().display()))?;
+    println!(
+        "\nconformance, seed {}: {} fsx operations in {} runs, {} files of fio verified on the mount and at the \
+         origin, pjdfstest in {} modes without a failure that the origin's file system does not have",
+        arguments.seed,
+        report.fsx_operations,
+        report.fsx_runs,
+        report.fio_files,
+        report.posix.len()
+    );
+    Ok(())
 }
 
 #[derive(Args)]
@@ -135,6 +179,7 @@ fn main() -> ExitCode {
     let outcome = catch_interrupts().and_then(|()| match &experiment {
         Experiment::Demo(options) => demo::run(options),
         Experiment::Kill(options) => run_kill(options),
+        Experiment::Conformance(options) => run_conformance(options),
         Experiment::Soak(options) => run_soak(options),
     });
     match outcome {
