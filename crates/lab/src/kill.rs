@@ -13,7 +13,7 @@ use crate::database::{Database, Kind, Places};
 use crate::failure::{Failure, Result};
 use crate::ledger::{Found, Ledgers};
 use crate::pond::{Headpond, Mount, Mounting};
-use crate::random::next;
+use crate::random::{below, next};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,8 @@ const CLIENTS: u32 = 4;
 /// The kill comes between these two after the load began.
 const EARLIEST: Duration = Duration::from_millis(200);
 const LATEST: Duration = Duration::from_millis(2500);
+/// A kill while the daemon starts again comes at most so long after its start.
+const RESTART: Duration = Duration::from_millis(200);
 
 /// How the flash behaves when the daemon is killed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -74,6 +76,8 @@ pub struct Round {
     pub fault: Option<String>,
     /// Transactions that clients saw committed in this round.
     pub committed: u64,
+    /// How often it was killed again while it started, before it was left alone.
+    pub killed_starting: u64,
     /// What was found of all rounds so far.
     pub found: Found,
     /// Tables and indexes that passed the database's own checks.
@@ -93,10 +97,15 @@ pub fn run(headpond: &Headpond, directory: &Path, options: &Options, mut each: i
         let fault = place.mounting.fault.clone();
         let (killed_after, committed) = place.load_and_kill(mount, database, &ledgers, &mut random)?;
         place.mounting.fault = options.flash.fault(round + 1, &mut random);
+        let killed_starting = below(&mut random, 3);
+        for _ in 0..killed_starting {
+            let after = RESTART.mul_f64(below(&mut random, 1000) as f64 / 1000.0);
+            headpond.kill_while_mounting(&place.mounting, after)?;
+        }
         (mount, database) = place.start(headpond)?;
         let checked = database.check()?;
         let found = ledgers.verify(&*database)?;
-        each(&Round { killed_after, fault, committed, found, checked });
+        each(&Round { killed_after, fault, committed, killed_starting, found, checked });
     }
     database.stop()?;
     mount.unmount()?;

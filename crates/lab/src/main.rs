@@ -160,12 +160,14 @@ fn kill_one(headpond: &Headpond, options: &kill::Options, scratch: &Path) -> Res
     let outcome = kill::run(headpond, directory.path(), options, |round| {
         number += 1;
         println!(
-            "{}, kill {number}/{}, {:.1} s into the load{}: {} commits in this round, {} in all rounds, none lost; \
+            "{}, kill {number}/{}, {:.1} s into the load{}{}: {} commits in this round, {} in all rounds, none lost; \
              {} tables and indexes whole",
             options.kind.name(),
             options.rounds,
             round.killed_after.as_secs_f64(),
             if round.fault.is_some() { ", unsynced writes lost" } else { "" },
+            ["", ", and once while it started again", ", and twice while it started again"]
+                [round.killed_starting.min(2) as usize],
             round.committed,
             round.found.promised,
             round.checked

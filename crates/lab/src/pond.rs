@@ -89,6 +89,22 @@ impl Headpond {
 
     /// Mounts, with the daemon as a child of this process, and waits until the mount answers.
     pub fn mount(&self, what: &Mounting) -> Result<Mount> {
+        let mut mount = self.begin_mount(what)?;
+        let (headpond, mountpoint) = (self.clone(), what.mountpoint.clone());
+        mount.service.wait_until(MOUNT_MAX, || headpond.figures(&mountpoint).is_ok())?;
+        Ok(mount)
+    }
+
+    /// Begins to mount, and kills the daemon a little later, wherever it is then: in its recovery, or
+    /// serving already.
+    pub fn kill_while_mounting(&self, what: &Mounting, after: Duration) -> Result<()> {
+        let mount = self.begin_mount(what)?;
+        std::thread::sleep(after);
+        mount.kill();
+        Ok(())
+    }
+
+    fn begin_mount(&self, what: &Mounting) -> Result<Mount> {
         std::fs::create_dir_all(&what.mountpoint)
             .map_err(Failure::io(format!("making {}", what.mountpoint.display())))?;
         let mut command = Command::new(&self.program);
@@ -102,10 +118,7 @@ impl Headpond {
             command.arg("--allow-other");
         }
         let service = Service::start("headpond mount", command, &what.log)?;
-        let mut mount = Mount { headpond: self.clone(), mountpoint: what.mountpoint.clone(), service, mounted: true };
-        let (headpond, mountpoint) = (self.clone(), what.mountpoint.clone());
-        mount.service.wait_until(MOUNT_MAX, || headpond.figures(&mountpoint).is_ok())?;
-        Ok(mount)
+        Ok(Mount { headpond: self.clone(), mountpoint: what.mountpoint.clone(), service, mounted: true })
     }
 
     fn figures(&self, mountpoint: &Path) -> Result<Figures> {
