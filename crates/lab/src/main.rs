@@ -77,7 +77,7 @@ fn run_conformance(arguments: &Conformance) -> Result<()> {
         fio_files: arguments.fio_files,
         seed: arguments.seed,
     };
-    let directory = scratch("headpond-conformance-", &arguments.scratch)?;
+    let directory = scratch("headpond-", &arguments.scratch)?;
     let report = conformance::run(&headpond, directory.path(), &options, |line| println!("{line}"));
     let report = report.inspect_err(|_| println!("kept for a look: {}", directory.keep().display()))?;
     println!(
