@@ -27,6 +27,9 @@ const LATEST: Duration = Duration::from_millis(2500);
 /// A kill while the daemon starts again comes at most so long after its start.
 const RESTART: Duration = Duration::from_millis(200);
 
+/// The modelled disk of a slow origin.
+const SLOW_ORIGIN: &str = "hdd-7200";
+
 /// How the flash behaves when the daemon is killed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Flash {
@@ -65,6 +68,8 @@ pub struct Options {
     pub seed: u64,
     /// What a kill does to the flash.
     pub flash: Flash,
+    /// Whether the origin is as slow as a hard disk: more is dirty at a kill, and destage is half-way.
+    pub slow_origin: bool,
 }
 
 /// What a round showed.
@@ -87,7 +92,7 @@ pub struct Round {
 /// Runs the rounds in `directory`, and tells `each` about every one that was survived. At the end
 /// everything is brought to the origin, and the same is found there without headpond.
 pub fn run(headpond: &Headpond, directory: &Path, options: &Options, mut each: impl FnMut(&Round)) -> Result<()> {
-    let mut place = Place::make(directory, options.kind)?;
+    let mut place = Place::make(directory, options)?;
     let ledgers = Ledgers::new(place.ledgers.clone(), CLIENTS);
     let mut random = options.seed;
     place.install(headpond, &ledgers)?;
@@ -124,7 +129,7 @@ struct Place {
 }
 
 impl Place {
-    fn make(directory: &Path, kind: Kind) -> Result<Self> {
+    fn make(directory: &Path, options: &Options) -> Result<Self> {
         // The server's account must be able to pass through.
         fs::set_permissions(directory, Permissions::from_mode(0o755))
             .map_err(Failure::io(format!("opening {} to the server", directory.display())))?;
@@ -140,11 +145,11 @@ impl Place {
             // A few times what a round writes: the log comes round, and segments are used again.
             size: Some("192M".to_owned()),
             mode: "write-back",
-            model_disk: None,
+            model_disk: options.slow_origin.then(|| SLOW_ORIGIN.to_owned()),
             fault: None,
             log: directory.join("headpond.log"),
         };
-        Ok(Self { kind, mounting, run: make("run")?, ledgers: make("ledgers")? })
+        Ok(Self { kind: options.kind, mounting, run: make("run")?, ledgers: make("ledgers")? })
     }
 
     fn places(&self) -> Places {

@@ -39,6 +39,9 @@ struct Kill {
     /// What a kill does to the flash.
     #[arg(long, value_enum, default_value_t = Flash::EveryOtherLoses, value_name = "BEHAVIOUR")]
     flash: Flash,
+    /// Slow the origin down to a modelled hard disk: more is dirty at a kill, and destage is half-way.
+    #[arg(long)]
+    slow_origin: bool,
     /// How many kills of each.
     #[arg(long, value_name = "N", default_value_t = 10)]
     rounds: u32,
@@ -148,7 +151,13 @@ fn run_kill(arguments: &Kill) -> Result<()> {
         if let Some(missing) = kill::missing(kind) {
             return Err(Failure::Other(format!("to try {}, this machine lacks: {missing}", kind.name())));
         }
-        let options = kill::Options { kind, rounds: arguments.rounds, seed: arguments.seed, flash: arguments.flash };
+        let options = kill::Options {
+            kind,
+            rounds: arguments.rounds,
+            seed: arguments.seed,
+            flash: arguments.flash,
+            slow_origin: arguments.slow_origin,
+        };
         kill_one(&headpond, &options, &arguments.scratch)?;
     }
     Ok(())
