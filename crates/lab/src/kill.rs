@@ -45,7 +45,7 @@ pub enum Flash {
 
 impl Flash {
     /// In the words of `headpond mount --test-fault`.
-    fn fault(self, round: u32, random: &mut u64) -> Option<String> {
+    pub(crate) fn fault(self, round: u32, random: &mut u64) -> Option<String> {
         let seed = next(random) >> 32;
         let loses = match self {
             Self::Keeps => false,

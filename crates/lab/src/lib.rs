@@ -17,6 +17,7 @@ pub mod fsx;
 pub mod kill;
 pub mod ledger;
 pub mod mariadb;
+pub mod order;
 pub mod pjdfstest;
 pub mod pond;
 pub mod postgres;
