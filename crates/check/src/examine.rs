@@ -9,7 +9,7 @@ use headpond_format::{Superblock, VERSION};
 
 use crate::report::{Blocks, Dirty, Findings, Pool, Progress, Report, Segments, Severity, Verdict};
 use crate::segments::Examined;
-use crate::{areas, blocks, superblocks};
+use crate::{areas, blocks, settings, superblocks};
 
 /// Examines the pool on a device of `device_bytes`, and tells how far it is.
 pub fn examine(flash: &mut dyn FlashRead, device_bytes: u64, progress: &mut dyn FnMut(Progress)) -> Report {
@@ -18,6 +18,7 @@ pub fn examine(flash: &mut dyn FlashRead, device_bytes: u64, progress: &mut dyn 
     let (slots, superblocks) = superblocks::examine(flash, device_bytes, &mut findings);
     let (newest, _) = slots.in_order();
     let fits = newest.filter(|superblock| superblock.geometry.segments_end() <= device_bytes);
+    let settings = newest.map_or_else(Vec::new, |newest| settings::examine(flash, newest.pool, &mut findings));
     let checkpoints = if fits.is_some() { areas::examine(flash, &slots, &mut findings) } else { Vec::new() };
     let recovered = recover(flash, device_bytes);
     let segments = match fits {
@@ -33,6 +34,7 @@ pub fn examine(flash: &mut dyn FlashRead, device_bytes: u64, progress: &mut dyn 
         device_bytes,
         pool: newest.map(pool),
         superblocks,
+        settings,
         checkpoints,
         segments,
         dropped_batches: 0,

@@ -11,6 +11,7 @@ mod blocks;
 mod examine;
 mod report;
 mod segments;
+mod settings;
 mod superblocks;
 
 pub use examine::examine;

@@ -16,6 +16,8 @@ pub struct Report {
     pub pool: Option<Pool>,
     /// The two copies of the superblock.
     pub superblocks: Vec<Slot>,
+    /// The two slots of settings; none where no superblock is intact.
+    pub settings: Vec<Slot>,
     /// The two checkpoint areas; none where no superblock is intact.
     pub checkpoints: Vec<Area>,
     /// The segments, counted.
@@ -72,12 +74,12 @@ pub struct Pool {
     pub origin_key: Option<String>,
 }
 
-/// One copy of the superblock.
+/// One copy of the superblock, or of the settings.
 #[derive(Debug, Serialize)]
 pub struct Slot {
     /// Where it is.
     pub offset: u64,
-    /// Counts the superblocks: the larger one counts.
+    /// Goes up with each that is written: the larger one counts.
     pub counter: Option<u64>,
     /// Whether it is the one that counts.
     pub counts: bool,

@@ -36,17 +36,19 @@ pub(crate) fn examine(flash: &mut dyn FlashRead, device_bytes: u64, findings: &m
         })
     });
     let newest = read.iter().flatten().map(|superblock| superblock.counter).max();
+    // At format, and when a damaged copy was written anew from the other.
+    let alike = matches!(&read, [Ok(first), Ok(second)] if first == second);
     let mut told = Vec::new();
     for (index, (offset, slot)) in SUPERBLOCK_SLOTS.into_iter().zip(&read).enumerate() {
         let counter = slot.as_ref().ok().map(|superblock| superblock.counter);
         let damage = match (slot, newest) {
             (Err(why), _) => Some(why.clone()),
-            // Both are written at format, with counter 1; from then on in turn.
+            // They are written in turn.
             (Ok(found), Some(newest)) if found.counter.abs_diff(newest) > 1 => Some(format!(
                 "has counter {}, where the one before {newest} is expected: a write was lost",
                 found.counter
             )),
-            (Ok(found), _) if found.counter > 1 && found.counter % 2 != index as u64 => {
+            (Ok(found), _) if !alike && found.counter % 2 != index as u64 => {
                 Some("belongs into the other place: a write was misdirected".to_owned())
             }
             _ => None,
@@ -60,10 +62,7 @@ pub(crate) fn examine(flash: &mut dyn FlashRead, device_bytes: u64, findings: &m
         }
         told.push(Slot { offset, counter, counts: counter.is_some() && counter == newest, damage });
     }
-    // At format both are alike, and the first counts.
-    if told.iter().all(|slot| slot.counts)
-        && let Some(second) = told.get_mut(1)
-    {
+    if alike && let Some(second) = told.get_mut(1) {
         second.counts = false;
     }
     (Slots { found: read.map(Result::ok) }, told)

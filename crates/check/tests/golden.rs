@@ -10,11 +10,12 @@ mod sparse;
 
 use std::path::Path;
 
-use headpond_base::{BLOCK, Buf, BufMut, Errno, Result};
+use headpond_base::{BLOCK, Buf, BufMut, Errno, PoolId, Result};
 use headpond_check::{Report, Severity, Verdict, examine};
 use headpond_engine::FlashRead;
 use headpond_format::{
-    Entry, SUPERBLOCK_SLOTS, decode_batch, decode_checkpoint_head, decode_footer_tail, decode_segment_head,
+    Entry, SETTINGS_SLOTS, SUPERBLOCK_SLOTS, SettingsBlock, decode_batch, decode_checkpoint_head, decode_footer_tail,
+    decode_segment_head, encode_settings,
 };
 
 struct Flash(Vec<u8>);
@@ -64,6 +65,22 @@ fn the_report_is_json_with_names_that_stay() {
     for name in ["why", "device_bytes", "checkpoints", "segments", "dropped_batches", "blocks", "files", "findings"] {
         assert!(!json[name].is_null(), "{name}");
     }
+}
+
+#[test]
+fn settings_that_are_damaged_are_named_and_cost_nothing_more() {
+    let mut image = golden("pool-in-use");
+    for (index, at) in SETTINGS_SLOTS.into_iter().enumerate() {
+        let text = "mode = \"write-back\"\n".to_owned();
+        let block = SettingsBlock { pool: PoolId([7; 16]), counter: 1 + index as u64, text };
+        image[at as usize..at as usize + BLOCK].copy_from_slice(&encode_settings(&block).unwrap());
+    }
+    assert_eq!(report(&image).verdict, Verdict::Sound);
+    assert!(report(&image).settings[1].counts);
+    image[SETTINGS_SLOTS[1] as usize + 50] ^= 1;
+    let damaged = report(&image);
+    assert_eq!((damaged.verdict, &damaged.findings.listed[0].structure[..]), (Verdict::Harmless, "settings 1"));
+    assert!(damaged.settings[0].counts);
 }
 
 #[test]

@@ -106,6 +106,15 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
         };
         writeln!(out, "superblock   {index}: {state}")?;
     }
+    for (index, slot) in report.settings.iter().enumerate() {
+        let state = match (&slot.damage, slot.counter) {
+            (Some(why), _) => why.clone(),
+            (None, Some(counter)) => format!("intact, number {counter}{}", counts(slot.counts)),
+            // Most pools have none.
+            (None, None) => continue,
+        };
+        writeln!(out, "settings     {index}: {state}")?;
+    }
     for area in &report.checkpoints {
         let state = match (&area.damage, area.counter) {
             (Some(why), _) => why.clone(),

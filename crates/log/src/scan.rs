@@ -318,7 +318,8 @@ fn read_superblock(flash: &mut dyn FlashRead, device_bytes: u64) -> Result<Super
 fn lost_successor(flash: &mut dyn FlashRead, left: &Superblock, refusal: &ScanError) -> Option<Superblock> {
     let counter = left.counter + 1;
     let slot = flash.read(SUPERBLOCK_SLOTS[usize::from(counter % 2 == 1)], BLOCK).ok()?;
-    let damaged = decode_superblock(&slot).is_err();
+    // A start that did not get to its own first superblock may have put the one that is left there.
+    let damaged = decode_superblock(&slot).map_or(true, |found| found.counter == left.counter);
     let shown = match refusal {
         ScanError::LostSuperblock { .. } => true,
         ScanError::LostHistory { .. } | ScanError::Damaged { .. } => damaged,
