@@ -4,6 +4,7 @@
 //! crate outside the standard library, so that it starts in a moment on a fresh machine.
 
 mod ci;
+mod fuzz;
 mod report;
 mod tidy;
 mod tree;
@@ -17,6 +18,7 @@ Development commands of headpond.
                                 ends with `N passed, N failed`
   cargo xtask tidy              layers, file length, headers, links, names, leftovers
   cargo xtask sim [ARGUMENTS]   the simulator (`cargo xtask sim --help` lists its arguments)
+  cargo xtask fuzz [ARGUMENTS]  spoiled structures and pools: decoding, recovery, `headpond check`
   cargo xtask kill [ARGUMENTS]  databases on a mount whose daemon is killed; `--help` lists the arguments
   cargo xtask soak --hours N    fsx, fio and SQLite on a mount with switches, flushes, kills, remounts
   cargo xtask conformance       fsx for millions of operations, fio with verification, pjdfstest
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         ("ci", [flag]) if flag == "--no-sim" => ci::run(ci::Simulator::Skip),
         ("tidy", []) => run_tidy(),
         ("sim", _) => run_sim(rest),
+        ("fuzz", _) => run_cargo(fuzz::command(rest)),
         ("kill" | "soak" | "conformance", _) => run_lab(command, rest),
         ("help" | "--help" | "-h", _) => {
             print!("{HELP}");

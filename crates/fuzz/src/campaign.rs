@@ -1,0 +1,196 @@
+//! Many inputs of one target, and what is done with one that fails.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use headpond_engine::Mutation;
+
+use crate::edits::spoil;
+use crate::guard::{Watchdog, caught};
+use crate::input::Input;
+use crate::seals::Seal;
+use crate::seed::Seed;
+use crate::targets::Target;
+
+/// How long a campaign goes on.
+#[derive(Clone, Debug)]
+pub struct Campaign {
+    /// What is fuzzed.
+    pub target: Target,
+    /// Decides everything but where the time ends.
+    pub seed: u64,
+    /// So many inputs at most.
+    pub inputs: u64,
+    /// So long at most.
+    pub time: Duration,
+    /// Where failing inputs are saved.
+    pub failures: PathBuf,
+    /// A bug of recovery, for tests of the tests.
+    pub planted: PlantedBug,
+}
+
+/// A bug that is planted in recovery, to show that it would be found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PlantedBug {
+    /// None.
+    None,
+    /// See [`Mutation::ReplayOutOfOrder`].
+    ReplayOutOfOrder,
+    /// See [`Mutation::AcceptTornBatch`].
+    AcceptTornBatch,
+}
+
+impl PlantedBug {
+    pub(crate) const fn mutation(self) -> Option<Mutation> {
+        match self {
+            Self::None => None,
+            Self::ReplayOutOfOrder => Some(Mutation::ReplayOutOfOrder),
+            Self::AcceptTornBatch => Some(Mutation::AcceptTornBatch),
+        }
+    }
+}
+
+/// What a campaign came to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was fuzzed.
+    pub target: Target,
+    /// Inputs tried.
+    pub inputs: u64,
+    /// In this time.
+    pub took: Duration,
+    /// How often each kind of verdict came out.
+    pub verdicts: BTreeMap<&'static str, u64>,
+    /// How many different verdicts, down to their words.
+    pub different: usize,
+    /// The first failure: what was wrong, and the command that repeats it.
+    pub failure: Option<String>,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = self.inputs as f64 / self.took.as_secs_f64().max(0.001);
+        let Self { target, inputs, different, .. } = self;
+        write!(
+            f,
+            "{target}: {inputs} inputs in {:.0} s ({rate:.0}/s), {different} different verdicts",
+            self.took.as_secs_f64()
+        )?;
+        for (index, (verdict, count)) in self.verdicts.iter().enumerate() {
+            write!(f, "{} {verdict} {count}", if index == 0 { ":" } else { "," })?;
+        }
+        match &self.failure {
+            None => write!(f, ". No failure"),
+            Some(failure) => write!(f, "\nFAILED: {failure}"),
+        }
+    }
+}
+
+/// How a target took an input.
+pub(crate) struct Told {
+    /// The kind of verdict.
+    pub(crate) verdict: &'static str,
+    /// The verdict in its words. Inputs that bring out new ones are worth going on from.
+    pub(crate) words: String,
+}
+
+/// Valid bytes of a target, made once.
+pub(crate) struct Base {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) seals: Vec<Seal>,
+}
+
+/// How many valid things one campaign starts from. Pools take a while to be made.
+const BASES: u64 = 24;
+
+/// Inputs that are kept to go on from.
+const KEPT_MAX: usize = 2000;
+
+/// Fuzzes one target until the time or the inputs are used up, or something fails.
+#[must_use]
+pub fn fuzz(campaign: &Campaign) -> Outcome {
+    let target = campaign.target;
+    let mut seed = Seed(campaign.seed ^ (target as u64) << 56);
+    let mut outcome =
+        Outcome { target, inputs: 0, took: Duration::ZERO, verdicts: BTreeMap::new(), different: 0, failure: None };
+    let (started, watchdog) = (Instant::now(), Watchdog::new(campaign.failures.clone()));
+    let mut bases: HashMap<u64, Base> = HashMap::new();
+    let (mut kept, mut seen): (Vec<Input>, std::collections::HashSet<String>) = (Vec::new(), Default::default());
+    while outcome.inputs < campaign.inputs && started.elapsed() < campaign.time {
+        outcome.inputs += 1;
+        let mut input = if kept.is_empty() || seed.one_in(2) {
+            let base = campaign.seed.wrapping_mul(1000).wrapping_add(seed.below(BASES));
+            Input { target, base, edits: Vec::new(), forged: seed.one_in(2) }
+        } else {
+            kept[seed.index(kept.len())].clone()
+        };
+        let base = bases.entry(input.base).or_insert_with(|| target.base(input.base));
+        spoil(&mut seed, &mut input, &base.bytes, &base.seals);
+        watchdog.begin(&input);
+        let told = run(&input, base, campaign.planted);
+        watchdog.end();
+        match told {
+            Ok(told) => {
+                *outcome.verdicts.entry(told.verdict).or_default() += 1;
+                if seen.insert(told.words) && kept.len() < KEPT_MAX {
+                    kept.push(input);
+                }
+            }
+            Err(what) => {
+                let (input, what) = shorten(input, base, what, campaign.planted);
+                let path = save(&campaign.failures, &input);
+                outcome.failure = Some(format!("{what}\n{}", command(&path)));
+                break;
+            }
+        }
+    }
+    outcome.different = seen.len();
+    outcome.took = started.elapsed();
+    outcome
+}
+
+/// Runs one input again.
+///
+/// # Errors
+/// What is wrong.
+pub fn replay(input: &Input) -> Result<String, String> {
+    let base = input.target.base(input.base);
+    run(input, &base, PlantedBug::None).map(|told| format!("{}: {}", told.verdict, told.words))
+}
+
+fn run(input: &Input, base: &Base, planted: PlantedBug) -> Result<Told, String> {
+    caught(|| input.target.run(input, base, planted))
+}
+
+/// Leaves out edits as long as it fails without them.
+fn shorten(mut input: Input, base: &Base, mut what: String, planted: PlantedBug) -> (Input, String) {
+    let mut at = 0;
+    while at < input.edits.len() {
+        let mut without = input.clone();
+        without.edits.remove(at);
+        match run(&without, base, planted) {
+            Err(why) => (input, what) = (without, why),
+            Ok(_) => at += 1,
+        }
+    }
+    (input, what)
+}
+
+/// Saves an input under a name of its own.
+pub(crate) fn save(failures: &Path, input: &Input) -> PathBuf {
+    let text = input.to_string();
+    let sum = headpond_format::bytes_checksum(text.as_bytes());
+    let path = failures.join(format!("{}-{sum:08x}.txt", input.target));
+    // What cannot be saved is printed.
+    if std::fs::create_dir_all(failures).and_then(|()| std::fs::write(&path, &text)).is_err() {
+        eprintln!("{text}");
+    }
+    path
+}
+
+/// How an input that was saved is run again.
+pub(crate) fn command(path: &Path) -> String {
+    format!("again:  cargo xtask fuzz --replay {}", path.display())
+}

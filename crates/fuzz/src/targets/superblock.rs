@@ -1,0 +1,56 @@
+//! A superblock: what decodes has a geometry that can be computed with.
+
+use headpond_base::{BLOCK, BatchNumber, CacheMode, Epoch, PoolId};
+use headpond_format::{Geometry, ORIGIN_PATH_MAX, OriginName, Superblock, decode_superblock, encode_superblock};
+
+use super::{same, told};
+use crate::campaign::{Base, Told};
+use crate::seals::Seal;
+use crate::seed::Seed;
+
+/// No number is this large.
+const NUMBER_END: u64 = 1 << 63;
+
+pub(super) fn base(seed: u64) -> Base {
+    let mut seed = Seed(seed);
+    let geometry = Geometry::with_segment_bytes(4096 * (1000 + seed.below(1 << 28)), 64 << (10 + seed.below(11)));
+    let counter = 1 + seed.below(1 << 40);
+    let mut path = vec![0; seed.index(ORIGIN_PATH_MAX)];
+    seed.fill(&mut path);
+    let bytes = encode_superblock(&Superblock {
+        pool: PoolId(seed.next().to_le_bytes().repeat(2).try_into().unwrap_or_default()),
+        geometry,
+        counter,
+        epoch: Epoch(seed.below(1000)),
+        origin: seed.one_in(2).then_some(OriginName { key: [9; 16], path }),
+        checkpoint_area: u8::from(seed.one_in(2)),
+        checkpoint_bytes: 4096 + seed.below(geometry.checkpoint_bytes - 4096),
+        synced_through: BatchNumber(counter),
+        synced_host: BatchNumber(counter / 2),
+        mode: CacheMode::ALL[seed.index(4)],
+        clean_stop: seed.one_in(2),
+        dirty_blocks: seed.next(),
+    });
+    Base { bytes, seals: vec![Seal::new(0..BLOCK, 8, 12..1192)] }
+}
+
+pub(super) fn run(bytes: &[u8]) -> Result<Told, String> {
+    let decoded = decode_superblock(bytes);
+    if let Ok(superblock) = &decoded {
+        let geometry = &superblock.geometry;
+        let sums = [superblock.counter, superblock.epoch.0, superblock.synced_through.0, superblock.synced_host.0];
+        if sums.iter().any(|number| *number >= NUMBER_END) {
+            return Err(format!("a number that nobody counts up to is taken: {superblock:?}"));
+        }
+        if geometry.segments_end() > geometry.pool_bytes
+            || geometry.checkpoint_start(1) + geometry.checkpoint_bytes > geometry.segments_start
+            || u64::from(geometry.segments) * u64::from(geometry.segment_blocks()) > 1 << 32
+        {
+            return Err(format!("a geometry that does not fit itself is taken: {geometry:?}"));
+        }
+        let again = decode_superblock(&encode_superblock(superblock)).map_err(|damage| damage.to_string())?;
+        // Of a pool without an origin, what is left of one is no part of it.
+        same("a superblock", superblock, &again)?;
+    }
+    Ok(told(decoded))
+}

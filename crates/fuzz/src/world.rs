@@ -1,0 +1,259 @@
+//! The real engine on a flash and an origin in memory. What it asks for is done at once; what the flash was
+//! not asked to sync may be lost or torn at a crash, each write on its own.
+
+use std::collections::BTreeMap;
+
+use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, Nanos};
+use headpond_engine::{
+    Config, Effect, Engine, FlashRead, OpenFile, Outcome, Recovered, Reply, Request, RequestId, Verdict,
+};
+
+use crate::history::{Found, hash};
+use crate::origin::Origin;
+use crate::seed::Seed;
+
+/// A flash in memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Flash(pub(crate) Vec<u8>);
+
+impl FlashRead for Flash {
+    fn read(&mut self, offset: u64, len: usize) -> headpond_base::Result<Buf> {
+        let at = usize::try_from(offset).map_err(|_| Errno::IO)?;
+        let bytes = at.checked_add(len).and_then(|end| self.0.get(at..end)).ok_or(Errno::IO)?;
+        Ok(BufMut::copy_of(bytes).freeze())
+    }
+}
+
+/// What a device writes whole or not at all.
+const SECTOR: usize = 512;
+
+struct Unsynced {
+    at: usize,
+    before: Vec<u8>,
+    data: Buf,
+}
+
+pub(crate) struct World {
+    engine: Engine,
+    pub(crate) flash: Flash,
+    pub(crate) origin: Origin,
+    unsynced: Vec<Unsynced>,
+    now: u64,
+    next: u64,
+    replies: BTreeMap<RequestId, Reply>,
+    /// The file that is being opened.
+    opening: Option<u64>,
+}
+
+fn joined(pieces: &[Buf]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
+    bytes
+}
+
+/// More effects than this in one go do not end.
+const EFFECTS_MAX: u32 = 200_000;
+
+/// Sleeps of 50 ms after which an answer does not come any more: an hour of the engine's time.
+const SLEEPS_MAX: u32 = 72_000;
+
+/// A file that is longer is only looked at in front.
+const LOOKED_AT: u64 = 1 << 20;
+
+impl World {
+    /// Takes a pool into use, as a mount does. Where the origin's file is not as the pool left it, `decide`
+    /// says whether the pool's data is kept; answers also with those files.
+    pub(crate) fn start(
+        flash: Flash,
+        mut origin: Origin,
+        mut recovered: Recovered,
+        config: Config,
+        decide: &mut dyn FnMut() -> bool,
+    ) -> Result<(Self, Vec<u64>), String> {
+        let mut conflicts = Vec::new();
+        origin.objects.clear();
+        for object in recovered.objects() {
+            let found: Option<OpenFile> = origin.describe(object.state.inode);
+            match (recovered.reconcile(object.object, found.as_ref()), &found) {
+                (Verdict::Forgotten, _) => continue,
+                (Verdict::Kept | Verdict::Dropped, _) => {}
+                (Verdict::Conflict(_), found) => {
+                    conflicts.push(object.state.inode);
+                    match found {
+                        Some(found) if decide() => recovered.keep(object.object, found),
+                        _ => {
+                            recovered.discard(object.object);
+                            continue;
+                        }
+                    }
+                }
+            }
+            origin.objects.insert(object.object, object.state.inode);
+        }
+        let engine = recovered.into_engine(config, Nanos(0));
+        let (unsynced, replies) = (Vec::new(), BTreeMap::new());
+        let mut world = Self { engine, flash, origin, unsynced, now: 0, next: 0, replies, opening: None };
+        world.run(EFFECTS_MAX)?;
+        Ok((world, conflicts))
+    }
+
+    /// Carries out effects until there are none, or as many as given.
+    fn run(&mut self, most: u32) -> Result<(), String> {
+        let mut done = 0;
+        loop {
+            let mut effects = Vec::new();
+            self.engine.take_effects(&mut effects);
+            if effects.is_empty() {
+                return Ok(());
+            }
+            for effect in effects {
+                done += 1;
+                if done > most {
+                    return if most == EFFECTS_MAX { Err("effects without end".to_owned()) } else { Ok(()) };
+                }
+                self.carry_out(effect)?;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) -> Result<(), String> {
+        let (ticket, outcome) = match effect {
+            Effect::FlashRead { ticket, offset, len } => {
+                (ticket, self.flash.read(offset, len as usize).map_or_else(Outcome::Failed, Outcome::Bytes))
+            }
+            Effect::FlashWrite { ticket, offset, data } => {
+                let at = usize::try_from(offset).unwrap_or(usize::MAX);
+                let place = at.checked_add(data.len()).and_then(|end| self.flash.0.get_mut(at..end));
+                let place = place.ok_or_else(|| format!("a write of {} bytes at {offset}", data.len()))?;
+                let before = place.to_vec();
+                place.copy_from_slice(&data);
+                self.unsynced.push(Unsynced { at, before, data });
+                (ticket, Outcome::Done)
+            }
+            Effect::FlashSync { ticket } => {
+                self.unsynced.clear();
+                (ticket, Outcome::Done)
+            }
+            Effect::OriginRead { ticket, object, offset, len } => (ticket, self.origin.read(object, offset, len)),
+            Effect::OriginWrite { ticket, object, offset, data } => (ticket, self.origin.write(object, offset, &data)),
+            Effect::OriginZero { ticket, object, offset, len } => (ticket, self.origin.zero(object, offset, len)),
+            Effect::OriginResize { ticket, object, size } => (ticket, self.origin.resize(object, size)),
+            Effect::OriginStamp { ticket, object, mtime } => (ticket, self.origin.stamp(object, mtime)),
+            Effect::PoolFailed { ticket }
+            | Effect::OriginReserve { ticket, .. }
+            | Effect::OriginSync { ticket, .. }
+            | Effect::OriginNamespace { ticket, .. } => (ticket, Outcome::Done),
+            Effect::OriginSeek { ticket, offset, .. } => (ticket, Outcome::Offset(offset)),
+            Effect::FlashTrim { .. } => return Ok(()),
+            Effect::OriginRelease { object } => {
+                self.origin.objects.remove(&object);
+                return Ok(());
+            }
+            Effect::Reply { request, reply } => {
+                if let Reply::Opened { object, .. } = &reply
+                    && let Some(inode) = self.opening
+                {
+                    self.origin.objects.insert(*object, inode);
+                }
+                self.replies.insert(request, reply);
+                return Ok(());
+            }
+        };
+        self.engine.complete(ticket, outcome);
+        Ok(())
+    }
+
+    /// Asks, and waits for the answer.
+    pub(crate) fn ask(&mut self, request: Request) -> Result<Reply, String> {
+        let id = RequestId(self.next);
+        self.next += 1;
+        self.engine.submit(id, request.clone());
+        self.run(EFFECTS_MAX)?;
+        for _ in 0..SLEEPS_MAX {
+            if let Some(reply) = self.replies.remove(&id) {
+                return Ok(reply);
+            }
+            self.sleep(50)?;
+        }
+        Err(format!("never answered: {request:?}"))
+    }
+
+    /// Asks, and goes away before or after the answer.
+    pub(crate) fn ask_and_leave(&mut self, request: Request, effects: u32) -> Result<(), String> {
+        let id = RequestId(self.next);
+        self.next += 1;
+        self.engine.submit(id, request);
+        self.run(effects)
+    }
+
+    pub(crate) fn sleep(&mut self, milliseconds: u64) -> Result<(), String> {
+        self.now += milliseconds * Nanos::MILLISECOND.0;
+        self.engine.advance(Nanos(self.now));
+        self.run(EFFECTS_MAX)
+    }
+
+    /// Opens a file that the origin has.
+    pub(crate) fn open(&mut self, inode: u64) -> Result<(headpond_base::ObjectId, u64), String> {
+        let file = self.origin.describe(inode).ok_or("a file that the origin has not got")?;
+        self.opening = Some(inode);
+        let reply = self.ask(Request::Open(file))?;
+        self.opening = None;
+        match reply {
+            Reply::Opened { object, attributes } => Ok((object, attributes.size)),
+            other => Err(format!("an open is answered with {other:?}")),
+        }
+    }
+
+    /// Reads a file block by block.
+    pub(crate) fn look(&mut self, inode: u64) -> Result<Found, String> {
+        let (object, size) = self.open(inode)?;
+        let mut blocks = Vec::new();
+        for offset in (0..size.min(LOOKED_AT)).step_by(BLOCK) {
+            let reply = self.ask(Request::Read { object, offset, len: BLOCK_U64 as u32 })?;
+            blocks.push(match reply {
+                Reply::Data(pieces) => {
+                    let bytes = joined(&pieces);
+                    let wanted = (size - offset).min(BLOCK_U64);
+                    if bytes.len() as u64 != wanted {
+                        return Err(format!("a read of {wanted} bytes gave {}", bytes.len()));
+                    }
+                    Some(hash(&bytes))
+                }
+                Reply::Failed(_) => None,
+                other => return Err(format!("a read is answered with {other:?}")),
+            });
+        }
+        Ok(Found { size, blocks })
+    }
+
+    /// All of a file's bytes.
+    pub(crate) fn read_whole(&mut self, inode: u64) -> Result<Vec<u8>, String> {
+        let (object, size) = self.open(inode)?;
+        let mut bytes = Vec::new();
+        for offset in (0..size).step_by(BLOCK) {
+            match self.ask(Request::Read { object, offset, len: BLOCK_U64 as u32 })? {
+                Reply::Data(pieces) => bytes.extend_from_slice(&joined(&pieces)),
+                other => return Err(format!("a read is answered with {other:?}")),
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// The power goes. Of the writes that were not synced, each is kept, dropped or torn.
+    pub(crate) fn crash(mut self, seed: &mut Seed) -> (Flash, Origin) {
+        for write in self.unsynced.iter().rev() {
+            self.flash.0[write.at..write.at + write.before.len()].copy_from_slice(&write.before);
+        }
+        let kept = seed.below(5);
+        for write in &self.unsynced {
+            let (whole, torn) = (seed.below(4) < kept, seed.one_in(3));
+            for (index, sector) in write.data.chunks(SECTOR).enumerate() {
+                if whole && !(torn && seed.one_in(2)) {
+                    let at = write.at + index * SECTOR;
+                    self.flash.0[at..at + sector.len()].copy_from_slice(sector);
+                }
+            }
+        }
+        (self.flash, self.origin)
+    }
+}

@@ -1,0 +1,87 @@
+//! A few seconds of fuzzing of each target, and every input that once failed.
+
+#![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use headpond_fuzz::{Campaign, Input, Outcome, PlantedBug, Target, fuzz, quiet_panics, replay};
+
+fn campaign(target: Target, inputs: u64) -> Campaign {
+    Campaign {
+        target,
+        seed: 0,
+        inputs,
+        time: Duration::MAX,
+        failures: PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("failures"),
+        planted: PlantedBug::None,
+    }
+}
+
+/// Inputs of all kinds must get as far as they can: a fuzzer that is only ever refused finds nothing.
+fn holds(target: Target, inputs: u64, verdicts: &[&str]) -> Outcome {
+    quiet_panics();
+    let outcome = fuzz(&campaign(target, inputs));
+    assert!(outcome.failure.is_none(), "{outcome}");
+    for verdict in verdicts {
+        assert!(outcome.verdicts.get(verdict).is_some_and(|count| *count > 0), "none is {verdict}: {outcome}");
+    }
+    println!("{outcome}");
+    outcome
+}
+
+#[test]
+fn spoiled_superblocks_are_refused_or_can_be_computed_with() {
+    holds(Target::Superblock, 20_000, &["taken", "refused"]);
+}
+
+#[test]
+fn spoiled_settings_are_refused_or_read_back() {
+    holds(Target::Settings, 20_000, &["taken", "refused"]);
+}
+
+#[test]
+fn spoiled_segment_heads_and_footers_are_refused_or_read_back() {
+    holds(Target::Segment, 3_000, &["taken", "refused"]);
+}
+
+#[test]
+fn spoiled_batches_are_refused_or_read_back() {
+    holds(Target::Batch, 20_000, &["taken", "refused"]);
+}
+
+#[test]
+fn spoiled_checkpoints_are_taken_whole_or_not_at_all() {
+    holds(Target::Checkpoint, 10_000, &["taken", "refused"]);
+}
+
+#[test]
+fn spoiled_pools_never_serve_what_never_was() {
+    let outcome = holds(Target::Image, 300, &["refused", "harmless", "loss", "sound"]);
+    assert!(outcome.different > 50, "{outcome}");
+}
+
+#[test]
+fn a_recovery_that_serves_wrong_data_is_found() {
+    quiet_panics();
+    for planted in [PlantedBug::ReplayOutOfOrder, PlantedBug::AcceptTornBatch] {
+        let outcome = fuzz(&Campaign { planted, ..campaign(Target::Image, 400) });
+        assert!(outcome.failure.is_some(), "{planted:?} went unnoticed: {outcome}");
+    }
+}
+
+#[test]
+fn what_once_failed_stays_repaired() {
+    quiet_panics();
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(corpus).unwrap() {
+        let path = entry.unwrap().path();
+        let input: Input = std::fs::read_to_string(&path).unwrap().parse().unwrap();
+        if let Err(what) = replay(&input) {
+            panic!("{}: {what}", path.display());
+        }
+        seen += 1;
+    }
+    assert!(seen > 0, "the corpus is gone");
+}
