@@ -8,21 +8,23 @@ use crate::tree::SourceFile;
 ///
 /// Written out rather than derived from an order: the core (up to the engine) never sees a device,
 /// a thread or a file, and a front door never sees another front door.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 16] = [
     ("base", &[]),
     ("format", &["base"]),
     ("device", &["base", "format"]),
     ("map", &["base", "format"]),
+    ("policy", &["base"]),
     ("log", &["base", "format", "map"]),
-    ("engine", &["base", "format", "map", "log"]),
+    ("engine", &["base", "format", "map", "policy", "log"]),
     ("check", &["base", "format", "map", "log", "engine"]),
     ("fuzz", &["base", "format", "map", "log", "engine", "check"]),
-    ("sim", &["base", "format", "map", "log", "engine"]),
+    ("sim", &["base", "format", "map", "policy", "log", "engine"]),
     ("shard", &["base", "format", "device", "map", "log", "engine"]),
+    ("trace", &["base", "policy"]),
     ("mount", &["base", "format", "device", "engine", "shard"]),
     ("control", &["base", "format", "device", "engine", "shard", "mount"]),
     ("lab", &["base", "format", "device", "engine", "shard", "mount", "control"]),
-    ("cli", &["base", "format", "check", "device", "engine", "shard", "mount", "control", "lab"]),
+    ("cli", &["base", "format", "check", "device", "engine", "shard", "mount", "control", "lab", "policy", "trace"]),
 ];
 
 /// Complains about dependencies that go up or sideways, and about crates without a layer.

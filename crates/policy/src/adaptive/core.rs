@@ -1,0 +1,342 @@
+//! One cache with a window, a main queue and names of what left: the policies that
+//! [`super::Adaptive`] chooses among are settings of it, so that changing over moves nothing.
+//!
+//! A block comes into the young part of the window, which is in memory if the owner can hold it
+//! there, then into the window's part on flash, if the window is larger than the memory for it. At
+//! its end it moves to the main queue or leaves; [`Gate`] says which. The main queue is a CLOCK:
+//! blocks used since they last came by go round again.
+
+use super::tuning::{Gate, Tuning};
+use crate::ghosts::Ghosts;
+use crate::queues::{Queues, State};
+use crate::{Admitted, Host, Key, Kind, Taken};
+
+/// The newest of the window: in memory if clean.
+const YOUNG: u8 = 0;
+/// The rest of the window, on flash.
+const WINDOW: u8 = 1;
+const MAIN: u8 = 2;
+/// May not go, although its turn came.
+const HELD: u8 = 3;
+/// May go again, and does so first.
+const FIRST: u8 = 4;
+
+/// References in which the window's bound moves by one block towards its setting. Slow, so that a
+/// short change of the setting does not cost what took long to gather.
+const EASE: u32 = 5;
+
+/// Blocks that were put aside and are looked at again when there is nothing else left.
+const HELD_SEARCH: usize = 64;
+
+pub(super) struct Core {
+    queues: Queues,
+    ghosts: Ghosts,
+    capacity: usize,
+    tuning: Tuning,
+    /// Blocks that the window should have at most now.
+    window: usize,
+    since_eased: u32,
+    /// Blocks that may be only in memory.
+    memory: usize,
+    /// Ageing owed, in slots and in buckets of names, times the period.
+    owed: (usize, usize),
+    hands: (usize, usize),
+}
+
+/// What became of the block at the window's end.
+enum Step {
+    /// It, or one of the main queue in its place, is to go.
+    Goes(Key),
+    /// It moved, or was put aside: look again.
+    Again,
+    /// It may not go, and there is nowhere to put it.
+    Stuck,
+}
+
+impl Core {
+    pub(super) fn new(capacity: usize, memory: usize, tuning: Tuning) -> Self {
+        let mut core = Self {
+            queues: Queues::new(capacity),
+            ghosts: Ghosts::new(capacity),
+            capacity,
+            tuning,
+            window: 0,
+            since_eased: 0,
+            memory,
+            owed: (0, 0),
+            hands: (0, 0),
+        };
+        core.window = core.window_wanted();
+        core
+    }
+
+    pub(super) const fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.queues.memory() + self.ghosts.memory()
+    }
+
+    pub(super) const fn tune(&mut self, tuning: Tuning) {
+        self.tuning = tuning;
+    }
+
+    fn window_wanted(&self) -> usize {
+        (self.capacity * usize::from(self.tuning.window) / 1024).clamp(1, (self.capacity - 1).max(1))
+    }
+
+    const fn main_most(&self) -> usize {
+        self.capacity - self.window
+    }
+
+    pub(super) fn len(&self) -> usize {
+        (YOUNG..=FIRST).map(|queue| self.queues.len(queue)).sum()
+    }
+
+    fn windowed(&self) -> usize {
+        self.queues.len(YOUNG) + self.queues.len(WINDOW)
+    }
+
+    pub(super) fn contains(&self, key: Key) -> bool {
+        self.queues.find(key).is_some()
+    }
+
+    pub(super) fn touch(&mut self, key: Key) -> bool {
+        self.pass_time();
+        let Some(slot) = self.queues.find(key) else { return false };
+        let state = self.queues.state(slot);
+        let uses = (state.uses + 1).min(State::USES_MAX);
+        let frequency = (state.frequency + 1).min(State::FREQUENCY_MAX);
+        self.queues.set_state(slot, State { uses, frequency, ..state });
+        true
+    }
+
+    /// Moves the window's bound and ages a share of the frequencies.
+    fn pass_time(&mut self) {
+        self.since_eased += 1;
+        if self.since_eased == EASE {
+            self.since_eased = 0;
+            let wanted = self.window_wanted();
+            self.window = self.window + usize::from(self.window < wanted) - usize::from(self.window > wanted);
+        }
+        let period = self.capacity * usize::from(self.tuning.halving);
+        self.owed.0 += self.queues.slots();
+        while self.owed.0 >= period {
+            self.owed.0 -= period;
+            self.queues.age(self.hands.0);
+            self.hands.0 = if self.hands.0 + 1 == self.queues.slots() { 0 } else { self.hands.0 + 1 };
+        }
+        self.owed.1 += self.ghosts.buckets();
+        while self.owed.1 >= period {
+            self.owed.1 -= period;
+            self.ghosts.age(self.hands.1);
+            self.hands.1 = if self.hands.1 + 1 == self.ghosts.buckets() { 0 } else { self.hands.1 + 1 };
+        }
+    }
+
+    pub(super) fn admit(&mut self, key: Key, kind: Kind, host: &mut dyn Host) -> Admitted {
+        let remembered = self.ghosts.remove(key);
+        let frequency = (remembered.unwrap_or(0) + 1).min(State::FREQUENCY_MAX);
+        let has_room = self.len() < self.capacity;
+        while self.len() >= self.capacity || self.queues.is_full() {
+            if self.evict(host).is_none() {
+                self.ghosts.insert(key, frequency);
+                return Admitted::Refused;
+            }
+        }
+        let returns = remembered.is_some() && self.tuning.gate == Gate::Returning;
+        // A cache that still has room keeps what comes, and the window shall not get all of it.
+        let to_main = returns || has_room && self.windowed() >= self.window;
+        let in_memory = kind == Kind::Read && !to_main && self.memory > 0;
+        if kind == Kind::Read && !in_memory && !host.fill(key) {
+            self.ghosts.insert(key, frequency);
+            return Admitted::Refused;
+        }
+        let queue = if to_main { MAIN } else { YOUNG };
+        self.queues.push(key, State { queue, uses: 0, frequency, in_memory });
+        self.bound_young(host);
+        match self.queues.find(key).map(|slot| self.queues.state(slot).in_memory) {
+            Some(true) => Admitted::Memory,
+            Some(false) => Admitted::Flash,
+            None => Admitted::Refused,
+        }
+    }
+
+    /// The oldest of the young go on to the part of the window that is on flash.
+    fn bound_young(&mut self, host: &mut dyn Host) {
+        while self.queues.len(YOUNG) > self.memory.max(1)
+            && let Some(slot) = self.queues.tail(YOUNG)
+        {
+            self.settle(slot, WINDOW, host);
+        }
+    }
+
+    /// Moves a block to a queue whose blocks are on flash; it is dropped if it may not be written
+    /// there. Answers with its key then.
+    fn settle(&mut self, slot: u32, queue: u8, host: &mut dyn Host) -> Option<Key> {
+        let (key, state) = (self.queues.key(slot), self.queues.state(slot));
+        if state.in_memory && !host.fill(key) {
+            self.queues.remove(slot);
+            self.ghosts.insert(key, state.frequency);
+            host.evicted(key);
+            return Some(key);
+        }
+        let uses = if queue == MAIN { 0 } else { state.uses };
+        self.queues.move_to(slot, State { queue, uses, in_memory: false, ..state });
+        None
+    }
+
+    pub(super) fn evict(&mut self, host: &mut dyn Host) -> Option<Key> {
+        loop {
+            if let Some(slot) = self.queues.tail(FIRST) {
+                if let Some(key) = self.drop_or_hold(slot, host) {
+                    return Some(key);
+                }
+                continue;
+            }
+            let main = self.queues.len(MAIN);
+            if main > 0 && (main > self.main_most() || self.windowed() == 0) {
+                let slot = self.next_of_main()?;
+                if let Some(key) = self.drop_or_hold(slot, host) {
+                    return Some(key);
+                }
+                continue;
+            }
+            // As S3-FIFO does: what moves on to the main queue does not end the turn.
+            loop {
+                let slot = self.queues.tail(WINDOW).or_else(|| self.queues.tail(YOUNG));
+                let Some(slot) = slot else {
+                    if self.queues.len(MAIN) == 0 && self.queues.len(FIRST) == 0 {
+                        return self.search_held(host);
+                    }
+                    break;
+                };
+                match self.step_window(slot, host) {
+                    Step::Goes(key) => return Some(key),
+                    Step::Again => {}
+                    Step::Stuck => return None,
+                }
+            }
+        }
+    }
+
+    /// Handles the block at the window's end.
+    fn step_window(&mut self, slot: u32, host: &mut dyn Host) -> Step {
+        let state = self.queues.state(slot);
+        let next = match self.tuning.gate {
+            Gate::Returning if state.uses >= self.tuning.uses => None,
+            Gate::Contest if self.queues.len(MAIN) < self.main_most() && state.frequency > 1 => None,
+            Gate::Contest if self.queues.len(MAIN) >= self.main_most() => match self.next_of_main() {
+                Some(next) if self.queues.state(next).frequency < state.frequency => Some(next),
+                _ => return self.drop_window(slot, host),
+            },
+            _ => return self.drop_window(slot, host),
+        };
+        if let Some(next) = next {
+            let (key, frequency) = (self.queues.key(next), self.queues.state(next).frequency);
+            if !host.evictable(key) {
+                self.hold(next);
+                return Step::Again;
+            }
+            if let Some(dropped) = self.settle(slot, MAIN, host) {
+                return Step::Goes(dropped);
+            }
+            // Settling may have moved blocks about.
+            if let Some(next) = self.queues.find(key) {
+                self.queues.remove(next);
+            }
+            self.ghosts.insert(key, frequency);
+            host.evicted(key);
+            return Step::Goes(key);
+        }
+        self.settle(slot, MAIN, host).map_or(Step::Again, Step::Goes)
+    }
+
+    /// Everything was put aside. Looks through some of it, in case one was released in silence.
+    fn search_held(&mut self, host: &mut dyn Host) -> Option<Key> {
+        (0..HELD_SEARCH.min(self.queues.len(HELD))).find_map(|_| {
+            let slot = self.queues.tail(HELD)?;
+            self.drop_or_hold(slot, host)
+        })
+    }
+
+    /// The block leaves, and its name is remembered, unless it may not go.
+    fn drop_window(&mut self, slot: u32, host: &mut dyn Host) -> Step {
+        let (key, state) = (self.queues.key(slot), self.queues.state(slot));
+        if host.evictable(key) {
+            self.queues.remove(slot);
+            self.ghosts.insert(key, state.frequency);
+            host.evicted(key);
+            return Step::Goes(key);
+        }
+        if state.in_memory && !host.fill(key) {
+            // Pinned or in use, and flash does not take it: it stays, as the newest.
+            self.queues.move_to(slot, state);
+            return Step::Stuck;
+        }
+        self.hold(slot);
+        Step::Again
+    }
+
+    fn drop_or_hold(&mut self, slot: u32, host: &mut dyn Host) -> Option<Key> {
+        let key = self.queues.key(slot);
+        if host.evictable(key) {
+            self.queues.remove(slot);
+            host.evicted(key);
+            return Some(key);
+        }
+        self.hold(slot);
+        None
+    }
+
+    fn hold(&mut self, slot: u32) {
+        let state = self.queues.state(slot);
+        self.queues.move_to(slot, State { queue: HELD, uses: 0, in_memory: false, ..state });
+    }
+
+    /// The block of the main queue that would go next.
+    fn next_of_main(&mut self) -> Option<u32> {
+        loop {
+            let slot = self.queues.tail(MAIN)?;
+            let state = self.queues.state(slot);
+            if state.uses == 0 {
+                return Some(slot);
+            }
+            self.queues.move_to(slot, State { uses: state.uses - 1, ..state });
+        }
+    }
+
+    pub(super) fn wrote(&mut self, key: Key) {
+        if let Some(slot) = self.queues.find(key) {
+            let state = self.queues.state(slot);
+            self.queues.set_state(slot, State { in_memory: false, ..state });
+        }
+    }
+
+    pub(super) fn release(&mut self, key: Key) {
+        let Some(slot) = self.queues.find(key) else { return };
+        let state = self.queues.state(slot);
+        // Without a page to move it to it stays where it is, and `evict` comes by in the end.
+        if state.queue == HELD && !self.queues.is_full() {
+            // Used while it was held: it is worth the main queue.
+            let queue = if state.uses > 0 { MAIN } else { FIRST };
+            self.queues.move_to(slot, State { queue, uses: 0, ..state });
+        }
+    }
+
+    pub(super) fn forget(&mut self, key: Key) -> Option<Taken> {
+        let slot = self.queues.find(key)?;
+        Some(self.take_slot(slot))
+    }
+
+    pub(super) fn take(&mut self) -> Option<Taken> {
+        let slot = [FIRST, WINDOW, YOUNG, HELD, MAIN].into_iter().find_map(|queue| self.queues.tail(queue))?;
+        Some(self.take_slot(slot))
+    }
+
+    fn take_slot(&mut self, slot: u32) -> Taken {
+        let in_memory = self.queues.state(slot).in_memory;
+        Taken { key: self.queues.remove(slot), in_memory }
+    }
+}

@@ -1,0 +1,130 @@
+//! Small copies of the policy, one for each setting, on a sample of the keys: which would do best?
+//!
+//! A key is in the sample or not by its hash, so that every use of it is seen or none; a shadow is
+//! smaller than the cache by the same factor (a miniature simulation: Waldspurger and others,
+//! ATC 2017). The cost of a setting is its misses, and a little for what it writes to flash.
+//!
+//! Invariant: the setting changes only when another did better by more than chance explains:
+//! both saw the same keys, so what counts are the references on which they differ, and a
+//! difference of less than [`SURE`] times the root of their number is taken for noise.
+
+use super::core::Core;
+use super::tuning::{TUNINGS, Tuning};
+use crate::{Host, Key, Kind};
+
+/// The cache's size in shadows' sizes, within the bounds below. One in eight keys for each of five
+/// shadows is about half of the work that the cache itself has.
+const SAMPLE: usize = 8;
+/// A shadow smaller than this is mostly noise.
+const BLOCKS_MIN: usize = 256;
+/// A larger one tells no more: 65 KiB for each setting.
+const BLOCKS_MAX: usize = 4096;
+
+/// A miss costs this, and a flash write that: an eighth, so that a setting that writes to flash on
+/// every miss, as mere recency does, must save one miss in nine to be chosen.
+const MISS: u64 = 1024;
+const FILL: u64 = 128;
+
+/// Sampled references between two looks at the scores, in shadows' sizes: a quarter.
+const LOOK: usize = 4;
+/// At each look the past fades by one part in this: half of it is gone after 67 looks, that is
+/// 17 times as many sampled references as a shadow has blocks.
+const FADE: u64 = 96;
+/// How many standard deviations are no chance any more. Large, because blocks of one scan differ
+/// together.
+const SURE: u64 = 5;
+
+struct Shadow {
+    core: Core,
+    /// Fading sum of what it cost.
+    cost: u64,
+    /// Fading sum of references in which it did not do as the setting in use did, times
+    /// [`MISS`]. Not begun anew when another comes into use: that errs on the side of staying.
+    differed: u64,
+    missed: bool,
+}
+
+/// The shadows, and which setting is in use.
+pub(super) struct Shadows {
+    shadows: Vec<Shadow>,
+    used: usize,
+    /// Keys whose sampling hash is below this are in the sample.
+    below: u64,
+    seen: usize,
+    look: usize,
+}
+
+/// Holds nothing, and counts what would be written.
+struct Count(u64);
+
+impl Host for Count {
+    fn evictable(&mut self, _: Key) -> bool {
+        true
+    }
+
+    fn fill(&mut self, _: Key) -> bool {
+        self.0 += 1;
+        true
+    }
+
+    fn evicted(&mut self, _: Key) {}
+}
+
+impl Shadows {
+    /// For a cache of so many blocks, of which so many may be only in memory.
+    pub(super) fn new(capacity: usize, memory: usize) -> Self {
+        let blocks = (capacity / SAMPLE).clamp(BLOCKS_MIN, BLOCKS_MAX).min(capacity);
+        let memory = (memory * blocks).div_ceil(capacity);
+        let shadow = |tuning| Shadow { core: Core::new(blocks, memory, tuning), cost: 0, differed: 0, missed: false };
+        let below = u128::from(u64::MAX) * blocks as u128 / capacity as u128;
+        Self {
+            shadows: TUNINGS.map(shadow).into_iter().collect(),
+            used: 0,
+            below: u64::try_from(below).unwrap_or(u64::MAX),
+            seen: 0,
+            look: (blocks / LOOK).max(1),
+        }
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.shadows.iter().map(|shadow| shadow.core.memory()).sum()
+    }
+
+    /// A key is used. Answers with the setting to change to, if it is time to.
+    pub(super) fn touch(&mut self, key: Key) -> Option<Tuning> {
+        // Not the bits that the shadows' own tables use, which would then use a part of them only.
+        if key.hash().rotate_left(32).wrapping_mul(0x9e37_79b9_7f4a_7c15) > self.below {
+            return None;
+        }
+        for shadow in &mut self.shadows {
+            shadow.missed = !shadow.core.touch(key);
+            if shadow.missed {
+                let mut count = Count(0);
+                shadow.core.admit(key, Kind::Read, &mut count);
+                shadow.cost += MISS + FILL * count.0;
+            }
+        }
+        let missed = self.shadows[self.used].missed;
+        for shadow in &mut self.shadows {
+            shadow.differed += u64::from(shadow.missed != missed) * MISS;
+        }
+        self.seen += 1;
+        (self.seen.is_multiple_of(self.look)).then(|| self.choose()).flatten()
+    }
+
+    fn choose(&mut self) -> Option<Tuning> {
+        let used = self.shadows[self.used].cost;
+        let best = (0..self.shadows.len()).min_by_key(|at| self.shadows[*at].cost)?;
+        let gain = (used - self.shadows[best].cost) / MISS;
+        let sure = gain * gain > SURE * SURE * (self.shadows[best].differed / MISS);
+        for shadow in &mut self.shadows {
+            shadow.cost -= shadow.cost / FADE;
+            shadow.differed -= shadow.differed / FADE;
+        }
+        if !sure {
+            return None;
+        }
+        self.used = best;
+        Some(TUNINGS[best])
+    }
+}

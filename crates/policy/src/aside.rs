@@ -1,0 +1,32 @@
+//! Blocks that may not go: put aside once, first to go when they may.
+//!
+//! A dirty or pinned block that has come to the end of its list would be in the way of every
+//! later eviction. It is moved to a list of its own, is not asked for again, and when it is
+//! released it goes before all others: its turn has come already.
+
+use crate::nodes::{ListId, Nodes};
+use crate::{Host, Key};
+
+/// Blocks that may not go.
+pub(crate) const HELD: ListId = 4;
+/// Blocks that were held and may go now.
+pub(crate) const FIRST: ListId = 5;
+
+/// The oldest block that may go, of those whose turn had come and then of `list`. All that may
+/// not are put aside.
+pub(crate) fn oldest(nodes: &mut Nodes, list: ListId, host: &mut dyn Host) -> Option<u32> {
+    loop {
+        let slot = nodes.tail(FIRST).or_else(|| nodes.tail(list))?;
+        if host.evictable(nodes.key(slot)) {
+            return Some(slot);
+        }
+        nodes.move_to(slot, HELD);
+    }
+}
+
+/// A block may go now.
+pub(crate) fn release(nodes: &mut Nodes, key: Key) {
+    if let Some(slot) = nodes.find(key).filter(|slot| nodes.list(*slot) == HELD) {
+        nodes.move_to(slot, FIRST);
+    }
+}

@@ -1,0 +1,35 @@
+//! What is kept, what is let in, and in what order it is written back: decisions only.
+//!
+//! Invariants: nothing here does I/O, reads a clock or starts a thread; the same calls give the same
+//! answers on every machine, so that the engine, the simulator and the replay of a trace run the same
+//! code. Memory is bounded when a policy is made.
+
+mod adaptive;
+mod aside;
+mod budget;
+mod cache;
+mod fifo;
+mod ghosts;
+mod index;
+mod key;
+mod lru;
+mod merge;
+mod nodes;
+mod queues;
+mod replacement;
+mod s3_fifo;
+mod sketch;
+mod streams;
+mod w_tinylfu;
+
+pub use adaptive::Adaptive;
+pub use budget::{FlashBudget, FlashWriteLimit};
+pub use cache::{Admission, Cache, Policy, UnknownPolicy};
+pub use fifo::Fifo;
+pub use key::Key;
+pub use lru::Lru;
+pub use merge::{Merge, OriginCost, Run};
+pub use replacement::{Admitted, Host, Kind, Replacement, Taken};
+pub use s3_fifo::S3Fifo;
+pub use streams::{Process, Streams, Transfer};
+pub use w_tinylfu::WTinyLfu;

@@ -1,0 +1,21 @@
+//! Traces of block requests: reading them, and replaying policies over them.
+//!
+//! Invariant: the policies are those of the engine, called in the same order; only the blocks are
+//! made up. Replay reads files and nothing else.
+
+mod chart;
+mod destage;
+mod formats;
+mod load;
+mod replay;
+mod request;
+mod sizes;
+mod unpack;
+
+pub use chart::{Curve, chart};
+pub use destage::{Destage, destage};
+pub use formats::Format;
+pub use load::{Load, Options, Reference};
+pub use replay::{Outcome, memory_of, replay};
+pub use request::{Extent, Request, TraceError, Unit};
+pub use sizes::CacheSize;

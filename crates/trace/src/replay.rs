@@ -1,0 +1,112 @@
+//! Runs a policy over a trace, and counts.
+//!
+//! How it is counted, as in the published tables: every reference is looked up and, if it missed,
+//! comes in; reads and writes count the same; the first reference of a block is a miss.
+
+use headpond_base::BLOCK_U64;
+use headpond_policy::{Admission, Cache, Host, Key, Kind, Policy};
+
+use crate::load::Load;
+
+/// The share of the cache that may be only in memory until a block has shown that it is worth a
+/// flash write: a tenth.
+const MEMORY_SHARE: usize = 10;
+/// And no more than this many blocks: 64 MiB.
+const MEMORY_MAX: usize = (64 << 20) / BLOCK_U64 as usize;
+
+/// How many blocks of a cache are in memory rather than on flash.
+#[must_use]
+pub fn memory_of(size_blocks: usize) -> usize {
+    (size_blocks / MEMORY_SHARE).min(MEMORY_MAX)
+}
+
+/// What came of a replay.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Outcome {
+    /// The policy.
+    pub policy: Policy,
+    /// The cache's size.
+    pub size_blocks: usize,
+    /// References of blocks.
+    pub references: u64,
+    /// Those that found nothing.
+    pub misses: u64,
+    /// Blocks that were written to flash because of a miss; every reference is taken for a read
+    /// here.
+    pub fills: u64,
+    /// Blocks written to flash in all: every written block, and those fills whose block was not
+    /// on flash already because it had been written.
+    pub flash_writes: u64,
+}
+
+impl Outcome {
+    /// Misses by references.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)] // far below 2^52
+    pub fn miss_ratio(&self) -> f64 {
+        self.misses as f64 / self.references.max(1) as f64
+    }
+}
+
+/// The flash, as far as it must be known to count.
+struct Flash {
+    fills: u64,
+    read_fills: u64,
+    /// Blocks that are on flash because they were written, and still kept.
+    written: Vec<u64>,
+}
+
+impl Flash {
+    fn place(key: Key) -> (usize, u64) {
+        ((key.0 / 64) as usize, 1 << (key.0 % 64))
+    }
+}
+
+impl Host for Flash {
+    fn evictable(&mut self, _: Key) -> bool {
+        true
+    }
+
+    fn fill(&mut self, key: Key) -> bool {
+        let (word, bit) = Self::place(key);
+        self.fills += 1;
+        self.read_fills += u64::from(self.written[word] & bit == 0);
+        true
+    }
+
+    fn evicted(&mut self, key: Key) {
+        let (word, bit) = Self::place(key);
+        self.written[word] &= !bit;
+    }
+}
+
+/// Runs a policy over a trace. `progress` is told now and then how many references are done.
+pub fn replay(
+    load: &Load,
+    policy: Policy,
+    admission: Admission,
+    size_blocks: usize,
+    progress: &mut dyn FnMut(u64),
+) -> Outcome {
+    let mut cache = Cache::new(policy, admission, size_blocks, memory_of(size_blocks));
+    let mut flash = Flash { fills: 0, read_fills: 0, written: vec![0; load.footprint() / 64 + 1] };
+    let (mut misses, mut writes) = (0, 0);
+    for chunk in load.references().chunks(1 << 16) {
+        for reference in chunk {
+            let key = Key(u64::from(reference.block()));
+            if reference.is_write() {
+                writes += 1;
+                let (word, bit) = Flash::place(key);
+                flash.written[word] |= bit;
+            }
+            if !cache.touch(key, &mut flash) {
+                misses += 1;
+                cache.admit(key, Kind::Read, &mut flash);
+            }
+        }
+        progress(chunk.len() as u64);
+    }
+    let references = load.references().len() as u64;
+    let Flash { fills, read_fills, .. } = flash;
+    Outcome { policy, size_blocks, references, misses, fills, flash_writes: writes + read_fills }
+}
