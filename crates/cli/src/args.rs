@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use headpond_base::CacheMode;
 use headpond_control::{Backend, DiskModel, ExitStatus, FaultPlan, Fill, Settings, Size};
 
+use crate::replay::ReplayArgs;
+
 /// Fast local flash in front of slow storage.
 ///
 /// headpond serves an existing directory on slow storage (the origin) through a mount, with a
@@ -78,6 +80,11 @@ pub enum Command {
     /// damaged and what that costs, and which files have data that their origin has not got. Nothing has
     /// to be checked before a mount: that looks at all it relies on by itself.
     Check(CheckArgs),
+    /// Try cache policies and sizes on a recorded trace
+    ///
+    /// The same policies that a mount uses, over the block requests of a trace: how much of them
+    /// would have missed at each size, and what would have been written to flash and to the origin.
+    Replay(ReplayArgs),
     /// For tests: let something go wrong with the flash of a mount
     #[command(hide = true)]
     Fault(FaultArgs),

@@ -6,6 +6,7 @@ mod check;
 mod commands;
 mod mount;
 mod progress;
+mod replay;
 mod settings;
 mod unmount;
 
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Command::Get(args) => settings::get(args),
         Command::Unmount(args) => unmount::run(args),
         Command::Check(args) => check::run(args),
+        Command::Replay(args) => replay::run(args),
         Command::Fault(args) => commands::fault(args),
     };
     match result {

@@ -1,0 +1,254 @@
+//! `headpond replay`: policies and sizes tried on a trace, as a table, a drawing, or for programs.
+//!
+//! Invariant: reads the trace and writes to standard output and the drawing's file; no mount is
+//! needed, asked or changed.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use headpond_control::Refusal;
+use headpond_policy::{Admission, Policy};
+use headpond_trace::{CacheSize, Curve, Destage, Format, Load, Options, Outcome, TraceError, Unit};
+use headpond_trace::{chart, destage, memory_of, replay};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::commands::print;
+
+/// What `headpond replay` is given.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Examples:
+  headpond replay w1.vscsi                               the default policy against lru, at four sizes
+  headpond replay w1.vscsi --policies all --chart w1.svg all policies, and a drawing
+  headpond replay OLTP.lis.zst --unit page               addresses are pages, not sectors
+  headpond replay usr_0.csv.gz --format msr --reads-only --sizes 64M,1G,10%
+  headpond replay w1.vscsi --json | jq -c '[.policy, .size_blocks, .miss_ratio]'
+
+Traces may be compressed with zstd, gzip or xz. How everything is counted: docs/replay.md.")]
+pub struct ReplayArgs {
+    /// The trace
+    pub trace: PathBuf,
+    /// Its format: vscsi, oracle, lis, csv, msr or keys [default: as its name says]
+    #[arg(long)]
+    pub format: Option<Format>,
+    /// What an address of the trace counts, for formats that do not say: blocks of 4096 bytes,
+    /// sectors of 512, or pages, each of which is one block of the cache whatever its size
+    #[arg(long, value_enum)]
+    pub unit: Option<UnitArg>,
+    /// Leave writes out
+    #[arg(long)]
+    pub reads_only: bool,
+    /// Which policies: fifo, lru, s3-fifo, w-tinylfu, adaptive, or all
+    #[arg(long, value_delimiter = ',', default_value = "lru,adaptive", value_parser = policies)]
+    pub policies: Vec<Policies>,
+    /// Sizes of the cache: shares of the trace's footprint (5%), blocks (20000) or bytes (64M)
+    #[arg(long, value_delimiter = ',', default_value = "1%,5%,10%,20%")]
+    pub sizes: Vec<CacheSize>,
+    /// Which reads are let in: all that the policy wants, or only those that come back
+    #[arg(long, value_enum, default_value_t = AdmissionArg::Always)]
+    pub admission: AdmissionArg,
+    /// Draw miss ratio against size into this file (SVG, or a page if it ends with .html)
+    #[arg(long, value_name = "FILE")]
+    pub chart: Option<PathBuf>,
+    /// For programs: one object a line for each policy and size
+    #[arg(long)]
+    pub json: bool,
+    /// No progress bar
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// What an address counts.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UnitArg {
+    /// blocks of 4096 bytes
+    #[value(name = "4096")]
+    Block,
+    /// sectors of 512 bytes
+    #[value(name = "512")]
+    Sector,
+    /// pages or keys
+    Page,
+}
+
+/// Which reads are let in.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AdmissionArg {
+    /// all that the policy wants
+    Always,
+    /// who misses a second time while the first one is remembered
+    Returning,
+}
+
+/// One policy, or all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Policies {
+    /// One.
+    One(Policy),
+    /// All of them.
+    All,
+}
+
+fn policies(text: &str) -> Result<Policies, String> {
+    if text == "all" {
+        return Ok(Policies::All);
+    }
+    text.parse().map(Policies::One).map_err(|error: headpond_policy::UnknownPolicy| error.to_string())
+}
+
+/// A policy at a size, with what became of the writes.
+struct Line {
+    outcome: Outcome,
+    destage: Destage,
+}
+
+/// `headpond replay`.
+pub fn run(args: &ReplayArgs) -> Result<(), Refusal> {
+    let load = read(args)?;
+    let policies = wanted(&args.policies);
+    let bar = bar(args.quiet, load.references().len() * policies.len() * args.sizes.len());
+    let admission = match args.admission {
+        AdmissionArg::Always => Admission::Always,
+        AdmissionArg::Returning => Admission::Returning,
+    };
+    let mut lines = Vec::new();
+    for size in &args.sizes {
+        let blocks = size.blocks(load.footprint());
+        let destage = destage(&load, blocks, 0);
+        for policy in &policies {
+            bar.set_message(format!("{policy}, {blocks} blocks"));
+            let outcome = replay(&load, *policy, admission, blocks, &mut |done| bar.inc(done));
+            if args.json {
+                print(&(json(&outcome, &destage) + "\n"))?;
+            }
+            lines.push(Line { outcome, destage });
+        }
+    }
+    bar.finish_and_clear();
+    if !args.json {
+        print(&table(&load, &lines))?;
+    }
+    args.chart.as_deref().map_or(Ok(()), |path| draw(path, &args.trace, &load, &policies, &lines))
+}
+
+fn read(args: &ReplayArgs) -> Result<Load, Refusal> {
+    let format = args.format.or_else(|| Format::of_name(&args.trace)).ok_or_else(|| {
+        let what = "its name does not say what it is; say --format vscsi, oracle, lis, csv, msr or keys";
+        Refusal::Usage(format!("trace {}: {what}", args.trace.display()))
+    })?;
+    let unit = args.unit.map(|unit| match unit {
+        UnitArg::Block => Unit::Block,
+        UnitArg::Sector => Unit::Sector,
+        UnitArg::Page => Unit::Page,
+    });
+    let options = Options { format, unit, reads_only: args.reads_only };
+    Load::read(&args.trace, options).map_err(|error| match error {
+        TraceError::Io { doing, path, error } => Refusal::Failed { doing: format!("{doing} trace {path}"), error },
+        other => Refusal::Usage(format!("trace {other}")),
+    })
+}
+
+fn wanted(asked: &[Policies]) -> Vec<Policy> {
+    let mut wanted = Vec::new();
+    for policy in asked.iter().flat_map(|asked| match asked {
+        Policies::One(policy) => vec![*policy],
+        Policies::All => Policy::ALL.to_vec(),
+    }) {
+        if !wanted.contains(&policy) {
+            wanted.push(policy);
+        }
+    }
+    wanted
+}
+
+fn bar(quiet: bool, references: usize) -> ProgressBar {
+    if quiet || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(references as u64), ProgressDrawTarget::stderr_with_hz(5));
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent:>3} %, {eta} left, {msg}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn json(outcome: &Outcome, destage: &Destage) -> String {
+    serde_json::json!({
+        "policy": outcome.policy.name(),
+        "size_blocks": outcome.size_blocks,
+        "references": outcome.references,
+        "misses": outcome.misses,
+        "miss_ratio": outcome.miss_ratio(),
+        "fills": outcome.fills,
+        "flash_writes": outcome.flash_writes,
+        "memory_blocks": if outcome.policy == Policy::Adaptive { memory_of(outcome.size_blocks) } else { 0 },
+        "write_requests": destage.write_requests,
+        "written_blocks": destage.written_blocks,
+        "destaged_blocks": destage.destaged_blocks,
+        "destage_ios": destage.destage_ios,
+    })
+    .to_string()
+}
+
+#[allow(clippy::cast_precision_loss)] // shares to show
+fn table(load: &Load, lines: &[Line]) -> String {
+    let references = load.references().len();
+    let mut text = format!(
+        "{references} references of {} blocks, in {} requests\n\n\
+         policy        size (blocks)   of footprint   miss ratio   fills (of references)   flash writes\n",
+        load.footprint(),
+        load.requests()
+    );
+    for Line { outcome, .. } in lines {
+        let _ = writeln!(
+            text,
+            "{:<12} {:>14} {:>12.2} % {:>12.4} {:>12} ({:>6.2} %) {:>14}",
+            outcome.policy,
+            outcome.size_blocks,
+            outcome.size_blocks as f64 * 100.0 / load.footprint() as f64,
+            outcome.miss_ratio(),
+            outcome.fills,
+            outcome.fills as f64 * 100.0 / outcome.references as f64,
+            outcome.flash_writes
+        );
+    }
+    if load.write_requests() == 0 {
+        return text;
+    }
+    let _ = writeln!(text, "\n{} write requests would have reached the origin as", load.write_requests());
+    let mut seen = Vec::new();
+    for Line { outcome, destage } in lines {
+        if seen.contains(&outcome.size_blocks) {
+            continue;
+        }
+        seen.push(outcome.size_blocks);
+        let _ = writeln!(
+            text,
+            "{:>12} at {:>9} blocks: {:.1} times fewer; {} of {} written blocks were absorbed",
+            destage.destage_ios,
+            outcome.size_blocks,
+            destage.write_requests as f64 / destage.destage_ios.max(1) as f64,
+            destage.written_blocks - destage.destaged_blocks,
+            destage.written_blocks
+        );
+    }
+    text
+}
+
+fn draw(path: &Path, trace: &Path, load: &Load, policies: &[Policy], lines: &[Line]) -> Result<(), Refusal> {
+    let curve = |policy: &Policy| {
+        let of = lines.iter().filter(|line| line.outcome.policy == *policy);
+        let mut points: Vec<_> = of.map(|line| (line.outcome.size_blocks, line.outcome.miss_ratio())).collect();
+        points.sort_by_key(|point| point.0);
+        Curve { name: policy.name().to_owned(), points }
+    };
+    let curves: Vec<_> = policies.iter().map(curve).collect();
+    let title = trace.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let mut drawing = chart(&title, load.footprint(), &curves);
+    if path.extension().is_some_and(|end| end.eq_ignore_ascii_case("html")) {
+        drawing = format!("<!doctype html>\n<meta charset=\"utf-8\">\n<title>headpond replay</title>\n{drawing}");
+    }
+    std::fs::write(path, drawing)
+        .map_err(|error| Refusal::Failed { doing: format!("write the drawing to {}", path.display()), error })
+}
