@@ -1,5 +1,6 @@
 //! The command line: every command, option and example, as `--help` shows them.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -55,6 +56,10 @@ pub enum Command {
     Mount(Box<MountArgs>),
     /// Show how mounts are doing
     Status(StatusArgs),
+    /// Show every number that a mount counts
+    Stats(StatsArgs),
+    /// Watch a mount at work, second by second
+    Top(TopArgs),
     /// Write everything dirty to the origin, and wait for it
     ///
     /// Returns when nothing is dirty that was dirty when it started; writers go on meanwhile. Can
@@ -136,6 +141,10 @@ pub struct MountArgs {
     /// as its own user. For ordinary users, /etc/fuse.conf must say user_allow_other
     #[arg(long)]
     pub allow_other: bool,
+    /// Serve the numbers over HTTP as Prometheus takes them, at /metrics of this address, such as
+    /// 127.0.0.1:9187. Whoever reaches the address can read them
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub metrics: Option<SocketAddr>,
     /// How to drive the flash: io_uring, or threads with pread and pwrite where io_uring is forbidden
     #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
     pub backend: BackendArg,
@@ -189,6 +198,44 @@ pub struct StatusArgs {
     /// For programs
     #[arg(long)]
     pub json: bool,
+}
+
+/// What `headpond top` is given.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Examples:
+  headpond top                        the only mount of this user
+  headpond top /var/lib/mysql
+  headpond top /var/lib/mysql --once --interval 10    what happened in ten seconds, for scripts
+
+Keys: q quits.")]
+pub struct TopArgs {
+    /// The mount; may be left away if there is one only
+    pub mountpoint: Option<PathBuf>,
+    /// Show what happened in one interval, and end
+    #[arg(long)]
+    pub once: bool,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub interval: u32,
+}
+
+/// What `headpond stats` is given.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Examples:
+  headpond stats /var/lib/mysql                      a line for each number
+  headpond stats /var/lib/mysql | grep latency_read
+  headpond stats /var/lib/mysql --json | jq .metrics.dirty_bytes
+  headpond stats --reference                         what each number means")]
+pub struct StatsArgs {
+    /// The mount
+    #[arg(required_unless_present = "reference")]
+    pub mountpoint: Option<PathBuf>,
+    /// For programs: one object, with latencies and settings
+    #[arg(long)]
+    pub json: bool,
+    /// Explain every number
+    #[arg(long, exclusive = true)]
+    pub reference: bool,
 }
 
 /// What `headpond flush` is given.

@@ -1,8 +1,8 @@
 //! The short commands: each asks a daemon and shows what it says.
 
-use headpond_control::{Answer, Command, Daemon, Refusal, Status};
+use headpond_control::{Answer, Command, Daemon, Numbers, Refusal, Status, metrics_reference};
 
-use crate::args::{FaultArgs, FlushArgs, StatusArgs};
+use crate::args::{FaultArgs, FlushArgs, StatsArgs, StatusArgs};
 use crate::progress::{DirtyBar, Interrupt, Waited, confused, start_and_wait};
 
 /// `headpond status`.
@@ -53,6 +53,23 @@ pub fn print(text: &str) -> Result<(), Refusal> {
             Err(Refusal::Failed { doing: "write to standard output".to_owned(), error })
         }
         _ => Ok(()),
+    }
+}
+
+/// `headpond stats`.
+pub fn stats(args: &StatsArgs) -> Result<(), Refusal> {
+    let Some(mountpoint) = &args.mountpoint else { return print(&metrics_reference()) };
+    let mut numbers = ask_numbers(&Daemon::of(mountpoint)?)?;
+    // The percentiles say it in a few numbers.
+    numbers.latency.values_mut().for_each(|latency| latency.buckets.clear());
+    if args.json { print_json(&numbers) } else { print(&numbers.lines()) }
+}
+
+/// All numbers of a daemon.
+pub fn ask_numbers(daemon: &Daemon) -> Result<Numbers, Refusal> {
+    match daemon.ask(&Command::Numbers)? {
+        Answer::Numbers(numbers) => Ok(*numbers),
+        _ => Err(confused(daemon)),
     }
 }
 

@@ -8,6 +8,7 @@ mod mount;
 mod progress;
 mod replay;
 mod settings;
+mod top;
 mod unmount;
 
 use std::process::ExitCode;
@@ -22,6 +23,8 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Mount(args) => mount::run(args, cli.background_child),
         Command::Status(args) => commands::status(args),
+        Command::Top(args) => top::run(args),
+        Command::Stats(args) => commands::stats(args),
         Command::Flush(args) => commands::flush(args),
         Command::Set(args) => settings::set(args),
         Command::Get(args) => settings::get(args),

@@ -77,6 +77,7 @@ fn plan(args: &MountArgs) -> MountPlan {
         fill: args.fill.into(),
         model_disk: args.model_disk,
         fault: args.test_fault.clone(),
+        metrics: args.metrics,
         allow_other: args.allow_other,
         format: args.format,
         discard_dirty: args.discard_dirty,

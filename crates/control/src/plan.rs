@@ -1,5 +1,6 @@
 //! What the operator asked for.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use headpond_base::CacheMode;
@@ -31,6 +32,8 @@ pub struct MountPlan {
     pub model_disk: Option<DiskModel>,
     /// For tests: what is wrong with the flash.
     pub fault: Option<FaultPlan>,
+    /// Where to serve the metrics over HTTP.
+    pub metrics: Option<SocketAddr>,
     /// Let other users in.
     pub allow_other: bool,
     /// Overwrite what the flash holds.

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{SettingChange, Status, Value};
+use crate::{Numbers, SettingChange, Status, Value};
 
 /// The longest line that either side reads.
 pub const LINE_MAX: u64 = 256 << 10;
@@ -16,6 +16,8 @@ pub const LINE_MAX: u64 = 256 << 10;
 pub enum Command {
     /// How things are. Answer: [`Answer::Status`].
     Status,
+    /// All numbers. Answer: [`Answer::Numbers`].
+    Numbers,
     /// Destage all that is dirty now. Answer: [`Answer::Started`].
     Flush,
     /// All settings. Answer: [`Answer::Settings`].
@@ -52,6 +54,8 @@ pub enum Command {
 pub enum Answer {
     /// How things are.
     Status(Box<Status>),
+    /// The numbers.
+    Numbers(Box<Numbers>),
     /// The settings.
     Settings {
         /// Each with its value.

@@ -22,10 +22,12 @@ use signal_hook::iterator::Signals;
 use crate::clock::{unix_seconds, utc};
 use crate::ending::{Ended, end, settle_marker};
 use crate::flash::Flash;
+use crate::http::MetricsServer;
 use crate::live_settings::LiveSettings;
 use crate::marker::{MARKER_VERSION, Marker, MarkerHold, MarkerState, hex};
 use crate::mounts::{Detach, detach};
 use crate::notify::notify;
+use crate::numbers::exposition;
 use crate::obsolete::ObsoleteNote;
 use crate::places::Places;
 use crate::protocol::Answer;
@@ -58,6 +60,7 @@ impl Running {
     /// # Errors
     /// Every reason not to; then nothing was changed.
     pub fn start(plan: &MountPlan) -> Result<Self, Refusal> {
+        let metrics = plan.metrics.map(MetricsServer::listen).transpose()?;
         let from_file = live_settings::from_file(plan)?;
         let places = Places::check(&plan.origin, &plan.mountpoint, &plan.flash)?;
         fuse::check(&places.mountpoint, plan.allow_other)?;
@@ -132,6 +135,9 @@ impl Running {
             }
         };
         serve_socket(&socket, &service, send)?;
+        if let Some(metrics) = metrics {
+            serve_metrics(metrics, &service)?;
+        }
         notify("READY=1");
         Ok(Self { service, mounted, marker, claim, events, socket, notes: ready.notes })
     }
@@ -172,7 +178,7 @@ impl Running {
                     return self.leave();
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    watch.look(&self.service.handle.stats().engine);
+                    watch.look(&self.service.look());
                     if self.mounted.is_finished() {
                         eprintln!("headpond: unmounted by somebody else; writing what is dirty to the origin");
                         return self.finish(true, None);
@@ -300,6 +306,16 @@ fn serve_socket(socket: &Arc<ControlSocket>, service: &Service, events: Sender<E
         .spawn(serve)
         .map_err(|error| Refusal::Failed { doing: "start the control thread".to_owned(), error })?;
     Ok(())
+}
+
+fn serve_metrics(server: MetricsServer, service: &Service) -> Result<(), Refusal> {
+    let service = service.clone();
+    let serve = move || server.serve(|| exposition(&service.numbers()));
+    std::thread::Builder::new()
+        .name("metrics".to_owned())
+        .spawn(serve)
+        .map(drop)
+        .map_err(|error| Refusal::Failed { doing: "start the thread of the metrics".to_owned(), error })
 }
 
 fn mount_refusal(service: &Service, error: MountError) -> Refusal {

@@ -10,10 +10,11 @@ use std::time::Instant;
 
 use headpond_base::{BLOCK_U64, CacheMode, PoolId};
 use headpond_device::FaultHandle;
-use headpond_engine::{Reply, Request};
+use headpond_engine::{Reply, Request, Stats};
 use headpond_shard::Handle;
 
 use crate::live_settings::LiveSettings;
+use crate::numbers::{Numbers, Rate, Snapshot};
 use crate::operations::Operations;
 use crate::places::Places;
 use crate::protocol::{Answer, Command, Progress};
@@ -47,6 +48,7 @@ pub(crate) struct Service {
     pub(crate) pool_bytes: u64,
     faults: Option<FaultHandle>,
     live: LiveSettings,
+    destage: Arc<Mutex<Rate>>,
     started: Instant,
     operations: Operations,
     now: Arc<Mutex<(CacheMode, Phase)>>,
@@ -65,6 +67,7 @@ impl Service {
             pool_bytes,
             faults: None,
             live,
+            destage: Arc::default(),
             started: Instant::now(),
             operations: Operations::default(),
             now: Arc::new(Mutex::new((mode, Phase::Running))),
@@ -84,6 +87,7 @@ impl Service {
         }
         match command {
             Command::Status => client.answer(&Answer::Status(Box::new(self.status()))),
+            Command::Numbers => client.answer(&Answer::Numbers(Box::new(self.numbers()))),
             Command::Flush => client.answer_or_refuse(self.start_flush()),
             Command::Get => client.answer(&Answer::Settings { values: self.live.now().values() }),
             Command::Set { settings, dry_run } => self.set(&settings, dry_run, client),
@@ -116,6 +120,28 @@ impl Service {
             ));
         };
         faults::inject(handle, what)
+    }
+
+    /// Looks at what goes on, so that it is known how fast. To be called now and then.
+    pub(crate) fn look(&self) -> Stats {
+        let engine = self.handle.stats().engine;
+        let destaged = engine.destaged_blocks * BLOCK_U64;
+        self.destage.lock().unwrap_or_else(PoisonError::into_inner).look(Instant::now(), destaged);
+        engine
+    }
+
+    /// All numbers.
+    pub(crate) fn numbers(&self) -> Numbers {
+        let snapshot = Snapshot {
+            shard: self.handle.stats(),
+            pool_bytes: self.pool_bytes,
+            uptime: self.started.elapsed(),
+            destage_rate: self.destage.lock().unwrap_or_else(PoisonError::into_inner).per_second(),
+        };
+        let Status { mountpoint, origin, flash, mode, state, .. } = self.status();
+        let settings = self.live.now().values().into_iter().map(|value| (value.name, value.value)).collect();
+        let (metrics, latency) = (snapshot.metrics(), snapshot.latency());
+        Numbers { mountpoint, origin, flash, mode, state, metrics, latency, settings }
     }
 
     fn start_flush(&self) -> Result<Answer, Refusal> {

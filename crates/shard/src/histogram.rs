@@ -62,6 +62,18 @@ impl Histogram {
         self.total
     }
 
+    /// All of them together, in nanoseconds.
+    #[must_use]
+    pub const fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    /// The buckets that hold any, each with the longest time in it and how many there are.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let held = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        held.map(|(index, count)| (highest(index), *count))
+    }
+
     /// What came since `earlier`, an older state of the same histogram. Its longest is known only
     /// by its bucket.
     #[must_use]
@@ -161,6 +173,9 @@ mod tests {
         let mut both = earlier.clone();
         both.merge(&histogram.since(&earlier));
         assert_eq!(both, histogram);
+        assert_eq!(both.buckets().map(|(_, count)| count).sum::<u64>(), both.count());
+        assert!(both.buckets().is_sorted() && both.buckets().next() == Some((7, 1)));
+        assert_eq!(both.sum(), 500_500_007);
         assert_eq!(Histogram::default().summary(), Summary::default());
     }
 }

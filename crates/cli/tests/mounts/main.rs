@@ -13,6 +13,7 @@ mod full;
 mod life;
 mod loop_device;
 mod meanwhile;
+mod numbers;
 mod permissions;
 mod pond;
 mod refusals;

@@ -1,0 +1,71 @@
+//! `headpond top`: what a mount does, second by second.
+
+mod screen;
+mod terminal;
+
+use std::time::{Duration, Instant};
+
+use headpond_control::{Daemon, Numbers, Refusal};
+
+use crate::args::TopArgs;
+use crate::commands::{ask_numbers, ask_status, print};
+use screen::{Frame, HEIGHT};
+use terminal::{Key, Screen};
+
+/// `headpond top`.
+pub fn run(args: &TopArgs) -> Result<(), Refusal> {
+    let daemon = daemon(args)?;
+    let interval = Duration::from_secs(args.interval.into());
+    let mut before = look(&daemon)?;
+    if args.once {
+        std::thread::sleep(interval);
+        let now = look(&daemon)?;
+        return print(&frame(&before, &now).lines().join("\n")).and_then(|()| print("\n"));
+    }
+    let failed = |error| Refusal::Failed { doing: "use the terminal (for scripts there is --once)".to_owned(), error };
+    let mut screen = Screen::open().map_err(failed)?;
+    let mut shown = Frame::waiting(&before.1);
+    loop {
+        screen.draw(&shown.lines()).map_err(failed)?;
+        if screen.wait(interval).map_err(failed)? == Some(Key::Quit) {
+            return Ok(());
+        }
+        // A key that means nothing, or another size of the window: the same is drawn again.
+        if before.0.elapsed() < interval {
+            continue;
+        }
+        let now = look(&daemon)?;
+        shown = frame(&before, &now);
+        before = now;
+    }
+}
+
+type Looked = (Instant, Numbers);
+
+fn look(daemon: &Daemon) -> Result<Looked, Refusal> {
+    Ok((Instant::now(), ask_numbers(daemon)?))
+}
+
+fn frame(before: &Looked, now: &Looked) -> Frame {
+    Frame::between(&before.1, &now.1, now.0.duration_since(before.0).as_secs_f64())
+}
+
+fn daemon(args: &TopArgs) -> Result<Daemon, Refusal> {
+    if let Some(mountpoint) = &args.mountpoint {
+        return Daemon::of(mountpoint);
+    }
+    let mut all = Daemon::all();
+    match (all.pop(), all.is_empty()) {
+        (Some(only), true) => Ok(only),
+        (None, _) => Err(Refusal::Usage("no headpond is mounted by this user".to_owned())),
+        (Some(last), false) => {
+            all.push(last);
+            let mounts = all.iter().filter_map(|daemon| ask_status(daemon).ok());
+            let mounts: Vec<String> =
+                mounts.map(|status| format!("  headpond top {}", status.mountpoint.display())).collect();
+            Err(Refusal::Usage(format!("several headponds are mounted; say which:\n{}", mounts.join("\n"))))
+        }
+    }
+}
+
+const _: () = assert!(HEIGHT <= 24, "the smallest terminal that people use");

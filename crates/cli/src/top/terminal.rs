@@ -1,0 +1,96 @@
+//! The terminal as `headpond top` uses it: another screen, keys without return.
+//!
+//! Invariant: however `top` ends, the terminal is as it was before.
+
+use std::io::{self, IsTerminal, Read, Write};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::pipe;
+
+/// What was pressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Key {
+    /// q, or ctrl-C.
+    Quit,
+    /// Anything else.
+    Other,
+}
+
+/// The other screen, up to its drop.
+pub struct Screen {
+    before: Termios,
+    /// Becomes readable with a signal that ends the program.
+    signals: std::os::unix::net::UnixStream,
+}
+
+impl Screen {
+    /// Takes the terminal.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn open() -> io::Result<Self> {
+        if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+            return Err(io::Error::other("this is no terminal"));
+        }
+        let (signals, ring) = std::os::unix::net::UnixStream::pair()?;
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            pipe::register(signal, ring.try_clone()?)?;
+        }
+        let before = tcgetattr(io::stdin())?;
+        let mut keys = before.clone();
+        keys.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+        tcsetattr(io::stdin(), OptionalActions::Now, &keys)?;
+        let screen = Self { before, signals };
+        write(b"\x1b[?1049h\x1b[?25l\x1b[2J")?;
+        Ok(screen)
+    }
+
+    /// Shows lines from the top.
+    pub fn draw(&mut self, lines: &[String]) -> io::Result<()> {
+        let mut bytes = b"\x1b[H".to_vec();
+        for line in lines {
+            bytes.extend_from_slice(line.as_bytes());
+            bytes.extend_from_slice(b"\x1b[K\r\n");
+        }
+        bytes.extend_from_slice(b"\x1b[J");
+        write(&bytes)
+    }
+
+    /// Waits so long, or up to a key.
+    pub fn wait(&mut self, patience: Duration) -> io::Result<Option<Key>> {
+        let stdin = io::stdin();
+        let patience = Timespec { tv_sec: patience.as_secs().cast_signed(), tv_nsec: 0 };
+        let mut ready = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
+        match poll(&mut ready, Some(&patience)) {
+            Ok(0) => return Ok(None),
+            // The window has another size, say.
+            Err(rustix::io::Errno::INTR) => return Ok(None),
+            result => _ = result?,
+        }
+        if !ready[1].revents().is_empty() {
+            return Ok(Some(Key::Quit));
+        }
+        let mut pressed = [0; 16];
+        let count = stdin.lock().read(&mut pressed)?;
+        // The end of input is the end of whoever looks.
+        let quit = count == 0 || pressed[..count].iter().any(|key| matches!(key, b'q' | b'Q' | 3));
+        Ok(Some(if quit { Key::Quit } else { Key::Other }))
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // Nothing is left to be done if the terminal is gone.
+        let _ = write(b"\x1b[?25h\x1b[?1049l");
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
+    }
+}
+
+fn write(bytes: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(bytes)?;
+    stdout.flush()
+}

@@ -1,0 +1,146 @@
+//! What a mount tells of itself: the same numbers for people, programs and Prometheus.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use headpond_control::{METRICS, metrics_reference};
+
+use crate::pond::{Pond, SIZE, Said, pattern, run, wait_until, write_and_sync};
+
+fn ask(pond: &Pond, command: &str, more: &[&str]) -> Said {
+    let mnt = pond.mnt();
+    run([OsStr::new(command), mnt.as_os_str()].into_iter().chain(more.iter().map(OsStr::new)))
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn http_get(port: u16) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    page
+}
+
+#[test]
+fn every_number_is_told_three_ways_and_they_agree() {
+    let pond = Pond::new();
+    let port = free_port();
+    pond.mount(&["--size", SIZE, "--metrics", &format!("127.0.0.1:{port}")]).ok();
+    write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, 1));
+    let json = ask(&pond, "stats", &["--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json.ok().text).unwrap();
+    let lines = ask(&pond, "stats", &[]);
+    let page = http_get(port);
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+    for metric in METRICS {
+        let name = metric.name;
+        assert!(json["metrics"][name].is_number(), "{name} is missing in {json}");
+        assert!(lines.ok().text.lines().any(|line| line.starts_with(&format!("{name} "))), "{name}:\n{}", lines.text);
+        assert!(page.lines().any(|line| line.starts_with(&format!("headpond_{name} "))), "{name}:\n{page}");
+    }
+    assert_eq!(json["metrics"]["dirty_bytes"], f64::from(1 << 20));
+    assert!(lines.text.contains(&format!("\ndirty_bytes {}\n", 1 << 20)), "{}", lines.text);
+    assert!(page.contains(&format!("\nheadpond_dirty_bytes {}\n", 1 << 20)), "{page}");
+    assert!(page.contains("headpond_request_duration_seconds_count{operation=\"sync\"} 1"), "{page}");
+    assert_eq!((&json["latency"]["sync"]["count"], &json["settings"]["flush-period"]), (&1.into(), &"1m".into()));
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn an_address_that_is_taken_refuses_the_mount_and_nothing_is_made() {
+    let pond = Pond::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    pond.mount(&["--size", SIZE, "--metrics", &address]).refused(1, &["--metrics", &address]);
+    pond.mount(&["--size", SIZE, "--metrics", "nowhere"]).refused(2, &["--metrics"]);
+    assert!(!pond.flash().exists() && pond.marker().is_none());
+}
+
+#[test]
+fn top_shows_one_interval_to_scripts_in_80_columns() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, 1));
+    let said = ask(&pond, "top", &["--once"]);
+    said.ok().refused(0, &["read hits", "hit ratio", "origin", "dirty", "1 MiB", "destage", "errors"]);
+    assert!(said.text.lines().all(|line| line.chars().count() <= 80), "{}", said.text);
+    assert!(said.text.lines().count() <= 24, "{}", said.text);
+    ask(&pond, "top", &[]).refused(1, &["no terminal", "--once"]);
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn the_reference_of_numbers_is_what_the_table_says() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+    let written = fs::read_to_string(&page).unwrap_or_default();
+    assert!(
+        written == metrics_reference(),
+        "docs/metrics.md is not up to date: headpond stats --reference > docs/metrics.md"
+    );
+}
+
+/// A terminal of 80 x 24 with a program in it, and gone at the end.
+struct Terminal {
+    socket: PathBuf,
+}
+
+impl Terminal {
+    /// `None` where there is no tmux.
+    fn with(pond: &Pond, command: &str) -> Option<Self> {
+        let terminal = Self { socket: pond.at("tmux") };
+        match terminal.tmux(&["new-session", "-d", "-x", "80", "-y", "24", command]) {
+            Ok(output) if output.status.success() => Some(terminal),
+            result => {
+                assert!(std::env::var_os("HEADPOND_TEST_ALL").is_none(), "no terminal: {result:?}");
+                eprintln!("left out: tmux is not there");
+                None
+            }
+        }
+    }
+
+    fn tmux(&self, arguments: &[&str]) -> std::io::Result<Output> {
+        let mut command = Command::new("tmux");
+        command.arg("-S").arg(&self.socket).args(["-f", "/dev/null"]).args(arguments);
+        command.env_remove("TMUX").stdin(Stdio::null()).output()
+    }
+
+    fn shows(&self) -> String {
+        String::from_utf8_lossy(&self.tmux(&["capture-pane", "-p"]).unwrap().stdout).into_owned()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.tmux(&["kill-server"]);
+    }
+}
+
+/// The words that each line begins with: what stays while the numbers change.
+fn structure(screen: &str) -> Vec<String> {
+    let label =
+        |line: &str| line.split(|letter: char| letter.is_ascii_digit() || letter == '[').next().unwrap().to_owned();
+    screen.lines().map(|line| label(line).trim().to_owned()).filter(|label| !label.is_empty()).collect()
+}
+
+#[test]
+fn top_on_a_terminal_shows_the_same_screen_and_q_quits() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, 1));
+    let command = format!("{} top {}; sleep 600", env!("CARGO_BIN_EXE_headpond"), pond.mnt().display());
+    let Some(terminal) = Terminal::with(&pond, &command) else { return };
+    wait_until("the screen is drawn", || terminal.shows().contains("errors"));
+    let once = ask(&pond, "top", &["--once"]);
+    wait_until("the screen is as for scripts", || structure(&terminal.shows()) == structure(&once.ok().text));
+    terminal.tmux(&["send-keys", "q"]).unwrap();
+    wait_until("the terminal is as it was", || terminal.shows().trim().is_empty());
+    drop(terminal);
+    pond.unmount(&[]).ok();
+}

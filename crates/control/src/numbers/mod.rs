@@ -1,0 +1,160 @@
+//! What a mount counts, for people, programs and Prometheus: one table, one snapshot.
+//!
+//! Invariant: a snapshot is taken between two turns of the shard, so its numbers belong together,
+//! and taking it costs the path of requests nothing.
+
+mod latency;
+mod prometheus;
+mod rate;
+mod table;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use headpond_shard::ShardStats;
+use serde::{Deserialize, Serialize};
+
+pub use latency::Latency;
+pub(crate) use prometheus::exposition;
+pub(crate) use rate::Rate;
+pub use table::{METRICS, Metric, MetricKind};
+
+/// The state of a mount at one moment, as the table reads it.
+pub struct Snapshot {
+    pub(crate) shard: ShardStats,
+    pub(crate) pool_bytes: u64,
+    pub(crate) uptime: Duration,
+    /// Bytes a second, lately.
+    pub(crate) destage_rate: f64,
+}
+
+/// All numbers of a mount. The names are those of `headpond stats --json`, and stay.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Numbers {
+    /// Where it is mounted.
+    pub mountpoint: PathBuf,
+    /// The directory that owns the data.
+    pub origin: PathBuf,
+    /// The file or device of the pool.
+    pub flash: PathBuf,
+    /// The cache mode in force.
+    pub mode: String,
+    /// What it is doing.
+    pub state: String,
+    /// Every number of [`METRICS`].
+    pub metrics: BTreeMap<String, f64>,
+    /// How long requests took since the daemon's start: `read_hit`, `read_miss`, `write` and `sync`.
+    pub latency: BTreeMap<String, Latency>,
+    /// Every setting.
+    pub settings: BTreeMap<String, String>,
+}
+
+impl Snapshot {
+    /// Every number of the table.
+    pub(crate) fn metrics(&self) -> BTreeMap<String, f64> {
+        METRICS.iter().map(|metric| (metric.name.to_owned(), (metric.value)(self))).collect()
+    }
+
+    /// The latencies by the names that they have everywhere.
+    pub(crate) fn latency(&self) -> BTreeMap<String, Latency> {
+        let latency = &self.shard.latency;
+        [
+            ("read_hit", &latency.read_hit),
+            ("read_miss", &latency.read_miss),
+            ("write", &latency.write),
+            ("sync", &latency.sync),
+        ]
+        .into_iter()
+        .map(|(name, histogram)| (name.to_owned(), Latency::from(histogram)))
+        .collect()
+    }
+}
+
+impl Numbers {
+    /// One of the numbers, 0 if there is none of that name.
+    #[must_use]
+    pub fn metric(&self, name: &str) -> f64 {
+        self.metrics.get(name).copied().unwrap_or(0.0)
+    }
+
+    /// A line for each number, `name value`, for cat and grep.
+    #[must_use]
+    pub fn lines(&self) -> String {
+        let mut lines = String::new();
+        for metric in METRICS {
+            lines += &format!("{} {}\n", metric.name, number(self.metric(metric.name)));
+        }
+        for (name, latency) in &self.latency {
+            for (what, value) in latency.few() {
+                lines += &format!("latency_{name}_{what} {}\n", number(value));
+            }
+        }
+        lines
+    }
+}
+
+/// A number as text: whole ones without a point.
+pub(crate) fn number(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 9e15 { format!("{value:.0}") } else { format!("{value}") }
+}
+
+/// The page docs/metrics.md.
+#[must_use]
+pub fn metrics_reference() -> String {
+    let mut page = HEAD.to_owned();
+    for metric in METRICS {
+        let kind = match metric.kind {
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+        };
+        page += &format!("| `headpond_{}` | {kind} | {} |\n", metric.name, metric.help);
+    }
+    page + TAIL
+}
+
+const HEAD: &str = "# Numbers
+
+    headpond stats /var/lib/mysql                    a line for each number, for people and grep
+    headpond stats /var/lib/mysql --json             the same for programs, with settings
+    headpond mount ... --metrics 127.0.0.1:9187      as Prometheus takes them, at http://127.0.0.1:9187/metrics
+
+`stats` leaves the `headpond_` away. Counters start with the daemon; bytes of hits, misses and the pool are in whole blocks of 4 KiB.
+
+| name | kind | what |
+| --- | --- | --- |
+";
+
+const TAIL: &str = "| `headpond_request_duration_seconds` | histogram | How long requests took, by `operation` (read, write, sync) and, for reads, `source` (hit, miss) |
+| `headpond_info` | gauge | 1, with what is mounted where as labels |
+
+Worth an alarm: `flash_failed`, growth of `lost_bytes_total` or `origin_errors_total`, `failing_files`, `dirty_bytes` near the dirty-threshold for long. Worth a graph: hits against misses, `dirty_bytes`, `destage_bytes_per_second`.
+
+This page is made from the table in `crates/control/src/numbers/table.rs`: `headpond stats --reference`.
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_prometheus_and_each_is_there_once() {
+        let mut seen = Vec::new();
+        for metric in METRICS {
+            let valid = metric.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+            assert!(valid && !metric.help.is_empty(), "{}", metric.name);
+            assert_eq!(metric.name.ends_with("_total"), metric.kind == MetricKind::Counter, "{}", metric.name);
+            assert!(!seen.contains(&metric.name), "{} twice", metric.name);
+            seen.push(metric.name);
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_so_that_they_read_back() {
+        for (value, text) in [(0.0, "0"), (4096.0, "4096"), (0.25, "0.25"), (1e15, "1000000000000000")] {
+            assert_eq!(number(value), text);
+            assert!((text.parse::<f64>().unwrap() - value).abs() < f64::EPSILON);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Every number that a mount tells, one entry each: its name, what it counts, and where it comes
+//! from. `headpond stats`, the metrics over HTTP and docs/metrics.md all come from this table.
+//!
+//! Names follow Prometheus: base units (bytes, seconds), and counters end in `_total`. A name, once
+//! released, keeps its meaning. Counters start with the daemon.
+
+use headpond_base::BLOCK_U64;
+use headpond_engine::Stats;
+
+use super::Snapshot;
+
+/// Whether a number only grows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MetricKind {
+    /// Grows from 0, from the daemon's start.
+    Counter,
+    /// How it is now.
+    Gauge,
+}
+
+/// One number.
+pub struct Metric {
+    /// Its name, without the `headpond_` that it has in Prometheus.
+    pub name: &'static str,
+    /// Counter or gauge.
+    pub kind: MetricKind,
+    /// What it is.
+    pub help: &'static str,
+    pub(super) value: fn(&Snapshot) -> f64,
+}
+
+/// A number of the engine's own, as it is.
+macro_rules! counted {
+    ($kind:ident, $name:literal, $field:ident, $help:literal) => {
+        Metric { name: $name, kind: MetricKind::$kind, help: $help, value: |now| now.shard.engine.$field as f64 }
+    };
+}
+
+/// A number of blocks of the engine's, in bytes.
+macro_rules! blocks {
+    ($kind:ident, $name:literal, $field:ident, $help:literal) => {
+        Metric { name: $name, kind: MetricKind::$kind, help: $help, value: |now| bytes(now.shard.engine.$field) }
+    };
+}
+
+fn bytes(blocks: u64) -> f64 {
+    (blocks * BLOCK_U64) as f64
+}
+
+const fn clean_blocks(engine: &Stats) -> u64 {
+    engine.cached_blocks.saturating_sub(engine.dirty_blocks)
+}
+
+/// All numbers, in the order in which they are shown.
+pub const METRICS: &[Metric] = &[
+    // What applications ask for.
+    counted!(Counter, "reads_total", reads, "Reads of applications answered"),
+    counted!(Counter, "writes_total", writes, "Writes of applications answered"),
+    counted!(Counter, "syncs_total", syncs, "Syncs of applications answered"),
+    counted!(Counter, "read_bytes_total", read_bytes, "Bytes that reads were answered with"),
+    counted!(Counter, "write_bytes_total", write_bytes, "Bytes that writes brought"),
+    blocks!(Counter, "read_hit_bytes_total", read_hits_blocks, "Bytes read from flash or memory, in whole blocks"),
+    blocks!(
+        Counter,
+        "read_miss_bytes_total",
+        read_miss_blocks,
+        "Bytes that had to come from the origin, in whole blocks"
+    ),
+    counted!(Counter, "stalls_total", stalls, "Writes that had to wait for room or for destage"),
+    Metric {
+        name: "requests_under_way",
+        kind: MetricKind::Gauge,
+        help: "Requests of applications taken and not answered yet",
+        value: |now| now.shard.requests_under_way as f64,
+    },
+    // The origin.
+    counted!(Counter, "origin_reads_total", origin_reads, "Reads at the origin"),
+    counted!(Counter, "origin_writes_total", origin_writes, "Writes at the origin"),
+    counted!(Counter, "origin_syncs_total", origin_syncs, "Syncs of the origin's files"),
+    counted!(Counter, "origin_read_bytes_total", origin_read_bytes, "Bytes read at the origin"),
+    counted!(Counter, "origin_write_bytes_total", origin_write_bytes, "Bytes written at the origin"),
+    counted!(Counter, "origin_errors_total", origin_errors, "Operations of the origin that failed"),
+    Metric {
+        name: "origin_operations_under_way",
+        kind: MetricKind::Gauge,
+        help: "Operations of the origin under way, or waiting for a thread",
+        value: |now| now.shard.origin_under_way as f64,
+    },
+    // Flash.
+    counted!(Counter, "flash_reads_total", flash_reads, "Reads from flash"),
+    counted!(Counter, "flash_writes_total", flash_writes, "Writes to flash"),
+    counted!(Counter, "flash_syncs_total", flash_syncs, "Syncs of the flash"),
+    counted!(Counter, "flash_read_bytes_total", flash_read_bytes, "Bytes read from flash"),
+    counted!(Counter, "flash_write_bytes_total", flash_write_bytes, "Bytes written to flash"),
+    counted!(
+        Counter,
+        "flash_errors_masked_total",
+        masked_flash_errors,
+        "Flash reads that failed or did not match, and were answered all the same"
+    ),
+    blocks!(
+        Counter,
+        "lost_bytes_total",
+        lost_blocks,
+        "Dirty bytes that could not be read back from flash: an application was told an error"
+    ),
+    counted!(
+        Gauge,
+        "flash_failed",
+        flash_failed,
+        "1 after a write or sync of the flash failed: the pool takes nothing more"
+    ),
+    Metric {
+        name: "flash_operations_under_way",
+        kind: MetricKind::Gauge,
+        help: "Operations of the flash under way",
+        value: |now| now.shard.flash_under_way as f64,
+    },
+    // The pool.
+    Metric {
+        name: "pool_size_bytes",
+        kind: MetricKind::Gauge,
+        help: "Size of the pool's file or device",
+        value: |now| now.pool_bytes as f64,
+    },
+    blocks!(Gauge, "pool_capacity_bytes", pool_blocks, "Room for data in the pool"),
+    Metric {
+        name: "clean_bytes",
+        kind: MetricKind::Gauge,
+        help: "Bytes in the pool that are as at the origin",
+        value: |now| bytes(clean_blocks(&now.shard.engine)),
+    },
+    blocks!(Gauge, "dirty_bytes", dirty_blocks, "Bytes in the pool that are newer than the origin"),
+    counted!(Gauge, "dirty_files", dirty_objects, "Files with something for the origin, be it only their size or time"),
+    counted!(Gauge, "failing_files", failing_objects, "Files whose destage failed last time"),
+    counted!(Gauge, "known_files", objects, "Files that the pool knows"),
+    counted!(Gauge, "free_segments", free_segments, "Segments that can be filled at once"),
+    counted!(Gauge, "segments", segments, "All segments"),
+    counted!(Gauge, "map_memory_bytes", map_bytes, "Memory that the map takes"),
+    blocks!(Counter, "admitted_bytes_total", admitted_blocks, "Clean bytes let in"),
+    blocks!(Counter, "evicted_bytes_total", evicted_blocks, "Clean bytes dropped for room"),
+    blocks!(Counter, "moved_bytes_total", moved_blocks, "Bytes copied inside the pool to free a segment"),
+    counted!(Counter, "reclaimed_segments_total", segments_reclaimed, "Segments emptied"),
+    counted!(Counter, "checkpoints_total", checkpoints, "Checkpoints completed"),
+    // Destage.
+    blocks!(Counter, "destaged_bytes_total", destaged_blocks, "Bytes made clean by destage"),
+    Metric {
+        name: "destage_bytes_per_second",
+        kind: MetricKind::Gauge,
+        help: "Bytes destaged, a second, over the last ten",
+        value: |now| now.destage_rate,
+    },
+    blocks!(Gauge, "flush_left_bytes", flush_left_blocks, "Bytes that the running flush has still to destage"),
+    Metric {
+        name: "flush_left_seconds",
+        kind: MetricKind::Gauge,
+        help: "How long the running flush takes at the present rate; 0 if none runs or nothing moves",
+        value: |now| {
+            let left = bytes(now.shard.engine.flush_left_blocks);
+            if now.destage_rate > 0.0 { left / now.destage_rate } else { 0.0 }
+        },
+    },
+    Metric {
+        name: "uptime_seconds",
+        kind: MetricKind::Gauge,
+        help: "Since the mount",
+        value: |now| now.uptime.as_secs_f64(),
+    },
+];
