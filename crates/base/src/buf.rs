@@ -97,6 +97,18 @@ impl Buf {
         let start = self.range.start;
         Self { pages: self.pages.clone(), range: start + range.start..start + range.end }
     }
+
+    /// The memory, to be filled again, with all its room; its bytes are what they were.
+    ///
+    /// # Errors
+    /// When there are other views of it: then this one is given back.
+    pub fn reclaim(self) -> Result<BufMut, Self> {
+        let Self { pages, range } = self;
+        match Arc::try_unwrap(pages) {
+            Ok(pages) => Ok(BufMut { len: pages.len() * BLOCK, pages }),
+            Err(pages) => Err(Self { pages, range }),
+        }
+    }
 }
 
 impl Deref for Buf {
@@ -116,6 +128,15 @@ impl fmt::Debug for Buf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_reclaimed_only_by_its_last_view() {
+        let whole = BufMut::copy_of(&[9; 5000]).freeze();
+        let part = whole.slice(0..10);
+        let whole = whole.reclaim().expect_err("there is another view");
+        drop(part);
+        assert_eq!(whole.reclaim().expect("the last view").len(), 2 * BLOCK);
+    }
 
     #[test]
     fn buffers_are_block_aligned_and_slices_share_their_bytes() {
