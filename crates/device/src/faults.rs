@@ -21,6 +21,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -496,5 +497,17 @@ impl<D: Device> Device for Faults<D> {
 
     fn waker(&self) -> Waker {
         self.inner.waker()
+    }
+
+    fn watch(&mut self, descriptor: OwnedFd) -> bool {
+        self.inner.watch(descriptor)
+    }
+
+    fn unwatch(&mut self) {
+        self.inner.unwatch();
+    }
+
+    fn take_readable(&mut self) -> bool {
+        self.inner.take_readable()
     }
 }

@@ -35,6 +35,7 @@ mod uring;
 mod waker;
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use headpond_base::{BLOCK, BLOCK_U64, Buf, Errno, Result};
@@ -137,6 +138,22 @@ pub trait Device: Send {
 
     /// Makes another thread able to end a wait.
     fn waker(&self) -> Waker;
+
+    /// From now on a wait also ends when this descriptor becomes readable, as
+    /// [`Device::take_readable`] then says; told at each change, so whoever reads it reads until there
+    /// is nothing left. One descriptor at a time. False where the device has no means to wait for
+    /// one: then it is not kept.
+    fn watch(&mut self, _descriptor: OwnedFd) -> bool {
+        false
+    }
+
+    /// Ends the watch and closes the descriptor that it was on.
+    fn unwatch(&mut self) {}
+
+    /// Whether the watched descriptor has become readable, or broken, since this was last asked.
+    fn take_readable(&mut self) -> bool {
+        false
+    }
 }
 
 impl<D: Device + ?Sized> Device for Box<D> {
@@ -158,6 +175,18 @@ impl<D: Device + ?Sized> Device for Box<D> {
 
     fn waker(&self) -> Waker {
         (**self).waker()
+    }
+
+    fn watch(&mut self, descriptor: OwnedFd) -> bool {
+        (**self).watch(descriptor)
+    }
+
+    fn unwatch(&mut self) {
+        (**self).unwatch();
+    }
+
+    fn take_readable(&mut self) -> bool {
+        (**self).take_readable()
     }
 }
 

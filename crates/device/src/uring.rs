@@ -16,7 +16,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +33,16 @@ const DEPTH: u32 = 256;
 /// Names the watch on the eventfd among completions, where all else is the number of a slot.
 const WATCH: u64 = u64::MAX;
 
+/// Names the watch on the owner's descriptor. It counts down with each one, so that a late answer
+/// about one that is gone is not taken for the next one's.
+const WATCHED: u64 = u64::MAX - 1;
+
+/// The lowest number of a watch. Slots are far fewer.
+const WATCHED_MIN: u64 = u64::MAX / 2;
+
+/// Answers to an end of a watch, which nobody waits for.
+const UNWATCH: u64 = WATCHED_MIN - 1;
+
 /// The kernel moves at most this much with one call; longer operations go in several.
 const TRANSFER_MAX: usize = 1 << 30;
 
@@ -48,6 +58,17 @@ pub struct Uring {
     backlog: VecDeque<Op>,
     ready: Vec<Done>,
     trim: TrimLane,
+    watched: Option<Watched>,
+    next_watch: u64,
+    readable: bool,
+}
+
+/// The owner's descriptor, which the ring watches.
+struct Watched {
+    descriptor: OwnedFd,
+    number: u64,
+    /// The kernel has the watch.
+    armed: bool,
 }
 
 /// An operation that the kernel has, and the memory it uses.
@@ -97,6 +118,9 @@ impl Uring {
             free: (0..depth).rev().collect(),
             backlog: VecDeque::with_capacity(depth),
             ready: Vec::new(),
+            watched: None,
+            next_watch: WATCHED,
+            readable: false,
         })
     }
 
@@ -121,6 +145,14 @@ impl Uring {
             let watch = opcode::PollAdd::new(Fd(event), POLLIN).multi(true).build().user_data(WATCH);
             self.push(&watch)?;
             self.watching = true;
+        }
+        if let Some(watched) = &mut self.watched
+            && !watched.armed
+        {
+            watched.armed = true;
+            let watch = opcode::PollAdd::new(Fd(watched.descriptor.as_raw_fd()), POLLIN).multi(true).build();
+            let watch = watch.user_data(watched.number);
+            self.push(&watch)?;
         }
         while let Some(&index) = self.free.last() {
             let Some(op) = self.backlog.pop_front() else { break };
@@ -162,8 +194,8 @@ impl Uring {
         loop {
             // SAFETY: the entry points to memory of a slot (heap memory that does not move with the
             // slot), which is neither read, written nor freed before the kernel's completion of this
-            // entry has been taken in `reap`, nor by `drop`; or to the eventfd, which lives as
-            // long as the ring.
+            // entry has been taken in `reap`, nor by `drop`; or it names a descriptor, of which the
+            // kernel takes its own reference when the entry is handed over.
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 return Ok(());
             }
@@ -179,6 +211,15 @@ impl Uring {
             if entry.user_data() == WATCH {
                 // The watch stays until the kernel says that it does not.
                 self.watching = cqueue::more(entry.flags());
+                continue;
+            }
+            if entry.user_data() >= UNWATCH {
+                if let Some(watched) = &mut self.watched
+                    && watched.number == entry.user_data()
+                {
+                    self.readable = true;
+                    watched.armed = cqueue::more(entry.flags());
+                }
                 continue;
             }
             let index = entry.user_data() as usize;
@@ -284,7 +325,7 @@ impl Device for Uring {
         let before = done.len();
         done.append(&mut self.ready);
         self.fill()?;
-        let nothing = done.len() == before && self.ring.completion().is_empty();
+        let nothing = done.len() == before && !self.readable && self.ring.completion().is_empty();
         let block = nothing && timeout != Some(Duration::ZERO) && self.waker.doze();
         let submission = self.ring.submission();
         let call = block || !submission.is_empty() || submission.taskrun() || submission.cq_overflow();
@@ -297,6 +338,31 @@ impl Device for Uring {
 
     fn waker(&self) -> Waker {
         self.waker.clone()
+    }
+
+    fn watch(&mut self, descriptor: OwnedFd) -> bool {
+        self.unwatch();
+        self.watched = Some(Watched { descriptor, number: self.next_watch, armed: false });
+        self.next_watch = (self.next_watch - 1).max(WATCHED_MIN);
+        // Whatever came before the watch.
+        self.readable = true;
+        true
+    }
+
+    fn unwatch(&mut self) {
+        self.readable = false;
+        if let Some(watched) = self.watched.take()
+            && watched.armed
+        {
+            let end = opcode::PollRemove::new(watched.number).build().user_data(UNWATCH);
+            // The descriptor may be closed before the kernel has let go of it: it holds its own
+            // reference. Should the ring be broken, the next wait says so.
+            let _ = self.push(&end);
+        }
+    }
+
+    fn take_readable(&mut self) -> bool {
+        std::mem::take(&mut self.readable)
     }
 }
 
