@@ -14,7 +14,7 @@ use headpond_format::Stamp;
 use crate::lanes::Lanes;
 use crate::mailbox::{Item, Mailbox};
 use crate::turn::Turner;
-use crate::{Core, Limits, Origin, ShardStats};
+use crate::{Core, Door, Limits, Origin, ShardStats};
 
 /// A change of the origin's directories, run on an origin thread. Gives the stamp of the file that
 /// it renamed, if it renamed one.
@@ -108,6 +108,13 @@ impl Handle {
             Reply::Failed(errno) => Err(*own.get().unwrap_or(&errno)),
             _ => own.get().map_or(Ok(()), |errno| Err(*errno)),
         }
+    }
+
+    /// Has a front door served by the shard's own thread, from now on and instead of one that it may
+    /// have already. A door that the shard cannot serve, as its device waits for nothing but flash,
+    /// or because it has ended, is dropped: see [`Door`].
+    pub fn serve(&self, door: Box<dyn Door>) {
+        drop(self.shared.mailbox.hand_over(door));
     }
 
     /// The origin.

@@ -11,24 +11,15 @@
 //! and its order is a fact. What it costs: whatever runs on the shard's thread delays everything
 //! else, so nothing there may block. Replies run there and must be short.
 //!
-//! # The cost of a 4 KiB read that hits
-//! Counted from [`Handle::submit`] to the reply, for one request alone; what is shared when more
-//! are under way is marked.
+//! A front door whose requests come out of a descriptor can be served by the shard's own thread, which
+//! then waits for it along with the flash: see [`Door`]. That spares the hand-over through the mailbox.
 //!
-//! | what | how many |
-//! | --- | --- |
-//! | system calls | 1 `io_uring_enter` that submits and waits (shared), 1 eventfd write if the shard sleeps (shared) |
-//! | wake-ups | 2: the shard for the request, and for the flash (both shared); the reply runs on the shard |
-//! | copies | none: the buffer that the flash wrote is the one in the reply |
-//! | locks | 1 on the sender; of the shard, 3 in each turn, never waited for (shared) |
-//! | allocations | the caller's closure; the buffer and its count, in the device; the engine's own. Slots, queues and vectors here are reused |
-//!
-//! With many under way one turn serves several: at depth 32 there is about one turn, and so one system call,
-//! for every two answers. `examples/read_hits.rs` measures it against the bare device.
+//! What a request costs is in `ARCHITECTURE.md`, and what it comes to in `docs/benchmarks.md`.
 
 mod clock;
 mod core;
 mod disk;
+mod door;
 mod elevator;
 mod file_origin;
 mod flash_reader;
@@ -47,6 +38,7 @@ mod turn;
 pub use clock::now;
 pub use core::Core;
 pub use disk::{Access, DiskModel, Head, Network, Spindle};
+pub use door::{Done, Door, Taken};
 pub use elevator::Elevator;
 pub use file_origin::FileOrigin;
 pub use flash_reader::FlashReader;

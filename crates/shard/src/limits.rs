@@ -5,7 +5,9 @@ use std::time::Duration;
 /// How much a shard has under way at most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Requests of all front doors. A further one waits in [`Handle::submit`](crate::Handle::submit).
+    /// Requests of all handles together: a further one waits in
+    /// [`Handle::submit`](crate::Handle::submit). And as many again from the [`Door`](crate::Door) that
+    /// the shard serves, if it has one: what is more stays in its descriptor.
     pub requests: usize,
     /// Threads for what applications wait for: reads of the origin, seeks, reservations. As many as
     /// a disk gains from having in its queue.

@@ -14,8 +14,8 @@ use headpond_base::Errno;
 use headpond_device::Waker;
 use headpond_engine::{Reply, Request};
 
-use crate::ShardStats;
 use crate::handle::Operation;
+use crate::{Door, ShardStats};
 
 /// Called with the answer, on the shard's thread.
 pub(crate) type Answer = Box<dyn FnOnce(Reply) + Send>;
@@ -40,6 +40,7 @@ pub(crate) struct Mailbox {
 struct Inner {
     items: Vec<Item>,
     probes: Vec<SyncSender<ShardStats>>,
+    door: Option<Box<dyn Door>>,
     under_way: usize,
     waiting: usize,
     closed: Option<Errno>,
@@ -52,6 +53,7 @@ impl Mailbox {
         let inner = Inner {
             items: Vec::with_capacity(limit),
             probes: Vec::new(),
+            door: None,
             under_way: 0,
             waiting: 0,
             closed: None,
@@ -101,6 +103,20 @@ impl Mailbox {
         None
     }
 
+    /// Gives the shard a door to serve; back comes one that it cannot take, having ended.
+    pub(crate) fn hand_over(&self, door: Box<dyn Door>) -> Option<Box<dyn Door>> {
+        let mut inner = self.locked();
+        if inner.closed.is_some() {
+            return Some(door);
+        }
+        // One that was not yet taken is dropped outside the lock, as what it does then is its own affair.
+        let replaced = inner.door.replace(door);
+        drop(inner);
+        drop(replaced);
+        self.waker.wake();
+        None
+    }
+
     /// Asks the shard to end.
     pub(crate) fn stop(&self) {
         self.locked().stop = true;
@@ -108,13 +124,15 @@ impl Mailbox {
     }
 
     /// For the shard: `answered` requests are done. What has come since goes to `items` (empty, and
-    /// its memory is used again), unless `take` is false. Probes go to `probes`. True: end.
+    /// its memory is used again), unless `take` is false. Probes go to `probes`, a door that it is
+    /// to serve from now on to `door`. True: end.
     pub(crate) fn exchange(
         &self,
         answered: usize,
         take: bool,
         items: &mut Vec<Item>,
         probes: &mut Vec<SyncSender<ShardStats>>,
+        door: &mut Option<Box<dyn Door>>,
     ) -> bool {
         let mut inner = self.locked();
         inner.under_way -= answered;
@@ -122,6 +140,9 @@ impl Mailbox {
             std::mem::swap(&mut inner.items, items);
         }
         probes.append(&mut inner.probes);
+        if inner.door.is_some() {
+            *door = inner.door.take();
+        }
         let wake = answered.min(inner.waiting);
         let stop = inner.stop;
         drop(inner);
@@ -139,7 +160,9 @@ impl Mailbox {
         let items = std::mem::take(&mut inner.items);
         // Those who asked find the sender gone.
         inner.probes.clear();
+        let door = inner.door.take();
         drop(inner);
+        drop(door);
         self.room.notify_all();
         for item in items {
             (item.answer)(Reply::Failed(errno));

@@ -26,6 +26,16 @@ pub(crate) struct Pending {
     pub(crate) operation: Option<Operation>,
     pub(crate) since: Instant,
     pub(crate) kind: Kind,
+    pub(crate) way: Way,
+}
+
+/// How a request came in: each way has its own limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    /// From another thread.
+    Mailbox,
+    /// From the door that the shard serves.
+    Door,
 }
 
 /// All of them, by number: finding one is an index.
@@ -33,6 +43,7 @@ pub(crate) struct Requests {
     /// With how often each place was used, which is the upper half of its numbers.
     places: Vec<(u32, Option<Pending>)>,
     free: Vec<u32>,
+    of_door: usize,
     /// What those left are answered with.
     pub(crate) end: Errno,
 }
@@ -40,11 +51,11 @@ pub(crate) struct Requests {
 impl Requests {
     pub(crate) fn with_capacity(limit: usize) -> Self {
         // An error unless somebody ended it in an orderly way.
-        Self { places: Vec::with_capacity(limit), free: Vec::with_capacity(limit), end: Errno::IO }
+        Self { places: Vec::with_capacity(limit), free: Vec::with_capacity(limit), of_door: 0, end: Errno::IO }
     }
 
     /// Takes one in, and gives it its number.
-    pub(crate) fn add(&mut self, item: Item) -> (RequestId, Request) {
+    pub(crate) fn add(&mut self, item: Item, way: Way) -> (RequestId, Request) {
         let kind = match &item.request {
             Request::Read { .. } => Kind::Read,
             Request::Write { .. } => Kind::Write,
@@ -57,7 +68,8 @@ impl Requests {
         });
         let place = &mut self.places[index as usize];
         place.0 = place.0.wrapping_add(1);
-        place.1 = Some(Pending { answer: item.answer, operation: item.operation, since: item.since, kind });
+        place.1 = Some(Pending { answer: item.answer, operation: item.operation, since: item.since, kind, way });
+        self.of_door += usize::from(way == Way::Door);
         (RequestId(u64::from(place.0) << 32 | u64::from(index)), item.request)
     }
 
@@ -75,7 +87,13 @@ impl Requests {
     pub(crate) fn remove(&mut self, id: RequestId) -> Option<Pending> {
         let pending = self.place(id)?.take()?;
         self.free.push(id.0 as u32);
+        self.of_door -= usize::from(pending.way == Way::Door);
         Some(pending)
+    }
+
+    /// How many there are that came through the door.
+    pub(crate) const fn of_door(&self) -> usize {
+        self.of_door
     }
 
     /// How many there are.

@@ -19,8 +19,8 @@ use headpond_engine::{Effect, Outcome, Reply, RequestId, Ticket};
 
 use crate::lanes::{Finished, Job, Lanes};
 use crate::mailbox::{Item, Mailbox};
-use crate::requests::{Kind, Requests};
-use crate::{Core, Latencies, Limits, ShardStats, clock};
+use crate::requests::{Kind, Requests, Way};
+use crate::{Core, Door, Latencies, Limits, ShardStats, Taken, clock};
 
 /// Everything that a shard's thread owns.
 pub(crate) struct Turner<C: Core> {
@@ -30,6 +30,9 @@ pub(crate) struct Turner<C: Core> {
     requests: Requests,
     limits: Limits,
     inbox: Vec<Item>,
+    door: Option<Box<dyn Door>>,
+    /// The door may have something though its descriptor does not say so again.
+    door_has_more: bool,
     probes: Vec<SyncSender<ShardStats>>,
     flash_done: Vec<Done>,
     origin_done: Vec<Finished>,
@@ -67,6 +70,8 @@ impl<C: Core> Turner<C> {
             requests: Requests::with_capacity(limits.requests),
             limits,
             inbox: Vec::with_capacity(limits.requests),
+            door: None,
+            door_has_more: false,
             probes: Vec::new(),
             flash_done: Vec::new(),
             origin_done: Vec::new(),
@@ -103,7 +108,7 @@ impl<C: Core> Turner<C> {
 
     /// Waits for something to do.
     fn wait(&mut self) -> std::io::Result<()> {
-        if !self.inbox.is_empty() {
+        if !self.inbox.is_empty() || (self.door_has_more && self.room() > 0) {
             return self.flash.wait(&mut self.flash_done, Some(Duration::ZERO));
         }
         if !self.limits.spin.is_zero() && self.spin()? {
@@ -124,7 +129,8 @@ impl<C: Core> Turner<C> {
             self.flash.wait(&mut self.flash_done, Some(Duration::ZERO))?;
             self.exchange();
             self.lanes.take_finished(&mut self.origin_done);
-            let nobody_asks = self.inbox.is_empty() && self.probes.is_empty() && !self.stopping;
+            self.door_has_more |= self.flash.take_readable();
+            let nobody_asks = self.inbox.is_empty() && self.probes.is_empty() && !self.door_has_more && !self.stopping;
             if !(nobody_asks && self.flash_done.is_empty() && self.origin_done.is_empty()) {
                 return Ok(true);
             }
@@ -142,9 +148,10 @@ impl<C: Core> Turner<C> {
         self.take_in_flash();
         self.take_in_origin();
         for item in self.inbox.drain(..) {
-            let (id, request) = self.requests.add(item);
+            let (id, request) = self.requests.add(item, Way::Mailbox);
             self.engine.submit(id, request);
         }
+        self.take_from_door();
         self.engine.take_effects(&mut self.effects);
         self.carry_out(false);
         self.exchange();
@@ -154,12 +161,51 @@ impl<C: Core> Turner<C> {
         }
     }
 
+    /// Whether new requests are taken in at all.
+    fn takes_requests(&self) -> bool {
+        self.flash_under_way < self.limits.operations && self.origin_under_way < self.limits.operations
+    }
+
+    /// How many requests may come through the door now.
+    fn room(&self) -> usize {
+        if self.takes_requests() { self.limits.requests.saturating_sub(self.requests.of_door()) } else { 0 }
+    }
+
     /// Gives back the room of what was answered, and takes in what has come.
     fn exchange(&mut self) {
-        let take = self.flash_under_way < self.limits.operations && self.origin_under_way < self.limits.operations;
+        let take = self.takes_requests();
         let mailbox = &self.closing.mailbox;
-        self.stopping = mailbox.exchange(self.answered, take, &mut self.inbox, &mut self.probes);
+        let mut new_door = None;
+        self.stopping = mailbox.exchange(self.answered, take, &mut self.inbox, &mut self.probes, &mut new_door);
         self.answered = 0;
+        if let Some(door) = new_door {
+            self.flash.unwatch();
+            let watched = door.descriptor().is_ok_and(|descriptor| self.flash.watch(descriptor));
+            // Without a watch it is dropped, and serves itself.
+            self.door = watched.then_some(door);
+        }
+    }
+
+    /// Takes in what has come through the door.
+    fn take_from_door(&mut self) {
+        self.door_has_more |= self.flash.take_readable();
+        if !self.door_has_more || self.stopping {
+            return;
+        }
+        let room = self.room();
+        let Some(mut door) = self.door.take() else { return };
+        let since = Instant::now();
+        let (requests, engine) = (&mut self.requests, &mut self.engine);
+        let taken = door.take(room, &mut |request, answer| {
+            let (id, request) = requests.add(Item { request, answer, operation: None, since }, Way::Door);
+            engine.submit(id, request);
+        });
+        self.door_has_more = taken == Taken::Some;
+        if taken == Taken::Closed {
+            self.flash.unwatch();
+        } else {
+            self.door = Some(door);
+        }
     }
 
     fn take_in_flash(&mut self) {
@@ -217,7 +263,7 @@ impl<C: Core> Turner<C> {
 
     fn reply(&mut self, id: RequestId, reply: Reply, missed: bool, now: Instant) {
         let Some(pending) = self.requests.remove(id) else { return };
-        self.answered += 1;
+        self.answered += usize::from(pending.way == Way::Mailbox);
         self.answered_ever += 1;
         let histogram = match pending.kind {
             Kind::Read if missed => Some(&mut self.latency.read_miss),
