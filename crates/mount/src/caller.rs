@@ -13,6 +13,8 @@ use rustix::fs::{Gid, Mode, Uid};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
+use crate::wire::Caller;
+
 /// What stays with a thread that acts as a caller. The kernel has already checked the caller's
 /// permissions, with all of the caller's groups, which are not known here; so the origin is not
 /// asked again about directories (DAC), set-group-id (FSETID) and device nodes (MKNOD).
@@ -88,16 +90,21 @@ impl Rights {
     /// Looks at whoever made the request: what fuser and the kernel's older requests do not say.
     /// A caller that is already gone is judged by its user id.
     pub(crate) fn of(request: &Request) -> Self {
-        let status = fs::read_to_string(format!("/proc/{}/status", request.pid())).unwrap_or_default();
+        Self::of_caller(Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() })
+    }
+
+    /// The same, where fuser did not see the request.
+    pub(crate) fn of_caller(caller: Caller) -> Self {
+        let status = fs::read_to_string(format!("/proc/{}/status", caller.pid)).unwrap_or_default();
         let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let capabilities = match line("CapEff:").and_then(|bits| u64::from_str_radix(bits, 16).ok()) {
             Some(bits) => CapabilitySet::from_bits_retain(bits),
-            None if request.uid() == 0 => CapabilitySet::all(),
+            None if caller.uid == 0 => CapabilitySet::all(),
             None => CapabilitySet::empty(),
         };
         let mut groups: Vec<u32> =
             line("Groups:").unwrap_or_default().split_whitespace().filter_map(|group| group.parse().ok()).collect();
-        groups.push(request.gid());
+        groups.push(caller.gid);
         Self { capabilities, groups }
     }
 

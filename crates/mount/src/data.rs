@@ -1,117 +1,141 @@
-//! Reading, writing and syncing open files. No thread waits here for a managed file: the reply
-//! goes along with the request and is sent on the shard's thread.
+//! Reading, writing and syncing open files. No thread waits here for a managed file: the answer
+//! goes along with the request and is given on the shard's thread.
 //!
-//! Cost of a read hit: no copy if the engine's answer is in one piece, else one to put the pieces
-//! together. Cost of a write: one copy, out of the buffer in which the kernel's next request will
-//! arrive.
+//! Cost of a read hit: no copy, the kernel takes the bytes from where flash put them. Cost of a
+//! write: none here, its data goes on in the memory in which it arrived.
+//!
+//! The engine takes at most a mebibyte at once. The kernel may ask for up to a page more, as it counts
+//! pages (see `WRITE_BYTES_MAX`): what is more goes as a second request.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
-use fuser::{ReplyData, ReplyEmpty, ReplyWrite, Request, WriteFlags};
-use headpond_base::{Buf, BufMut, RECORD_BYTES_MAX};
+use headpond_base::{Buf, RECORD_BYTES_MAX};
 use headpond_engine::{Reply, Request as Ask};
+use headpond_shard::Done;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use crate::answer::Answer;
 use crate::caller::Rights;
-use crate::file_system::fuse_errno;
 use crate::front::{Front, Outcome, errno, unexpected};
 use crate::handles::{OpenFile, Way};
+use crate::join::Join;
 use crate::privileges;
+use crate::wire::Caller;
+
+/// Where a request for the engine is put: on the shard's own thread straight into the engine, on
+/// others through the pond.
+pub(crate) type Send<'a> = &'a mut dyn FnMut(Ask, Done);
 
 /// What is to be written, and how.
-pub(crate) struct Writing<'a> {
+pub(crate) struct Writing {
     pub(crate) offset: u64,
-    pub(crate) data: &'a [u8],
-    pub(crate) write_flags: WriteFlags,
+    pub(crate) data: Buf,
+    /// A caller who keeps no set-id bits; nobody otherwise. (A page of a shared mapping comes later
+    /// and on nobody's behalf.)
+    pub(crate) kills: Option<Caller>,
     /// The open file's flags now; those of a single write are among them.
     pub(crate) flags: OFlags,
 }
 
 impl Front {
     /// Reads `size` bytes, fewer at the file's end.
-    pub(crate) fn read(&self, file: &OpenFile, offset: u64, size: u32, reply: ReplyData) {
+    pub(crate) fn read(&self, file: &OpenFile, offset: u64, size: u32, answer: Answer, send: Send<'_>) {
         match &file.way {
             Way::Pond { object, .. } => {
-                if size as usize > RECORD_BYTES_MAX {
-                    // The kernel was told how many pages a request has; more is no kernel's request. A
-                    // shorter answer would be taken for the end of the file.
-                    reply.error(fuse_errno(Errno::INVAL));
-                    return;
+                let object = *object;
+                let Ok(first) = u32::try_from((size as usize).min(RECORD_BYTES_MAX)) else { return };
+                let mut join = if first == size { Join::One(answer) } else { Join::new(answer, 2) };
+                let mut part = |at, len, join: Join| {
+                    let request = Ask::Read { object, offset: offset + u64::from(at), len };
+                    let number = usize::from(at > 0);
+                    let done = move |reply| match reply {
+                        Reply::Data(pieces) => join.data(number, pieces),
+                        other => join.error(unexpected(&other)),
+                    };
+                    send(request, Box::new(done));
+                };
+                if first < size {
+                    part(first, size - first, join.share());
                 }
-                let request = Ask::Read { object: *object, offset, len: size };
-                self.pond.submit(request, Box::new(move |answer| answer_data(reply, &answer)));
+                part(0, first, join.share());
             }
             Way::Straight(file) => match read_straight(file, offset, size as usize) {
-                Ok(data) => reply.data(&data),
-                Err(error) => reply.error(fuse_errno(error)),
+                Ok(data) => answer.bytes(&data),
+                Err(error) => answer.error(error),
             },
         }
     }
 
     /// Writes, whole.
-    pub(crate) fn write(&self, request: &Request, file: &OpenFile, writing: &Writing<'_>, reply: ReplyWrite) {
-        let Writing { offset, data, write_flags, flags } = *writing;
-        // The kernel says when a caller keeps no bits. (A page of a shared mapping comes later and on
-        // nobody's behalf: then it says nothing.)
-        let kills = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        match privileges::drop_before_change(&file.inode, || kills.then(|| Rights::of(request))) {
+    pub(crate) fn write(&self, file: &OpenFile, writing: Writing, answer: Answer, send: Send<'_>) {
+        let Writing { offset, data, kills, flags } = writing;
+        match privileges::drop_before_change(&file.inode, || kills.map(Rights::of_caller)) {
             Ok(true) => self.changed_at_origin(&file.inode),
             Ok(false) => {}
-            Err(error) => return reply.error(fuse_errno(error)),
+            Err(error) => return answer.error(error),
         }
         let Some(room) = self.file_bytes_max.checked_sub(offset).filter(|room| *room > 0 || data.is_empty()) else {
-            return reply.error(fuse_errno(Errno::FBIG));
+            return answer.error(Errno::FBIG);
         };
-        let data = &data[..data.len().min(usize::try_from(room).unwrap_or(usize::MAX)).min(RECORD_BYTES_MAX)];
-        let Ok(written) = u32::try_from(data.len()) else {
-            return reply.error(fuse_errno(Errno::INVAL));
+        let len = data.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        let Ok(written) = u32::try_from(len) else {
+            return answer.error(Errno::INVAL);
         };
         if written == 0 {
-            return reply.written(0);
+            return answer.written(0);
         }
         match &file.way {
             Way::Pond { object, known } => {
                 let mtime = known.now();
-                let known = known.clone();
                 let durable = flags.intersects(OFlags::SYNC | OFlags::DSYNC);
-                let data = BufMut::copy_of(data).freeze();
-                let request = Ask::Write { object: *object, offset, data, mtime, durable };
-                let done = move |answer| match answer {
-                    Reply::Changed(attributes) => {
-                        known.changed(attributes, mtime);
-                        reply.written(written);
-                    }
-                    other => reply.error(fuse_errno(unexpected(&other))),
+                let first = len.min(RECORD_BYTES_MAX);
+                let mut join = if first == len { Join::One(answer) } else { Join::new(answer, 2) };
+                let mut part = |range: Range<usize>, join: Join| {
+                    let at = offset + range.start as u64;
+                    let request = Ask::Write { object: *object, offset: at, data: data.slice(range), mtime, durable };
+                    let known = known.clone();
+                    let done = move |reply| match reply {
+                        Reply::Changed(attributes) => {
+                            known.changed(attributes, mtime);
+                            join.written(written);
+                        }
+                        other => join.error(unexpected(&other)),
+                    };
+                    send(request, Box::new(done));
                 };
-                self.pond.submit(request, Box::new(done));
+                part(0..first, join.share());
+                if first < len {
+                    part(first..len, join.share());
+                }
             }
-            Way::Straight(file) => match file.write_all_at(data, offset) {
-                Ok(()) => reply.written(written),
-                Err(error) => reply.error(error.into()),
+            Way::Straight(file) => match file.write_all_at(&data[..len], offset) {
+                Ok(()) => answer.written(written),
+                Err(error) => answer.error(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
             },
         }
     }
 
     /// Makes a file durable: everything acknowledged before, and unless only data is asked for,
     /// what was changed at the origin alone.
-    pub(crate) fn sync(&self, file: &OpenFile, data_only: bool, reply: ReplyEmpty) {
+    pub(crate) fn sync(&self, file: &OpenFile, data_only: bool, answer: Answer, send: Send<'_>) {
         match &file.way {
             Way::Pond { object, .. } => {
                 if !data_only && let Err(error) = self.sync_attributes(file) {
-                    return reply.error(fuse_errno(error));
+                    return answer.error(error);
                 }
-                let done = move |answer| match answer {
-                    Reply::Done => reply.ok(),
-                    other => reply.error(fuse_errno(unexpected(&other))),
+                let done = move |reply| match reply {
+                    Reply::Done => answer.ok(),
+                    other => answer.error(unexpected(&other)),
                 };
-                self.pond.submit(Ask::Sync { object: *object }, Box::new(done));
+                send(Ask::Sync { object: *object }, Box::new(done));
             }
             Way::Straight(file) => match if data_only { file.sync_data() } else { file.sync_all() } {
-                Ok(()) => reply.ok(),
-                Err(error) => reply.error(error.into()),
+                Ok(()) => answer.ok(),
+                Err(error) => answer.error(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
             },
         }
     }
@@ -128,25 +152,6 @@ impl Front {
         }
         Ok(())
     }
-}
-
-fn answer_data(reply: ReplyData, answer: &Reply) {
-    match answer {
-        Reply::Data(pieces) => match &pieces[..] {
-            [] => reply.data(&[]),
-            [one] => reply.data(one),
-            several => reply.data(&joined(several)),
-        },
-        other => reply.error(fuse_errno(unexpected(other))),
-    }
-}
-
-fn joined(pieces: &[Buf]) -> Vec<u8> {
-    let mut whole = Vec::with_capacity(pieces.iter().map(|piece| piece.len()).sum());
-    for piece in pieces {
-        whole.extend_from_slice(piece);
-    }
-    whole
 }
 
 fn read_straight(file: &File, offset: u64, size: usize) -> Outcome<Vec<u8>> {

@@ -15,14 +15,12 @@ use fuser::{
     INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
     RenameFlags as FuseRenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
     ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
-    WriteFlags,
 };
-use headpond_base::RECORD_BYTES_MAX;
+use headpond_base::{BLOCK, RECORD_BYTES_MAX};
 use rustix::fs::{FallocateFlags, FileType, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::attributes::{KEEP, Wanted};
-use crate::data::Writing;
 use crate::front::{Front, Outcome};
 use crate::handles::Way;
 use crate::xattr::Sized as Value;
@@ -30,6 +28,10 @@ use crate::xattr::Sized as Value;
 /// Requests that the kernel may have under way in the background: asynchronous direct I/O and
 /// readahead. The kernel's default of 12 would hold a database's queue back.
 const BACKGROUND: u16 = 512;
+
+/// Bytes of a request at most. A mebibyte that begins inside a page spans one page more than one that
+/// does not, and the kernel counts pages.
+const WRITE_BYTES_MAX: u32 = (RECORD_BYTES_MAX + BLOCK) as u32;
 
 /// Capabilities that are asked for where the kernel has them.
 ///
@@ -52,6 +54,23 @@ const CAPABILITIES: [InitFlags; 7] = [
 /// fuser's error for one of the system's.
 pub(crate) fn fuse_errno(error: Errno) -> FuseErrno {
     FuseErrno::from_i32(error.raw_os_error())
+}
+
+/// Agrees with the kernel on how the two speak with each other, and serves nothing.
+#[derive(Debug)]
+pub(crate) struct Greeting;
+
+impl Filesystem for Greeting {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // The write-back cache of the kernel stays off: it would acknowledge what no log has.
+        for capability in CAPABILITIES {
+            // An older kernel that lacks one is served without.
+            let _ = config.add_capabilities(capability);
+        }
+        let _ = config.set_max_write(WRITE_BYTES_MAX);
+        let _ = config.set_max_background(BACKGROUND);
+        Ok(())
+    }
 }
 
 /// One mount, as fuser drives it.
@@ -106,20 +125,14 @@ fn caching(way: &Way) -> FopenFlags {
     }
 }
 
-fn open_flags(flags: i32) -> OFlags {
+/// The system's flags of an open file.
+pub(crate) fn open_flags(flags: i32) -> OFlags {
     OFlags::from_bits_retain(flags.cast_unsigned())
 }
 
 impl Filesystem for FileSystem {
-    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // The write-back cache of the kernel stays off: it would acknowledge what no log has.
-        for capability in CAPABILITIES {
-            // An older kernel that lacks one is served without.
-            let _ = config.add_capabilities(capability);
-        }
-        let largest = u32::try_from(RECORD_BYTES_MAX).expect("a mebibyte");
-        let _ = config.set_max_write(largest);
-        let _ = config.set_max_background(BACKGROUND);
+    fn init(&mut self, _: &Request, _: &mut KernelConfig) -> io::Result<()> {
+        // All was agreed on with the kernel by [`Greeting`]; who greets here is the relay.
         Ok(())
     }
 
@@ -277,44 +290,6 @@ impl Filesystem for FileSystem {
         }
     }
 
-    fn read(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        fh: FileHandle,
-        offset: u64,
-        size: u32,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        match self.front.files.get(fh.0) {
-            Ok(file) => self.front.read(&file, offset, size, reply),
-            Err(error) => reply.error(fuse_errno(error)),
-        }
-    }
-
-    fn write(
-        &self,
-        request: &Request,
-        _: INodeNo,
-        fh: FileHandle,
-        offset: u64,
-        data: &[u8],
-        write_flags: WriteFlags,
-        flags: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        match self.front.files.get(fh.0) {
-            Ok(file) => {
-                let writing = Writing { offset, data, write_flags, flags: open_flags(flags.0) };
-                self.front.write(request, &file, &writing, reply);
-            }
-            Err(error) => reply.error(fuse_errno(error)),
-        }
-    }
-
     fn release(
         &self,
         _: &Request,
@@ -327,13 +302,6 @@ impl Filesystem for FileSystem {
     ) {
         self.front.release(fh.0);
         reply.ok();
-    }
-
-    fn fsync(&self, _: &Request, _: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
-        match self.front.files.get(fh.0) {
-            Ok(file) => self.front.sync(&file, datasync, reply),
-            Err(error) => reply.error(fuse_errno(error)),
-        }
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {

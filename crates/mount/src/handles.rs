@@ -32,6 +32,13 @@ pub(crate) struct OpenFile {
     pub(crate) way: Way,
 }
 
+impl OpenFile {
+    /// Its content is the engine's: no request for it blocks.
+    pub(crate) const fn is_managed(&self) -> bool {
+        matches!(self.way, Way::Pond { .. })
+    }
+}
+
 /// An open directory: a stream, so only one reader at a time.
 pub(crate) struct OpenDirectory {
     pub(crate) inode: Arc<Inode>,

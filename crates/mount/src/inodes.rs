@@ -112,6 +112,16 @@ impl Inode {
         rustix::fs::open(self.proc_path(), (flags - OFlags::NOFOLLOW) | OFlags::CLOEXEC, Mode::empty())
     }
 
+    /// There are no privileges that a write would have to take away.
+    pub(crate) fn has_no_privileges(&self) -> bool {
+        self.privileges() == Privileges::None
+    }
+
+    /// Changed at the origin alone since the origin was last synced.
+    pub(crate) fn is_unsynced(&self) -> bool {
+        self.unsynced.load(Ordering::Acquire)
+    }
+
     /// What applications see of its size and times, where the engine knows better than the
     /// origin.
     pub(crate) fn known(&self) -> Option<Arc<Known>> {

@@ -8,19 +8,24 @@
 //! - The kernel checks permissions; what is made belongs to who made it.
 //! - Locks (`flock`, `fcntl`) are the kernel's own. Access times move only when they are set.
 //!
-//! The way of a request: the kernel -> [`fuser`] -> `file_system` -> a group of operations
-//! (`names`, `attributes`, `open`, `data`, `space`, `dirs`, `xattr`) -> the origin, or the engine
-//! through the [`Pond`].
+//! The way of a request for data: the kernel -> `door`, on the shard's own thread -> `data` -> the
+//! engine. Of any other: the kernel -> `door` -> `relay` -> [`fuser`] -> `file_system` -> a group of
+//! operations (`names`, `attributes`, `open`, `space`, `dirs`, `xattr`) -> the origin, or the engine through
+//! the [`Pond`].
 
+mod answer;
 mod attributes;
+mod buffers;
 mod caller;
 mod data;
 mod dirs;
+mod door;
 mod error;
 mod file_system;
 mod front;
 mod handles;
 mod inodes;
+mod join;
 mod known;
 mod mount;
 mod mountpoint;
@@ -28,8 +33,11 @@ mod names;
 mod open;
 mod pond;
 mod privileges;
+mod relay;
 mod space;
 mod times;
+mod wire;
+mod workers;
 mod xattr;
 
 pub use error::MountError;

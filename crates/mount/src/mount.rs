@@ -1,6 +1,7 @@
 //! Making a mount and taking it away.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,11 +9,13 @@ use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::process::{Resource, Rlimit};
 
-use crate::file_system::FileSystem;
+use crate::door::FuseDoor;
+use crate::file_system::{FileSystem, Greeting};
 use crate::front::Front;
 use crate::known::KnownObject;
 use crate::pond::Pond;
-use crate::{MountError, mountpoint};
+use crate::workers::Workers;
+use crate::{MountError, mountpoint, relay};
 
 /// What is mounted where, and for whom.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,8 +27,7 @@ pub struct MountOptions {
     /// All users may use the mount, with permissions checked as on any other file system. Otherwise
     /// only the user who mounts.
     pub allow_other: bool,
-    /// How many threads take requests from the kernel. They wait for directory operations of the
-    /// origin, not for data.
+    /// How many threads serve what is not for data: they wait for the origin's directories.
     pub threads: usize,
     /// Nothing can be changed through the mount.
     pub read_only: bool,
@@ -35,11 +37,15 @@ pub struct MountOptions {
 /// directory.
 pub const THREADS: usize = 8;
 
+/// Threads for requests for data that may block, which are few.
+const WORKERS: usize = 4;
+
 /// A mount that is served. It ends when it is unmounted from here or from anywhere else. When
 /// dropped, it is unmounted if it is not in use.
 #[derive(Debug)]
 pub struct Mounted {
-    session: Option<BackgroundSession>,
+    /// What fuser serves, and what holds the mount. In this order: the mount outlives the serving.
+    session: Option<(BackgroundSession, Session<Greeting>)>,
     mountpoint: PathBuf,
 }
 
@@ -58,16 +64,26 @@ pub fn mount(options: &MountOptions, pond: Arc<dyn Pond>, known: &[KnownObject])
     let root = rustix::fs::open(&options.origin, flags, Mode::empty()).map_err(origin_failed)?;
     let below = rustix::fs::fstatvfs(&root).map_err(origin_failed)?.f_flag;
     allow_many_descriptors();
-    let front = Front::new(root, options.read_only, pond, known).map_err(origin_failed)?;
+    let front = Front::new(root, options.read_only, pond.clone(), known).map_err(origin_failed)?;
     let mut config = Config::default();
     config.mount_options = mount_options(options, below);
     config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(options.threads.max(1));
-    config.clone_fd = true;
-    let session = Session::new(FileSystem::new(Arc::new(front)), &place, &config)
-        .and_then(Session::spawn)
-        .map_err(|error| mountpoint::refusal(&place, error))?;
-    Ok(Mounted { session: Some(session), mountpoint: place })
+    let place_refused = |error| mountpoint::refusal(&place, error);
+    let session = Session::new(Greeting, &place, &config).map_err(place_refused)?;
+    let (serving, door) = serve(&session, Arc::new(front), &config).map_err(place_refused)?;
+    pond.serve(Box::new(door));
+    Ok(Mounted { session: Some((serving, session)), mountpoint: place })
+}
+
+/// Has what comes out of the kernel's device served, but for the door, which is for the pond.
+fn serve(session: &Session<Greeting>, front: Arc<Front>, config: &Config) -> io::Result<(BackgroundSession, FuseDoor)> {
+    let device = Arc::new(session.as_fd().try_clone_to_owned()?);
+    let flags = rustix::fs::fcntl_getfl(&device)?;
+    rustix::fs::fcntl_setfl(&device, flags | OFlags::NONBLOCK)?;
+    let (socket, serving) = relay::start(FileSystem::new(front.clone()), config, device.clone())?;
+    let workers = Workers::start(config.n_threads.unwrap_or(1).min(WORKERS))?;
+    Ok((serving, FuseDoor::new(device, front, socket, workers)))
 }
 
 impl Mounted {
@@ -95,7 +111,7 @@ impl Mounted {
     /// When serving it ended otherwise.
     pub fn join(&mut self) -> Result<(), MountError> {
         match self.session.take() {
-            Some(session) => ended(session.join()),
+            Some((serving, _held)) => ended(serving.join()),
             None => Ok(()),
         }
     }
@@ -103,7 +119,7 @@ impl Mounted {
     /// Whether it is over: somebody unmounted it.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.session.as_ref().is_none_or(|session| session.guard.is_finished())
+        self.session.as_ref().is_none_or(|(serving, _)| serving.guard.is_finished())
     }
 }
 

@@ -13,20 +13,19 @@ use std::sync::mpsc;
 
 use headpond_base::{Errno, ObjectId, Result};
 use headpond_engine::{Namespace, Reply, Request};
-use headpond_format::Stamp;
-use headpond_shard::Handle;
-
-/// What is done with an answer.
-pub type Done = Box<dyn FnOnce(Reply) + Send>;
-
-/// A change to the origin's directories, run when the engine says. Gives the stamp of the file
-/// that was renamed, where that is known to the engine.
-pub type Operation = Box<dyn FnOnce() -> Result<Option<Stamp>> + Send>;
+pub use headpond_shard::{Done, Operation};
+use headpond_shard::{Door, Handle};
 
 /// Where the mount sends what concerns the content of regular files.
 pub trait Pond: Send + Sync + 'static {
     /// Asks, and returns. Blocks only while as many requests are under way as are allowed.
     fn submit(&self, request: Request, done: Done);
+
+    /// Has the kernel's requests taken in where the engine is. A pond that cannot do that drops the
+    /// door, which then serves itself.
+    fn serve(&self, door: Box<dyn Door>) {
+        drop(door);
+    }
 
     /// Runs a change to the origin's directories in order with the log, and waits for it.
     ///
@@ -62,6 +61,10 @@ pub(crate) fn call_with(pond: &dyn Pond, request: Request, see: impl FnOnce(&Rep
 impl Pond for Handle {
     fn submit(&self, request: Request, done: Done) {
         Handle::submit(self, request, done);
+    }
+
+    fn serve(&self, door: Box<dyn Door>) {
+        Handle::serve(self, door);
     }
 
     fn namespace(&self, change: Namespace, operation: Operation) -> Result<()> {

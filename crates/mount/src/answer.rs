@@ -1,0 +1,97 @@
+//! The answer to one request of the kernel that is served without fuser.
+//!
+//! Invariant: each is given exactly once. One that is dropped is an error: the caller would wait
+//! for ever.
+
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use headpond_base::Buf;
+use rustix::io::Errno;
+
+use crate::wire::{ANSWER_HEAD, answer_head, written_body};
+
+/// Pieces of data that an answer sends in one call: far more than a request is ever put together of.
+const PIECES: usize = 16;
+
+/// To be given to the kernel.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// The kernel's device; none once it is answered.
+    device: Option<Arc<OwnedFd>>,
+    unique: u64,
+}
+
+impl Answer {
+    /// For a request that came from this device.
+    pub(crate) const fn new(device: Arc<OwnedFd>, unique: u64) -> Self {
+        Self { device: Some(device), unique }
+    }
+
+    /// Answers with data, from where it is: nothing is copied but by the kernel.
+    pub(crate) fn data(self, pieces: &[Buf]) {
+        if pieces.len() > PIECES {
+            let whole = pieces.iter().flat_map(|piece| piece.iter().copied()).collect::<Vec<u8>>();
+            return self.bytes(&whole);
+        }
+        let empty: &[u8] = &[];
+        let mut parts = [empty; PIECES];
+        for (part, piece) in parts.iter_mut().zip(pieces) {
+            *part = piece;
+        }
+        self.send(0, &parts[..pieces.len()]);
+    }
+
+    /// Answers with data.
+    pub(crate) fn bytes(self, data: &[u8]) {
+        self.send(0, &[data]);
+    }
+
+    /// Answers that so much was written.
+    pub(crate) fn written(self, size: u32) {
+        self.send(0, &[&written_body(size)]);
+    }
+
+    /// Answers that it is done.
+    pub(crate) fn ok(self) {
+        self.send(0, &[]);
+    }
+
+    /// Answers that it is not done.
+    pub(crate) fn error(self, error: Errno) {
+        self.send(error.raw_os_error(), &[]);
+    }
+
+    /// Somebody else answers, or nobody need.
+    pub(crate) fn elsewhere(mut self) {
+        self.device = None;
+    }
+
+    fn send(mut self, errno: i32, parts: &[&[u8]]) {
+        if let Some(device) = self.device.take() {
+            send(&device, self.unique, errno, parts);
+        }
+    }
+}
+
+/// One call for head and body: the kernel takes an answer whole or not at all.
+fn send(device: &OwnedFd, unique: u64, errno: i32, parts: &[&[u8]]) {
+    let body = parts.iter().map(|part| part.len()).sum();
+    let head: [u8; ANSWER_HEAD] = answer_head(unique, body, errno);
+    let mut slices = [IoSlice::new(&[]); PIECES + 1];
+    slices[0] = IoSlice::new(&head);
+    for (slice, part) in slices[1..].iter_mut().zip(parts) {
+        *slice = IoSlice::new(part);
+    }
+    // Fails if the caller was killed, or the mount is gone: then nobody wants it.
+    let _ = rustix::io::writev(device, &slices[..=parts.len()]);
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let Some(device) = self.device.take() {
+            send(&device, self.unique, Errno::IO.raw_os_error(), &[]);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Memory into which the kernel puts requests.
+//!
+//! A write's data goes to the engine in the memory in which it arrived; the next request then gets
+//! other memory, and this comes back when the engine has let go of it. So a write is not copied on
+//! its way to the log's batch, and nothing is zeroed for it.
+//!
+//! Bounded: at most [`LENT_MAX`] are lent. With more under way, further writes are copied.
+
+use std::collections::VecDeque;
+
+use headpond_base::{BLOCK, Buf, BufMut, RECORD_BYTES_MAX};
+
+/// Room for a request's data: the most that the kernel sends at once.
+pub(crate) const DATA_BYTES: usize = RECORD_BYTES_MAX + BLOCK;
+
+/// How many may be with the engine. Enough for every queue depth at which a database writes; about
+/// as many mebibytes of memory at most.
+const LENT_MAX: usize = 32;
+
+/// Below this a copy costs less than lending.
+const COPIED_MAX: usize = 2048;
+
+/// The memory for the next request, and what is lent.
+pub(crate) struct Buffers {
+    next: BufMut,
+    lent: VecDeque<Buf>,
+}
+
+impl Buffers {
+    pub(crate) fn new() -> Self {
+        Self { next: BufMut::zeroed(DATA_BYTES), lent: VecDeque::new() }
+    }
+
+    /// Where the next request's data is put.
+    pub(crate) fn next(&mut self) -> &mut BufMut {
+        &mut self.next
+    }
+
+    /// Takes the first `len` bytes of what has arrived.
+    pub(crate) fn take(&mut self, len: usize) -> Buf {
+        let fresh = if len < COPIED_MAX { None } else { self.fresh() };
+        let Some(fresh) = fresh else { return BufMut::copy_of(&self.next[..len]).freeze() };
+        let whole = std::mem::replace(&mut self.next, fresh).freeze();
+        self.lent.push_back(whole.clone());
+        whole.slice(0..len)
+    }
+
+    /// Memory that came back, or new.
+    fn fresh(&mut self) -> Option<BufMut> {
+        // The oldest have most likely come back.
+        for _ in 0..self.lent.len().min(4) {
+            match self.lent.pop_front()?.reclaim() {
+                Ok(buffer) => return Some(buffer),
+                Err(still) => self.lent.push_back(still),
+            }
+        }
+        (self.lent.len() < LENT_MAX).then(|| BufMut::zeroed(DATA_BYTES))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lent_memory_is_not_written_to_until_it_has_come_back() {
+        let mut buffers = Buffers::new();
+        let mut taken = Vec::new();
+        for number in 0..100 {
+            buffers.next()[..5000].fill(number);
+            taken.push(buffers.take(5000));
+            if number % 3 == 2 {
+                taken.remove(0);
+            }
+            assert!(buffers.lent.len() <= LENT_MAX);
+            let first = taken[0][0];
+            assert!(taken.iter().zip(first..).all(|(taken, number)| taken.iter().all(|byte| *byte == number)));
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Where the kernel's requests come in.
+//!
+//! One thread reads all of them: the shard's own where its device can wait for more than flash, else
+//! one of the mount's. It takes reads, writes and syncs of managed files straight to the engine, and
+//! their answers straight to the kernel; everything else it passes on, unopened, to fuser's
+//! threads, which may block (see [`relay`](crate::relay)), and to a few of its own.
+//!
+//! ```text
+//!            ┌ read, write, fsync ─> engine ─> answer ─────────────────┐
+//!  kernel ──>│ the same, if it may block ─> workers ─> engine, origin ─┤──> kernel
+//!            └ all else ─> socket ─> fuser ─> socket ─> relay ─────────┘
+//! ```
+//!
+//! What that buys: a read that hits wakes one thread twice (for the request, for the flash), and
+//! hands nothing over. What it costs: whatever is done here delays every other request, so nothing
+//! here blocks.
+//!
+//! Invariants
+//! - Every request is passed on or answered exactly once.
+//! - As long as the mount stands somebody reads: a door that is dropped while open goes on with a
+//!   thread of its own. If the shard has ended, the engine's answers are errors, and callers get those.
+
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use headpond_shard::{Done, Door, Taken};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use crate::answer::Answer;
+use crate::buffers::Buffers;
+use crate::data::{Send, Writing};
+use crate::file_system::open_flags;
+use crate::front::Front;
+use crate::handles::OpenFile;
+use crate::relay::Socket;
+use crate::wire::{Fsync, Head, Read, WRITE_HEAD, Write, opcode};
+use crate::workers::Workers;
+
+/// Messages taken in without looking at anything else: then the shard goes on with what came in.
+const BATCH: usize = 64;
+
+/// An open mount's side of the kernel's device.
+pub(crate) struct FuseDoor {
+    /// None once the mount is gone.
+    open: Option<Open>,
+}
+
+struct Open {
+    device: Arc<OwnedFd>,
+    front: Arc<Front>,
+    socket: Socket,
+    workers: Workers,
+    /// The head of a message. As long as that of a write, so that a write's data begins in `buffers`.
+    head: [u8; WRITE_HEAD],
+    buffers: Buffers,
+}
+
+impl FuseDoor {
+    /// A door that reads from `device`, which does not block.
+    pub(crate) fn new(device: Arc<OwnedFd>, front: Arc<Front>, socket: Socket, workers: Workers) -> Self {
+        let open = Open { device, front, socket, workers, head: [0; WRITE_HEAD], buffers: Buffers::new() };
+        Self { open: Some(open) }
+    }
+
+    /// Serves it on this thread until the mount is gone.
+    fn serve(mut self, front: &Front) {
+        loop {
+            let Some(open) = &self.open else { return };
+            let device = open.device.clone();
+            let mut watched = [PollFd::new(&device, PollFlags::IN)];
+            // Fails only by a signal, and then one looks again.
+            let _ = poll(&mut watched, None);
+            self.take(usize::MAX, &mut |request, done| front.pond.submit(request, done));
+        }
+    }
+}
+
+impl Door for FuseDoor {
+    fn descriptor(&self) -> io::Result<OwnedFd> {
+        match &self.open {
+            Some(open) => open.device.as_fd().try_clone_to_owned(),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    fn take(&mut self, room: usize, submit: &mut dyn FnMut(headpond_engine::Request, Done)) -> Taken {
+        for _ in 0..room.min(BATCH) {
+            let Some(open) = &mut self.open else { return Taken::Closed };
+            let mut parts = [IoSliceMut::new(&mut open.head), IoSliceMut::new(open.buffers.next())];
+            match rustix::io::readv(&open.device, &mut parts) {
+                Ok(len) => open.handle(len, submit),
+                Err(Errno::AGAIN) => return Taken::All,
+                // The request was taken back while it was handed over.
+                Err(Errno::NOENT | Errno::INTR) => {}
+                // Unmounted (ENODEV), or aborted.
+                Err(_) => {
+                    if let Some(open) = self.open.take() {
+                        open.socket.close(&open.workers);
+                    }
+                    return Taken::Closed;
+                }
+            }
+        }
+        Taken::Some
+    }
+}
+
+impl Drop for FuseDoor {
+    fn drop(&mut self) {
+        let Some(open) = self.open.take() else { return };
+        let front = open.front.clone();
+        let socket = open.socket.clone();
+        let door = Self { open: Some(open) };
+        let thread = std::thread::Builder::new().name("mount-door".into());
+        let mut door = Some(door);
+        if let Err(error) = thread.spawn(move || door.take().map_or((), |door| door.serve(&front))) {
+            // Nobody can serve any more: the mount ends, and callers are told so by the kernel.
+            eprintln!("headpond: the mount ends, as no thread can be started to serve it: {error}");
+            socket.shut();
+        }
+    }
+}
+
+impl Open {
+    /// Sees to the message of `len` bytes that has arrived.
+    fn handle(&mut self, len: usize, submit: Send<'_>) {
+        let head = &self.head[..len.min(WRITE_HEAD)];
+        let Some(asked) = Head::parse(head) else { return };
+        let answer = Answer::new(self.device.clone(), asked.unique);
+        let front = self.front.clone();
+        let handled = match asked.opcode {
+            opcode::READ => Read::parse(head).map(|read| match front.files.get(read.handle) {
+                Ok(file) if file.is_managed() => front.read(&file, read.offset, read.size, answer, submit),
+                Ok(file) => self.aside(file, move |front, file| {
+                    front.read(file, read.offset, read.size, answer, &mut |request, done| {
+                        front.pond.submit(request, done);
+                    });
+                }),
+                Err(error) => answer.error(error),
+            }),
+            opcode::WRITE => Write::parse(head).map(|write| {
+                let there = len.saturating_sub(WRITE_HEAD);
+                if write.size as usize != there {
+                    return answer.error(Errno::INVAL);
+                }
+                match front.files.get(write.handle) {
+                    Ok(file) => {
+                        let data = self.buffers.take(there);
+                        let flags = open_flags(write.flags);
+                        let kills = write.kills_set_id.then_some(asked.caller);
+                        let writing = Writing { offset: write.offset, data, kills, flags };
+                        if file.is_managed() && file.inode.has_no_privileges() {
+                            self.front.write(&file, writing, answer, submit);
+                        } else {
+                            self.aside(file, move |front, file| {
+                                front.write(file, writing, answer, &mut |request, done| {
+                                    front.pond.submit(request, done);
+                                });
+                            });
+                        }
+                    }
+                    Err(error) => answer.error(error),
+                }
+            }),
+            opcode::FSYNC => Fsync::parse(head).map(|sync| match front.files.get(sync.handle) {
+                Ok(file) if file.is_managed() && (sync.data_only || !file.inode.is_unsynced()) => {
+                    front.sync(&file, sync.data_only, answer, submit);
+                }
+                Ok(file) => self.aside(file, move |front, file| {
+                    front.sync(file, sync.data_only, answer, &mut |request, done| front.pond.submit(request, done));
+                }),
+                Err(error) => answer.error(error),
+            }),
+            _ => {
+                let body = &self.buffers.next()[..len.saturating_sub(WRITE_HEAD)];
+                // Forgetting has no answer, so none may be given by dropping it.
+                answer.elsewhere();
+                self.socket.pass(&self.device, &asked, head, body, &self.workers);
+                Some(())
+            }
+        };
+        // A message that is too short for what it says it is has dropped its answer: an error.
+        let _ = handled;
+    }
+
+    /// Has something done that may block.
+    fn aside(&self, file: Arc<OpenFile>, job: impl FnOnce(&Front, &OpenFile) + std::marker::Send + 'static) {
+        let front = self.front.clone();
+        self.workers.push(move || job(&front, &file));
+    }
+}

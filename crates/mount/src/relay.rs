@@ -1,0 +1,156 @@
+//! The way to fuser and back: a pair of sockets in the place of the kernel's device.
+//!
+//! fuser reads requests from one end as if the kernel had sent them, and answers there; what it
+//! answers is passed on to the kernel by a thread that does nothing else.
+//!
+//! Cost: two hand-overs for a request that is not for data. Names and attributes, which are asked
+//! for most, are kept by the kernel, so few of them come here.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use fuser::{BackgroundSession, Config, Filesystem, Session};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
+
+use crate::answer::Answer;
+use crate::wire::{HEAD, Head, opcode};
+use crate::workers::Workers;
+
+/// No answer of fuser's is longer: lists of a directory's entries are asked for in pieces of at most
+/// [`LIST_BYTES_MAX`], names and attributes have at most 64 KiB.
+const ANSWER_BYTES_MAX: usize = 256 << 10;
+
+/// A message through a socket is bounded by the socket's buffer, of 208 KiB unless set otherwise.
+const LIST_BYTES_MAX: u32 = 64 << 10;
+
+/// Bytes of one entry in a list of inodes to forget.
+const FORGOTTEN: usize = 16;
+
+/// Entries to a message when a long list of them is split.
+const FORGOTTEN_MAX: usize = 1024;
+
+/// The protocol version as whose kernel we greet fuser: what matters was agreed on with the real one.
+const VERSION: [u32; 2] = [7, 31];
+
+/// The door's end.
+#[derive(Clone)]
+pub(crate) struct Socket {
+    end: Arc<OwnedFd>,
+    /// Of fuser: each ends with a message of its own.
+    threads: usize,
+}
+
+/// Starts fuser on the other end of a new socket. `device` is where its answers go.
+pub(crate) fn start<F: Filesystem + Send + 'static>(
+    file_system: F,
+    config: &Config,
+    device: Arc<OwnedFd>,
+) -> io::Result<(Socket, BackgroundSession)> {
+    let flags = SocketFlags::CLOEXEC;
+    let (end, other) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    let socket = Socket { end: Arc::new(end), threads: config.n_threads.unwrap_or(1) };
+    let mut greeting = [0; 64];
+    greeting[..4].copy_from_slice(&VERSION[0].to_ne_bytes());
+    greeting[4..8].copy_from_slice(&VERSION[1].to_ne_bytes());
+    socket.send(&[&Head::message(opcode::INIT, 1, &greeting)], SendFlags::empty())?;
+    let session = Session::from_fd(file_system, other, config.acl, config.clone())?;
+    let mut answer = [0; 256];
+    rustix::net::recv(&socket.end, &mut answer, RecvFlags::empty())?;
+    let session = session.spawn()?;
+    let from = socket.end.clone();
+    let relay = std::thread::Builder::new().name("mount-relay".into());
+    let _: JoinHandle<()> = relay.spawn(move || pass_answers(&from, &device))?;
+    Ok((socket, session))
+}
+
+/// Passes fuser's answers on to the kernel, until fuser has closed its end.
+fn pass_answers(from: &OwnedFd, device: &OwnedFd) {
+    let mut answer = vec![0; ANSWER_BYTES_MAX];
+    loop {
+        match rustix::net::recv(from, &mut answer[..], RecvFlags::empty()) {
+            Ok((0, _)) => return,
+            // Refused if the caller was killed meanwhile, or the mount is gone: nobody wants it then.
+            Ok((len, _)) => drop(rustix::io::write(device, &answer[..len])),
+            Err(Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+impl Socket {
+    /// Passes a request on without blocking: if fuser's threads are all busy and the socket is
+    /// full, a worker waits for them.
+    pub(crate) fn pass(&self, device: &Arc<OwnedFd>, asked: &Head, head: &[u8], body: &[u8], workers: &Workers) {
+        if asked.opcode == opcode::BATCH_FORGET && body.len() > FORGOTTEN * FORGOTTEN_MAX {
+            let whole = [head, body].concat();
+            let socket = self.clone();
+            return workers.push(move || socket.pass_forgotten(&whole));
+        }
+        let mut head = head.to_vec();
+        if matches!(asked.opcode, opcode::READDIR)
+            && let Some(size) = head.get_mut(HEAD + 16..HEAD + 20)
+        {
+            let wanted = u32::from_ne_bytes([size[0], size[1], size[2], size[3]]);
+            size.copy_from_slice(&wanted.min(LIST_BYTES_MAX).to_ne_bytes());
+        }
+        match self.send(&[&head, body], SendFlags::DONTWAIT) {
+            Ok(()) => {}
+            Err(Errno::AGAIN | Errno::NOBUFS) => {
+                let (socket, device, unique) = (self.clone(), device.clone(), asked.unique);
+                head.extend_from_slice(body);
+                workers.push(move || {
+                    if let Err(error) = socket.send(&[&head], SendFlags::empty()) {
+                        Answer::new(device, unique).error(error);
+                    }
+                });
+            }
+            Err(error) => Answer::new(device.clone(), asked.unique).error(error),
+        }
+    }
+
+    /// Passes on a long list of inodes to forget, in several messages.
+    fn pass_forgotten(&self, message: &[u8]) {
+        let Some(entries) = message.get(HEAD + 8..) else { return };
+        for some in entries.chunks(FORGOTTEN * FORGOTTEN_MAX) {
+            let count = u32::try_from(some.len() / FORGOTTEN).expect("at most as many as fit a message");
+            let mut body = Vec::with_capacity(8 + some.len());
+            body.extend_from_slice(&count.to_ne_bytes());
+            body.extend_from_slice(&[0; 4]);
+            body.extend_from_slice(some);
+            // A mount that has ended has nothing to forget.
+            let _ = self.send(&[&Head::message(opcode::BATCH_FORGET, 0, &body)], SendFlags::empty());
+        }
+    }
+
+    /// Ends fuser's threads, once they have done what was passed on before.
+    pub(crate) fn close(&self, workers: &Workers) {
+        let socket = self.clone();
+        workers.push(move || {
+            for _ in 0..socket.threads {
+                // If they have ended already, so much the better.
+                let _ = socket.send(&[&Head::message(opcode::DESTROY, 0, &[])], SendFlags::empty());
+            }
+        });
+    }
+
+    /// Ends fuser's threads at once.
+    pub(crate) fn shut(&self) {
+        let _ = rustix::net::shutdown(&self.end, Shutdown::Both);
+    }
+
+    fn send(&self, parts: &[&[u8]], flags: SendFlags) -> Result<(), Errno> {
+        let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let mut none: [MaybeUninit<u8>; 0] = [];
+        let mut control = rustix::net::SendAncillaryBuffer::new(&mut none);
+        loop {
+            match rustix::net::sendmsg(&self.end, &slices, &mut control, flags | SendFlags::NOSIGNAL) {
+                Err(Errno::INTR) => {}
+                result => return result.map(drop),
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The bytes of the few FUSE messages that are served without fuser: the heads of reads, writes
+//! and syncs, and of their answers. Layouts are those of the kernel's `linux/fuse.h`.
+
+/// Bytes of every request's head.
+pub(crate) const HEAD: usize = 40;
+
+/// Bytes before the data of a write: what is after them is the data alone.
+pub(crate) const WRITE_HEAD: usize = HEAD + 40;
+
+/// Bytes of every answer's head.
+pub(crate) const ANSWER_HEAD: usize = 16;
+
+/// What is asked, as far as it is told apart here.
+pub(crate) mod opcode {
+    pub(crate) const READ: u32 = 15;
+    pub(crate) const WRITE: u32 = 16;
+    pub(crate) const FSYNC: u32 = 20;
+    pub(crate) const INIT: u32 = 26;
+    pub(crate) const READDIR: u32 = 28;
+    pub(crate) const DESTROY: u32 = 38;
+    pub(crate) const BATCH_FORGET: u32 = 42;
+}
+
+/// The caller keeps no set-id bits.
+const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+
+/// Only data is to be synced.
+const FSYNC_DATA: u32 = 1;
+
+/// Who asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Caller {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) pid: u32,
+}
+
+/// The head of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Head {
+    pub(crate) len: usize,
+    pub(crate) opcode: u32,
+    /// Names the request in its answer.
+    pub(crate) unique: u64,
+    pub(crate) caller: Caller,
+}
+
+/// A read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Read {
+    pub(crate) handle: u64,
+    pub(crate) offset: u64,
+    pub(crate) size: u32,
+}
+
+/// A write, without its data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Write {
+    pub(crate) handle: u64,
+    pub(crate) offset: u64,
+    pub(crate) size: u32,
+    pub(crate) kills_set_id: bool,
+    /// The open file's flags.
+    pub(crate) flags: i32,
+}
+
+/// A sync.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Fsync {
+    pub(crate) handle: u64,
+    pub(crate) data_only: bool,
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+impl Head {
+    /// Reads it; `None` if the message is too short to be one.
+    pub(crate) fn parse(message: &[u8]) -> Option<Self> {
+        let caller = Caller { uid: u32_at(message, 24)?, gid: u32_at(message, 28)?, pid: u32_at(message, 32)? };
+        Some(Self {
+            len: u32_at(message, 0)? as usize,
+            opcode: u32_at(message, 4)?,
+            unique: u64_at(message, 8)?,
+            caller,
+        })
+    }
+
+    /// A request without a body beyond `body`, as the kernel would send it.
+    pub(crate) fn message(opcode: u32, unique: u64, body: &[u8]) -> Vec<u8> {
+        let len = u32::try_from(HEAD + body.len()).expect("a short message");
+        let mut message = Vec::with_capacity(HEAD + body.len());
+        message.extend_from_slice(&len.to_ne_bytes());
+        message.extend_from_slice(&opcode.to_ne_bytes());
+        message.extend_from_slice(&unique.to_ne_bytes());
+        message.resize(HEAD, 0);
+        message.extend_from_slice(body);
+        message
+    }
+}
+
+impl Read {
+    pub(crate) fn parse(message: &[u8]) -> Option<Self> {
+        Some(Self {
+            handle: u64_at(message, HEAD)?,
+            offset: u64_at(message, HEAD + 8)?,
+            size: u32_at(message, HEAD + 16)?,
+        })
+    }
+}
+
+impl Write {
+    pub(crate) fn parse(message: &[u8]) -> Option<Self> {
+        Some(Self {
+            handle: u64_at(message, HEAD)?,
+            offset: u64_at(message, HEAD + 8)?,
+            size: u32_at(message, HEAD + 16)?,
+            kills_set_id: u32_at(message, HEAD + 20)? & WRITE_KILL_SUIDGID != 0,
+            flags: u32_at(message, HEAD + 32)?.cast_signed(),
+        })
+    }
+}
+
+impl Fsync {
+    pub(crate) fn parse(message: &[u8]) -> Option<Self> {
+        Some(Self { handle: u64_at(message, HEAD)?, data_only: u32_at(message, HEAD + 8)? & FSYNC_DATA != 0 })
+    }
+}
+
+/// The head of an answer with `body` bytes after it, or of an error.
+pub(crate) fn answer_head(unique: u64, body: usize, errno: i32) -> [u8; ANSWER_HEAD] {
+    let len = u32::try_from(ANSWER_HEAD + body).expect("answers are about as long as requests at most");
+    let mut head = [0; ANSWER_HEAD];
+    head[..4].copy_from_slice(&len.to_ne_bytes());
+    head[4..8].copy_from_slice(&(-errno).to_ne_bytes());
+    head[8..].copy_from_slice(&unique.to_ne_bytes());
+    head
+}
+
+/// The body of the answer to a write.
+pub(crate) fn written_body(size: u32) -> [u8; 8] {
+    let mut body = [0; 8];
+    body[..4].copy_from_slice(&size.to_ne_bytes());
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_message_is_no_request() {
+        let whole = Head::message(opcode::READ, 7, &[0; 40]);
+        assert_eq!((Head::parse(&whole).unwrap().len, whole.len()), (80, 80));
+        assert!(Read::parse(&whole).is_some());
+        assert_eq!(Head::parse(&whole[..30]), None);
+        assert_eq!(Read::parse(&whole[..50]), None);
+        assert_eq!(Write::parse(&whole[..70]), None);
+        assert_eq!(Fsync::parse(&whole[..44]), None);
+    }
+}

@@ -1,0 +1,44 @@
+//! A few threads for what may block and is rare: files that do not go through the engine, and what
+//! has to be done at the origin before a request for data can be asked of the engine.
+//!
+//! The queue has no limit of its own: what is in it is under way in the kernel, which has one for
+//! each caller.
+
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Something to be done.
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The threads. They end, when what was given to them is done, once this is dropped.
+pub(crate) struct Workers {
+    jobs: Sender<Job>,
+}
+
+impl Workers {
+    /// Starts them.
+    pub(crate) fn start(threads: usize) -> io::Result<Self> {
+        let (jobs, queue) = channel();
+        let queue = Arc::new(Mutex::new(queue));
+        for number in 0..threads.max(1) {
+            let queue = queue.clone();
+            std::thread::Builder::new().name(format!("mount-{number}")).spawn(move || work(&queue))?;
+        }
+        Ok(Self { jobs })
+    }
+
+    /// Has something done.
+    pub(crate) fn push(&self, job: impl FnOnce() + Send + 'static) {
+        // Fails only if all threads have panicked; what the job owns answers for itself when dropped.
+        let _ = self.jobs.send(Box::new(job));
+    }
+}
+
+fn work(queue: &Mutex<Receiver<Job>>) {
+    loop {
+        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(job) = next else { return };
+        job();
+    }
+}
