@@ -1,0 +1,144 @@
+//! The engine and its shard alone, without a front door: reads that all hit.
+//!
+//! The readers ask again from within their answers, so that no other thread has part in it.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use headpond_base::{BLOCK, BLOCK_U64, BufMut, CacheMode, Nanos, ObjectId, PoolId, UnixNanos};
+use headpond_device::{Backend, Fill, Flash, TrimPolicy, start_device};
+use headpond_engine::{Config, OpenFile, Reply, Request, format_pool, recover};
+use headpond_format::{Geometry, Stamp};
+use headpond_shard::{FileOrigin, FlashReader, Handle, Limits, Origin, Shard, now};
+
+use crate::Outcome;
+
+/// The pool, and the data in it: as much as the raw file that it is compared with.
+const POOL: u64 = 2 << 30;
+const DATA: u64 = 1 << 30;
+
+/// An engine with data in its pool.
+pub struct Filled {
+    handle: Handle,
+    object: ObjectId,
+}
+
+impl Filled {
+    /// Formats a pool at `flash`, fills it, and starts anew, so that nothing is in memory.
+    pub fn start(flash: &Path) -> Outcome<Self> {
+        format(flash)?;
+        let filling = start(flash)?;
+        let mut offset = 0;
+        while offset < DATA {
+            let data = BufMut::copy_of(&[offset as u8; 1 << 16]).freeze();
+            let write = Request::Write { object: filling.object, offset, data, mtime: UnixNanos(1), durable: false };
+            if let Reply::Failed(errno) = filling.handle.call(write) {
+                return Err(errno.into());
+            }
+            offset += 1 << 16;
+        }
+        filling.end()?;
+        start(flash)
+    }
+
+    /// Stops it in good order.
+    pub fn end(self) -> Outcome<()> {
+        match self.handle.call(Request::Stop) {
+            Reply::Failed(errno) => Err(errno.into()),
+            _ => Ok(self.handle.stop()?),
+        }
+    }
+
+    /// Reads for a while, with so many under way; answers with reads a second.
+    pub fn hits(&self, depth: u64, time: Duration) -> f64 {
+        let (ended, all_ended) = channel();
+        let shared = Arc::<Shared>::default();
+        for number in 0..depth {
+            let random = 88_172_645_463_325_252 + number;
+            let (handle, object) = (self.handle.clone(), self.object);
+            let (shared, ended) = (shared.clone(), ended.clone());
+            ask(Box::new(Reader { handle, object, random, shared, _ended: ended }));
+        }
+        drop(ended);
+        std::thread::sleep(time);
+        let count = shared.count.load(Ordering::Relaxed) as f64;
+        shared.stop.store(true, Ordering::Relaxed);
+        // Ends when the last reader does.
+        let _ = all_ended.recv();
+        count / time.as_secs_f64()
+    }
+}
+
+fn origin_of(path: &Path) -> std::path::PathBuf {
+    path.with_extension("origin")
+}
+
+fn format(path: &Path) -> Outcome<()> {
+    let flash = Flash::create(path, POOL, Fill::Reserved)?;
+    for (offset, data) in format_pool(PoolId([1; 16]), Geometry::for_bytes(flash.bytes())?, None, CacheMode::WriteBack)
+    {
+        flash.write(offset, &data)?;
+    }
+    Ok(flash.sync()?)
+}
+
+fn start(path: &Path) -> Outcome<Filled> {
+    let flash = Flash::open(path)?;
+    let engine = recover(&mut FlashReader(&flash), flash.bytes())?;
+    // Nothing is to go to the origin meanwhile.
+    let config = Config { flush_period: Nanos(1 << 50), dirty_threshold: 70, ..Config::default() };
+    let engine = engine.into_engine(config, now());
+    let origin = Arc::new(FileOrigin::new());
+    let device = start_device(flash, Backend::Auto, TrimPolicy::Off)?;
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(origin_of(path))?;
+    let metadata = file.metadata()?;
+    let handle = Shard::start(engine, device, origin.clone(), Limits::default())?;
+    let stamp = Stamp { size: metadata.len(), mtime: UnixNanos(0), ctime: UnixNanos(0) };
+    let birth = UnixNanos(0);
+    let open = OpenFile { inode: metadata.ino(), birth, path: b"x".to_vec(), stamp, created: false, allocated: DATA };
+    let Reply::Opened { object, .. } = handle.call(Request::Open(open)) else { return Err("not opened".into()) };
+    origin.attach(object, file);
+    Ok(Filled { handle, object })
+}
+
+fn place(random: &mut u64) -> u64 {
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    (*random >> 11) % (DATA / BLOCK_U64) * BLOCK_U64
+}
+
+/// One of the readers that keep a number of reads under way. Asking from within an answer may be done only because the shard takes many
+/// more requests than there are readers; else it could wait for itself.
+struct Reader {
+    handle: Handle,
+    object: ObjectId,
+    random: u64,
+    shared: Arc<Shared>,
+    /// Gone when this is.
+    _ended: Sender<()>,
+}
+
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    count: AtomicU64,
+}
+
+fn ask(mut reader: Box<Reader>) {
+    let read = Request::Read { object: reader.object, offset: place(&mut reader.random), len: BLOCK as u32 };
+    let handle = reader.handle.clone();
+    let answer = move |reply: Reply| {
+        assert!(matches!(reply, Reply::Data(_)), "{reply:?}");
+        reader.shared.count.fetch_add(1, Ordering::Relaxed);
+        if !reader.shared.stop.load(Ordering::Relaxed) {
+            ask(reader);
+        }
+    };
+    handle.submit(read, Box::new(answer));
+}

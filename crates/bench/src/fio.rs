@@ -1,0 +1,75 @@
+//! One run of fio, and what it says.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::Outcome;
+
+/// What a run showed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Run {
+    /// Requests a second.
+    pub rate: f64,
+    /// The median of how long one took, in microseconds.
+    pub median: f64,
+    /// The slowest, in microseconds.
+    pub slowest: f64,
+}
+
+/// Where fio reads and writes.
+pub enum Target<'a> {
+    /// A file.
+    File(&'a Path),
+    /// What a server has at a unix socket.
+    Nbd(&'a Path),
+}
+
+/// Runs one job for some seconds on the first `size` of `target`.
+pub fn run(target: &Target<'_>, size: &str, seconds: u64, job: &[&str]) -> Outcome<Run> {
+    let mut fio = Command::new("fio");
+    fio.args(["--name=job", "--output-format=json", "--randrepeat=0", "--time_based", "--group_reporting"]);
+    fio.arg(format!("--size={size}")).arg(format!("--runtime={seconds}")).args(job);
+    match target {
+        Target::File(path) => fio.arg(format!("--filename={}", path.display())),
+        Target::Nbd(socket) => fio.arg("--ioengine=nbd").arg(format!("--uri=nbd+unix:///?socket={}", socket.display())),
+    };
+    let output = finished(&mut fio)?;
+    // Warnings come before the figures.
+    let start = output.find('{').ok_or("fio printed no figures")?;
+    let report: Value = serde_json::from_str(&output[start..])?;
+    let job = &report["jobs"][0];
+    let way = if job["read"]["total_ios"].as_u64() > Some(0) { &job["read"] } else { &job["write"] };
+    let micros = |value: &Value| value.as_f64().unwrap_or(0.0) / 1000.0;
+    Ok(Run {
+        rate: way["iops"].as_f64().ok_or("fio gave no rate")?,
+        median: micros(&way["clat_ns"]["percentile"]["50.000000"]),
+        slowest: micros(&way["clat_ns"]["max"]),
+    })
+}
+
+/// Writes a file once from start to end, or each of its 4 KiB blocks once in random order.
+pub fn fill(file: &Path, size: &str, random: bool) -> Outcome<()> {
+    let mut fio = Command::new("fio");
+    fio.args(["--name=fill", "--output-format=json", "--direct=1", "--end_fsync=1", "--ioengine=io_uring"]);
+    fio.arg(format!("--filename={}", file.display())).arg(format!("--size={size}"));
+    fio.args(if random {
+        ["--rw=randwrite", "--bs=4k", "--iodepth=32"]
+    } else {
+        ["--rw=write", "--bs=1m", "--iodepth=4"]
+    });
+    finished(&mut fio).map(drop)
+}
+
+/// What a command printed, once it is done.
+pub fn finished(command: &mut Command) -> Outcome<String> {
+    let output = command.stdin(Stdio::null()).output().map_err(|error| {
+        format!("{} cannot be started: {error}; is its Debian package installed?", command.get_program().display())
+    })?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{command:?} failed ({}): {}", output.status, text.trim()).into());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,108 @@
+//! `headpond-bench`: how near headpond comes to the raw flash that it is on.
+//!
+//! Every figure is a ratio of two rates that were measured in turns in the same run, a count, or a time
+//! that is asked for as such. The median of several rounds is what counts, and all rounds are
+//! kept. What the figures mean and what they were is in `docs/benchmarks.md`.
+
+mod engine;
+mod fio;
+mod pond;
+mod table;
+mod works;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use serde_json::json;
+
+use works::{Plan, WORKS};
+
+/// What everything here ends with. Errors are for the person who runs it.
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// Measures headpond against the raw flash file, and against nbdkit.
+///
+/// Wants fio and nbdkit (Debian packages of these names), FUSE, and some 20 GB in the directory. Each
+/// round of each work takes a few times `--seconds`. Compare ratios, and look at all rounds: where
+/// they differ much, the machine was busy.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// A directory on the flash to be measured; what is made there is taken away again
+    #[arg(long, default_value = "target/bench")]
+    directory: PathBuf,
+    /// A directory for the origins [default: beside the flash]
+    #[arg(long)]
+    origin: Option<PathBuf>,
+    /// How often each work is done, in turns with what it is compared with
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// How long each run of fio takes
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Only these: engine, reads, writes, appends, steady, restart
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// How much is cached for the restart
+    #[arg(long, default_value = "8g")]
+    restart_size: String,
+    /// How large a pool that is in
+    #[arg(long, default_value = "12g")]
+    restart_pool: String,
+    /// Where the results go, for programs
+    #[arg(long, default_value = "target/bench/results.json")]
+    json: PathBuf,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("headpond-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Outcome<()> {
+    if let Some(unknown) = arguments.only.iter().find(|name| !WORKS.iter().any(|(known, ..)| known == name)) {
+        let known: Vec<&str> = WORKS.iter().map(|(name, ..)| *name).collect();
+        return Err(format!("no such work: '{unknown}'; there are {}", known.join(", ")).into());
+    }
+    std::fs::create_dir_all(&arguments.directory)?;
+    let directory = arguments.directory.canonicalize()?;
+    let origin = arguments.origin.clone().unwrap_or_else(|| directory.join("origin"));
+    std::fs::create_dir_all(&origin)?;
+    let plan = Plan {
+        origin: origin.canonicalize()?,
+        directory,
+        rounds: arguments.rounds.max(1),
+        seconds: arguments.seconds.max(1),
+        restart_size: arguments.restart_size.clone(),
+        restart_pool: arguments.restart_pool.clone(),
+    };
+    let before = works::machine();
+    let mut lines = Vec::new();
+    let mut failed = Vec::new();
+    for (name, what, work) in WORKS {
+        if !arguments.only.is_empty() && !arguments.only.iter().any(|only| only == name) {
+            continue;
+        }
+        eprintln!("{name}: {what}");
+        match work(&plan) {
+            Ok(found) => lines.extend(found),
+            // The others are worth having all the same.
+            Err(error) => failed.push(format!("{name}: {error}")),
+        }
+    }
+    print!("{}", table::markdown(&lines));
+    let lines: Vec<_> = lines.iter().map(table::Line::json).collect();
+    let results = json!({
+        "headpond": env!("CARGO_PKG_VERSION"), "machine": before, "load_after": works::machine()["load"],
+        "rounds": plan.rounds, "seconds": plan.seconds, "results": lines, "failed": failed,
+    });
+    std::fs::write(&arguments.json, serde_json::to_string_pretty(&results)? + "\n")?;
+    println!("\nAll figures: {}", arguments.json.display());
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ").into()) }
+}

@@ -1,0 +1,123 @@
+//! A mount as a user has it, and the peer that it is compared with.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::Outcome;
+use crate::fio::finished;
+
+/// How long a mount or a server may take to stand.
+const READY_MAX: Duration = Duration::from_secs(120);
+
+/// The program `headpond` that was built along with this one.
+fn program() -> Outcome<PathBuf> {
+    let program = std::env::current_exe()?.with_file_name("headpond");
+    if program.exists() {
+        return Ok(program);
+    }
+    Err(format!("{} is missing: build it with `cargo build --release --bin headpond`", program.display()).into())
+}
+
+/// A mount. Taken down when dropped, with what is dirty left in the pool.
+pub struct Mount {
+    point: PathBuf,
+    daemon: Pid,
+}
+
+impl Mount {
+    /// Mounts `origin` at `point`. A pool that is not there is made, and filled with zeros: as a pool is
+    /// once each part of it was used.
+    pub fn start(origin: &Path, point: &Path, flash: &Path, size: &str) -> Outcome<Self> {
+        std::fs::create_dir_all(origin)?;
+        std::fs::create_dir_all(point)?;
+        let mut mount = Command::new(program()?);
+        mount.arg("mount").arg(origin).arg(point).arg("--flash").arg(flash).arg("--background");
+        if !flash.exists() {
+            mount.args(["--size", size, "--fill", "zeros"]);
+        }
+        finished(&mut mount)?;
+        let pid = status(point)?["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+        let daemon = pid.and_then(Pid::from_raw).ok_or("the mount does not tell its process")?;
+        Ok(Self { point: point.to_owned(), daemon })
+    }
+
+    /// A file seen through the mount.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.point.join(name)
+    }
+
+    /// What the mount tells of itself.
+    pub fn status(&self) -> Outcome<Value> {
+        status(&self.point)
+    }
+
+    /// Brings everything to the origin.
+    pub fn flush(&self) -> Outcome<()> {
+        finished(Command::new(program()?).arg("flush").arg(&self.point)).map(drop)
+    }
+
+    /// Kills the daemon, as a crash would, and clears away what is left of the mount.
+    pub fn crash(self) -> Outcome<()> {
+        kill_process(self.daemon, Signal::KILL)?;
+        finished(Command::new("umount").arg("--lazy").arg(&self.point))?;
+        std::mem::forget(self);
+        Ok(())
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if let Ok(program) = program() {
+            let _ = finished(Command::new(program).arg("unmount").arg("--keep-dirty").arg(&self.point));
+        }
+    }
+}
+
+fn status(point: &Path) -> Outcome<Value> {
+    let text = finished(Command::new(program()?).arg("status").arg(point).arg("--json"))?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+/// nbdkit with its file plugin and its cache filter. Ends when dropped.
+pub struct Nbdkit {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Nbdkit {
+    /// Serves `file` at a socket beside it.
+    pub fn start(file: &Path) -> Outcome<Self> {
+        let socket = file.with_extension("socket");
+        let _ = std::fs::remove_file(&socket);
+        let mut nbdkit = Command::new("nbdkit");
+        nbdkit.args(["--foreground", "--filter=cache", "--unix"]).arg(&socket).arg("file").arg(file);
+        let child = nbdkit.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = child.map_err(|error| format!("nbdkit cannot be started: {error}; is it installed?"))?;
+        let server = Self { child, socket };
+        let until = Instant::now() + READY_MAX;
+        while !server.socket.exists() {
+            if Instant::now() > until {
+                return Err("nbdkit made no socket".into());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(server)
+    }
+
+    /// Where it listens.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+}
+
+impl Drop for Nbdkit {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}

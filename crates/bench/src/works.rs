@@ -1,0 +1,231 @@
+//! What is measured. Everything that a ratio is made of runs in turns within one round, so that both
+//! sides see the same machine.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::Outcome;
+use crate::engine::Filled;
+use crate::fio::{self, Target as On};
+use crate::pond::{Mount, Nbdkit};
+use crate::table::{Line, Target};
+
+/// The raw file, and the file that is seen through the mount.
+const DATA: &str = "1g";
+
+/// Random reads.
+const READS: [&str; 3] = ["--rw=randread", "--bs=4k", "--direct=1"];
+
+/// Where, how often and how long.
+pub struct Plan {
+    /// A directory on the flash.
+    pub directory: PathBuf,
+    /// A directory for origins.
+    pub origin: PathBuf,
+    pub rounds: usize,
+    pub seconds: u64,
+    /// Bytes that are cached for the restart, as fio writes sizes.
+    pub restart_size: String,
+    /// A pool with room for them.
+    pub restart_pool: String,
+}
+
+impl Plan {
+    fn fio(&self, on: &On<'_>, job: &[&[&str]]) -> Outcome<fio::Run> {
+        fio::run(on, DATA, self.seconds, &job.concat())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// A file of the flash's own file system, written once.
+    fn raw(&self) -> Outcome<PathBuf> {
+        let raw = self.path("raw");
+        if !raw.exists() {
+            fio::fill(&raw, "2g", false)?;
+        }
+        Ok(raw)
+    }
+
+    fn mount(&self, name: &str, size: &str) -> Outcome<Mount> {
+        let (origin, flash) = (self.origin.join(name), self.path(&format!("{name}.pond")));
+        forget(&origin, &flash)?;
+        Mount::start(&origin, &self.path(&format!("{name}.mount")), &flash, size)
+    }
+}
+
+/// Takes away what an earlier run has left.
+fn forget(origin: &Path, flash: &Path) -> Outcome<()> {
+    let _ = std::fs::remove_file(flash);
+    if origin.exists() {
+        std::fs::remove_dir_all(origin)?;
+    }
+    Ok(())
+}
+
+/// A work by its name, what it is, and how it is done.
+pub type Work = (&'static str, &'static str, fn(&Plan) -> Outcome<Vec<Line>>);
+
+/// All of them.
+pub const WORKS: [Work; 6] = [
+    ("engine", "the engine alone, read hits", engine),
+    ("reads", "read hits through the mount", reads),
+    ("writes", "random writes through the mount", writes),
+    ("appends", "appends with a sync each through the mount", appends),
+    ("steady", "the slowest request while reclaim and destage run", steady),
+    ("restart", "restart after a crash, and memory for the map", restart),
+];
+
+fn engine(plan: &Plan) -> Outcome<Vec<Line>> {
+    let raw = plan.raw()?;
+    let flash = plan.path("engine.pond");
+    forget(&plan.path("none"), &flash)?;
+    let filled = Filled::start(&flash)?;
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..plan.rounds {
+        theirs.push(plan.fio(&On::File(&raw), &[&READS, &["--ioengine=io_uring", "--iodepth=32"]])?.rate);
+        ours.push(filled.hits(32, Duration::from_secs(plan.seconds)));
+    }
+    filled.end()?;
+    forget(&plan.path("none"), &flash)?;
+    Ok(vec![Line::ratio("engine alone, random 4 KiB read hits, depth 32", "of raw", ours, theirs, 0.9)])
+}
+
+fn reads(plan: &Plan) -> Outcome<Vec<Line>> {
+    let raw = plan.raw()?;
+    let nbdkit = Nbdkit::start(&raw)?;
+    let mount = plan.mount("reads", "3g")?;
+    let file = mount.file("data");
+    fio::fill(&file, DATA, false)?;
+    mount.flush()?;
+    let mut lines = Vec::new();
+    for (depth, of_raw, of_nbdkit) in [("1", 0.5, 2.0), ("32", 0.6, 1.3)] {
+        let depth_argument = format!("--iodepth={depth}");
+        let (mut bare, mut ours, mut peer) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..plan.rounds {
+            let uring = ["--ioengine=io_uring", &depth_argument];
+            bare.push(plan.fio(&On::File(&raw), &[&READS, &uring])?.rate);
+            ours.push(plan.fio(&On::File(&file), &[&READS, &uring])?.rate);
+            peer.push(plan.fio(&On::Nbd(nbdkit.socket()), &[&READS[..2], &[&depth_argument]])?.rate);
+        }
+        let work = format!("mount, random 4 KiB read hits, depth {depth}");
+        lines.push(Line::ratio(&work, "of raw", ours.clone(), bare, of_raw));
+        lines.push(Line::ratio(&work, "times nbdkit", ours, peer, of_nbdkit));
+    }
+    Ok(lines)
+}
+
+fn writes(plan: &Plan) -> Outcome<Vec<Line>> {
+    const JOB: [&str; 6] =
+        ["--rw=randwrite", "--bs=16k", "--direct=1", "--ioengine=io_uring", "--iodepth=8", "--fdatasync=32"];
+    let raw = plan.raw()?;
+    let mount = plan.mount("writes", "4g")?;
+    let file = mount.file("data");
+    fio::fill(&file, DATA, false)?;
+    mount.flush()?;
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..plan.rounds {
+        theirs.push(plan.fio(&On::File(&raw), &[&JOB])?.rate);
+        ours.push(plan.fio(&On::File(&file), &[&JOB])?.rate);
+    }
+    let work = "mount, random 16 KiB writes, depth 8, fdatasync every 32";
+    Ok(vec![Line::ratio(work, "of raw in place", ours, theirs, 1.0)])
+}
+
+fn appends(plan: &Plan) -> Outcome<Vec<Line>> {
+    const JOB: [&str; 4] = ["--rw=write", "--bs=4k", "--ioengine=psync", "--fdatasync=1"];
+    let raw = plan.raw()?;
+    let mount = plan.mount("appends", "3g")?;
+    let (log, raw_log) = (mount.file("log"), plan.path("log"));
+    let (mut ours, mut in_place, mut growing) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..plan.rounds {
+        for log in [&log, &raw_log] {
+            // Made anew, so that each append makes it longer.
+            let _ = std::fs::remove_file(log);
+        }
+        in_place.push(plan.fio(&On::File(&raw), &[&JOB])?.rate);
+        ours.push(plan.fio(&On::File(&log), &[&JOB, &["--file_append=1"]])?.rate);
+        growing.push(plan.fio(&On::File(&raw_log), &[&JOB, &["--file_append=1"]])?.rate);
+    }
+    let work = "mount, 4 KiB append and fdatasync";
+    let mut to_growing = Line::ratio(work, "of a raw file that grows", ours.clone(), growing, 0.5);
+    to_growing.target = Target::None;
+    Ok(vec![Line::ratio(work, "of raw, written in place", ours, in_place, 0.5), to_growing])
+}
+
+/// A pool of a fraction of what is written and read, so that reclaim and destage never rest.
+fn steady(plan: &Plan) -> Outcome<Vec<Line>> {
+    const JOB: [&str; 6] =
+        ["--rw=randrw", "--rwmixread=70", "--bs=16k", "--direct=1", "--ioengine=io_uring", "--iodepth=4"];
+    let mount = plan.mount("steady", "512m")?;
+    let (small, large) = (mount.file("small"), mount.file("large"));
+    fio::fill(&small, "128m", false)?;
+    fio::fill(&large, DATA, false)?;
+    mount.flush()?;
+    let (mut medians, mut slowest) = (Vec::new(), Vec::new());
+    for _ in 0..plan.rounds {
+        medians.push(fio::run(&On::File(&small), "128m", plan.seconds, &JOB)?.median / 1000.0);
+        slowest.push(plan.fio(&On::File(&large), &[&JOB])?.slowest / 1000.0);
+    }
+    Ok(vec![Line {
+        work: "mount, 16 KiB reads and writes on twice the pool: the slowest".to_owned(),
+        figure: "ms",
+        rounds: slowest.clone(),
+        parts: vec![("slowest, under pressure", slowest), ("median, without", medians)],
+        target: Target::AtMost(100.0),
+    }])
+}
+
+fn restart(plan: &Plan) -> Outcome<Vec<Line>> {
+    let mount = plan.mount("restart", &plan.restart_pool)?;
+    fio::fill(&mount.file("data"), &plan.restart_size, true)?;
+    let engine = mount.status()?["engine"].clone();
+    let figure = |name: &str| engine[name].as_f64().ok_or_else(|| format!("no figure {name} in {engine}"));
+    let (blocks, bytes) = (figure("cached_blocks")?, figure("map_bytes")?);
+    let map = Line {
+        work: format!("memory for the map, random 4 KiB writes, {blocks} blocks"),
+        figure: "bytes for each 4 KiB",
+        rounds: vec![bytes / blocks],
+        parts: vec![],
+        target: Target::AtMost(12.0),
+    };
+    let (origin, flash, point) = (plan.origin.join("restart"), plan.path("restart.pond"), plan.path("restart.mount"));
+    let (mut ready, mut cached) = (Vec::new(), Vec::new());
+    let mut mount = mount;
+    for _ in 0..plan.rounds {
+        mount.crash()?;
+        let start = Instant::now();
+        mount = Mount::start(&origin, &point, &flash, "")?;
+        ready.push(start.elapsed().as_secs_f64());
+        cached.push(mount.status()?["engine"]["cached_blocks"].as_f64().unwrap_or(0.0));
+        if cached.last() < Some(&(blocks * 0.9)) {
+            return Err(format!("of {blocks} cached blocks only {cached:?} came back").into());
+        }
+    }
+    drop(mount);
+    forget(&origin, &flash)?;
+    let restart = Line {
+        work: format!("restart after a crash, {} cached as 4 KiB blocks", plan.restart_size),
+        figure: "seconds until it serves",
+        rounds: ready,
+        parts: vec![("blocks that came back", cached)],
+        target: Target::AtMost(1.0),
+    };
+    Ok(vec![map, restart])
+}
+
+/// What the results were measured on.
+pub fn machine() -> Value {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let cpu = read("/proc/cpuinfo");
+    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
+    serde_json::json!({
+        "kernel": read("/proc/sys/kernel/osrelease").trim(),
+        "cpu": model.trim_start_matches([' ', '\t', ':']),
+        "cpus": std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
+        "load": read("/proc/loadavg").trim(),
+    })
+}
