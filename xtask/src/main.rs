@@ -3,6 +3,7 @@
 //! Invariant: nothing here is needed to build or to use headpond, and nothing here depends on a
 //! crate outside the standard library, so that it starts in a moment on a fresh machine.
 
+mod bench;
 mod ci;
 mod fuzz;
 mod report;
@@ -20,6 +21,7 @@ Development commands of headpond.
   cargo xtask sim [ARGUMENTS]   the simulator (`cargo xtask sim --help` lists its arguments)
   cargo xtask fuzz [ARGUMENTS]  spoiled structures and pools: decoding, recovery, `headpond check`
   cargo xtask kill [ARGUMENTS]  databases on a mount whose daemon is killed; `--help` lists the arguments
+  cargo xtask bench [ARGUMENTS] ratios against the raw flash and nbdkit; `--help` lists the arguments
   cargo xtask soak --hours N    fsx, fio and SQLite on a mount with switches, flushes, kills, remounts
   cargo xtask conformance       fsx for millions of operations, fio with verification, pjdfstest
 ";
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         ("sim", _) => run_sim(rest),
         ("fuzz", _) => run_cargo(fuzz::command(rest)),
         ("kill" | "soak" | "conformance", _) => run_lab(command, rest),
+        ("bench", _) => bench::run(rest),
         ("help" | "--help" | "-h", _) => {
             print!("{HELP}");
             ExitCode::SUCCESS

@@ -8,7 +8,7 @@ use crate::tree::SourceFile;
 ///
 /// Written out rather than derived from an order: the core (up to the engine) never sees a device,
 /// a thread or a file, and a front door never sees another front door.
-const LAYERS: [(&str, &[&str]); 16] = [
+const LAYERS: [(&str, &[&str]); 17] = [
     ("base", &[]),
     ("format", &["base"]),
     ("device", &["base", "format"]),
@@ -21,6 +21,7 @@ const LAYERS: [(&str, &[&str]); 16] = [
     ("sim", &["base", "format", "map", "policy", "log", "engine"]),
     ("shard", &["base", "format", "device", "map", "log", "engine"]),
     ("trace", &["base", "policy"]),
+    ("bench", &["base", "format", "device", "engine", "shard"]),
     ("mount", &["base", "format", "device", "engine", "shard"]),
     ("control", &["base", "format", "device", "engine", "shard", "mount"]),
     ("lab", &["base", "format", "device", "engine", "shard", "mount", "control"]),
