@@ -70,14 +70,19 @@ impl Front {
         }
     }
 
-    /// Writes, whole.
+    /// Takes away what a write takes away from a file, and writes. May block.
     pub(crate) fn write(&self, file: &OpenFile, writing: Writing, answer: Answer, send: Send<'_>) {
-        let Writing { offset, data, kills, flags } = writing;
-        match privileges::drop_before_change(&file.inode, || kills.map(Rights::of_caller)) {
+        match privileges::drop_before_change(&file.inode, || writing.kills.map(Rights::of_caller)) {
             Ok(true) => self.changed_at_origin(&file.inode),
             Ok(false) => {}
             Err(error) => return answer.error(error),
         }
+        self.write_data(file, writing, answer, send);
+    }
+
+    /// Writes, whole. Does not block for a managed file.
+    pub(crate) fn write_data(&self, file: &OpenFile, writing: Writing, answer: Answer, send: Send<'_>) {
+        let Writing { offset, data, flags, .. } = writing;
         let Some(room) = self.file_bytes_max.checked_sub(offset).filter(|room| *room > 0 || data.is_empty()) else {
             return answer.error(Errno::FBIG);
         };
@@ -119,25 +124,29 @@ impl Front {
         }
     }
 
-    /// Makes a file durable: everything acknowledged before, and unless only data is asked for,
-    /// what was changed at the origin alone.
+    /// Makes a file durable: everything acknowledged before, and what was changed at the origin
+    /// alone. May block.
     pub(crate) fn sync(&self, file: &OpenFile, data_only: bool, answer: Answer, send: Send<'_>) {
         match &file.way {
-            Way::Pond { object, .. } => {
-                if !data_only && let Err(error) = self.sync_attributes(file) {
-                    return answer.error(error);
-                }
-                let done = move |reply| match reply {
-                    Reply::Done => answer.ok(),
-                    other => answer.error(unexpected(&other)),
-                };
-                send(Ask::Sync { object: *object }, Box::new(done));
-            }
+            Way::Pond { .. } => match self.sync_attributes(file) {
+                Ok(()) => self.sync_data(file, answer, send),
+                Err(error) => answer.error(error),
+            },
             Way::Straight(file) => match if data_only { file.sync_data() } else { file.sync_all() } {
                 Ok(()) => answer.ok(),
                 Err(error) => answer.error(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
             },
         }
+    }
+
+    /// Makes everything acknowledged before durable. Does not block; for managed files only.
+    pub(crate) fn sync_data(&self, file: &OpenFile, answer: Answer, send: Send<'_>) {
+        let Way::Pond { object, .. } = file.way else { return answer.error(Errno::INVAL) };
+        let done = move |reply| match reply {
+            Reply::Done => answer.ok(),
+            other => answer.error(unexpected(&other)),
+        };
+        send(Ask::Sync { object }, Box::new(done));
     }
 
     /// Mode, owner, links and extended attributes are nowhere but at the origin. The one case in

@@ -152,7 +152,7 @@ impl Open {
                         let kills = write.kills_set_id.then_some(asked.caller);
                         let writing = Writing { offset: write.offset, data, kills, flags };
                         if file.is_managed() && file.inode.has_no_privileges() {
-                            self.front.write(&file, writing, answer, submit);
+                            self.front.write_data(&file, writing, answer, submit);
                         } else {
                             self.aside(file, move |front, file| {
                                 front.write(file, writing, answer, &mut |request, done| {
@@ -166,7 +166,7 @@ impl Open {
             }),
             opcode::FSYNC => Fsync::parse(head).map(|sync| match front.files.get(sync.handle) {
                 Ok(file) if file.is_managed() && (sync.data_only || !file.inode.is_unsynced()) => {
-                    front.sync(&file, sync.data_only, answer, submit);
+                    front.sync_data(&file, answer, submit);
                 }
                 Ok(file) => self.aside(file, move |front, file| {
                     front.sync(file, sync.data_only, answer, &mut |request, done| front.pond.submit(request, done));
