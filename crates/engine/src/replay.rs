@@ -20,7 +20,13 @@ impl Store {
                 match self.get_mut(object) {
                     Some(known) => {
                         known.origin_size = state.stamp.size;
-                        known.state = state;
+                        let inode = state.inode;
+                        let before = std::mem::replace(&mut known.state, state).inode;
+                        // No writer gives an object another file, but the log may be forged.
+                        if before != inode {
+                            self.by_inode.retain(|_, known| *known != object);
+                            self.by_inode.insert(inode, object);
+                        }
                     }
                     None => self.adopt(object, Object::from_state(state, ObjectMap::default())),
                 }
