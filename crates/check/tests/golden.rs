@@ -1,6 +1,6 @@
 //! The examination of whole pools of version 1, as they were written, and with each of their structures
-//! damaged in turn: what is damaged is named, with what it costs. (The pools that the real engine makes
-//! are damaged in every place by the tests of `headpond-fuzz`.)
+//! damaged in turn: what is damaged is named, with what it costs. (Pools that the real engine
+//! makes are damaged all over by the tests of `headpond-fuzz`.)
 
 #![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
 

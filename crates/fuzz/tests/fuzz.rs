@@ -62,6 +62,17 @@ fn spoiled_pools_never_serve_what_never_was() {
 }
 
 #[test]
+fn any_one_damaged_block_of_a_pool_is_survived_or_told() {
+    quiet_panics();
+    for at in (60..4 << 20).step_by(4096) {
+        let input: Input = format!("target image\nbase 3\nfill {at} 8 5a\n").parse().unwrap();
+        if let Err(what) = replay(&input) {
+            panic!("{input}{what}");
+        }
+    }
+}
+
+#[test]
 fn a_recovery_that_serves_wrong_data_is_found() {
     quiet_panics();
     for planted in [PlantedBug::ReplayOutOfOrder, PlantedBug::AcceptTornBatch] {
