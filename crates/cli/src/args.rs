@@ -87,8 +87,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Try cache policies and sizes on a recorded trace
     ///
-    /// The same policies that a mount uses, over the block requests of a trace: how much of them
-    /// would have missed at each size, and what would have been written to flash and to the origin.
+    /// Over the block requests of the trace: how many would have missed with each policy at each size,
+    /// and what would have been written to flash and to the origin. Needs no mount.
     Replay(ReplayArgs),
     /// For tests: let something go wrong with the flash of a mount
     #[command(hide = true)]

@@ -1,7 +1,7 @@
 //! What is kept, what is let in, and in what order it is written back: decisions only.
 //!
 //! Invariants: nothing here does I/O, reads a clock or starts a thread; the same calls give the same
-//! answers on every machine, so that the engine, the simulator and the replay of a trace run the same
+//! answers on every machine, so that an engine, a simulator and the replay of a trace can run the same
 //! code. Memory is bounded when a policy is made.
 
 mod adaptive;

@@ -1,7 +1,7 @@
 //! Traces of block requests: reading them, and replaying policies over them.
 //!
-//! Invariant: the policies are those of the engine, called in the same order; only the blocks are
-//! made up. Replay reads files and nothing else.
+//! Invariant: the policies are those of `headpond-policy`, called as an engine calls them; only the
+//! blocks are made up. Nothing but the trace is read.
 
 mod chart;
 mod destage;
