@@ -14,8 +14,17 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
+    /// Where a position is, or would be. Every slot is for a position of its own, so one can be no
+    /// further on than its position, and no further back than the gaps before it allow: in a full chunk
+    /// that is one place, and in none is more memory touched than has to be. (A search over all of five
+    /// kilobytes misses the processor's cache at nearly each step.)
     fn find(&self, position: u16) -> Result<usize, usize> {
-        self.slots.binary_search_by_key(&position, |packed| packed.position())
+        let (len, at) = (self.slots.len(), usize::from(position));
+        let gaps = CHUNK_BLOCKS as usize - len;
+        let end = len.min(at + 1);
+        let start = at.saturating_sub(gaps).min(end);
+        let found = self.slots[start..end].binary_search_by_key(&position, |packed| packed.position());
+        found.map(|index| start + index).map_err(|index| start + index)
     }
 
     pub(crate) const fn len(&self) -> usize {
