@@ -29,7 +29,7 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// A directory on the flash to be measured; what is made there is taken away again
+    /// A directory on the flash to be measured; all but the raw file is taken away again
     #[arg(long, default_value = "target/bench")]
     directory: PathBuf,
     /// A directory for the origins [default: beside the flash]
@@ -95,6 +95,7 @@ fn run(arguments: &Arguments) -> Outcome<()> {
             // The others are worth having all the same.
             Err(error) => failed.push(format!("{name}: {error}")),
         }
+        plan.clear(name)?;
     }
     print!("{}", table::markdown(&lines));
     let lines: Vec<_> = lines.iter().map(table::Line::json).collect();

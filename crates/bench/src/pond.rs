@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 
 use crate::Outcome;
@@ -60,9 +60,17 @@ impl Mount {
         finished(Command::new(program()?).arg("flush").arg(&self.point)).map(drop)
     }
 
-    /// Kills the daemon, as a crash would, and clears away what is left of the mount.
+    /// Kills the daemon, as a crash would, waits until it is gone (its last writes have to end), and clears
+    /// away what is left of the mount.
     pub fn crash(self) -> Outcome<()> {
         kill_process(self.daemon, Signal::KILL)?;
+        let until = Instant::now() + READY_MAX;
+        while test_kill_process(self.daemon).is_ok() {
+            if Instant::now() > until {
+                return Err("the daemon was killed and does not go".into());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
         finished(Command::new("umount").arg("--lazy").arg(&self.point))?;
         std::mem::forget(self);
         Ok(())

@@ -50,6 +50,11 @@ impl Plan {
         Ok(raw)
     }
 
+    /// Takes away the pool of a work and its origin: both are large. The raw file stays for the next run.
+    pub fn clear(&self, name: &str) -> Outcome<()> {
+        forget(&self.origin.join(name), &self.path(&format!("{name}.pond")))
+    }
+
     fn mount(&self, name: &str, size: &str) -> Outcome<Mount> {
         let (origin, flash) = (self.origin.join(name), self.path(&format!("{name}.pond")));
         forget(&origin, &flash)?;
@@ -57,7 +62,7 @@ impl Plan {
     }
 }
 
-/// Takes away what an earlier run has left.
+/// Takes away what a run has left.
 fn forget(origin: &Path, flash: &Path) -> Outcome<()> {
     let _ = std::fs::remove_file(flash);
     if origin.exists() {
@@ -90,7 +95,6 @@ fn engine(plan: &Plan) -> Outcome<Vec<Line>> {
         ours.push(filled.hits(32, Duration::from_secs(plan.seconds)));
     }
     filled.end()?;
-    forget(&plan.path("none"), &flash)?;
     Ok(vec![Line::ratio("engine alone, random 4 KiB read hits, depth 32", "of raw", ours, theirs, 0.9)])
 }
 
@@ -150,6 +154,7 @@ fn appends(plan: &Plan) -> Outcome<Vec<Line>> {
         ours.push(plan.fio(&On::File(&log), &[&JOB, &["--file_append=1"]])?.rate);
         growing.push(plan.fio(&On::File(&raw_log), &[&JOB, &["--file_append=1"]])?.rate);
     }
+    std::fs::remove_file(&raw_log)?;
     let work = "mount, 4 KiB append and fdatasync";
     let mut to_growing = Line::ratio(work, "of a raw file that grows", ours.clone(), growing, 0.5);
     to_growing.target = Target::None;
@@ -206,7 +211,6 @@ fn restart(plan: &Plan) -> Outcome<Vec<Line>> {
         }
     }
     drop(mount);
-    forget(&origin, &flash)?;
     let restart = Line {
         work: format!("restart after a crash, {} cached as 4 KiB blocks", plan.restart_size),
         figure: "seconds until it serves",
