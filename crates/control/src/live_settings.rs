@@ -75,11 +75,20 @@ impl LiveSettings {
     /// The mode could not be changed, and is what it was. Does not wait.
     pub(crate) fn back_to(&self, mode: CacheMode) {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).set_mode(mode);
-        let live = self.clone();
-        std::thread::spawn(move || {
-            if let Err(error) = live.keep() {
+        self.keep_aside(|kept| {
+            if let Err(error) = kept {
                 eprintln!("headpond: the settings cannot be kept with the pool: {error}");
             }
         });
+    }
+
+    /// Keeps what is in force, on a thread of its own: the flash may take its time, or be stuck.
+    /// Without a thread to be had, nothing is kept, and `then` is dropped.
+    pub(crate) fn keep_aside(&self, then: impl FnOnce(std::io::Result<()>) + Send + 'static) {
+        let live = self.clone();
+        let keep = std::thread::Builder::new().name("settings".to_owned()).spawn(move || then(live.keep()));
+        if let Err(error) = keep {
+            eprintln!("headpond: no thread to keep the settings with the pool: {error}");
+        }
     }
 }

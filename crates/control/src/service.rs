@@ -185,10 +185,8 @@ impl Service {
         if let Some(id) = operation {
             self.start_mode(id, &before, next.mode());
         }
-        // Not here: the flash may take its time, or be stuck.
-        let live = self.live.clone();
-        std::thread::spawn(move || {
-            let not_kept = live.keep().err().map(|error| error.to_string());
+        self.live.keep_aside(move |kept| {
+            let not_kept = kept.err().map(|error| error.to_string());
             client.answer(&Answer::Set { changes, operation, to_flush_bytes, not_kept });
         });
     }
