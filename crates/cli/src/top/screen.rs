@@ -84,7 +84,7 @@ impl Frame {
 
     fn requests(&self, name: &str, latency: &str, bytes: Option<&str>) -> String {
         let interval = self.latency(latency);
-        let per_second = self.since.as_ref().map_or(0.0, |(_, seconds)| interval.count as f64 / seconds);
+        let per_second = self.since.as_ref().map_or(0.0, |(_, seconds)| interval.count as f64 / seconds.max(1e-3));
         let bytes = bytes.map_or_else(String::new, |bytes| size(self.rate(bytes)));
         let [p50, p99, max] = [interval.p50_seconds, interval.p99_seconds, interval.max_seconds]
             .map(|seconds| if interval.count == 0 { "-".to_owned() } else { time(seconds) });
@@ -185,7 +185,7 @@ mod tests {
         let text = Frame::between(&numbers(1000.0), &numbers(5000.0), 2.0).lines().join("\n");
         let line = |name: &str| text.lines().find(|line| line.trim_start().starts_with(name)).unwrap().to_owned();
         let words = |line: String| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(words(line("writes"))[1..6], ["2000", "2", "KiB", "250", "us"].map(str::to_owned), "{text}");
+        assert_eq!(words(line("writes"))[1..6], ["2000", "1.9", "KiB", "250", "us"].map(str::to_owned), "{text}");
         assert!(line("hit ratio").contains("50.0 %"), "{text}");
     }
 }

@@ -42,12 +42,12 @@ impl From<&Histogram> for Latency {
 
 impl Latency {
     fn of(buckets: Vec<(u64, u64)>, sum_nanos: u64) -> Self {
-        let count = buckets.iter().map(|(_, count)| count).sum();
-        let per_mille = |share: u64| {
-            let wanted = (u64::div_ceil(count * share, 1000)).max(1);
-            let mut seen = 0;
+        let count: u64 = buckets.iter().map(|(_, count)| count).sum();
+        let per_mille = |share: u128| {
+            let wanted = (u128::from(count) * share).div_ceil(1000).max(1);
+            let mut seen = 0_u128;
             let found = buckets.iter().find(|(_, count)| {
-                seen += count;
+                seen += u128::from(*count);
                 seen >= wanted
             });
             found.map_or(0.0, |(highest, _)| seconds(*highest))
