@@ -76,8 +76,8 @@ mod tests {
 
     fn ask(address: SocketAddr, request: &[u8]) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
-        stream.write_all(request).unwrap();
-        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        // The server may have heard enough, and be gone, before all is said.
+        let _ = stream.write_all(request).and_then(|()| stream.shutdown(std::net::Shutdown::Write));
         let mut said = Vec::new();
         // A connection that is reset has still said what it said.
         let _ = stream.read_to_end(&mut said);
