@@ -95,3 +95,56 @@ impl Parts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{ANSWER_HEAD, answer_head, written_body};
+    use headpond_base::BufMut;
+    use std::io::Read;
+    use std::os::fd::OwnedFd;
+
+    fn pieces(bytes: &[u8]) -> Vec<Buf> {
+        vec![BufMut::copy_of(bytes).freeze()]
+    }
+
+    /// What the kernel is told when two shares end as they do in `end`.
+    fn told(end: impl FnOnce(Join, Join)) -> Vec<u8> {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let mut join = Join::new(Answer::new(Arc::new(OwnedFd::from(writer)), 5), 2);
+        let other = join.share();
+        end(join, other);
+        let mut told = Vec::new();
+        reader.read_to_end(&mut told).unwrap();
+        told
+    }
+
+    #[test]
+    fn parts_of_a_read_are_answered_once_and_in_order_whichever_comes_first() {
+        let told = told(|first, second| {
+            second.data(1, pieces(b"the end"));
+            first.data(0, pieces(b"from the start to "));
+        });
+        assert_eq!(told[..ANSWER_HEAD], answer_head(5, 25, 0));
+        assert_eq!(&told[ANSWER_HEAD..], b"from the start to the end");
+    }
+
+    #[test]
+    fn a_write_in_parts_is_done_when_all_are_and_fails_when_one_does() {
+        let good = told(|first, second| {
+            first.written(9000);
+            second.written(9000);
+        });
+        assert_eq!(good, [&answer_head(5, 8, 0)[..], &written_body(9000)].concat());
+        let bad = told(|first, second| {
+            second.error(Errno::NOSPC);
+            first.written(9000);
+        });
+        assert_eq!(bad, answer_head(5, 0, Errno::NOSPC.raw_os_error()));
+        let lost = told(|first, second| {
+            first.written(9000);
+            drop(second);
+        });
+        assert_eq!(lost, answer_head(5, 0, Errno::IO.raw_os_error()));
+    }
+}
