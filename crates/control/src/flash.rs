@@ -352,6 +352,7 @@ mod tests {
             mode: CacheMode::WriteBack,
             clean_stop: true,
             dirty_blocks: 0,
+            boot: [0; 16],
         }
     }
 

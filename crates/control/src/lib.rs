@@ -9,6 +9,7 @@
 
 mod background;
 mod client;
+mod boot;
 mod clock;
 mod conflict;
 mod ending;

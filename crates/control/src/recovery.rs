@@ -17,6 +17,7 @@ use headpond_mount::KnownObject;
 use headpond_shard::FlashReader;
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use crate::boot::boot;
 use crate::clock::utc;
 use crate::conflict::{Conflicts, FileConflict, Leftover, Side};
 use crate::flash::{Content, Flash};
@@ -100,6 +101,7 @@ pub(crate) fn make_ready(
         let failed = |error| Refusal::OriginFailed { path: root.path().to_owned(), error };
         root.sync_file_system().map_err(failed)?;
     }
+    recovered.booted(boot());
     let (files, known) = match trust {
         Trust::Left => settle_objects(&mut recovered, root, &plan.decisions, &mut notes)?,
         Trust::Obsolete { when } => {

@@ -53,6 +53,7 @@ pub fn format_pool(pool: PoolId, geometry: Geometry, origin: Option<OriginName>,
         mode,
         clean_stop: true,
         dirty_blocks: 0,
+        boot: [0; 16],
     };
     frames.resize(frames.len().next_multiple_of(headpond_base::BLOCK), 0);
     let block = |bytes: &[u8]| BufMut::copy_of(bytes).freeze();
@@ -73,6 +74,8 @@ pub struct Recovered {
     superblock: Superblock,
     store: Store,
     dropped_batches: u64,
+    /// The origin's host has been up since the pool was last used.
+    origin_stood: bool,
 }
 
 /// An object that the pool remembers.
@@ -141,7 +144,12 @@ pub fn recover_mutated(
     for entry in scanned.tail {
         store.replay(entry);
     }
-    Ok(Recovered { superblock: scanned.superblock, store, dropped_batches: scanned.dropped_batches })
+    Ok(Recovered {
+        superblock: scanned.superblock,
+        store,
+        dropped_batches: scanned.dropped_batches,
+        origin_stood: false,
+    })
 }
 
 impl Recovered {
@@ -214,9 +222,14 @@ impl Recovered {
         let same = (left.size, left.mtime) == (now.size, now.mtime);
         if object.state.flags.direct && object.map.dirty() == 0 {
             // Changed at the origin, where the size and the time are; what was on flash of the
-            // changed blocks was dropped before.
+            // changed blocks was dropped before. What came in since was never synced at the
+            // origin: it may be newer than what the origin has after a power cut.
             object.follow_origin(now);
-            return Verdict::Kept;
+            let had = object.map.blocks();
+            if !self.origin_stood {
+                self.store.clear_range(id, Block(0), Block(u64::MAX));
+            }
+            return if had > 0 && !self.origin_stood { Verdict::Dropped } else { Verdict::Kept };
         }
         if object.state.flags.destaging {
             // headpond itself was writing there when it was stopped.
@@ -257,6 +270,14 @@ impl Recovered {
         self.store.remove(id);
     }
 
+    /// Says during which boot of the host the pool is taken into use; zeros if that is not known.
+    /// To be called before [`Recovered::reconcile`]: if it is the boot of the last use, the origin
+    /// still has what was written there and never synced.
+    pub fn booted(&mut self, boot: [u8; 16]) {
+        self.origin_stood = boot != [0; 16] && boot == self.superblock.boot;
+        self.superblock.boot = boot;
+    }
+
     /// Names the origin that the pool belongs to from now on.
     pub fn adopt(&mut self, origin: OriginName) {
         self.superblock.origin = Some(origin);
@@ -272,6 +293,8 @@ impl Recovered {
         for id in dirty {
             let known = engine.store.known(id);
             known.state.flags.attributes_dirty = true;
+            // Perhaps written directly, and not synced there: a flush must do that.
+            known.origin_unsynced |= known.state.flags.direct;
             // Whoever recovers gives the shard the files of dirty objects before anything else.
             known.attached = true;
             engine.destage.note(id);

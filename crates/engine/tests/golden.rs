@@ -155,6 +155,7 @@ fn in_use() -> Flash {
         synced_host: log.synced_host(),
         clean_stop: false,
         dirty_blocks: map.dirty(),
+        boot: [0; 16],
         ..before.superblock
     };
     let start = superblock.geometry.checkpoint_start(1);

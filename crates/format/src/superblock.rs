@@ -56,6 +56,9 @@ pub struct Superblock {
     pub clean_stop: bool,
     /// Dirty blocks at the time of writing. For people: the log may hold more.
     pub dirty_blocks: u64,
+    /// The boot of the host during which the pool was last taken into use; zeros if unknown. While
+    /// it lasts the origin has lost nothing, synced or not.
+    pub boot: [u8; 16],
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -93,6 +96,7 @@ struct Raw {
     path_len: U32,
     origin_key: [u8; 16],
     path: [u8; ORIGIN_PATH_MAX],
+    boot: [u8; 16],
 }
 
 const _: () = assert!(size_of::<Raw>() <= BLOCK);
@@ -127,6 +131,7 @@ pub fn encode_superblock(superblock: &Superblock) -> Vec<u8> {
         raw.path_len = u32::try_from(kept).expect("bounded by ORIGIN_PATH_MAX").into();
         raw.path[..kept].copy_from_slice(&origin.path[..kept]);
     }
+    raw.boot = superblock.boot;
     let mut block = vec![0; BLOCK];
     block[..size_of::<Raw>()].copy_from_slice(raw.as_bytes());
     let checksum = bytes_checksum(&block);
@@ -189,6 +194,7 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
         mode: CacheMode::from_number(raw.mode).ok_or(senseless("unknown cache mode"))?,
         clean_stop: raw.clean_stop != 0,
         dirty_blocks: raw.dirty_blocks.get(),
+        boot: raw.boot,
     })
 }
 
@@ -232,6 +238,7 @@ mod tests {
             mode: CacheMode::WriteThrough,
             clean_stop: true,
             dirty_blocks: 5,
+            boot: [6; 16],
         }
     }
 

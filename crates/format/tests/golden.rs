@@ -48,6 +48,7 @@ fn superblock(origin: bool) -> Superblock {
         mode: if origin { CacheMode::WriteAround } else { CacheMode::WriteBack },
         clean_stop: origin,
         dirty_blocks: 0x4142_4344_4546_4748,
+        boot: [0; 16],
     }
 }
 

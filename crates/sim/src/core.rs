@@ -38,6 +38,8 @@ pub(crate) trait Restored {
     fn keep(&mut self, object: ObjectId, found: &OpenFile);
     fn discard(&mut self, object: ObjectId);
     fn adopt(&mut self, origin: OriginName);
+    fn booted(&mut self, boot: [u8; 16]);
+    fn clean_stop(&self) -> bool;
     fn start(self: Box<Self>, config: Config, now: Nanos) -> Box<dyn Core>;
 }
 
@@ -115,6 +117,14 @@ impl Restored for Recovered {
 
     fn adopt(&mut self, origin: OriginName) {
         Self::adopt(self, origin);
+    }
+
+    fn booted(&mut self, boot: [u8; 16]) {
+        Self::booted(self, boot);
+    }
+
+    fn clean_stop(&self) -> bool {
+        self.superblock().clean_stop
     }
 
     fn start(self: Box<Self>, config: Config, now: Nanos) -> Box<dyn Core> {

@@ -94,6 +94,7 @@ impl Sim<'_> {
             self.damaged = true;
         }
         self.world.lose_daemon(cut, origin_falls);
+        self.boots += u64::from(origin_falls);
         self.requests.clear();
         self.kept.clear();
         for door in self.doors.values_mut() {
@@ -191,6 +192,14 @@ impl Sim<'_> {
             self.over = true;
             return Ok(());
         };
+        if !restored.clean_stop() {
+            // As control does: what was written there directly, and is unknown to the pool, is
+            // nobody's to sync later.
+            self.world.origin.sync_all();
+        }
+        let mut boot = [1; 16];
+        boot[..8].copy_from_slice(&self.boots.to_le_bytes());
+        restored.booted(boot);
         restored.adopt(OriginName { key: [9; 16], path: b"/origin".to_vec() });
         for known in restored.objects() {
             let file = self.world.origin.by_inode(known.inode);

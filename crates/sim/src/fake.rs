@@ -291,6 +291,12 @@ impl Restored for FakeRestored {
 
     fn adopt(&mut self, _origin: OriginName) {}
 
+    fn booted(&mut self, _boot: [u8; 16]) {}
+
+    fn clean_stop(&self) -> bool {
+        true
+    }
+
     fn start(self: Box<Self>, _config: Config, _now: Nanos) -> Box<dyn Core> {
         Box::new(Fake::new(self.0))
     }

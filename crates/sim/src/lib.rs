@@ -9,6 +9,7 @@
 //! is one command to repeat.
 
 mod campaign;
+mod configuration;
 mod content;
 mod core;
 mod crash;

@@ -16,6 +16,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use crate::configuration::{Configuration, Event, step};
 use crate::content::{Change, Content, Writer, is_from};
 use crate::flash::SECTOR;
 use crate::origin::FileId;
@@ -32,28 +33,11 @@ pub(crate) type Moment = usize;
 pub(crate) struct Mutation {
     pub(crate) file: FileId,
     pub(crate) change: Change,
-    mtime: i64,
+    pub(crate) mtime: i64,
     durable: bool,
     loose: bool,
     acknowledged: Option<Moment>,
     failed: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Event {
-    Asked(MutationId),
-    Acknowledged(MutationId),
-    /// A failed change turned out not to be there.
-    Absent(MutationId),
-    /// The file was found to hold this, after a change failed at the origin and may be there in part.
-    Found(FileId, u32),
-}
-
-/// A content that a file may have, with the changes under way that are in it.
-#[derive(Clone, PartialEq, Debug)]
-struct Configuration {
-    content: Rc<Content>,
-    applied: Vec<MutationId>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -79,6 +63,8 @@ struct Watch {
     seen: Vec<Rc<Content>>,
     /// A change had failed in part: nothing can be said.
     torn: bool,
+    /// No change has been under way since it was asked: what it sees is how things stand.
+    quiet: bool,
 }
 
 /// Names a read under way.
@@ -177,6 +163,7 @@ impl Model {
         step(&mut model.now, &mut model.open, event, &self.mutations, &self.findings);
         for watch in self.watches.values_mut().filter(|watch| watch.file == file) {
             watch.see(&model.now);
+            watch.quiet = false;
         }
     }
 
@@ -269,8 +256,9 @@ impl Model {
 
     /// Someone starts to look at the file.
     pub(crate) fn watch(&mut self, id: WatchId, file: FileId) {
-        let mut watch = Watch { file, seen: Vec::new(), torn: self.is_torn(file) };
+        let mut watch = Watch { file, seen: Vec::new(), torn: self.is_torn(file), quiet: false };
         if let Some(model) = self.files.get(&file) {
+            watch.quiet = model.open.is_empty();
             watch.see(&model.now);
         }
         self.watches.insert(id, watch);
@@ -290,7 +278,9 @@ impl Model {
         let differences: Vec<u64> =
             watch.seen.iter().map_while(|content| content.difference(offset, len, bytes)).collect();
         if differences.len() < watch.seen.len() || watch.seen.is_empty() {
-            self.learn(watch.file, |content| content.difference(offset, len, bytes).is_none());
+            if watch.quiet {
+                self.learn(watch.file, |content| content.difference(offset, len, bytes).is_none());
+            }
             return Ok(());
         }
         let at = differences.iter().copied().max().unwrap_or(offset);
@@ -318,10 +308,9 @@ impl Model {
         Err(format!("{:?} has {size} bytes, an answer says; it can only be one of {sizes:?}", watch.file))
     }
 
-    /// Where no change is under way, what was seen decides between contents.
+    /// Where no change was under way, what was seen decides between contents.
     fn learn(&mut self, file: FileId, fits: impl Fn(&Content) -> bool) {
         if let Some(model) = self.files.get_mut(&file)
-            && model.open.is_empty()
             && model.now.len() > 1
         {
             let fitting: Vec<_> = model.now.iter().filter(|c| fits(&c.content)).cloned().collect();
@@ -457,11 +446,12 @@ impl Model {
             if self.is_loose(file) {
                 continue;
             }
-            let configuration = self.replay(file, |at, configurations| {
-                (at == moment).then(|| configurations.iter().find(|c| c.content.is(bytes)).cloned()).flatten()
+            let configuration = self.replay(file, |at, configurations, open| {
+                let shown = |c: &Configuration| c.shown_by(bytes, open, &self.mutations);
+                (at == moment).then(|| configurations.iter().find_map(shown)).flatten()
             });
-            if let Some(found) = configuration.into_iter().next() {
-                continued.insert(file, (*found.content).clone());
+            if let Some(content) = configuration.into_iter().next() {
+                continued.insert(file, (*content).clone());
             }
         }
         let mut files = std::mem::take(&mut self.files);
@@ -513,16 +503,16 @@ impl Model {
     }
 
     /// Runs the file's events from the base and collects what `look` finds at each moment.
-    fn replay<T>(&self, file: FileId, mut look: impl FnMut(Moment, &[Configuration]) -> Option<T>) -> Vec<T> {
+    fn replay<T>(&self, file: FileId, mut look: impl FnMut(Moment, &[Configuration], &[MutationId]) -> Option<T>) -> Vec<T> {
         let Some(model) = self.files.get(&file) else { return Vec::new() };
         let mut configurations = model.base.clone();
         let mut open = Vec::new();
-        let mut seen: Vec<T> = look(0, &configurations).into_iter().collect();
+        let mut seen: Vec<T> = look(0, &configurations, &open).into_iter().collect();
         for (index, event) in self.events.iter().enumerate() {
             if self.file_of(*event) == file {
                 step(&mut configurations, &mut open, *event, &self.mutations, &self.findings);
             }
-            seen.extend(look(index + 1, &configurations));
+            seen.extend(look(index + 1, &configurations, &open));
         }
         seen
     }
@@ -532,7 +522,7 @@ impl Model {
         let musts: Vec<MutationId> =
             self.musts.iter().copied().filter(|id| self.mutations[id.0 as usize].file == file).collect();
         let mut known: Vec<(Rc<Content>, bool)> = Vec::new();
-        self.replay(file, |moment, configurations| {
+        self.replay(file, |moment, configurations, open| {
             let mut fits = |content: &Rc<Content>| {
                 if let Some((_, fits)) = known.iter().find(|(seen, _)| Rc::ptr_eq(seen, content)) {
                     return *fits;
@@ -548,7 +538,8 @@ impl Model {
                 };
                 musts.iter().all(has)
                     && configuration.applied.iter().all(|id| self.may_be_early(*id))
-                    && fits(&configuration.content)
+                    && (fits(&configuration.content)
+                        || configuration.shown_by(bytes, open, &self.mutations).is_some())
             });
             Some(possible)
         })
@@ -567,7 +558,7 @@ impl Model {
         let mut contents: Vec<Rc<Content>> = self.files.get(&file).map_or(Vec::new(), |model| model.earlier.clone());
         let mut sizes: Vec<u64> = contents.iter().map(|content| content.size).collect();
         let floor = self.loose_floor(file);
-        self.replay(file, |moment, configurations| {
+        self.replay(file, |moment, configurations, _| {
             if moment == floor {
                 contents.extend(configurations.iter().map(|configuration| configuration.content.clone()));
             }
@@ -646,7 +637,7 @@ impl Model {
 
     fn explain_crash(&self, file: FileId, bytes: &[u8]) -> String {
         let best = self
-            .replay(file, |moment, configurations| {
+            .replay(file, |moment, configurations, _| {
                 configurations
                     .iter()
                     .map(|c| (c.content.difference(0, u64::MAX / 2, bytes).unwrap_or(u64::MAX), moment, c.clone()))
@@ -702,78 +693,6 @@ impl Watch {
             }
         }
     }
-}
-
-/// One event, as it changes the configurations of its file.
-fn step(
-    configurations: &mut Vec<Configuration>,
-    open: &mut Vec<MutationId>,
-    event: Event,
-    mutations: &[Mutation],
-    findings: &[Rc<Content>],
-) {
-    match event {
-        Event::Found(_, index) => {
-            *configurations = vec![Configuration { content: findings[index as usize].clone(), applied: Vec::new() }];
-            open.clear();
-        }
-        Event::Asked(id) => {
-            open.push(id);
-            close_over(configurations, open, mutations);
-        }
-        Event::Acknowledged(id) => {
-            configurations.retain(|configuration| configuration.applied.contains(&id));
-            for configuration in configurations.iter_mut() {
-                configuration.applied.retain(|applied| *applied != id);
-            }
-            open.retain(|other| *other != id);
-            merge(configurations);
-        }
-        Event::Absent(id) => {
-            configurations.retain(|configuration| !configuration.applied.contains(&id));
-            open.retain(|other| *other != id);
-        }
-    }
-}
-
-/// Adds every configuration that comes from another by one more change that is under way.
-fn close_over(configurations: &mut Vec<Configuration>, open: &[MutationId], mutations: &[Mutation]) {
-    let mut index = 0;
-    while index < configurations.len() {
-        for id in open {
-            if configurations[index].applied.contains(id) {
-                continue;
-            }
-            let mutation = &mutations[id.0 as usize];
-            let mut content = (*configurations[index].content).clone();
-            content.apply(&mutation.change, mutation.mtime);
-            let mut applied = configurations[index].applied.clone();
-            applied.push(*id);
-            applied.sort_unstable();
-            let new = Configuration { content: Rc::new(content), applied };
-            if !configurations.iter().any(|old| old.applied == new.applied && same(&old.content, &new.content)) {
-                configurations.push(new);
-            }
-        }
-        index += 1;
-    }
-}
-
-fn merge(configurations: &mut Vec<Configuration>) {
-    let mut merged: Vec<Configuration> = Vec::with_capacity(configurations.len());
-    for configuration in configurations.drain(..) {
-        let known =
-            |old: &Configuration| old.applied == configuration.applied && same(&old.content, &configuration.content);
-        if !merged.iter().any(known) {
-            merged.push(configuration);
-        }
-    }
-    *configurations = merged;
-}
-
-/// Equal but for the time, which says less than the bytes.
-fn same(a: &Rc<Content>, b: &Rc<Content>) -> bool {
-    Rc::ptr_eq(a, b) || a.size == b.size && a.pieces(0, u64::MAX) == b.pieces(0, u64::MAX)
 }
 
 fn ranges(moments: &[bool]) -> String {

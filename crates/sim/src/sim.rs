@@ -65,6 +65,8 @@ pub(crate) struct Sim<'a> {
     pub(crate) summary: crate::Summary,
     /// Dirty data may be damaged: clear errors are allowed from now on.
     pub(crate) damaged: bool,
+    /// How often the origin's host has come up again.
+    pub(crate) boots: u64,
     /// The run ends here: what comes could not be judged.
     pub(crate) over: bool,
     /// After a crash files are read that the model has not been told of yet.
@@ -91,6 +93,7 @@ impl<'a> Sim<'a> {
             kept: BTreeMap::new(),
             summary: crate::Summary::default(),
             damaged: false,
+            boots: 0,
             over: false,
             observing: false,
             meddled_away: BTreeSet::new(),

@@ -273,6 +273,14 @@ impl Engine {
         };
         while job.under_way < depth && job.failed.is_none() {
             let Some(index) = job.waiting.pop_front() else { break };
+            if self.run_moved(job.object, &job.runs[index], 0, job.runs[index].slots.len()) {
+                // Written or moved since it was picked: its place on flash may be another's by
+                // now, and zeros there must not take its space. The next round does what is left.
+                let run = &mut job.runs[index];
+                run.unreadable = true;
+                job.next = Some(job.next.map_or(run.first, |next| next.min(run.first)));
+                continue;
+            }
             job.under_way += 1;
             if job.runs[index].zeros() {
                 self.write_run(id, job, index);
@@ -331,14 +339,6 @@ impl Engine {
     /// Writes a run whose bytes are all there.
     fn write_run(&mut self, id: JobId, job: &mut Job, index: usize) {
         let object = job.object;
-        if job.runs[index].zeros() && self.run_moved(object, &job.runs[index], 0, job.runs[index].slots.len()) {
-            // Written since: its space must not go. The next round does what is still zeros.
-            let run = &mut job.runs[index];
-            run.unreadable = true;
-            job.next = Some(job.next.map_or(run.first, |next| next.min(run.first)));
-            job.under_way -= 1;
-            return;
-        }
         let known = self.store.known(object);
         let (size, origin_size) = (known.state.size, known.origin_size);
         let run = &mut job.runs[index];

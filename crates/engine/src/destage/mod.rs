@@ -202,7 +202,7 @@ impl Engine {
     fn start_hurried(&mut self) {
         let hurried: Vec<_> = self.destage.hurried.iter().copied().collect();
         for object in hurried {
-            if self.store.get(object).is_none_or(|known| !known.data_dirty()) {
+            if self.store.get(object).is_none_or(|known| !known.data_dirty() && !known.origin_unsynced) {
                 self.destage.hurried.remove(&object);
             } else if self.may_start(object) {
                 self.start_job(object, Block(0), ROUND_BLOCKS, true);

@@ -101,7 +101,7 @@ impl Engine {
     fn step_logged(&mut self, id: OpId, op: &mut Op, change: &Change) -> Progress {
         if op.stage == Stage::Locked {
             if !self.may_take(op.object, change) {
-                self.stall(id);
+                self.stall(id, op.object);
                 return Progress::Wait;
             }
             op.stage = Stage::Reserved;
@@ -147,7 +147,7 @@ impl Engine {
                 return self.step_direct(id, op, change);
             }
             if !self.may_take(op.object, change) {
-                self.stall(id);
+                self.stall(id, op.object);
                 return Progress::Wait;
             }
             if self.space_went_meanwhile(op, change) {
@@ -184,8 +184,11 @@ impl Engine {
         }
     }
 
-    fn stall(&mut self, id: OpId) {
+    fn stall(&mut self, id: OpId, object: ObjectId) {
         self.stats.stalls += 1;
+        if self.store.get(object).is_some_and(|known| known.origin_unsynced) {
+            self.destage.hurry(object);
+        }
         self.stalled.push_back(id);
     }
 
@@ -203,8 +206,10 @@ impl Engine {
         if log.failed() {
             return true;
         }
-        if self.store.get(object).is_some_and(|known| known.direct > 0) {
-            // One that goes to the origin directly takes the size from there when it is done.
+        if self.store.get(object).is_some_and(|known| known.direct > 0 || known.origin_unsynced) {
+            // One that goes to the origin directly takes the size from there when it is done. And
+            // from the first logged change on it is the log that counts after a crash: what went
+            // directly before must be the origin's for good.
             return false;
         }
         let blocks = match change {

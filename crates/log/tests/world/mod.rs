@@ -416,6 +416,7 @@ impl World {
             mode: CacheMode::WriteBack,
             clean_stop: false,
             dirty_blocks: 0,
+            boot: [0; 16],
         };
         let start = geometry.checkpoint_start(usize::from(area)) as usize;
         let mut put = |at: usize, bytes: &[u8]| self.flash.0[at..at + bytes.len()].copy_from_slice(bytes);

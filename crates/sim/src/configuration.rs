@@ -1,0 +1,124 @@
+//! The contents that a file may have while changes of it are under way, and how they come about.
+//!
+//! A change is in a configuration wholly or not at all, but for one kind: a range of zeros of any
+//! length is made in steps from its front, so a crash may leave its first blocks as zeros and the
+//! rest as it was. Promise 3 is of writes.
+
+use std::rc::Rc;
+
+use crate::content::{Change, Content};
+use crate::model::{Mutation, MutationId};
+use crate::origin::FileId;
+
+/// Something asked for, answered or found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Event {
+    Asked(MutationId),
+    Acknowledged(MutationId),
+    /// A failed change turned out not to be there.
+    Absent(MutationId),
+    /// The file was found to hold this, after a change failed at the origin and may be there in part.
+    Found(FileId, u32),
+}
+
+/// A content that a file may have, with the changes under way that are in it.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Configuration {
+    pub(crate) content: Rc<Content>,
+    pub(crate) applied: Vec<MutationId>,
+}
+
+impl Configuration {
+    /// The content, if a crash that left `bytes` may have left this: as it is, or with the first
+    /// blocks of a range of zeros that was under way.
+    pub(crate) fn shown_by(&self, bytes: &[u8], open: &[MutationId], mutations: &[Mutation]) -> Option<Rc<Content>> {
+        if self.content.is(bytes) {
+            return Some(self.content.clone());
+        }
+        let under_way = open.iter().filter(|id| !self.applied.contains(id)).map(|id| &mutations[id.0 as usize]);
+        under_way
+            .filter_map(|mutation| {
+                let Change::Zero { offset, len, .. } = mutation.change else { return None };
+                let from = usize::try_from(offset).ok()?;
+                let to = usize::try_from(offset + len).ok()?.min(bytes.len());
+                let zeros = bytes.get(from..to)?.iter().take_while(|byte| **byte == 0).count() as u64;
+                let mut content = (*self.content).clone();
+                // All zeros that there are: those behind the last step were zeros before.
+                content.apply(&Change::Zero { offset, len: zeros, extend: false }, mutation.mtime);
+                content.is(bytes).then(|| Rc::new(content))
+            })
+            .next()
+    }
+}
+
+/// One event, as it changes the configurations of its file.
+pub(crate) fn step(
+    configurations: &mut Vec<Configuration>,
+    open: &mut Vec<MutationId>,
+    event: Event,
+    mutations: &[Mutation],
+    findings: &[Rc<Content>],
+) {
+    match event {
+        Event::Found(_, index) => {
+            *configurations = vec![Configuration { content: findings[index as usize].clone(), applied: Vec::new() }];
+            open.clear();
+        }
+        Event::Asked(id) => {
+            open.push(id);
+            close_over(configurations, open, mutations);
+        }
+        Event::Acknowledged(id) => {
+            configurations.retain(|configuration| configuration.applied.contains(&id));
+            for configuration in configurations.iter_mut() {
+                configuration.applied.retain(|applied| *applied != id);
+            }
+            open.retain(|other| *other != id);
+            merge(configurations);
+        }
+        Event::Absent(id) => {
+            configurations.retain(|configuration| !configuration.applied.contains(&id));
+            open.retain(|other| *other != id);
+        }
+    }
+}
+
+/// Adds every configuration that comes from another by one more change that is under way.
+fn close_over(configurations: &mut Vec<Configuration>, open: &[MutationId], mutations: &[Mutation]) {
+    let mut index = 0;
+    while index < configurations.len() {
+        for id in open {
+            if configurations[index].applied.contains(id) {
+                continue;
+            }
+            let mutation = &mutations[id.0 as usize];
+            let mut content = (*configurations[index].content).clone();
+            content.apply(&mutation.change, mutation.mtime);
+            let mut applied = configurations[index].applied.clone();
+            applied.push(*id);
+            applied.sort_unstable();
+            let new = Configuration { content: Rc::new(content), applied };
+            if !configurations.iter().any(|old| old.applied == new.applied && same(&old.content, &new.content)) {
+                configurations.push(new);
+            }
+        }
+        index += 1;
+    }
+}
+
+fn merge(configurations: &mut Vec<Configuration>) {
+    let mut merged: Vec<Configuration> = Vec::with_capacity(configurations.len());
+    for configuration in configurations.drain(..) {
+        let known =
+            |old: &Configuration| old.applied == configuration.applied && same(&old.content, &configuration.content);
+        if !merged.iter().any(known) {
+            merged.push(configuration);
+        }
+    }
+    *configurations = merged;
+}
+
+/// Equal but for the time, which says less than the bytes.
+fn same(a: &Rc<Content>, b: &Rc<Content>) -> bool {
+    Rc::ptr_eq(a, b) || a.size == b.size && a.pieces(0, u64::MAX) == b.pieces(0, u64::MAX)
+}
