@@ -71,6 +71,7 @@ impl Engine {
             }
             Request::Stop => {
                 self.stopping = true;
+                self.try_failing_again();
                 self.start_op(id, ObjectId(0), Work::Stop);
             }
         }

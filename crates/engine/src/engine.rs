@@ -122,7 +122,8 @@ impl Engine {
     /// When [`Engine::advance`] should be called at the latest, if nothing else happens.
     #[must_use]
     pub fn next_wake(&self) -> Option<Nanos> {
-        let busy = self.store.log.has_unsynced() || self.destage.has_work(&self.store);
+        let log = &self.store.log;
+        let busy = log.has_unsynced() && !log.failed() || self.destage.has_work(&self.store);
         (busy && !self.stopped).then(|| self.now.plus(crate::destage::TICK))
     }
 

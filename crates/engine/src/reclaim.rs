@@ -86,7 +86,12 @@ impl Engine {
 
     /// Starts and moves on what is being emptied.
     pub(crate) fn pump_reclaim(&mut self) {
-        if self.checkpoints.starting() || self.store.log.failed() {
+        if self.checkpoints.starting() {
+            return;
+        }
+        if self.store.log.failed() {
+            // Nothing can move any more, and nothing needs to.
+            self.reclaim.victims.retain(|_, victim| victim.under_way > 0);
             return;
         }
         self.release_segments();

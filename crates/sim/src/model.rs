@@ -13,7 +13,7 @@
 //! - Writes to the origin itself (all modes but write-back) have the promises of the origin only:
 //!   until the next sync each of their sectors may be there or not. They are called *loose*.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::configuration::{Configuration, Event, step};
@@ -200,10 +200,10 @@ impl Model {
         self.mutations[id.0 as usize].durable
     }
 
-    /// Everything acknowledged by `moment` is durable.
-    pub(crate) fn synced_all(&mut self, moment: Moment) {
+    /// Everything acknowledged by `moment` is durable, but what files that are gone got directly.
+    pub(crate) fn synced_all(&mut self, moment: Moment, gone: &BTreeSet<FileId>) {
         self.floor = self.floor.max(moment);
-        for model in self.files.values_mut() {
+        for (_, model) in self.files.iter_mut().filter(|(file, _)| !gone.contains(file)) {
             model.synced(moment);
         }
     }

@@ -429,7 +429,9 @@ impl<'a> Sim<'a> {
                 Ok(())
             }
             (Asked::SyncAll { moment, files }, Reply::Done) => {
-                self.model.synced_all(moment);
+                // Of a file whose last name is gone nobody syncs what went to the origin: should a
+                // power cut bring the name back, it is the file of some moment since its own sync.
+                self.model.synced_all(moment, &self.gone());
                 for file in files {
                     self.doors.entry(file).or_default().anchored = true;
                 }
@@ -442,7 +444,7 @@ impl<'a> Sim<'a> {
                 Ok(())
             }
             (Asked::Stop { moment }, Reply::Done) => {
-                self.model.synced_all(moment);
+                self.model.synced_all(moment, &self.gone());
                 Ok(())
             }
             (Asked::Seek { file, offset, data, asked_at }, reply @ (Reply::Offset(_) | Reply::Failed(Errno::NXIO))) => {
@@ -475,7 +477,7 @@ impl<'a> Sim<'a> {
 
     /// After a flush the origin alone, also after a power cut, has everything.
     fn check_flushed(&mut self, moment: Moment) -> Result<(), String> {
-        self.model.synced_all(moment);
+        self.model.synced_all(moment, &self.gone());
         self.summary.flushes += 1;
         if self.model.moment() != moment {
             return Ok(());
@@ -494,6 +496,10 @@ impl<'a> Sim<'a> {
             }
         }
         Ok(())
+    }
+
+    fn gone(&self) -> BTreeSet<FileId> {
+        self.doors.iter().filter(|(_, door)| door.unlinked).map(|(file, _)| *file).collect()
     }
 
     /// Reads a whole file through the engine, in pieces of random size, nothing else going on.

@@ -113,8 +113,16 @@ impl Engine {
         if self.store.log.durable() < durable_at {
             self.store.log.want_sync();
         }
+        self.try_failing_again();
         let total = self.store.dirty_blocks;
         self.destage.flushes.push(Flush { op, left, durable_at, first_job: None, total });
+    }
+
+    /// Somebody asks: what the origin refused a moment ago is tried now, not after a while.
+    pub(crate) fn try_failing_again(&mut self) {
+        for known in self.store.objects.values_mut() {
+            known.failing = None;
+        }
     }
 
     /// Steps the request once nothing is under way any more.
