@@ -8,8 +8,8 @@
 //! - Nothing here is on the path of a read or a write.
 
 mod background;
-mod client;
 mod boot;
+mod client;
 mod clock;
 mod conflict;
 mod ending;

@@ -217,6 +217,7 @@ impl Engine {
                 self.pump_reclaim();
                 self.pump_checkpoint();
                 self.accept();
+                self.wake_stop();
                 self.emit_log_io();
                 if self.ready.is_empty() && !self.synced_waiters_ready() && !self.stalled_ready() {
                     break;

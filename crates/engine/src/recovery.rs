@@ -1,7 +1,7 @@
 //! From a pool on flash to an engine: scan, replay, and the comparison with the origin.
 
 use headpond_base::{
-    BatchNumber, Block, Buf, BufMut, CacheMode, Epoch, Generation, Nanos, ObjectId, PoolId, Sequence, Stream,
+    BatchNumber, Block, Buf, BufMut, CacheMode, Epoch, Generation, Nanos, ObjectId, PoolId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::{
     CheckpointHead, FrameKind, Geometry, ObjectState, OriginName, SUPERBLOCK_SLOTS, SegmentRow, SegmentState, Stamp,
@@ -214,6 +214,14 @@ impl Recovered {
             }
             return Verdict::Conflict(conflict(object, None));
         };
+        let flags = object.state.flags;
+        let left_alone = (object.state.stamp.size, object.state.stamp.mtime) == (found.stamp.size, found.stamp.mtime);
+        if flags.unlinked && !flags.destaging && !left_alone && found.birth == UnixNanos(0) {
+            // It was about to go, and an origin without birth times has given its inode number to
+            // another file since: headpond itself had not touched it.
+            self.store.remove(id);
+            return Verdict::Forgotten;
+        }
         if !found.path.is_empty() {
             object.state.path = kept_path(&found.path);
         }

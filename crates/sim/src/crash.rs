@@ -126,7 +126,7 @@ impl Sim<'_> {
         let cut = rng.chance(500).then_some(Cut::Random);
         let origin_falls = cut.is_some() && rng.chance(500);
         self.leave(cut, origin_falls);
-        let clean_stop = self.model.is_all_synced() && !self.damaged;
+        let clean_stop = self.stopped_well && self.model.is_all_synced() && !self.damaged;
         let outside = if clean_stop && rng.chance(600) { self.meddle(rng) } else { None };
         self.begin(outside)?;
         if self.over {

@@ -224,8 +224,10 @@ impl Model {
     pub(crate) fn excuse_all(&mut self) {
         self.loosen_all();
         self.floor = 0;
-        for model in self.files.values_mut() {
-            model.loose_floor = 0;
+        for (file, model) in &mut self.files {
+            // What somebody else put there is there.
+            let found = |event: &Event| matches!(event, Event::Found(found, _) if found == file);
+            model.loose_floor = self.events.iter().rposition(found).map_or(0, |at| at + 1);
         }
         self.musts.clear();
     }
@@ -503,7 +505,11 @@ impl Model {
     }
 
     /// Runs the file's events from the base and collects what `look` finds at each moment.
-    fn replay<T>(&self, file: FileId, mut look: impl FnMut(Moment, &[Configuration], &[MutationId]) -> Option<T>) -> Vec<T> {
+    fn replay<T>(
+        &self,
+        file: FileId,
+        mut look: impl FnMut(Moment, &[Configuration], &[MutationId]) -> Option<T>,
+    ) -> Vec<T> {
         let Some(model) = self.files.get(&file) else { return Vec::new() };
         let mut configurations = model.base.clone();
         let mut open = Vec::new();
@@ -538,8 +544,7 @@ impl Model {
                 };
                 musts.iter().all(has)
                     && configuration.applied.iter().all(|id| self.may_be_early(*id))
-                    && (fits(&configuration.content)
-                        || configuration.shown_by(bytes, open, &self.mutations).is_some())
+                    && (fits(&configuration.content) || configuration.shown_by(bytes, open, &self.mutations).is_some())
             });
             Some(possible)
         })

@@ -60,6 +60,8 @@ pub(crate) struct Sim<'a> {
     /// The mode is being changed, or a change of it failed.
     pub(crate) mode_open: bool,
     pub(crate) stopping: bool,
+    /// The last stop was answered with success.
+    pub(crate) stopped_well: bool,
     /// Bytes of reads that were asked for with `keep`, and errors of those that failed.
     pub(crate) kept: BTreeMap<RequestId, Result<Vec<u8>, Errno>>,
     pub(crate) summary: crate::Summary,
@@ -90,6 +92,7 @@ impl<'a> Sim<'a> {
             next_writer: 1,
             mode_open: false,
             stopping: false,
+            stopped_well: false,
             kept: BTreeMap::new(),
             summary: crate::Summary::default(),
             damaged: false,
@@ -220,6 +223,7 @@ impl<'a> Sim<'a> {
 
     pub(crate) fn stop(&mut self) -> Result<(), String> {
         self.stopping = true;
+        self.stopped_well = false;
         self.ask(Asked::Stop { moment: self.model.moment() }, Request::Stop).map(|_| ())
     }
 
@@ -444,6 +448,7 @@ impl<'a> Sim<'a> {
                 Ok(())
             }
             (Asked::Stop { moment }, Reply::Done) => {
+                self.stopped_well = true;
                 self.model.synced_all(moment, &self.gone());
                 Ok(())
             }

@@ -144,7 +144,6 @@ impl Engine {
         if self.stopping {
             self.stamp_before_stop();
             self.issue_runs();
-            self.wake_stop();
             return;
         }
         if !self.accepting {
@@ -183,8 +182,10 @@ impl Engine {
         }
     }
 
-    fn wake_stop(&mut self) {
-        if self.ops.len() == 1
+    /// Steps the request to stop once it is the last, and nothing is under way.
+    pub(crate) fn wake_stop(&mut self) {
+        if self.stopping
+            && self.ops.len() == 1
             && self.destage.noted.is_empty()
             && self.quiet()
             && let Some(op) = self.destage.stop_waiter.take()

@@ -18,6 +18,9 @@ impl Engine {
         if op.stage == Stage::Locked {
             op.stage = Stage::OriginSynced;
             op.left = self.store.objects.keys().copied().collect();
+            // The origin refused to say how it is left: a change by others would not be seen.
+            let unknown = self.store.objects.values().find(|known| known.state.flags.destaging && !known.gone);
+            op.error = unknown.map(|known| known.failing.map_or(Errno::IO, |(errno, _)| errno));
         } else if op.stage == Stage::OriginSynced
             && let Some(object) = op.left.pop()
         {
