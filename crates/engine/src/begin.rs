@@ -12,7 +12,7 @@ use crate::op::{Change, Op, Progress, Work};
 use crate::request::{OpenFile, Reply, Request, RequestId};
 
 /// No object is longer: block numbers and checkpoints rely on it.
-const OBJECT_BYTES_MAX: u64 = 1 << 52;
+pub(crate) const OBJECT_BYTES_MAX: u64 = 1 << 52;
 
 impl Engine {
     pub(crate) fn begin(&mut self, id: RequestId, request: Request) {
@@ -72,6 +72,7 @@ impl Engine {
             Request::Stop => {
                 self.stopping = true;
                 self.try_failing_again();
+                self.cancel_flushes();
                 self.start_op(id, ObjectId(0), Work::Stop);
             }
         }
@@ -188,7 +189,7 @@ impl Engine {
         if object.opens > 0 || object.active > 0 || object.in_job || !object.locks.idle() {
             return;
         }
-        if object.gone && object.attached && object.persisted && object.map.dirty() > 0 && !self.store.log.failed() {
+        if object.gone && object.attached && object.persisted && object.is_dirty() && !self.store.log.failed() {
             return self.bury(id);
         }
         if object.gone || !object.is_dirty() && !object.origin_unsynced && object.map.blocks() == 0 {

@@ -30,6 +30,8 @@ enum Stage {
     SyncingBody,
     WritingSuperblock,
     SyncingSuperblock,
+    /// Writes the other slot the same, so that either may rot.
+    Copying,
 }
 
 /// A checkpoint being written.
@@ -174,6 +176,15 @@ impl Engine {
                 running.under_way = 1;
                 self.start(Pending::Checkpoint, |ticket| Effect::FlashSync { ticket });
             }
+            Stage::SyncingSuperblock if running.under_way == 0 => {
+                // Not synced: it counts for nothing but as a copy, and any later sync covers it.
+                running.stage = Stage::Copying;
+                if let Some(superblock) = &running.superblock {
+                    let other = usize::from(superblock.counter % 2 == 0);
+                    let bytes = BufMut::copy_of(&encode_superblock(superblock)).freeze();
+                    self.checkpoint_write(running, SUPERBLOCK_SLOTS[other], bytes);
+                }
+            }
             _ => {}
         }
     }
@@ -275,7 +286,7 @@ impl Engine {
         }
         let Some(running) = self.checkpoints.running.as_mut() else { return };
         running.under_way -= 1;
-        if self.store.log.failed() || running.under_way > 0 || !matches!(running.stage, Stage::SyncingSuperblock) {
+        if self.store.log.failed() || running.under_way > 0 || !matches!(running.stage, Stage::Copying) {
             return;
         }
         let Some(running) = self.checkpoints.running.take() else { return };

@@ -147,7 +147,9 @@ impl Engine {
 
     fn admit(&mut self, fetch: &Fetch, bytes: &Buf) {
         let room = self.store.log.segments().free() > ADMIT_RESERVE;
-        if !room || !self.rules().admit_reads || self.store.log.failed() || self.stopping {
+        // A sparse file may be longer than what the pool can name.
+        let nameable = fetch.span.end.byte() <= crate::begin::OBJECT_BYTES_MAX;
+        if !room || !nameable || !self.rules().admit_reads || self.store.log.failed() || self.stopping {
             return;
         }
         let Some(known) = self.store.get(fetch.object).filter(|known| !known.state.flags.unlinked) else { return };

@@ -125,6 +125,16 @@ impl Engine {
         }
     }
 
+    /// The use of the pool ends: whoever waits for a flush is told so, and what is dirty stays.
+    pub(crate) fn cancel_flushes(&mut self) {
+        for flush in std::mem::take(&mut self.destage.flushes) {
+            if let Some(op) = self.ops.get_mut(&flush.op) {
+                op.error = Some(Errno::SHUTDOWN);
+            }
+            self.ready.push_back(flush.op);
+        }
+    }
+
     /// Steps the request once nothing is under way any more.
     pub(crate) fn wait_quiet(&mut self, op: OpId) {
         self.destage.stop_waiter = Some(op);
@@ -142,6 +152,8 @@ impl Engine {
     /// Starts what should go to the origin now.
     pub(crate) fn pump_destage(&mut self) {
         if self.stopping {
+            // Changes on their way to the origin may still wait for dirty data to go first.
+            self.start_hurried();
             self.stamp_before_stop();
             self.issue_runs();
             return;
