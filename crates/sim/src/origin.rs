@@ -402,9 +402,11 @@ impl SimOrigin {
             file.durable.resize(file.durable_stamp.size as usize, 0);
             file.live.clone_from(&file.durable);
             file.stamp = file.durable_stamp;
-            file.written = (0..file.stamp.size.div_ceil(BLOCK_U64)).collect();
-            let end = file.stamp.size.div_ceil(BLOCK_U64);
-            file.allocated.extend(0..end);
+            // Space that a cut or a hole gave back is taken again where the old data is back;
+            // what never had data has none for it.
+            let blocks = file.live.chunks(BLOCK).zip(0..);
+            file.written = blocks.filter(|(data, _)| data.iter().any(|byte| *byte != 0)).map(|(_, at)| at).collect();
+            file.allocated.extend(&file.written);
         }
         let named: BTreeSet<FileId> = self.names.values().copied().collect();
         self.files.retain(|id, _| named.contains(id));

@@ -532,6 +532,17 @@ impl Engine {
                 // Writes were promised that space; cutting gave it back.
                 known.space_lost += 1;
                 job.given_back = known.reserved.beyond(size);
+                // After a crash nobody remembers what was reserved, but what is dirty was.
+                for (block, slot) in known.map.dirty_from(Block::holding(size)) {
+                    let (from, to) = (block.byte(), block.plus(1).byte());
+                    if slot.location == headpond_base::Location::ZERO || known.reserved.contains(from, to) {
+                        continue;
+                    }
+                    match job.given_back.last_mut() {
+                        Some((_, end)) if *end == from => *end = to,
+                        _ => job.given_back.push((from, to)),
+                    }
+                }
             }
             (Stage::Growing(size), _) => known.origin_size = size,
             (Stage::Stamping, Outcome::Stamp(stamp)) => job.stamp = Some(stamp),
