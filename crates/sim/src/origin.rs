@@ -239,6 +239,8 @@ impl SimOrigin {
                 file.allocated.retain(|block| !inner.contains(block));
                 file.written.retain(|block| !inner.contains(block));
             }
+            // A file that grows keeps what was reserved beyond its end.
+            Change::Resize { size } if *size > file.stamp.size => {}
             Change::Resize { size } => {
                 let end = size.div_ceil(BLOCK_U64);
                 file.allocated.retain(|block| *block < end);
