@@ -223,7 +223,7 @@ impl Engine {
     fn forget(&mut self, id: ObjectId) {
         if self.store.log.failed() {
             // Nothing can be appended; the pool is not trusted at the next start.
-            self.store.known(id).persisted = false;
+            self.store.unpersist(id);
         }
         let attached = self.store.known(id).attached;
         self.store.forget(id);

@@ -42,6 +42,8 @@ struct Running {
     buffer: Vec<u8>,
     /// Bytes of frames submitted.
     written: u64,
+    /// What paths may still take, and grows with each object.
+    path_room: u64,
     under_way: u32,
     superblock: Option<Superblock>,
 }
@@ -149,6 +151,7 @@ impl Engine {
             stage: Stage::Walking(ObjectId(0), None),
             buffer,
             written: 0,
+            path_room: 0,
             under_way: 0,
             superblock: None,
         });
@@ -224,7 +227,13 @@ impl Engine {
                     continue;
                 }
                 let mut entry = Vec::with_capacity(256);
-                Entry::Object { object: id, state: object.state.clone() }.encode(Sequence(0), &mut entry);
+                let mut state = object.state.clone();
+                running.path_room += crate::object_room::PATH;
+                if state.path.len() as u64 > running.path_room {
+                    state.path.clear();
+                }
+                running.path_room -= state.path.len() as u64;
+                Entry::Object { object: id, state }.encode(Sequence(0), &mut entry);
                 encode_frame(FrameKind::Objects, running.head.counter, &entry, &mut running.buffer);
                 running.stage = Stage::Walking(id, Some(0));
                 continue;
@@ -265,9 +274,9 @@ impl Engine {
     fn write_frames(&mut self, running: &mut Running, piece: &[u8]) {
         let geometry = self.store.log.geometry();
         let room = geometry.checkpoint_bytes - BLOCK as u64;
-        // The area has room for every slot that the pool can have, and for a share of objects.
-        // More objects than that cannot be remembered: crash rather than corrupt.
-        assert!(running.written + piece.len() as u64 <= room, "more objects than a checkpoint of this pool can hold");
+        // The area has room for every slot that the pool can have, and for as many objects as
+        // the log may name.
+        assert!(running.written + piece.len() as u64 <= room, "a checkpoint fits its area");
         let offset = geometry.checkpoint_start(usize::from(running.area)) + BLOCK as u64 + running.written;
         running.written += piece.len() as u64;
         let piece = BufMut::copy_of(piece).freeze();

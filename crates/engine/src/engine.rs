@@ -69,6 +69,8 @@ pub struct Engine {
     pub(crate) stopped: bool,
     pub(crate) pool_failed: PoolFailed,
     last_sync_asked: Nanos,
+    /// The object that was dropped last to make room for another's name.
+    pub(crate) forget_from: ObjectId,
     pub(crate) stats: Stats,
 }
 
@@ -99,6 +101,7 @@ impl Engine {
             stopped: false,
             pool_failed: PoolFailed::default(),
             last_sync_asked: now,
+            forget_from: ObjectId(0),
             stats: Stats::default(),
         };
         engine.turn();

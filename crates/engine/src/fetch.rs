@@ -160,7 +160,11 @@ impl Engine {
                 !poisoned && !known.locks.excluded(block) && known.map.get(block).is_none()
             })
             .collect();
-        if known.state.flags.attributes_dirty && !known.persisted {
+        let dirty_unnamed = known.state.flags.attributes_dirty && !known.persisted;
+        if !welcome.contains(&true) || !self.make_room_for(fetch.object) {
+            return;
+        }
+        if dirty_unnamed {
             self.store.known(fetch.object).state.flags.destaging = true;
         }
         let mut index = 0;

@@ -25,6 +25,7 @@ mod gather;
 mod locks;
 mod modes;
 mod object;
+mod object_room;
 mod op;
 mod ops;
 mod pool_failed;

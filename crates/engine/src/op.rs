@@ -88,6 +88,8 @@ pub(crate) struct Op {
     pub(crate) seen_changes: u64,
     /// Objects still to be handled, for requests on all of them.
     pub(crate) left: Vec<ObjectId>,
+    /// Bytes for which the origin was asked for space, from and to.
+    pub(crate) asked: Option<(u64, u64)>,
     /// The object's count of lost space when this change made sure of its own.
     pub(crate) space_seen: u64,
 }
@@ -110,6 +112,7 @@ impl Op {
             edges: Vec::new(),
             seen_changes: 0,
             left: Vec::new(),
+            asked: None,
             space_seen: 0,
         }
     }

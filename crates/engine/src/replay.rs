@@ -77,9 +77,7 @@ impl Store {
 
     /// Removes an object without a word to the log.
     pub(crate) fn remove(&mut self, id: ObjectId) {
-        if let Some(object) = self.get_mut(id) {
-            object.persisted = false;
-        }
+        self.unpersist(id);
         self.forget(id);
     }
 }

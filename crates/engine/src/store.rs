@@ -22,6 +22,8 @@ pub(crate) struct Store {
     pub(crate) next_object: ObjectId,
     pub(crate) cached_blocks: u64,
     pub(crate) dirty_blocks: u64,
+    /// Objects that the log has an entry of.
+    pub(crate) persisted_objects: u64,
 }
 
 impl Store {
@@ -33,6 +35,7 @@ impl Store {
             next_object,
             cached_blocks: 0,
             dirty_blocks: 0,
+            persisted_objects: 0,
         }
     }
 
@@ -57,6 +60,7 @@ impl Store {
         }
         self.cached_blocks += object.map.blocks();
         self.dirty_blocks += object.map.dirty();
+        self.persisted_objects += u64::from(object.persisted);
         self.by_inode.insert(object.state.inode, id);
         self.objects.insert(id, object);
     }
@@ -144,6 +148,7 @@ impl Store {
     pub(crate) fn persist(&mut self, id: ObjectId) {
         if let Some(object) = self.objects.get_mut(&id) {
             let state = object.state.clone();
+            self.persisted_objects += u64::from(!object.persisted);
             object.persisted = true;
             object.traces = true;
             self.log.append(&Entry::Object { object: id, state });
@@ -204,9 +209,28 @@ impl Store {
                 self.by_inode.remove(&object.state.inode);
             }
             if object.persisted {
+                self.persisted_objects -= 1;
                 self.log.append(&Entry::Forget { object: id });
             }
         }
+    }
+
+    /// Takes the object out of the log, with all blocks of it; it stays known as long as it is used.
+    pub(crate) fn unname(&mut self, id: ObjectId) {
+        self.clear_range(id, Block(0), Block(u64::MAX));
+        if let Some(object) = self.objects.get_mut(&id) {
+            object.traces = false;
+        }
+        if self.unpersist(id) {
+            self.log.append(&Entry::Forget { object: id });
+        }
+    }
+
+    /// Counts the object as one that the log does not name; `true` if it did.
+    pub(crate) fn unpersist(&mut self, id: ObjectId) -> bool {
+        let named = self.objects.get_mut(&id).is_some_and(|object| std::mem::take(&mut object.persisted));
+        self.persisted_objects -= u64::from(named);
+        named
     }
 
     /// A record of clean data for a stream.

@@ -269,3 +269,34 @@ fn long_random_use_of_a_small_pool_agrees_with_a_plain_file_in_every_mode() {
         }
     }
 }
+
+#[test]
+fn more_files_than_the_pool_can_name_are_served_and_flushed() {
+    const FILES: u64 = 4000;
+    let mut world = World::new(Config { flush_period: Nanos::SECOND, ..Config::default() });
+    for inode in 1..=FILES {
+        let file = world.open(inode, &[]);
+        world.write(file, 0, &inode.to_le_bytes());
+        // Some stay open.
+        if !inode.is_multiple_of(7) {
+            assert!(matches!(world.ask(Request::Close { object: file }), Reply::Done));
+        }
+        if inode.is_multiple_of(100) {
+            assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done | Reply::Failed(Errno::BADF)));
+            world.sleep(10);
+        }
+    }
+    assert!(matches!(world.ask(Request::Flush), Reply::Done));
+    let named = world.engine.stats().objects;
+    assert!(named < FILES, "{named} objects are remembered: the pool is too large for this test");
+    let written = world.files.values().filter(|bytes| bytes.len() == 8).count() as u64;
+    assert_eq!(written, FILES, "files whose bytes reached the origin");
+    for _ in 0..3 {
+        // Checkpoints of as many objects as there may be.
+        assert!(matches!(world.ask(Request::Stop), Reply::Done));
+        let recovered = recover(&mut world.flash, POOL).unwrap();
+        assert!(recovered.objects().len() as u64 <= FILES);
+        world.engine = recovered.into_engine(Config::default(), Nanos(world.now));
+        world.run();
+    }
+}

@@ -316,7 +316,7 @@ impl Engine {
 
     fn over_threshold(&self) -> bool {
         let most = self.store.log.geometry().data_blocks() * u64::from(self.config.dirty_threshold.clamp(1, 70)) / 100;
-        self.store.dirty_blocks > most || self.store.log.failed() || self.short_of_segments()
+        self.store.dirty_blocks > most || self.store.log.failed() || self.short_of_segments() || self.short_of_objects()
     }
 
     /// A job ended, having come as far as `next`.

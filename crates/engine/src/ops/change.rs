@@ -107,7 +107,7 @@ impl Engine {
             op.stage = Stage::Reserved;
             op.left.clear();
             op.space_seen = self.store.known(op.object).space_lost;
-            if self.reserve(id, op.object, change, true) {
+            if self.reserve(id, op, change, true) {
                 return Progress::Wait;
             }
         }
@@ -116,7 +116,7 @@ impl Engine {
                 // Ahead of need it may fail; just what is needed must not.
                 if errno == Errno::NOSPC && op.left.is_empty() {
                     op.left.push(op.object);
-                    if self.reserve(id, op.object, change, false) {
+                    if self.reserve(id, op, change, false) {
                         return Progress::Wait;
                     }
                 }
@@ -126,7 +126,9 @@ impl Engine {
                 op.stage = Stage::Locked;
                 return self.step_logged(id, op, change);
             }
-            self.note_reserved(op.object, change, op.left.is_empty());
+            if let Some((start, end)) = op.asked.take() {
+                self.store.known(op.object).reserved.add(start, end);
+            }
             op.stage = Stage::Gathered;
             self.gather_edges(id, op, change);
         }
@@ -227,7 +229,8 @@ impl Engine {
             }
         });
         let dirty_after = self.store.dirty_blocks + blocks - covered.min(blocks);
-        log.segments().free() > WRITE_RESERVE
+        self.may_name(object)
+            && log.segments().free() > WRITE_RESERVE
             && log.unsynced_bytes() < self.unsynced_bytes_max()
             && (dirty_after <= self.dirty_blocks_max() || self.store.dirty_blocks == 0)
     }
@@ -251,27 +254,19 @@ impl Engine {
     }
 
     /// Asks the origin for space if it is not known to have it; `true` if it was asked.
-    fn reserve(&mut self, id: OpId, object: ObjectId, change: &Change, ahead: bool) -> bool {
+    fn reserve(&mut self, id: OpId, op: &mut Op, change: &Change, ahead: bool) -> bool {
+        op.asked = None;
         let Some((start, end)) = reserve_range(change) else { return false };
+        let object = op.object;
         let known = self.store.known(object);
         if known.reserved.contains(start, end) {
             return false;
         }
         let (start, end) = if ahead { widened(start, end, known.state.size) } else { (start, end) };
         let len = end - start;
+        op.asked = Some((start, end));
         self.start(Pending::Op(id), |ticket| Effect::OriginReserve { ticket, object, offset: start, len });
         true
-    }
-
-    fn note_reserved(&mut self, object: ObjectId, change: &Change, ahead: bool) {
-        let Some((start, end)) = reserve_range(change) else { return };
-        let known = self.store.known(object);
-        let (start, end) = if ahead && !known.reserved.contains(start, end) {
-            widened(start, end, known.state.size)
-        } else {
-            (start, end)
-        };
-        known.reserved.add(start, end);
     }
 
     /// Gathers the blocks that the change covers only in part.
@@ -320,6 +315,8 @@ impl Engine {
     }
 
     fn commit_whole(&mut self, op: &mut Op, change: &Change) {
+        let named = self.make_room_for(op.object);
+        debug_assert!(named, "it waited until there is room");
         let edges = std::mem::take(&mut op.edges);
         let gathered = op.whole.take().or_else(|| op.out.take().map(headpond_base::BufMut::freeze));
         let edge = |block: Block| {

@@ -169,7 +169,7 @@ impl Engine {
         // A last block that ends with the object is whole, too: behind it are zeros.
         let last = if end == size { Block(headpond_base::blocks_for(end)) } else { Block::holding(end) };
         let room = self.store.log.segments().free() > crate::fetch::ADMIT_RESERVE && !self.store.log.failed();
-        if first >= last || !room {
+        if first >= last || !room || !self.make_room_for(object) {
             return;
         }
         self.store.introduce(object);
