@@ -34,6 +34,7 @@ fn superblock() -> Superblock {
         mode: CacheMode::WriteBack,
         clean_stop: false,
         dirty_blocks: 0,
+        boot: [0; 16],
     }
 }
 

@@ -30,8 +30,9 @@ pub(super) fn base(seed: u64) -> Base {
         mode: CacheMode::ALL[seed.index(4)],
         clean_stop: seed.one_in(2),
         dirty_blocks: seed.next(),
+        boot: [0; 16],
     });
-    Base { bytes, seals: vec![Seal::new(0..BLOCK, 8, 12..1192)] }
+    Base { bytes, seals: vec![Seal::new(0..BLOCK, 8, 12..1208)] }
 }
 
 pub(super) fn run(bytes: &[u8]) -> Result<Told, String> {
