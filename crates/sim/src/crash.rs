@@ -187,7 +187,10 @@ impl Sim<'_> {
             self.world.flash.set_geometry(self.scenario.geometry);
             self.format();
             self.damaged = true;
+            // What every file has lost with it is not known here: the run ends once it has begun.
+            self.over = true;
         }
+        self.kept_over = None;
         let Some(mut restored) = self.recover()? else {
             self.over = true;
             return Ok(());
@@ -236,7 +239,7 @@ impl Sim<'_> {
             }
         }
         if let Some(Outside { file, content: Some(content) }) = outside
-            && !self.model.is_mixed(file)
+            && self.kept_over != Some(file)
         {
             self.model.replace(file, content);
         }
@@ -307,6 +310,7 @@ impl Sim<'_> {
                     restored.discard(known.object);
                 } else if let Some(open) = self.describe(outside.file, false) {
                     restored.keep(known.object, &open);
+                    self.kept_over = Some(outside.file);
                     if let Some(content) = &outside.content {
                         self.model.mix_with(outside.file, content.clone());
                     }

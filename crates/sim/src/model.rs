@@ -240,11 +240,6 @@ impl Model {
         }
     }
 
-    /// Whether a conflict was decided for the pool.
-    pub(crate) fn is_mixed(&self, file: FileId) -> bool {
-        self.files.get(&file).is_some_and(|model| !model.earlier.is_empty())
-    }
-
     /// Whether nothing was asked for that could be lost.
     pub(crate) fn is_all_synced(&self) -> bool {
         self.floor >= self.events.len()

@@ -73,6 +73,8 @@ pub(crate) struct Sim<'a> {
     pub(crate) over: bool,
     /// After a crash files are read that the model has not been told of yet.
     pub(crate) observing: bool,
+    /// The file over whose change from outside the pool's data was put, at this start.
+    pub(crate) kept_over: Option<FileId>,
     /// Files that somebody removed from outside.
     pub(crate) meddled_away: BTreeSet<FileId>,
 }
@@ -99,6 +101,7 @@ impl<'a> Sim<'a> {
             boots: 0,
             over: false,
             observing: false,
+            kept_over: None,
             meddled_away: BTreeSet::new(),
         }
     }

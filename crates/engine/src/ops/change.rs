@@ -427,8 +427,11 @@ impl Engine {
             });
         }
         let first = Block(blocks_for(offset));
-        // The last block is whole if the range goes to the object's end.
-        let last = if end == size { Block(blocks_for(end)) } else { Block::holding(end) };
+        // The last block is whole if the range goes to the object's end: to where it was when the
+        // edges were gathered. Behind that are zeros, though the object may have grown since.
+        let tail = Block::holding(end);
+        let whole = end == size || edges.iter().all(|(block, _)| *block != tail);
+        let last = if whole { Block(blocks_for(end)) } else { tail };
         // Destage will give that space back: a write there asks for it again.
         self.store.known(object).reserved.remove(Block::holding(offset).byte(), Block(blocks_for(end)).byte());
         if first < last {

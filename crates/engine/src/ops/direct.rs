@@ -70,8 +70,12 @@ impl Engine {
         }
         if op.stage == Stage::Resized {
             let failure = op.take_failure();
-            self.store.known(object).direct -= 1;
+            let known = self.store.known(object);
+            known.direct -= 1;
             if let Some(errno) = failure {
+                // Perhaps it grew all the same.
+                known.origin_size = u64::MAX;
+                self.destage.hurry(object);
                 return Progress::Finish(Reply::Failed(errno));
             }
             self.apply_direct(object, change);
