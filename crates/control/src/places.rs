@@ -115,8 +115,9 @@ fn check_mountpoint(given: &Path) -> Result<PathBuf, Refusal> {
     let refuse = |why: &str| Err(Refusal::MountPoint { path: given.to_owned(), why: why.to_owned() });
     let path = mountpoint_path(given);
     if let Some(mount) = mounted_on(&path).filter(|mount| mount.fs_type == FS_TYPE) {
-        match fs::metadata(&path) {
-            Err(error) if error.raw_os_error() == Some(NOTCONN) => detach(&path, Detach::Lazy)?,
+        // Not its status, which the kernel may know without asking the daemon.
+        match rustix::fs::statfs(&path) {
+            Err(rustix::io::Errno::NOTCONN) => detach(&path, Detach::Lazy)?,
             _ => {
                 let what = format!("headpond, in front of {},", mount.source.display());
                 return Err(Refusal::MountPointInUse { path, what });
@@ -134,9 +135,6 @@ fn check_mountpoint(given: &Path) -> Result<PathBuf, Refusal> {
         Err(error) => Err(Refusal::from_io("open the mount point", &path, error)),
     }
 }
-
-/// ENOTCONN: what a FUSE mount says when its daemon is gone.
-const NOTCONN: i32 = 107;
 
 /// The absolute path of a mount point, found without asking the file system mounted there,
 /// which may be dead or stuck: first as it is written, then with the links in its parent resolved.

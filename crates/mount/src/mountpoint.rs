@@ -16,12 +16,11 @@ const HELPER: &str = "fusermount3";
 /// Checks a mount point and gives its full path. A mount whose daemon died is removed: nobody
 /// can use it, and its owner is about to mount there again.
 pub(crate) fn check(mountpoint: &Path, origin: &Path) -> Result<PathBuf, MountError> {
-    let mut found = fs::metadata(mountpoint);
-    if found.as_ref().is_err_and(|error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())) {
+    // The status of its root the kernel may still know without asking the daemon; this it does not.
+    if rustix::fs::statfs(mountpoint).is_err_and(|error| error == Errno::NOTCONN) {
         remove_dead(mountpoint).map_err(|error| MountError::DeadMount { mountpoint: mountpoint.to_owned(), error })?;
-        found = fs::metadata(mountpoint);
     }
-    let found = found.map_err(|error| match error.kind() {
+    let found = fs::metadata(mountpoint).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => MountError::MountpointMissing(mountpoint.to_owned()),
         _ => MountError::Mount { mountpoint: mountpoint.to_owned(), error },
     })?;
