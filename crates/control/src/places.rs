@@ -115,14 +115,11 @@ fn check_mountpoint(given: &Path) -> Result<PathBuf, Refusal> {
     let refuse = |why: &str| Err(Refusal::MountPoint { path: given.to_owned(), why: why.to_owned() });
     let path = mountpoint_path(given);
     if let Some(mount) = mounted_on(&path).filter(|mount| mount.fs_type == FS_TYPE) {
-        // Not its status, which the kernel may know without asking the daemon.
-        match rustix::fs::statfs(&path) {
-            Err(rustix::io::Errno::NOTCONN) => detach(&path, Detach::Lazy)?,
-            _ => {
-                let what = format!("headpond, in front of {},", mount.source.display());
-                return Err(Refusal::MountPointInUse { path, what });
-            }
+        if !headpond_mount::daemon_is_gone(&path) {
+            let what = format!("headpond, in front of {},", mount.source.display());
+            return Err(Refusal::MountPointInUse { path, what });
         }
+        detach(&path, Detach::Lazy)?;
     }
     match fs::metadata(&path) {
         Ok(metadata) if metadata.is_dir() => {

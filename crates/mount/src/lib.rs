@@ -43,6 +43,7 @@ mod xattr;
 pub use error::MountError;
 pub use known::KnownObject;
 pub use mount::{MountOptions, Mounted, THREADS, mount};
+pub use mountpoint::daemon_is_gone;
 pub use pond::{Done, Operation, Pond};
 
 /// The directory at the origin's root in which headpond keeps what says that a pool has dirty

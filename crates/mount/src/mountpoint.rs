@@ -13,11 +13,18 @@ use crate::MountError;
 /// The program through which ordinary users mount and unmount.
 const HELPER: &str = "fusermount3";
 
+/// Whether a mount is there whose daemon is gone. It is asked for what the kernel cannot answer
+/// by itself, as it may the status of the mount's root. One that was killed this moment lets go
+/// of its requests a little later: what waits for it then ends as aborted.
+#[must_use]
+pub fn daemon_is_gone(mountpoint: &Path) -> bool {
+    matches!(rustix::fs::statfs(mountpoint), Err(Errno::NOTCONN | Errno::CONNABORTED))
+}
+
 /// Checks a mount point and gives its full path. A mount whose daemon died is removed: nobody
 /// can use it, and its owner is about to mount there again.
 pub(crate) fn check(mountpoint: &Path, origin: &Path) -> Result<PathBuf, MountError> {
-    // The status of its root the kernel may still know without asking the daemon; this it does not.
-    if rustix::fs::statfs(mountpoint).is_err_and(|error| error == Errno::NOTCONN) {
+    if daemon_is_gone(mountpoint) {
         remove_dead(mountpoint).map_err(|error| MountError::DeadMount { mountpoint: mountpoint.to_owned(), error })?;
     }
     let found = fs::metadata(mountpoint).map_err(|error| match error.kind() {
