@@ -76,7 +76,7 @@ fn any_one_damaged_block_of_a_pool_is_survived_or_told() {
 fn a_recovery_that_serves_wrong_data_is_found() {
     quiet_panics();
     for planted in [PlantedBug::ReplayOutOfOrder, PlantedBug::AcceptTornBatch] {
-        let outcome = fuzz(&Campaign { planted, ..campaign(Target::Image, 400) });
+        let outcome = fuzz(&Campaign { planted, ..campaign(Target::Image, 8_000) });
         assert!(outcome.failure.is_some(), "{planted:?} went unnoticed: {outcome}");
     }
 }
