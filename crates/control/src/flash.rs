@@ -8,6 +8,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use headpond_base::{BLOCK, BLOCK_U64, BufMut};
@@ -15,7 +16,7 @@ use headpond_device::{Backend, Device, Fill, Flash as Opened, FlashError, FlashK
 use headpond_format::{
     Damage, Geometry, GeometryError, SUPERBLOCK_SLOTS, Superblock, decode_superblock, encode_superblock,
 };
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 
 use crate::{ExitStatus, Refusal, Size};
 
@@ -98,6 +99,12 @@ impl Flash {
             _ => Refusal::from_io("give its size to the flash", &self.path, error),
         };
         let file = self.opened().file();
+        // Asked first, as when a file is made: to be refused must not cost others their space meanwhile.
+        let there = file.metadata().map_or(0, |metadata| metadata.blocks() * 512);
+        let free = fstatvfs(file).map_or(u64::MAX, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
+        if bytes.saturating_sub(there) > free {
+            return Err(Refusal::FlashNoSpace { path: self.path.clone(), bytes });
+        }
         match fallocate(file, FallocateFlags::empty(), 0, bytes) {
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
             Err(error) => return Err(failed(error.into())),

@@ -274,6 +274,12 @@ fn into_direct(file: File, path: &Path) -> std::result::Result<(File, bool), Fla
 
 fn allocate(file: &File, path: &Path, bytes: u64) -> std::result::Result<(), FlashError> {
     let no_space = || FlashError::NoSpace { path: path.to_owned(), wanted: bytes, free: free_near(path) };
+    // Asked first: a file system that is asked for more than it has may take all of it, so that
+    // everybody else's writes fail, before it says no and gives it back.
+    let there = file.metadata().map_or(0, |metadata| metadata.blocks() * 512);
+    if bytes.saturating_sub(there) > free_near(path) {
+        return Err(no_space());
+    }
     match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT | rustix::io::Errno::FBIG) => Err(no_space()),
