@@ -2,7 +2,8 @@
 //! can lose power. Needs root and a free loop device; says so and does nothing where there are none.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// A loop device over a file, and what is mounted from it.
 pub struct Loop {
@@ -38,7 +39,17 @@ impl Loop {
 impl Drop for Loop {
     fn drop(&mut self) {
         for on in self.mounted.drain(..).rev() {
-            let _ = Command::new("umount").arg(&on).status();
+            // Of a daemon that has just answered, or was just killed, something may still be open here.
+            let started = Instant::now();
+            let gone =
+                || Command::new("umount").arg(&on).stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+            while !gone() {
+                if started.elapsed() > Duration::from_secs(10) {
+                    let _ = Command::new("umount").arg("--lazy").arg(&on).status();
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
         }
         let _ = Command::new("losetup").arg("--detach").arg(&self.device).status();
     }
