@@ -8,8 +8,9 @@ use crate::tree::SourceFile;
 ///
 /// Written out rather than derived from an order: the core (up to the engine) never sees a device,
 /// a thread or a file, and a front door never sees another front door.
-const LAYERS: [(&str, &[&str]); 17] = [
+const LAYERS: [(&str, &[&str]); 18] = [
     ("base", &[]),
+    ("measure", &["base"]),
     ("format", &["base"]),
     ("device", &["base", "format"]),
     ("map", &["base", "format"]),
@@ -24,7 +25,7 @@ const LAYERS: [(&str, &[&str]); 17] = [
     ("bench", &["base", "format", "device", "engine", "shard"]),
     ("mount", &["base", "format", "device", "engine", "shard"]),
     ("control", &["base", "format", "device", "engine", "shard", "mount"]),
-    ("lab", &["base", "format", "device", "engine", "shard", "mount", "control"]),
+    ("lab", &["base", "format", "device", "engine", "shard", "mount", "control", "measure"]),
     ("cli", &["base", "format", "check", "device", "engine", "shard", "mount", "control", "lab", "policy", "trace"]),
 ];
 
