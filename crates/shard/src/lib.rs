@@ -18,9 +18,7 @@
 
 mod clock;
 mod core;
-mod disk;
 mod door;
-mod elevator;
 mod file_origin;
 mod flash_reader;
 mod handle;
@@ -37,12 +35,11 @@ mod turn;
 
 pub use clock::now;
 pub use core::Core;
-pub use disk::{Access, DiskModel, Head, Network, Spindle};
 pub use door::{Done, Door, Taken};
-pub use elevator::Elevator;
 pub use file_origin::FileOrigin;
 pub use flash_reader::FlashReader;
 pub use handle::{Handle, Operation, Shard, StopError};
+pub use headpond_models::{Access, DiskModel, Elevator, Head, Network, Spindle};
 pub use histogram::{Histogram, Summary};
 pub use limits::Limits;
 pub use model_disk::{DiskCounts, ModelDisk};

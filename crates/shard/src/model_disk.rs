@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 
 use headpond_base::{Buf, Nanos, ObjectId, Result, UnixNanos};
 use headpond_format::Stamp;
+use headpond_models::{Access, DiskModel, Elevator, Head, Network, Spindle};
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{Access, DiskModel, Head, Network, Spindle};
+use crate::Origin;
 use crate::layout::Layout;
 use crate::origin::Remains;
-use crate::{Elevator, Origin};
 
 /// An origin behind a modelled disk.
 pub struct ModelDisk<O> {

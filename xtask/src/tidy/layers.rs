@@ -8,9 +8,10 @@ use crate::tree::SourceFile;
 ///
 /// Written out rather than derived from an order: the core (up to the engine) never sees a device,
 /// a thread or a file, and a front door never sees another front door.
-const LAYERS: [(&str, &[&str]); 18] = [
+const LAYERS: [(&str, &[&str]); 19] = [
     ("base", &[]),
     ("measure", &["base"]),
+    ("models", &["base", "measure"]),
     ("format", &["base"]),
     ("device", &["base", "format"]),
     ("map", &["base", "format"]),
@@ -20,12 +21,12 @@ const LAYERS: [(&str, &[&str]); 18] = [
     ("check", &["base", "format", "map", "log", "engine"]),
     ("fuzz", &["base", "format", "map", "log", "engine", "check"]),
     ("sim", &["base", "format", "map", "policy", "log", "engine"]),
-    ("shard", &["base", "format", "device", "map", "log", "engine"]),
+    ("shard", &["base", "format", "device", "map", "models", "log", "engine"]),
     ("trace", &["base", "policy"]),
     ("bench", &["base", "format", "device", "engine", "shard"]),
     ("mount", &["base", "format", "device", "engine", "shard"]),
     ("control", &["base", "format", "device", "engine", "shard", "mount"]),
-    ("lab", &["base", "format", "device", "engine", "shard", "mount", "control", "measure"]),
+    ("lab", &["base", "format", "device", "engine", "shard", "mount", "control", "measure", "models"]),
     ("cli", &["base", "format", "check", "device", "engine", "shard", "mount", "control", "lab", "policy", "trace"]),
 ];
 

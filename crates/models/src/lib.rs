@@ -1,0 +1,18 @@
+//! Devices as formulas, for those who have not got them: disks, volumes, flash cards.
+//!
+//! Invariants:
+//! - nothing here does I/O, reads a clock or starts a thread: time is what the model says, and the same seed
+//!   gives the same time;
+//! - every preset is tested against the published figures that it stands for, named where it is tested.
+//!
+//! `headpond mount --model-disk` really waits as long as [`DiskModel`] says; [`closed_loop`] and
+//! [`flash::Card`] only count.
+
+mod closed_loop;
+mod disk;
+mod elevator;
+pub mod flash;
+
+pub use closed_loop::{Load, Order, Outcome, closed_loop};
+pub use disk::{Access, DiskModel, Head, Network, Spindle};
+pub use elevator::Elevator;
