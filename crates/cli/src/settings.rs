@@ -66,7 +66,7 @@ pub fn get(args: &GetArgs) -> Result<(), Refusal> {
             wanted.iter().map(|value| (value.name.as_str(), value.value.as_str())).collect();
         return print_json(&object);
     }
-    print(&wanted.iter().map(shown).collect::<String>())
+    print(&wanted.iter().map(|value| format!("{value}\n")).collect::<String>())
 }
 
 fn named(names: &[String], values: &[Value]) -> Result<Vec<Value>, Refusal> {
@@ -77,9 +77,4 @@ fn named(names: &[String], values: &[Value]) -> Result<Vec<Value>, Refusal> {
         })
     };
     names.iter().map(find).collect()
-}
-
-fn shown(value: &Value) -> String {
-    let Value { name, value, default } = value;
-    if value == default { format!("{name}={value}\n") } else { format!("{name}={value}    # default: {default}\n") }
 }

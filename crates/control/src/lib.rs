@@ -27,6 +27,7 @@ mod numbers;
 mod obsolete;
 mod operations;
 mod ownership;
+mod panel;
 mod places;
 mod plan;
 mod protocol;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use headpond_device::{Device, FaultHandle, FaultPlan, Faults};
 use headpond_engine::{Reply, Request};
-use headpond_mount::{MountError, MountOptions, Mounted, THREADS, mount};
+use headpond_mount::{Beside as BesideMount, MountError, MountOptions, Mounted, THREADS, mount_with};
 use headpond_shard::{FileOrigin, Handle, Limits, ModelDisk, Origin, Shard};
 use rustix::fd::AsFd;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -37,7 +37,6 @@ use crate::runtime_dir;
 use crate::service::{Event, Phase, Service};
 use crate::settings::Keeper;
 use crate::socket::{Client, ControlSocket};
-use crate::watch::Watch;
 use crate::{MountPlan, Refusal, Size, fuse, holders, live_settings};
 
 /// How often the main thread looks whether somebody else unmounted, and whether errors came.
@@ -126,7 +125,8 @@ impl Running {
         };
         let pond = Arc::new(handle.clone());
         let service = Service::new(handle, places, ready.pool, ready.pool_bytes, live).with_faults(faults);
-        let mounted = match mount(&options, pond, &ready.known) {
+        let beside = BesideMount { panel: Some(Arc::new(service.clone())) };
+        let mounted = match mount_with(&options, pond, &ready.known, beside) {
             Ok(mounted) => mounted,
             Err(error) => {
                 let ended = end(&service, None);
@@ -165,7 +165,6 @@ impl Running {
     /// # Errors
     /// When the origin did not take everything although it should have: it is in the pool then.
     pub fn serve(mut self) -> Result<Ended, Refusal> {
-        let mut watch = Watch::default();
         loop {
             match self.events.recv_timeout(PERIOD) {
                 Ok(Event::Unmount { client, keep_dirty }) => match self.mounted.unmount() {
@@ -178,7 +177,7 @@ impl Running {
                     return self.leave();
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    watch.look(&self.service.look());
+                    self.service.watch();
                     if self.mounted.is_finished() {
                         eprintln!("headpond: unmounted by somebody else; writing what is dirty to the origin");
                         return self.finish(true, None);

@@ -19,6 +19,7 @@ use crate::operations::Operations;
 use crate::places::Places;
 use crate::protocol::{Answer, Command, Progress};
 use crate::socket::Client;
+use crate::watch::Watch;
 use crate::{Refusal, Settings, Status, faults};
 
 /// What the daemon's main thread has to act on.
@@ -49,6 +50,7 @@ pub(crate) struct Service {
     faults: Option<FaultHandle>,
     live: LiveSettings,
     destage: Arc<Mutex<Rate>>,
+    watch: Arc<Mutex<Watch>>,
     started: Instant,
     operations: Operations,
     now: Arc<Mutex<(CacheMode, Phase)>>,
@@ -68,6 +70,7 @@ impl Service {
             faults: None,
             live,
             destage: Arc::default(),
+            watch: Arc::default(),
             started: Instant::now(),
             operations: Operations::default(),
             now: Arc::new(Mutex::new((mode, Phase::Running))),
@@ -113,6 +116,22 @@ impl Service {
         }
     }
 
+    /// The settings in force.
+    pub(crate) fn settings(&self) -> Settings {
+        self.live.now()
+    }
+
+    /// Tells the log of trouble that is new, and keeps it for those who ask.
+    pub(crate) fn watch(&self) {
+        let stats = self.look();
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner).look(&stats);
+    }
+
+    /// The trouble that was told last.
+    pub(crate) fn news(&self) -> Vec<String> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner).told()
+    }
+
     fn inject(&self, what: &str) -> Result<(), Refusal> {
         let Some(handle) = &self.faults else {
             return Err(Refusal::Usage(
@@ -122,8 +141,8 @@ impl Service {
         faults::inject(handle, what)
     }
 
-    /// Looks at what goes on, so that it is known how fast. To be called now and then.
-    pub(crate) fn look(&self) -> Stats {
+    /// Looks at what goes on, so that it is known how fast.
+    fn look(&self) -> Stats {
         let engine = self.handle.stats().engine;
         let destaged = engine.destaged_blocks * BLOCK_U64;
         self.destage.lock().unwrap_or_else(PoisonError::into_inner).look(Instant::now(), destaged);

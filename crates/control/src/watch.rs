@@ -1,16 +1,23 @@
 //! Tells the log of trouble when it comes, not each time it is felt.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use headpond_engine::Stats;
 
+use crate::clock::{unix_seconds, utc};
+
 /// The most often that trouble of one kind is told.
 const EVERY: Duration = Duration::from_secs(30);
+
+/// Lines that are kept for those who ask later.
+const KEPT: usize = 32;
 
 /// What was told last.
 #[derive(Default)]
 pub(crate) struct Watch {
     told: [(u64, Option<Instant>); 4],
+    lines: VecDeque<String>,
 }
 
 impl Watch {
@@ -18,7 +25,16 @@ impl Watch {
     pub(crate) fn look(&mut self, stats: &Stats) {
         for line in self.news(stats, Instant::now()) {
             eprintln!("headpond: {line}");
+            self.lines.push_back(format!("{} {line}", utc(unix_seconds())));
         }
+        while self.lines.len() > KEPT {
+            self.lines.pop_front();
+        }
+    }
+
+    /// The last lines, each with its time.
+    pub(crate) fn told(&self) -> Vec<String> {
+        self.lines.iter().cloned().collect()
     }
 
     fn news(&mut self, stats: &Stats, now: Instant) -> Vec<String> {

@@ -34,6 +34,7 @@ use crate::data::{Send, Writing};
 use crate::file_system::open_flags;
 use crate::front::Front;
 use crate::handles::OpenFile;
+use crate::panel::is_panel;
 use crate::relay::Socket;
 use crate::wire::{Fsync, Head, Read, WRITE_HEAD, Write, opcode};
 use crate::workers::Workers;
@@ -130,8 +131,9 @@ impl Open {
         let Some(asked) = Head::parse(head) else { return };
         let answer = Answer::new(self.device.clone(), asked.unique);
         let front = self.front.clone();
-        let handled = match asked.opcode {
-            opcode::READ => Read::parse(head).map(|read| match front.files.get(read.handle) {
+        let opcode = if is_panel(asked.node) { None } else { Some(asked.opcode) };
+        let handled = match opcode {
+            Some(opcode::READ) => Read::parse(head).map(|read| match front.files.get(read.handle) {
                 Ok(file) if file.is_managed() => front.read(&file, read.offset, read.size, answer, submit),
                 Ok(file) => self.aside(file, move |front, file| {
                     front.read(file, read.offset, read.size, answer, &mut |request, done| {
@@ -140,7 +142,7 @@ impl Open {
                 }),
                 Err(error) => answer.error(error),
             }),
-            opcode::WRITE => Write::parse(head).map(|write| {
+            Some(opcode::WRITE) => Write::parse(head).map(|write| {
                 let there = len.saturating_sub(WRITE_HEAD);
                 if write.size as usize != there {
                     return answer.error(Errno::INVAL);
@@ -164,7 +166,7 @@ impl Open {
                     Err(error) => answer.error(error),
                 }
             }),
-            opcode::FSYNC => Fsync::parse(head).map(|sync| match front.files.get(sync.handle) {
+            Some(opcode::FSYNC) => Fsync::parse(head).map(|sync| match front.files.get(sync.handle) {
                 Ok(file) if file.is_managed() && (sync.data_only || !file.inode.is_unsynced()) => {
                     front.sync_data(&file, answer, submit);
                 }

@@ -23,6 +23,8 @@ use rustix::io::Errno;
 use crate::attributes::{KEEP, Wanted};
 use crate::front::{Front, Outcome};
 use crate::handles::Way;
+use crate::inodes::ROOT;
+use crate::panel::{self, is_panel};
 use crate::xattr::Sized as Value;
 
 /// Requests that the kernel may have under way in the background: asynchronous direct I/O and
@@ -144,6 +146,12 @@ impl Filesystem for FileSystem {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        if let Some(found) = self.front.panel_by_name(parent.0, name) {
+            return match found {
+                Ok(attributes) => reply.entry(&panel::KEEP, &attributes, Generation(0)),
+                Err(error) => reply.error(fuse_errno(error)),
+            };
+        }
         let found = self.front.inodes.get(parent.0).and_then(|parent| self.front.look_up(&parent, name));
         entry(found.map(|(_, attributes)| attributes), reply);
     }
@@ -153,6 +161,12 @@ impl Filesystem for FileSystem {
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        if is_panel(ino.0) {
+            return match self.front.panel_attributes(ino.0) {
+                Ok(attributes) => reply.attr(&panel::KEEP, &attributes),
+                Err(error) => reply.error(fuse_errno(error)),
+            };
+        }
         attributes(self.front.inodes.get(ino.0).and_then(|inode| self.front.attributes(&inode)), reply);
     }
 
@@ -257,6 +271,13 @@ impl Filesystem for FileSystem {
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        if is_panel(ino.0) {
+            return match self.front.panel_open(ino.0, open_flags(flags.0)) {
+                // Past the kernel's pages: each read is of this open's text, to its end.
+                Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::FOPEN_DIRECT_IO),
+                Err(error) => reply.error(fuse_errno(error)),
+            };
+        }
         let opened =
             self.front.inodes.get(ino.0).and_then(|inode| self.front.open(request, &inode, open_flags(flags.0)));
         match opened {
@@ -293,18 +314,50 @@ impl Filesystem for FileSystem {
     fn release(
         &self,
         _: &Request,
-        _: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
         _: OpenFlags,
         _: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.front.release(fh.0);
+        if is_panel(ino.0) {
+            self.front.panel_release(fh.0)
+        } else {
+            self.front.release(fh.0)
+        }
+        reply.ok();
+    }
+
+    /// Only of the panel: all other reads are the door's.
+    fn read(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let read = if is_panel(ino.0) { self.front.panel_read(fh.0, offset, size) } else { Err(Errno::BADF) };
+        match read {
+            Ok(bytes) => reply.data(&bytes),
+            Err(error) => reply.error(fuse_errno(error)),
+        }
+    }
+
+    /// Only of the panel, as `read`: there is nothing to be made durable.
+    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         reply.ok();
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        if is_panel(ino.0) {
+            // Listed without a state of its own.
+            return reply.opened(FileHandle(0), FopenFlags::empty());
+        }
         match self.front.inodes.get(ino.0).and_then(|inode| self.front.open_directory(&inode)) {
             Ok(directory) => {
                 reply.opened(FileHandle(self.front.directories.insert(directory)), FopenFlags::empty());
@@ -313,7 +366,13 @@ impl Filesystem for FileSystem {
         }
     }
 
-    fn readdir(&self, _: &Request, _: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+    fn readdir(&self, _: &Request, ino: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        if is_panel(ino.0) {
+            return match self.front.panel_list(offset, &mut reply) {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(fuse_errno(error)),
+            };
+        }
         let read = self
             .front
             .directories
@@ -325,19 +384,26 @@ impl Filesystem for FileSystem {
         }
     }
 
-    fn releasedir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
-        self.front.directories.remove(fh.0);
+    fn releasedir(&self, _: &Request, ino: INodeNo, fh: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+        if !is_panel(ino.0) {
+            self.front.directories.remove(fh.0);
+        }
         reply.ok();
     }
 
-    fn fsyncdir(&self, _: &Request, _: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
+    fn fsyncdir(&self, _: &Request, ino: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
+        if is_panel(ino.0) {
+            return reply.ok();
+        }
         let synced =
             self.front.directories.get(fh.0).and_then(|directory| self.front.sync_directory(&directory, datasync));
         empty(synced, reply);
     }
 
     fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        match self.front.inodes.get(ino.0).and_then(|inode| self.front.room(&inode)) {
+        // The panel is on no file system of its own.
+        let node = if is_panel(ino.0) { ROOT } else { ino.0 };
+        match self.front.inodes.get(node).and_then(|inode| self.front.room(&inode)) {
             Ok(room) => {
                 let narrow = |wide: u64| u32::try_from(wide).unwrap_or(u32::MAX);
                 reply.statfs(
@@ -370,10 +436,16 @@ impl Filesystem for FileSystem {
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        if is_panel(ino.0) {
+            return reply.error(FuseErrno::ENODATA);
+        }
         value(self.front.inodes.get(ino.0).and_then(|inode| self.front.get_attribute(&inode, name, size)), reply);
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        if is_panel(ino.0) {
+            return value(Ok(if size == 0 { Value::Length(0) } else { Value::Bytes(Vec::new()) }), reply);
+        }
         let names = self.front.inodes.get(ino.0).and_then(|inode| self.front.list_attributes(request, &inode, size));
         value(names, reply);
     }

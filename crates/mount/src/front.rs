@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use crate::handles::{Handles, OpenDirectory, OpenFile};
 use crate::inodes::{Inode, Inodes, ROOT};
 use crate::known::{KnownFiles, KnownObject};
+use crate::panel::{Panel, Shown};
 use crate::pond::Pond;
 use crate::{MARKER_NAME, times};
 
@@ -31,11 +32,18 @@ pub(crate) struct Front {
     /// The largest size that the origin's file system lets a file have.
     pub(crate) file_bytes_max: u64,
     pub(crate) read_only: bool,
+    pub(crate) panel: Option<Shown>,
 }
 
 impl Front {
     /// Opens the origin's root and looks at what its file system can do.
-    pub(crate) fn new(root: OwnedFd, read_only: bool, pond: Arc<dyn Pond>, recovered: &[KnownObject]) -> Outcome<Self> {
+    pub(crate) fn new(
+        root: OwnedFd,
+        read_only: bool,
+        pond: Arc<dyn Pond>,
+        recovered: &[KnownObject],
+        panel: Option<Arc<dyn Panel>>,
+    ) -> Outcome<Self> {
         let file_bytes_max = largest_file(&root);
         Ok(Self {
             pond,
@@ -45,6 +53,7 @@ impl Front {
             directories: Handles::new(),
             file_bytes_max,
             read_only,
+            panel: panel.map(Shown::new),
         })
     }
 

@@ -27,6 +27,10 @@ pub(crate) const ROOT: u64 = 1;
 /// Numbers from here up are the mount's own: no file system that is a fit origin uses them.
 const FOREIGN: u64 = 1 << 63;
 
+/// Numbers from here up are those of [`panel`](crate::panel): 2^63 files on other file systems would have
+/// to be known before one of them had such a number.
+pub(crate) const PANEL: u64 = u64::MAX - 0xffff;
+
 /// What a descriptor or a name in a directory shows of a file. All fields that are needed
 /// anywhere, in one system call.
 pub(crate) fn stat(directory: impl AsFd, name: impl rustix::path::Arg) -> Result<Statx, Errno> {
@@ -204,10 +208,14 @@ impl Inodes {
         &self.root
     }
 
-    /// The inode of a node id that the kernel holds.
+    /// The inode of a node id that the kernel holds. What concerns the panel's nodes and comes here is a
+    /// change, as whatever else there is to be done with them is done before.
     pub(crate) fn get(&self, node: u64) -> Result<Arc<Inode>, Errno> {
         if node == ROOT {
             return Ok(self.root.clone());
+        }
+        if node >= PANEL {
+            return Err(Errno::ROFS);
         }
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         table.nodes.get(&node).cloned().ok_or(Errno::STALE)
@@ -250,6 +258,7 @@ impl Inodes {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let node = self.node_of(&table, found).unwrap_or_else(|| {
             let node = FOREIGN + table.next_foreign;
+            assert!(node < PANEL, "2^63 files were never known");
             table.next_foreign += 1;
             table.foreign.insert((DeviceNumber::of(found), found.stx_ino), node);
             node
@@ -279,7 +288,7 @@ impl Inodes {
 
     /// The kernel gave back `count` lookups. Returns the inode if these were the last.
     pub(crate) fn forget(&self, node: u64, count: u64) -> Option<Arc<Inode>> {
-        if node == ROOT {
+        if node == ROOT || node >= PANEL {
             return None;
         }
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);

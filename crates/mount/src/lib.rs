@@ -31,6 +31,7 @@ mod mount;
 mod mountpoint;
 mod names;
 mod open;
+mod panel;
 mod pond;
 mod privileges;
 mod relay;
@@ -42,10 +43,12 @@ mod xattr;
 
 pub use error::MountError;
 pub use known::KnownObject;
-pub use mount::{MountOptions, Mounted, THREADS, mount};
+pub use mount::{Beside, MountOptions, Mounted, THREADS, mount, mount_with};
 pub use mountpoint::daemon_is_gone;
+pub use panel::{Panel, Sheet};
 pub use pond::{Done, Operation, Pond};
 
 /// The directory at the origin's root in which headpond keeps what says that a pool has dirty
-/// data of this origin. Applications do not see it through the mount and cannot make it.
+/// data of this origin. Applications do not see it through the mount and cannot make it: what they see
+/// there under this name, if anything, is the [`Panel`].
 pub const MARKER_NAME: &str = ".headpond";

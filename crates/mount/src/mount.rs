@@ -13,6 +13,7 @@ use crate::door::FuseDoor;
 use crate::file_system::{FileSystem, Greeting};
 use crate::front::Front;
 use crate::known::KnownObject;
+use crate::panel::Panel;
 use crate::pond::Pond;
 use crate::workers::Workers;
 use crate::{MountError, mountpoint, relay};
@@ -57,6 +58,26 @@ pub struct Mounted {
 /// # Errors
 /// When the mount point or the origin will not do, or the system refuses.
 pub fn mount(options: &MountOptions, pond: Arc<dyn Pond>, known: &[KnownObject]) -> Result<Mounted, MountError> {
+    mount_with(options, pond, known, Beside::default())
+}
+
+/// What a mount shares with whoever controls it.
+#[derive(Clone, Default)]
+pub struct Beside {
+    /// What is seen in `.headpond` at the top of the mount; without it there is no such directory.
+    pub panel: Option<Arc<dyn Panel>>,
+}
+
+/// The same, with what it shares.
+///
+/// # Errors
+/// As of [`mount`].
+pub fn mount_with(
+    options: &MountOptions,
+    pond: Arc<dyn Pond>,
+    known: &[KnownObject],
+    beside: Beside,
+) -> Result<Mounted, MountError> {
     let place = mountpoint::check(&options.mountpoint, &options.origin)?;
     let origin_failed =
         |error: rustix::io::Errno| MountError::Origin { origin: options.origin.clone(), error: error.into() };
@@ -64,7 +85,7 @@ pub fn mount(options: &MountOptions, pond: Arc<dyn Pond>, known: &[KnownObject])
     let root = rustix::fs::open(&options.origin, flags, Mode::empty()).map_err(origin_failed)?;
     let below = rustix::fs::fstatvfs(&root).map_err(origin_failed)?.f_flag;
     allow_many_descriptors();
-    let front = Front::new(root, options.read_only, pond.clone(), known).map_err(origin_failed)?;
+    let front = Front::new(root, options.read_only, pond.clone(), known, beside.panel).map_err(origin_failed)?;
     let mut config = Config::default();
     config.mount_options = mount_options(options, below);
     config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };

@@ -113,6 +113,11 @@ impl Front {
         Ok(OsString::from_vec(target.into_bytes()))
     }
 
+    /// Why headpond's own directory cannot be removed: there is none to be seen, or it is the panel.
+    fn marker_errno(&self, parent: &Inode, name: &OsStr) -> Errno {
+        if self.is_panel_name(parent, name) { Errno::PERM } else { Errno::NOENT }
+    }
+
     /// Gives a file one more name.
     pub(crate) fn link(&self, inode: &Inode, parent: &Inode, name: &OsStr) -> Outcome<FileAttr> {
         if Self::is_marker(parent, name) {
@@ -129,7 +134,7 @@ impl Front {
     /// Removes a name of anything but a directory.
     pub(crate) fn remove(&self, parent: &Arc<Inode>, name: &OsStr) -> Outcome<()> {
         if Self::is_marker(parent, name) {
-            return Err(Errno::NOENT);
+            return Err(self.marker_errno(parent, name));
         }
         // The kernel holds the directory meanwhile: the name stays what it is here.
         let found = stat(&**parent, name)?;
@@ -161,7 +166,7 @@ impl Front {
     /// Removes an empty directory.
     pub(crate) fn remove_directory(&self, parent: &Inode, name: &OsStr) -> Outcome<()> {
         if Self::is_marker(parent, name) {
-            return Err(Errno::NOENT);
+            return Err(self.marker_errno(parent, name));
         }
         rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
     }
@@ -176,7 +181,7 @@ impl Front {
         flags: RenameFlags,
     ) -> Outcome<()> {
         if Self::is_marker(from_directory, from) {
-            return Err(Errno::NOENT);
+            return Err(self.marker_errno(from_directory, from));
         }
         if Self::is_marker(to_directory, to) {
             return Err(Errno::PERM);

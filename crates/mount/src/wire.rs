@@ -40,6 +40,8 @@ pub(crate) struct Caller {
 pub(crate) struct Head {
     pub(crate) len: usize,
     pub(crate) opcode: u32,
+    /// What it is about, as a node id.
+    pub(crate) node: u64,
     /// Names the request in its answer.
     pub(crate) unique: u64,
     pub(crate) caller: Caller,
@@ -87,6 +89,7 @@ impl Head {
             len: u32_at(message, 0)? as usize,
             opcode: u32_at(message, 4)?,
             unique: u64_at(message, 8)?,
+            node: u64_at(message, 16)?,
             caller,
         })
     }

@@ -14,6 +14,7 @@ mod life;
 mod loop_device;
 mod meanwhile;
 mod numbers;
+mod panel;
 mod permissions;
 mod pond;
 mod refusals;

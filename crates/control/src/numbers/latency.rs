@@ -83,7 +83,7 @@ impl Latency {
     }
 
     /// The numbers that are shown, by name.
-    pub(super) fn few(&self) -> [(&'static str, f64); 7] {
+    pub(crate) fn few(&self) -> [(&'static str, f64); 7] {
         [
             ("count", self.count as f64),
             ("mean_seconds", if self.count == 0 { 0.0 } else { self.sum_seconds / self.count as f64 }),

@@ -23,7 +23,7 @@ pub use kind::{Kind, OFF};
 pub use reference::reference;
 pub use table::{MODE, Setting, TABLE};
 
-use table::MODE_INDEX;
+use table::{MODE_INDEX, NUMBERS_DIRECTORY};
 
 /// A value for every setting of the table.
 #[derive(Clone, PartialEq, Eq)]
@@ -51,6 +51,13 @@ pub struct SettingChange {
     pub from: String,
     /// Its value after.
     pub to: String,
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, value, default } = self;
+        if value == default { write!(f, "{name}={value}") } else { write!(f, "{name}={value}    # default: {default}") }
+    }
 }
 
 impl Default for Settings {
@@ -106,6 +113,12 @@ impl Settings {
     #[must_use]
     pub fn mode(&self) -> CacheMode {
         self.config().mode
+    }
+
+    /// Whether the mount shows its numbers in `.headpond`.
+    #[must_use]
+    pub fn shows_panel(&self) -> bool {
+        self.all().any(|(setting, value)| setting.name == NUMBERS_DIRECTORY && value == 0)
     }
 
     /// As the engine takes them.

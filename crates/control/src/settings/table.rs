@@ -32,6 +32,9 @@ pub(super) const MODE_INDEX: usize = 0;
 /// The cache mode's name among the settings.
 pub const MODE: &str = "mode";
 
+/// The name of the setting that shows or hides `.headpond` in the mount.
+pub(super) const NUMBERS_DIRECTORY: &str = "numbers-directory";
+
 const MODES: &[&str] = &["write-back", "write-through", "write-around", "pass-through"];
 const MILLISECOND: u64 = Nanos::MILLISECOND.0;
 const SECOND: u64 = Nanos::SECOND.0;
@@ -89,6 +92,16 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Duration { min: 10 * MILLISECOND, max: 60 * SECOND, can_be_off: false },
         default: SECOND,
         apply: |config, value| config.sync_interval = Nanos(value),
+    },
+    Setting {
+        name: NUMBERS_DIRECTORY,
+        meaning: "Whether the mount has a directory .headpond at its top, with numbers as small text files.",
+        effect: "on: cat, watch and grep show how the mount is doing; it is in no listing. off: there is no such directory to be \
+                 seen.",
+        kind: Kind::Choice(&["on", "off"]),
+        default: 0,
+        // Not the engine's: the mount asks for it.
+        apply: |_, _| {},
     },
 ];
 

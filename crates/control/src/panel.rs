@@ -1,0 +1,95 @@
+//! What is seen in `.headpond` at the top of a mount: a text for each question that a person has.
+//!
+//! Each text is made when its file is opened, from the same numbers and settings that the control socket
+//! tells.
+
+use std::fmt::Write;
+
+use headpond_mount::{Panel, Sheet};
+
+use crate::numbers::{Numbers, number};
+use crate::service::Service;
+
+/// The texts, in the order in which they are listed.
+const SHEETS: &[Sheet] = &[
+    Sheet { name: "dirty", private: false },
+    Sheet { name: "errors", private: false },
+    Sheet { name: "latency", private: false },
+    Sheet { name: "settings", private: false },
+    Sheet { name: "stats", private: false },
+];
+
+impl Panel for Service {
+    fn sheets(&self) -> &'static [Sheet] {
+        SHEETS
+    }
+
+    fn text(&self, name: &str) -> String {
+        match name {
+            "dirty" => dirty(&self.numbers()),
+            "errors" => errors(&self.numbers(), &self.news()),
+            "latency" => latency(&self.numbers()),
+            "settings" => self.settings().values().iter().map(|value| format!("{value}\n")).collect(),
+            "stats" => self.numbers().lines(),
+            _ => String::new(),
+        }
+    }
+
+    fn is_shown(&self) -> bool {
+        self.settings().shows_panel()
+    }
+}
+
+/// Some numbers, a line each.
+fn lines(numbers: &Numbers, names: &[&str]) -> String {
+    names.iter().map(|name| format!("{name} {}\n", number(numbers.metric(name)))).collect()
+}
+
+fn dirty(numbers: &Numbers) -> String {
+    let names = ["dirty_bytes", "dirty_files", "failing_files", "destage_bytes_per_second", "flush_left_bytes"];
+    lines(numbers, &names) + &lines(numbers, &["flush_left_seconds", "pool_capacity_bytes"])
+}
+
+fn errors(numbers: &Numbers, news: &[String]) -> String {
+    let names = ["flash_failed", "lost_bytes_total", "origin_errors_total", "flash_errors_masked_total"];
+    let counts = lines(numbers, &names) + &lines(numbers, &["failing_files", "stalls_total"]);
+    news.iter().fold(counts, |text, line| text + line + "\n")
+}
+
+/// A line for each kind of request, with times in microseconds.
+fn latency(numbers: &Numbers) -> String {
+    let mut text = format!("{:<12}", "request");
+    for column in ["count", "mean_us", "p50_us", "p95_us", "p99_us", "p999_us", "max_us"] {
+        // Writing to a string does not fail.
+        let _ = write!(text, " {column:>10}");
+    }
+    text.push('\n');
+    for (name, latency) in &numbers.latency {
+        let _ = write!(text, "{name:<12} {:>10}", latency.count);
+        for (_, seconds) in latency.few().into_iter().skip(1) {
+            let _ = write!(text, " {:>10.0}", seconds * 1e6);
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Latency;
+
+    #[test]
+    fn a_text_has_a_line_for_each_number_and_columns_for_each_latency() {
+        let mut numbers = Numbers::default();
+        numbers.metrics.insert("dirty_bytes".to_owned(), 4096.0);
+        numbers.latency.insert("read_hit".to_owned(), Latency { count: 3, p99_seconds: 0.0005, ..Latency::default() });
+        assert!(dirty(&numbers).starts_with("dirty_bytes 4096\n"), "{}", dirty(&numbers));
+        let text = errors(&numbers, &["2026-01-01T00:00:00Z something".to_owned()]);
+        assert!(text.contains("flash_failed 0\n") && text.ends_with("Z something\n"), "{text}");
+        let text = latency(&numbers);
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!((rows[0][5], rows[1][5], rows[1][1]), ("p99_us", "500", "3"), "{text}");
+        assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{text}");
+    }
+}
