@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use headpond_base::{BLOCK, BLOCK_U64, BufMut, CacheMode, Nanos, ObjectId, PoolId, UnixNanos};
 use headpond_device::{Backend, Fill, Flash, TrimPolicy, start_device};
-use headpond_engine::{Config, OpenFile, Reply, Request, format_pool, recover};
+use headpond_engine::{Config, OpenFile, Reply, Request, Treatment, format_pool, recover};
 use headpond_format::{Geometry, Stamp};
 use headpond_shard::{FileOrigin, FlashReader, Handle, Limits, Origin, Shard, now};
 
@@ -36,7 +36,14 @@ impl Filled {
         let mut offset = 0;
         while offset < DATA {
             let data = BufMut::copy_of(&[offset as u8; 1 << 16]).freeze();
-            let write = Request::Write { object: filling.object, offset, data, mtime: UnixNanos(1), durable: false };
+            let write = Request::Write {
+                object: filling.object,
+                offset,
+                data,
+                mtime: UnixNanos(1),
+                durable: false,
+                how: Treatment::default(),
+            };
             if let Reply::Failed(errno) = filling.handle.call(write) {
                 return Err(errno.into());
             }
@@ -131,10 +138,15 @@ struct Shared {
 }
 
 fn ask(mut reader: Box<Reader>) {
-    let read = Request::Read { object: reader.object, offset: place(&mut reader.random), len: BLOCK as u32 };
+    let read = Request::Read {
+        object: reader.object,
+        offset: place(&mut reader.random),
+        len: BLOCK as u32,
+        how: Treatment::default(),
+    };
     let handle = reader.handle.clone();
     let answer = move |reply: Reply| {
-        assert!(matches!(reply, Reply::Data(_)), "{reply:?}");
+        assert!(matches!(reply, Reply::Data(..)), "{reply:?}");
         reader.shared.count.fetch_add(1, Ordering::Relaxed);
         if !reader.shared.stop.load(Ordering::Relaxed) {
             ask(reader);

@@ -200,7 +200,7 @@ impl Service {
             }
         };
         self.live.replace(next.clone());
-        self.handle.submit(Request::Configure(next.config()), Box::new(drop));
+        self.handle.submit(Request::Configure(Box::new(next.config())), Box::new(drop));
         if let Some(id) = operation {
             self.start_mode(id, &before, next.mode());
         }

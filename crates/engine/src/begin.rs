@@ -10,6 +10,7 @@ use crate::locks::OpId;
 use crate::object::{Object, kept_path};
 use crate::op::{Change, Op, Progress, Work};
 use crate::request::{OpenFile, Reply, Request, RequestId};
+use crate::treatment::Treatment;
 
 /// No object is longer: block numbers and checkpoints rely on it.
 pub(crate) const OBJECT_BYTES_MAX: u64 = 1 << 52;
@@ -19,6 +20,7 @@ impl Engine {
         if self.stopping {
             return self.answer(id, Reply::Failed(Errno::SHUTDOWN));
         }
+        let usual = Treatment::default();
         match request {
             Request::Open(file) => self.open(id, &file),
             Request::Close { object } => self.close(id, object),
@@ -36,10 +38,10 @@ impl Engine {
                 self.destage.note(object);
                 self.answer(id, Reply::Changed(attributes));
             }
-            Request::Read { object, offset, len } => {
-                self.on_object(id, object, Work::Read { offset, len: u64::from(len) })
+            Request::Read { object, offset, len, how } => {
+                self.on_object(id, object, Work::Read { offset, len: u64::from(len) }, how)
             }
-            Request::Write { object, offset, data, mtime, durable } => {
+            Request::Write { object, offset, data, mtime, durable, how } => {
                 let end = offset.saturating_add(data.len() as u64);
                 let fits = u64::from(self.store.log.geometry().record_blocks_max());
                 if data.is_empty()
@@ -48,49 +50,55 @@ impl Engine {
                 {
                     return self.answer(id, Reply::Failed(Errno::INVAL));
                 }
-                self.change(id, object, end, Change::Write { offset, data, mtime, durable });
+                self.change(id, object, end, Change::Write { offset, data, mtime, durable }, how);
             }
             Request::Truncate { object, size, mtime } => {
-                self.change(id, object, size, Change::Truncate { size, mtime })
+                self.change(id, object, size, Change::Truncate { size, mtime }, usual)
             }
             Request::Zero { object, offset, len, extend, mtime } => {
-                self.change(id, object, offset.saturating_add(len), Change::Zero { offset, len, extend, mtime });
+                self.change(id, object, offset.saturating_add(len), Change::Zero { offset, len, extend, mtime }, usual);
             }
             Request::Allocate { object, offset, len, extend, mtime } => {
-                self.change(id, object, offset.saturating_add(len), Change::Allocate { offset, len, extend, mtime });
+                self.change(
+                    id,
+                    object,
+                    offset.saturating_add(len),
+                    Change::Allocate { offset, len, extend, mtime },
+                    usual,
+                );
             }
-            Request::Sync { object } => self.on_object(id, object, Work::Sync),
-            Request::SyncAll => self.start_op(id, ObjectId(0), Work::SyncAll),
-            Request::Seek { object, offset, data } => self.on_object(id, object, Work::Seek { offset, data }),
-            Request::Namespace(change) => self.start_op(id, ObjectId(0), Work::Namespace(change)),
-            Request::Flush => self.start_op(id, ObjectId(0), Work::Flush),
-            Request::SetMode(mode) => self.start_op(id, ObjectId(0), Work::SetMode(mode)),
+            Request::Sync { object } => self.on_object(id, object, Work::Sync, usual),
+            Request::SyncAll => self.start_op(id, ObjectId(0), Work::SyncAll, usual),
+            Request::Seek { object, offset, data } => self.on_object(id, object, Work::Seek { offset, data }, usual),
+            Request::Namespace(change) => self.start_op(id, ObjectId(0), Work::Namespace(change), usual),
+            Request::Flush => self.start_op(id, ObjectId(0), Work::Flush, usual),
+            Request::SetMode(mode) => self.start_op(id, ObjectId(0), Work::SetMode(mode), usual),
             Request::Configure(config) => {
-                self.config = Config { mode: self.mode, mutation: self.config.mutation, ..config };
+                self.config = Config { mode: self.mode, mutation: self.config.mutation, ..*config };
                 self.answer(id, Reply::Done);
             }
             Request::Stop => {
                 self.stopping = true;
                 self.try_failing_again();
                 self.cancel_flushes();
-                self.start_op(id, ObjectId(0), Work::Stop);
+                self.start_op(id, ObjectId(0), Work::Stop, usual);
             }
         }
     }
 
-    fn on_object(&mut self, id: RequestId, object: ObjectId, work: Work) {
+    fn on_object(&mut self, id: RequestId, object: ObjectId, work: Work, how: Treatment) {
         if self.store.get(object).is_some() {
-            self.start_op(id, object, work);
+            self.start_op(id, object, work, how);
         } else {
             self.answer(id, Reply::Failed(Errno::BADF));
         }
     }
 
-    fn change(&mut self, id: RequestId, object: ObjectId, end: u64, change: Change) {
+    fn change(&mut self, id: RequestId, object: ObjectId, end: u64, change: Change, how: Treatment) {
         if end > OBJECT_BYTES_MAX {
             self.answer(id, Reply::Failed(Errno::FBIG));
         } else {
-            self.on_object(id, object, Work::Change(change));
+            self.on_object(id, object, Work::Change(change), how);
         }
     }
 

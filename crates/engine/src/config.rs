@@ -3,6 +3,8 @@
 use headpond_base::{CacheMode, Nanos};
 use headpond_log::Mutation;
 
+use crate::treatment::{Class, ClassLimit};
+
 /// Settings of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -18,6 +20,8 @@ pub struct Config {
     pub fetch_bytes: u32,
     /// Acknowledged writes that nobody synced become durable after at most this.
     pub sync_interval: Nanos,
+    /// What may be kept for each class of requests.
+    pub classes: [ClassLimit; Class::COUNT],
     /// A planted bug, for tests of the tests.
     pub mutation: Option<Mutation>,
 }
@@ -30,6 +34,7 @@ impl Default for Config {
             flush_period: Nanos(60 * Nanos::SECOND.0),
             fetch_bytes: 512 << 10,
             sync_interval: Nanos::SECOND,
+            classes: [ClassLimit::default(); Class::COUNT],
             mutation: None,
         }
     }

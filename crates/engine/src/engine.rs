@@ -23,6 +23,7 @@ use crate::reclaim::Reclaim;
 use crate::request::{Reply, Request, RequestId};
 use crate::stats::Stats;
 use crate::store::Store;
+use crate::treatment::Treatment;
 
 /// What a ticket stands for.
 pub(crate) enum Pending {
@@ -54,6 +55,8 @@ pub struct Engine {
     pub(crate) sync_waiters: BTreeSet<(Sequence, OpId)>,
     /// Requests that wait for room, in order.
     pub(crate) stalled: VecDeque<OpId>,
+    /// Changes that wait for their turn on an object.
+    pub(crate) turning: Vec<OpId>,
     pub(crate) fetches: BTreeMap<FetchId, Fetch>,
     pub(crate) next_fetch: u64,
     pub(crate) destage: Destage,
@@ -89,6 +92,7 @@ impl Engine {
             ready: VecDeque::new(),
             sync_waiters: BTreeSet::new(),
             stalled: VecDeque::new(),
+            turning: Vec::new(),
             fetches: BTreeMap::new(),
             next_fetch: 0,
             destage: Destage::new(now),
@@ -110,6 +114,11 @@ impl Engine {
 
     pub(crate) const fn rules(&self) -> Rules {
         rules(self.mode)
+    }
+
+    /// What the cache mode leaves of what a request's treatment allows.
+    pub(crate) const fn rules_for(&self, how: Treatment) -> Rules {
+        how.handling.limit(rules(self.mode))
     }
 
     /// Tells the time. It never goes back.
@@ -246,13 +255,13 @@ impl Engine {
         }
     }
 
-    pub(crate) fn start_op(&mut self, request: RequestId, object: ObjectId, work: Work) {
+    pub(crate) fn start_op(&mut self, request: RequestId, object: ObjectId, work: Work, how: Treatment) {
         let id = OpId(self.next_op);
         self.next_op += 1;
         if let Some(object) = self.store.get_mut(object) {
             object.active += 1;
         }
-        self.ops.insert(id, Op::new(request, object, work));
+        self.ops.insert(id, Op::new(request, object, work, how));
         self.ready.push_back(id);
     }
 
@@ -274,6 +283,7 @@ impl Engine {
         }
         if let Some(object) = self.store.get_mut(op.object) {
             object.active -= 1;
+            object.turns.over(id);
         }
         self.answer(op.request, reply);
         self.retire(op.object);
@@ -368,13 +378,19 @@ impl Engine {
 
     fn stalled_ready(&self) -> bool {
         self.stalled.front().is_some_and(|op| self.may_proceed(*op))
+            || self.turning.iter().any(|op| self.may_take_turn(*op))
     }
 
     fn retry_stalled(&mut self) {
-        while self.stalled_ready() {
-            if let Some(op) = self.stalled.pop_front() {
-                self.ready.push_back(op);
-            }
+        if !self.turning.is_empty() {
+            let (ready, waiting): (Vec<_>, Vec<_>) =
+                std::mem::take(&mut self.turning).into_iter().partition(|op| self.may_take_turn(*op));
+            self.turning = waiting;
+            self.ready.extend(ready);
+        }
+        while let Some(op) = self.stalled.front().copied().filter(|op| self.may_proceed(*op)) {
+            self.stalled.pop_front();
+            self.ready.push_back(op);
         }
     }
 }

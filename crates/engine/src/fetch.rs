@@ -34,6 +34,8 @@ pub(crate) struct Fetch {
     /// The origin's bytes count up to here, as it was when the read was begun.
     valid: u64,
     widened: bool,
+    /// Somebody who may let it into the pool asked for it.
+    admit: bool,
 }
 
 impl Fetch {
@@ -54,7 +56,7 @@ pub(crate) const ADMIT_RESERVE: usize = 6;
 
 impl Engine {
     /// Reads blocks that the map has not got for a request that has their lock.
-    pub(crate) fn fetch(&mut self, op: OpId, object: ObjectId, span: Span, out_at: usize) {
+    pub(crate) fn fetch(&mut self, op: OpId, object: ObjectId, span: Span, out_at: usize, admit: bool) {
         let waiter = Waiter { op, span, out_at };
         // Somebody else's read of the same blocks will do, if nothing changed since it began.
         let same = self.fetches.values_mut().find(|fetch| {
@@ -62,13 +64,14 @@ impl Engine {
         });
         if let Some(fetch) = same {
             fetch.waiters.push(waiter);
+            fetch.admit |= admit;
             return;
         }
-        let window = self.window(object, span);
-        self.start_fetch(object, window, vec![waiter], window != span);
+        let window = if admit { self.window(object, span) } else { span };
+        self.start_fetch(object, window, vec![waiter], window != span, admit);
     }
 
-    fn start_fetch(&mut self, object: ObjectId, span: Span, waiters: Vec<Waiter>, widened: bool) {
+    fn start_fetch(&mut self, object: ObjectId, span: Span, waiters: Vec<Waiter>, widened: bool, admit: bool) {
         let Some(known) = self.store.get(object) else { return };
         let valid = known.origin_end();
         let mut poisoned = vec![false; usize::try_from(span.blocks()).expect("fetches are small")];
@@ -77,7 +80,7 @@ impl Engine {
         }
         let id = FetchId(self.next_fetch);
         self.next_fetch += 1;
-        self.fetches.insert(id, Fetch { object, span, poisoned, waiters, valid, widened });
+        self.fetches.insert(id, Fetch { object, span, poisoned, waiters, valid, widened, admit });
         let len = u32::try_from(span.blocks() * BLOCK_U64).expect("fetches are small");
         self.start(Pending::Fetch(id), |ticket| Effect::OriginRead { ticket, object, offset: span.first.byte(), len });
     }
@@ -138,7 +141,7 @@ impl Engine {
         for waiter in fetch.waiters {
             if fetch.widened {
                 // The bad place may be in what nobody asked for.
-                self.start_fetch(fetch.object, waiter.span, vec![waiter], false);
+                self.start_fetch(fetch.object, waiter.span, vec![waiter], false, fetch.admit);
             } else {
                 self.part_done(waiter.op, Some(errno));
             }
@@ -149,7 +152,7 @@ impl Engine {
         let room = self.store.log.segments().free() > ADMIT_RESERVE;
         // A sparse file may be longer than what the pool can name.
         let nameable = fetch.span.end.byte() <= crate::begin::OBJECT_BYTES_MAX;
-        if !room || !nameable || !self.rules().admit_reads || self.store.log.failed() || self.stopping {
+        if !room || !nameable || !fetch.admit || !self.rules().admit_reads || self.store.log.failed() || self.stopping {
             return;
         }
         let Some(known) = self.store.get(fetch.object).filter(|known| !known.state.flags.unlinked) else { return };

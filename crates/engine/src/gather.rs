@@ -49,6 +49,7 @@ impl Engine {
             match self.source(op.object, block) {
                 Source::Memory(bytes) => {
                     self.stats.read_hits_blocks += 1;
+                    op.served.hit_blocks += 1;
                     put(op, out_at + index, &bytes);
                     index += 1;
                 }
@@ -66,6 +67,7 @@ impl Engine {
                         slots.push(next);
                     }
                     self.stats.read_hits_blocks += slots.len() as u64;
+                    op.served.hit_blocks += u32::try_from(slots.len()).expect("a request has few blocks");
                     for (at, slot) in (0..).zip(&slots) {
                         self.store.mark_referenced(op.object, block.plus(at), *slot);
                     }
@@ -84,10 +86,12 @@ impl Engine {
                         run += 1;
                     }
                     self.stats.read_miss_blocks += run as u64;
+                    op.served.miss_blocks += u32::try_from(run).expect("a request has few blocks");
                     op.buffer();
                     op.parts += 1;
                     let run_span = Span { first: block, end: block.plus(run as u64) };
-                    self.fetch(id, op.object, run_span, out_at + index);
+                    let admit = self.rules_for(op.how).admit_reads;
+                    self.fetch(id, op.object, run_span, out_at + index, admit);
                     index += run;
                 }
             }
@@ -203,7 +207,8 @@ impl Engine {
                 self.store.clear_slot(read.object, block);
             }
             let span = Span { first: block, end: block.plus(1) };
-            self.fetch(read.op, read.object, span, read.out_at + index);
+            let admit = self.ops.get(&read.op).is_some_and(|op| self.rules_for(op.how).admit_reads);
+            self.fetch(read.op, read.object, span, read.out_at + index, admit);
         }
     }
 

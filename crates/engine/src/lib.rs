@@ -36,6 +36,8 @@ mod replay;
 mod request;
 mod stats;
 mod store;
+mod treatment;
+mod turns;
 
 pub use config::Config;
 pub use effect::{Effect, Outcome, Ticket};
@@ -44,5 +46,6 @@ pub use headpond_log::{FlashRead, Mutation};
 pub use recovery::{
     Conflict, RecoverError, Recovered, RecoveredObject, Verdict, format_pool, recover, recover_mutated,
 };
-pub use request::{Attributes, Namespace, OpenFile, Reply, Request, RequestId};
+pub use request::{Attributes, Namespace, OpenFile, Reply, Request, RequestId, Served};
 pub use stats::Stats;
+pub use treatment::{Class, ClassLimit, Handling, Treatment};

@@ -7,6 +7,7 @@ use headpond_map::ObjectMap;
 use crate::locks::Locks;
 use crate::ranges::RangeSet;
 use crate::request::{Attributes, OpenFile};
+use crate::turns::Turns;
 
 /// Owned by the engine's store. `state` and `map` are what the log remembers; the rest lives
 /// only as long as the engine.
@@ -22,6 +23,7 @@ pub(crate) struct Object {
     /// Requests under way.
     pub(crate) active: u32,
     pub(crate) locks: Locks,
+    pub(crate) turns: Turns,
     /// Byte ranges that have space at the origin.
     pub(crate) reserved: RangeSet,
     /// How often destage gave space back: what was reserved before may be gone.
@@ -87,6 +89,7 @@ impl Object {
             attached: false,
             active: 0,
             locks: Locks::default(),
+            turns: Turns::default(),
             reserved: RangeSet::default(),
             space_lost: 0,
             traces: true,

@@ -4,7 +4,8 @@ use headpond_base::{Buf, BufMut, CacheMode, Errno, ObjectId, UnixNanos};
 
 use crate::effect::Outcome;
 use crate::locks::Span;
-use crate::request::{Namespace, Reply, RequestId};
+use crate::request::{Namespace, Reply, RequestId, Served};
+use crate::treatment::Treatment;
 
 /// What a request asks for, once it is known to make sense.
 #[derive(Debug)]
@@ -68,6 +69,9 @@ pub(crate) struct Op {
     pub(crate) work: Work,
     pub(crate) stage: Stage,
     pub(crate) locked: Option<Span>,
+    pub(crate) how: Treatment,
+    /// Where the blocks of a read came from, so far.
+    pub(crate) served: Served,
     /// A change that goes to the origin directly; decided once it has its lock.
     pub(crate) direct: bool,
     /// Pieces of its bytes that are still on their way.
@@ -95,13 +99,15 @@ pub(crate) struct Op {
 }
 
 impl Op {
-    pub(crate) const fn new(request: RequestId, object: ObjectId, work: Work) -> Self {
+    pub(crate) fn new(request: RequestId, object: ObjectId, work: Work, how: Treatment) -> Self {
         Self {
             request,
             object,
             work,
             stage: Stage::Begin,
             locked: None,
+            how,
+            served: Served::default(),
             direct: false,
             parts: 0,
             total: 0,

@@ -4,6 +4,7 @@ use headpond_base::{Buf, CacheMode, Errno, ObjectId, UnixNanos};
 use headpond_format::Stamp;
 
 use crate::config::Config;
+use crate::treatment::Treatment;
 
 /// Names a request until it is answered. Chosen by the caller, unique among those under way.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -84,6 +85,8 @@ pub enum Request {
         offset: u64,
         /// How many bytes, at most [`headpond_base::RECORD_BYTES_MAX`].
         len: u32,
+        /// Who asks, and how it is treated.
+        how: Treatment,
     },
     /// Writes, as a whole or not at all. Answer: [`Reply::Changed`].
     Write {
@@ -97,6 +100,8 @@ pub enum Request {
         mtime: UnixNanos,
         /// Answer only once it is durable (O_SYNC, O_DSYNC).
         durable: bool,
+        /// Who asks, and how it is treated.
+        how: Treatment,
     },
     /// Makes the object end at `size`. Answer: [`Reply::Changed`].
     Truncate {
@@ -174,10 +179,21 @@ pub enum Request {
     SetMode(CacheMode),
     /// Changes all other settings, from now on: the mode and the planted bug in it are ignored.
     /// Answer: [`Reply::Done`].
-    Configure(Config),
+    Configure(Box<Config>),
     /// Ends the use of the pool: what is durable is written down in a checkpoint marked clean.
     /// Answer: [`Reply::Done`]; requests after it fail with [`Errno::SHUTDOWN`].
     Stop,
+}
+
+/// Where the blocks of a read came from. What is zeros for want of data is in neither count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Served {
+    /// Blocks from flash, or from what is on its way there.
+    pub hit_blocks: u32,
+    /// Blocks from the origin.
+    pub miss_blocks: u32,
+    /// It let nothing in, by its treatment or as part of a long sequential stream.
+    pub bypassed: bool,
 }
 
 /// The engine's answer to a request.
@@ -190,8 +206,8 @@ pub enum Reply {
         /// Size and time.
         attributes: Attributes,
     },
-    /// Bytes, in pieces to be sent one after the other.
-    Data(Vec<Buf>),
+    /// Bytes, in pieces to be sent one after the other, and where they came from.
+    Data(Vec<Buf>, Served),
     /// Done; the object is now like this.
     Changed(Attributes),
     /// An offset in bytes.

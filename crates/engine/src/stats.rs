@@ -19,6 +19,15 @@ pub struct Stats {
     pub read_hits_blocks: u64,
     /// Blocks that had to come from the origin.
     pub read_miss_blocks: u64,
+    /// Reads and writes that passed by the cache, by a rule or as part of a sequential stream: the reads let
+    /// nothing in, the writes went to the origin alone.
+    pub bypassed_reads: u64,
+    /// See `bypassed_reads`.
+    pub bypassed_writes: u64,
+    /// Bytes of those.
+    pub bypassed_read_bytes: u64,
+    /// Bytes of those.
+    pub bypassed_write_bytes: u64,
     /// Clean blocks let in.
     pub admitted_blocks: u64,
     /// Clean blocks dropped for room.

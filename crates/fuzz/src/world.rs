@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, Nanos};
 use headpond_engine::{
-    Config, Effect, Engine, FlashRead, OpenFile, Outcome, Recovered, Reply, Request, RequestId, Verdict,
+    Config, Effect, Engine, FlashRead, OpenFile, Outcome, Recovered, Reply, Request, RequestId, Treatment, Verdict,
 };
 
 use crate::history::{Found, hash};
@@ -209,9 +209,9 @@ impl World {
         let (object, size) = self.open(inode)?;
         let mut blocks = Vec::new();
         for offset in (0..size.min(LOOKED_AT)).step_by(BLOCK) {
-            let reply = self.ask(Request::Read { object, offset, len: BLOCK_U64 as u32 })?;
+            let reply = self.ask(Request::Read { object, offset, len: BLOCK_U64 as u32, how: Treatment::default() })?;
             blocks.push(match reply {
-                Reply::Data(pieces) => {
+                Reply::Data(pieces, _) => {
                     let bytes = joined(&pieces);
                     let wanted = (size - offset).min(BLOCK_U64);
                     if bytes.len() as u64 != wanted {
@@ -231,8 +231,8 @@ impl World {
         let (object, size) = self.open(inode)?;
         let mut bytes = Vec::new();
         for offset in (0..size).step_by(BLOCK) {
-            match self.ask(Request::Read { object, offset, len: BLOCK_U64 as u32 })? {
-                Reply::Data(pieces) => bytes.extend_from_slice(&joined(&pieces)),
+            match self.ask(Request::Read { object, offset, len: BLOCK_U64 as u32, how: Treatment::default() })? {
+                Reply::Data(pieces, _) => bytes.extend_from_slice(&joined(&pieces)),
                 other => return Err(format!("a read is answered with {other:?}")),
             }
         }

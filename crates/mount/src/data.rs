@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
 use headpond_base::{Buf, RECORD_BYTES_MAX};
-use headpond_engine::{Reply, Request as Ask};
+use headpond_engine::{Reply, Request as Ask, Treatment};
 use headpond_shard::Done;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -50,10 +50,10 @@ impl Front {
                 let Ok(first) = u32::try_from((size as usize).min(RECORD_BYTES_MAX)) else { return };
                 let mut join = if first == size { Join::One(answer) } else { Join::new(answer, 2) };
                 let mut part = |at, len, join: Join| {
-                    let request = Ask::Read { object, offset: offset + u64::from(at), len };
+                    let request = Ask::Read { object, offset: offset + u64::from(at), len, how: Treatment::default() };
                     let number = usize::from(at > 0);
                     let done = move |reply| match reply {
-                        Reply::Data(pieces) => join.data(number, pieces),
+                        Reply::Data(pieces, _) => join.data(number, pieces),
                         other => join.error(unexpected(&other)),
                     };
                     send(request, Box::new(done));
@@ -101,7 +101,14 @@ impl Front {
                 let mut join = if first == len { Join::One(answer) } else { Join::new(answer, 2) };
                 let mut part = |range: Range<usize>, join: Join| {
                     let at = offset + range.start as u64;
-                    let request = Ask::Write { object: *object, offset: at, data: data.slice(range), mtime, durable };
+                    let request = Ask::Write {
+                        object: *object,
+                        offset: at,
+                        data: data.slice(range),
+                        mtime,
+                        durable,
+                        how: Treatment::default(),
+                    };
                     let known = known.clone();
                     let done = move |reply| match reply {
                         Reply::Changed(attributes) => {

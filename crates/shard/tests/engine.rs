@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 
 use headpond_base::{BufMut, CacheMode, Nanos, ObjectId, PoolId, UnixNanos};
 use headpond_device::{Backend, FaultPlan, Faults, Fill, Flash, TrimPolicy, Withhold, start_device};
-use headpond_engine::{Config, OpenFile, Reply, Request, Verdict, format_pool, recover};
+use headpond_engine::{Config, OpenFile, Reply, Request, Treatment, Verdict, format_pool, recover};
 use headpond_format::{Geometry, Stamp};
 use headpond_shard::{DiskModel, FileOrigin, FlashReader, Handle, Limits, ModelDisk, Origin, Shard, Spindle};
 
@@ -118,12 +118,19 @@ fn done(reply: &Reply) -> bool {
 
 fn write(object: ObjectId, offset: u64, bytes: &[u8]) -> Request {
     let data = BufMut::copy_of(bytes).freeze();
-    Request::Write { object, offset, data, mtime: UnixNanos(1_700_000_000_000_000_000), durable: false }
+    Request::Write {
+        object,
+        offset,
+        data,
+        mtime: UnixNanos(1_700_000_000_000_000_000),
+        durable: false,
+        how: Treatment::default(),
+    }
 }
 
 fn read(handle: &Handle, object: ObjectId, offset: u64, len: u32) -> Vec<u8> {
-    match handle.call(Request::Read { object, offset, len }) {
-        Reply::Data(pieces) => pieces.iter().flat_map(|piece| piece.to_vec()).collect(),
+    match handle.call(Request::Read { object, offset, len, how: Treatment::default() }) {
+        Reply::Data(pieces, _) => pieces.iter().flat_map(|piece| piece.to_vec()).collect(),
         other => panic!("not data: {other:?}"),
     }
 }

@@ -11,7 +11,9 @@ use headpond_base::{BLOCK, Buf, BufMut, CacheMode, Errno, Nanos, ObjectId, UnixN
 use headpond_device::{
     Backend, Device, Fault, FaultPlan, Faults, Fill, Flash, Memory, OpKind, TrimPolicy, start_device,
 };
-use headpond_engine::{Attributes, Effect, Namespace, Outcome, Reply, Request, RequestId, Stats, Ticket};
+use headpond_engine::{
+    Attributes, Effect, Namespace, Outcome, Reply, Request, RequestId, Served, Stats, Ticket, Treatment,
+};
 use headpond_format::Stamp;
 use headpond_shard::{Core, Handle, Limits, Origin, Remains, Shard, StopError};
 
@@ -58,10 +60,10 @@ impl Core for Plain {
 
     fn submit(&mut self, id: RequestId, request: Request) {
         match request {
-            Request::Read { object: FLASH, offset, len } => {
+            Request::Read { object: FLASH, offset, len, .. } => {
                 self.start(id, |ticket| Effect::FlashRead { ticket, offset, len });
             }
-            Request::Read { object, offset, len } => {
+            Request::Read { object, offset, len, .. } => {
                 self.start(id, |ticket| Effect::OriginRead { ticket, object, offset, len });
             }
             Request::Write { object: FLASH, offset, data, .. } => {
@@ -91,7 +93,7 @@ impl Core for Plain {
             request,
             match outcome {
                 Outcome::Done | Outcome::Stamp(_) => Reply::Done,
-                Outcome::Bytes(bytes) => Reply::Data(vec![bytes]),
+                Outcome::Bytes(bytes) => Reply::Data(vec![bytes], Served::default()),
                 Outcome::Offset(offset) => Reply::Offset(offset),
                 Outcome::Failed(errno) => Reply::Failed(errno),
             },
@@ -184,17 +186,17 @@ fn start(limits: Limits) -> (Handle, Arc<Gated>) {
 }
 
 fn read(object: ObjectId, offset: u64) -> Request {
-    Request::Read { object, offset, len: BLOCK as u32 }
+    Request::Read { object, offset, len: BLOCK as u32, how: Treatment::default() }
 }
 
 fn write(object: ObjectId, offset: u64, byte: u8) -> Request {
     let data = BufMut::copy_of(&[byte; BLOCK]).freeze();
-    Request::Write { object, offset, data, mtime: UnixNanos(0), durable: false }
+    Request::Write { object, offset, data, mtime: UnixNanos(0), durable: false, how: Treatment::default() }
 }
 
 fn bytes(reply: Reply) -> Vec<u8> {
     match reply {
-        Reply::Data(pieces) => pieces.iter().flat_map(|piece| piece.to_vec()).collect(),
+        Reply::Data(pieces, _) => pieces.iter().flat_map(|piece| piece.to_vec()).collect(),
         other => panic!("not data: {other:?}"),
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use headpond_base::{BLOCK_U64, CacheMode, Nanos};
-use headpond_engine::{Config, Mutation};
+use headpond_engine::{Config, Mutation, Treatment};
 use headpond_format::Geometry;
 
 use crate::content::{Change, Content};
@@ -241,6 +241,7 @@ impl Sim<'_> {
 
     fn take(&mut self, step: Step, file: FileId) -> Result<(), String> {
         let block = BLOCK_U64;
+        let usual = Treatment::default();
         let (offset, len) = match step {
             Step::WriteFirst => (0, block),
             Step::WriteMiddle | Step::Punch => (block, 2 * block),
@@ -250,12 +251,12 @@ impl Sim<'_> {
         match step {
             Step::WriteFirst | Step::WriteMiddle | Step::WriteAcross | Step::WriteDurable => {
                 let writer = self.writer();
-                self.change(file, Change::Write { offset, len, writer }, step == Step::WriteDurable)
+                self.change(file, Change::Write { offset, len, writer }, step == Step::WriteDurable, usual)
             }
             Step::Sync => self.sync(file),
-            Step::Shrink => self.change(file, Change::Truncate { size: block * 3 / 2 }, false),
-            Step::Grow => self.change(file, Change::Truncate { size: 4 * block }, false),
-            Step::Punch => self.change(file, Change::Zero { offset, len, extend: false }, false),
+            Step::Shrink => self.change(file, Change::Truncate { size: block * 3 / 2 }, false, usual),
+            Step::Grow => self.change(file, Change::Truncate { size: 4 * block }, false, usual),
+            Step::Punch => self.change(file, Change::Zero { offset, len, extend: false }, false, usual),
             Step::Flush => self.flush(),
         }
     }

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use headpond_base::{Buf, CacheMode, Errno, Nanos, ObjectId, PoolId, UnixNanos};
 use headpond_engine::{
-    Attributes, Config, Effect, FlashRead, Mutation, Namespace, OpenFile, Outcome, Reply, Request, RequestId, Ticket,
-    Verdict,
+    Attributes, Config, Effect, FlashRead, Mutation, Namespace, OpenFile, Outcome, Reply, Request, RequestId, Served,
+    Ticket, Verdict,
 };
 use headpond_format::{Geometry, OriginName};
 
@@ -91,7 +91,7 @@ impl Fake {
             objects.into_iter().map(|object| Effect::OriginSync { ticket: fake.ticket(), object }).collect()
         };
         match request.clone() {
-            Request::Read { object, mut offset, len } => {
+            Request::Read { object, mut offset, len, .. } => {
                 if self.bug == Bug::Misplaced && self.count.is_multiple_of(20) {
                     offset += 512;
                 }
@@ -203,7 +203,7 @@ impl Fake {
                 Reply::Opened { object, attributes: known.attributes }
             }
             Request::Read { .. } => match last {
-                Outcome::Bytes(bytes) => Reply::Data(vec![bytes]),
+                Outcome::Bytes(bytes) => Reply::Data(vec![bytes], Served::default()),
                 _ => Reply::Failed(Errno::IO),
             },
             Request::Write { object, offset, data, mtime, .. } => {

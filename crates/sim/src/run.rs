@@ -1,12 +1,13 @@
 //! A run from its first operation to its last: what is asked, and when.
 
 use headpond_base::{CacheMode, Nanos, PoolId};
+use headpond_engine::{Class, Handling, Treatment};
 
 use crate::content::{Change, Content};
 use crate::core::Maker;
 use crate::origin::{FileId, Name};
-use crate::rng::Rng;
-use crate::scenario::{Kind, Options, Scenario};
+use crate::rng::{Rng, mix};
+use crate::scenario::{Kind, Options, Scenario, Treatments};
 use crate::sim::Sim;
 use crate::{Failure, Summary};
 
@@ -188,16 +189,17 @@ impl Sim<'_> {
         let size = self.model.some_size(file);
         let limit = self.scenario.file_bytes;
         let (offset, len) = self.place(size, rng);
+        let how = self.treatment(file, rng);
         let may_change = self.model.open_changes(file) < 3;
         match kind {
             Kind::Read => {
                 let len = if rng.chance(100) { rng.between(1, self.scenario.write_bytes) } else { len };
-                self.read(file, offset.min(size + 5000), len, false).map(|_| ())
+                self.read(file, offset.min(size + 5000), len, false, how).map(|_| ())
             }
             Kind::Write | Kind::DurableWrite if may_change => {
                 let offset = if rng.chance(150) && size < limit { size } else { offset };
                 let writer = self.writer();
-                self.change(file, Change::Write { offset, len, writer }, kind == Kind::DurableWrite)
+                self.change(file, Change::Write { offset, len, writer }, kind == Kind::DurableWrite, how)
             }
             Kind::Truncate if may_change => {
                 let size = match rng.below(6) {
@@ -206,14 +208,14 @@ impl Sim<'_> {
                     2 => (size + rng.below(50_000)).min(limit),
                     _ => offset,
                 };
-                self.change(file, Change::Truncate { size }, false)
+                self.change(file, Change::Truncate { size }, false, how)
             }
             Kind::Zero if may_change => {
                 let len = if rng.chance(300) { rng.between(1, limit - offset) } else { len };
-                self.change(file, Change::Zero { offset, len, extend: rng.chance(300) }, false)
+                self.change(file, Change::Zero { offset, len, extend: rng.chance(300) }, false, how)
             }
             Kind::Allocate if may_change => {
-                self.change(file, Change::Allocate { offset, len, extend: rng.chance(500) }, false)
+                self.change(file, Change::Allocate { offset, len, extend: rng.chance(500) }, false, how)
             }
             Kind::Sync => self.sync(file),
             Kind::Seek => self.seek(file, offset, rng.chance(500)),
@@ -224,6 +226,17 @@ impl Sim<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// How a request is treated: as by a rule for its file, or as it comes.
+    fn treatment(&self, file: FileId, rng: &mut Rng) -> Treatment {
+        let draw = match self.scenario.treatments {
+            Treatments::Usual => return Treatment::default(),
+            Treatments::ByFile(salt) => mix(salt ^ mix(u64::from(file.0))),
+            Treatments::ByRequest => rng.next(),
+        };
+        let handling = Handling::ALL[(draw % Handling::ALL.len() as u64) as usize];
+        Treatment { process: (draw >> 32) as u32 % 3, handling, class: Class::default() }
     }
 
     /// A place in a file: often in the same few blocks, often at borders, of any alignment.

@@ -140,6 +140,17 @@ impl Kind {
     }
 }
 
+/// How requests are treated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Treatments {
+    /// As the cache mode says.
+    Usual,
+    /// Each file has its own, drawn with this number.
+    ByFile(u64),
+    /// Each request has its own.
+    ByRequest,
+}
+
 /// What a run is like.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
@@ -161,6 +172,7 @@ pub(crate) struct Scenario {
     pub(crate) origin_falls: u64,
     /// Whether the cache mode changes in the middle.
     pub(crate) mode_switches: bool,
+    pub(crate) treatments: Treatments,
     /// Most nanoseconds that a flash operation takes, and an origin operation.
     pub(crate) flash_delay: u64,
     pub(crate) origin_delay: u64,
@@ -230,9 +242,18 @@ impl Scenario {
             fetch_bytes: *rng.pick(&[4 << 10, 16 << 10, 64 << 10, 256 << 10]),
             sync_interval: Nanos(*rng.pick(&[5, 100, 1000, 30_000]) * Nanos::MILLISECOND.0),
             mutation: options.mutation,
+            ..Config::default()
+        };
+        // Of its own, so that all else of a seed stays what it was.
+        let mut own = Rng::for_part(seed, u64::MAX - 1);
+        let treatments = match own.below(10) {
+            0 | 1 => Treatments::ByFile(own.next()),
+            2 => Treatments::ByRequest,
+            _ => Treatments::Usual,
         };
         Self {
             geometry,
+            treatments,
             files,
             file_bytes,
             write_bytes,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use headpond_base::{BufMut, CacheMode, Errno, ObjectId, RECORD_BYTES_MAX};
-use headpond_engine::{Namespace, OpenFile, Reply, Request, RequestId};
+use headpond_engine::{Handling, Namespace, OpenFile, Reply, Request, RequestId, Treatment};
 
 use crate::content::{Change, Content, Writer, fill};
 use crate::core::Maker;
@@ -20,7 +20,7 @@ pub(crate) enum Asked {
     Open { file: FileId },
     Close { file: FileId },
     Read { file: FileId, offset: u64, len: u64, keep: bool },
-    Change { file: FileId, id: MutationId, asked_at: Moment },
+    Change { file: FileId, id: MutationId, asked_at: Moment, direct: bool },
     Sync { file: FileId, moment: Moment },
     SyncAll { moment: Moment, files: Vec<FileId> },
     Seek { file: FileId, offset: u64, data: bool, asked_at: Option<Moment> },
@@ -183,30 +183,33 @@ impl<'a> Sim<'a> {
         offset: u64,
         len: u64,
         keep: bool,
+        how: Treatment,
     ) -> Result<Option<RequestId>, String> {
         let Some((object, _)) = self.object(file) else { return Ok(None) };
-        let request = Request::Read { object, offset, len: len.min(RECORD_BYTES_MAX as u64) as u32 };
+        let request = Request::Read { object, offset, len: len.min(RECORD_BYTES_MAX as u64) as u32, how };
         self.ask(Asked::Read { file, offset, len, keep }, request).map(Some)
     }
 
     /// Changes a file.
-    pub(crate) fn change(&mut self, file: FileId, change: Change, durable: bool) -> Result<(), String> {
+    pub(crate) fn change(&mut self, file: FileId, change: Change, durable: bool, how: Treatment) -> Result<(), String> {
         let mtime = self.world.origin.now();
         let Some((object, _)) = self.object(file) else { return Ok(()) };
         let request = match change {
             Change::Write { offset, len, writer } => {
                 let mut data = BufMut::zeroed(len as usize);
                 fill(writer, offset, &mut data);
-                Request::Write { object, offset, data: data.freeze(), mtime, durable }
+                Request::Write { object, offset, data: data.freeze(), mtime, durable, how }
             }
             Change::Truncate { size } => Request::Truncate { object, size, mtime },
             Change::Zero { offset, len, extend } => Request::Zero { object, offset, len, extend, mtime },
             Change::Allocate { offset, len, extend } => Request::Allocate { object, offset, len, extend, mtime },
         };
         let asked_at = self.model.moment();
-        let loose = !self.is_strict();
+        let direct = matches!(change, Change::Write { .. }) && how.handling != Handling::Cache;
+        self.world.unreserved_writes |= direct;
+        let loose = !self.is_strict() || direct;
         let id = self.model.ask(file, change, mtime.0, durable, loose);
-        self.ask(Asked::Change { file, id, asked_at }, request).map(|_| ())
+        self.ask(Asked::Change { file, id, asked_at, direct }, request).map(|_| ())
     }
 
     pub(crate) fn sync(&mut self, file: FileId) -> Result<(), String> {
@@ -396,7 +399,7 @@ impl<'a> Sim<'a> {
                 self.model.unwatch(id.0);
                 matches!(reply, Reply::Failed(_)).then_some(()).ok_or_else(|| wrong(&reply))
             }
-            (Asked::Read { file, offset, len, keep }, Reply::Data(pieces)) => {
+            (Asked::Read { file, offset, len, keep }, Reply::Data(pieces, _)) => {
                 let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
                 self.summary.bytes_read += bytes.len() as u64;
                 if keep {
@@ -413,7 +416,7 @@ impl<'a> Sim<'a> {
                 }
                 Ok(())
             }
-            (Asked::Change { file, id: change, asked_at }, Reply::Changed(attributes)) => {
+            (Asked::Change { file, id: change, asked_at, direct }, Reply::Changed(attributes)) => {
                 if !self.is_strict() {
                     self.model.make_loose(change);
                 }
@@ -423,7 +426,7 @@ impl<'a> Sim<'a> {
                 if alone && self.model.is_durable(change) {
                     self.model.synced_at_origin(file, asked_at + 2);
                 }
-                self.check_written_through(file, change, asked_at)
+                self.check_written_through(file, change, asked_at, direct)
             }
             (Asked::Change { id: change, .. }, Reply::Failed(_)) => {
                 self.model.unwatch(id.0);
@@ -468,10 +471,16 @@ impl<'a> Sim<'a> {
         }
     }
 
-    /// In all modes but write-back an acknowledged write is at the origin.
-    fn check_written_through(&self, file: FileId, change: MutationId, asked_at: Moment) -> Result<(), String> {
+    /// In all modes but write-back, and of what is treated so, an acknowledged write is at the origin.
+    fn check_written_through(
+        &self,
+        file: FileId,
+        change: MutationId,
+        asked_at: Moment,
+        direct: bool,
+    ) -> Result<(), String> {
         let quiet = self.model.moment() == asked_at + 2 && self.model.open_changes(file) == 0;
-        if self.mode == CacheMode::WriteBack || self.mode_open || !quiet {
+        if !direct && (self.mode == CacheMode::WriteBack || self.mode_open) || !quiet {
             return Ok(());
         }
         if let Change::Write { offset, len, writer } = self.model.change(change) {
@@ -519,7 +528,9 @@ impl<'a> Sim<'a> {
             if bytes.len() > 256 << 20 {
                 return Err(format!("{file:?} never ends"));
             }
-            let Some(id) = self.read(file, bytes.len() as u64, most, true)? else { return Ok(Err(Errno::BADF)) };
+            let Some(id) = self.read(file, bytes.len() as u64, most, true, Treatment::default())? else {
+                return Ok(Err(Errno::BADF));
+            };
             self.drain()?;
             match self.kept.remove(&id) {
                 Some(Ok(piece)) => {
@@ -554,8 +565,9 @@ fn wrong(reply: &Reply) -> String {
 
 fn short(request: &Request) -> String {
     match request {
-        Request::Write { object, offset, data, durable, .. } => {
-            format!("Write {object:?} {offset}+{} {}", data.len(), if *durable { "durable" } else { "" })
+        Request::Write { object, offset, data, durable, how, .. } => {
+            let durable = if *durable { "durable" } else { "" };
+            format!("Write {object:?} {offset}+{} {durable} {:?}", data.len(), how.handling)
         }
         other => format!("{other:?}"),
     }
@@ -563,7 +575,7 @@ fn short(request: &Request) -> String {
 
 fn short_reply(reply: &Reply) -> String {
     match reply {
-        Reply::Data(pieces) => format!("{} bytes", pieces.iter().map(|piece| piece.len()).sum::<usize>()),
+        Reply::Data(pieces, _) => format!("{} bytes", pieces.iter().map(|piece| piece.len()).sum::<usize>()),
         other => format!("{other:?}"),
     }
 }

@@ -223,7 +223,11 @@ impl Engine {
     fn start_hurried(&mut self) {
         let hurried: Vec<_> = self.destage.hurried.iter().copied().collect();
         for object in hurried {
-            if self.store.get(object).is_none_or(|known| !known.data_dirty() && !known.origin_unsynced) {
+            // One whose turn has yet to come may still be kept waiting by what is written before it.
+            let over = |known: &crate::object::Object| {
+                !known.data_dirty() && !known.origin_unsynced && !known.turns.somebody_waits()
+            };
+            if self.store.get(object).is_none_or(over) {
                 self.destage.hurried.remove(&object);
             } else if self.may_start(object) {
                 self.start_job(object, Block(0), ROUND_BLOCKS, true);

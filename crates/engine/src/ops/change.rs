@@ -84,7 +84,7 @@ impl Engine {
             }
         }
         if op.stage == Stage::Locked {
-            op.direct = self.goes_direct();
+            op.direct = self.goes_direct(op);
         }
         if op.direct {
             return self.step_direct(id, op, &change);
@@ -94,14 +94,13 @@ impl Engine {
 
     /// Whether changes that begin now go to the origin directly: by the cache mode, or because
     /// the flash takes nothing more (promise 5).
-    fn goes_direct(&self) -> bool {
-        !self.rules().log_writes || self.store.log.failed()
+    fn goes_direct(&self, op: &Op) -> bool {
+        !self.rules_for(op.how).log_writes || self.store.log.failed()
     }
 
     fn step_logged(&mut self, id: OpId, op: &mut Op, change: &Change) -> Progress {
         if op.stage == Stage::Locked {
-            if !self.may_take(op.object, change) {
-                self.stall(id, op.object);
+            if !self.may_go_on(id, op, change) {
                 return Progress::Wait;
             }
             op.stage = Stage::Reserved;
@@ -139,7 +138,7 @@ impl Engine {
             if let Some(errno) = op.error {
                 return Progress::Finish(Reply::Failed(errno));
             }
-            if self.goes_direct() {
+            if self.goes_direct(op) {
                 // The mode was changed meanwhile, or the flash failed: who is told now that this
                 // is done must find it at the origin.
                 op.direct = true;
@@ -148,8 +147,7 @@ impl Engine {
                 op.edges.clear();
                 return self.step_direct(id, op, change);
             }
-            if !self.may_take(op.object, change) {
-                self.stall(id, op.object);
+            if !self.may_go_on(id, op, change) {
                 return Progress::Wait;
             }
             if self.space_went_meanwhile(op, change) {
@@ -157,7 +155,7 @@ impl Engine {
                 op.stage = Stage::Locked;
                 return self.step_logged(id, op, change);
             }
-            if let Some(rest) = self.commit(op, change) {
+            if let Some(rest) = self.commit(id, op, change) {
                 op.work = Work::Change(rest);
                 op.stage = Stage::Locked;
                 return self.step_change(id, op);
@@ -186,20 +184,52 @@ impl Engine {
         }
     }
 
-    fn stall(&mut self, id: OpId, object: ObjectId) {
-        self.stats.stalls += 1;
-        if self.store.get(object).is_some_and(|known| known.origin_unsynced) {
-            self.destage.hurry(object);
+    /// Whether a change through the log gets further now; if not it waits, and is stepped again.
+    fn may_go_on(&mut self, id: OpId, op: &Op, change: &Change) -> bool {
+        if !self.may_log(id, op.object) {
+            self.wait_for_turn(id, op.object, false);
+        } else if self.may_take(op.object, change) {
+            return true;
+        } else {
+            self.stalled.push_back(id);
         }
-        self.stalled.push_back(id);
+        self.stats.stalls += 1;
+        false
     }
 
-    /// Whether a stalled request would get further now.
+    /// Makes a change wait until those that it must not mix with are over.
+    pub(super) fn wait_for_turn(&mut self, id: OpId, object: ObjectId, direct: bool) {
+        let known = self.store.known(object);
+        known.turns.wait(id, direct);
+        if direct || known.origin_unsynced {
+            self.destage.hurry(object);
+        }
+        self.turning.push(id);
+    }
+
+    /// Whether the object may be changed through the log. One that goes to the origin directly takes the size
+    /// from there when it is done. And from the first logged change on it is the log that counts after a
+    /// crash: what went directly before must be the origin's for good.
+    fn may_log(&self, id: OpId, object: ObjectId) -> bool {
+        self.store.log.failed()
+            || self
+                .store
+                .get(object)
+                .is_none_or(|known| known.direct == 0 && !known.origin_unsynced && !known.turns.others_first(id, false))
+    }
+
+    /// Whether a change that waits for its turn on an object has it now.
+    pub(crate) fn may_take_turn(&self, id: OpId) -> bool {
+        let Some(op) = self.ops.get(&id) else { return true };
+        let direct = if op.stage == Stage::Locked { self.goes_direct(op) } else { op.direct };
+        if direct { self.direct_ready(id, op.object) } else { self.may_log(id, op.object) }
+    }
+
+    /// Whether a stalled request would get further now, if only to wait for its turn.
     pub(crate) fn may_proceed(&self, id: OpId) -> bool {
         let Some(op) = self.ops.get(&id) else { return true };
         let Work::Change(change) = &op.work else { return true };
-        let direct = if op.stage == Stage::Locked { self.goes_direct() } else { op.direct };
-        if direct { self.direct_ready(op.object) } else { self.may_take(op.object, change) }
+        self.goes_direct(op) || !self.may_log(id, op.object) || self.may_take(op.object, change)
     }
 
     /// Whether the pool has room for a change: free segments, bounded memory, bounded dirt.
@@ -207,12 +237,6 @@ impl Engine {
         let log = &self.store.log;
         if log.failed() {
             return true;
-        }
-        if self.store.get(object).is_some_and(|known| known.direct > 0 || known.origin_unsynced) {
-            // One that goes to the origin directly takes the size from there when it is done. And
-            // from the first logged change on it is the log that counts after a crash: what went
-            // directly before must be the origin's for good.
-            return false;
         }
         let blocks = match change {
             Change::Truncate { .. } | Change::Allocate { .. } => 1,
@@ -301,20 +325,20 @@ impl Engine {
 
     /// Puts the change into the log and the map, in one batch; of a long range of zeros the
     /// first part, answering with the rest.
-    fn commit(&mut self, op: &mut Op, change: &Change) -> Option<Change> {
+    fn commit(&mut self, id: OpId, op: &mut Op, change: &Change) -> Option<Change> {
         if let Change::Zero { offset, len, extend, mtime } = *change
             && len > self.zero_step()
         {
             let step = self.zero_step();
-            self.commit_whole(op, &Change::Zero { offset, len: step, extend, mtime });
+            self.commit_whole(id, op, &Change::Zero { offset, len: step, extend, mtime });
             (op.out, op.whole) = (None, None);
             return Some(Change::Zero { offset: offset + step, len: len - step, extend, mtime });
         }
-        self.commit_whole(op, change);
+        self.commit_whole(id, op, change);
         None
     }
 
-    fn commit_whole(&mut self, op: &mut Op, change: &Change) {
+    fn commit_whole(&mut self, id: OpId, op: &mut Op, change: &Change) {
         let named = self.make_room_for(op.object);
         debug_assert!(named, "it waited until there is room");
         let edges = std::mem::take(&mut op.edges);
@@ -373,6 +397,7 @@ impl Engine {
         }
         known.state.size = size_after;
         known.state.flags.direct = false;
+        known.turns.over(id);
         known.touch(mtime, now);
         self.destage.note(object);
     }

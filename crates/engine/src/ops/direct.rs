@@ -1,4 +1,5 @@
-//! Changing an object at the origin directly: write-through, write-around, pass-through.
+//! Changing an object at the origin directly: write-through, write-around, pass-through, and single
+//! requests that are treated so.
 //!
 //! Before the origin is touched, what the pool has of those blocks is durably dropped, and the
 //! log durably knows that the origin's file is being changed: after a crash no stale block comes
@@ -13,14 +14,19 @@ use crate::locks::{OpId, Span};
 use crate::op::{Change, Op, Progress, Stage};
 use crate::request::Reply;
 use crate::store::Store;
+use crate::treatment::{Handling, Treatment};
 
 impl Engine {
     /// Whether the origin may be changed directly: nothing is on its way there.
-    pub(crate) fn direct_ready(&self, object: ObjectId) -> bool {
+    pub(crate) fn direct_ready(&self, id: OpId, object: ObjectId) -> bool {
         if self.origin_barred().is_some() {
             return true;
         }
-        self.may_change_origin() && self.store.get(object).is_none_or(|known| !known.data_dirty() && !known.in_job)
+        self.may_change_origin()
+            && self
+                .store
+                .get(object)
+                .is_none_or(|known| !known.data_dirty() && !known.in_job && !known.turns.others_first(id, true))
     }
 
     pub(super) fn step_direct(&mut self, id: OpId, op: &mut Op, change: &Change) -> Progress {
@@ -29,13 +35,14 @@ impl Engine {
             if let Some(errno) = self.origin_barred() {
                 return Progress::Finish(Reply::Failed(errno));
             }
-            if !self.direct_ready(object) {
-                self.destage.hurry(object);
-                self.stalled.push_back(id);
+            if !self.direct_ready(id, object) {
+                self.wait_for_turn(id, object, true);
                 return Progress::Wait;
             }
             // From here on no destage job starts on it: see `pump_destage`.
-            self.store.known(object).direct += 1;
+            let known = self.store.known(object);
+            known.direct += 1;
+            known.turns.over(id);
             op.stage = Stage::Dropped;
             self.poison(object, change.span());
             if self.forget_stale(object, change.span()) && !self.wait_durable(id) && !self.store.log.failed() {
@@ -78,7 +85,7 @@ impl Engine {
                 self.destage.hurry(object);
                 return Progress::Finish(Reply::Failed(errno));
             }
-            self.apply_direct(object, change);
+            self.apply_direct(object, change, op.how);
             op.stage = Stage::OriginSynced;
             if let Change::Write { durable: true, .. } = change {
                 self.start(Pending::Op(id), |ticket| Effect::OriginSync { ticket, object });
@@ -89,6 +96,12 @@ impl Engine {
             return Progress::Finish(Reply::Failed(errno));
         }
         self.count_change(change);
+        if let Change::Write { data, .. } = change
+            && matches!(op.how.handling, Handling::Bypass | Handling::ReadOnly)
+        {
+            self.stats.bypassed_writes += 1;
+            self.stats.bypassed_write_bytes += data.len() as u64;
+        }
         Progress::Finish(Reply::Changed(self.store.known(object).attributes()))
     }
 
@@ -141,7 +154,7 @@ impl Engine {
         true
     }
 
-    fn apply_direct(&mut self, object: ObjectId, change: &Change) {
+    fn apply_direct(&mut self, object: ObjectId, change: &Change, how: Treatment) {
         let now = self.now;
         let known = self.store.known(object);
         let size = change.size_after(known.state.size);
@@ -158,7 +171,7 @@ impl Engine {
         }
         self.destage.note(object);
         self.poison(object, change.span());
-        if self.rules().keep_writes
+        if self.rules_for(how).keep_writes
             && let Change::Write { offset, data, .. } = change
         {
             self.keep_written(object, *offset, data);

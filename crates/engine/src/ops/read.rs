@@ -5,7 +5,8 @@ use headpond_base::BLOCK_U64;
 use crate::engine::Engine;
 use crate::locks::{OpId, Span};
 use crate::op::{Op, Progress, Stage, Work};
-use crate::request::Reply;
+use crate::request::{Reply, Served};
+use crate::treatment::Handling;
 
 impl Engine {
     pub(crate) fn step_read(&mut self, id: OpId, op: &mut Op) -> Progress {
@@ -20,7 +21,7 @@ impl Engine {
         let size = self.store.known(op.object).state.size;
         let len = len.min(size.saturating_sub(offset));
         if len == 0 {
-            return self.read_done(Vec::new());
+            return self.read_done(op, Vec::new());
         }
         let span = Span::of_bytes(offset, len);
         if op.stage == Stage::Locked {
@@ -39,12 +40,18 @@ impl Engine {
         let len = usize::try_from(len).expect("a read is at most 1 MiB");
         let whole = op.whole.take();
         let bytes = whole.unwrap_or_else(|| op.out.take().expect("gather filled it").freeze());
-        self.read_done(vec![bytes.slice(skip..skip + len)])
+        self.read_done(op, vec![bytes.slice(skip..skip + len)])
     }
 
-    fn read_done(&mut self, pieces: Vec<headpond_base::Buf>) -> Progress {
+    fn read_done(&mut self, op: &Op, pieces: Vec<headpond_base::Buf>) -> Progress {
+        let bytes = pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
         self.stats.reads += 1;
-        self.stats.read_bytes += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
-        Progress::Finish(Reply::Data(pieces))
+        self.stats.read_bytes += bytes;
+        let bypassed = op.how.handling == Handling::Bypass;
+        if bypassed {
+            self.stats.bypassed_reads += 1;
+            self.stats.bypassed_read_bytes += bytes;
+        }
+        Progress::Finish(Reply::Data(pieces, Served { bypassed, ..op.served }))
     }
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use headpond_base::{BLOCK, BufMut, CacheMode, Nanos, PoolId};
 use headpond_check::{Report, Verdict, examine};
-use headpond_engine::{Config, Reply, Request, format_pool, recover, recover_mutated};
+use headpond_engine::{Config, Reply, Request, Treatment, format_pool, recover, recover_mutated};
 use headpond_format::Geometry;
 
 use super::without_numbers;
@@ -182,6 +182,7 @@ fn change(seed: &mut Seed, world: &mut World, files: &mut BTreeMap<u64, Vec<u8>>
                 data: BufMut::copy_of(&bytes).freeze(),
                 mtime,
                 durable: seed.one_in(8),
+                how: Treatment::default(),
             }
         }
     })
@@ -280,7 +281,14 @@ fn use_it(world: &mut World, seed: &mut Seed) -> Result<(), String> {
         seed.fill(&mut bytes);
         let (offset, mtime) = (seed.below(size.clamp(1, 1 << 20)), world.origin.tick());
         let data = BufMut::copy_of(&bytes).freeze();
-        world.ask(Request::Write { object, offset, data, mtime, durable: seed.one_in(2) })?;
+        world.ask(Request::Write {
+            object,
+            offset,
+            data,
+            mtime,
+            durable: seed.one_in(2),
+            how: Treatment::default(),
+        })?;
     }
     world.sleep(2000)?;
     world.ask(Request::Flush)?;

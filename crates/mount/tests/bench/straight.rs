@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use headpond_base::{BufMut, Errno, ObjectId, Result, UnixNanos};
-use headpond_engine::{Attributes, Namespace, OpenFile, Reply, Request};
+use headpond_engine::{Attributes, Namespace, OpenFile, Reply, Request, Served};
 use headpond_mount::{Done, Operation, Pond};
 use rustix::fs::{FallocateFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT};
 
@@ -115,7 +115,7 @@ fn answer(files: &Mutex<Files>, request: Request) -> Result<Reply> {
             *files.lock().unwrap().opens.entry(object).or_default() -= 1;
             Ok(Reply::Done)
         }
-        Request::Read { object, offset, len } => {
+        Request::Read { object, offset, len, .. } => {
             files.lock().unwrap().sizes.push(len as usize);
             let file = file(&object)?;
             let mut buf = BufMut::zeroed(len as usize);
@@ -130,9 +130,9 @@ fn answer(files: &Mutex<Files>, request: Request) -> Result<Reply> {
             let whole = buf.freeze();
             // In two pieces, as an engine may.
             let half = whole.len() / 2;
-            Ok(Reply::Data(vec![whole.slice(0..half), whole.slice(half..whole.len())]))
+            Ok(Reply::Data(vec![whole.slice(0..half), whole.slice(half..whole.len())], Served::default()))
         }
-        Request::Write { object, offset, data, mtime, durable } => {
+        Request::Write { object, offset, data, mtime, durable, .. } => {
             files.lock().unwrap().sizes.push(data.len());
             let file = file(&object)?;
             file.write_all_at(&data, offset)?;

@@ -1,0 +1,105 @@
+//! How one request is to be treated, on top of the cache mode.
+//!
+//! Invariant: a treatment only ever takes away from what the cache mode allows. So no rule makes a
+//! write less durable than the mode's, and in pass-through nothing comes into the pool by any rule.
+
+use crate::modes::Rules;
+
+/// Who asks, and what was decided for him by whoever knows rules.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Treatment {
+    /// The process that asks, to tell one stream from another; 0 if that is not known, as for pages that
+    /// the kernel's own threads write back.
+    pub process: u32,
+    /// What is done with the request.
+    pub handling: Handling,
+    /// Whose share of the pool it uses.
+    pub class: Class,
+}
+
+/// What is done with a request.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Handling {
+    /// What the cache mode says.
+    #[default]
+    Cache,
+    /// Reads are served from the pool as far as it has them, and let nothing in. Writes go to the origin,
+    /// and what the pool has of those blocks is dropped.
+    Bypass,
+    /// Reads are let in; writes as with [`Handling::Bypass`] (write-around).
+    ReadOnly,
+    /// Reads are let in; writes go to the origin and are kept as clean (write-through).
+    WriteThrough,
+}
+
+impl Handling {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Cache, Self::Bypass, Self::ReadOnly, Self::WriteThrough];
+
+    /// What is left of a cache mode's rules.
+    pub(crate) const fn limit(self, mode: Rules) -> Rules {
+        match self {
+            Self::Cache => mode,
+            Self::Bypass => Rules { log_writes: false, keep_writes: false, admit_reads: false, ..mode },
+            Self::ReadOnly => Rules { log_writes: false, keep_writes: false, ..mode },
+            Self::WriteThrough => Rules { log_writes: false, ..mode },
+        }
+    }
+}
+
+/// Whose share of the pool a request uses: 0 is everybody's; 1 to 15 stand for rules that pin, or that
+/// give a share.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Class(u8);
+
+impl Class {
+    /// How many there are.
+    pub const COUNT: usize = 16;
+
+    /// The class with this number; `None` from [`Class::COUNT`] on.
+    #[must_use]
+    pub const fn new(number: u8) -> Option<Self> {
+        if (number as usize) < Self::COUNT { Some(Self(number)) } else { None }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+}
+
+/// What may be kept for a class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClassLimit {
+    /// Clean blocks of 4 KiB at most; `u64::MAX` for no limit but the pool's.
+    pub blocks: u64,
+    /// What is kept is not evicted while the class is within its limit.
+    pub pinned: bool,
+}
+
+impl Default for ClassLimit {
+    fn default() -> Self {
+        Self { blocks: u64::MAX, pinned: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::modes::rules;
+    use headpond_base::CacheMode;
+
+    #[test]
+    fn a_treatment_never_allows_what_the_mode_does_not() {
+        for mode in CacheMode::ALL {
+            for handling in Handling::ALL {
+                let (all, left) = (rules(mode), handling.limit(rules(mode)));
+                assert!(all.log_writes || !left.log_writes);
+                assert!(all.keep_writes || !left.keep_writes);
+                assert!(all.admit_reads || !left.admit_reads);
+                assert_eq!(all.serve_hits, left.serve_hits, "what is there is served, whoever asks");
+            }
+        }
+    }
+}

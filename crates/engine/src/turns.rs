@@ -1,0 +1,54 @@
+//! Whose turn it is on an object, when some changes of it go to the log and others to the origin.
+//!
+//! The two never mix: a change goes to the origin only while the object has nothing dirty, and to the log
+//! only once the origin has synced what went there (see `ops/direct.rs` and `ops/change.rs`, `may_take`).
+//! Invariant: nobody goes before one of the other kind who has waited longer. So each gets his turn,
+//! however busy the others are, and changes of one kind that wait together go together.
+
+use crate::locks::OpId;
+
+/// Those who wait for their turn. The number of requests under way bounds it; it is nearly always empty.
+#[derive(Default, Debug)]
+pub(crate) struct Turns(Vec<(OpId, bool)>);
+
+impl Turns {
+    /// `op` waits. Requests are numbered in the order in which they came.
+    pub(crate) fn wait(&mut self, op: OpId, direct: bool) {
+        self.over(op);
+        self.0.push((op, direct));
+    }
+
+    /// `op` waits no more.
+    pub(crate) fn over(&mut self, op: OpId) {
+        self.0.retain(|(waiting, _)| *waiting != op);
+    }
+
+    /// Whether anybody waits.
+    pub(crate) const fn somebody_waits(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// Whether somebody of the other kind has waited longer than `op`.
+    pub(crate) fn others_first(&self, op: OpId, direct: bool) -> bool {
+        self.0.iter().any(|(waiting, kind)| *kind != direct && *waiting < op)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_overtakes_one_of_the_other_kind_who_waits() {
+        let mut turns = Turns::default();
+        assert!(!turns.others_first(OpId(1), true));
+        turns.wait(OpId(5), true);
+        turns.wait(OpId(7), false);
+        assert!(turns.others_first(OpId(8), false), "one for the log, behind one for the origin");
+        assert!(turns.others_first(OpId(8), true), "one for the origin, behind one for the log");
+        assert!(!turns.others_first(OpId(5), true));
+        assert!(turns.others_first(OpId(7), false));
+        turns.over(OpId(5));
+        assert!(!turns.others_first(OpId(7), false));
+    }
+}

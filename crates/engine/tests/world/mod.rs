@@ -1,0 +1,178 @@
+//! An engine on a flash and an origin in memory that do everything at once and never fail. Shared by the tests
+//! of what an application sees when nothing goes wrong.
+
+#![allow(dead_code)] // each test program uses a part of it
+
+use std::collections::BTreeMap;
+
+use headpond_base::{Buf, BufMut, CacheMode, Errno, Nanos, ObjectId, PoolId, Result, UnixNanos};
+use headpond_engine::{
+    Config, Effect, Engine, FlashRead, Handling, OpenFile, Outcome, Reply, Request, RequestId, Served, Treatment,
+    format_pool, recover,
+};
+use headpond_format::{Geometry, Stamp};
+
+pub struct Memory(pub Vec<u8>);
+
+impl FlashRead for Memory {
+    fn read(&mut self, offset: u64, len: usize) -> Result<Buf> {
+        let bytes = self.0.get(offset as usize..offset as usize + len).ok_or(Errno::IO)?;
+        Ok(BufMut::copy_of(bytes).freeze())
+    }
+}
+
+pub struct World {
+    pub engine: Engine,
+    pub flash: Memory,
+    pub files: BTreeMap<ObjectId, Vec<u8>>,
+    pub stamps: BTreeMap<ObjectId, Stamp>,
+    pub now: u64,
+    pub next: u64,
+    pub replies: BTreeMap<RequestId, Reply>,
+}
+
+pub const POOL: u64 = 48 << 20;
+
+pub fn geometry() -> Geometry {
+    Geometry::with_segment_bytes(POOL, 2 << 20)
+}
+
+impl World {
+    pub fn new(config: Config) -> Self {
+        let mut flash = Memory(vec![0; POOL as usize]);
+        for (offset, bytes) in format_pool(PoolId([1; 16]), geometry(), None, CacheMode::WriteBack) {
+            flash.0[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);
+        }
+        let engine = recover(&mut flash, POOL).unwrap().into_engine(config, Nanos(0));
+        let mut world = Self {
+            engine,
+            flash,
+            files: BTreeMap::new(),
+            stamps: BTreeMap::new(),
+            now: 0,
+            next: 0,
+            replies: BTreeMap::new(),
+        };
+        world.run();
+        world
+    }
+
+    pub fn run(&mut self) {
+        loop {
+            let mut effects = Vec::new();
+            self.engine.take_effects(&mut effects);
+            if effects.is_empty() {
+                return;
+            }
+            for effect in effects {
+                self.carry_out(effect);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        let (ticket, outcome) = match effect {
+            Effect::FlashRead { ticket, offset, len } => {
+                (ticket, Outcome::Bytes(self.flash.read(offset, len as usize).unwrap()))
+            }
+            Effect::FlashWrite { ticket, offset, data } => {
+                self.flash.0[offset as usize..offset as usize + data.len()].copy_from_slice(&data);
+                (ticket, Outcome::Done)
+            }
+            Effect::OriginRead { ticket, object, offset, len } => {
+                let file = &self.files[&object];
+                let start = (offset as usize).min(file.len());
+                let end = (start + len as usize).min(file.len());
+                (ticket, Outcome::Bytes(BufMut::copy_of(&file[start..end]).freeze()))
+            }
+            Effect::OriginWrite { ticket, object, offset, data } => {
+                let file = self.files.get_mut(&object).unwrap();
+                let bytes: Vec<u8> = data.iter().flat_map(|piece| piece.to_vec()).collect();
+                let end = offset as usize + bytes.len();
+                if file.len() < end {
+                    file.resize(end, 0);
+                }
+                file[offset as usize..end].copy_from_slice(&bytes);
+                (ticket, Outcome::Done)
+            }
+            Effect::OriginZero { ticket, object, offset, len } => {
+                self.files.get_mut(&object).unwrap()[offset as usize..(offset + len) as usize].fill(0);
+                (ticket, Outcome::Done)
+            }
+            Effect::OriginResize { ticket, object, size } => {
+                self.files.get_mut(&object).unwrap().resize(size as usize, 0);
+                (ticket, Outcome::Done)
+            }
+            Effect::OriginStamp { ticket, object, mtime } => {
+                let size = self.files[&object].len() as u64;
+                let stamp = Stamp { size, mtime, ctime: mtime };
+                self.stamps.insert(object, stamp);
+                (ticket, Outcome::Stamp(stamp))
+            }
+            Effect::FlashSync { ticket }
+            | Effect::PoolFailed { ticket }
+            | Effect::OriginReserve { ticket, .. }
+            | Effect::OriginSync { ticket, .. }
+            | Effect::OriginNamespace { ticket, .. } => (ticket, Outcome::Done),
+            Effect::OriginSeek { ticket, .. } => (ticket, Outcome::Offset(0)),
+            Effect::FlashTrim { .. } | Effect::OriginRelease { .. } => return,
+            Effect::Reply { request, reply } => {
+                self.replies.insert(request, reply);
+                return;
+            }
+        };
+        self.engine.complete(ticket, outcome);
+    }
+
+    pub fn ask(&mut self, request: Request) -> Reply {
+        let id = RequestId(self.next);
+        self.next += 1;
+        self.engine.submit(id, request);
+        self.run();
+        for _ in 0..100_000 {
+            if let Some(reply) = self.replies.remove(&id) {
+                return reply;
+            }
+            self.sleep(50);
+        }
+        panic!("request {id:?} was never answered: {:?}", self.engine.stats());
+    }
+
+    pub fn sleep(&mut self, milliseconds: u64) {
+        self.now += milliseconds * 1_000_000;
+        self.engine.advance(Nanos(self.now));
+        self.run();
+    }
+
+    pub fn open(&mut self, inode: u64, content: &[u8]) -> ObjectId {
+        let stamp = self.stamps.values().last().copied().unwrap_or_default();
+        let stamp = Stamp { size: content.len() as u64, ..stamp };
+        let file = OpenFile { inode, birth: UnixNanos(0), path: b"f".to_vec(), stamp, created: false, allocated: 0 };
+        let Reply::Opened { object, .. } = self.ask(Request::Open(file)) else { panic!("not opened") };
+        self.files.entry(object).or_insert_with(|| content.to_vec());
+        object
+    }
+
+    pub fn write(&mut self, object: ObjectId, offset: u64, bytes: &[u8]) {
+        self.write_as(object, offset, bytes, Handling::Cache);
+    }
+
+    pub fn write_as(&mut self, object: ObjectId, offset: u64, bytes: &[u8], handling: Handling) {
+        let data = BufMut::copy_of(bytes).freeze();
+        let how = Treatment { handling, ..Treatment::default() };
+        let reply = self.ask(Request::Write { object, offset, data, mtime: UnixNanos(7), durable: false, how });
+        assert!(matches!(reply, Reply::Changed(_)), "{reply:?}");
+    }
+
+    pub fn read(&mut self, object: ObjectId, offset: u64, len: u32) -> Vec<u8> {
+        self.read_as(object, offset, len, Handling::Cache).0
+    }
+
+    pub fn read_as(&mut self, object: ObjectId, offset: u64, len: u32, handling: Handling) -> (Vec<u8>, Served) {
+        let how = Treatment { handling, ..Treatment::default() };
+        match self.ask(Request::Read { object, offset, len, how }) {
+            Reply::Data(pieces, served) => (pieces.iter().flat_map(|piece| piece.to_vec()).collect(), served),
+            other => panic!("read answered {other:?}"),
+        }
+    }
+}
