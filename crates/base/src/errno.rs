@@ -29,6 +29,8 @@ impl Errno {
     pub const NXIO: Self = Self(6);
     /// Interrupted, and may be tried again.
     pub const INTR: Self = Self(4);
+    /// Given up, because somebody asked for that.
+    pub const CANCELED: Self = Self(125);
     /// The daemon is on its way out.
     pub const SHUTDOWN: Self = Self(108);
     /// The origin's file system cannot do this.

@@ -25,6 +25,8 @@ const STEP: Duration = Duration::from_secs(60);
 /// checkpoint only saves the next start some reading; a slow origin's writes may be in its way.
 const CHECKPOINT_WITHIN: Duration = Duration::from_secs(5);
 
+/// The flush at the end. Others are named by their operation, which counts from 1.
+const FLUSH_ID: u64 = 0;
 /// How often to look for a signal while the origin is being written.
 const PERIOD: Duration = Duration::from_millis(250);
 
@@ -97,7 +99,7 @@ fn flush_all(service: &Service, events: &Receiver<Event>) -> Result<(), String> 
     // Nothing comes in any more, so one round does; a second one finds out that it did.
     for _ in 0..2 {
         let (send, done) = channel();
-        handle.submit(Request::Flush, Box::new(move |reply| drop(send.send(outcome(&reply)))));
+        handle.submit(Request::flush_all(FLUSH_ID), Box::new(move |reply| drop(send.send(outcome(&reply)))));
         loop {
             match done.recv_timeout(PERIOD) {
                 Ok(result) => break result.map_err(|why| format!("the origin did not take everything: {why}"))?,

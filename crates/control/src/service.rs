@@ -166,7 +166,7 @@ impl Service {
     fn start_flush(&self) -> Result<Answer, Refusal> {
         let id = self.begin(FLUSH)?;
         let operations = self.operations.clone();
-        self.handle.submit(Request::Flush, Box::new(move |reply| operations.finish(id, outcome(&reply))));
+        self.handle.submit(Request::flush_all(id), Box::new(move |reply| operations.finish(id, outcome(&reply))));
         Ok(Answer::Started { id })
     }
 

@@ -71,7 +71,10 @@ impl Engine {
             Request::SyncAll => self.start_op(id, ObjectId(0), Work::SyncAll, usual),
             Request::Seek { object, offset, data } => self.on_object(id, object, Work::Seek { offset, data }, usual),
             Request::Namespace(change) => self.start_op(id, ObjectId(0), Work::Namespace(change), usual),
-            Request::Flush => self.start_op(id, ObjectId(0), Work::Flush, usual),
+            Request::Flush { id: name, scope } => {
+                self.start_op(id, ObjectId(0), Work::Flush { id: name, scope }, usual)
+            }
+            Request::CancelFlush(name) => self.cancel(id, name),
             Request::SetMode(mode) => self.start_op(id, ObjectId(0), Work::SetMode(mode), usual),
             Request::Configure(config) => {
                 self.config = Config { mode: self.mode, mutation: self.config.mutation, ..*config };
@@ -110,7 +113,7 @@ impl Engine {
             Work::SyncAll => self.step_sync_all(id, op),
             Work::Seek { .. } => self.step_seek(id, op),
             Work::Namespace(_) => self.step_namespace(id, op),
-            Work::Flush => self.step_flush(id, op),
+            Work::Flush { .. } => self.step_flush(id, op),
             Work::SetMode(_) => self.step_set_mode(id, op),
             Work::Stop => self.step_stop(id, op),
         }

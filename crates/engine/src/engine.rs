@@ -108,6 +108,7 @@ impl Engine {
             forget_from: ObjectId(0),
             stats: Stats::default(),
         };
+        engine.store.ages.start(now);
         engine.turn();
         engine
     }
@@ -124,6 +125,7 @@ impl Engine {
     /// Tells the time. It never goes back.
     pub fn advance(&mut self, now: Nanos) {
         self.now = self.now.max(now);
+        self.store.ages.advance(self.now);
         if self.store.log.has_unsynced() && self.now.since(self.last_sync_asked) >= self.config.sync_interval {
             self.last_sync_asked = self.now;
             self.store.log.want_sync_of_all();
@@ -192,7 +194,7 @@ impl Engine {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let geometry = self.store.log.geometry();
-        let (left, total) = self.destage.flush_progress(&self.store);
+        let flush = self.flushes().first().copied();
         Stats {
             cached_blocks: self.store.cached_blocks,
             dirty_blocks: self.store.dirty_blocks,
@@ -203,8 +205,9 @@ impl Engine {
             map_bytes: self.store.objects.values().map(|object| object.map.memory() as u64).sum(),
             dirty_objects: self.store.objects.values().filter(|object| object.is_dirty()).count() as u64,
             failing_objects: self.store.objects.values().filter(|object| object.failing.is_some()).count() as u64,
-            flush_left_blocks: left,
-            flush_total_blocks: total,
+            oldest_dirty_age_nanos: self.store.oldest_dirty_age().0,
+            flush_left_blocks: flush.map_or(0, |flush| flush.left_blocks),
+            flush_total_blocks: flush.map_or(0, |flush| flush.total_blocks),
             flash_failed: u64::from(self.store.log.failed()),
             ..self.stats
         }

@@ -18,6 +18,7 @@ mod begin;
 mod checkpoint;
 mod config;
 mod destage;
+mod dirty_age;
 mod effect;
 mod engine;
 mod fetch;
@@ -40,12 +41,13 @@ mod treatment;
 mod turns;
 
 pub use config::Config;
+pub use destage::FlushProgress;
 pub use effect::{Effect, Outcome, Ticket};
 pub use engine::Engine;
 pub use headpond_log::{FlashRead, Mutation};
 pub use recovery::{
     Conflict, RecoverError, Recovered, RecoveredObject, Verdict, format_pool, recover, recover_mutated,
 };
-pub use request::{Attributes, Namespace, OpenFile, Reply, Request, RequestId, Served};
+pub use request::{Attributes, FlushId, FlushScope, Namespace, OpenFile, Reply, Request, RequestId, Served};
 pub use stats::Stats;
 pub use treatment::{Class, ClassLimit, Handling, Treatment};

@@ -4,7 +4,7 @@ use headpond_base::{Buf, BufMut, CacheMode, Errno, ObjectId, UnixNanos};
 
 use crate::effect::Outcome;
 use crate::locks::Span;
-use crate::request::{Namespace, Reply, RequestId, Served};
+use crate::request::{FlushId, FlushScope, Namespace, Reply, RequestId, Served};
 use crate::treatment::Treatment;
 
 /// What a request asks for, once it is known to make sense.
@@ -16,7 +16,7 @@ pub(crate) enum Work {
     SyncAll,
     Seek { offset: u64, data: bool },
     Namespace(Namespace),
-    Flush,
+    Flush { id: FlushId, scope: FlushScope },
     SetMode(CacheMode),
     Stop,
 }

@@ -416,6 +416,9 @@ impl Engine {
             if let Some(bytes) = bytes {
                 let from = &bytes[index * BLOCK..(index + run) * BLOCK];
                 self.store.append_data(record, false, |payload| payload.copy_from_slice(from));
+                if slot.dirty {
+                    self.store.keep_age(segment, piece.object, block, blocks);
+                }
                 self.stats.moved_blocks += run as u64;
             }
             index += run;

@@ -1,5 +1,7 @@
 //! What goes into the engine, and what it answers to whoever asked.
 
+use std::collections::BTreeSet;
+
 use headpond_base::{Buf, CacheMode, Errno, ObjectId, UnixNanos};
 use headpond_format::Stamp;
 
@@ -9,6 +11,36 @@ use crate::treatment::Treatment;
 /// Names a request until it is answered. Chosen by the caller, unique among those under way.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RequestId(pub u64);
+
+/// Names a flush. Chosen by the caller; those of one name are cancelled together.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FlushId(pub u64);
+
+/// What a flush is of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FlushScope {
+    /// Every object.
+    All,
+    /// These. Objects that the engine does not know have nothing dirty.
+    Objects(BTreeSet<ObjectId>),
+}
+
+impl Request {
+    /// A flush of everything, under a name of its own.
+    #[must_use]
+    pub const fn flush_all(id: u64) -> Self {
+        Self::Flush { id: FlushId(id), scope: FlushScope::All }
+    }
+}
+
+impl FlushScope {
+    pub(crate) fn holds(&self, object: ObjectId) -> bool {
+        match self {
+            Self::All => true,
+            Self::Objects(objects) => objects.contains(&object),
+        }
+    }
+}
 
 /// A file at the origin, as the front door found it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -173,8 +205,17 @@ pub enum Request {
     },
     /// Changes the origin's directories in order with the log. Answer: [`Reply::Done`].
     Namespace(Namespace),
-    /// Destages everything that is dirty now. Answer: [`Reply::Done`] when the origin has it.
-    Flush,
+    /// Destages what is dirty now; it stays in the pool as clean. Answer: [`Reply::Done`] when the
+    /// origin has it, or [`Errno::CANCELED`] when it was cancelled.
+    Flush {
+        /// Names it until it is answered: for its progress ([`crate::Engine::flushes`]), and to cancel it.
+        id: FlushId,
+        /// Of which objects.
+        scope: FlushScope,
+    },
+    /// Ends a flush early: what is not at the origin yet stays dirty. Answer: [`Reply::Done`], or
+    /// [`Errno::NOENT`] when there is no such flush, or no more.
+    CancelFlush(FlushId),
     /// Changes the cache mode. Answer: [`Reply::Done`] when it is in force for every object.
     SetMode(CacheMode),
     /// Changes all other settings, from now on: the mode and the planted bug in it are ignored.

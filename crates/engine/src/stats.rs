@@ -86,7 +86,10 @@ pub struct Stats {
     pub dirty_objects: u64,
     /// Gauge: objects whose destage failed last time.
     pub failing_objects: u64,
-    /// Gauge: blocks that the running flush has still to destage, and had at its start.
+    /// Gauge: age of the oldest data that only the pool has, at most, in nanoseconds; of data from
+    /// before the start, since that.
+    pub oldest_dirty_age_nanos: u64,
+    /// Gauge: blocks that the oldest flush under way has still to destage, and had at its start.
     pub flush_left_blocks: u64,
     /// See `flush_left_blocks`.
     pub flush_total_blocks: u64,

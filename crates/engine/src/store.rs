@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use headpond_base::{Block, Buf, Location, ObjectId, SegmentId, Stream, UnixNanos};
+use headpond_base::{Block, Buf, Location, Nanos, ObjectId, SegmentId, Stream, UnixNanos};
 use headpond_format::Entry;
 use headpond_log::{DataRecord, Log, Placed};
 use headpond_map::Slot;
 
+use crate::dirty_age::DirtyAges;
 use crate::object::Object;
 use crate::ops::ZERO_SLOT;
 
@@ -24,11 +25,13 @@ pub(crate) struct Store {
     pub(crate) dirty_blocks: u64,
     /// Objects that the log has an entry of.
     pub(crate) persisted_objects: u64,
+    pub(crate) ages: DirtyAges,
 }
 
 impl Store {
-    pub(crate) const fn new(log: Log, next_object: ObjectId) -> Self {
+    pub(crate) fn new(log: Log, next_object: ObjectId) -> Self {
         Self {
+            ages: DirtyAges::new(log.segments().len()),
             log,
             objects: BTreeMap::new(),
             by_inode: BTreeMap::new(),
@@ -71,7 +74,11 @@ impl Store {
         let geometry = *self.log.geometry();
         object.traces = true;
         let old = object.map.insert(block, slot);
-        count(&mut self.log, geometry.segment_of(slot.location), slot, 1);
+        let segment = geometry.segment_of(slot.location);
+        if slot.dirty && slot.location != Location::ZERO && self.log.segments().get(segment).dirty == 0 {
+            self.ages.begins(segment);
+        }
+        count(&mut self.log, segment, slot, 1);
         self.cached_blocks += 1;
         self.dirty_blocks += u64::from(slot.dirty);
         if let Some(old) = old {
@@ -231,6 +238,20 @@ impl Store {
         let named = self.objects.get_mut(&id).is_some_and(|object| std::mem::take(&mut object.persisted));
         self.persisted_objects -= u64::from(named);
         named
+    }
+
+    /// Dirty blocks that were in `from` were appended elsewhere: what they hold is no newer for that.
+    pub(crate) fn keep_age(&mut self, from: SegmentId, object: ObjectId, first: Block, blocks: u32) {
+        let Some(known) = self.objects.get(&object) else { return };
+        for (_, slot) in known.map.range(first, first.plus(u64::from(blocks))) {
+            self.ages.moves(from, self.log.geometry().segment_of(slot.location));
+        }
+    }
+
+    /// How old the oldest dirty data on flash is, at most.
+    pub(crate) fn oldest_dirty_age(&self) -> Nanos {
+        let dirty = self.log.segments().iter().filter(|(_, segment)| segment.dirty > 0);
+        self.ages.oldest(dirty.map(|(id, _)| id))
     }
 
     /// A record of clean data for a stream.

@@ -5,8 +5,10 @@
 
 mod world;
 
-use headpond_base::{CacheMode, Errno, Nanos, UnixNanos};
-use headpond_engine::{Config, OpenFile, Reply, Request, Verdict, recover};
+use std::collections::BTreeSet;
+
+use headpond_base::{CacheMode, Errno, Nanos, ObjectId, UnixNanos};
+use headpond_engine::{Config, FlushId, FlushScope, OpenFile, Reply, Request, RequestId, Verdict, recover};
 use headpond_format::Stamp;
 use world::{POOL, World};
 
@@ -27,7 +29,7 @@ fn what_was_written_is_read_and_reaches_the_origin_with_the_flush() {
     assert_eq!(world.read(file, 9_996, 100), b"\x05\x05tail beyond");
     assert_eq!(world.files[&file], [5; 10_000], "nothing reached the origin yet");
     assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
-    assert!(matches!(world.ask(Request::Flush), Reply::Done));
+    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
     assert_eq!(&world.files[&file][..9], b"\x05\x05\x05hello\x05");
     assert_eq!(world.files[&file].len(), 10_009);
     assert_eq!(world.engine.stats().dirty_blocks, 0);
@@ -67,7 +69,7 @@ fn long_random_use_of_a_small_pool_agrees_with_a_plain_file_in_every_mode() {
                 }
                 2 => assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done)),
                 3 if step % 5 == 0 => {
-                    assert!(matches!(world.ask(Request::Flush), Reply::Done));
+                    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
                     assert_eq!(world.files[&file].len(), model.len(), "seed {seed} step {step}");
                     assert!(world.files[&file] == model, "seed {seed} step {step}: origin differs after a flush");
                 }
@@ -130,7 +132,7 @@ fn more_files_than_the_pool_can_name_are_served_and_flushed() {
             world.sleep(10);
         }
     }
-    assert!(matches!(world.ask(Request::Flush), Reply::Done));
+    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
     let named = world.engine.stats().objects;
     assert!(named < FILES, "{named} objects are remembered: the pool is too large for this test");
     let written = world.files.values().filter(|bytes| bytes.len() == 8).count() as u64;
@@ -143,4 +145,53 @@ fn more_files_than_the_pool_can_name_are_served_and_flushed() {
         world.engine = recovered.into_engine(Config::default(), Nanos(world.now));
         world.run();
     }
+}
+
+#[test]
+fn a_flush_of_one_object_leaves_the_others_as_they_are() {
+    let mut world = World::new(Config::default());
+    let (one, other) = (world.open(1, &[1; 8192]), world.open(2, &[2; 8192]));
+    world.write(one, 0, &[7; 4096]);
+    world.write(other, 0, &[8; 4096]);
+    let scope = FlushScope::Objects(BTreeSet::from([other, ObjectId(99)]));
+    assert!(matches!(world.ask(Request::Flush { id: FlushId(5), scope }), Reply::Done));
+    assert_eq!(world.files[&other][..4096], [8; 4096]);
+    assert_eq!(world.files[&one][..4096], [1; 4096], "nobody asked for this one");
+    assert_eq!(world.engine.stats().dirty_blocks, 1);
+    assert!(world.engine.flushes().is_empty());
+}
+
+#[test]
+fn a_cancelled_flush_is_answered_at_once_and_leaves_the_rest_dirty() {
+    let mut world = World::new(Config { dirty_threshold: 70, ..Config::default() });
+    let file = world.open(1, &[]);
+    for index in 0..20 {
+        world.write(file, index << 20, &vec![9; 1 << 20]);
+    }
+    let dirty = world.engine.stats().dirty_blocks;
+    world.engine.submit(RequestId(1000), Request::flush_all(3));
+    let flush = world.engine.flushes()[0];
+    assert_eq!((flush.id, flush.left_blocks, flush.total_blocks), (Some(FlushId(3)), dirty, dirty));
+    let cancelled = |world: &mut World| world.ask(Request::CancelFlush(FlushId(3)));
+    world.engine.submit(RequestId(1001), Request::CancelFlush(FlushId(3)));
+    assert!(world.engine.flushes().is_empty());
+    assert_eq!(world.engine.stats().dirty_blocks, dirty, "nothing was done for it yet");
+    world.run();
+    assert!(matches!(world.replies.remove(&RequestId(1000)), Some(Reply::Failed(Errno::CANCELED))));
+    assert!(matches!(world.replies.remove(&RequestId(1001)), Some(Reply::Done)));
+    assert!(matches!(cancelled(&mut world), Reply::Failed(Errno::NOENT)), "there is none any more");
+}
+
+#[test]
+fn the_age_of_the_oldest_dirty_data_is_told() {
+    let mut world = World::new(Config { flush_period: Nanos(u64::MAX), ..Config::default() });
+    let file = world.open(1, &[]);
+    assert_eq!(world.engine.stats().oldest_dirty_age_nanos, 0);
+    world.write(file, 0, &[1; 4096]);
+    world.sleep(90_000);
+    world.write(file, 8192, &[1; 4096]);
+    let age = world.engine.stats().oldest_dirty_age_nanos;
+    assert!((90_000..91_000).contains(&(age / 1_000_000)), "{age}");
+    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
+    assert_eq!(world.engine.stats().oldest_dirty_age_nanos, 0);
 }

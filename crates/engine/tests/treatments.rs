@@ -79,6 +79,6 @@ fn cached_and_bypassing_writes_of_one_file_take_turns() {
         (0..400).filter(|number| matches!(world.replies.remove(&RequestId(1000 + number)), Some(Reply::Changed(_))));
     assert_eq!(answered.count(), 400);
     assert_eq!(world.read(file, 0, 200 * BLOCK as u32), expected[..200 * BLOCK]);
-    assert!(matches!(world.ask(Request::Flush), Reply::Done));
+    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
     assert_eq!(world.files[&file], expected);
 }

@@ -14,7 +14,7 @@ use headpond_engine::{Reply, Request};
 
 fn flush(bench: &Bench) {
     let Behind::Engine(handle) = &bench.behind else { unreachable!() };
-    assert!(matches!(handle.call(Request::Flush), Reply::Done));
+    assert!(matches!(handle.call(Request::flush_all(1)), Reply::Done));
 }
 
 #[test]

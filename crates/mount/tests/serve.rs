@@ -35,7 +35,7 @@ fn serve_until_unmounted() {
     let mut mounted = mount(&options, pond, &[]).unwrap();
     mounted.join().unwrap();
     if let Some(handle) = handle {
-        for request in [Request::Flush, Request::Stop] {
+        for request in [Request::flush_all(1), Request::Stop] {
             assert!(matches!(handle.call(request), Reply::Done));
         }
     }

@@ -1,7 +1,7 @@
 //! What the shard needs of an engine. There is one; tests have doubles.
 
 use headpond_base::Nanos;
-use headpond_engine::{Effect, Engine, Outcome, Request, RequestId, Stats, Ticket};
+use headpond_engine::{Effect, Engine, FlushProgress, Outcome, Request, RequestId, Stats, Ticket};
 
 /// Something that takes requests and completions and gives effects. See the engine's own methods,
 /// which these are.
@@ -18,6 +18,10 @@ pub trait Core: Send + 'static {
     fn next_wake(&self) -> Option<Nanos>;
     /// Its counters and gauges.
     fn stats(&self) -> Stats;
+    /// The flushes under way, oldest first.
+    fn flushes(&self) -> Vec<FlushProgress> {
+        Vec::new()
+    }
 }
 
 impl Core for Engine {
@@ -43,5 +47,9 @@ impl Core for Engine {
 
     fn stats(&self) -> Stats {
         Self::stats(self)
+    }
+
+    fn flushes(&self) -> Vec<FlushProgress> {
+        Self::flushes(self)
     }
 }

@@ -1,6 +1,6 @@
 //! What a shard knows about itself.
 
-use headpond_engine::Stats;
+use headpond_engine::{FlushProgress, Stats};
 
 use crate::Histogram;
 
@@ -9,6 +9,8 @@ use crate::Histogram;
 pub struct ShardStats {
     /// The engine's.
     pub engine: Stats,
+    /// The flushes under way, oldest first.
+    pub flushes: Vec<FlushProgress>,
     /// How long requests took.
     pub latency: Latencies,
     /// What carries out flash operations: `uring` or `psync`.

@@ -318,6 +318,7 @@ impl<C: Core> Turner<C> {
     fn snapshot(&self) -> ShardStats {
         ShardStats {
             engine: self.engine.stats(),
+            flushes: self.engine.flushes(),
             latency: self.latency.clone(),
             device: self.flash.name(),
             requests_under_way: self.requests.len() as u64,

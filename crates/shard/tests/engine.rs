@@ -171,7 +171,7 @@ fn in_every_mode_data_survives_a_clean_stop_and_a_flush_completes_the_origin() {
             let handle = place.start(&["data"]);
             let object = place.open(&handle, "data");
             assert_eq!(read(&handle, object, 0, 1 << 20), expected[..1 << 20], "{mode}: after a stop");
-            assert!(done(&handle.call(Request::Flush)));
+            assert!(done(&handle.call(Request::flush_all(1))));
             assert_eq!(handle.stats().engine.dirty_blocks, 0, "{mode}");
             assert!(std::fs::read(place.path("data")).unwrap() == expected, "{mode}: the origin by itself");
             assert!(done(&handle.call(Request::Close { object })));
@@ -232,7 +232,7 @@ fn a_file_closed_and_opened_again_while_others_work_keeps_its_origin() {
                     assert_eq!(read(handle, object, offset, 4096), expected);
                     if round % 3 == 0 {
                         assert!(done(&handle.call(write(object, offset, &expected))));
-                        assert!(done(&handle.call(Request::Flush)));
+                        assert!(done(&handle.call(Request::flush_all(1))));
                     }
                     assert!(done(&handle.call(Request::Close { object })));
                 }
@@ -271,7 +271,7 @@ fn many_threads_under_a_small_pool_read_what_they_wrote() {
         }
     });
     let (sender, ended) = channel();
-    handle.submit(Request::Flush, Box::new(move |reply| sender.send(reply).unwrap()));
+    handle.submit(Request::flush_all(1), Box::new(move |reply| sender.send(reply).unwrap()));
     assert!(done(&ended.recv().unwrap()));
     let stats = handle.stats();
     assert!(stats.engine.segments_reclaimed > 0 && stats.engine.dirty_blocks == 0, "{:?}", stats.engine);

@@ -81,7 +81,7 @@ impl Core for Plain {
                 self.answer(id, Reply::Failed(Errno::SHUTDOWN));
             }
             Request::Namespace(_) => self.start(id, |ticket| Effect::OriginNamespace { ticket, request: id }),
-            Request::Flush => self.held.push(id),
+            Request::Flush { .. } => self.held.push(id),
             Request::SetMode(_) => panic!("a bug in the engine"),
             _ => self.answer(id, Reply::Done),
         }
@@ -262,7 +262,7 @@ fn one_request_too_many_waits_and_nothing_grows() {
     let (sender, answers) = channel();
     let submit = |handle: &Handle| {
         let sender = sender.clone();
-        handle.submit(Request::Flush, Box::new(move |reply| sender.send(reply).unwrap()));
+        handle.submit(Request::flush_all(1), Box::new(move |reply| sender.send(reply).unwrap()));
     };
     (0..4).for_each(|_| submit(&handle));
     let entered = Arc::new(AtomicU64::new(0));
@@ -375,7 +375,7 @@ fn stop_joins_all_threads_and_nobody_is_left_waiting() {
         handle.submit(request, Box::new(move |reply| sender.send(reply).unwrap()));
     };
     // One that the engine never answers, one under way at the origin.
-    submit(Request::Flush);
+    submit(Request::flush_all(1));
     submit(write(ORIGIN, 0, 1));
     let other = handle.clone();
     while origin.writing.load(Ordering::SeqCst) < 1 {
@@ -418,10 +418,10 @@ fn a_panic_of_the_engine_answers_everybody_with_an_error() {
     let (handle, _) = start(Limits { requests: 2, ..Limits::default() });
     let (sender, answers) = channel();
     let sent = sender.clone();
-    handle.submit(Request::Flush, Box::new(move |reply| sent.send(reply).unwrap()));
+    handle.submit(Request::flush_all(1), Box::new(move |reply| sent.send(reply).unwrap()));
     assert_eq!(failure(&handle.call(Request::SetMode(CacheMode::WriteBack))), Some(Errno::IO));
     assert_eq!(failure(&answers.recv().unwrap()), Some(Errno::IO));
-    assert_eq!(failure(&handle.call(Request::Flush)), Some(Errno::IO));
+    assert_eq!(failure(&handle.call(Request::flush_all(1))), Some(Errno::IO));
     assert_eq!(handle.stop(), Err(StopError::Panicked));
 }
 

@@ -136,7 +136,7 @@ impl Fake {
                 }
                 effects
             }
-            Request::Sync { .. } | Request::SyncAll | Request::Flush | Request::Stop | Request::SetMode(_) => {
+            Request::Sync { .. } | Request::SyncAll | Request::Flush { .. } | Request::Stop | Request::SetMode(_) => {
                 syncs(self)
             }
             Request::Seek { object, offset, data } => {
@@ -154,6 +154,7 @@ impl Fake {
             | Request::Close { .. }
             | Request::SetMtime { .. }
             | Request::Restamp { .. }
+            | Request::CancelFlush(_)
             | Request::Configure(_) => Vec::new(),
         }
     }

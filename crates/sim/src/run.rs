@@ -1,7 +1,7 @@
 //! A run from its first operation to its last: what is asked, and when.
 
 use headpond_base::{CacheMode, Nanos, PoolId};
-use headpond_engine::{Class, Handling, Treatment};
+use headpond_engine::{Class, FlushId, Handling, Treatment};
 
 use crate::content::{Change, Content};
 use crate::core::Maker;
@@ -122,7 +122,15 @@ impl Sim<'_> {
                     self.set_mode(mode)?;
                 }
             }
-            Kind::Flush => self.flush()?,
+            Kind::Flush => {
+                let id = FlushId(rng.below(2));
+                let files: Vec<FileId> = self.doors.keys().copied().collect();
+                match rng.below(4) {
+                    0 if !files.is_empty() => self.flush_file(*rng.pick(&files), id)?,
+                    1 => self.cancel_flush(id)?,
+                    _ => self.flush()?,
+                }
+            }
             Kind::Idle => {
                 let span = *rng.pick(&[1, 10, 100, 1000, 10_000]) * Nanos::MILLISECOND.0;
                 self.idle(rng.below(span))?;

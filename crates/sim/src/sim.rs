@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use headpond_base::{BufMut, CacheMode, Errno, ObjectId, RECORD_BYTES_MAX};
-use headpond_engine::{Handling, Namespace, OpenFile, Reply, Request, RequestId, Treatment};
+use headpond_engine::{FlushId, FlushScope, Handling, Namespace, OpenFile, Reply, Request, RequestId, Treatment};
 
 use crate::content::{Change, Content, Writer, fill};
 use crate::core::Maker;
@@ -17,17 +17,53 @@ use crate::world::{NameOperation, World};
 /// What the front door waits for.
 #[derive(Clone, Debug)]
 pub(crate) enum Asked {
-    Open { file: FileId },
-    Close { file: FileId },
-    Read { file: FileId, offset: u64, len: u64, keep: bool },
-    Change { file: FileId, id: MutationId, asked_at: Moment, direct: bool },
-    Sync { file: FileId, moment: Moment },
-    SyncAll { moment: Moment, files: Vec<FileId> },
-    Seek { file: FileId, offset: u64, data: bool, asked_at: Option<Moment> },
-    Names { moved: Option<Moment> },
-    Flush { moment: Moment },
-    SetMode { mode: CacheMode },
-    Stop { moment: Moment },
+    Open {
+        file: FileId,
+    },
+    Close {
+        file: FileId,
+    },
+    Read {
+        file: FileId,
+        offset: u64,
+        len: u64,
+        keep: bool,
+    },
+    Change {
+        file: FileId,
+        id: MutationId,
+        asked_at: Moment,
+        direct: bool,
+    },
+    Sync {
+        file: FileId,
+        moment: Moment,
+    },
+    SyncAll {
+        moment: Moment,
+        files: Vec<FileId>,
+    },
+    Seek {
+        file: FileId,
+        offset: u64,
+        data: bool,
+        asked_at: Option<Moment>,
+    },
+    Names {
+        moved: Option<Moment>,
+    },
+    /// Of these files, or of all.
+    Flush {
+        moment: Moment,
+        files: Option<BTreeSet<FileId>>,
+    },
+    CancelFlush,
+    SetMode {
+        mode: CacheMode,
+    },
+    Stop {
+        moment: Moment,
+    },
     Restamp,
 }
 
@@ -223,8 +259,22 @@ impl<'a> Sim<'a> {
         self.ask(Asked::SyncAll { moment: self.model.moment(), files }, Request::SyncAll).map(|_| ())
     }
 
+    /// Flushes everything.
     pub(crate) fn flush(&mut self) -> Result<(), String> {
-        self.ask(Asked::Flush { moment: self.model.moment() }, Request::Flush).map(|_| ())
+        let asked = Asked::Flush { moment: self.model.moment(), files: None };
+        self.ask(asked, Request::Flush { id: FlushId(0), scope: FlushScope::All }).map(|_| ())
+    }
+
+    /// Flushes one file.
+    pub(crate) fn flush_file(&mut self, file: FileId, id: FlushId) -> Result<(), String> {
+        let Some(object) = self.known(file) else { return Ok(()) };
+        let asked = Asked::Flush { moment: self.model.moment(), files: Some(BTreeSet::from([file])) };
+        self.ask(asked, Request::Flush { id, scope: FlushScope::Objects(BTreeSet::from([object])) }).map(|_| ())
+    }
+
+    /// Cancels the flushes of that name.
+    pub(crate) fn cancel_flush(&mut self, id: FlushId) -> Result<(), String> {
+        self.ask(Asked::CancelFlush, Request::CancelFlush(id)).map(|_| ())
     }
 
     pub(crate) fn stop(&mut self) -> Result<(), String> {
@@ -370,6 +420,8 @@ impl<'a> Sim<'a> {
             Errno::NOSPC => self.world.injected.no_space > 0,
             Errno::SHUTDOWN => self.stopping,
             Errno::NXIO => matches!(asked, Asked::Seek { .. }),
+            Errno::NOENT => matches!(asked, Asked::CancelFlush),
+            Errno::CANCELED => matches!(asked, Asked::Flush { .. }),
             Errno::IO => self.world.injected.excuses_errors(),
             _ => false,
         };
@@ -447,7 +499,7 @@ impl<'a> Sim<'a> {
                 }
                 Ok(())
             }
-            (Asked::Flush { moment }, Reply::Done) => self.check_flushed(moment),
+            (Asked::Flush { moment, files }, Reply::Done) => self.check_flushed(moment, files),
             (Asked::SetMode { mode }, Reply::Done) => {
                 self.mode = mode;
                 self.mode_open = false;
@@ -465,7 +517,7 @@ impl<'a> Sim<'a> {
                     contents.iter().map(|content| check_seek(content, offset, data, &reply)).collect();
                 if checked.iter().any(Result::is_ok) { Ok(()) } else { checked.into_iter().next().unwrap_or(Ok(())) }
             }
-            (Asked::Close { .. } | Asked::Restamp | Asked::Names { .. }, Reply::Done) => Ok(()),
+            (Asked::Close { .. } | Asked::Restamp | Asked::Names { .. } | Asked::CancelFlush, Reply::Done) => Ok(()),
             (_, Reply::Failed(_)) => Ok(()),
             (_, reply) => Err(wrong(&reply)),
         }
@@ -493,15 +545,17 @@ impl<'a> Sim<'a> {
     }
 
     /// After a flush the origin alone, also after a power cut, has everything.
-    fn check_flushed(&mut self, moment: Moment) -> Result<(), String> {
-        self.model.synced_all(moment, &self.gone());
+    fn check_flushed(&mut self, moment: Moment, files: Option<BTreeSet<FileId>>) -> Result<(), String> {
+        if files.is_none() {
+            self.model.synced_all(moment, &self.gone());
+        }
         self.summary.flushes += 1;
         if self.model.moment() != moment {
             return Ok(());
         }
-        let files: BTreeSet<FileId> = self.world.origin.names().values().copied().collect();
-        for file in files {
-            if self.model.open_changes(file) > 0 {
+        let named: BTreeSet<FileId> = self.world.origin.names().values().copied().collect();
+        for file in named {
+            if self.model.open_changes(file) > 0 || files.as_ref().is_some_and(|files| !files.contains(&file)) {
                 continue;
             }
             for (what, bytes) in [("live", self.world.origin.live(file)), ("durable", self.world.origin.durable(file))]

@@ -47,9 +47,9 @@ enum Stage {
 }
 
 pub(super) struct Job {
-    object: ObjectId,
+    pub(super) object: ObjectId,
     stage: Stage,
-    from: Block,
+    pub(super) from: Block,
     most: u64,
     /// Somebody waits for it: full depth.
     urgent: bool,
@@ -58,7 +58,7 @@ pub(super) struct Job {
     waiting: VecDeque<usize>,
     under_way: usize,
     /// Where the next job on the object goes on; `None` if this one came to the end.
-    next: Option<Block>,
+    pub(super) next: Option<Block>,
     failed: Option<Errno>,
     /// Ranges whose reservation ended with cutting the file.
     given_back: Vec<(u64, u64)>,
@@ -71,6 +71,8 @@ pub(super) struct Job {
     /// Writes nothing: its dirty data stays, and only the stamp by which the file is known again
     /// is taken.
     only_stamp: bool,
+    /// Blocks that it made clean.
+    pub(super) cleaned: u64,
 }
 
 /// Origin writes of one job at once: paced, and when somebody waits.
@@ -120,6 +122,7 @@ impl Engine {
             lost: false,
             busy: false,
             only_stamp,
+            cleaned: 0,
         };
         self.destage.jobs.insert(id, job);
         self.step_job(id);
@@ -447,7 +450,8 @@ impl Engine {
                 }
             }
         }
-        self.stats.destaged_blocks += clean.len() as u64;
+        job.cleaned = clean.len() as u64;
+        self.stats.destaged_blocks += job.cleaned;
         if !log_works {
             return;
         }
@@ -467,7 +471,7 @@ impl Engine {
             known.failing = Some((errno, now.plus(RETRY)));
             self.stats.origin_errors += 1;
         }
-        self.job_ended(id, job.object, job.from, job.next, failed);
+        self.job_ended(id, job, failed);
         self.retire(job.object);
     }
 

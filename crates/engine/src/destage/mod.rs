@@ -11,17 +11,20 @@
 //! pace: half a flush period for one way through all that is dirty, so that no block gets older
 //! than a period; over the dirty threshold, and for a flush, as fast as the origin takes it.
 
+mod flush;
 mod governor;
 mod job;
 mod run;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headpond_base::{Block, Errno, Nanos, ObjectId, Sequence};
+use headpond_base::{Block, Errno, Nanos, ObjectId};
 
 use crate::engine::Engine;
 use crate::locks::OpId;
 use crate::store::Store;
+use flush::Flush;
+pub use flush::FlushProgress;
 use governor::Governor;
 pub(crate) use governor::TICK;
 pub(crate) use job::Pending;
@@ -39,18 +42,6 @@ const QUIET: Nanos = Nanos::SECOND;
 
 /// A failed destage is tried again after this.
 const RETRY: Nanos = Nanos(5 * Nanos::SECOND.0);
-
-/// A flush that somebody waits for.
-struct Flush {
-    op: OpId,
-    /// Where the pass over each object goes on. Objects that are done are out.
-    left: BTreeMap<ObjectId, Block>,
-    /// What was dirty at the start was durable once this is.
-    durable_at: Sequence,
-    /// The first job begun after that: earlier ones may have picked before.
-    first_job: Option<JobId>,
-    total: u64,
-}
 
 /// What is going to the origin.
 pub(crate) struct Destage {
@@ -95,43 +86,13 @@ impl Destage {
     pub(crate) fn has_work(&self, store: &Store) -> bool {
         store.dirty_blocks > 0 || !self.noted.is_empty() || !self.jobs.is_empty() || !self.flushes.is_empty()
     }
-
-    /// Dirty blocks that the running flushes have still to do, and had.
-    pub(crate) fn flush_progress(&self, store: &Store) -> (u64, u64) {
-        let Some(flush) = self.flushes.first() else { return (0, 0) };
-        let dirty = |object: &ObjectId| store.get(*object).map_or(0, |known| known.map.dirty());
-        let left: u64 = flush.left.keys().map(dirty).sum();
-        (left, flush.total.max(left))
-    }
 }
 
 impl Engine {
-    /// Starts a flush of everything that is dirty now; the request is stepped when it is over.
-    pub(crate) fn begin_flush(&mut self, op: OpId) {
-        let left: BTreeMap<_, _> = self.destage.noted.iter().map(|object| (*object, Block(0))).collect();
-        let durable_at = Sequence(self.store.log.next_sequence().0 - 1);
-        if self.store.log.durable() < durable_at {
-            self.store.log.want_sync();
-        }
-        self.try_failing_again();
-        let total = self.store.dirty_blocks;
-        self.destage.flushes.push(Flush { op, left, durable_at, first_job: None, total });
-    }
-
     /// Somebody asks: what the origin refused a moment ago is tried now, not after a while.
     pub(crate) fn try_failing_again(&mut self) {
         for known in self.store.objects.values_mut() {
             known.failing = None;
-        }
-    }
-
-    /// The use of the pool ends: whoever waits for a flush is told so, and what is dirty stays.
-    pub(crate) fn cancel_flushes(&mut self) {
-        for flush in std::mem::take(&mut self.destage.flushes) {
-            if let Some(op) = self.ops.get_mut(&flush.op) {
-                op.error = Some(Errno::SHUTDOWN);
-            }
-            self.ready.push_back(flush.op);
         }
     }
 
@@ -235,50 +196,6 @@ impl Engine {
         }
     }
 
-    fn start_flushes(&mut self) {
-        let durable = self.store.log.durable();
-        let failed = self.store.log.failed();
-        let next_job = JobId(self.destage.next_job);
-        let mut wanted = Vec::new();
-        for flush in self.destage.flushes.iter_mut().filter(|flush| flush.durable_at <= durable || failed) {
-            flush.first_job.get_or_insert(next_job);
-            wanted.extend(flush.left.iter().map(|(object, next)| (*object, *next)));
-        }
-        for (object, next) in wanted {
-            if self.destage.jobs.len() >= JOBS_MAX {
-                break;
-            }
-            if self.may_start(object) {
-                self.start_job(object, next, ROUND_BLOCKS, true);
-            }
-        }
-    }
-
-    /// Takes objects out of flushes that have nothing more to do, or cannot.
-    fn finish_flushes(&mut self) {
-        let (store, ops, ready) = (&self.store, &mut self.ops, &mut self.ready);
-        let settled = |flush: &Flush| flush.durable_at <= store.log.durable() || store.log.failed();
-        for flush in self.destage.flushes.iter_mut().filter(|flush| settled(flush)) {
-            flush.left.retain(|object, _| {
-                let Some(known) = store.get(*object) else { return false };
-                if let Some((errno, _)) = known.failing.filter(|_| !known.in_job) {
-                    if let Some(op) = ops.get_mut(&flush.op) {
-                        op.error = op.error.or(Some(errno));
-                    }
-                    return false;
-                }
-                known.in_job || (known.is_dirty() || known.origin_unsynced) && !known.leaving()
-            });
-        }
-        self.destage.flushes.retain(|flush| {
-            let over = flush.left.is_empty() && settled(flush);
-            if over {
-                ready.push_back(flush.op);
-            }
-            !over
-        });
-    }
-
     fn start_paced(&mut self) {
         let over = self.over_threshold();
         if !self.destage.jobs.is_empty() && !over {
@@ -324,22 +241,9 @@ impl Engine {
     }
 
     /// A job ended, having come as far as `next`.
-    fn job_ended(&mut self, id: JobId, object: ObjectId, from: Block, next: Option<Block>, failed: Option<Errno>) {
-        for flush in &mut self.destage.flushes {
-            if let Some(at) = flush.left.get_mut(&object)
-                && flush.first_job.is_some_and(|first| first <= id)
-                && from <= *at
-            {
-                match next {
-                    Some(next) => *at = next.max(*at),
-                    None if failed.is_none() => {
-                        // A whole pass: what is dirty now came after the flush was asked for.
-                        flush.left.remove(&object);
-                    }
-                    None => {}
-                }
-            }
-        }
+    fn job_ended(&mut self, id: JobId, job: &Job, failed: Option<Errno>) {
+        let (object, next) = (job.object, job.next);
+        self.count_for_flushes(id, object, job.from, next, job.cleaned, failed.is_some());
         self.destage.at = next.map_or((object.next(), Block(0)), |next| (object, next));
     }
 }

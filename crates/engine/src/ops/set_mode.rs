@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::locks::OpId;
 use crate::modes::rules;
 use crate::op::{Op, Progress, Stage, Work};
-use crate::request::Reply;
+use crate::request::{FlushScope, Reply};
 
 impl Engine {
     pub(crate) fn step_set_mode(&mut self, id: OpId, op: &mut Op) -> Progress {
@@ -23,18 +23,18 @@ impl Engine {
             }
             Stage::Begin => {
                 op.stage = Stage::Gathered;
-                self.begin_flush(id);
+                self.begin_flush(id, None, &FlushScope::All);
                 Progress::Wait
             }
             Stage::Gathered => {
                 self.mode = mode;
                 op.stage = Stage::Applied;
-                self.begin_flush(id);
+                self.begin_flush(id, None, &FlushScope::All);
                 Progress::Wait
             }
             // What had begun before the switch may have ended after that flush had begun.
             _ if self.store.objects.values().any(|known| known.data_dirty() && !known.leaving()) => {
-                self.begin_flush(id);
+                self.begin_flush(id, None, &FlushScope::All);
                 Progress::Wait
             }
             _ => Progress::Finish(Reply::Done),

@@ -108,7 +108,7 @@ fn make(base: u64) -> Result<Made, String> {
                 history.sync();
             }
             36 => {
-                world.ask(Request::Flush)?;
+                world.ask(Request::flush_all(1))?;
             }
             37 => {
                 world.ask(Request::Stop)?;
@@ -291,7 +291,7 @@ fn use_it(world: &mut World, seed: &mut Seed) -> Result<(), String> {
         })?;
     }
     world.sleep(2000)?;
-    world.ask(Request::Flush)?;
+    world.ask(Request::flush_all(1))?;
     world.ask(Request::Stop)?;
     Ok(())
 }

@@ -84,7 +84,7 @@ impl Bench {
     pub fn finish(&mut self) {
         self.mounted.unmount().unwrap();
         if let Behind::Engine(handle) = &self.behind {
-            for request in [Request::Flush, Request::Stop] {
+            for request in [Request::flush_all(1), Request::Stop] {
                 assert!(matches!(handle.call(request), Reply::Done));
             }
         }
