@@ -31,6 +31,9 @@ pub const COMMAND_MAX: Duration = Duration::from_secs(300);
 const PAUSE_MAX: Duration = Duration::from_secs(4);
 /// Smaller than what the loads write, so that the log comes round and clean data is evicted.
 const POOL: &str = "192M";
+/// The directory below the origin, and so below the mount, in which everything happens: a load that comes too
+/// late, when the daemon is dead and its mount gone, finds none there and makes no file on the bare mount point.
+const WORK: &str = "work";
 const MODES: [&str; 4] = ["write-back", "write-through", "write-around", "pass-through"];
 
 /// What a soak is to do.
@@ -111,9 +114,9 @@ pub fn run(headpond: &Headpond, directory: &Path, options: &Options, mut each: i
     }
     // Whatever the last leg left, all of it must reach the origin.
     let mount = soak.mount(None)?;
-    soak.promises.check(&soak.mounting.mountpoint, &mut soak.sum)?;
+    soak.promises.check(&soak.mounted(), &mut soak.sum)?;
     mount.unmount()?;
-    soak.promises.check(&soak.mounting.origin, &mut soak.sum)?;
+    soak.promises.check(&soak.at_origin(), &mut soak.sum)?;
     Ok(soak.sum)
 }
 
@@ -144,11 +147,22 @@ impl<'a> Soak<'a> {
             log: directory.join("headpond.log"),
         };
         let promises = Promises::new(make("ledgers")?, make("run")?);
+        make(&format!("origin/{WORK}"))?;
         let soak = Self { headpond, mounting, run: make("run")?, promises, random: options.seed, sum: Sum::default() };
         let mount = headpond.mount(&soak.mounting)?;
-        soak.promises.create(&soak.mounting.mountpoint)?;
+        soak.promises.create(&soak.mounted())?;
         mount.unmount_keep_dirty()?;
         Ok(soak)
+    }
+
+    /// Where the loads and the promises are while it is mounted.
+    fn mounted(&self) -> PathBuf {
+        self.mounting.mountpoint.join(WORK)
+    }
+
+    /// The same at the origin.
+    fn at_origin(&self) -> PathBuf {
+        self.mounting.origin.join(WORK)
     }
 
     /// Mounts with a fault or without, and looks for everything that was promised before.
@@ -163,8 +177,9 @@ impl<'a> Soak<'a> {
         let lossy = below(&mut self.random, 2) == 0;
         let seed = next(&mut self.random) >> 32;
         let mount = self.mount(lossy.then(|| format!("lose-unsynced,early=300,torn=300,seed={seed}")))?;
-        self.promises.check(&self.mounting.mountpoint, &mut self.sum)?;
-        let loads = Loads::start(&self.mounting.mountpoint, &self.run, &self.promises, next(&mut self.random))?;
+        let mounted = self.mounted();
+        self.promises.check(&mounted, &mut self.sum)?;
+        let loads = Loads::start(&mounted, &self.run, &self.promises, next(&mut self.random))?;
         let length = leg_max / 4 + leg_max.mul_f64(below(&mut self.random, 750) as f64 / 1000.0);
         let start = Instant::now();
         while start.elapsed() < length {
@@ -178,7 +193,8 @@ impl<'a> Soak<'a> {
                 loads.stop(&mut self.promises, &mut self.sum)?;
                 mount.unmount()?;
                 self.sum.unmounts += 1;
-                self.promises.check(&self.mounting.origin, &mut self.sum)
+                let origin = self.at_origin();
+                self.promises.check(&origin, &mut self.sum)
             }
             End::KeepDirty => {
                 loads.stop(&mut self.promises, &mut self.sum)?;
