@@ -77,6 +77,7 @@ impl Engine {
             Request::CancelFlush(name) => self.cancel(id, name),
             Request::SetMode(mode) => self.start_op(id, ObjectId(0), Work::SetMode(mode), usual),
             Request::Configure(config) => {
+                self.configure_keep(&config);
                 self.config = Config { mode: self.mode, mutation: self.config.mutation, ..*config };
                 self.answer(id, Reply::Done);
             }

@@ -2,6 +2,7 @@
 
 use headpond_base::{CacheMode, Nanos};
 use headpond_log::Mutation;
+use headpond_policy::{Admission, FlashWriteLimit, Policy};
 
 use crate::treatment::{Class, ClassLimit};
 
@@ -20,6 +21,12 @@ pub struct Config {
     pub fetch_bytes: u32,
     /// Acknowledged writes that nobody synced become durable after at most this.
     pub sync_interval: Nanos,
+    /// What is kept when not everything can be.
+    pub policy: Policy,
+    /// Which reads are let in.
+    pub admission: Admission,
+    /// What reads may write to flash in a day. Dirty data is never asked about.
+    pub flash_write_limit: Option<FlashWriteLimit>,
     /// What may be kept for each class of requests.
     pub classes: [ClassLimit; Class::COUNT],
     /// A planted bug, for tests of the tests.
@@ -34,6 +41,9 @@ impl Default for Config {
             flush_period: Nanos(60 * Nanos::SECOND.0),
             fetch_bytes: 512 << 10,
             sync_interval: Nanos::SECOND,
+            policy: Policy::default(),
+            admission: Admission::default(),
+            flash_write_limit: None,
             classes: [ClassLimit::default(); Class::COUNT],
             mutation: None,
         }

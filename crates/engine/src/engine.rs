@@ -15,6 +15,7 @@ use crate::destage::Destage;
 use crate::effect::{Effect, Outcome, Ticket};
 use crate::fetch::{Fetch, FetchId};
 use crate::gather::GatherRead;
+use crate::keep::Keep;
 use crate::locks::{OpId, Span};
 use crate::modes::{Rules, rules};
 use crate::op::{Op, Progress, Work};
@@ -61,6 +62,7 @@ pub struct Engine {
     pub(crate) next_fetch: u64,
     pub(crate) destage: Destage,
     pub(crate) reclaim: Reclaim,
+    pub(crate) keep: Keep,
     pub(crate) checkpoints: Checkpoints,
     /// The first checkpoint of this epoch is written, and there is room for the log to go on.
     pub(crate) accepting: bool,
@@ -79,6 +81,7 @@ pub struct Engine {
 
 impl Engine {
     pub(crate) fn new(store: Store, checkpoints: Checkpoints, config: Config, now: Nanos) -> Self {
+        let keep = Keep::new(&config, store.log.geometry().data_blocks(), now);
         let mut engine = Self {
             mode: config.mode,
             config,
@@ -97,6 +100,7 @@ impl Engine {
             next_fetch: 0,
             destage: Destage::new(now),
             reclaim: Reclaim::default(),
+            keep,
             checkpoints,
             accepting: false,
             held: VecDeque::new(),
@@ -126,6 +130,8 @@ impl Engine {
     pub fn advance(&mut self, now: Nanos) {
         self.now = self.now.max(now);
         self.store.ages.advance(self.now);
+        self.keep.tick(self.now);
+        self.learn_kept();
         if self.store.log.has_unsynced() && self.now.since(self.last_sync_asked) >= self.config.sync_interval {
             self.last_sync_asked = self.now;
             self.store.log.want_sync_of_all();
@@ -137,7 +143,8 @@ impl Engine {
     #[must_use]
     pub fn next_wake(&self) -> Option<Nanos> {
         let log = &self.store.log;
-        let busy = log.has_unsynced() && !log.failed() || self.destage.has_work(&self.store);
+        let learning = self.keep.is_learning();
+        let busy = log.has_unsynced() && !log.failed() || self.destage.has_work(&self.store) || learning;
         (busy && !self.stopped).then(|| self.now.plus(crate::destage::TICK))
     }
 
@@ -203,6 +210,8 @@ impl Engine {
             segments: u64::from(geometry.segments),
             objects: self.store.objects.len() as u64,
             map_bytes: self.store.objects.values().map(|object| object.map.memory() as u64).sum(),
+            kept_blocks: self.store.kept_blocks,
+            policy_bytes: self.keep.memory(),
             dirty_objects: self.store.objects.values().filter(|object| object.is_dirty()).count() as u64,
             failing_objects: self.store.objects.values().filter(|object| object.failing.is_some()).count() as u64,
             oldest_dirty_age_nanos: self.store.oldest_dirty_age().0,
@@ -222,6 +231,7 @@ impl Engine {
     /// Runs until nothing more can be done without an answer from outside.
     fn turn(&mut self) {
         loop {
+            self.tell_gone();
             self.wake_synced();
             self.retry_stalled();
             if let Some(op) = self.ready.pop_front() {

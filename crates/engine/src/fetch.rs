@@ -10,6 +10,7 @@ use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Errno, ObjectId, Strea
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending};
 use crate::gather::put;
+use crate::keep::Place;
 use crate::locks::{OpId, Span};
 use crate::store::Store;
 
@@ -22,6 +23,7 @@ struct Waiter {
     op: OpId,
     span: Span,
     out_at: usize,
+    admit: bool,
 }
 
 /// A read of the origin under way.
@@ -46,6 +48,11 @@ impl Fetch {
         }
     }
 
+    /// Whether somebody who may let it in waits for this block.
+    fn asked_for(&self, block: Block) -> bool {
+        self.waiters.iter().any(|waiter| waiter.admit && waiter.span.first <= block && block < waiter.span.end)
+    }
+
     fn clean(&self, span: Span) -> bool {
         (span.first.0..span.end.0).all(|block| !self.poisoned[(block - self.span.first.0) as usize])
     }
@@ -57,7 +64,7 @@ pub(crate) const ADMIT_RESERVE: usize = 6;
 impl Engine {
     /// Reads blocks that the map has not got for a request that has their lock.
     pub(crate) fn fetch(&mut self, op: OpId, object: ObjectId, span: Span, out_at: usize, admit: bool) {
-        let waiter = Waiter { op, span, out_at };
+        let waiter = Waiter { op, span, out_at, admit };
         // Somebody else's read of the same blocks will do, if nothing changed since it began.
         let same = self.fetches.values_mut().find(|fetch| {
             fetch.object == object && fetch.span.first <= span.first && span.end <= fetch.span.end && fetch.clean(span)
@@ -90,7 +97,7 @@ impl Engine {
     fn window(&self, object: ObjectId, span: Span) -> Span {
         let blocks = u64::from(self.config.fetch_bytes) / BLOCK_U64;
         let segments = self.store.log.segments();
-        let room = segments.free() > ADMIT_RESERVE && self.roomy();
+        let room = segments.free() > ADMIT_RESERVE && self.keep.has_room();
         let Some(known) = self.store.get(object).filter(|_| room && self.rules().admit_reads && blocks > 1) else {
             return span;
         };
@@ -170,21 +177,33 @@ impl Engine {
         if dirty_unnamed {
             self.store.known(fetch.object).state.flags.destaging = true;
         }
+        let places: Vec<Place> = (0..)
+            .zip(&welcome)
+            .map(|(index, welcome)| {
+                let block = fetch.span.first.plus(index);
+                if *welcome { self.place(fetch.object, block, fetch.asked_for(block)) } else { Place::Nowhere }
+            })
+            .collect();
+        self.let_in(fetch.object, fetch.span.first, &places, bytes);
+    }
+
+    /// Appends clean blocks, as far as they have a place; a last block that is not whole ends with zeros.
+    pub(crate) fn let_in(&mut self, object: ObjectId, first: Block, places: &[Place], bytes: &[u8]) {
         let mut index = 0;
-        while index < welcome.len() {
-            let run = welcome[index..].iter().take_while(|welcome| **welcome).count();
-            if run == 0 {
-                index += 1;
+        for run in places.chunk_by(PartialEq::eq) {
+            let (place, from) = (run[0], index * BLOCK);
+            index += run.len();
+            if place == Place::Nowhere {
                 continue;
             }
-            self.store.introduce(fetch.object);
-            let first = fetch.span.first.plus(index as u64);
-            let blocks = u32::try_from(run).expect("fetches are small");
-            let record = Store::clean_record(Stream::Cold, fetch.object, first, blocks);
-            let from = &bytes[index * BLOCK..(index + run) * BLOCK];
-            self.store.append_data(record, false, |payload| payload.copy_from_slice(from));
-            self.stats.admitted_blocks += run as u64;
-            index += run;
+            self.store.introduce(object);
+            let blocks = u32::try_from(run.len()).expect("a record is bounded");
+            let first = first.plus((from / BLOCK) as u64);
+            let record = Store::clean_record(Stream::Cold, object, first, blocks);
+            let bytes = &bytes[from..(index * BLOCK).min(bytes.len())];
+            self.store
+                .append_data(record, place == Place::Kept, |payload| payload[..bytes.len()].copy_from_slice(bytes));
+            self.stats.admitted_blocks += run.len() as u64;
         }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct GatherRead {
 
 /// Where a run of blocks comes from.
 enum Source {
-    Memory(Buf),
+    Memory(Slot, Buf),
     Flash(Slot),
     Nowhere,
     Origin,
@@ -47,7 +47,10 @@ impl Engine {
         while index < count {
             let block = span.first.plus(index as u64);
             match self.source(op.object, block) {
-                Source::Memory(bytes) => {
+                Source::Memory(slot, bytes) => {
+                    if self.rules_for(op.how).admit_reads {
+                        self.used(op.object, block, slot);
+                    }
                     self.stats.read_hits_blocks += 1;
                     op.served.hit_blocks += 1;
                     put(op, out_at + index, &bytes);
@@ -68,8 +71,10 @@ impl Engine {
                     }
                     self.stats.read_hits_blocks += slots.len() as u64;
                     op.served.hit_blocks += u32::try_from(slots.len()).expect("a request has few blocks");
-                    for (at, slot) in (0..).zip(&slots) {
-                        self.store.mark_referenced(op.object, block.plus(at), *slot);
+                    if self.rules_for(op.how).admit_reads {
+                        for (at, slot) in (0..).zip(&slots) {
+                            self.used(op.object, block.plus(at), *slot);
+                        }
                     }
                     let whole = out_at == 0 && slots.len() == total;
                     let run = slots.len();
@@ -91,6 +96,9 @@ impl Engine {
                     op.parts += 1;
                     let run_span = Span { first: block, end: block.plus(run as u64) };
                     let admit = self.rules_for(op.how).admit_reads;
+                    if admit {
+                        (0..run as u64).for_each(|at| self.missed(op.object, block.plus(at)));
+                    }
                     self.fetch(id, op.object, run_span, out_at + index, admit);
                     index += run;
                 }
@@ -103,7 +111,7 @@ impl Engine {
         match known.map.get(block) {
             Some(slot) if slot.location == Location::ZERO => Source::Nowhere,
             Some(slot) if slot.dirty || self.rules().serve_hits => {
-                self.store.in_memory(slot).map_or(Source::Flash(slot), Source::Memory)
+                self.store.in_memory(slot).map_or(Source::Flash(slot), |bytes| Source::Memory(slot, bytes))
             }
             _ if block.byte() >= known.origin_end() => Source::Nowhere,
             _ => Source::Origin,

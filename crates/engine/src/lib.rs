@@ -23,6 +23,7 @@ mod effect;
 mod engine;
 mod fetch;
 mod gather;
+mod keep;
 mod locks;
 mod modes;
 mod object;
@@ -45,6 +46,7 @@ pub use destage::FlushProgress;
 pub use effect::{Effect, Outcome, Ticket};
 pub use engine::Engine;
 pub use headpond_log::{FlashRead, Mutation};
+pub use headpond_policy::{Admission, FlashWriteLimit, Policy};
 pub use recovery::{
     Conflict, RecoverError, Recovered, RecoveredObject, Verdict, format_pool, recover, recover_mutated,
 };

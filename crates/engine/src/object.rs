@@ -131,9 +131,10 @@ impl Object {
         self.map.dirty() > 0 || self.state.origin_valid < origin_size || origin_size != self.state.size
     }
 
-    /// Up to here the origin's file counts; beyond, what has no slot is zeros.
+    /// Up to here the origin's file counts; beyond, what has no slot is zeros. What a failed write may have left
+    /// behind the object's end counts for nothing.
     pub(crate) fn origin_end(&self) -> u64 {
-        self.state.origin_valid.min(self.origin_size)
+        self.state.origin_valid.min(self.origin_size).min(self.state.size)
     }
 
     /// The origin's file is like this now, and what is here goes over it: bytes that it has

@@ -1,13 +1,17 @@
 //! Reclaim is eviction: a full segment is emptied, so that it can be filled again.
 //!
-//! Of a victim's blocks, dead ones are free; clean ones that were not used since they came in
-//! are dropped; clean ones that were move on to the hot stream; dirty ones move on to the host
+//! Of a victim's blocks, dead ones are free; clean ones that the policy does not keep (`keep.rs`)
+//! are dropped; those that it keeps move on to the hot stream; dirty ones move on to the host
 //! stream, so that room never waits for the origin. It goes a few reads at a time and starts
 //! while some segments are still free: nobody waits for it but on a pool that is written faster
 //! than it can move.
 //!
-//! The order is the age of segments, which is first in, first out with a second chance (the
-//! CLOCK of Corbató, 1968, by segments); among the oldest, the one with the least dirty data.
+//! The order is by what a segment gives for its price, and for how long: the share of it that is
+//! freed, times its age, by what has to be read and moved (the cost-benefit rule of Rosenblum and
+//! Ousterhout, 1992). So what nobody has asked for yet gets some time, and what is old goes.
+//!
+//! What is kept and dirty fits, by the policy's bound. Where it does not for a while, the oldest
+//! segments with the least dirty data go, and take half of what they keep along.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,9 +76,9 @@ const FREE_MIN: usize = 8;
 const MOVE_RESERVE: usize = 3;
 /// Before requests are taken, this many should be free.
 pub(crate) const START_RESERVE: usize = 6;
-/// Up to this share of the pool may live before anything clean is dropped. At 80 % packing costs
-/// about two blocks moved for each one freed at random; beyond, it costs more than it saves.
-const ROOMY_PERCENT: u64 = 80;
+/// Up to this share of the pool may be kept or dirty before anything of it is dropped: a little more
+/// than the policy keeps.
+const ROOMY_PERCENT: u64 = 86;
 /// How much of a segment's end is read first.
 const FOOTER_GUESS: usize = 64 << 10;
 
@@ -141,10 +145,11 @@ impl Engine {
         }
     }
 
-    /// Whether what lives fits into the pool with segments to spare. Then a log that has come to
-    /// its end wants to be packed, not emptied.
-    pub(crate) fn roomy(&self) -> bool {
-        self.store.cached_blocks * 100 < self.store.log.geometry().data_blocks() * ROOMY_PERCENT
+    /// Whether what is kept or dirty fits into the pool with segments to spare. Then a log that has
+    /// come to its end wants to be packed, not emptied.
+    fn roomy(&self) -> bool {
+        let wanted = self.store.dirty_blocks + self.store.kept_blocks;
+        wanted * 100 < self.store.log.geometry().data_blocks() * ROOMY_PERCENT
     }
 
     fn choose_victim(&self) -> Option<SegmentId> {
@@ -160,21 +165,31 @@ impl Engine {
                     && !self.reclaim.victims.contains_key(id)
                     && !self.reclaim.stuck.contains(id)
             })
-            .map(|(id, segment)| (segment.generation, segment.dirty, segment.live, id))
+            .map(|(id, segment)| (segment.generation, segment.dirty, segment.kept, id))
             .collect();
-        if let Some((.., id)) = full.iter().find(|(_, _, live, _)| *live == 0) {
+        let live = |id: SegmentId| self.store.log.segments().get(id).live;
+        if let Some((.., id)) = full.iter().find(|(.., id)| live(*id) == 0) {
             return Some(*id);
         }
-        if self.roomy() && !self.short_of_segments() {
-            // What lives fits: pack the pool where that costs least, and drop nothing.
-            let least = full.iter().min_by_key(|(generation, _, live, _)| (*live, *generation));
-            return least.filter(|(_, _, live, _)| *live < blocks * 15 / 16).map(|(.., id)| *id);
-        }
         if self.short_of_segments() {
-            // Only what needs no room itself.
-            return full.iter().find(|(_, dirty, ..)| *dirty == 0).map(|(.., id)| *id);
+            // Only what needs no room itself; rather what nobody keeps.
+            let clean = full.iter().filter(|(_, dirty, ..)| *dirty == 0);
+            return clean.min_by_key(|(generation, _, kept, _)| (*kept, *generation)).map(|(.., id)| *id);
         }
         full.sort_unstable();
+        if self.roomy() {
+            // What is worth it fits: pack the pool, and drop nothing of that.
+            let (mut best, mut found) = (0, None);
+            for (younger, (_, dirty, kept, id)) in full.iter().rev().enumerate() {
+                let moved = dirty + kept;
+                let gain = u64::from(blocks.saturating_sub(moved)) * (younger as u64 + 1) * 1024;
+                let score = gain / u64::from(blocks + moved);
+                if moved < blocks * 15 / 16 && score > best {
+                    (best, found) = (score, Some(*id));
+                }
+            }
+            return found;
+        }
         let oldest = (full.len() / 4).max(4).min(full.len());
         let least = |some: &[(_, u32, _, SegmentId)]| some.iter().map(|(_, dirty, _, id)| (*dirty, *id)).min();
         let (dirty, id) = least(&full[..oldest])?;
@@ -304,8 +319,7 @@ impl Engine {
             let kept = self.reclaim.victims.get(&segment).map_or(0, |victim| victim.kept);
             let worth = slot.is_some_and(|slot| {
                 slot.dirty
-                    || (slot.referenced && kept < budget || self.roomy())
-                        && self.store.log.segments().free() > MOVE_RESERVE
+                    || slot.kept && (kept < budget || self.roomy()) && self.store.log.segments().free() > MOVE_RESERVE
             });
             if worth && let Some(slot) = slot {
                 if self.store.log.segments().free() < MOVE_RESERVE {
@@ -396,7 +410,9 @@ impl Engine {
             let same = |at: usize| {
                 let present = self.store.get(piece.object).and_then(|known| known.map.get(piece.first.plus(at as u64)));
                 verdicts[at]
-                    && present.is_some_and(|next| next.location == slots[at].location && next.dirty == slot.dirty)
+                    && present.is_some_and(|next| {
+                        next.location == slots[at].location && (next.dirty, next.kept) == (slot.dirty, slot.kept)
+                    })
             };
             let run = (index..slots.len()).take_while(|at| same(*at)).count();
             if self.store.log.segments().free() < MOVE_RESERVE {
@@ -408,14 +424,12 @@ impl Engine {
             let record = if slot.dirty {
                 Store::dirty_record(piece.object, block, blocks, None)
             } else {
-                {
-                    let stream = if slot.referenced { Stream::Hot } else { Stream::Cold };
-                    Store::clean_record(stream, piece.object, block, blocks)
-                }
+                let stream = if slot.kept { Stream::Hot } else { Stream::Cold };
+                Store::clean_record(stream, piece.object, block, blocks)
             };
             if let Some(bytes) = bytes {
                 let from = &bytes[index * BLOCK..(index + run) * BLOCK];
-                self.store.append_data(record, false, |payload| payload.copy_from_slice(from));
+                self.store.append_data(record, slot.kept || slot.dirty, |payload| payload.copy_from_slice(from));
                 if slot.dirty {
                     self.store.keep_age(segment, piece.object, block, blocks);
                 }

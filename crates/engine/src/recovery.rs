@@ -89,7 +89,7 @@ pub struct RecoveredObject {
     pub dirty_blocks: u64,
     /// Blocks on flash.
     pub cached_blocks: u64,
-    /// Data, size or time that the origin has not got.
+    /// Data, size or time that the origin has not got, or may have got without it being known how it is left.
     pub dirty: bool,
 }
 
@@ -179,7 +179,7 @@ impl Recovered {
             state: object.state.clone(),
             dirty_blocks: object.map.dirty(),
             cached_blocks: object.map.blocks(),
-            dirty: object.is_dirty(),
+            dirty: object.is_dirty() || object.state.flags.destaging,
         };
         self.store.objects.iter().map(describe).collect()
     }
@@ -296,7 +296,10 @@ impl Recovered {
     #[must_use]
     pub fn into_engine(self, config: Config, now: Nanos) -> Engine {
         let mut engine = Engine::new(self.store, Checkpoints::new(self.superblock), config, now);
-        let dirty = engine.store.objects.iter().filter(|(_, object)| object.is_dirty() || object.data_dirty());
+        let dirty = engine.store.objects.iter().filter(|(_, object)| {
+            // One at which a job was interrupted may lack nothing but the stamp by which it is known again.
+            object.is_dirty() || object.data_dirty() || object.state.flags.destaging
+        });
         let dirty: Vec<_> = dirty.map(|(id, _)| *id).collect();
         for id in dirty {
             let known = engine.store.known(id);

@@ -34,7 +34,7 @@ impl Store {
             Entry::Data { object, first, dirty, grown, checksums } => {
                 let Some(location) = tail.location else { return };
                 for (index, checksum) in (0_u32..).zip(checksums) {
-                    let slot = Slot { location: location.plus(index), checksum, dirty, referenced: false };
+                    let slot = Slot { location: location.plus(index), checksum, dirty, kept: true };
                     self.set_slot(object, first.plus(u64::from(index)), slot);
                 }
                 if let (Some((size, mtime)), Some(known)) = (grown, self.get_mut(object)) {

@@ -82,6 +82,10 @@ pub struct Stats {
     pub objects: u64,
     /// Gauge: bytes of memory that the map takes.
     pub map_bytes: u64,
+    /// Gauge: clean blocks that the policy keeps. What else is clean is served until its place is needed.
+    pub kept_blocks: u64,
+    /// Gauge: bytes of memory that the policy takes at its capacity.
+    pub policy_bytes: u64,
     /// Gauge: objects with something for the origin, their size or time included.
     pub dirty_objects: u64,
     /// Gauge: objects whose destage failed last time.

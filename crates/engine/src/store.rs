@@ -1,7 +1,7 @@
 //! The store: the log and the objects' maps, changed together.
 //!
 //! Invariants:
-//! - A segment's `live` and `dirty` counts are what walking all maps would count.
+//! - A segment's `live` and `dirty` counts, and those of kept blocks, are what walking all maps would count.
 //! - Every change to a map that a crash must not lose is an entry of the log first.
 
 use std::collections::BTreeMap;
@@ -23,6 +23,10 @@ pub(crate) struct Store {
     pub(crate) next_object: ObjectId,
     pub(crate) cached_blocks: u64,
     pub(crate) dirty_blocks: u64,
+    /// Clean blocks that are worth keeping.
+    pub(crate) kept_blocks: u64,
+    /// Blocks that have lost their slots, and the policy has not been told.
+    pub(crate) gone: Vec<(ObjectId, Block)>,
     /// Objects that the log has an entry of.
     pub(crate) persisted_objects: u64,
     pub(crate) ages: DirtyAges,
@@ -38,6 +42,8 @@ impl Store {
             next_object,
             cached_blocks: 0,
             dirty_blocks: 0,
+            kept_blocks: 0,
+            gone: Vec::new(),
             persisted_objects: 0,
         }
     }
@@ -60,6 +66,7 @@ impl Store {
         let geometry = *self.log.geometry();
         for (_, slot) in object.map.range(Block(0), Block(u64::MAX)) {
             count(&mut self.log, geometry.segment_of(slot.location), slot, 1);
+            self.kept_blocks += u64::from(slot.kept && !slot.dirty);
         }
         self.cached_blocks += object.map.blocks();
         self.dirty_blocks += object.map.dirty();
@@ -81,6 +88,7 @@ impl Store {
         count(&mut self.log, segment, slot, 1);
         self.cached_blocks += 1;
         self.dirty_blocks += u64::from(slot.dirty);
+        self.kept_blocks += u64::from(slot.kept && !slot.dirty);
         if let Some(old) = old {
             self.uncount(old);
         }
@@ -90,6 +98,9 @@ impl Store {
     pub(crate) fn clear_slot(&mut self, id: ObjectId, block: Block) -> Option<Slot> {
         let old = self.objects.get_mut(&id)?.map.remove(block)?;
         self.uncount(old);
+        if old.kept || old.dirty {
+            self.note_gone(id, block);
+        }
         Some(old)
     }
 
@@ -98,6 +109,7 @@ impl Store {
         count(&mut self.log, geometry.segment_of(old.location), old, -1);
         self.cached_blocks -= 1;
         self.dirty_blocks -= u64::from(old.dirty);
+        self.kept_blocks -= u64::from(old.kept && !old.dirty);
     }
 
     /// Takes all clean slots of an object away.
@@ -142,15 +154,6 @@ impl Store {
         }
     }
 
-    /// Marks a block as used.
-    pub(crate) fn mark_referenced(&mut self, id: ObjectId, block: Block, slot: Slot) {
-        if !slot.referenced
-            && let Some(object) = self.objects.get_mut(&id)
-        {
-            object.map.insert(block, Slot { referenced: true, ..slot });
-        }
-    }
-
     /// Appends the object's state to the log, as it is now.
     pub(crate) fn persist(&mut self, id: ObjectId) {
         if let Some(object) = self.objects.get_mut(&id) {
@@ -185,10 +188,10 @@ impl Store {
     }
 
     /// Appends a record and points the map to it.
-    pub(crate) fn append_data(&mut self, record: DataRecord, referenced: bool, fill: impl FnOnce(&mut [u8])) {
+    pub(crate) fn append_data(&mut self, record: DataRecord, kept: bool, fill: impl FnOnce(&mut [u8])) {
         let Placed { location, checksums, .. } = self.log.append_data(record, fill);
         for (index, checksum) in (0_u32..).zip(checksums) {
-            let slot = Slot { location: location.plus(index), checksum, dirty: record.dirty, referenced };
+            let slot = Slot { location: location.plus(index), checksum, dirty: record.dirty, kept };
             self.set_slot(record.object, record.first.plus(u64::from(index)), slot);
         }
     }
@@ -278,5 +281,7 @@ fn count(log: &mut Log, segment: SegmentId, slot: Slot, by: i32) {
     segment.live = segment.live.checked_add_signed(by).expect("a segment's live blocks are counted exactly");
     if slot.dirty {
         segment.dirty = segment.dirty.checked_add_signed(by).expect("a segment's dirty blocks are counted exactly");
+    } else if slot.kept {
+        segment.kept = segment.kept.checked_add_signed(by).expect("a segment's kept blocks are counted exactly");
     }
 }

@@ -106,7 +106,7 @@ fn write(log: &mut Log, map: &mut ObjectMap, stream: Stream, first: u64, fill: &
         payload.chunks_exact_mut(BLOCK).zip(fill).for_each(|(block, byte)| block.fill(*byte));
     });
     for (index, checksum) in (0_u32..).zip(placed.checksums) {
-        let slot = Slot { location: placed.location.plus(index), checksum, dirty, referenced: false };
+        let slot = Slot { location: placed.location.plus(index), checksum, dirty, kept: false };
         map.insert(Block(first + u64::from(index)), slot);
     }
 }
@@ -229,7 +229,7 @@ fn the_blocks_of_a_pool_of_version_1_hold_what_was_written() {
     let mut data = scanned.tail.iter().filter_map(|tail| match &tail.entry {
         Entry::Data { first, dirty, checksums, .. } => {
             let location = tail.location.unwrap();
-            Some((first.0, Slot { location, checksum: checksums[0], dirty: *dirty, referenced: false }))
+            Some((first.0, Slot { location, checksum: checksums[0], dirty: *dirty, kept: false }))
         }
         _ => None,
     });

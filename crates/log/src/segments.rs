@@ -26,6 +26,8 @@ pub struct Segment {
     pub live: u32,
     /// Of those, dirty ones.
     pub dirty: u32,
+    /// Clean blocks of those that are worth keeping.
+    pub kept: u32,
     /// The last entry in it.
     pub last_sequence: Sequence,
     /// Writes to it and reads of it that are under way.
@@ -42,6 +44,7 @@ impl Segment {
             stream: row.stream,
             live: 0,
             dirty: 0,
+            kept: 0,
             last_sequence: Sequence(0),
             under_way: 0,
         }

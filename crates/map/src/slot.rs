@@ -14,13 +14,13 @@ pub struct Slot {
     pub checksum: u32,
     /// Newer than the origin.
     pub dirty: bool,
-    /// Used since it came in: worth moving on when its segment is reclaimed.
-    pub referenced: bool,
+    /// Worth keeping: it moves on when its segment is reclaimed.
+    pub kept: bool,
 }
 
 const POSITION: u16 = 0x01ff;
 const DIRTY: u16 = 0x0200;
-const REFERENCED: u16 = 0x0400;
+const KEPT: u16 = 0x0400;
 
 /// A slot with its position in its chunk. Position in the low nine bits, flags above.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Packed([u8; SLOT_BYTES]);
 
 impl Packed {
     pub(crate) fn new(position: u16, slot: Slot) -> Self {
-        let flags = if slot.dirty { DIRTY } else { 0 } | if slot.referenced { REFERENCED } else { 0 };
+        let flags = if slot.dirty { DIRTY } else { 0 } | if slot.kept { KEPT } else { 0 };
         let mut bytes = [0; SLOT_BYTES];
         bytes[..2].copy_from_slice(&(position | flags).to_le_bytes());
         bytes[2..6].copy_from_slice(&slot.location.0.to_le_bytes());
@@ -62,7 +62,7 @@ impl Packed {
             location: Location(u32::from_le_bytes([a, b, c, d])),
             checksum: u32::from_le_bytes([e, f, g, h]),
             dirty: self.dirty(),
-            referenced: self.word() & REFERENCED != 0,
+            kept: self.word() & KEPT != 0,
         }
     }
 }

@@ -11,6 +11,9 @@ use crate::scenario::{Kind, Options, Scenario, Treatments};
 use crate::sim::Sim;
 use crate::{Failure, Summary};
 
+/// Numbers the draws of settings apart from those of operations.
+const SETTINGS: u64 = 1 << 40;
+
 /// Runs a seed against any engine.
 pub(crate) fn run(seed: u64, options: &Options, maker: &dyn Maker) -> Result<Summary, Failure> {
     run_scenario(seed, Scenario::new(seed, options), options, maker)
@@ -32,6 +35,10 @@ pub(crate) fn run_scenario(
                 continue;
             }
             at = Some(index);
+            let mut own = Rng::for_part(seed, SETTINGS + u64::from(index));
+            if sim.scenario.settings_change && own.chance(40) {
+                sim.configure(&mut own)?;
+            }
             sim.operate(&mut Rng::for_part(seed, u64::from(index)))?;
             sim.summary.ops += 1;
             if sim.over {

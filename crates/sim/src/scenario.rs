@@ -5,7 +5,7 @@
 //! rare combinations come sooner than from one even mix.
 
 use headpond_base::{CacheMode, Nanos};
-use headpond_engine::{Config, Mutation};
+use headpond_engine::{Admission, Config, FlashWriteLimit, Mutation, Policy};
 use headpond_format::Geometry;
 
 use crate::rng::Rng;
@@ -151,6 +151,21 @@ pub(crate) enum Treatments {
     ByRequest,
 }
 
+/// Changes some settings, each to any value that it may have.
+pub(crate) fn change_settings(config: &mut Config, rng: &mut Rng) {
+    match rng.below(6) {
+        0 => config.policy = *rng.pick(&Policy::ALL),
+        1 => config.admission = *rng.pick(&[Admission::Always, Admission::Always, Admission::Returning]),
+        2 => {
+            let limits = [None, None, Some(0), Some(100 << 20), Some(1 << 40)];
+            config.flash_write_limit = rng.pick(&limits).map(FlashWriteLimit);
+        }
+        3 => config.fetch_bytes = *rng.pick(&[4 << 10, 16 << 10, 64 << 10, 256 << 10]),
+        4 => config.dirty_threshold = *rng.pick(&[5, 20, 50, 70]),
+        _ => config.flush_period = Nanos(*rng.pick(&[50, 500, 5_000, 60_000]) * Nanos::MILLISECOND.0),
+    }
+}
+
 /// What a run is like.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
@@ -173,6 +188,8 @@ pub(crate) struct Scenario {
     /// Whether the cache mode changes in the middle.
     pub(crate) mode_switches: bool,
     pub(crate) treatments: Treatments,
+    /// Whether settings change in the middle.
+    pub(crate) settings_change: bool,
     /// Most nanoseconds that a flash operation takes, and an origin operation.
     pub(crate) flash_delay: u64,
     pub(crate) origin_delay: u64,
@@ -235,7 +252,7 @@ impl Scenario {
             }
         }
         let mode = if rng.chance(700) { CacheMode::WriteBack } else { *rng.pick(&CacheMode::ALL) };
-        let config = Config {
+        let mut config = Config {
             mode: options.mode.unwrap_or(mode),
             dirty_threshold: *rng.pick(&[5, 20, 50, 70]),
             flush_period: Nanos(*rng.pick(&[50, 500, 5_000, 60_000]) * Nanos::MILLISECOND.0),
@@ -251,9 +268,13 @@ impl Scenario {
             2 => Treatments::ByRequest,
             _ => Treatments::Usual,
         };
+        for _ in 0..own.below(4) {
+            change_settings(&mut config, &mut own);
+        }
         Self {
             geometry,
             treatments,
+            settings_change: own.chance(500),
             files,
             file_bytes,
             write_bytes,

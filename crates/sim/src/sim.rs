@@ -10,8 +10,8 @@ use crate::content::{Change, Content, Writer, fill};
 use crate::core::Maker;
 use crate::model::{Model, Moment, MutationId};
 use crate::origin::{FileId, Name};
-use crate::rng::mix;
-use crate::scenario::{Options, Scenario};
+use crate::rng::{Rng, mix};
+use crate::scenario::{Options, Scenario, change_settings};
 use crate::world::{NameOperation, World};
 
 /// What the front door waits for.
@@ -65,6 +65,7 @@ pub(crate) enum Asked {
         moment: Moment,
     },
     Restamp,
+    Configure,
 }
 
 /// A file, as the front door knows it.
@@ -294,6 +295,14 @@ impl<'a> Sim<'a> {
         self.ask(Asked::SetMode { mode }, Request::SetMode(mode)).map(|_| ())
     }
 
+    /// Changes settings while everything goes on; they hold over the next start.
+    pub(crate) fn configure(&mut self, rng: &mut Rng) -> Result<(), String> {
+        change_settings(&mut self.scenario.config, rng);
+        let config = self.scenario.config;
+        self.world.trace(|| format!("set   {config:?}"));
+        self.ask(Asked::Configure, Request::Configure(Box::new(config))).map(|_| ())
+    }
+
     pub(crate) fn seek(&mut self, file: FileId, offset: u64, data: bool) -> Result<(), String> {
         let asked_at = (self.model.open_changes(file) == 0).then(|| self.model.moment());
         let Some((object, _)) = self.object(file) else { return Ok(()) };
@@ -517,7 +526,10 @@ impl<'a> Sim<'a> {
                     contents.iter().map(|content| check_seek(content, offset, data, &reply)).collect();
                 if checked.iter().any(Result::is_ok) { Ok(()) } else { checked.into_iter().next().unwrap_or(Ok(())) }
             }
-            (Asked::Close { .. } | Asked::Restamp | Asked::Names { .. } | Asked::CancelFlush, Reply::Done) => Ok(()),
+            (
+                Asked::Close { .. } | Asked::Restamp | Asked::Configure | Asked::Names { .. } | Asked::CancelFlush,
+                Reply::Done,
+            ) => Ok(()),
             (_, Reply::Failed(_)) => Ok(()),
             (_, reply) => Err(wrong(&reply)),
         }

@@ -5,7 +5,7 @@
 //! A new setting is one more entry here. A name, once released, keeps its meaning.
 
 use headpond_base::{CacheMode, Nanos};
-use headpond_engine::Config;
+use headpond_engine::{Admission, Config, FlashWriteLimit, Policy};
 
 use super::kind::{Kind, OFF};
 
@@ -36,6 +36,7 @@ pub const MODE: &str = "mode";
 pub(super) const NUMBERS_DIRECTORY: &str = "numbers-directory";
 
 const MODES: &[&str] = &["write-back", "write-through", "write-around", "pass-through"];
+const POLICIES: &[&str] = &["fifo", "lru", "s3-fifo", "w-tinylfu", "adaptive"];
 const MILLISECOND: u64 = Nanos::MILLISECOND.0;
 const SECOND: u64 = Nanos::SECOND.0;
 const DAY: u64 = 86_400 * SECOND;
@@ -94,6 +95,40 @@ pub const TABLE: &[Setting] = &[
         apply: |config, value| config.sync_interval = Nanos(value),
     },
     Setting {
+        name: "policy",
+        meaning: "What is kept when the pool cannot hold everything.",
+        effect: "adaptive watches a sample of the load and follows whichever rule fits it best. The others are for loads that one \
+                 knows: lru for a hot spot that moves, w-tinylfu for loops and a stable favourite, s3-fifo for a mixture, fifo to \
+                 compare with. Nothing is dropped by a change.",
+        kind: Kind::Choice(POLICIES),
+        default: 4,
+        apply: |config, value| {
+            if let Some(policy) = usize::try_from(value).ok().and_then(|index| Policy::ALL.get(index)) {
+                config.policy = *policy;
+            }
+        },
+    },
+    Setting {
+        name: "admission",
+        meaning: "Which reads of the origin are let in.",
+        effect: "always: all that the policy wants. ghost: a block comes in when it is missed for the second time while its first miss \
+                 is remembered; far fewer flash writes, and slower to warm up. What is written is let in by either.",
+        kind: Kind::Choice(&["always", "ghost"]),
+        default: 0,
+        apply: |config, value| {
+            config.admission = if value == 1 { Admission::Returning } else { Admission::Always };
+        },
+    },
+    Setting {
+        name: "flash-write-limit",
+        meaning: "What reads of the origin may write to flash in a day.",
+        effect: "Lower: the flash lasts longer. A read that the limit does not cover is answered and not let in; an hour's worth is \
+                 saved up. What is written to the mount is never held back by it.",
+        kind: Kind::Size { min: 1 << 20, max: 1 << 50, power_of_two: false, can_be_off: true },
+        default: OFF,
+        apply: |config, value| config.flash_write_limit = (value != OFF).then_some(FlashWriteLimit(value)),
+    },
+    Setting {
         name: NUMBERS_DIRECTORY,
         meaning: "Whether the mount has a directory .headpond at its top, with numbers as small text files.",
         effect: "on: cat, watch and grep show how the mount is doing; it is in no listing. off: there is no such directory to be \
@@ -125,6 +160,14 @@ mod tests {
                 setting.name
             );
         }
+    }
+
+    #[test]
+    fn policies_have_the_names_that_they_have_everywhere() {
+        let names: Vec<&str> = Policy::ALL.iter().map(|policy| policy.name()).collect();
+        assert_eq!(POLICIES, names);
+        let setting = TABLE.iter().find(|setting| setting.name == "policy").unwrap();
+        assert_eq!(POLICIES[setting.default as usize], Policy::default().name());
     }
 
     #[test]

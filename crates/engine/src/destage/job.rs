@@ -446,6 +446,7 @@ impl Engine {
                 });
                 if same && block.plus(1).byte() <= valid {
                     self.store.mark_clean(object, block);
+                    self.note_clean(object, block);
                     clean.push(block);
                 }
             }

@@ -358,7 +358,7 @@ impl Engine {
                 let blocks = u32::try_from(span.blocks()).expect("a record is bounded");
                 let skip = usize::try_from(offset % BLOCK_U64).expect("less than a block");
                 let record = Store::dirty_record(object, span.first, blocks, Some((size_after, mtime)));
-                self.store.append_data(record, false, |payload| {
+                self.store.append_data(record, true, |payload| {
                     let last = payload.len() - BLOCK;
                     if let Some(bytes) = edge(span.first) {
                         payload[..BLOCK].copy_from_slice(bytes);
@@ -369,6 +369,7 @@ impl Engine {
                     payload[skip..skip + data.len()].copy_from_slice(data);
                 });
                 self.poison(object, span);
+                self.note_written(object, span.first, span.blocks());
             }
             Change::Truncate { size: to, .. } => {
                 self.commit_truncate(object, size, *to, mtime, edge(Block::holding(*to)))
@@ -409,7 +410,7 @@ impl Engine {
         if to < size && kept > 0 {
             if let Some(bytes) = tail {
                 let record = Store::dirty_record(object, block, 1, None);
-                self.store.append_data(record, false, |payload| payload[..kept].copy_from_slice(&bytes[..kept]));
+                self.store.append_data(record, true, |payload| payload[..kept].copy_from_slice(&bytes[..kept]));
             } else if self.store.known(object).map.get(block).is_some_and(|slot| !slot.dirty) {
                 // The origin has this block, and will be cut there.
                 let span = Span { first: block, end: block.plus(1) };
@@ -446,7 +447,7 @@ impl Engine {
                 self.store.zero_range(object, *block, block.plus(1));
                 continue;
             }
-            self.store.append_data(Store::dirty_record(object, *block, 1, None), false, |payload| {
+            self.store.append_data(Store::dirty_record(object, *block, 1, None), true, |payload| {
                 payload.copy_from_slice(bytes);
                 payload[from..to].fill(0);
             });
@@ -509,4 +510,4 @@ const fn widened(start: u64, end: u64, size: u64) -> (u64, u64) {
 }
 
 /// A block of zeros that the origin has not got.
-pub(crate) const ZERO_SLOT: Slot = Slot { location: Location::ZERO, checksum: 0, dirty: true, referenced: false };
+pub(crate) const ZERO_SLOT: Slot = Slot { location: Location::ZERO, checksum: 0, dirty: true, kept: true };

@@ -5,15 +5,15 @@
 //! log durably knows that the origin's file is being changed: after a crash no stale block comes
 //! back, and the changed time stamp is not taken for somebody else's work.
 
-use headpond_base::{Block, ObjectId, Stream};
+use headpond_base::{Block, ObjectId};
 
 use super::drop_entry;
 use crate::effect::Effect;
 use crate::engine::{Engine, Pending};
+use crate::keep::Place;
 use crate::locks::{OpId, Span};
 use crate::op::{Change, Op, Progress, Stage};
 use crate::request::Reply;
-use crate::store::Store;
 use crate::treatment::{Handling, Treatment};
 
 impl Engine {
@@ -189,14 +189,14 @@ impl Engine {
         if first >= last || !room || !self.make_room_for(object) {
             return;
         }
-        self.store.introduce(object);
-        let blocks = u32::try_from(last.0 - first.0).expect("a record is bounded");
+        let places: Vec<Place> = (first.0..last.0)
+            .map(|block| {
+                self.missed(object, Block(block));
+                self.place(object, Block(block), true)
+            })
+            .collect();
         let skip = usize::try_from(first.byte() - offset).expect("less than a block");
-        let record = Store::clean_record(Stream::Cold, object, first, blocks);
-        self.store.append_data(record, false, |payload| {
-            let len = (data.len() - skip).min(payload.len());
-            payload[..len].copy_from_slice(&data[skip..skip + len]);
-        });
-        self.stats.admitted_blocks += u64::from(blocks);
+        let len = places.len() * headpond_base::BLOCK;
+        self.let_in(object, first, &places, &data[skip..data.len().min(skip + len)]);
     }
 }

@@ -70,7 +70,7 @@ pub(super) fn base(seed: u64) -> Base {
         for _ in 0..seed.below(300) {
             let at = u32::try_from(seed.below(1000)).unwrap_or(0);
             let location = if seed.one_in(9) { Location::ZERO } else { Location(at) };
-            let slot = Slot { location, checksum: at, dirty: seed.one_in(2), referenced: false };
+            let slot = Slot { location, checksum: at, dirty: seed.one_in(2), kept: false };
             map.insert(Block(seed.below(3000)), slot);
         }
         let (mut payload, mut next) = (object.to_le_bytes().to_vec(), 0);
