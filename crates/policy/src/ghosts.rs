@@ -3,7 +3,8 @@
 //! A name is thirteen bits of the key's hash, in one of many small FIFO queues of 32 that the rest
 //! of the hash picks. Invariants:
 //! - A remembered key is found until about as many others as there are places came after it: each
-//!   small queue is exact, and all fill at the same pace but for chance.
+//!   small queue is exact, and all fill at the same pace but for chance. So its place in the small
+//!   queue tells how many came after it in all, within about a quarter.
 //! - A key that is not remembered is found with a probability of at most 32 / 8192 = 0.4 %. The
 //!   price is then one block kept a little longer.
 
@@ -13,6 +14,15 @@ use crate::key::place;
 /// Names in a small queue: 64 bytes, one cache line.
 const NAMES: usize = 32;
 const FREQUENCY_BITS: u32 = 3;
+
+/// What is remembered of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Remembered {
+    /// How often it was used lately, up to 7.
+    pub(crate) frequency: u8,
+    /// About how many keys were given up since it was.
+    pub(crate) since: usize,
+}
 
 pub(crate) struct Ghosts {
     /// Newest first; zero is a free place. Name above, frequency below.
@@ -49,15 +59,16 @@ impl Ghosts {
         names[0] = name | u16::from(frequency.min((1 << FREQUENCY_BITS) - 1));
     }
 
-    /// Forgets a key; answers with its frequency if it was remembered.
-    pub(crate) fn remove(&mut self, key: Key) -> Option<u8> {
+    /// Forgets a key; answers with what was remembered of it.
+    pub(crate) fn remove(&mut self, key: Key) -> Option<Remembered> {
         let (bucket, name) = self.locate(key);
         let names = &mut self.buckets[bucket];
         let at = names.iter().position(|other| other >> FREQUENCY_BITS << FREQUENCY_BITS == name)?;
         let found = names[at];
         names.copy_within(at + 1.., at);
         names[NAMES - 1] = 0;
-        u8::try_from(found & ((1 << FREQUENCY_BITS) - 1)).ok()
+        let frequency = u8::try_from(found & ((1 << FREQUENCY_BITS) - 1)).ok()?;
+        Some(Remembered { frequency, since: at * self.buckets.len() })
     }
 
     /// Halves the frequencies of one small queue.
@@ -79,10 +90,23 @@ mod tests {
         for key in 0..1600 {
             ghosts.insert(Key(key), u8::try_from(key % 8).unwrap());
         }
-        let known = (0..1600).filter(|key| ghosts.remove(Key(*key)) == u8::try_from(key % 8).ok()).count();
+        let frequency = |remembered: Remembered| u64::from(remembered.frequency);
+        let known = (0..1600).filter(|key| ghosts.remove(Key(*key)).map(frequency) == Some(key % 8)).count();
         assert!(known > 1550, "{known} of 1600");
         let again = (0..1600).filter(|key| ghosts.remove(Key(*key)).is_some()).count();
         assert!(again < 40, "{again} found twice");
+    }
+
+    #[test]
+    fn how_long_ago_a_key_was_given_up_is_known_roughly() {
+        let mut ghosts = Ghosts::new(32_000);
+        (0..20_000).for_each(|key| ghosts.insert(Key(key), 1));
+        // Later ones first, so that nothing moves up before it is asked for.
+        for (first, given_up_since) in [(15_000_u64, 4500), (10_000, 8500), (5000, 12_500)] {
+            let since = |key| ghosts.remove(Key(key)).map_or(0, |remembered| remembered.since);
+            let mean = (first..first + 1000).map(since).sum::<usize>() / 1000;
+            assert!(mean.abs_diff(given_up_since) < given_up_since / 4, "{mean} and not {given_up_since}");
+        }
     }
 
     #[test]

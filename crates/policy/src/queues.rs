@@ -65,6 +65,8 @@ struct Page {
     /// Slots with a block.
     live: u8,
     queue: u8,
+    /// The clock when it was begun.
+    begun: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -82,6 +84,8 @@ pub(crate) struct Queues {
     /// The first free page; free pages are chained by `older`.
     free: u32,
     free_pages: usize,
+    /// Counts whatever the owner counts, and wraps.
+    clock: u32,
     index: Index,
 }
 
@@ -99,7 +103,7 @@ impl Queues {
     pub(crate) fn new(blocks: usize) -> Self {
         let pages = blocks.div_ceil(PAGE) + 3 * QUEUES;
         assert!(blocks > 0 && pages * PAGE < NIL as usize, "a policy keeps between one block and 2^32");
-        let page = |older| Page { newer: NIL, older, filled: 0, live: 0, queue: 0 };
+        let page = |older| Page { newer: NIL, older, filled: 0, live: 0, queue: 0, begun: 0 };
         let chain = (1..=pages).map(|next| page(u32::try_from(next).expect("counted above")));
         let mut pages: Vec<_> = chain.collect();
         if let Some(last) = pages.last_mut() {
@@ -111,6 +115,7 @@ impl Queues {
             queues: [Queue { head: NIL, tail: NIL, len: 0 }; QUEUES],
             free: 0,
             free_pages: pages.len(),
+            clock: 0,
             pages,
             index: Index::new(blocks),
         }
@@ -186,7 +191,7 @@ impl Queues {
         let ends = &mut self.queues[usize::from(queue)];
         self.free = self.pages[page as usize].older;
         self.free_pages -= 1;
-        self.pages[page as usize] = Page { newer: NIL, older: ends.head, filled: 0, live: 0, queue };
+        self.pages[page as usize] = Page { newer: NIL, older: ends.head, filled: 0, live: 0, queue, begun: self.clock };
         match ends.head {
             NIL => ends.tail = page,
             head => self.pages[head as usize].newer = page,
@@ -200,6 +205,17 @@ impl Queues {
         let page = self.queues[usize::from(queue)].tail;
         let filled = self.pages.get(page as usize)?.filled;
         (0..filled).map(|at| slot_of(page, at)).find(|slot| self.states[*slot as usize] != 0)
+    }
+
+    /// Time passes.
+    pub(crate) const fn tick(&mut self) {
+        self.clock = self.clock.wrapping_add(1);
+    }
+
+    /// Ticks since the oldest block of a queue came into it, or a few more: its page knows.
+    pub(crate) fn age_of_tail(&self, queue: u8) -> Option<u32> {
+        let page = self.pages.get(self.queues[usize::from(queue)].tail as usize)?;
+        Some(self.clock.wrapping_sub(page.begun))
     }
 
     /// Moves a block to the head of a queue.
@@ -252,7 +268,7 @@ impl Queues {
             NIL => ends.tail = newer,
             older => self.pages[older as usize].newer = newer,
         }
-        self.pages[page as usize] = Page { newer: NIL, older: self.free, filled: 0, live: 0, queue: 0 };
+        self.pages[page as usize] = Page { newer: NIL, older: self.free, filled: 0, live: 0, queue: 0, begun: 0 };
         self.free = page;
         self.free_pages += 1;
     }

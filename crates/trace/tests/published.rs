@@ -124,7 +124,7 @@ fn s3_fifo_agrees_with_the_published_miss_ratios() {
 }
 
 #[test]
-fn adaptive_is_better_than_every_fixed_policy_on_the_mean_and_never_far_from_the_best() {
+fn adaptive_is_near_the_best_fixed_policy_everywhere_better_on_the_mean_and_writes_a_third_of_lru() {
     let fixed = [Policy::Fifo, Policy::Lru, Policy::S3Fifo, Policy::WTinyLfu];
     let (mut adaptive, mut others) = (0.0, [0.0; 4]);
     let (mut far, mut cells) = (Vec::new(), 0);
@@ -147,13 +147,8 @@ fn adaptive_is_better_than_every_fixed_policy_on_the_mean_and_never_far_from_the
                 ours.fills as f64 / lru.fills as f64
             );
             assert!(ours.misses <= lru.misses + lru.misses / 100, "{} {size}: worse than lru", trace.file);
-            // A third, but for two cells in which nearly all that is left is first uses.
-            let parts = if size == 37_376 || size == 20_381 { 2 } else { 3 };
-            assert!(ours.fills * parts <= lru.fills, "{} {size}: {} fills, lru {}", trace.file, ours.fills, lru.fills);
-            // The reads of that volume go in a few long phases, in each of which another policy is lucky; there
-            // is too little of each to learn from (docs/policies.md).
-            let most = if trace.reads_only && size >= 21_000 { 0.03 } else { 0.01 };
-            if regret > most {
+            assert!(ours.fills * 3 <= lru.fills, "{} {size}: {} fills, lru {}", trace.file, ours.fills, lru.fills);
+            if regret > 0.01 {
                 far.push((trace.file, size, regret));
             }
         }

@@ -4,7 +4,7 @@
 //! loads want something in between. All of them are settings of one structure here (`core.rs`), so
 //! that changing over costs nothing and drops nothing; shadows (`shadows.rs`) say which is best now.
 //!
-//! Under 16 bytes a block with the names that it remembers, and up to 330 KiB for the shadows.
+//! Under 18 bytes a block with the names that it remembers, and up to 510 KiB for the shadows.
 
 mod core;
 mod shadows;

@@ -4,26 +4,28 @@
 //! smaller than the cache by the same factor (a miniature simulation: Waldspurger and others,
 //! ATC 2017). The cost of a setting is its misses, and a little for what it writes to flash.
 //!
-//! Invariant: the setting changes only when another did better by more than chance explains:
-//! both saw the same keys, so what counts are the references on which they differ, and a
-//! difference of less than [`SURE`] times the root of their number is taken for noise.
+//! Invariants: the setting changes only
+//! - when another did better by more than chance explains: both saw the same keys, so what counts
+//!   are the references on which they differ, and a difference of less than [`SURE`] times the
+//!   root of their number is taken for noise;
+//! - and by as much as the change itself may cost ([`CHANGE`]).
 
 use super::core::Core;
 use super::tuning::{TUNINGS, Tuning};
 use crate::{Host, Key, Kind};
 
-/// The cache's size in shadows' sizes, within the bounds below. One in eight keys for each of five
-/// shadows is about half of the work that the cache itself has.
+/// The cache's size in shadows' sizes, within the bounds below. One in eight keys for each of six
+/// shadows is most of the work that the cache itself has.
 const SAMPLE: usize = 8;
 /// A shadow smaller than this is mostly noise.
 const BLOCKS_MIN: usize = 256;
-/// A larger one tells no more: 65 KiB for each setting.
+/// A larger one tells no more: 85 KiB for each setting.
 const BLOCKS_MAX: usize = 4096;
 
-/// A miss costs this, and a flash write that: an eighth, so that a setting that writes to flash on
-/// every miss, as mere recency does, must save one miss in nine to be chosen.
+/// A miss costs this, and a flash write that: a tenth, so that a setting that writes to flash on
+/// every miss, as mere recency does, must save one miss in eleven to be chosen.
 const MISS: u64 = 1024;
-const FILL: u64 = 128;
+const FILL: u64 = 102;
 
 /// Sampled references between two looks at the scores, in shadows' sizes: a quarter.
 const LOOK: usize = 4;
@@ -32,7 +34,11 @@ const LOOK: usize = 4;
 const FADE: u64 = 96;
 /// How many standard deviations are no chance any more. Large, because blocks of one scan differ
 /// together.
-const SURE: u64 = 5;
+const SURE: u64 = 4;
+/// What a change must have saved already, had it been made before: as many misses as the shadow's
+/// blocks by this. A shadow always held what its setting keeps; the cache has to get it first. On
+/// a load of short phases, each of which suits another setting, every change would come too late.
+const CHANGE: u64 = 16;
 
 struct Shadow {
     core: Core,
@@ -52,6 +58,8 @@ pub(super) struct Shadows {
     below: u64,
     seen: usize,
     look: usize,
+    /// Misses that a change must have saved.
+    change: u64,
 }
 
 /// Holds nothing, and counts what would be written.
@@ -83,6 +91,7 @@ impl Shadows {
             below: u64::try_from(below).unwrap_or(u64::MAX),
             seen: 0,
             look: (blocks / LOOK).max(1),
+            change: blocks as u64 / CHANGE,
         }
     }
 
@@ -116,7 +125,7 @@ impl Shadows {
         let used = self.shadows[self.used].cost;
         let best = (0..self.shadows.len()).min_by_key(|at| self.shadows[*at].cost)?;
         let gain = (used - self.shadows[best].cost) / MISS;
-        let sure = gain * gain > SURE * SURE * (self.shadows[best].differed / MISS);
+        let sure = gain * gain > SURE * SURE * (self.shadows[best].differed / MISS) && gain >= self.change;
         for shadow in &mut self.shadows {
             shadow.cost -= shadow.cost / FADE;
             shadow.differed -= shadow.differed / FADE;
