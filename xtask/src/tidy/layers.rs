@@ -8,7 +8,7 @@ use crate::tree::SourceFile;
 ///
 /// Written out rather than derived from an order: the core (up to the engine) never sees a device,
 /// a thread or a file, and a front door never sees another front door.
-const LAYERS: [(&str, &[&str]); 19] = [
+const LAYERS: [(&str, &[&str]); 20] = [
     ("base", &[]),
     ("measure", &["base"]),
     ("models", &["base", "measure"]),
@@ -23,11 +23,18 @@ const LAYERS: [(&str, &[&str]); 19] = [
     ("sim", &["base", "format", "map", "policy", "log", "engine"]),
     ("shard", &["base", "format", "device", "map", "models", "log", "engine"]),
     ("trace", &["base", "policy"]),
+    ("rules", &[]),
     ("bench", &["base", "format", "device", "engine", "shard"]),
-    ("mount", &["base", "format", "device", "engine", "shard"]),
-    ("control", &["base", "format", "device", "engine", "shard", "mount"]),
+    ("mount", &["base", "format", "device", "engine", "shard", "rules"]),
+    ("control", &["base", "format", "device", "engine", "shard", "rules", "mount"]),
     ("lab", &["base", "format", "device", "engine", "shard", "mount", "control", "measure", "models"]),
-    ("cli", &["base", "format", "check", "device", "engine", "shard", "mount", "control", "lab", "policy", "trace"]),
+    (
+        "cli",
+        &[
+            "base", "format", "check", "device", "engine", "shard", "rules", "mount", "control", "lab", "policy",
+            "trace",
+        ],
+    ),
 ];
 
 /// Complains about dependencies that go up or sideways, and about crates without a layer.

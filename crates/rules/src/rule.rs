@@ -1,0 +1,318 @@
+//! One rule: its conditions, all of which have to hold, and what is done then.
+
+use std::fmt;
+
+use crate::action::{Action, Quota};
+use crate::pattern::Pattern;
+use crate::words::{quote, show_size, size, split};
+
+/// Whether a request reads or writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// It reads.
+    Read,
+    /// It writes.
+    Write,
+}
+
+/// A process by its number, and by when it was started: numbers are used again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pid {
+    /// Its number (of the whole process, not of a thread).
+    pub number: u32,
+    /// When it was started, in the kernel's ticks since the machine's start; 0 in a rule: whoever has
+    /// that number.
+    pub born: u64,
+}
+
+/// What is known of a process that asks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Process {
+    /// Which.
+    pub pid: Pid,
+    /// Its name, as `ps` shows it.
+    pub name: String,
+    /// Its command line, words apart by blanks; none if it could not be looked at.
+    pub command: Option<String>,
+    /// The user as whom it asks.
+    pub user: u32,
+    /// Its control group, as a path.
+    pub cgroup: String,
+}
+
+/// A rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rule {
+    /// A process.
+    pub pid: Option<Pid>,
+    /// The name of a process.
+    pub name: Option<Pattern>,
+    /// The command line of a process.
+    pub command: Option<Pattern>,
+    /// A user, by number.
+    pub user: Option<u32>,
+    /// The control group of a process.
+    pub cgroup: Option<Pattern>,
+    /// The file's path below the mount, without a `/` at its start.
+    pub path: Option<Pattern>,
+    /// The file's extension, without the dot.
+    pub extension: Option<String>,
+    /// Requests of at least so many bytes.
+    pub min_size: Option<u64>,
+    /// Requests of at most so many bytes.
+    pub max_size: Option<u64>,
+    /// Reads or writes only.
+    pub direction: Option<Direction>,
+    /// Holds up to this moment, in seconds since 1970.
+    pub until: Option<u64>,
+    /// What is done.
+    pub action: Action,
+    /// The class of blocks that the pool counts for a pin or share, from 1; none if it was not given one yet.
+    pub class: Option<u8>,
+}
+
+/// Why a text is no rule. Says what would be taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ParseError(pub String);
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+const KEYS: &str = "pid, name, command, user, cgroup, path, ext, min-size, max-size, direction, until, action, quota";
+
+impl Rule {
+    /// A rule that matches everything.
+    #[must_use]
+    pub const fn all(action: Action) -> Self {
+        Self {
+            pid: None,
+            name: None,
+            command: None,
+            user: None,
+            cgroup: None,
+            path: None,
+            extension: None,
+            min_size: None,
+            max_size: None,
+            direction: None,
+            until: None,
+            action,
+            class: None,
+        }
+    }
+
+    /// Reads a rule: words `key=value`, each key once.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what would be taken.
+    pub fn parse(line: &str) -> Result<Self, ParseError> {
+        Self::from_pairs(&split(line).map_err(ParseError)?).map_err(ParseError)
+    }
+
+    /// The same from pairs of keys and values, as a command line brings them.
+    ///
+    /// # Errors
+    /// As [`Rule::parse`].
+    pub fn from_pairs(pairs: &[(String, String)]) -> Result<Self, String> {
+        let mut rule = Self::all(Action::Cache);
+        let (mut action, mut quota, mut born) = (None, None, None);
+        for (index, (key, value)) in pairs.iter().enumerate() {
+            if pairs[..index].iter().any(|(earlier, _)| earlier == key) {
+                return Err(format!("{key} stands twice"));
+            }
+            let refused = |takes: &str| format!("{key}: '{value}' is not {takes}");
+            let pattern = || Pattern::new(value).ok_or_else(|| refused("a pattern of up to 256 letters"));
+            match key.as_str() {
+                "pid" => {
+                    let number = value.parse().ok().filter(|number| *number > 0);
+                    rule.pid = Some(Pid { number: number.ok_or_else(|| refused("the number of a process"))?, born: 0 });
+                }
+                "born" => born = Some(value.parse().map_err(|_| refused("a number of ticks"))?),
+                "name" => rule.name = Some(pattern()?),
+                "command" => rule.command = Some(pattern()?),
+                "user" => rule.user = Some(value.parse().map_err(|_| refused("the number of a user"))?),
+                "cgroup" => rule.cgroup = Some(pattern()?),
+                "path" => rule.path = Some(pattern()?),
+                "ext" => {
+                    let sound = |text: &&String| Pattern::new(text).is_some() && !text.contains(['/', '*', '?']);
+                    let text = Some(value).filter(sound).ok_or_else(|| refused("an extension, such as ibd"))?;
+                    rule.extension = Some(text.strip_prefix('.').unwrap_or(text).to_owned());
+                }
+                "min-size" => rule.min_size = Some(size(value).ok_or_else(|| refused("a size, such as 1M"))?),
+                "max-size" => rule.max_size = Some(size(value).ok_or_else(|| refused("a size, such as 1M"))?),
+                "direction" => {
+                    rule.direction = Some(match value.as_str() {
+                        "read" => Direction::Read,
+                        "write" => Direction::Write,
+                        _ => return Err(refused("read or write")),
+                    });
+                }
+                "until" => rule.until = Some(value.parse().map_err(|_| refused("a number of seconds since 1970"))?),
+                "action" => action = Some(value),
+                "quota" => {
+                    quota = Some(Quota::parse(value).ok_or_else(|| refused("a size such as 2G, or 1% to 100%"))?)
+                }
+                "class" => rule.class = Some(value.parse().map_err(|_| refused("a number"))?),
+                _ => return Err(format!("unknown key '{key}': one of {KEYS}")),
+            }
+        }
+        let action = action.ok_or_else(|| format!("a rule needs an action: action={}", Action::WORDS.join("|")))?;
+        rule.action = Action::parse(action, quota)?;
+        match (&mut rule.pid, born) {
+            (Some(pid), Some(born)) => pid.born = born,
+            (None, Some(_)) => return Err("born goes with pid only".to_owned()),
+            _ => {}
+        }
+        if let (Some(min), Some(max)) = (rule.min_size, rule.max_size)
+            && min > max
+        {
+            return Err(format!("min-size {} is above max-size {}", show_size(min), show_size(max)));
+        }
+        Ok(rule)
+    }
+
+    /// Whether it asks for anything about a process.
+    #[must_use]
+    pub const fn asks_for_process(&self) -> bool {
+        self.pid.is_some()
+            || self.name.is_some()
+            || self.command.is_some()
+            || self.cgroup.is_some()
+            || self.user.is_some()
+    }
+
+    /// Whether what it asks of a process holds. Of nobody, nothing holds that is asked.
+    #[must_use]
+    pub fn fits_process(&self, process: Option<&Process>) -> bool {
+        let Some(process) = process else { return !self.asks_for_process() };
+        let pid =
+            |wanted: Pid| wanted.number == process.pid.number && (wanted.born == 0 || wanted.born == process.pid.born);
+        let command = |wanted: &Pattern| process.command.as_ref().is_some_and(|text| wanted.matches(text.as_bytes()));
+        self.pid.is_none_or(pid)
+            && self.name.as_ref().is_none_or(|wanted| wanted.matches(process.name.as_bytes()))
+            && self.command.as_ref().is_none_or(command)
+            && self.user.is_none_or(|wanted| wanted == process.user)
+            && self.cgroup.as_ref().is_none_or(|wanted| wanted.matches_path(process.cgroup.as_bytes()))
+    }
+
+    /// Whether what it asks of a file holds.
+    #[must_use]
+    pub fn fits_path(&self, path: &[u8]) -> bool {
+        self.path.as_ref().is_none_or(|wanted| wanted.matches_path(path))
+            && self.extension.as_ref().is_none_or(|wanted| extension(path) == Some(wanted.as_bytes()))
+    }
+
+    /// Whether what it asks of the request itself holds, at `now` in seconds since 1970.
+    #[must_use]
+    pub fn fits_request(&self, size: u64, direction: Direction, now: u64) -> bool {
+        self.min_size.is_none_or(|least| size >= least)
+            && self.max_size.is_none_or(|most| size <= most)
+            && self.direction.is_none_or(|wanted| wanted == direction)
+            && !self.is_over(now)
+    }
+
+    /// Whether its time is over.
+    #[must_use]
+    pub fn is_over(&self, now: u64) -> bool {
+        self.until.is_some_and(|until| now >= until)
+    }
+}
+
+fn extension(path: &[u8]) -> Option<&[u8]> {
+    let name = path.rsplit(|byte| *byte == b'/').next()?;
+    let dot = name.iter().rposition(|byte| *byte == b'.')?;
+    (dot > 0).then(|| &name[dot + 1..])
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut words: Vec<String> = Vec::new();
+        let mut word =
+            |key: &str, value: Option<String>| words.extend(value.map(|value| format!("{key}={}", quote(&value))));
+        let text = |pattern: &Option<Pattern>| pattern.as_ref().map(Pattern::to_string);
+        word("pid", self.pid.map(|pid| pid.number.to_string()));
+        word("born", self.pid.filter(|pid| pid.born != 0).map(|pid| pid.born.to_string()));
+        word("name", text(&self.name));
+        word("command", text(&self.command));
+        word("user", self.user.map(|user| user.to_string()));
+        word("cgroup", text(&self.cgroup));
+        word("path", text(&self.path));
+        word("ext", self.extension.clone());
+        word("min-size", self.min_size.map(show_size));
+        word("max-size", self.max_size.map(show_size));
+        word(
+            "direction",
+            self.direction.map(|direction| if direction == Direction::Read { "read" } else { "write" }.to_owned()),
+        );
+        word("until", self.until.map(|until| until.to_string()));
+        word("action", Some(self.action.word().to_owned()));
+        word("quota", self.action.quota().map(|quota| quota.to_string()));
+        word("class", self.class.map(|class| class.to_string()));
+        f.write_str(&words.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_rules_are_refused_with_what_would_be_taken() {
+        for (line, says) in [
+            ("", "needs an action"),
+            ("name=x", "action=cache|bypass"),
+            ("action=fast", "one of cache, bypass"),
+            ("colour=red action=cache", "one of pid, name"),
+            ("name=x name=y action=cache", "name stands twice"),
+            ("action=pin", "quota=2G"),
+            ("action=cache quota=2G", "only pin and share"),
+            ("action=pin quota=0%", "1% to 100%"),
+            ("pid=0 action=bypass", "number of a process"),
+            ("born=3 action=bypass", "with pid only"),
+            ("ext=a/b action=bypass", "such as ibd"),
+            ("min-size=2M max-size=1M action=bypass", "above max-size 1M"),
+            ("direction=both action=bypass", "read or write"),
+            ("backup action=bypass", "KEY=VALUE"),
+            ("name=\"x action=bypass", "quote is not closed"),
+        ] {
+            let error = Rule::parse(line).unwrap_err();
+            assert!(error.0.contains(says), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_extension_is_what_follows_the_last_dot_of_the_name() {
+        for (path, wanted) in
+            [("a/b.ibd", Some("ibd")), ("b.tar.gz", Some("gz")), ("a.d/b", None), (".hidden", None), ("x.", Some(""))]
+        {
+            assert_eq!(extension(path.as_bytes()), wanted.map(str::as_bytes), "{path}");
+        }
+        assert!(Rule::parse("ext=.ibd action=cache").unwrap().fits_path(b"db/t.ibd"));
+    }
+
+    #[test]
+    fn a_rule_on_a_process_passes_over_requests_of_nobody() {
+        for line in ["pid=7 action=bypass", "name=* action=bypass", "user=0 action=bypass", "cgroup=** action=bypass"] {
+            assert!(!Rule::parse(line).unwrap().fits_process(None), "{line}");
+        }
+        assert!(Rule::parse("path=** action=bypass").unwrap().fits_process(None));
+    }
+
+    #[test]
+    fn a_number_that_another_process_has_now_is_not_the_one_that_was_meant() {
+        let rule = Rule::parse("pid=7 born=100 action=bypass").unwrap();
+        let process = |born| Process {
+            pid: Pid { number: 7, born },
+            name: "backup".into(),
+            command: None,
+            user: 0,
+            cgroup: "/".into(),
+        };
+        assert!(rule.fits_process(Some(&process(100))) && !rule.fits_process(Some(&process(101))));
+    }
+}
