@@ -18,6 +18,7 @@ mod begin;
 mod checkpoint;
 mod config;
 mod destage;
+mod dirtiest;
 mod dirty_age;
 mod effect;
 mod engine;
@@ -43,6 +44,7 @@ mod turns;
 
 pub use config::Config;
 pub use destage::FlushProgress;
+pub use dirtiest::DirtyObject;
 pub use effect::{Effect, Outcome, Ticket};
 pub use engine::Engine;
 pub use headpond_log::{FlashRead, Mutation};

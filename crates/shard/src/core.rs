@@ -1,7 +1,7 @@
 //! What the shard needs of an engine. There is one; tests have doubles.
 
 use headpond_base::Nanos;
-use headpond_engine::{Effect, Engine, FlushProgress, Outcome, Request, RequestId, Stats, Ticket};
+use headpond_engine::{DirtyObject, Effect, Engine, FlushProgress, Outcome, Request, RequestId, Stats, Ticket};
 
 /// Something that takes requests and completions and gives effects. See the engine's own methods,
 /// which these are.
@@ -20,6 +20,11 @@ pub trait Core: Send + 'static {
     fn stats(&self) -> Stats;
     /// The flushes under way, oldest first.
     fn flushes(&self) -> Vec<FlushProgress> {
+        Vec::new()
+    }
+    /// Those with most that the origin has not got, at most so many.
+    fn dirtiest(&self, most: usize) -> Vec<DirtyObject> {
+        let _ = most;
         Vec::new()
     }
 }
@@ -51,5 +56,9 @@ impl Core for Engine {
 
     fn flushes(&self) -> Vec<FlushProgress> {
         Self::flushes(self)
+    }
+
+    fn dirtiest(&self, most: usize) -> Vec<DirtyObject> {
+        Self::dirtiest(self, most)
     }
 }

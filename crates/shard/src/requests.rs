@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use headpond_base::Errno;
-use headpond_engine::{Reply, Request, RequestId};
+use headpond_engine::{Handling, Reply, Request, RequestId};
 
 use crate::handle::Operation;
 use crate::mailbox::{Answer, Item};
@@ -16,6 +16,8 @@ use crate::mailbox::{Answer, Item};
 pub(crate) enum Kind {
     Read,
     Write,
+    /// By a rule, not into the pool.
+    WritePast,
     Sync,
     Other,
 }
@@ -58,6 +60,9 @@ impl Requests {
     pub(crate) fn add(&mut self, item: Item, way: Way) -> (RequestId, Request) {
         let kind = match &item.request {
             Request::Read { .. } => Kind::Read,
+            Request::Write { how, .. } if matches!(how.handling, Handling::Bypass | Handling::ReadOnly) => {
+                Kind::WritePast
+            }
             Request::Write { .. } => Kind::Write,
             Request::Sync { .. } | Request::SyncAll => Kind::Sync,
             _ => Kind::Other,

@@ -1,6 +1,6 @@
 //! What a shard knows about itself.
 
-use headpond_engine::{FlushProgress, Stats};
+use headpond_engine::{DirtyObject, FlushProgress, Stats};
 
 use crate::Histogram;
 
@@ -11,6 +11,8 @@ pub struct ShardStats {
     pub engine: Stats,
     /// The flushes under way, oldest first.
     pub flushes: Vec<FlushProgress>,
+    /// The files with most that the origin has not got.
+    pub dirtiest: Vec<DirtyObject>,
     /// How long requests took.
     pub latency: Latencies,
     /// What carries out flash operations: `uring` or `psync`.
@@ -34,8 +36,12 @@ pub struct Latencies {
     pub read_hit: Histogram,
     /// Reads that an origin read answered.
     pub read_miss: Histogram,
+    /// Reads that an origin read answered, past the cache: by a rule, or as part of a sequential stream.
+    pub read_bypass: Histogram,
     /// Writes.
     pub write: Histogram,
+    /// Writes that a rule sent past the cache.
+    pub write_bypass: Histogram,
     /// Syncs.
     pub sync: Histogram,
 }

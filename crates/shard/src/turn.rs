@@ -22,6 +22,9 @@ use crate::mailbox::{Item, Mailbox};
 use crate::requests::{Kind, Requests, Way};
 use crate::{Core, Door, Latencies, Limits, ShardStats, Taken, clock};
 
+/// Files that a snapshot names.
+const DIRTIEST: usize = 32;
+
 /// Everything that a shard's thread owns.
 pub(crate) struct Turner<C: Core> {
     engine: C,
@@ -265,10 +268,13 @@ impl<C: Core> Turner<C> {
         let Some(pending) = self.requests.remove(id) else { return };
         self.answered += usize::from(pending.way == Way::Mailbox);
         self.answered_ever += 1;
+        let bypassed = matches!(&reply, Reply::Data(_, served) if served.bypassed);
         let histogram = match pending.kind {
+            Kind::Read if missed && bypassed => Some(&mut self.latency.read_bypass),
             Kind::Read if missed => Some(&mut self.latency.read_miss),
             Kind::Read => Some(&mut self.latency.read_hit),
             Kind::Write => Some(&mut self.latency.write),
+            Kind::WritePast => Some(&mut self.latency.write_bypass),
             Kind::Sync => Some(&mut self.latency.sync),
             Kind::Other => None,
         };
@@ -319,6 +325,7 @@ impl<C: Core> Turner<C> {
         ShardStats {
             engine: self.engine.stats(),
             flushes: self.engine.flushes(),
+            dirtiest: self.engine.dirtiest(DIRTIEST),
             latency: self.latency.clone(),
             device: self.flash.name(),
             requests_under_way: self.requests.len() as u64,

@@ -72,6 +72,11 @@ impl Destage {
         }
     }
 
+    /// The objects that may have something for the origin.
+    pub(crate) fn noted(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        self.noted.iter().copied()
+    }
+
     /// This object may have something for the origin.
     pub(crate) fn note(&mut self, object: ObjectId) {
         self.noted.insert(object);
