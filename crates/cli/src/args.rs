@@ -63,8 +63,14 @@ pub enum Command {
     /// Write everything dirty to the origin, and wait for it
     ///
     /// Returns when nothing is dirty that was dirty when it started; writers go on meanwhile. Can
-    /// be interrupted without harm: what is not written yet stays dirty and safe in the pool.
+    /// be interrupted without harm: what is not written yet stays dirty and safe in the pool. What was
+    /// written stays in the pool as a cache for reads.
     Flush(FlushArgs),
+    /// Say who and what is cached: by process, user, file and request
+    ///
+    /// Rules are in order, and the first that matches a request decides; a request that none matches is treated as
+    /// the mode says. In force at once, and kept with the pool. docs/rules.md tells what each word means.
+    Rules(RulesArgs),
     /// Change settings of a mount while it is in use
     ///
     /// All that are named, or none of them: at once, without flush, detach or restart, and kept over
@@ -242,10 +248,33 @@ pub struct StatsArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   Before a snapshot or a backup of the origin itself (stop the database, or lock it, first):
-    headpond flush /var/lib/mysql")]
+    headpond flush /var/lib/mysql
+
+  One file, or all below a directory:
+    headpond flush /var/lib/mysql shop/orders.ibd
+    headpond flush /var/lib/mysql shop
+
+  In the background, followed and ended by its handle:
+    handle=$(headpond flush /var/lib/mysql --background)
+    headpond status /var/lib/mysql --json | jq \".flushes[] | select(.handle == $handle)\"
+    headpond flush /var/lib/mysql --cancel $handle
+
+  And nothing new becomes dirty from then on; the pool goes on as a cache for reads:
+    headpond set /var/lib/mysql mode=write-through")]
 pub struct FlushArgs {
     /// The mount
     pub mountpoint: PathBuf,
+    /// A file or directory below the mount; everything without
+    pub path: Option<PathBuf>,
+    /// Return at once, and print a handle for `status` and `--cancel`
+    #[arg(long)]
+    pub background: bool,
+    /// End the flush with this handle: what is not at the origin yet stays dirty
+    #[arg(long, value_name = "HANDLE", conflicts_with_all = ["path", "background"])]
+    pub cancel: Option<u64>,
+    /// For programs, with --background: one object with the handle
+    #[arg(long, requires = "background")]
+    pub json: bool,
     /// No progress bar
     #[arg(long, short)]
     pub quiet: bool,
@@ -266,6 +295,93 @@ pub struct UnmountArgs {
     /// No progress bar
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// What `headpond rules` is given.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Examples:
+  Cache everything but the backup:
+    headpond rules add /var/lib/mysql name=mariabackup action=bypass
+
+  Cache nothing but the database:
+    headpond rules add /var/lib/mysql name=mariadbd action=cache
+    headpond rules add /var/lib/mysql action=bypass
+
+  Never leave one schema in the pool alone, and keep temporary tables out of it:
+    headpond rules add /var/lib/mysql 'path=billing/**' action=write-through
+    headpond rules add /var/lib/mysql 'path=#innodb_temp/**' action=bypass
+
+  headpond rules list /var/lib/mysql
+  headpond rules test /var/lib/mysql name=mariabackup path=shop/orders.ibd direction=read
+  headpond rules remove /var/lib/mysql 2
+
+Conditions, all of which have to hold: pid, name, command, user, cgroup (of the process), path, ext (of the file),
+min-size, max-size, direction=read|write (of the request), for (how long the rule holds, such as 2h).
+Actions: cache, bypass, read-only, write-through.")]
+pub struct RulesArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: RulesCommand,
+}
+
+/// What can be done with rules.
+#[derive(Subcommand, Debug)]
+pub enum RulesCommand {
+    /// Show all rules in their order, with what each has decided
+    List {
+        /// The mount
+        mountpoint: PathBuf,
+        /// For programs: an array with an object for each rule
+        #[arg(long)]
+        json: bool,
+    },
+    /// Add a rule at the end, or before another one
+    Add {
+        /// The mount
+        mountpoint: PathBuf,
+        /// Conditions and an action, such as name=mariabackup action=bypass
+        #[arg(value_name = "KEY=VALUE", required = true, value_parser = word)]
+        words: Vec<(String, String)>,
+        /// Put it before the rule with this number
+        #[arg(long, value_name = "NUMBER", value_parser = rule_number)]
+        before: Option<usize>,
+        /// Only show what would be
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Remove a rule
+    Remove {
+        /// The mount
+        mountpoint: PathBuf,
+        /// Its number in the list
+        #[arg(value_parser = rule_number)]
+        number: usize,
+        /// Only show what would be
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Show which rule would decide a request, and what would be done
+    Test {
+        /// The mount
+        mountpoint: PathBuf,
+        /// What is known of the request: pid, or name, command, user and cgroup; path, size, direction
+        #[arg(value_name = "KEY=VALUE", value_parser = word)]
+        words: Vec<(String, String)>,
+        /// For programs
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// A word of a rule.
+fn word(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE, such as name=mariabackup")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// The number of a rule, from 1.
+fn rule_number(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "rules are numbered from 1".to_owned())
 }
 
 /// What `headpond fault` is given.
@@ -442,6 +558,13 @@ mod tests {
             "headpond set /m dirty-threshold=71%",
             "headpond get",
             "headpond flush",
+            "headpond flush /m --cancel soon",
+            "headpond flush /m --json",
+            "headpond flush /m db --cancel 3",
+            "headpond rules",
+            "headpond rules add /m",
+            "headpond rules add /m backup",
+            "headpond rules remove /m 0",
             "headpond unmount",
         ] {
             let error = parse(line).unwrap_err();

@@ -2,8 +2,8 @@
 
 use headpond_control::{Answer, Command, Daemon, Numbers, Refusal, Status, metrics_reference};
 
-use crate::args::{FaultArgs, FlushArgs, StatsArgs, StatusArgs};
-use crate::progress::{DirtyBar, Interrupt, Waited, confused, start_and_wait};
+use crate::args::{FaultArgs, StatsArgs, StatusArgs};
+use crate::progress::confused;
 
 /// `headpond status`.
 pub fn status(args: &StatusArgs) -> Result<(), Refusal> {
@@ -70,26 +70,6 @@ pub fn ask_numbers(daemon: &Daemon) -> Result<Numbers, Refusal> {
     match daemon.ask(&Command::Numbers)? {
         Answer::Numbers(numbers) => Ok(*numbers),
         _ => Err(confused(daemon)),
-    }
-}
-
-/// `headpond flush`.
-pub fn flush(args: &FlushArgs) -> Result<(), Refusal> {
-    let daemon = Daemon::of(&args.mountpoint)?;
-    let interrupt = Interrupt::listen();
-    let mut bar = DirtyBar::new("flushing", args.quiet);
-    let waited = start_and_wait(&daemon, &Command::Flush, &mut bar, &interrupt)?;
-    bar.clear();
-    match waited {
-        Waited::Done => {
-            if !args.quiet {
-                println!("flushed: the origin has everything that was written before");
-            }
-            Ok(())
-        }
-        Waited::Interrupted => Err(Refusal::Interrupted(
-            "interrupted: the mount goes on, and what is not at the origin yet is safe in the pool".to_owned(),
-        )),
     }
 }
 

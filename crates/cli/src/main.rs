@@ -4,9 +4,11 @@
 mod args;
 mod check;
 mod commands;
+mod flush;
 mod mount;
 mod progress;
 mod replay;
+mod rules;
 mod settings;
 mod top;
 mod unmount;
@@ -25,7 +27,8 @@ fn main() -> ExitCode {
         Command::Status(args) => commands::status(args),
         Command::Top(args) => top::run(args),
         Command::Stats(args) => commands::stats(args),
-        Command::Flush(args) => commands::flush(args),
+        Command::Flush(args) => flush::run(args),
+        Command::Rules(args) => rules::run(args),
         Command::Set(args) => settings::set(args),
         Command::Get(args) => settings::get(args),
         Command::Unmount(args) => unmount::run(args),

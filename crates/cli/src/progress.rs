@@ -126,6 +126,8 @@ impl Drop for DirtyBar {
 pub enum Waited {
     /// The work is done.
     Done,
+    /// Somebody cancelled it.
+    Cancelled,
     /// The operator does not want to wait any longer.
     Interrupted,
 }
@@ -161,17 +163,18 @@ pub fn wait_for(
         if interrupt.came() {
             return Ok(Waited::Interrupted);
         }
-        let (progress, dirty_bytes, origin_write_bytes) = match daemon.ask(&Command::Operation { id }) {
-            Ok(Answer::Operation { progress, dirty_bytes, origin_write_bytes }) => {
-                (progress, dirty_bytes, origin_write_bytes)
+        let (progress, dirty_bytes, left_bytes, origin_write_bytes) = match daemon.ask(&Command::Operation { id }) {
+            Ok(Answer::Operation { progress, dirty_bytes, left_bytes, origin_write_bytes }) => {
+                (progress, dirty_bytes, left_bytes, origin_write_bytes)
             }
             Ok(_) => return Err(confused(daemon)),
             Err(Refusal::NotMounted { .. } | Refusal::NoAnswer { .. }) => return gone_meanwhile(daemon, origin),
             Err(refusal) => return Err(refusal),
         };
         match progress {
-            Progress::Running => bar.left(dirty_bytes, origin_write_bytes),
+            Progress::Running => bar.left(left_bytes, origin_write_bytes),
             Progress::Done => return Ok(Waited::Done),
+            Progress::Cancelled => return Ok(Waited::Cancelled),
             Progress::Failed(why) => return Err(Refusal::FlushFailed { why, dirty_bytes }),
         }
         std::thread::sleep(period);

@@ -55,7 +55,7 @@ fn check_idle(mountpoint: &Path) -> Result<(), Refusal> {
 fn flush_first(daemon: &Daemon, args: &UnmountArgs, interrupt: &Interrupt) -> Result<(), Refusal> {
     let mut bar = DirtyBar::new("flushing", args.quiet);
     for _ in 0..ROUNDS {
-        if start_and_wait(daemon, &Command::Flush, &mut bar, interrupt)? == Waited::Interrupted {
+        if start_and_wait(daemon, &Command::Flush { path: None }, &mut bar, interrupt)? != Waited::Done {
             return Err(stays(daemon.mountpoint()));
         }
         if ask_status(daemon)?.dirty_bytes < LITTLE {

@@ -1,4 +1,4 @@
-//! The settings of a running mount: where they came from at its start, what they are now, and that
+//! The settings and rules of a running mount: where they came from at its start, what they are now, and that
 //! they are kept with the pool.
 //!
 //! Invariant: what is kept is what is in force at that moment, whoever keeps first.
@@ -7,14 +7,16 @@ use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use headpond_base::CacheMode;
+use headpond_mount::LiveRules;
 
-use crate::settings::{Keeper, over_defaults};
+use crate::settings::{Keeper, kept_text, over_defaults};
 use crate::{MountPlan, Refusal, Settings, read_toml};
 
 /// Shared by all who change or ask.
 #[derive(Clone)]
 pub(crate) struct LiveSettings {
     now: Arc<Mutex<Settings>>,
+    rules: Arc<LiveRules>,
     keeper: Arc<Keeper>,
 }
 
@@ -44,7 +46,9 @@ impl LiveSettings {
         plan: &MountPlan,
         notes: &mut Vec<String>,
     ) -> Result<Self, Refusal> {
-        let mut settings = kept.as_deref().map_or_else(Settings::default, |text| over_defaults(text, notes));
+        let (mut settings, rules) = kept.as_deref().map_or_else(Default::default, |text| over_defaults(text, notes));
+        let live = Arc::new(LiveRules::default());
+        live.replace(rules);
         if kept.is_none() {
             settings.set_mode(last_mode);
         }
@@ -56,11 +60,16 @@ impl LiveSettings {
         for change in before.changes(&settings) {
             notes.push(format!("{} is {} from now on, and was {}", change.name, change.to, change.from));
         }
-        Ok(Self { now: Arc::new(Mutex::new(settings)), keeper: Arc::new(keeper) })
+        Ok(Self { now: Arc::new(Mutex::new(settings)), rules: live, keeper: Arc::new(keeper) })
     }
 
     pub(crate) fn now(&self) -> Settings {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The rules, which the mount asks.
+    pub(crate) fn rules(&self) -> &Arc<LiveRules> {
+        &self.rules
     }
 
     pub(crate) fn replace(&self, settings: Settings) {
@@ -69,7 +78,7 @@ impl LiveSettings {
 
     /// Keeps what is in force now over any restart. Waits for the flash.
     pub(crate) fn keep(&self) -> std::io::Result<()> {
-        self.keeper.keep(|| self.now())
+        self.keeper.keep(|| kept_text(&self.now(), &self.rules.now()))
     }
 
     /// The mode could not be changed, and is what it was. Does not wait.

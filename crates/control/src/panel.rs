@@ -7,14 +7,18 @@ use std::fmt::Write;
 
 use headpond_mount::{Panel, Sheet};
 
-use crate::numbers::{Numbers, number};
+use crate::numbers::{FileNumbers, Numbers, ProcessNumbers, number};
 use crate::service::Service;
+use crate::{FlushShown, RuleShown};
 
 /// The texts, in the order in which they are listed.
 const SHEETS: &[Sheet] = &[
     Sheet { name: "dirty", private: false },
     Sheet { name: "errors", private: false },
+    Sheet { name: "files", private: true },
     Sheet { name: "latency", private: false },
+    Sheet { name: "processes", private: true },
+    Sheet { name: "rules", private: true },
     Sheet { name: "settings", private: false },
     Sheet { name: "stats", private: false },
 ];
@@ -26,8 +30,11 @@ impl Panel for Service {
 
     fn text(&self, name: &str) -> String {
         match name {
-            "dirty" => dirty(&self.numbers()),
+            "dirty" => dirty(&self.numbers(), &self.flushes()),
             "errors" => errors(&self.numbers(), &self.news()),
+            "files" => files(&self.numbers().files),
+            "processes" => processes(&self.numbers().processes),
+            "rules" => rules(&self.shown_rules()),
             "latency" => latency(&self.numbers()),
             "settings" => self.settings().values().iter().map(|value| format!("{value}\n")).collect(),
             "stats" => self.numbers().lines(),
@@ -45,9 +52,58 @@ fn lines(numbers: &Numbers, names: &[&str]) -> String {
     names.iter().map(|name| format!("{name} {}\n", number(numbers.metric(name)))).collect()
 }
 
-fn dirty(numbers: &Numbers) -> String {
-    let names = ["dirty_bytes", "dirty_files", "failing_files", "destage_bytes_per_second", "flush_left_bytes"];
-    lines(numbers, &names) + &lines(numbers, &["flush_left_seconds", "pool_capacity_bytes"])
+fn dirty(numbers: &Numbers, flushes: &[FlushShown]) -> String {
+    let names = ["dirty_bytes", "dirty_files", "oldest_dirty_age_seconds", "failing_files", "destage_bytes_per_second"];
+    let more = ["flush_left_bytes", "flush_left_seconds", "pool_capacity_bytes"];
+    let mut text = lines(numbers, &names) + &lines(numbers, &more);
+    for flush in flushes {
+        let FlushShown { handle, state, left_bytes, total_bytes, .. } = flush;
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "flush_{handle} {state} left_bytes {left_bytes} total_bytes {total_bytes}");
+    }
+    text
+}
+
+/// A line for each file, its path last, as that may hold anything but the end of a line.
+fn files(files: &[FileNumbers]) -> String {
+    let mut text =
+        columns(&["hit_bytes", "miss_bytes", "bypassed_bytes", "written_bytes", "dirty_bytes", "bytes_per_s"]);
+    text += " path\n";
+    for file in files {
+        let FileNumbers { path, hit_bytes, miss_bytes, bypassed_bytes, written_bytes, dirty_bytes, recent_bytes } =
+            file;
+        let counts = [hit_bytes, miss_bytes, bypassed_bytes, written_bytes, dirty_bytes, recent_bytes];
+        let _ = writeln!(text, "{} {}", columns(&counts), path.replace('\n', "\\n"));
+    }
+    text
+}
+
+fn processes(processes: &[ProcessNumbers]) -> String {
+    let mut text = columns(&["hit_bytes", "miss_bytes", "bypassed_bytes", "written_bytes", "bytes_per_s", "pid"]);
+    text += " name\n";
+    for process in processes {
+        let ProcessNumbers { pid, name, hit_bytes, miss_bytes, bypassed_bytes, written_bytes, recent_bytes } = process;
+        let pid = u64::from(*pid);
+        let counts = [hit_bytes, miss_bytes, bypassed_bytes, written_bytes, recent_bytes, &pid];
+        let _ = writeln!(text, "{} {}", columns(&counts), name.replace('\n', "\\n"));
+    }
+    text
+}
+
+fn rules(rules: &[RuleShown]) -> String {
+    let mut text = columns(&["rule", "requests", "bytes"]) + " what\n";
+    for rule in rules {
+        let RuleShown { number, rule, requests, bytes, state } = rule;
+        let counts = columns(&[*number as u64, *requests, *bytes]);
+        let state = if state.is_empty() { String::new() } else { format!("    # {state}") };
+        let _ = writeln!(text, "{counts} {rule}{state}");
+    }
+    text
+}
+
+/// Words under each other, apart by blanks.
+fn columns<T: std::fmt::Display>(words: &[T]) -> String {
+    words.iter().map(|word| format!("{word:>14}")).collect::<Vec<_>>().join(" ")
 }
 
 fn errors(numbers: &Numbers, news: &[String]) -> String {
@@ -84,7 +140,12 @@ mod tests {
         let mut numbers = Numbers::default();
         numbers.metrics.insert("dirty_bytes".to_owned(), 4096.0);
         numbers.latency.insert("read_hit".to_owned(), Latency { count: 3, p99_seconds: 0.0005, ..Latency::default() });
-        assert!(dirty(&numbers).starts_with("dirty_bytes 4096\n"), "{}", dirty(&numbers));
+        let flush = FlushShown { handle: 3, state: "done".to_owned(), ..FlushShown::default() };
+        let text = dirty(&numbers, &[flush]);
+        assert!(text.starts_with("dirty_bytes 4096\n") && text.contains("\nflush_3 done left_bytes 0 "), "{text}");
+        let text = files(&[FileNumbers { path: "db/a b\nc".to_owned(), hit_bytes: 7, ..FileNumbers::default() }]);
+        let row: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(row, ["7", "0", "0", "0", "0", "0", "db/a", "b\\nc"], "{text}");
         let text = errors(&numbers, &["2026-01-01T00:00:00Z something".to_owned()]);
         assert!(text.contains("flash_failed 0\n") && text.ends_with("Z something\n"), "{text}");
         let text = latency(&numbers);

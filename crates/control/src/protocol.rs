@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Numbers, SettingChange, Status, Value};
+use crate::{Numbers, RuleShown, SettingChange, Status, Value, Verdict};
 
 /// The longest line that either side reads.
 pub const LINE_MAX: u64 = 256 << 10;
@@ -18,8 +18,17 @@ pub enum Command {
     Status,
     /// All numbers. Answer: [`Answer::Numbers`].
     Numbers,
-    /// Destage all that is dirty now. Answer: [`Answer::Started`].
-    Flush,
+    /// Destage what is dirty now. Answer: [`Answer::Started`].
+    Flush {
+        /// Of what lies at or below this path in the mount; everything without.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        path: Option<String>,
+    },
+    /// End a flush early: what is not at the origin yet stays dirty. Answer: [`Answer::Done`].
+    CancelFlush {
+        /// Its number.
+        id: u64,
+    },
     /// All settings. Answer: [`Answer::Settings`].
     Get,
     /// Change settings: all that are named, or none. Answer: [`Answer::Set`].
@@ -28,6 +37,29 @@ pub enum Command {
         settings: Vec<(String, String)>,
         /// Change nothing: only tell what would be.
         dry_run: bool,
+    },
+    /// All rules. Answer: [`Answer::Rules`].
+    Rules,
+    /// Add a rule. Answer: [`Answer::Rule`].
+    AddRule {
+        /// Its words.
+        words: Vec<(String, String)>,
+        /// Before the rule with this number; at the end without.
+        before: Option<usize>,
+        /// Change nothing: only tell what would be.
+        dry_run: bool,
+    },
+    /// Remove the rule with this number. Answer: [`Answer::Rule`], without one.
+    RemoveRule {
+        /// From 1.
+        number: usize,
+        /// Change nothing: only tell whether it could be.
+        dry_run: bool,
+    },
+    /// What would become of a request. Answer: [`Answer::Verdict`].
+    TestRules {
+        /// What is known of the request.
+        words: Vec<(String, String)>,
     },
     /// For tests: lets something go wrong with the flash of a mount that was started for that.
     /// Answer: [`Answer::Done`].
@@ -72,6 +104,22 @@ pub enum Answer {
         /// Why they will not be there after a restart, if so.
         not_kept: Option<String>,
     },
+    /// The rules, in order.
+    Rules {
+        /// Each with what it has decided.
+        rules: Vec<RuleShown>,
+    },
+    /// A rule was added or removed, or would be.
+    Rule {
+        /// The one that was added.
+        rule: Option<RuleShown>,
+        /// For a dry run: files and processes seen lately that it would match.
+        seen: Vec<String>,
+        /// Why the change will not be there after a restart, if so.
+        not_kept: Option<String>,
+    },
+    /// What would become of a request.
+    Verdict(Verdict),
     /// Done, and nothing to tell of it.
     Done,
     /// Under way.
@@ -85,6 +133,9 @@ pub enum Answer {
         progress: Progress,
         /// What is dirty at this moment, over all.
         dirty_bytes: u64,
+        /// What this operation has still to bring to the origin.
+        #[serde(default)]
+        left_bytes: u64,
         /// What was written to the origin since the mount: moves on while data that is already
         /// there waits for the origin's sync, before which it still counts as dirty.
         origin_write_bytes: u64,
@@ -111,6 +162,8 @@ pub enum Progress {
     Running,
     /// Done.
     Done,
+    /// Ended early, as somebody wanted.
+    Cancelled,
     /// Not done.
     Failed(String),
 }
@@ -123,7 +176,10 @@ mod tests {
     fn the_lines_are_stable_and_read_back() {
         for (command, line) in [
             (Command::Status, r#"{"do":"status"}"#),
-            (Command::Flush, r#"{"do":"flush"}"#),
+            (Command::Flush { path: None }, r#"{"do":"flush"}"#),
+            (Command::Flush { path: Some("db".into()) }, r#"{"do":"flush","path":"db"}"#),
+            (Command::CancelFlush { id: 3 }, r#"{"do":"cancel-flush","id":3}"#),
+            (Command::RemoveRule { number: 1, dry_run: false }, r#"{"do":"remove-rule","number":1,"dry_run":false}"#),
             (Command::Get, r#"{"do":"get"}"#),
             (
                 Command::Set { settings: vec![("mode".into(), "write-back".into())], dry_run: true },
@@ -138,9 +194,10 @@ mod tests {
         let answer = Answer::Operation {
             progress: Progress::Failed("no space".into()),
             dirty_bytes: 4096,
+            left_bytes: 0,
             origin_write_bytes: 1,
         };
-        let line = r#"{"is":"operation","progress":{"failed":"no space"},"dirty_bytes":4096,"origin_write_bytes":1}"#;
+        let line = r#"{"is":"operation","progress":{"failed":"no space"},"dirty_bytes":4096,"left_bytes":0,"origin_write_bytes":1}"#;
         assert_eq!(serde_json::to_string(&answer).unwrap(), line);
         assert_eq!(serde_json::from_str::<Answer>(line).unwrap(), answer);
     }

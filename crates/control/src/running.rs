@@ -125,7 +125,13 @@ impl Running {
         };
         let pond = Arc::new(handle.clone());
         let service = Service::new(handle, places, ready.pool, ready.pool_bytes, live).with_faults(faults);
-        let beside = BesideMount { panel: Some(Arc::new(service.clone())) };
+        let beside = BesideMount {
+            panel: Some(Arc::new(service.clone())),
+            insight: service.insight.clone(),
+            rules: service.rules().clone(),
+        };
+        // With the shares of the pool that rules give.
+        service.configure();
         let mounted = match mount_with(&options, pond, &ready.known, beside) {
             Ok(mounted) => mounted,
             Err(error) => {

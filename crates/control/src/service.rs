@@ -6,15 +6,16 @@
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use headpond_base::{BLOCK_U64, CacheMode, PoolId};
 use headpond_device::FaultHandle;
 use headpond_engine::{Reply, Request, Stats};
+use headpond_mount::{Insight, LiveRules};
 use headpond_shard::Handle;
 
 use crate::live_settings::LiveSettings;
-use crate::numbers::{Numbers, Rate, Snapshot};
+use crate::numbers::{self, Numbers, Rate, Snapshot};
 use crate::operations::Operations;
 use crate::places::Places;
 use crate::protocol::{Answer, Command, Progress};
@@ -52,11 +53,13 @@ pub(crate) struct Service {
     destage: Arc<Mutex<Rate>>,
     watch: Arc<Mutex<Watch>>,
     started: Instant,
-    operations: Operations,
+    ticked: Arc<Mutex<Instant>>,
+    pub(crate) operations: Operations,
+    pub(crate) insight: Arc<Insight>,
     now: Arc<Mutex<(CacheMode, Phase)>>,
 }
 
-const FLUSH: &str = "flush";
+pub(crate) const FLUSH: &str = "flush";
 const SET_MODE: &str = "set-mode";
 
 impl Service {
@@ -72,7 +75,9 @@ impl Service {
             destage: Arc::default(),
             watch: Arc::default(),
             started: Instant::now(),
+            ticked: Arc::new(Mutex::new(Instant::now())),
             operations: Operations::default(),
+            insight: Arc::default(),
             now: Arc::new(Mutex::new((mode, Phase::Running))),
         }
     }
@@ -84,23 +89,37 @@ impl Service {
 
     /// Does what one client asks.
     pub(crate) fn handle(&self, command: Command, client: Client, events: &Sender<Event>) {
-        let changes = matches!(command, Command::Flush | Command::Set { .. } | Command::Unmount { .. });
+        let changes = matches!(
+            command,
+            Command::Flush { .. }
+                | Command::Set { .. }
+                | Command::AddRule { .. }
+                | Command::RemoveRule { .. }
+                | Command::Unmount { .. }
+        );
         if changes && self.phase() == Phase::Unmounting {
             return client.refuse(&Refusal::Ending { path: self.mountpoint() });
         }
         match command {
             Command::Status => client.answer(&Answer::Status(Box::new(self.status()))),
             Command::Numbers => client.answer(&Answer::Numbers(Box::new(self.numbers()))),
-            Command::Flush => client.answer_or_refuse(self.start_flush()),
+            Command::Flush { path } => client.answer_or_refuse(self.start_flush(path.as_deref())),
+            Command::CancelFlush { id } => client.answer_or_refuse(self.cancel_flush(id)),
+            Command::Rules => client.answer(&Answer::Rules { rules: self.shown_rules() }),
+            Command::AddRule { words, before, dry_run } => self.add_rule(&words, before, dry_run, client),
+            Command::RemoveRule { number, dry_run } => self.remove_rule(number, dry_run, client),
+            Command::TestRules { words } => client.answer_or_refuse(self.test_rules(&words)),
             Command::Get => client.answer(&Answer::Settings { values: self.live.now().values() }),
             Command::Set { settings, dry_run } => self.set(&settings, dry_run, client),
             Command::Fault { faults } => client.answer_or_refuse(self.inject(&faults).map(|()| Answer::Done)),
-            Command::Operation { id } => match self.operations.progress(id) {
-                Some(progress) => {
+            Command::Operation { id } => match self.operations.get(id) {
+                Some(operation) => {
                     let engine = self.handle.stats().engine;
+                    let dirty_bytes = engine.dirty_blocks * BLOCK_U64;
                     client.answer(&Answer::Operation {
-                        progress,
-                        dirty_bytes: engine.dirty_blocks * BLOCK_U64,
+                        progress: operation.progress,
+                        dirty_bytes,
+                        left_bytes: self.flush_left(id).unwrap_or(dirty_bytes),
                         origin_write_bytes: engine.origin_write_bytes,
                     });
                 }
@@ -121,9 +140,32 @@ impl Service {
         self.live.now()
     }
 
+    /// The rules, which the mount asks.
+    pub(crate) fn rules(&self) -> &Arc<LiveRules> {
+        self.live.rules()
+    }
+
+    /// Keeps settings and rules, on a thread of their own.
+    pub(crate) fn keep_aside(&self, then: impl FnOnce(std::io::Result<()>) + Send + 'static) {
+        self.live.keep_aside(then);
+    }
+
+    /// Bytes destaged a second, lately.
+    pub(crate) fn destage_rate(&self) -> f64 {
+        self.destage.lock().unwrap_or_else(PoisonError::into_inner).per_second()
+    }
+
     /// Tells the log of trouble that is new, and keeps it for those who ask.
+    /// What is done lately is found out on the way.
     pub(crate) fn watch(&self) {
         let stats = self.look();
+        self.insight.name_processes();
+        let mut ticked = self.ticked.lock().unwrap_or_else(PoisonError::into_inner);
+        if ticked.elapsed() >= Duration::from_secs(1) {
+            *ticked = Instant::now();
+            self.insight.tick();
+        }
+        drop(ticked);
         self.watch.lock().unwrap_or_else(PoisonError::into_inner).look(&stats);
     }
 
@@ -155,24 +197,20 @@ impl Service {
             shard: self.handle.stats(),
             pool_bytes: self.pool_bytes,
             uptime: self.started.elapsed(),
-            destage_rate: self.destage.lock().unwrap_or_else(PoisonError::into_inner).per_second(),
+            destage_rate: self.destage_rate(),
         };
         let Status { mountpoint, origin, flash, mode, state, .. } = self.status();
         let settings = self.live.now().values().into_iter().map(|value| (value.name, value.value)).collect();
         let (metrics, latency) = (snapshot.metrics(), snapshot.latency());
-        Numbers { mountpoint, origin, flash, mode, state, metrics, latency, settings }
+        let files = numbers::files(&self.insight, &snapshot.shard.dirtiest);
+        let processes = numbers::processes(&self.insight);
+        Numbers { mountpoint, origin, flash, mode, state, metrics, latency, files, processes, settings }
     }
 
-    fn start_flush(&self) -> Result<Answer, Refusal> {
-        let id = self.begin(FLUSH)?;
-        let operations = self.operations.clone();
-        self.handle.submit(Request::flush_all(id), Box::new(move |reply| operations.finish(id, outcome(&reply))));
-        Ok(Answer::Started { id })
-    }
-
-    fn begin(&self, name: &'static str) -> Result<u64, Refusal> {
+    /// Begins something long.
+    pub(crate) fn begin(&self, name: &'static str, about: &str) -> Result<u64, Refusal> {
         let full = || Refusal::Usage("too many flushes and mode changes are under way; wait for one".to_owned());
-        self.operations.begin(name).ok_or_else(full)
+        self.operations.begin(name, about).ok_or_else(full)
     }
 
     fn set(&self, pairs: &[(String, String)], dry_run: bool, client: Client) {
@@ -194,13 +232,13 @@ impl Service {
                 let why = "a change of the mode is under way: wait for its end. Nothing was changed.";
                 return client.refuse(&Refusal::Usage(why.to_owned()));
             }
-            match self.begin(SET_MODE) {
+            match self.begin(SET_MODE, "") {
                 Ok(id) => Some(id),
                 Err(refusal) => return client.refuse(&refusal),
             }
         };
         self.live.replace(next.clone());
-        self.handle.submit(Request::Configure(Box::new(next.config())), Box::new(drop));
+        self.configure();
         if let Some(id) = operation {
             self.start_mode(id, &before, next.mode());
         }
@@ -222,7 +260,7 @@ impl Service {
                 } else {
                     live.back_to(before);
                 }
-                operations.finish(id, result);
+                operations.finish(id, result.map_or_else(Progress::Failed, |()| Progress::Done));
             }),
         );
     }
@@ -292,8 +330,10 @@ impl Service {
                 None => "none".to_owned(),
                 Some(Progress::Running) => "running".to_owned(),
                 Some(Progress::Done) => "done".to_owned(),
+                Some(Progress::Cancelled) => "cancelled".to_owned(),
                 Some(Progress::Failed(why)) => format!("failed: {why}"),
             },
+            flushes: self.flushes(),
             engine: serde_json::to_value(engine).unwrap_or_default(),
         }
     }

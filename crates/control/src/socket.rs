@@ -130,7 +130,7 @@ mod tests {
         let socket = ControlSocket::listen(&path, Path::new("/mnt")).unwrap();
         std::thread::spawn(move || {
             socket.serve(|command, client| match command {
-                Command::Flush => client.answer(&Answer::Started { id: 3 }),
+                Command::Flush { .. } => client.answer(&Answer::Started { id: 3 }),
                 _ => client.refuse(&Refusal::Usage("no".into())),
             });
         });
@@ -143,7 +143,7 @@ mod tests {
             stream.read_to_string(&mut said).unwrap();
             assert!(said.contains("refused"), "{nonsense}: {said}");
         }
-        assert_eq!(ask_at(&path, &Command::Flush, patience).unwrap(), Answer::Started { id: 3 });
+        assert_eq!(ask_at(&path, &Command::Flush { path: None }, patience).unwrap(), Answer::Started { id: 3 });
         let refused = ask_at(&path, &Command::Status, patience).unwrap();
         assert_eq!(refused, Answer::Refused { status: 2, text: "no".into() });
         let second = ControlSocket::listen(&path, Path::new("/mnt")).unwrap_err();

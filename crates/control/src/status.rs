@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Size, clock};
+use crate::{FlushShown, Size, clock};
 
 /// A snapshot of a mount. The field names are those of `headpond status --json` and stay.
 /// Counters start with the daemon; blocks are of 4 KiB.
@@ -84,8 +84,10 @@ pub struct Status {
     pub lost_blocks: u64,
     /// Origin errors.
     pub origin_errors: u64,
-    /// The flush asked for last: `none`, `running`, `done`, or `failed: ` and why.
+    /// The flush asked for last: `none`, `running`, `done`, `cancelled`, or `failed: ` and why.
     pub flush: String,
+    /// The last flushes by their handles, the newest first, with how far they are or how they ended.
+    pub flushes: Vec<FlushShown>,
     /// Everything that the engine counts, by its own names.
     pub engine: serde_json::Value,
 }
@@ -138,7 +140,24 @@ impl fmt::Display for Status {
                 if self.flash_failed { "; THE FLASH HAS FAILED" } else { "" },
             ),
         )?;
-        row("flush", &self.flush)
+        row("flush", &self.flush)?;
+        self.flushes.iter().try_for_each(|flush| row("", &line(flush)))
+    }
+}
+
+/// A flush in one line.
+fn line(flush: &FlushShown) -> String {
+    let FlushShown { handle, path, state, why, left_bytes, total_bytes, seconds, left_seconds } = flush;
+    let what = if path.is_empty() { "everything" } else { path };
+    let ran = clock::duration(*seconds as u64);
+    match (state.as_str(), left_seconds) {
+        ("running", Some(left)) => {
+            let left = clock::duration(left.ceil() as u64);
+            format!("{handle}: {what}, {} of {} left, {left} to go", Size(*left_bytes), Size(*total_bytes))
+        }
+        ("running", None) => format!("{handle}: {what}, {} of {} left", Size(*left_bytes), Size(*total_bytes)),
+        ("failed", _) => format!("{handle}: {what}, failed after {ran}: {why}"),
+        _ => format!("{handle}: {what}, {state} after {ran}"),
     }
 }
 
@@ -185,6 +204,7 @@ mod tests {
             "flash_errors_masked",
             "origin_errors",
             "flush",
+            "flushes",
         ] {
             assert!(value.get(field).is_some(), "{field} is missing");
         }

@@ -24,6 +24,7 @@ use crate::front::{Front, Outcome, errno, unexpected};
 use crate::handles::{OpenFile, Way};
 use crate::join::Join;
 use crate::privileges;
+use crate::usage::Amount;
 use crate::wire::Caller;
 
 /// Where a request for the engine is put: on the shard's own thread straight into the engine, on
@@ -39,21 +40,39 @@ pub(crate) struct Writing {
     pub(crate) kills: Option<Caller>,
     /// The open file's flags now; those of a single write are among them.
     pub(crate) flags: OFlags,
+    /// Who writes.
+    pub(crate) caller: Caller,
+}
+
+/// What is to be read.
+#[derive(Clone, Copy)]
+pub(crate) struct Reading {
+    pub(crate) offset: u64,
+    pub(crate) size: u32,
+    /// Who reads.
+    pub(crate) caller: Caller,
 }
 
 impl Front {
-    /// Reads `size` bytes, fewer at the file's end.
-    pub(crate) fn read(&self, file: &OpenFile, offset: u64, size: u32, answer: Answer, send: Send<'_>) {
+    /// Reads so many bytes, fewer at the file's end. Does not block for a managed file.
+    pub(crate) fn read(&self, file: &OpenFile, reading: Reading, how: Treatment, answer: Answer, send: Send<'_>) {
+        let Reading { offset, size, caller } = reading;
         match &file.way {
-            Way::Pond { object, .. } => {
+            Way::Pond { object, known } => {
                 let object = *object;
                 let Ok(first) = u32::try_from((size as usize).min(RECORD_BYTES_MAX)) else { return };
                 let mut join = if first == size { Join::One(answer) } else { Join::new(answer, 2) };
                 let mut part = |at, len, join: Join| {
-                    let request = Ask::Read { object, offset: offset + u64::from(at), len, how: Treatment::default() };
+                    let request = Ask::Read { object, offset: offset + u64::from(at), len, how };
                     let number = usize::from(at > 0);
+                    let (insight, known) = (self.insight.clone(), known.clone());
                     let done = move |reply| match reply {
-                        Reply::Data(pieces, _) => join.data(number, pieces),
+                        Reply::Data(pieces, served) => {
+                            join.data(number, pieces);
+                            let done = Amount::read(served);
+                            known.tally.count(done);
+                            insight.processes.count(caller.pid, done);
+                        }
                         other => join.error(unexpected(&other)),
                     };
                     send(request, Box::new(done));
@@ -71,18 +90,18 @@ impl Front {
     }
 
     /// Takes away what a write takes away from a file, and writes. May block.
-    pub(crate) fn write(&self, file: &OpenFile, writing: Writing, answer: Answer, send: Send<'_>) {
+    pub(crate) fn write(&self, file: &OpenFile, writing: Writing, how: Treatment, answer: Answer, send: Send<'_>) {
         match privileges::drop_before_change(&file.inode, || writing.kills.map(Rights::of_caller)) {
             Ok(true) => self.changed_at_origin(&file.inode),
             Ok(false) => {}
             Err(error) => return answer.error(error),
         }
-        self.write_data(file, writing, answer, send);
+        self.write_data(file, writing, how, answer, send);
     }
 
     /// Writes, whole. Does not block for a managed file.
-    pub(crate) fn write_data(&self, file: &OpenFile, writing: Writing, answer: Answer, send: Send<'_>) {
-        let Writing { offset, data, flags, .. } = writing;
+    pub(crate) fn write_data(&self, file: &OpenFile, writing: Writing, how: Treatment, answer: Answer, send: Send<'_>) {
+        let Writing { offset, data, flags, caller, .. } = writing;
         let Some(room) = self.file_bytes_max.checked_sub(offset).filter(|room| *room > 0 || data.is_empty()) else {
             return answer.error(Errno::FBIG);
         };
@@ -101,19 +120,17 @@ impl Front {
                 let mut join = if first == len { Join::One(answer) } else { Join::new(answer, 2) };
                 let mut part = |range: Range<usize>, join: Join| {
                     let at = offset + range.start as u64;
-                    let request = Ask::Write {
-                        object: *object,
-                        offset: at,
-                        data: data.slice(range),
-                        mtime,
-                        durable,
-                        how: Treatment::default(),
-                    };
-                    let known = known.clone();
+                    let bytes = range.len() as u64;
+                    let request =
+                        Ask::Write { object: *object, offset: at, data: data.slice(range), mtime, durable, how };
+                    let (insight, known) = (self.insight.clone(), known.clone());
                     let done = move |reply| match reply {
                         Reply::Changed(attributes) => {
                             known.changed(attributes, mtime);
                             join.written(written);
+                            let done = Amount::write(bytes);
+                            known.tally.count(done);
+                            insight.processes.count(caller.pid, done);
                         }
                         other => join.error(unexpected(&other)),
                     };

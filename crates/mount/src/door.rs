@@ -24,19 +24,21 @@ use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use headpond_engine::Treatment;
+use headpond_rules::Direction;
 use headpond_shard::{Done, Door, Taken};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use crate::answer::Answer;
 use crate::buffers::Buffers;
-use crate::data::{Send, Writing};
+use crate::data::{Reading, Send, Writing};
 use crate::file_system::open_flags;
 use crate::front::Front;
-use crate::handles::OpenFile;
+use crate::handles::{OpenFile, Way};
 use crate::panel::is_panel;
 use crate::relay::Socket;
-use crate::wire::{Fsync, Head, Read, WRITE_HEAD, Write, opcode};
+use crate::wire::{Caller, Fsync, Head, Read, WRITE_HEAD, Write, opcode};
 use crate::workers::Workers;
 
 /// Messages taken in without looking at anything else: then the shard goes on with what came in.
@@ -134,12 +136,18 @@ impl Open {
         let opcode = if is_panel(asked.node) { None } else { Some(asked.opcode) };
         let handled = match opcode {
             Some(opcode::READ) => Read::parse(head).map(|read| match front.files.get(read.handle) {
-                Ok(file) if file.is_managed() => front.read(&file, read.offset, read.size, answer, submit),
-                Ok(file) => self.aside(file, move |front, file| {
-                    front.read(file, read.offset, read.size, answer, &mut |request, done| {
-                        front.pond.submit(request, done);
-                    });
-                }),
+                Ok(file) => {
+                    let reading = Reading { offset: read.offset, size: read.size, caller: asked.caller };
+                    match self.how(&file, asked.caller, read.size.into(), Direction::Read) {
+                        Some(how) => front.read(&file, reading, how, answer, submit),
+                        None => self.aside(file, move |front, file| {
+                            let how = front.how_after_look(file, reading.caller, reading.size.into(), Direction::Read);
+                            front.read(file, reading, how, answer, &mut |request, done| {
+                                front.pond.submit(request, done)
+                            });
+                        }),
+                    }
+                }
                 Err(error) => answer.error(error),
             }),
             Some(opcode::WRITE) => Write::parse(head).map(|write| {
@@ -151,16 +159,19 @@ impl Open {
                     Ok(file) => {
                         let data = self.buffers.take(there);
                         let flags = open_flags(write.flags);
-                        let kills = write.kills_set_id.then_some(asked.caller);
-                        let writing = Writing { offset: write.offset, data, kills, flags };
-                        if file.is_managed() && file.inode.has_no_privileges() {
-                            self.front.write_data(&file, writing, answer, submit);
-                        } else {
-                            self.aside(file, move |front, file| {
-                                front.write(file, writing, answer, &mut |request, done| {
+                        let (caller, size) = (asked.caller, there as u64);
+                        let kills = write.kills_set_id.then_some(caller);
+                        let writing = Writing { offset: write.offset, data, kills, flags, caller };
+                        let how = self.how(&file, caller, size, Direction::Write);
+                        match how.filter(|_| file.inode.has_no_privileges()) {
+                            Some(how) => self.front.write_data(&file, writing, how, answer, submit),
+                            None => self.aside(file, move |front, file| {
+                                let how =
+                                    how.unwrap_or_else(|| front.how_after_look(file, caller, size, Direction::Write));
+                                front.write(file, writing, how, answer, &mut |request, done| {
                                     front.pond.submit(request, done);
                                 });
-                            });
+                            }),
                         }
                     }
                     Err(error) => answer.error(error),
@@ -185,6 +196,15 @@ impl Open {
         };
         // A message that is too short for what it says it is has dropped its answer: an error.
         let _ = handled;
+    }
+
+    /// How a request is to be treated. `None` if it has to be done aside: its file does not go through the
+    /// engine, or its process has to be looked at.
+    fn how(&self, file: &OpenFile, caller: Caller, size: u64, direction: Direction) -> Option<Treatment> {
+        match &file.way {
+            Way::Pond { known, .. } => self.front.treat(known, caller, size, direction),
+            Way::Straight(_) => None,
+        }
     }
 
     /// Has something done that may block.

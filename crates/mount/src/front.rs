@@ -7,16 +7,21 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use headpond_engine::{Reply, Request};
+use headpond_engine::{Reply, Request, Treatment};
 use headpond_format::Stamp;
+use headpond_rules::Direction;
 use rustix::fs::{Mode, OFlags, Statx};
 use rustix::io::Errno;
 
-use crate::handles::{Handles, OpenDirectory, OpenFile};
+use crate::handles::{Handles, OpenDirectory, OpenFile, Way};
 use crate::inodes::{Inode, Inodes, ROOT};
-use crate::known::{KnownFiles, KnownObject};
-use crate::panel::{Panel, Shown};
+use crate::insight::Insight;
+use crate::known::{FileKey, Known, KnownFiles, KnownObject};
+use crate::live_rules::LiveRules;
+use crate::mount::Beside;
+use crate::panel::Shown;
 use crate::pond::Pond;
+use crate::wire::Caller;
 use crate::{MARKER_NAME, times};
 
 /// What an operation ends with. Errors are the system's own, passed on as they are.
@@ -33,6 +38,8 @@ pub(crate) struct Front {
     pub(crate) file_bytes_max: u64,
     pub(crate) read_only: bool,
     pub(crate) panel: Option<Shown>,
+    pub(crate) insight: Arc<Insight>,
+    pub(crate) rules: Arc<LiveRules>,
 }
 
 impl Front {
@@ -42,7 +49,7 @@ impl Front {
         read_only: bool,
         pond: Arc<dyn Pond>,
         recovered: &[KnownObject],
-        panel: Option<Arc<dyn Panel>>,
+        beside: Beside,
     ) -> Outcome<Self> {
         let file_bytes_max = largest_file(&root);
         Ok(Self {
@@ -53,7 +60,9 @@ impl Front {
             directories: Handles::new(),
             file_bytes_max,
             read_only,
-            panel: panel.map(Shown::new),
+            panel: beside.panel.map(Shown::new),
+            insight: beside.insight,
+            rules: beside.rules,
         })
     }
 
@@ -79,6 +88,39 @@ impl Front {
         }
         path.extend_from_slice(name.as_bytes());
         path
+    }
+
+    /// A path of a file that the engine knows: its path now, where the kernel holds the file, else the last
+    /// that was known. Empty if there is none.
+    pub(crate) fn path_of_file(&self, inode: u64, birth: headpond_base::UnixNanos) -> Vec<u8> {
+        let key = FileKey { inode, birth };
+        let held = self.inodes.get(inode).ok().filter(|inode| inode.key == key);
+        let now = held.map(|inode| self.path_of(&inode)).filter(|path| !path.is_empty());
+        now.unwrap_or_else(|| self.known.find(key).map_or_else(Vec::new, |known| known.path()))
+    }
+
+    /// How a request is to be treated, and counted. `None` if its process has to be looked at first, which may
+    /// take its time ([`Front::how_after_look`]); does not block.
+    pub(crate) fn treat(&self, known: &Known, caller: Caller, size: u64, direction: Direction) -> Option<Treatment> {
+        let Some(rules) = self.rules.any() else {
+            return Some(Treatment { process: caller.pid, ..Treatment::default() });
+        };
+        let process = if rules.set.needs_process() {
+            self.insight.processes.mask(caller, &rules)?
+        } else {
+            rules.set.for_process(None)
+        };
+        let index = rules.set.decide(known.mask(&rules), process, size, direction, times::unix_seconds());
+        Some(rules.treatment(index, caller.pid, size))
+    }
+
+    /// The same after a look at the process, which may wait.
+    pub(crate) fn how_after_look(&self, file: &OpenFile, caller: Caller, size: u64, direction: Direction) -> Treatment {
+        let usual = Treatment { process: caller.pid, ..Treatment::default() };
+        let (Some(rules), Way::Pond { known, .. }) = (self.rules.any(), &file.way) else { return usual };
+        let process = self.insight.processes.look(caller, &rules);
+        let index = rules.set.decide(known.mask(&rules), process, size, direction, times::unix_seconds());
+        rules.treatment(index, caller.pid, size)
     }
 
     /// A path below the origin's root by which the inode can be found now. Empty where there is

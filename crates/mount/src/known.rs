@@ -14,8 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use headpond_base::{ObjectId, UnixNanos};
 use headpond_engine::Attributes;
+use headpond_rules::Mask;
 
+use crate::live_rules::{InForce, Masked};
 use crate::times;
+use crate::usage::Tally;
 
 /// How many states may outlive their inodes before those that equal the origin's are dropped.
 /// About 100 bytes each.
@@ -46,12 +49,27 @@ pub(crate) struct View {
 pub(crate) struct Known {
     object: AtomicU64,
     view: Mutex<View>,
+    named: Mutex<Named>,
+    /// What was done with it.
+    pub(crate) tally: Tally,
+}
+
+/// The name that a file had when it was opened or renamed last, and the rules that match it.
+#[derive(Default)]
+struct Named {
+    path: Vec<u8>,
+    masked: Option<Masked>,
 }
 
 impl Known {
     fn new(object: ObjectId, attributes: Attributes, ctime: UnixNanos) -> Self {
         let view = View { size: attributes.size, mtime: attributes.mtime, ctime };
-        Self { object: AtomicU64::new(object.0), view: Mutex::new(view) }
+        Self {
+            object: AtomicU64::new(object.0),
+            view: Mutex::new(view),
+            named: Mutex::default(),
+            tally: Tally::default(),
+        }
     }
 
     /// The engine's name for the file.
@@ -83,6 +101,32 @@ impl Known {
     /// Size and times now.
     pub(crate) fn view(&self) -> View {
         *self.lock()
+    }
+
+    /// It is found by this path from now on.
+    pub(crate) fn rename(&self, path: Vec<u8>) {
+        *self.named() = Named { path, masked: None };
+    }
+
+    /// The path by which it was found last; empty if that is not known.
+    pub(crate) fn path(&self) -> Vec<u8> {
+        self.named().path.clone()
+    }
+
+    /// The rules that its path satisfies.
+    pub(crate) fn mask(&self, rules: &InForce) -> Mask {
+        let mut named = self.named();
+        if let Some(masked) = named.masked.filter(|masked| masked.generation == rules.generation) {
+            return masked.mask;
+        }
+        let mask = rules.set.for_path(&named.path);
+        named.masked = Some(Masked { generation: rules.generation, mask });
+        mask
+    }
+
+    fn named(&self) -> MutexGuard<'_, Named> {
+        // Each change is one assignment.
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn opened(&self, object: ObjectId, attributes: Attributes) {
@@ -133,6 +177,12 @@ impl KnownFiles {
     /// The file, if the engine knows it.
     pub(crate) fn find(&self, key: FileKey) -> Option<Arc<Known>> {
         self.files.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+    }
+
+    /// Shows all files that are known.
+    pub(crate) fn each(&self, mut see: impl FnMut(FileKey, &Known)) {
+        let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
+        files.iter().for_each(|(key, known)| see(*key, known));
     }
 
     /// The engine opened the file: `ctime` is the origin's, used if the file was not known. Only to

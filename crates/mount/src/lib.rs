@@ -25,8 +25,10 @@ mod file_system;
 mod front;
 mod handles;
 mod inodes;
+mod insight;
 mod join;
 mod known;
+mod live_rules;
 mod mount;
 mod mountpoint;
 mod names;
@@ -34,19 +36,26 @@ mod open;
 mod panel;
 mod pond;
 mod privileges;
+mod processes;
 mod relay;
+mod scope;
 mod space;
 mod times;
+mod usage;
 mod wire;
 mod workers;
 mod xattr;
 
 pub use error::MountError;
+pub use insight::{FileUse, Insight};
 pub use known::KnownObject;
+pub use live_rules::LiveRules;
 pub use mount::{Beside, MountOptions, Mounted, THREADS, mount, mount_with};
 pub use mountpoint::daemon_is_gone;
 pub use panel::{Panel, Sheet};
 pub use pond::{Done, Operation, Pond};
+pub use processes::ProcessUse;
+pub use usage::Totals;
 
 /// The directory at the origin's root in which headpond keeps what says that a pool has dirty
 /// data of this origin. Applications do not see it through the mount and cannot make it: what they see

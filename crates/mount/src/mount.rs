@@ -12,7 +12,9 @@ use rustix::process::{Resource, Rlimit};
 use crate::door::FuseDoor;
 use crate::file_system::{FileSystem, Greeting};
 use crate::front::Front;
+use crate::insight::Insight;
 use crate::known::KnownObject;
+use crate::live_rules::LiveRules;
 use crate::panel::Panel;
 use crate::pond::Pond;
 use crate::workers::Workers;
@@ -66,6 +68,10 @@ pub fn mount(options: &MountOptions, pond: Arc<dyn Pond>, known: &[KnownObject])
 pub struct Beside {
     /// What is seen in `.headpond` at the top of the mount; without it there is no such directory.
     pub panel: Option<Arc<dyn Panel>>,
+    /// What can be seen of it.
+    pub insight: Arc<Insight>,
+    /// Who and what is cached.
+    pub rules: Arc<LiveRules>,
 }
 
 /// The same, with what it shares.
@@ -85,14 +91,16 @@ pub fn mount_with(
     let root = rustix::fs::open(&options.origin, flags, Mode::empty()).map_err(origin_failed)?;
     let below = rustix::fs::fstatvfs(&root).map_err(origin_failed)?.f_flag;
     allow_many_descriptors();
-    let front = Front::new(root, options.read_only, pond.clone(), known, beside.panel).map_err(origin_failed)?;
+    let insight = beside.insight.clone();
+    let front = Arc::new(Front::new(root, options.read_only, pond.clone(), known, beside).map_err(origin_failed)?);
+    insight.of(&front);
     let mut config = Config::default();
     config.mount_options = mount_options(options, below);
     config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(options.threads.max(1));
     let place_refused = |error| mountpoint::refusal(&place, error);
     let session = Session::new(Greeting, &place, &config).map_err(place_refused)?;
-    let (serving, door) = serve(&session, Arc::new(front), &config).map_err(place_refused)?;
+    let (serving, door) = serve(&session, front, &config).map_err(place_refused)?;
     pond.serve(Box::new(door));
     Ok(Mounted { session: Some((serving, session)), mountpoint: place })
 }

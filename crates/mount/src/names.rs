@@ -227,6 +227,12 @@ impl Front {
             rustix::fs::renameat_with(&**from_directory, from, &**to_directory, to, flags)?;
         }
         self.renamed(&source, moved.as_deref());
+        if let Some(moved) = &moved {
+            moved.rename(self.path_in(to_directory, to));
+        }
+        if let Some(other) = other.as_ref().filter(|_| exchange) {
+            other.rename(self.path_in(from_directory, from));
+        }
         if let Some(target) = target.filter(|_| !same) {
             match self.inodes.find(&target) {
                 Some(inode) => self.changed_at_origin(&inode),

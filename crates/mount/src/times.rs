@@ -18,6 +18,11 @@ pub(crate) fn now() -> UnixNanos {
     from_timespec(rustix::time::clock_gettime(ClockId::RealtimeCoarse))
 }
 
+/// Seconds since 1970, by the same clock.
+pub(crate) fn unix_seconds() -> u64 {
+    u64::try_from(now().0 / SECOND).unwrap_or(0)
+}
+
 /// A time given by statx.
 pub(crate) fn from_statx(time: StatxTimestamp) -> UnixNanos {
     from_parts(time.tv_sec, i64::from(time.tv_nsec))

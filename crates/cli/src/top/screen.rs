@@ -2,13 +2,13 @@
 //!
 //! Invariant: never wider or higher than the smallest terminal, 80 x 24.
 
-use headpond_control::{Latency, Numbers, Size};
+use headpond_control::{FileNumbers, Latency, Numbers, ProcessNumbers, Size};
 
 /// Columns that are used.
 pub const WIDTH: usize = 80;
 
 /// Lines that are used.
-pub const HEIGHT: usize = 22;
+pub const HEIGHT: usize = 23;
 
 /// Cells of a bar.
 const BAR: usize = 24;
@@ -39,7 +39,6 @@ impl Frame {
             format!("{}, {}, up {}; q quits", now.mode, now.state, clock(gauge("uptime_seconds"))),
             format!("origin  {}", now.origin.display()),
             format!("flash   {} ({})", now.flash.display(), size(gauge("pool_size_bytes"))),
-            String::new(),
             format!(
                 "{:<16}{:>10}{:>12}{:>11}{:>11}{:>11}",
                 "APPLICATIONS", "a second", "bytes/s", "p50", "p99", "longest"
@@ -48,6 +47,7 @@ impl Frame {
         for (name, latency, bytes) in [
             ("read hits", "read_hit", Some("read_hit_bytes_total")),
             ("read misses", "read_miss", Some("read_miss_bytes_total")),
+            ("past the cache", "read_bypass", Some("bypassed_read_bytes_total")),
             ("writes", "write", Some("write_bytes_total")),
             ("syncs", "sync", None),
         ] {
@@ -57,19 +57,20 @@ impl Frame {
         let ratio =
             if hits + misses > 0.0 { format!("{:.1} %", 100.0 * hits / (hits + misses)) } else { "-".to_owned() };
         lines.push(format!("hit ratio {ratio}, {:.0} writes a second had to wait", self.rate("stalls_total")));
-        lines.push(String::new());
         lines.push(format!(
             "{:<16}{:>10}{:>12}{:>11}{:>12}{:>10}",
             "BELOW", "reads/s", "bytes/s", "writes/s", "bytes/s", "syncs/s"
         ));
         lines.push(self.below("origin"));
         lines.push(self.below("flash"));
-        lines.push(String::new());
         let capacity = gauge("pool_capacity_bytes");
         let (clean, dirty) = (gauge("clean_bytes"), gauge("dirty_bytes"));
         lines.push(share("used", clean + dirty, capacity, ""));
         lines.push(share("dirty", dirty, capacity, &format!(" in {:.0} files", gauge("dirty_files"))));
-        lines.push(format!("{:<8}{}/s{}", "destage", size(gauge("destage_bytes_per_second")), flush(now)));
+        let oldest = gauge("oldest_dirty_age_seconds");
+        let oldest = if oldest > 0.0 { format!(", oldest dirty {}", clock(oldest)) } else { String::new() };
+        let destage = size(gauge("destage_bytes_per_second"));
+        lines.push(format!("{:<8}{destage}/s{oldest}{}", "destage", flush(now)));
         lines.push(format!(
             "{:<8}origin {:.0}, flash {:.0} (masked), lost {}{}",
             "errors",
@@ -78,7 +79,13 @@ impl Frame {
             size(gauge("lost_bytes_total")),
             if gauge("flash_failed") > 0.0 { "; THE FLASH HAS FAILED" } else { "" },
         ));
-        debug_assert!(lines.len() <= HEIGHT);
+        lines.push(format!("{:<40}{}", "BUSIEST FILES", "BUSIEST PROCESSES"));
+        let (files, processes) = (self.files(), self.processes());
+        for row in 0..HEIGHT - lines.len() {
+            let cell = |cells: &[String]| cells.get(row).cloned().unwrap_or_default();
+            let line = format!("{:<39} {}", cell(&files), cell(&processes));
+            lines.push(line.trim_end().to_owned());
+        }
         lines.into_iter().map(|line| line.chars().take(WIDTH).collect()).collect()
     }
 
@@ -98,6 +105,38 @@ impl Frame {
         format!("  {name:<14}{reads:>10.0}{read:>12}{writes:>11.0}{written:>12}{syncs:>10.0}")
     }
 
+    /// The files with most bytes a second, each in half a line: the end of a path says most.
+    fn files(&self) -> Vec<String> {
+        let before =
+            |path: &str| self.since.as_ref()?.0.files.iter().find(|file| file.path == path).map(FileNumbers::bytes);
+        let rates = self.now.files.iter().map(|file| {
+            let name = if file.path.is_empty() { "(removed)" } else { &file.path };
+            (self.lately(file.bytes(), before(&file.path), file.recent_bytes), name.to_owned())
+        });
+        busiest(rates)
+    }
+
+    /// The same of processes.
+    fn processes(&self) -> Vec<String> {
+        let before = |pid: u32| {
+            self.since.as_ref()?.0.processes.iter().find(|process| process.pid == pid).map(ProcessNumbers::bytes)
+        };
+        let rates = self.now.processes.iter().map(|process| {
+            let name = format!("{} ({})", process.name, process.pid);
+            (self.lately(process.bytes(), before(process.pid), process.recent_bytes), name)
+        });
+        busiest(rates)
+    }
+
+    /// Bytes a second: over the interval, or over the last second of what was not shown before.
+    fn lately(&self, bytes: u64, before: Option<u64>, recent: u64) -> f64 {
+        match (&self.since, before) {
+            (Some((_, seconds)), Some(before)) => bytes.saturating_sub(before) as f64 / seconds.max(1e-3),
+            (Some(_), None) => recent as f64,
+            (None, _) => 0.0,
+        }
+    }
+
     fn latency(&self, name: &str) -> Latency {
         match (&self.since, self.now.latency.get(name)) {
             (Some((before, _)), Some(now)) => now.since(before.latency.get(name).unwrap_or(&Latency::default())),
@@ -111,6 +150,20 @@ impl Frame {
             .as_ref()
             .map_or(0.0, |(before, seconds)| (self.now.metric(name) - before.metric(name)).max(0.0) / seconds.max(1e-3))
     }
+}
+
+/// The busiest, each with its rate first. Never wider than half the screen.
+fn busiest(rates: impl Iterator<Item = (f64, String)>) -> Vec<String> {
+    const NAME: usize = WIDTH / 2 - 14;
+    let mut rates: Vec<(f64, String)> = rates.filter(|(rate, _)| *rate >= 1.0).collect();
+    rates.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    let short = |name: &str| {
+        let plain = name.chars().map(|letter| if letter.is_control() { '?' } else { letter });
+        let len = plain.clone().count();
+        let end: String = plain.skip(len.saturating_sub(NAME)).collect();
+        if len > NAME { format!("~{}", end.chars().skip(1).collect::<String>()) } else { end }
+    };
+    rates.iter().map(|(rate, name)| format!("{:>10}/s {}", size(*rate), short(name))).collect()
 }
 
 fn flush(now: &Numbers) -> String {
@@ -156,12 +209,19 @@ mod tests {
         let metrics = headpond_control::METRICS.iter().map(|metric| (metric.name.to_owned(), scale)).collect();
         let latency = Latency { count: scale as u64, buckets: vec![(250_000, scale as u64)], ..Latency::default() };
         let latency = ["read_hit", "read_miss", "write", "sync"].map(|name| (name.to_owned(), latency.clone())).into();
+        let bytes = scale as u64;
+        let file = |path: &str| FileNumbers { path: path.to_owned(), hit_bytes: bytes, ..FileNumbers::default() };
+        let files = vec![file("db/t1.ibd"), file(&"/long".repeat(30)), file("new\nline"), file("")];
+        let process =
+            ProcessNumbers { pid: 7, name: "mariadbd".into(), written_bytes: bytes, ..ProcessNumbers::default() };
         Numbers {
             mountpoint: "/var/lib/mysql".into(),
             origin: "/slow/".into(),
             mode: "write-back".into(),
             metrics,
             latency,
+            files,
+            processes: vec![process; 9],
             ..Numbers::default()
         }
     }
@@ -187,5 +247,12 @@ mod tests {
         let words = |line: String| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(line("writes"))[1..6], ["2000", "1.9", "KiB", "250", "us"].map(str::to_owned), "{text}");
         assert!(line("hit ratio").contains("50.0 %"), "{text}");
+        let row = text.lines().skip_while(|line| !line.starts_with("BUSIEST")).nth(1).unwrap();
+        assert_eq!(
+            row.split_whitespace().collect::<Vec<_>>().join(" "),
+            "1.9 KiB/s db/t1.ibd 1.9 KiB/s mariadbd (7)",
+            "{text}"
+        );
+        assert!(text.contains("~ng/long/long") && text.contains("new?line") && text.contains("(removed)"), "{text}");
     }
 }

@@ -7,6 +7,7 @@ mod latency;
 mod prometheus;
 mod rate;
 mod table;
+mod uses;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,7 +19,10 @@ use serde::{Deserialize, Serialize};
 pub use latency::Latency;
 pub(crate) use prometheus::exposition;
 pub(crate) use rate::Rate;
+pub(crate) use table::eta_seconds;
 pub use table::{METRICS, Metric, MetricKind};
+pub use uses::{FileNumbers, ProcessNumbers};
+pub(crate) use uses::{files, processes};
 
 /// The state of a mount at one moment, as the table reads it.
 pub struct Snapshot {
@@ -45,8 +49,13 @@ pub struct Numbers {
     pub state: String,
     /// Every number of [`METRICS`].
     pub metrics: BTreeMap<String, f64>,
-    /// How long requests took since the daemon's start: `read_hit`, `read_miss`, `write` and `sync`.
+    /// How long requests took since the daemon's start: `read_hit`, `read_miss`, `read_bypass`,
+    /// `write`, `write_bypass` and `sync`.
     pub latency: BTreeMap<String, Latency>,
+    /// The files at the top by any count, the busiest lately first.
+    pub files: Vec<FileNumbers>,
+    /// The same of processes.
+    pub processes: Vec<ProcessNumbers>,
     /// Every setting.
     pub settings: BTreeMap<String, String>,
 }
@@ -63,7 +72,9 @@ impl Snapshot {
         [
             ("read_hit", &latency.read_hit),
             ("read_miss", &latency.read_miss),
+            ("read_bypass", &latency.read_bypass),
             ("write", &latency.write),
+            ("write_bypass", &latency.write_bypass),
             ("sync", &latency.sync),
         ]
         .into_iter()
@@ -120,16 +131,17 @@ const HEAD: &str = "# Numbers
     headpond stats /var/lib/mysql --json             the same for programs, with settings
     headpond mount ... --metrics 127.0.0.1:9187      as Prometheus takes them, at http://127.0.0.1:9187/metrics
 
-`stats` leaves the `headpond_` away. Counters start with the daemon; bytes of hits, misses and the pool are in whole blocks of 4 KiB.
+`stats` leaves the `headpond_` away; `--json` also has `files` and `processes`, those at the top by what they read from flash, from the origin and past the cache, wrote, or did in the last second.
+Processes are remembered for the 1,024 threads that did most; one that ended within a moment is shown without its name. Counters start with the daemon; bytes of hits, misses and the pool are in whole blocks of 4 KiB.
 
 | name | kind | what |
 | --- | --- | --- |
 ";
 
-const TAIL: &str = "| `headpond_request_duration_seconds` | histogram | How long requests took, by `operation` (read, write, sync) and, for reads, `source` (hit, miss) |
+const TAIL: &str = "| `headpond_request_duration_seconds` | histogram | How long requests took, by `operation` (read, write, sync) and `source` (hit, miss, bypass: past the cache by a rule, and for reads also as part of a sequential stream) |
 | `headpond_info` | gauge | 1, with what is mounted where as labels |
 
-Worth an alarm: `flash_failed`, growth of `lost_bytes_total` or `origin_errors_total`, `failing_files`, `dirty_bytes` near the dirty-threshold for long. Worth a graph: hits against misses, `dirty_bytes`, `destage_bytes_per_second`.
+Worth an alarm: `oldest_dirty_age_seconds` far above the flush-period, `flash_failed`, growth of `lost_bytes_total` or `origin_errors_total`, `failing_files`, `dirty_bytes` near the dirty-threshold for long. Worth a graph: hits against misses, `dirty_bytes`, `destage_bytes_per_second`.
 
 This page is made from the table in `crates/control/src/numbers/table.rs`: `headpond stats --reference`.
 ";

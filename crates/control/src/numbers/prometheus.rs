@@ -13,10 +13,12 @@ const BOUNDS: [f64; 19] = [
 const DURATION: &str = "headpond_request_duration_seconds";
 
 /// The labels of each latency.
-const SOURCES: [(&str, &str); 4] = [
+const SOURCES: [(&str, &str); 6] = [
     ("read_hit", "operation=\"read\",source=\"hit\""),
     ("read_miss", "operation=\"read\",source=\"miss\""),
-    ("write", "operation=\"write\""),
+    ("read_bypass", "operation=\"read\",source=\"bypass\""),
+    ("write", "operation=\"write\",source=\"cache\""),
+    ("write_bypass", "operation=\"write\",source=\"bypass\""),
     ("sync", "operation=\"sync\""),
 ];
 
@@ -91,7 +93,7 @@ mod tests {
         for line in [
             "headpond_reads_total 3",
             "headpond_request_duration_seconds_bucket{operation=\"read\",source=\"hit\",le=\"0.00005\"} 1",
-            "headpond_request_duration_seconds_bucket{operation=\"write\",le=\"+Inf\"} 2",
+            "headpond_request_duration_seconds_bucket{operation=\"write\",source=\"cache\",le=\"+Inf\"} 2",
             "headpond_request_duration_seconds_count{operation=\"sync\"} 2",
         ] {
             assert!(text.lines().any(|there| there == line), "{line} is missing in:\n{text}");

@@ -5,7 +5,7 @@
 //! released, keeps its meaning. Counters start with the daemon.
 
 use headpond_base::BLOCK_U64;
-use headpond_engine::Stats;
+use headpond_engine::{FlushProgress, Stats};
 
 use super::Snapshot;
 
@@ -51,6 +51,14 @@ const fn clean_blocks(engine: &Stats) -> u64 {
     engine.cached_blocks.saturating_sub(engine.dirty_blocks)
 }
 
+/// How long a flush takes from here: at its own pace so far, else at that of destage.
+pub(crate) fn eta_seconds(flush: &FlushProgress, destage_rate: f64) -> Option<f64> {
+    let done = bytes(flush.total_blocks.saturating_sub(flush.left_blocks));
+    let running = flush.running.0 as f64 / 1e9;
+    let rate = if done > 0.0 && running > 0.0 { done / running } else { destage_rate };
+    (rate > 0.0).then(|| bytes(flush.left_blocks) / rate)
+}
+
 /// All numbers, in the order in which they are shown.
 pub const METRICS: &[Metric] = &[
     // What applications ask for.
@@ -66,6 +74,20 @@ pub const METRICS: &[Metric] = &[
         read_miss_blocks,
         "Bytes that had to come from the origin, in whole blocks"
     ),
+    counted!(
+        Counter,
+        "bypassed_reads_total",
+        bypassed_reads,
+        "Reads past the cache: by a rule, or of a sequential stream"
+    ),
+    counted!(
+        Counter,
+        "bypassed_writes_total",
+        bypassed_writes,
+        "Writes past the cache: by a rule, or of a sequential stream"
+    ),
+    counted!(Counter, "bypassed_read_bytes_total", bypassed_read_bytes, "Bytes of those reads"),
+    counted!(Counter, "bypassed_write_bytes_total", bypassed_write_bytes, "Bytes of those writes"),
     counted!(Counter, "stalls_total", stalls, "Writes that had to wait for room or for destage"),
     Metric {
         name: "requests_under_way",
@@ -131,6 +153,12 @@ pub const METRICS: &[Metric] = &[
         value: |now| bytes(clean_blocks(&now.shard.engine)),
     },
     blocks!(Gauge, "dirty_bytes", dirty_blocks, "Bytes in the pool that are newer than the origin"),
+    Metric {
+        name: "oldest_dirty_age_seconds",
+        kind: MetricKind::Gauge,
+        help: "Age, at most, of the oldest data that only the pool has; 0 if nothing is dirty",
+        value: |now| now.shard.engine.oldest_dirty_age_nanos as f64 / 1e9,
+    },
     counted!(Gauge, "dirty_files", dirty_objects, "Files with something for the origin, be it only their size or time"),
     counted!(Gauge, "failing_files", failing_objects, "Files whose destage failed last time"),
     counted!(Gauge, "known_files", objects, "Files that the pool knows"),
@@ -155,10 +183,7 @@ pub const METRICS: &[Metric] = &[
         name: "flush_left_seconds",
         kind: MetricKind::Gauge,
         help: "How long the running flush takes at the present rate; 0 if none runs or nothing moves",
-        value: |now| {
-            let left = bytes(now.shard.engine.flush_left_blocks);
-            if now.destage_rate > 0.0 { left / now.destage_rate } else { 0.0 }
-        },
+        value: |now| now.shard.flushes.first().map_or(0.0, |flush| eta_seconds(flush, now.destage_rate).unwrap_or(0.0)),
     },
     Metric {
         name: "uptime_seconds",

@@ -10,7 +10,8 @@ use std::sync::{Mutex, PoisonError};
 
 use headpond_base::{BLOCK, BufMut, PoolId};
 use headpond_device::Flash;
-use headpond_format::{SETTINGS_SLOTS, SettingsBlock, decode_settings, encode_settings};
+use headpond_format::{SETTINGS_SLOTS, SETTINGS_TEXT_MAX, SettingsBlock, decode_settings, encode_settings};
+use headpond_rules::RuleSet;
 
 use super::{Settings, read_toml};
 
@@ -36,11 +37,11 @@ impl Keeper {
     ///
     /// # Errors
     /// The flash's.
-    pub(crate) fn keep(&self, settings: impl FnOnce() -> Settings) -> std::io::Result<()> {
+    pub(crate) fn keep(&self, text: impl FnOnce() -> String) -> std::io::Result<()> {
         let mut counter = self.counter.lock().unwrap_or_else(PoisonError::into_inner);
-        let settings = settings();
+        let text = text();
         let next = *counter + 1;
-        let block = encode_settings(&SettingsBlock { pool: self.pool, counter: next, text: settings.to_toml() })
+        let block = encode_settings(&SettingsBlock { pool: self.pool, counter: next, text })
             .ok_or_else(|| std::io::Error::other("more settings than a pool has room for"))?;
         // Memory as the flash wants it: it may be open past the page cache.
         let block = BufMut::copy_of(&block).freeze();
@@ -51,21 +52,48 @@ impl Keeper {
     }
 }
 
+/// The name under which rules are kept, beside the settings.
+const RULES: &str = "rules";
+
+/// Bytes of the text that is kept which rules may take: the rest is for settings, all of which take less.
+pub(crate) const RULES_TEXT_MAX: usize = SETTINGS_TEXT_MAX - 1024;
+
+/// What is kept: the settings, and the rules as one text.
+pub(crate) fn kept_text(settings: &Settings, rules: &RuleSet) -> String {
+    let rules = if rules.is_empty() { String::new() } else { format!("{RULES} = {}\n", quoted(&rules.to_text())) };
+    settings.to_toml() + &rules
+}
+
+/// How much room rules take in what is kept.
+pub(crate) fn rules_room(rules: &RuleSet) -> usize {
+    quoted(&rules.to_text()).len()
+}
+
+/// A text as TOML has it on one line. Rules have no control characters but the ends of their lines.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
+}
+
 /// Kept settings over the defaults. What this version does not know, or does not take any more, is
 /// told and left at its default: a pool must not be refused for it.
-pub(crate) fn over_defaults(text: &str, notes: &mut Vec<String>) -> Settings {
-    let mut settings = Settings::default();
+pub(crate) fn over_defaults(text: &str, notes: &mut Vec<String>) -> (Settings, RuleSet) {
+    let (mut settings, mut rules) = (Settings::default(), RuleSet::default());
     match read_toml(text) {
         Ok(pairs) => {
             for (name, value) in pairs {
-                if let Err(why) = settings.set(&name, &value) {
+                if name == RULES {
+                    match RuleSet::parse(&value) {
+                        Ok(kept) => rules = kept,
+                        Err(why) => notes.push(format!("the rules kept with the pool are not used: {why}")),
+                    }
+                } else if let Err(why) = settings.set(&name, &value) {
                     notes.push(format!("a setting kept with the pool is not used: {why}"));
                 }
             }
         }
         Err(why) => notes.push(format!("the settings kept with the pool cannot be read, and are as by default: {why}")),
     }
-    settings
+    (settings, rules)
 }
 
 #[cfg(test)]
@@ -85,15 +113,15 @@ mod tests {
         let mut settings = Settings::default();
         for period in ["10s", "20s", "30s"] {
             settings.set("flush-period", period).unwrap();
-            keeper.keep(|| settings.clone()).unwrap();
+            keeper.keep(|| settings.to_toml()).unwrap();
             let (_, found) = Keeper::open(&flash, POOL).unwrap();
-            assert_eq!(over_defaults(&found.unwrap(), &mut Vec::new()), settings);
+            assert_eq!(over_defaults(&found.unwrap(), &mut Vec::new()).0, settings);
         }
         let torn = BufMut::zeroed(512.max(BLOCK)).freeze();
         flash.write(SETTINGS_SLOTS[1], &torn).unwrap();
         let (keeper, found) = Keeper::open(&flash, POOL).unwrap();
         assert!(found.unwrap().contains("20s"));
-        keeper.keep(|| settings.clone()).unwrap();
+        keeper.keep(|| settings.to_toml()).unwrap();
         let (_, found) = Keeper::open(&flash, PoolId([2; 16])).unwrap();
         assert_eq!(found, None, "another pool was made here");
     }
@@ -101,12 +129,27 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_told_and_the_rest_is_used() {
         let mut notes = Vec::new();
-        let settings =
+        let (settings, _) =
             over_defaults("flush-period = \"10s\"\nnew-thing = \"1\"\ndirty-threshold = \"99%\"\n", &mut notes);
         let mut expected = Settings::default();
         expected.set("flush-period", "10s").unwrap();
         assert_eq!(settings, expected);
         assert_eq!(notes.len(), 2, "{notes:?}");
-        assert_eq!(over_defaults("\0", &mut notes), Settings::default());
+        assert_eq!(over_defaults("\0", &mut notes).0, Settings::default());
+    }
+
+    #[test]
+    fn rules_are_kept_beside_the_settings_and_those_that_make_no_sense_are_told() {
+        let rules =
+            RuleSet::parse("name=\"my \\\"backup\\\" \\\\ é\" action=bypass\npath=db/** action=pin quota=10%\n")
+                .unwrap();
+        let mut settings = Settings::default();
+        settings.set("flush-period", "10s").unwrap();
+        let mut notes = Vec::new();
+        let (again, read) = over_defaults(&kept_text(&settings, &rules), &mut notes);
+        assert_eq!((&again, read.rules(), notes.len()), (&settings, rules.rules(), 0), "{notes:?}");
+        let (_, read) = over_defaults("rules = \"name=x\\n\"\n", &mut notes);
+        assert!(read.is_empty() && notes[0].contains("rule 1"), "{notes:?}");
+        assert!(rules_room(&rules) < RULES_TEXT_MAX);
     }
 }

@@ -18,7 +18,7 @@ use headpond_base::CacheMode;
 use headpond_engine::Config;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use kept::{Keeper, over_defaults};
+pub(crate) use kept::{Keeper, RULES_TEXT_MAX, kept_text, over_defaults, rules_room};
 pub use kind::{Kind, OFF};
 pub use reference::reference;
 pub use table::{MODE, Setting, TABLE};

@@ -1,0 +1,109 @@
+//! `headpond flush`: waits for it, or gives its handle; and cancels one.
+
+use std::path::{Component, Path, PathBuf};
+
+use headpond_control::{Answer, Command, Daemon, Refusal};
+
+use crate::args::FlushArgs;
+use crate::commands::print_json;
+use crate::progress::{DirtyBar, Interrupt, Waited, confused, start_and_wait};
+
+/// `headpond flush`.
+pub fn run(args: &FlushArgs) -> Result<(), Refusal> {
+    let daemon = Daemon::of(&args.mountpoint)?;
+    if let Some(id) = args.cancel {
+        daemon.ask(&Command::CancelFlush { id })?;
+        if !args.quiet {
+            println!("flush {id} is cancelled: what is not at the origin yet stays dirty, and safe in the pool");
+        }
+        return Ok(());
+    }
+    let path = args.path.as_deref().map(|path| below(daemon.mountpoint(), path)).transpose()?;
+    let command = Command::Flush { path };
+    if args.background {
+        return in_background(&daemon, &command, args);
+    }
+    let interrupt = Interrupt::listen();
+    let mut bar = DirtyBar::new("flushing", args.quiet);
+    let waited = start_and_wait(&daemon, &command, &mut bar, &interrupt)?;
+    bar.clear();
+    match waited {
+        Waited::Done => {
+            if !args.quiet {
+                let what = args.path.as_ref().map_or_else(String::new, |path| format!(" to {}", path.display()));
+                println!("flushed: the origin has everything that was written{what} before");
+            }
+            Ok(())
+        }
+        Waited::Cancelled => Err(Refusal::Interrupted(
+            "cancelled: what is not at the origin yet stays dirty, and safe in the pool".to_owned(),
+        )),
+        Waited::Interrupted => Err(Refusal::Interrupted(
+            "interrupted: the mount goes on, and what is not at the origin yet is safe in the pool".to_owned(),
+        )),
+    }
+}
+
+/// The handle alone goes to standard output, for scripts.
+fn in_background(daemon: &Daemon, command: &Command, args: &FlushArgs) -> Result<(), Refusal> {
+    let Answer::Started { id } = daemon.ask(command)? else { return Err(confused(daemon)) };
+    if args.json {
+        return print_json(&serde_json::json!({ "handle": id }));
+    }
+    println!("{id}");
+    if !args.quiet {
+        let mount = args.mountpoint.display();
+        eprintln!("`headpond status {mount}` shows how far it is, `headpond flush {mount} --cancel {id}` ends it");
+    }
+    Ok(())
+}
+
+/// A path as it is below the mount, without looking at it: what is given may be absolute.
+fn below(mountpoint: &Path, path: &Path) -> Result<String, Refusal> {
+    let outside = || Refusal::Usage(format!("{} is not below {}", path.display(), mountpoint.display()));
+    let relative = if path.is_absolute() {
+        match path.strip_prefix(mountpoint) {
+            Ok(relative) => relative.to_owned(),
+            // By another name of the mount point.
+            Err(_) => path
+                .canonicalize()
+                .ok()
+                .and_then(|path| Some(path.strip_prefix(mountpoint).ok()?.to_owned()))
+                .ok_or_else(outside)?,
+        }
+    } else {
+        path.to_owned()
+    };
+    let parts = relative.components().map(|part| match part {
+        Component::Normal(part) => Some(Some(part)),
+        Component::CurDir => Some(None),
+        _ => None,
+    });
+    let parts: Option<Vec<_>> = parts.collect();
+    let clean: PathBuf = parts.ok_or_else(outside)?.into_iter().flatten().collect();
+    clean
+        .into_os_string()
+        .into_string()
+        .map_err(|_| Refusal::Usage(format!("{} is not UTF-8: flush a directory above it", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_taken_as_below_the_mount_and_never_as_above_it() {
+        let below = |path: &str| below(Path::new("/mnt"), Path::new(path)).ok();
+        for (path, expected) in [
+            ("db/t1.ibd", Some("db/t1.ibd")),
+            ("./db/", Some("db")),
+            ("/mnt/db", Some("db")),
+            ("/mnt", Some("")),
+            ("../x", None),
+            ("db/../../x", None),
+            ("/no-such-place/x", None),
+        ] {
+            assert_eq!(below(path).as_deref(), expected, "{path}");
+        }
+    }
+}

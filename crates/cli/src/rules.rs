@@ -1,0 +1,83 @@
+//! `headpond rules`: who and what is cached.
+
+use headpond_control::{Answer, Command, Daemon, Refusal, RuleShown, Size, Verdict};
+
+use crate::args::{RulesArgs, RulesCommand};
+use crate::commands::{print, print_json};
+use crate::progress::confused;
+
+/// `headpond rules`.
+pub fn run(args: &RulesArgs) -> Result<(), Refusal> {
+    match &args.command {
+        RulesCommand::List { mountpoint, json } => {
+            let daemon = Daemon::of(mountpoint)?;
+            let Answer::Rules { rules } = daemon.ask(&Command::Rules)? else { return Err(confused(&daemon)) };
+            if *json { print_json(&rules) } else { print(&table(&rules)) }
+        }
+        RulesCommand::Add { mountpoint, words, before, dry_run } => {
+            let command = Command::AddRule { words: words.clone(), before: *before, dry_run: *dry_run };
+            change(&Daemon::of(mountpoint)?, &command, *dry_run, |rule| match rule {
+                Some(rule) if *dry_run => println!("would be rule {}: {}", rule.number, rule.rule),
+                Some(rule) => println!("rule {}: {}", rule.number, rule.rule),
+                None => {}
+            })
+        }
+        RulesCommand::Remove { mountpoint, number, dry_run } => {
+            let command = Command::RemoveRule { number: *number, dry_run: *dry_run };
+            change(&Daemon::of(mountpoint)?, &command, *dry_run, |_| {
+                println!("{} rule {number}", if *dry_run { "would remove" } else { "removed" });
+            })
+        }
+        RulesCommand::Test { mountpoint, words, json } => {
+            let daemon = Daemon::of(mountpoint)?;
+            let answer = daemon.ask(&Command::TestRules { words: words.clone() })?;
+            let Answer::Verdict(verdict) = answer else { return Err(confused(&daemon)) };
+            if *json { print_json(&verdict) } else { print(&told(&verdict)) }
+        }
+    }
+}
+
+fn change(
+    daemon: &Daemon,
+    command: &Command,
+    dry_run: bool,
+    show: impl FnOnce(Option<&RuleShown>),
+) -> Result<(), Refusal> {
+    let Answer::Rule { rule, seen, not_kept } = daemon.ask(command)? else { return Err(confused(daemon)) };
+    show(rule.as_ref());
+    if dry_run && rule.is_some() && !seen.is_empty() {
+        println!("of what was busiest lately it would match:\n  {}", seen.join("\n  "));
+    }
+    match not_kept {
+        None => Ok(()),
+        Some(why) => Err(Refusal::Failed {
+            doing: "in force now, but not after a restart: keep the rules with the pool".to_owned(),
+            error: std::io::Error::other(why),
+        }),
+    }
+}
+
+fn table(rules: &[RuleShown]) -> String {
+    if rules.is_empty() {
+        return "no rules: everything is cached as the mode says\n".to_owned();
+    }
+    let mut text = format!("{:>4} {:>12} {:>12}  rule\n", "", "requests", "bytes");
+    for rule in rules {
+        let state = if rule.state.is_empty() { String::new() } else { format!("    # {}", rule.state) };
+        text += &format!(
+            "{:>4} {:>12} {:>12}  {}{state}\n",
+            rule.number,
+            rule.requests,
+            Size(rule.bytes).to_string(),
+            rule.rule
+        );
+    }
+    text
+}
+
+fn told(verdict: &Verdict) -> String {
+    match &verdict.decided_by {
+        Some(rule) => format!("{}: rule {} decides: {}\n", verdict.action, rule.number, rule.rule),
+        None => "cache: no rule matches, so it is treated as the mode says\n".to_owned(),
+    }
+}

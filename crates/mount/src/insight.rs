@@ -1,0 +1,149 @@
+//! What whoever controls a mount can see of it: which files and processes use it, and which files lie
+//! below a path.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, OnceLock, Weak};
+
+use headpond_base::{ObjectId, UnixNanos};
+use headpond_rules::Process;
+
+use crate::front::Front;
+use crate::processes::{self, ProcessUse, Processes};
+use crate::usage::Totals;
+
+/// What was done with one file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileUse {
+    /// Its inode number at the origin.
+    pub inode: u64,
+    /// Its birth time at the origin, 0 where the file system has none.
+    pub birth: UnixNanos,
+    /// Its path below the mount; empty if it has none now and none was known.
+    pub path: Vec<u8>,
+    /// What was done.
+    pub done: Totals,
+    /// Bytes in the last second.
+    pub recent_bytes: u64,
+}
+
+/// Shared by the mount and whoever controls it.
+#[derive(Default)]
+pub struct Insight {
+    front: OnceLock<Weak<Front>>,
+    pub(crate) processes: Processes,
+}
+
+impl Insight {
+    pub(crate) fn of(&self, front: &Arc<Front>) {
+        // There is one mount to a usage.
+        let _ = self.front.set(Arc::downgrade(front));
+    }
+
+    fn front(&self) -> Option<Arc<Front>> {
+        self.front.get()?.upgrade()
+    }
+
+    /// To be called once a second: what came since the last time is what was done lately.
+    pub fn tick(&self) {
+        self.processes.tick();
+        if let Some(front) = self.front() {
+            front.known.each(|_, known| known.tally.tick());
+        }
+    }
+
+    /// To be called several times a second: finds the names of processes while they are there.
+    pub fn name_processes(&self) {
+        self.processes.name();
+    }
+
+    /// At most so many files of each: of the most read from flash, from the origin, past the cache,
+    /// written, and busiest lately; the busiest first.
+    #[must_use]
+    pub fn files(&self, most: usize) -> Vec<FileUse> {
+        let Some(front) = self.front() else { return Vec::new() };
+        let mut all = Vec::new();
+        front.known.each(|key, known| {
+            let done = known.tally.totals();
+            if done.bytes() > 0 {
+                let recent_bytes = known.tally.recent();
+                all.push(FileUse { inode: key.inode, birth: key.birth, path: Vec::new(), done, recent_bytes });
+            }
+        });
+        let mut top = tops(all, most, |file| (file.done, file.recent_bytes));
+        for file in &mut top {
+            file.path = front.path_of_file(file.inode, file.birth);
+        }
+        top
+    }
+
+    /// The files below a path in the mount that the engine may have something of for the origin, or the
+    /// one file that it names. Looks at every file below it.
+    ///
+    /// # Errors
+    /// When there is nothing of that name, or it cannot be looked at.
+    pub fn objects_below(&self, path: &Path) -> io::Result<BTreeSet<ObjectId>> {
+        let front = self.front().ok_or(io::ErrorKind::NotConnected)?;
+        front.objects_below(path).map_err(io::Error::from)
+    }
+
+    /// When the process with this number was started, in the kernel's ticks; none if there is none.
+    #[must_use]
+    pub fn born(&self, number: u32) -> Option<u64> {
+        processes::read(number, 0).map(|process| process.pid.born)
+    }
+
+    /// A process by its number, as it is now, for whoever makes or tries rules; `user` is as whom it would ask.
+    /// May wait for a moment.
+    #[must_use]
+    pub fn process(&self, number: u32, user: u32) -> Option<Process> {
+        self.processes.find(number, user)
+    }
+
+    /// The same of processes.
+    #[must_use]
+    pub fn processes(&self, most: usize) -> Vec<ProcessUse> {
+        tops(self.processes.all(), most, |process| (process.done, process.recent_bytes))
+    }
+}
+
+/// Those that are among the `most` by one of the counts.
+fn tops<T>(mut all: Vec<T>, most: usize, counts: impl Fn(&T) -> (Totals, u64)) -> Vec<T> {
+    let orders: [fn(&(Totals, u64)) -> u64; 5] = [
+        |(done, _)| done.hit_bytes,
+        |(done, _)| done.miss_bytes,
+        |(done, _)| done.bypassed_bytes,
+        |(done, _)| done.written_bytes,
+        |(_, recent)| *recent,
+    ];
+    let least = orders.map(|order| {
+        let mut values: Vec<u64> = all.iter().map(|one| order(&counts(one))).collect();
+        values.sort_unstable_by(|a, b| b.cmp(a));
+        values.get(most.saturating_sub(1)).copied().unwrap_or(0).max(1)
+    });
+    all.retain(|one| orders.iter().zip(least).any(|(order, least)| order(&counts(one)) >= least));
+    all.sort_by_key(|one| {
+        let (done, recent) = counts(one);
+        std::cmp::Reverse((recent, done.bytes()))
+    });
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_are_first_by_any_count_are_shown() {
+        let totals = |hit_bytes, written_bytes| Totals { hit_bytes, written_bytes, ..Totals::default() };
+        let all = vec![
+            ("reader", totals(100, 0), 0),
+            ("small", totals(1, 1), 0),
+            ("writer", totals(0, 50), 0),
+            ("now", totals(2, 2), 4),
+        ];
+        let names: Vec<&str> = tops(all, 1, |one| (one.1, one.2)).into_iter().map(|one| one.0).collect();
+        assert_eq!(names, ["now", "reader", "writer"]);
+    }
+}

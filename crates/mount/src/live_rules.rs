@@ -1,0 +1,70 @@
+//! The rules in force, for the mount to ask and for whoever controls it to change.
+//!
+//! Cost where there are none: one load of a flag for each request.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use headpond_engine::{Class, Handling, Treatment};
+use headpond_rules::{Action, Mask, RuleSet};
+
+/// Shared by the mount and whoever controls it.
+#[derive(Debug, Default)]
+pub struct LiveRules {
+    any: AtomicBool,
+    now: RwLock<Arc<InForce>>,
+}
+
+/// A set of rules with its number among all that were in force, by which masks are known to be its.
+#[derive(Debug, Default)]
+pub(crate) struct InForce {
+    pub(crate) set: Arc<RuleSet>,
+    pub(crate) generation: u64,
+}
+
+/// A mask, and the generation of rules that it is for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Masked {
+    pub(crate) generation: u64,
+    pub(crate) mask: Mask,
+}
+
+impl LiveRules {
+    /// Puts others in force, for every request from now on.
+    pub fn replace(&self, set: RuleSet) {
+        let any = !set.is_empty();
+        let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        *now = Arc::new(InForce { set: Arc::new(set), generation: now.generation + 1 });
+        self.any.store(any, Ordering::Release);
+    }
+
+    /// Those in force.
+    #[must_use]
+    pub fn now(&self) -> Arc<RuleSet> {
+        self.in_force().set.clone()
+    }
+
+    /// Those in force, if there are any.
+    pub(crate) fn any(&self) -> Option<Arc<InForce>> {
+        self.any.load(Ordering::Acquire).then(|| self.in_force())
+    }
+
+    fn in_force(&self) -> Arc<InForce> {
+        self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl InForce {
+    /// What is done with a request that the rule at `index` decided, or that no rule did.
+    pub(crate) fn treatment(&self, index: Option<usize>, process: u32, size: u64) -> Treatment {
+        let Some(index) = index else { return Treatment { process, ..Treatment::default() } };
+        let handling = match self.set.count(index, size) {
+            Action::Bypass => Handling::Bypass,
+            Action::ReadOnly => Handling::ReadOnly,
+            Action::WriteThrough => Handling::WriteThrough,
+            Action::Cache | Action::Pin(_) | Action::Share(_) => Handling::Cache,
+        };
+        let class = self.set.rules()[index].class.and_then(Class::new).unwrap_or_default();
+        Treatment { process, handling, class }
+    }
+}

@@ -1,0 +1,67 @@
+//! Which files lie below a path: what a flush of a part of the mount is about.
+//!
+//! The origin is asked, not what is remembered of names: its directories are the truth, over every rename.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use headpond_base::ObjectId;
+use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::MARKER_NAME;
+use crate::front::{Front, Outcome};
+use crate::inodes::{file_key, kind_of, stat};
+
+impl Front {
+    /// The files at or below a path that the engine knows.
+    pub(crate) fn objects_below(&self, path: &Path) -> Outcome<BTreeSet<ObjectId>> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // No link leads out of the origin.
+        let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let top = rustix::fs::openat2(&**self.inodes.root(), path, flags, Mode::empty(), within)?;
+        let mut found = BTreeSet::new();
+        let kind = self.note(&top, OsStr::new(""), &mut found)?;
+        let mut directories = if kind == FileType::Directory { vec![top] } else { Vec::new() };
+        let at_root = self.inodes.root().key;
+        while let Some(directory) = directories.pop() {
+            let is_root = file_key(&stat(&directory, c"")?) == at_root;
+            for entry in Dir::new(open_directory(&directory)?)? {
+                let entry = entry?;
+                let name = OsStr::from_bytes(entry.file_name().to_bytes());
+                if matches!(name.as_bytes(), b"." | b"..") || is_root && name == MARKER_NAME {
+                    continue;
+                }
+                match self.note(&directory, name, &mut found) {
+                    Ok(FileType::Directory) => match rustix::fs::openat(&directory, name, flags, Mode::empty()) {
+                        Ok(below) => directories.push(below),
+                        Err(Errno::NOENT) => {}
+                        Err(error) => return Err(error),
+                    },
+                    // Gone since it was listed.
+                    Ok(_) | Err(Errno::NOENT) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Takes a file in, if the engine knows it. Other file systems below the origin are not the engine's.
+    fn note(&self, directory: &OwnedFd, name: &OsStr, found: &mut BTreeSet<ObjectId>) -> Outcome<FileType> {
+        let seen = stat(directory, name)?;
+        if !self.inodes.same_device(&seen) {
+            return Ok(FileType::Unknown);
+        }
+        found.extend(self.known.find(file_key(&seen)).map(|known| known.object()));
+        Ok(kind_of(&seen))
+    }
+}
+
+fn open_directory(path: &OwnedFd) -> Outcome<OwnedFd> {
+    rustix::fs::openat(path, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}

@@ -1,0 +1,137 @@
+//! What is counted by file and process.
+//!
+//! Files are counted where what applications see of them is kept (`known.rs`), so a count is exact for as long
+//! as the mount knows the file; processes in a table of bounded size (`processes.rs`).
+//!
+//! Cost for each request: two clones of a pointer, a few additions, and one look into the table of
+//! processes under a lock that nobody else holds for long.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use headpond_base::BLOCK_U64;
+use headpond_engine::Served;
+
+/// One request, in bytes: where what was read came from, or what was written.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Amount {
+    pub(crate) hit: u64,
+    pub(crate) miss: u64,
+    pub(crate) bypassed: u64,
+    pub(crate) written: u64,
+}
+
+impl Amount {
+    /// A read.
+    pub(crate) fn read(served: Served) -> Self {
+        let (hit, miss) = (u64::from(served.hit_blocks) * BLOCK_U64, u64::from(served.miss_blocks) * BLOCK_U64);
+        if served.bypassed {
+            Self { hit, bypassed: miss, ..Self::default() }
+        } else {
+            Self { hit, miss, ..Self::default() }
+        }
+    }
+
+    /// A write.
+    pub(crate) fn write(bytes: u64) -> Self {
+        Self { written: bytes, ..Self::default() }
+    }
+}
+
+/// What was done in all, in bytes; what was read in whole blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Totals {
+    /// Read from flash or memory.
+    pub hit_bytes: u64,
+    /// Read from the origin.
+    pub miss_bytes: u64,
+    /// Read from the origin, past the cache.
+    pub bypassed_bytes: u64,
+    /// Written.
+    pub written_bytes: u64,
+}
+
+impl Totals {
+    /// All together.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.hit_bytes + self.miss_bytes + self.bypassed_bytes + self.written_bytes
+    }
+
+    pub(crate) const fn add(&mut self, done: Amount) {
+        self.hit_bytes += done.hit;
+        self.miss_bytes += done.miss;
+        self.bypassed_bytes += done.bypassed;
+        self.written_bytes += done.written;
+    }
+
+    pub(crate) const fn merge(&mut self, other: Self) {
+        self.hit_bytes += other.hit_bytes;
+        self.miss_bytes += other.miss_bytes;
+        self.bypassed_bytes += other.bypassed_bytes;
+        self.written_bytes += other.written_bytes;
+    }
+}
+
+/// What was done with one file: counted on the shard's thread, read on any.
+#[derive(Default, Debug)]
+pub(crate) struct Tally {
+    hit: AtomicU64,
+    miss: AtomicU64,
+    bypassed: AtomicU64,
+    written: AtomicU64,
+    before: AtomicU64,
+    recent: AtomicU64,
+}
+
+impl Tally {
+    pub(crate) fn count(&self, done: Amount) {
+        for (counter, more) in [
+            (&self.hit, done.hit),
+            (&self.miss, done.miss),
+            (&self.bypassed, done.bypassed),
+            (&self.written, done.written),
+        ] {
+            if more > 0 {
+                counter.fetch_add(more, Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(crate) fn tick(&self) {
+        let bytes = self.totals().bytes();
+        let before = self.before.swap(bytes, Ordering::Relaxed);
+        self.recent.store(bytes.saturating_sub(before), Ordering::Relaxed);
+    }
+
+    /// Bytes between the last two ticks.
+    pub(crate) fn recent(&self) -> u64 {
+        self.recent.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        Totals {
+            hit_bytes: self.hit.load(Ordering::Relaxed),
+            miss_bytes: self.miss.load(Ordering::Relaxed),
+            bypassed_bytes: self.bypassed.load(Ordering::Relaxed),
+            written_bytes: self.written.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_since_the_last_tick_is_what_was_done_lately() {
+        let tally = Tally::default();
+        tally.count(Amount::write(10));
+        tally.tick();
+        assert_eq!(tally.recent(), 10);
+        tally.count(Amount::read(Served { hit_blocks: 1, miss_blocks: 1, bypassed: true }));
+        tally.tick();
+        assert_eq!(tally.recent(), 8192);
+        tally.tick();
+        assert_eq!((tally.recent(), tally.totals().bypassed_bytes), (0, 4096));
+    }
+}
