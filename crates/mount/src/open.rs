@@ -11,16 +11,20 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use fuser::{FileAttr, Request};
-use headpond_engine::{OpenFile as Opened, Reply, Request as Ask};
+use headpond_engine::{Namespace, OpenFile as Opened, Reply, Request as Ask};
 use rustix::fs::{Mode, OFlags, RawMode, SeekFrom, Statx};
 use rustix::io::Errno;
 
 use crate::caller::Rights;
-use crate::front::{Front, Outcome, has_default_list, stamp, unexpected};
+use crate::front::{Front, Outcome, errno, has_default_list, stamp, unexpected};
 use crate::handles::{OpenFile, Way};
 use crate::inodes::{Inode, stat};
 use crate::pond::call_with;
 use crate::{caller, privileges};
+
+/// How often a file is opened in the engine for one open, when it is changed meanwhile each time. Somebody who
+/// has it open writes to it, so the engine keeps to its own of it anyway.
+const OPENS_MAX: u32 = 3;
 
 /// One count of `Open` in the engine, given back when dropped.
 pub(crate) struct Counted<'a> {
@@ -157,29 +161,54 @@ impl Front {
         Ok(File::from(file))
     }
 
+    /// Opens a file in the engine, which is told what the origin says of it. Should the file be changed,
+    /// renamed or removed between that look and the engine's answer, the engine would take it for a
+    /// stranger's doing later: so it is looked at once more, and the engine told.
     fn open_in_engine(&self, inode: &Arc<Inode>, file: File, created: bool) -> Outcome<Counted<'_>> {
-        let found = stat(&file, c"")?;
+        let mut tries = 0;
+        loop {
+            let before = stat(&file, c"")?;
+            let counted = self.open_once(inode, &file, &before, created && tries == 0)?;
+            let after = stat(&file, c"")?;
+            let (before, now) = (stamp(&before), stamp(&after));
+            tries += 1;
+            if (before.size, before.mtime) != (now.size, now.mtime) && tries < OPENS_MAX {
+                // Its bytes may be others: what the engine has counts only against the stamp of now.
+                continue;
+            }
+            if after.stx_nlink == 0 {
+                let change = Namespace::Unlink { object: counted.object };
+                self.pond.namespace(change, Box::new(|| Ok(None))).map_err(errno)?;
+            } else if before.ctime != now.ctime {
+                self.pond.submit(Ask::Restamp { object: counted.object, stamp: now }, Box::new(|_| {}));
+            }
+            self.pond.attach(counted.object, file);
+            return Ok(counted);
+        }
+    }
+
+    fn open_once(&self, inode: &Arc<Inode>, file: &File, found: &Statx, created: bool) -> Outcome<Counted<'_>> {
         let opening = Opened {
             inode: inode.key.inode,
             birth: inode.key.birth,
             path: self.path_of(inode),
-            stamp: stamp(&found),
+            stamp: stamp(found),
             created,
             // Only a file that is new to the engine is asked about.
-            allocated: if inode.known().is_some() { 0 } else { allocated(&file, &found) },
+            allocated: if inode.known().is_some() { 0 } else { allocated(file, found) },
         };
         let ctime = opening.stamp.ctime;
+        let path = opening.path.clone();
         let (files, opened) = (self.known.clone(), inode.clone());
         let taken_over = move |answer: &Reply| {
             if let Reply::Opened { object, attributes } = answer {
-                opened.set_known(&files.opened(opened.key, *object, *attributes, ctime));
+                let known = files.opened(opened.key, *object, *attributes, ctime);
+                known.rename(path);
+                opened.set_known(&known);
             }
         };
         match call_with(&*self.pond, Ask::Open(opening), taken_over) {
-            Reply::Opened { object, .. } => {
-                self.pond.attach(object, file);
-                Ok(Counted { front: self, object, kept: false })
-            }
+            Reply::Opened { object, .. } => Ok(Counted { front: self, object, kept: false }),
             other => Err(unexpected(&other)),
         }
     }

@@ -60,6 +60,14 @@ impl Bench {
         Self::start(directory, Arc::new(handle.clone()), Behind::Engine(handle), |_| {})
     }
 
+    /// Over any other pond, which is made for the origin.
+    pub fn over<P: Pond>(pond: impl FnOnce(&Path) -> Arc<P>) -> (Self, Arc<P>) {
+        let directory = fresh();
+        let straight = Straight::start();
+        let pond = pond(&directory.path().join("origin"));
+        (Self::start(directory, pond.clone(), Behind::Straight(straight), |_| {}), pond)
+    }
+
     fn start(
         directory: tempfile::TempDir,
         pond: Arc<dyn Pond>,
