@@ -13,7 +13,7 @@ use crate::caller::Rights;
 use crate::inodes::{Inode, Privileges};
 
 /// The extended attribute with a program's capabilities.
-const CAPABILITIES: &str = "security.capability";
+pub(crate) const CAPABILITIES: &str = "security.capability";
 
 const SET_UID: RawMode = 0o4000;
 const SET_GID: RawMode = 0o2000;

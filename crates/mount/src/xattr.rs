@@ -3,11 +3,17 @@
 use std::ffi::OsStr;
 
 use fuser::Request;
+use headpond_engine::{FlushId, FlushScope, Reply, Request as Ask};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-use crate::front::{Front, Outcome};
+use crate::front::{Front, Outcome, unexpected};
 use crate::inodes::{Inode, Privileges};
+use crate::pond::call_with;
+use crate::privileges::CAPABILITIES;
+
+/// The name of these flushes: above those that operators start.
+const FLUSH_ID: FlushId = FlushId(u64::MAX);
 
 /// Attributes that only administrators see.
 const TRUSTED: &[u8] = b"trusted.";
@@ -60,9 +66,23 @@ impl Front {
         let flags = XattrFlags::from_bits(flags.cast_unsigned()).ok_or(Errno::INVAL)?;
         // It may be a program's capabilities, or an access list that changes the mode.
         inode.set_privileges(Privileges::Unknown);
+        if name == CAPABILITIES {
+            self.flush_before_privileges(inode)?;
+        }
         rustix::fs::setxattr(inode.proc_path(), name, value, flags)?;
         self.changed_at_origin(inode);
         Ok(())
+    }
+
+    /// The origin's kernel takes a program's capabilities away when the file is written there, which
+    /// destage does later: so what was written before they are set goes to the origin first.
+    fn flush_before_privileges(&self, inode: &Inode) -> Outcome<()> {
+        let Some(known) = inode.known() else { return Ok(()) };
+        let scope = FlushScope::Objects([known.object()].into());
+        match call_with(&*self.pond, Ask::Flush { id: FLUSH_ID, scope }, |_| {}) {
+            Reply::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
     }
 
     /// Removes an attribute.
