@@ -253,6 +253,6 @@ mod tests {
             "1.9 KiB/s db/t1.ibd 1.9 KiB/s mariadbd (7)",
             "{text}"
         );
-        assert!(text.contains("~ng/long/long") && text.contains("new?line") && text.contains("(removed)"), "{text}");
+        assert!(text.contains("~/long/long") && text.contains("new?line") && text.contains("(removed)"), "{text}");
     }
 }
