@@ -39,6 +39,7 @@ impl Engine {
                 self.answer(id, Reply::Changed(attributes));
             }
             Request::Read { object, offset, len, how } => {
+                let how = self.read_in_stream(object, offset, u64::from(len), how);
                 self.on_object(id, object, Work::Read { offset, len: u64::from(len) }, how)
             }
             Request::Write { object, offset, data, mtime, durable, how } => {
@@ -50,6 +51,7 @@ impl Engine {
                 {
                     return self.answer(id, Reply::Failed(Errno::INVAL));
                 }
+                let how = self.write_in_stream(object, offset, data.len() as u64, durable, how);
                 self.change(id, object, end, Change::Write { offset, data, mtime, durable }, how);
             }
             Request::Truncate { object, size, mtime } => {
@@ -67,7 +69,10 @@ impl Engine {
                     usual,
                 );
             }
-            Request::Sync { object } => self.on_object(id, object, Work::Sync, usual),
+            Request::Sync { object } => {
+                self.streams.synced(object);
+                self.on_object(id, object, Work::Sync, usual);
+            }
             Request::SyncAll => self.start_op(id, ObjectId(0), Work::SyncAll, usual),
             Request::Seek { object, offset, data } => self.on_object(id, object, Work::Seek { offset, data }, usual),
             Request::Namespace(change) => self.start_op(id, ObjectId(0), Work::Namespace(change), usual),
@@ -78,6 +83,7 @@ impl Engine {
             Request::SetMode(mode) => self.start_op(id, ObjectId(0), Work::SetMode(mode), usual),
             Request::Configure(config) => {
                 self.configure_keep(&config);
+                self.streams.set_cutoff(config.sequential_cutoff);
                 self.config = Config { mode: self.mode, mutation: self.config.mutation, ..*config };
                 self.answer(id, Reply::Done);
             }

@@ -2,7 +2,7 @@
 
 use headpond_base::{CacheMode, Nanos};
 use headpond_log::Mutation;
-use headpond_policy::{Admission, FlashWriteLimit, Policy};
+use headpond_policy::{Admission, FlashWriteLimit, Policy, Streams};
 
 use crate::treatment::{Class, ClassLimit};
 
@@ -27,6 +27,8 @@ pub struct Config {
     pub admission: Admission,
     /// What reads may write to flash in a day. Dirty data is never asked about.
     pub flash_write_limit: Option<FlashWriteLimit>,
+    /// Sequential runs longer than this many bytes, of one process in one object, pass by the cache.
+    pub sequential_cutoff: Option<u64>,
     /// What may be kept for each class of requests.
     pub classes: [ClassLimit; Class::COUNT],
     /// A planted bug, for tests of the tests.
@@ -44,6 +46,7 @@ impl Default for Config {
             policy: Policy::default(),
             admission: Admission::default(),
             flash_write_limit: None,
+            sequential_cutoff: Some(Streams::CUTOFF),
             classes: [ClassLimit::default(); Class::COUNT],
             mutation: None,
         }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use headpond_base::{Buf, CacheMode, Errno, Nanos, ObjectId, Sequence};
 use headpond_log::{LogIo, Mutation, WriteId};
+use headpond_policy::Streams;
 
 use crate::checkpoint::Checkpoints;
 use crate::config::Config;
@@ -63,6 +64,7 @@ pub struct Engine {
     pub(crate) destage: Destage,
     pub(crate) reclaim: Reclaim,
     pub(crate) keep: Keep,
+    pub(crate) streams: Streams,
     pub(crate) checkpoints: Checkpoints,
     /// The first checkpoint of this epoch is written, and there is room for the log to go on.
     pub(crate) accepting: bool,
@@ -81,7 +83,12 @@ pub struct Engine {
 
 impl Engine {
     pub(crate) fn new(store: Store, checkpoints: Checkpoints, config: Config, now: Nanos) -> Self {
-        let keep = Keep::new(&config, store.log.geometry().data_blocks(), now);
+        let keep = {
+            let geometry = *store.log.geometry();
+            let segments = usize::try_from(geometry.segments).expect("the table of segments is in memory");
+            let usable = segments.saturating_sub(crate::reclaim::held_free(segments));
+            Keep::new(&config, geometry.data_blocks(), usable as u64 * u64::from(geometry.segment_blocks()), now)
+        };
         let mut engine = Self {
             mode: config.mode,
             config,
@@ -101,6 +108,7 @@ impl Engine {
             destage: Destage::new(now),
             reclaim: Reclaim::default(),
             keep,
+            streams: Streams::new(config.sequential_cutoff),
             checkpoints,
             accepting: false,
             held: VecDeque::new(),

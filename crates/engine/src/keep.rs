@@ -11,6 +11,7 @@
 //! - Clean blocks that are kept are known to the policy, but for those that an earlier life of the engine kept:
 //!   these are learned a few at a time ([`Engine::learn_kept`]).
 //! - No more blocks are kept than [`KEEP_PERCENT`] of the pool, dirty ones that the policy refused left out.
+//! - Reclaim always finds something: where nothing lingers, the policy gives up some ([`Engine::keep_less`]).
 
 use headpond_base::{BLOCK_U64, Block, Location, Nanos, ObjectId};
 use headpond_map::Slot;
@@ -23,6 +24,9 @@ use crate::store::Store;
 /// The share of the pool that is kept: the rest is what reclaim works with. At 80 % packing costs about two moved
 /// blocks for each one freed at random.
 const KEEP_PERCENT: u64 = 80;
+
+/// The share of a small pool that is kept, of what is left when some segments are free and some are being filled.
+const USABLE_PERCENT: u64 = 90;
 
 /// Slots looked at in each turn with the time while the kept ones of an earlier life are learned: under a millisecond.
 const LEARN_STEP: usize = 2048;
@@ -40,8 +44,9 @@ pub(crate) struct Keep {
 }
 
 impl Keep {
-    pub(crate) fn new(config: &Config, data_blocks: u64, now: Nanos) -> Self {
-        let capacity = (data_blocks * KEEP_PERCENT / 100).max(16);
+    /// `usable` blocks are those of segments that are not held free.
+    pub(crate) fn new(config: &Config, data_blocks: u64, usable: u64, now: Nanos) -> Self {
+        let capacity = (data_blocks * KEEP_PERCENT / 100).min(usable * USABLE_PERCENT / 100).max(16);
         let blocks = usize::try_from(capacity).unwrap_or(usize::MAX);
         Self {
             cache: Cache::new(config.policy, config.admission, blocks, 0),
@@ -180,6 +185,12 @@ impl Engine {
             self.keep.cache.admit(key, Kind::OnFlash, &mut pool) != Admitted::Refused
         };
         self.store.keep(object, block, kept);
+    }
+
+    /// Gives up a few blocks, because reclaim finds no segment worth emptying; `false` if none may go.
+    pub(crate) fn keep_less(&mut self, blocks: u32) -> bool {
+        let mut pool = Pool { store: &mut self.store, budget: &mut self.keep.budget };
+        (0..blocks).take_while(|_| self.keep.cache.evict(&mut pool).is_some()).count() > 0
     }
 
     /// Tells the policy of blocks that have lost their slots since.

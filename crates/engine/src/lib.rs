@@ -39,6 +39,7 @@ mod replay;
 mod request;
 mod stats;
 mod store;
+mod streaming;
 mod treatment;
 mod turns;
 

@@ -24,6 +24,8 @@ pub(crate) struct Object {
     pub(crate) active: u32,
     pub(crate) locks: Locks,
     pub(crate) turns: Turns,
+    /// When a stream last made its writes go to the origin while some of it was dirty.
+    pub(crate) switched_at: Option<Nanos>,
     /// Byte ranges that have space at the origin.
     pub(crate) reserved: RangeSet,
     /// How often destage gave space back: what was reserved before may be gone.
@@ -90,6 +92,7 @@ impl Object {
             active: 0,
             locks: Locks::default(),
             turns: Turns::default(),
+            switched_at: None,
             reserved: RangeSet::default(),
             space_lost: 0,
             traces: true,

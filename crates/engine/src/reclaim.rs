@@ -82,10 +82,20 @@ const ROOMY_PERCENT: u64 = 86;
 /// How much of a segment's end is read first.
 const FOOTER_GUESS: usize = 64 << 10;
 
+/// Of so many segments, those that should be free or about to be.
+fn free_wanted(segments: usize) -> usize {
+    FREE_MIN.min(segments / 3) + segments / 32
+}
+
+/// Of so many segments, those that hold nothing to be kept: they are free, or being filled.
+pub(crate) fn held_free(segments: usize) -> usize {
+    free_wanted(segments) + Stream::ALL.len()
+}
+
 impl Engine {
     /// Segments that should be free or about to be.
     pub(crate) fn free_wanted(&self) -> usize {
-        FREE_MIN.min(self.store.log.segments().len() / 3) + self.store.log.segments().len() / 32
+        free_wanted(self.store.log.segments().len())
     }
 
     /// Starts and moves on what is being emptied.
@@ -102,7 +112,14 @@ impl Engine {
         // Those that wait for room to move something must not keep others from making room.
         let most = if self.short_of_segments() { 2 * VICTIMS_MAX } else { VICTIMS_MAX };
         while !self.stopping && self.reclaim.victims.len() < most && self.wants_segments() {
-            let Some(victim) = self.choose_victim() else { break };
+            let Some(victim) = self.choose_victim() else {
+                // All that is full is worth keeping, or dirty. Rather than wait for that to change:
+                let blocks = self.store.log.geometry().segment_blocks();
+                if self.reclaim.victims.is_empty() && self.keep_less(blocks) {
+                    continue;
+                }
+                break;
+            };
             if self.store.log.segments().get(victim).live == 0 {
                 self.emptied(victim);
                 continue;

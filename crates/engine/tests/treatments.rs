@@ -82,3 +82,49 @@ fn cached_and_bypassing_writes_of_one_file_take_turns() {
     assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
     assert_eq!(world.files[&file], expected);
 }
+
+/// Writes or reads 64 MiB from the start on, in pieces of 128 KiB.
+fn pass_through_file(world: &mut World, file: headpond_base::ObjectId, write: bool) {
+    const PIECE: u64 = 128 << 10;
+    for at in (0..64 << 20).step_by(PIECE as usize) {
+        if write {
+            world.write(file, at, &[(at / PIECE) as u8 | 1; PIECE as usize]);
+        } else {
+            assert_eq!(world.read(file, at, PIECE as u32), [(at / PIECE) as u8 | 1; PIECE as usize]);
+        }
+    }
+}
+
+#[test]
+fn a_long_stream_passes_by_and_what_others_use_stays() {
+    let mut world = World::new(Config::default());
+    let favourite = world.open(1, &[9; 1 << 20]);
+    world.read(favourite, 0, 1 << 20);
+    let backup = world.open(2, &[]);
+    pass_through_file(&mut world, backup, true);
+    pass_through_file(&mut world, backup, false);
+    let stats = world.engine.stats();
+    assert!(stats.bypassed_write_bytes > 50 << 20, "{stats:?}");
+    assert!(stats.bypassed_read_bytes > 50 << 20, "{stats:?}");
+    let (bytes, served) = world.read_as(favourite, 0, 1 << 20, Handling::Cache);
+    assert_eq!((bytes, served.miss_blocks), (vec![9; 1 << 20], 0), "what was there before is still there");
+    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
+    assert_eq!(world.files[&backup].len(), 64 << 20);
+}
+
+#[test]
+fn a_log_that_is_synced_as_it_grows_stays_on_flash_and_off_means_off() {
+    let mut world = World::new(Config::default());
+    let log = world.open(1, &[]);
+    for at in (0..16_u64 << 20).step_by(64 << 10) {
+        world.write(log, at, &[7; 64 << 10]);
+        assert!(matches!(world.ask(Request::Sync { object: log }), Reply::Done));
+    }
+    assert_eq!(world.engine.stats().bypassed_writes, 0);
+    let mut world = World::new(Config { sequential_cutoff: None, ..Config::default() });
+    let file = world.open(1, &[]);
+    pass_through_file(&mut world, file, true);
+    pass_through_file(&mut world, file, false);
+    let stats = world.engine.stats();
+    assert_eq!((stats.bypassed_writes, stats.bypassed_reads), (0, 0));
+}

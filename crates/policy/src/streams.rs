@@ -72,6 +72,13 @@ impl Streams {
         self.cutoff = cutoff;
     }
 
+    /// Somebody waited for the object's writes to be durable: they are no stream that passes by, however long.
+    pub fn synced(&mut self, object: ObjectId) {
+        for stream in self.streams.iter_mut().filter(|stream| stream.write && stream.object == object) {
+            stream.run = 0;
+        }
+    }
+
     /// Takes notice of a transfer. `true` if it should pass by the cache.
     pub fn passes_by(&mut self, transfer: Transfer) -> bool {
         self.transfers += 1;
@@ -125,6 +132,18 @@ mod tests {
             .count() as u64
             * PIECE;
         assert_eq!(cached, 64 * Streams::CUTOFF);
+    }
+
+    #[test]
+    fn writes_that_are_synced_as_they_go_never_pass_by() {
+        let mut streams = Streams::new(Some(Streams::CUTOFF));
+        for piece in 0..1000 {
+            let transfer = Transfer { write: true, ..read(1, 1, piece * PIECE, PIECE) };
+            assert!(!streams.passes_by(transfer), "a log of {piece} pieces");
+            if piece % 8 == 7 {
+                streams.synced(ObjectId(1));
+            }
+        }
     }
 
     #[test]

@@ -151,9 +151,13 @@ pub(crate) enum Treatments {
     ByRequest,
 }
 
+/// So short that streams are found in files of this size.
+const CUTOFFS: [u64; 3] = [8 << 10, 64 << 10, 256 << 10];
+
 /// Changes some settings, each to any value that it may have.
 pub(crate) fn change_settings(config: &mut Config, rng: &mut Rng) {
-    match rng.below(6) {
+    match rng.below(7) {
+        6 if config.sequential_cutoff.is_some() => config.sequential_cutoff = Some(*rng.pick(&CUTOFFS)),
         0 => config.policy = *rng.pick(&Policy::ALL),
         1 => config.admission = *rng.pick(&[Admission::Always, Admission::Always, Admission::Returning]),
         2 => {
@@ -268,6 +272,7 @@ impl Scenario {
             2 => Treatments::ByRequest,
             _ => Treatments::Usual,
         };
+        config.sequential_cutoff = own.chance(250).then(|| *own.pick(&CUTOFFS));
         for _ in 0..own.below(4) {
             change_settings(&mut config, &mut own);
         }

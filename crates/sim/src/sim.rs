@@ -242,9 +242,12 @@ impl<'a> Sim<'a> {
             Change::Allocate { offset, len, extend } => Request::Allocate { object, offset, len, extend, mtime },
         };
         let asked_at = self.model.moment();
-        let direct = matches!(change, Change::Write { .. }) && how.handling != Handling::Cache;
-        self.world.unreserved_writes |= direct;
-        let loose = !self.is_strict() || direct;
+        let write = matches!(change, Change::Write { .. });
+        let direct = write && how.handling != Handling::Cache;
+        // Perhaps part of a stream that passes by.
+        let streams = write && !durable && self.scenario.config.sequential_cutoff.is_some();
+        self.world.unreserved_writes |= direct || streams;
+        let loose = !self.is_strict() || direct || streams;
         let id = self.model.ask(file, change, mtime.0, durable, loose);
         self.ask(Asked::Change { file, id, asked_at, direct }, request).map(|_| ())
     }

@@ -95,6 +95,16 @@ pub const TABLE: &[Setting] = &[
         apply: |config, value| config.sync_interval = Nanos(value),
     },
     Setting {
+        name: "sequential-cutoff",
+        meaning: "Sequential runs longer than this, of one process in one file, pass by the cache.",
+        effect: "Larger: more of what is read or written in order is cached. Smaller: backups and bulk loads push out less. off: \
+                 everything is cached. What is on flash is served from there in any case; writes that are synced as they go, such as \
+                 a database's log, never pass by.",
+        kind: Kind::Size { min: 64 << 10, max: 1 << 40, power_of_two: false, can_be_off: true },
+        default: 4 << 20,
+        apply: |config, value| config.sequential_cutoff = (value != OFF).then_some(value),
+    },
+    Setting {
         name: "policy",
         meaning: "What is kept when the pool cannot hold everything.",
         effect: "adaptive watches a sample of the load and follows whichever rule fits it best. The others are for loads that one \

@@ -1,0 +1,65 @@
+//! Long sequential streams pass by the cache: whoever reads or writes a file from one end to the other once would
+//! push out what others come back to.
+//!
+//! A stream that passes by is a treatment like any other ([`Handling::Bypass`]), decided before the request is looked
+//! at, so nothing about what is served, dropped or ordered is different from a rule's bypass.
+//!
+//! Invariants:
+//! - A stream never makes a file's writes wait for long: one passes by only if the file has nothing dirty, or little
+//!   and it did not go to and fro lately.
+//! - Writes that somebody syncs as they go are no stream, however long: a database's log wants its place on flash.
+
+use headpond_base::{BLOCK_U64, Nanos, ObjectId};
+use headpond_policy::{Process, Transfer};
+
+use crate::engine::Engine;
+use crate::treatment::{Handling, Treatment};
+
+/// A file whose writes were made to pass by, and are cached again since, is left alone for this long.
+const SWITCH_PAUSE: Nanos = Nanos(10 * Nanos::SECOND.0);
+
+impl Engine {
+    /// How a read is treated: passing by if it belongs to a long stream.
+    pub(crate) fn read_in_stream(&mut self, object: ObjectId, offset: u64, len: u64, how: Treatment) -> Treatment {
+        let transfer = Transfer { object, process: Process(how.process), write: false, offset, len };
+        let passes = how.handling != Handling::Bypass && self.streams.passes_by(transfer);
+        if passes { Treatment { handling: Handling::Bypass, ..how } } else { how }
+    }
+
+    /// How a write is treated.
+    pub(crate) fn write_in_stream(
+        &mut self,
+        object: ObjectId,
+        offset: u64,
+        len: u64,
+        durable: bool,
+        how: Treatment,
+    ) -> Treatment {
+        let transfer = Transfer { object, process: Process(how.process), write: true, offset, len };
+        let bypasses = matches!(how.handling, Handling::Bypass | Handling::ReadOnly);
+        if bypasses || !self.streams.passes_by(transfer) || durable || self.store.log.failed() {
+            return how;
+        }
+        let logged = self.rules_for(how).log_writes;
+        if logged && !self.may_switch_to_origin(object) {
+            return how;
+        }
+        Treatment { handling: Handling::Bypass, ..how }
+    }
+
+    /// Whether writes of an object may go to the origin from now on without others waiting long for theirs.
+    fn may_switch_to_origin(&mut self, object: ObjectId) -> bool {
+        let now = self.now;
+        let some = 2 * self.config.sequential_cutoff.unwrap_or(0) / BLOCK_U64;
+        let Some(known) = self.store.get_mut(object) else { return false };
+        if !known.data_dirty() {
+            return true;
+        }
+        let paused = known.switched_at.is_none_or(|at| now.since(at) >= SWITCH_PAUSE);
+        let may = known.map.dirty() <= some && paused;
+        if may {
+            known.switched_at = Some(now);
+        }
+        may
+    }
+}
