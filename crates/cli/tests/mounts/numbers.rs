@@ -86,6 +86,31 @@ fn the_reference_of_numbers_is_what_the_table_says() {
     );
 }
 
+#[test]
+fn the_busiest_file_and_process_are_named_while_they_work() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    let to = format!("of={}", pond.mnt().join("busy").display());
+    let arguments = ["if=/dev/zero", &to, "bs=16K", "oflag=dsync", "conv=notrunc", "count=10000000"];
+    let mut writer = Command::new("dd").args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let process = format!("dd ({})", writer.id());
+    wait_until("top names both", || {
+        let text = ask(&pond, "top", &["--once"]).ok().text.clone();
+        let busiest =
+            text.lines().skip_while(|line| !line.starts_with("BUSIEST")).nth(1).unwrap_or_default().to_owned();
+        busiest.contains("/s busy") && busiest.contains(&process)
+    });
+    let json = ask(&pond, "stats", &["--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json.ok().text).unwrap();
+    let file = json["files"].as_array().unwrap().iter().find(|file| file["path"] == "busy").unwrap();
+    assert!(file["written_bytes"].as_u64().unwrap() > 0 && file["dirty_bytes"].as_u64().unwrap() > 0, "{file}");
+    let found = json["processes"].as_array().unwrap().iter().find(|found| found["pid"] == writer.id()).unwrap();
+    assert_eq!(found["name"], "dd");
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    pond.unmount(&[]).ok();
+}
+
 /// A terminal of 80 x 24 with a program in it, and gone at the end.
 struct Terminal {
     socket: PathBuf,

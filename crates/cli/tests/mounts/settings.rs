@@ -2,7 +2,11 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use headpond_control::{SETTINGS, reference};
 
@@ -149,4 +153,61 @@ fn the_reference_of_settings_is_what_the_table_says() {
     let written = fs::read_to_string(&page).unwrap_or_default();
     assert!(written == reference(), "docs/settings.md is not up to date: headpond get --reference > docs/settings.md");
     assert_eq!(run(["get", "--reference"]).ok().text, reference());
+}
+
+#[test]
+fn the_mode_changes_in_every_direction_while_a_program_writes_and_nothing_it_wrote_is_lost() {
+    const BLOCK: usize = 16 << 10;
+    const BLOCKS: u64 = 64;
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    let path = pond.mnt().join("file");
+    let expected = Mutex::new(vec![0; BLOCK * BLOCKS as usize]);
+    write_and_sync(&path, &expected.lock().unwrap());
+    let stop = AtomicBool::new(false);
+    let write = || {
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        for round in (1..).take_while(|_| !stop.load(Ordering::Relaxed)) {
+            let (bytes, block) = (pattern(BLOCK, round), round * 37 % BLOCKS);
+            let mut expected = expected.lock().unwrap();
+            let at = block as usize * BLOCK;
+            expected[at..at + BLOCK].copy_from_slice(&bytes);
+            file.write_all_at(&bytes, at as u64).unwrap();
+            if round % 8 == 0 {
+                file.sync_data().unwrap();
+            }
+        }
+    };
+    // What the mount gives, past the kernel's pages.
+    let read = || {
+        let copy = pond.at("copy");
+        let arguments = [format!("if={}", path.display()), format!("of={}", copy.display()), "iflag=direct".into()];
+        let said: Said = Command::new("dd").args(arguments).args(["bs=64K", "status=none"]).output().unwrap().into();
+        said.ok();
+        fs::read(copy).unwrap()
+    };
+    // From each mode to each other one, once.
+    let modes = ["write-back", "write-through", "write-around", "pass-through"];
+    let walk = [1, 0, 2, 0, 3, 1, 2, 1, 3, 2, 3, 0].map(|index: usize| modes[index]);
+    std::thread::scope(|scope| {
+        scope.spawn(write);
+        let _ends = Ends(&stop);
+        for mode in walk {
+            ask(&pond, "set", &[&format!("mode={mode}")]).ok().refused(0, &[&format!("-> {mode}")]);
+            assert_eq!(pond.status()["mode"], mode);
+            let expected = expected.lock().unwrap();
+            assert!(read() == *expected, "after the change to {mode}");
+        }
+    });
+    pond.unmount(&[]).ok();
+    assert!(fs::read(pond.origin().join("file")).unwrap() == *expected.lock().unwrap());
+}
+
+/// Ends the writer, also when the test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
