@@ -30,14 +30,14 @@ impl Panel for Service {
 
     fn text(&self, name: &str) -> String {
         match name {
-            "dirty" => dirty(&self.numbers(), &self.flushes()),
-            "errors" => errors(&self.numbers(), &self.news()),
+            "dirty" => dirty(&self.numbers_of_mount(), &self.flushes()),
+            "errors" => errors(&self.numbers_of_mount(), &self.news()),
             "files" => files(&self.numbers().files),
             "processes" => processes(&self.numbers().processes),
             "rules" => rules(&self.shown_rules()),
-            "latency" => latency(&self.numbers()),
+            "latency" => latency(&self.numbers_of_mount()),
             "settings" => self.settings().values().iter().map(|value| format!("{value}\n")).collect(),
-            "stats" => self.numbers().lines(),
+            "stats" => self.numbers_of_mount().lines(),
             _ => String::new(),
         }
     }

@@ -315,7 +315,7 @@ fn serve_socket(socket: &Arc<ControlSocket>, service: &Service, events: Sender<E
 
 fn serve_metrics(server: MetricsServer, service: &Service) -> Result<(), Refusal> {
     let service = service.clone();
-    let serve = move || server.serve(|| exposition(&service.numbers()));
+    let serve = move || server.serve(|| exposition(&service.numbers_of_mount()));
     std::thread::Builder::new()
         .name("metrics".to_owned())
         .spawn(serve)

@@ -191,8 +191,14 @@ impl Service {
         engine
     }
 
-    /// All numbers.
+    /// All numbers, with the busiest files and processes: a look at every file that is known.
     pub(crate) fn numbers(&self) -> Numbers {
+        let files = numbers::files(&self.insight, &self.handle.stats().dirtiest);
+        Numbers { files, processes: numbers::processes(&self.insight), ..self.numbers_of_mount() }
+    }
+
+    /// All numbers, without files and processes.
+    pub(crate) fn numbers_of_mount(&self) -> Numbers {
         let snapshot = Snapshot {
             shard: self.handle.stats(),
             pool_bytes: self.pool_bytes,
@@ -202,8 +208,7 @@ impl Service {
         let Status { mountpoint, origin, flash, mode, state, .. } = self.status();
         let settings = self.live.now().values().into_iter().map(|value| (value.name, value.value)).collect();
         let (metrics, latency) = (snapshot.metrics(), snapshot.latency());
-        let files = numbers::files(&self.insight, &snapshot.shard.dirtiest);
-        let processes = numbers::processes(&self.insight);
+        let (files, processes) = (Vec::new(), Vec::new());
         Numbers { mountpoint, origin, flash, mode, state, metrics, latency, files, processes, settings }
     }
 

@@ -69,9 +69,7 @@ impl Front {
                     let done = move |reply| match reply {
                         Reply::Data(pieces, served) => {
                             join.data(number, pieces);
-                            let done = Amount::read(served);
-                            known.tally.count(done);
-                            insight.processes.count(caller.pid, done);
+                            insight.count(&known, caller.pid, Amount::read(served));
                         }
                         other => join.error(unexpected(&other)),
                     };
@@ -128,9 +126,7 @@ impl Front {
                         Reply::Changed(attributes) => {
                             known.changed(attributes, mtime);
                             join.written(written);
-                            let done = Amount::write(bytes);
-                            known.tally.count(done);
-                            insight.processes.count(caller.pid, done);
+                            insight.count(&known, caller.pid, Amount::write(bytes));
                         }
                         other => join.error(unexpected(&other)),
                     };

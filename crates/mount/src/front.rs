@@ -106,7 +106,7 @@ impl Front {
             return Some(Treatment { process: caller.pid, ..Treatment::default() });
         };
         let process = if rules.set.needs_process() {
-            self.insight.processes.mask(caller, &rules)?
+            self.insight.processes_known().mask(caller, &rules)?
         } else {
             rules.set.for_process(None)
         };
@@ -118,7 +118,7 @@ impl Front {
     pub(crate) fn how_after_look(&self, file: &OpenFile, caller: Caller, size: u64, direction: Direction) -> Treatment {
         let usual = Treatment { process: caller.pid, ..Treatment::default() };
         let (Some(rules), Way::Pond { known, .. }) = (self.rules.any(), &file.way) else { return usual };
-        let process = self.insight.processes.look(caller, &rules);
+        let process = self.insight.processes_known().look(caller, &rules);
         let index = rules.set.decide(known.mask(&rules), process, size, direction, times::unix_seconds());
         rules.treatment(index, caller.pid, size)
     }

@@ -4,14 +4,15 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use headpond_base::{ObjectId, UnixNanos};
 use headpond_rules::Process;
 
 use crate::front::Front;
+use crate::known::Known;
 use crate::processes::{self, ProcessUse, Processes};
-use crate::usage::Totals;
+use crate::usage::{Amount, Totals};
 
 /// What was done with one file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,7 +33,9 @@ pub struct FileUse {
 #[derive(Default)]
 pub struct Insight {
     front: OnceLock<Weak<Front>>,
-    pub(crate) processes: Processes,
+    processes: Processes,
+    /// The files with a request in the last second or two.
+    active: Mutex<Vec<Arc<Known>>>,
 }
 
 impl Insight {
@@ -45,12 +48,29 @@ impl Insight {
         self.front.get()?.upgrade()
     }
 
+    /// Counts a request.
+    pub(crate) fn count(&self, known: &Arc<Known>, thread: u32, done: Amount) {
+        if known.tally.count(done) {
+            self.active().push(known.clone());
+        }
+        self.processes.count(thread, done);
+    }
+
+    /// What rules know of processes.
+    pub(crate) const fn processes_known(&self) -> &Processes {
+        &self.processes
+    }
+
+    fn active(&self) -> MutexGuard<'_, Vec<Arc<Known>>> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// To be called once a second: what came since the last time is what was done lately.
     pub fn tick(&self) {
         self.processes.tick();
-        if let Some(front) = self.front() {
-            front.known.each(|_, known| known.tally.tick());
-        }
+        let looked_at = std::mem::take(&mut *self.active());
+        let busy: Vec<_> = looked_at.into_iter().filter(|known| known.tally.tick()).collect();
+        self.active().extend(busy);
     }
 
     /// To be called several times a second: finds the names of processes while they are there.
@@ -154,20 +174,21 @@ mod tests {
     #[test]
     #[ignore = "a measurement, to be run alone: cargo test -p headpond-mount --release -- --ignored --nocapture counting"]
     fn counting_a_request_costs_little_next_to_a_system_call() {
-        use crate::usage::{Amount, Tally};
+        use crate::known::KnownFiles;
         use std::time::Instant;
         const ROUNDS: u32 = 1_000_000;
-        let (insight, tally) = (Arc::new(Insight::default()), Arc::new(Tally::default()));
+        let insight = Arc::new(Insight::default());
+        let key = crate::known::FileKey { inode: 1, birth: UnixNanos(1) };
+        let known = KnownFiles::new(&[]).opened(key, ObjectId(1), headpond_engine::Attributes::default(), UnixNanos(1));
         let null = std::fs::File::open("/dev/null").unwrap();
         let mut nanos = [Vec::new(), Vec::new()];
         for _ in 0..9 {
             let started = Instant::now();
             for request in 0..ROUNDS {
                 // As `data.rs` does it: the two are taken along, and counted when the answer is given.
-                let (insight, tally) = (insight.clone(), tally.clone());
+                let (insight, known) = (insight.clone(), known.clone());
                 let done = Amount { hit: 4096, ..Amount::default() };
-                tally.count(done);
-                insight.processes.count(1 + request % 64, done);
+                insight.count(&known, 1 + request % 64, done);
             }
             nanos[0].push(started.elapsed().as_nanos() / u128::from(ROUNDS));
             let started = Instant::now();

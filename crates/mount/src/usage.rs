@@ -6,7 +6,7 @@
 //! Cost for each request: two clones of a pointer, a few additions, and one look into the table of
 //! processes under a lock that nobody else holds for long.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use headpond_base::BLOCK_U64;
 use headpond_engine::Served;
@@ -81,10 +81,13 @@ pub(crate) struct Tally {
     written: AtomicU64,
     before: AtomicU64,
     recent: AtomicU64,
+    /// It is among those that are looked at with the next tick.
+    active: AtomicBool,
 }
 
 impl Tally {
-    pub(crate) fn count(&self, done: Amount) {
+    /// Counts a request. True for the first one since it was last found idle: a tick has to look at it.
+    pub(crate) fn count(&self, done: Amount) -> bool {
         for (counter, more) in [
             (&self.hit, done.hit),
             (&self.miss, done.miss),
@@ -95,12 +98,20 @@ impl Tally {
                 counter.fetch_add(more, Ordering::Relaxed);
             }
         }
+        !self.active.load(Ordering::Relaxed) && !self.active.swap(true, Ordering::AcqRel)
     }
 
-    pub(crate) fn tick(&self) {
+    /// Another second is over. False if nothing came in it: no tick has to look at it up to the next request.
+    pub(crate) fn tick(&self) -> bool {
+        // In this order: what comes in between counts for the next second, and asks for it.
         let bytes = self.totals().bytes();
         let before = self.before.swap(bytes, Ordering::Relaxed);
-        self.recent.store(bytes.saturating_sub(before), Ordering::Relaxed);
+        let recent = bytes.saturating_sub(before);
+        self.recent.store(recent, Ordering::Relaxed);
+        if recent == 0 {
+            self.active.store(false, Ordering::Release);
+        }
+        recent > 0
     }
 
     /// Bytes between the last two ticks.
@@ -125,13 +136,15 @@ mod tests {
     #[test]
     fn what_came_since_the_last_tick_is_what_was_done_lately() {
         let tally = Tally::default();
-        tally.count(Amount::write(10));
-        tally.tick();
+        assert!(tally.count(Amount::write(4)), "the first one asks for a tick");
+        assert!(!tally.count(Amount::write(6)), "and the others need not");
+        assert!(tally.tick());
         assert_eq!(tally.recent(), 10);
         tally.count(Amount::read(Served { hit_blocks: 1, miss_blocks: 1, bypassed: true }));
         tally.tick();
         assert_eq!(tally.recent(), 8192);
-        tally.tick();
+        assert!(!tally.tick(), "nothing came");
         assert_eq!((tally.recent(), tally.totals().bypassed_bytes), (0, 4096));
+        assert!(tally.count(Amount::write(1)), "it is looked at again");
     }
 }
