@@ -12,11 +12,11 @@ use crate::database::Database;
 use crate::failure::{Failure, Result, check_interrupt};
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,8 @@ pub struct Running {
     threads: Vec<JoinHandle<Result<()>>>,
     committed: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
+    /// What the first client said that was cut off.
+    last_words: Arc<Mutex<String>>,
 }
 
 /// What was found after a crash.
@@ -77,6 +79,7 @@ impl Ledgers {
     pub fn start(&self, database: &dyn Database) -> Result<Running> {
         let committed = Arc::new(AtomicU64::new(0));
         let stop = Arc::new(AtomicBool::new(false));
+        let last_words = Arc::default();
         let mut threads = Vec::new();
         for client in 0..self.clients {
             let last = database.sql(&format!("SELECT COALESCE(MAX(number), 0) FROM journal WHERE client={client}"))?;
@@ -85,10 +88,10 @@ impl Ledgers {
             let file = File::options().create(true).append(true).open(&ledger);
             let file = file.map_err(Failure::io(format!("opening {}", ledger.display())))?;
             let session = Session::open(database)?;
-            let (committed, stop) = (Arc::clone(&committed), Arc::clone(&stop));
-            threads.push(std::thread::spawn(move || work(session, file, client, last + 1, &committed, &stop)));
+            let (committed, stop, words) = (Arc::clone(&committed), Arc::clone(&stop), Arc::clone(&last_words));
+            threads.push(std::thread::spawn(move || work(session, file, client, last + 1, &committed, &stop, &words)));
         }
-        Ok(Running { threads, committed, stop })
+        Ok(Running { threads, committed, stop, last_words })
     }
 
     /// Looks for every promised transaction, and for a transaction that is there in part.
@@ -157,10 +160,11 @@ impl Running {
         Ok(())
     }
 
-    /// Whether every client is still at work: none ends by itself unless the database fails.
+    /// What a client said that is not at work any more: none ends by itself unless the database fails.
     #[must_use]
-    pub fn all_at_work(&self) -> bool {
-        !self.threads.iter().any(JoinHandle::is_finished)
+    pub fn ended(&self) -> Option<String> {
+        let words = || self.last_words.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.threads.iter().any(JoinHandle::is_finished).then(words)
     }
 
     /// Lets every client finish its transaction, and no other.
@@ -188,7 +192,7 @@ struct Session {
 impl Session {
     fn open(database: &dyn Database) -> Result<Self> {
         let mut client = database.client();
-        command::detach(&mut client).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command::detach(&mut client).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = client.spawn().map_err(|error| command::failed("starting a client", &client, error, ""))?;
         let answers = child.stdout.take().expect("it is a pipe, as asked for above");
         Ok(Self { begin: database.begin(), child, answers: BufReader::new(answers).lines() })
@@ -203,6 +207,17 @@ impl Session {
             return false;
         }
         matches!(self.answers.next(), Some(Ok(line)) if line == format!("{COMMITTED}\t{number}"))
+    }
+
+    /// What it complained of, after a transaction that failed. It is ended if it has not already.
+    fn last_words(&mut self) -> String {
+        let mut said = String::new();
+        if let Some(mut complaints) = self.child.stderr.take() {
+            // Dead or alive it says no more than this. Failing to read it means that there is none.
+            let _ = self.child.kill();
+            let _ = complaints.read_to_string(&mut said);
+        }
+        said
     }
 }
 
@@ -221,6 +236,7 @@ fn work(
     first: u64,
     committed: &AtomicU64,
     stop: &AtomicBool,
+    last_words: &Mutex<String>,
 ) -> Result<()> {
     for number in first.. {
         if stop.load(Ordering::Relaxed) {
@@ -236,6 +252,10 @@ fn work(
             .collect();
         statements.push_str(&format!("INSERT INTO journal VALUES ({client}, {number}, {from}, {to}, {amount});"));
         if !session.commit(&statements, number) {
+            let mut words = last_words.lock().unwrap_or_else(PoisonError::into_inner);
+            if words.is_empty() {
+                *words = format!("client {client}, transaction {number}: {}", session.last_words().trim());
+            }
             break;
         }
         writeln!(ledger, "{number}").and_then(|()| ledger.sync_data()).map_err(Failure::io("writing a ledger"))?;

@@ -72,10 +72,10 @@ impl Loads {
         if let Some(failure) = self.shared.locked().failure.take() {
             return Err(failure);
         }
-        if self.databases.iter().all(|(clients, _)| clients.all_at_work()) {
-            return Ok(());
-        }
-        Err(Failure::Other("a client of SQLite ended while the daemon lived".to_owned()))
+        let ended = self.databases.iter().find_map(|(clients, _)| clients.ended());
+        ended.map_or(Ok(()), |said| {
+            Err(Failure::Other(format!("a client of SQLite ended while the daemon lived: {said}")))
+        })
     }
 
     /// From now on a run may fail: the daemon is about to be killed.
