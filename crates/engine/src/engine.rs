@@ -19,6 +19,7 @@ use crate::gather::GatherRead;
 use crate::keep::Keep;
 use crate::locks::{OpId, Span};
 use crate::modes::{Rules, rules};
+use crate::neighbours::Neighbours;
 use crate::op::{Op, Progress, Work};
 use crate::pool_failed::PoolFailed;
 use crate::reclaim::Reclaim;
@@ -65,6 +66,7 @@ pub struct Engine {
     pub(crate) reclaim: Reclaim,
     pub(crate) keep: Keep,
     pub(crate) streams: Streams,
+    pub(crate) neighbours: Neighbours,
     pub(crate) checkpoints: Checkpoints,
     /// The first checkpoint of this epoch is written, and there is room for the log to go on.
     pub(crate) accepting: bool,
@@ -109,6 +111,7 @@ impl Engine {
             reclaim: Reclaim::default(),
             keep,
             streams: Streams::new(config.sequential_cutoff),
+            neighbours: Neighbours::default(),
             checkpoints,
             accepting: false,
             held: VecDeque::new(),

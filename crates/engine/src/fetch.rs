@@ -5,7 +5,8 @@
 //! map had no slot for it and nobody changed it. Everything that changes blocks tells
 //! [`Engine::poison`].
 
-use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Errno, ObjectId, Stream};
+use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Errno, Nanos, ObjectId, Stream};
+use headpond_policy::{Admission, OriginCost};
 
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending};
@@ -35,7 +36,8 @@ pub(crate) struct Fetch {
     waiters: Vec<Waiter>,
     /// The origin's bytes count up to here, as it was when the read was begun.
     valid: u64,
-    widened: bool,
+    /// Blocks of the neighbourhood that was wanted: 1 where only what was asked for is read.
+    window: u64,
     /// Somebody who may let it into the pool asked for it.
     admit: bool,
 }
@@ -58,6 +60,12 @@ impl Fetch {
     }
 }
 
+/// Up to this share of the pool there is room for what nobody asked for: beyond, it takes the place of something.
+const FILLING_PERCENT: u64 = 75;
+
+/// What a read of the origin is taken to cost: as a disk, or a volume of 200 I/Os and 150 MiB a second.
+const ORIGIN: OriginCost = OriginCost { each: Nanos(5 * Nanos::MILLISECOND.0), mebibyte: Nanos(Nanos::SECOND.0 / 150) };
+
 /// Segments that must stay free for what cannot wait, before a fetch may take room.
 pub(crate) const ADMIT_RESERVE: usize = 6;
 
@@ -74,11 +82,12 @@ impl Engine {
             fetch.admit |= admit;
             return;
         }
-        let window = if admit { self.window(object, span) } else { span };
-        self.start_fetch(object, window, vec![waiter], window != span, admit);
+        let window = if admit { self.window_wanted(object) } else { 1 };
+        let wide = if window > 1 { self.window(object, span, window) } else { span };
+        self.start_fetch(object, wide, vec![waiter], if wide == span { 1 } else { window }, admit);
     }
 
-    fn start_fetch(&mut self, object: ObjectId, span: Span, waiters: Vec<Waiter>, widened: bool, admit: bool) {
+    fn start_fetch(&mut self, object: ObjectId, span: Span, waiters: Vec<Waiter>, window: u64, admit: bool) {
         let Some(known) = self.store.get(object) else { return };
         let valid = known.origin_end();
         let mut poisoned = vec![false; usize::try_from(span.blocks()).expect("fetches are small")];
@@ -87,20 +96,27 @@ impl Engine {
         }
         let id = FetchId(self.next_fetch);
         self.next_fetch += 1;
-        self.fetches.insert(id, Fetch { object, span, poisoned, waiters, valid, widened, admit });
+        self.fetches.insert(id, Fetch { object, span, poisoned, waiters, valid, window, admit });
         let len = u32::try_from(span.blocks() * BLOCK_U64).expect("fetches are small");
         self.start(Pending::Fetch(id), |ticket| Effect::OriginRead { ticket, object, offset: span.first.byte(), len });
     }
 
-    /// The blocks to read for a miss of `span`: its neighbourhood too, while the pool has room,
-    /// because the origin charges by the request more than by the byte.
-    fn window(&self, object: ObjectId, span: Span) -> Span {
-        let blocks = u64::from(self.config.fetch_bytes) / BLOCK_U64;
-        let segments = self.store.log.segments();
-        let room = segments.free() > ADMIT_RESERVE && self.keep.has_room();
-        let Some(known) = self.store.get(object).filter(|_| room && self.rules().admit_reads && blocks > 1) else {
-            return span;
-        };
+    /// How many blocks a miss should bring, its own included: see `neighbours.rs`.
+    fn window_wanted(&mut self, object: ObjectId) -> u64 {
+        let most = u64::from(self.config.fetch_bytes) / BLOCK_U64;
+        let able = self.store.log.segments().free() > ADMIT_RESERVE && self.store.get(object).is_some();
+        // Who lets in only what comes back wants nothing that nobody asked for.
+        if !able || !self.rules().admit_reads || self.config.admission == Admission::Returning {
+            return 1;
+        }
+        let blocks = self.store.log.geometry().data_blocks();
+        let room = self.keep.has_room() && self.store.cached_blocks * 100 < blocks * FILLING_PERCENT;
+        self.neighbours.wanted(ORIGIN, most, room)
+    }
+
+    /// The blocks to read for a miss of `span`: its neighbourhood of `blocks` blocks, as far as nobody else is reading it.
+    fn window(&self, object: ObjectId, span: Span, blocks: u64) -> Span {
+        let Some(known) = self.store.get(object) else { return span };
         let end_of_origin = Block(headpond_base::blocks_for(known.origin_end()));
         let mut first = Block(span.first.0 / blocks * blocks);
         let mut end = Block(span.end.0.next_multiple_of(blocks)).min(end_of_origin).max(span.end);
@@ -146,9 +162,9 @@ impl Engine {
     fn fetch_failed(&mut self, fetch: Fetch, errno: Errno) {
         self.stats.origin_errors += 1;
         for waiter in fetch.waiters {
-            if fetch.widened {
+            if fetch.window > 1 {
                 // The bad place may be in what nobody asked for.
-                self.start_fetch(fetch.object, waiter.span, vec![waiter], false, fetch.admit);
+                self.start_fetch(fetch.object, waiter.span, vec![waiter], 1, fetch.admit);
             } else {
                 self.part_done(waiter.op, Some(errno));
             }
@@ -185,6 +201,10 @@ impl Engine {
             })
             .collect();
         self.let_in(fetch.object, fetch.span.first, &places, bytes);
+        let unasked = places.iter().filter(|place| **place == Place::Lingers).count();
+        let middle = fetch.waiters.first().map_or(fetch.span.first, |waiter| waiter.span.first);
+        let unasked = u32::try_from(unasked).expect("fetches are small");
+        self.neighbours.came(fetch.object, middle, fetch.window, unasked);
     }
 
     /// Appends clean blocks, as far as they have a place; a last block that is not whole ends with zeros.

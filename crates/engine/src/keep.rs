@@ -129,6 +129,7 @@ impl Engine {
             && !slot.kept
         {
             self.store.keep(object, block, true);
+            self.neighbours.promoted(object, block, u64::from(self.config.fetch_bytes) / BLOCK_U64);
         }
     }
 

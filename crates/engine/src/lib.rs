@@ -27,6 +27,7 @@ mod gather;
 mod keep;
 mod locks;
 mod modes;
+mod neighbours;
 mod object;
 mod object_room;
 mod op;

@@ -25,12 +25,14 @@ mod run;
 mod scenario;
 mod shrink;
 mod sim;
+mod warming;
 mod world;
 
 pub use campaign::{Findings, quiet_panics, run_caught, run_seeds};
 pub use exhaustive::{run_exhaustive, run_one_sequence};
 pub use scenario::Options;
 pub use shrink::shrink;
+pub use warming::{Second, Warming, warm_up};
 
 use std::fmt;
 
