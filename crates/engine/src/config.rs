@@ -11,11 +11,15 @@ use crate::treatment::{Class, ClassLimit};
 pub struct Config {
     /// What happens to writes, and whether reads are served from flash.
     pub mode: CacheMode,
-    /// Above this share of the pool that is dirty, in percent (1 to 70), destage runs as fast as
-    /// the origin takes it, and writes wait for it a little further up.
+    /// Destage keeps the share of the pool that is dirty near this, in percent (1 to 70); a tenth above
+    /// it runs as fast as the origin takes it, and writes wait for it a little further up. 0: off.
     pub dirty_threshold: u8,
-    /// No block stays dirty much longer than this while the origin keeps up.
+    /// No block stays dirty much longer than this while the origin keeps up. [`Config::OFF`]: for ever.
     pub flush_period: Nanos,
+    /// Once nobody has waited for the origin for so long, it gets all that is dirty, as fast as it takes it.
+    pub idle_flush: Option<Nanos>,
+    /// Destage writes at most so many bytes a second, but for a flush or where the pool cannot go on otherwise.
+    pub destage_rate: Option<u64>,
     /// While the pool has room, a miss brings this many bytes along: a power of two, at least a
     /// block. An origin read of 512 KiB takes a disk little longer than one of 16 KiB.
     pub fetch_bytes: u32,
@@ -35,12 +39,19 @@ pub struct Config {
     pub mutation: Option<Mutation>,
 }
 
+impl Config {
+    /// A period that never ends.
+    pub const OFF: Nanos = Nanos(u64::MAX);
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
             mode: CacheMode::WriteBack,
             dirty_threshold: 50,
             flush_period: Nanos(60 * Nanos::SECOND.0),
+            idle_flush: None,
+            destage_rate: None,
             fetch_bytes: 512 << 10,
             sync_interval: Nanos::SECOND,
             policy: Policy::default(),

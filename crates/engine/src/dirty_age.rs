@@ -1,31 +1,61 @@
 //! How old the oldest dirty data is, without a time for each block.
 //!
 //! Dirty data lies in segments, and a segment is filled within a short time: so each remembers when
-//! the oldest data in it was written. Data that reclaim moves takes its age along.
+//! the first data in it was written. What reclaim moves takes its age along, as a range of places that
+//! has a time of its own.
 //!
 //! Keeps true: no dirty data on flash is older than what is said here since this start, and what is said
-//! is older than the oldest by no more than the time in which its segment was filled. Blocks of zeros, which
+//! is older than the oldest by no more than the time in which a segment was filled. Blocks of zeros, which
 //! take no place, are not counted.
 
-use headpond_base::{Nanos, SegmentId};
+use headpond_base::{Location, Nanos, SegmentId};
+
+/// Ranges of a segment that are told apart; more become one with their neighbour.
+const RANGES_MAX: usize = 512;
+
+/// Dirty data that was moved here.
+#[derive(Clone, Copy)]
+struct Moved {
+    from: u32,
+    to: u32,
+    since: Nanos,
+    /// Blocks of it that are still dirty.
+    dirty: u32,
+}
+
+#[derive(Clone, Default)]
+struct Ages {
+    /// When the first data in it was written.
+    since: Nanos,
+    /// In the order of their places.
+    moved: Vec<Moved>,
+}
+
+impl Ages {
+    /// The range that a place is in.
+    fn range_of(&self, at: Location) -> Option<usize> {
+        let index = self.moved.partition_point(|moved| moved.from <= at.0).checked_sub(1)?;
+        (at.0 < self.moved[index].to).then_some(index)
+    }
+}
 
 /// When the oldest dirty data of each segment was written. Owned by the store.
 #[derive(Default)]
 pub(crate) struct DirtyAges {
-    since: Vec<Nanos>,
+    segments: Vec<Ages>,
     now: Nanos,
 }
 
 impl DirtyAges {
     /// For a pool of so many segments.
     pub(crate) fn new(segments: usize) -> Self {
-        Self { since: vec![Nanos(0); segments], now: Nanos(0) }
+        Self { segments: vec![Ages::default(); segments], now: Nanos(0) }
     }
 
     /// The engine starts: what is dirty counts as written now.
     pub(crate) fn start(&mut self, now: Nanos) {
         self.now = now;
-        self.since.fill(now);
+        self.segments.iter_mut().for_each(|ages| ages.since = now);
     }
 
     /// Tells the time.
@@ -35,20 +65,47 @@ impl DirtyAges {
 
     /// The segment gets its first dirty block.
     pub(crate) fn begins(&mut self, segment: SegmentId) {
-        self.since[segment.0 as usize] = self.now;
+        let ages = &mut self.segments[segment.0 as usize];
+        ages.since = self.now;
+        ages.moved.clear();
     }
 
-    /// Dirty data moves on from one segment to another.
-    pub(crate) fn moves(&mut self, from: SegmentId, to: SegmentId) {
-        let since = self.since[from.0 as usize];
-        let there = &mut self.since[to.0 as usize];
-        *there = since.min(*there);
+    /// When what is in this place was written.
+    pub(crate) fn since(&self, segment: SegmentId, at: Location) -> Nanos {
+        let ages = &self.segments[segment.0 as usize];
+        ages.range_of(at).map_or(ages.since, |index| ages.moved[index].since)
     }
 
-    /// The age of the oldest in any of these segments.
-    pub(crate) fn oldest(&self, segments: impl Iterator<Item = SegmentId>) -> Nanos {
-        let since = segments.map(|segment| self.since[segment.0 as usize]).min();
-        since.map_or(Nanos(0), |since| self.now.since(since))
+    /// A dirty block that was just appended here was written earlier.
+    pub(crate) fn moved_here(&mut self, segment: SegmentId, at: Location, since: Nanos) {
+        let moved = &mut self.segments[segment.0 as usize].moved;
+        let full = moved.len() >= RANGES_MAX;
+        match moved.last_mut() {
+            Some(last) if full || last.to == at.0 && since.0.abs_diff(last.since.0) < Nanos::SECOND.0 => {
+                (last.to, last.dirty, last.since) = (at.0 + 1, last.dirty + 1, last.since.min(since));
+            }
+            _ => moved.push(Moved { from: at.0, to: at.0 + 1, since, dirty: 1 }),
+        }
+    }
+
+    /// A block is dirty no more.
+    pub(crate) fn over(&mut self, segment: SegmentId, at: Location) {
+        let ages = &mut self.segments[segment.0 as usize];
+        if let Some(index) = ages.range_of(at) {
+            ages.moved[index].dirty = ages.moved[index].dirty.saturating_sub(1);
+        }
+    }
+
+    /// The age of the oldest in segments with so many dirty blocks.
+    pub(crate) fn oldest(&self, segments: impl Iterator<Item = (SegmentId, u32)>) -> Nanos {
+        let since = segments.filter(|(_, dirty)| *dirty > 0).map(|(segment, dirty)| {
+            let ages = &self.segments[segment.0 as usize];
+            let moved = ages.moved.iter().filter(|moved| moved.dirty > 0);
+            let oldest = moved.clone().map(|moved| moved.since).min();
+            let others = dirty > moved.map(|moved| moved.dirty).sum();
+            if others { oldest.map_or(ages.since, |oldest| oldest.min(ages.since)) } else { oldest.unwrap_or(self.now) }
+        });
+        since.min().map_or(Nanos(0), |since| self.now.since(since))
     }
 }
 
@@ -57,19 +114,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_that_moves_keeps_its_age_and_new_data_begins_anew() {
+    fn data_that_moves_keeps_its_age_and_new_data_beside_it_has_its_own() {
         let mut ages = DirtyAges::new(3);
-        let all = || (0..3).map(SegmentId);
+        let [old, new, other] = [0, 1, 2].map(SegmentId);
         ages.advance(Nanos(10));
-        ages.begins(SegmentId(0));
+        ages.begins(old);
         ages.advance(Nanos(50));
-        ages.begins(SegmentId(1));
-        ages.moves(SegmentId(0), SegmentId(1));
+        ages.begins(new);
+        ages.moved_here(new, Location(100), ages.since(old, Location(7)));
         ages.advance(Nanos(60));
-        ages.begins(SegmentId(0));
-        assert_eq!(ages.oldest([SegmentId(1)].into_iter()), Nanos(50));
-        assert_eq!(ages.oldest([SegmentId(0)].into_iter()), Nanos(0));
-        assert_eq!(ages.oldest(all()), Nanos(60), "one that never began is as old as the start");
-        assert_eq!(ages.oldest(std::iter::empty()), Nanos(0), "nothing is dirty");
+        assert_eq!(ages.oldest([(new, 2)].into_iter()), Nanos(50), "what was moved");
+        ages.begins(other);
+        ages.moved_here(other, Location(200), ages.since(new, Location(101)));
+        assert_eq!(ages.oldest([(other, 1)].into_iter()), Nanos(10), "what was new there moved on");
+        ages.over(new, Location(100));
+        assert_eq!(ages.oldest([(new, 1)].into_iter()), Nanos(10), "what was moved is clean");
+        assert_eq!(ages.oldest([(old, 0)].into_iter()), Nanos(0), "nothing is dirty");
     }
 }

@@ -21,6 +21,7 @@ use crate::locks::{OpId, Span};
 use crate::modes::{Rules, rules};
 use crate::neighbours::Neighbours;
 use crate::op::{Op, Progress, Work};
+use crate::origin_cost::OriginCosts;
 use crate::pool_failed::PoolFailed;
 use crate::reclaim::Reclaim;
 use crate::request::{Reply, Request, RequestId};
@@ -78,6 +79,8 @@ pub struct Engine {
     pub(crate) stopped: bool,
     pub(crate) pool_failed: PoolFailed,
     last_sync_asked: Nanos,
+    /// What the origin charges.
+    pub(crate) origin_costs: OriginCosts,
     /// The object that was dropped last to make room for another's name.
     pub(crate) forget_from: ObjectId,
     pub(crate) stats: Stats,
@@ -120,6 +123,7 @@ impl Engine {
             stopped: false,
             pool_failed: PoolFailed::default(),
             last_sync_asked: now,
+            origin_costs: OriginCosts::default(),
             forget_from: ObjectId(0),
             stats: Stats::default(),
         };
@@ -177,6 +181,7 @@ impl Engine {
     /// When no such effect is under way: a completion that comes twice would be counted twice.
     pub fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
         let pending = self.pending.remove(&ticket).expect("an effect is completed once");
+        self.origin_costs.done(ticket, !matches!(outcome, Outcome::Failed(_)), self.now);
         match pending {
             Pending::LogWrite(id) => {
                 let succeeded = !matches!(outcome, Outcome::Failed(_));
@@ -349,6 +354,8 @@ impl Engine {
             Effect::OriginSync { .. } => self.stats.origin_syncs += 1,
             _ => {}
         }
+        let foreground = matches!(pending, Pending::Op(_) | Pending::Fetch(_));
+        self.origin_costs.started(ticket, &effect, foreground, self.now);
         self.pending.insert(ticket, pending);
         self.effects.push(effect);
     }

@@ -32,6 +32,7 @@ mod object;
 mod object_room;
 mod op;
 mod ops;
+mod origin_cost;
 mod pool_failed;
 mod ranges;
 mod reclaim;

@@ -448,7 +448,7 @@ impl Engine {
                 let from = &bytes[index * BLOCK..(index + run) * BLOCK];
                 self.store.append_data(record, slot.kept || slot.dirty, |payload| payload.copy_from_slice(from));
                 if slot.dirty {
-                    self.store.keep_age(segment, piece.object, block, blocks);
+                    self.store.keep_age(slots[index].location, piece.object, block, blocks);
                 }
                 self.stats.moved_blocks += run as u64;
             }

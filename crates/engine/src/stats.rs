@@ -54,6 +54,10 @@ pub struct Stats {
     pub origin_read_bytes: u64,
     /// Bytes of those.
     pub origin_write_bytes: u64,
+    /// Origin writes that went over gaps, with what the origin has there already.
+    pub joined_writes: u64,
+    /// Origin reads of what lies in gaps.
+    pub gap_reads: u64,
     /// Blocks made clean by destage.
     pub destaged_blocks: u64,
     /// Flash reads that failed or did not match, and were answered from the origin or a second try.

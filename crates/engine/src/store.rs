@@ -27,6 +27,8 @@ pub(crate) struct Store {
     pub(crate) kept_blocks: u64,
     /// Blocks that have lost their slots, and the policy has not been told.
     pub(crate) gone: Vec<(ObjectId, Block)>,
+    /// Blocks that became dirty since the start.
+    pub(crate) dirtied_blocks: u64,
     /// Objects that the log has an entry of.
     pub(crate) persisted_objects: u64,
     pub(crate) ages: DirtyAges,
@@ -44,6 +46,7 @@ impl Store {
             dirty_blocks: 0,
             kept_blocks: 0,
             gone: Vec::new(),
+            dirtied_blocks: 0,
             persisted_objects: 0,
         }
     }
@@ -89,6 +92,7 @@ impl Store {
         self.cached_blocks += 1;
         self.dirty_blocks += u64::from(slot.dirty);
         self.kept_blocks += u64::from(slot.kept && !slot.dirty);
+        self.dirtied_blocks += u64::from(slot.dirty && old.is_none_or(|old| !old.dirty));
         if let Some(old) = old {
             self.uncount(old);
         }
@@ -106,7 +110,11 @@ impl Store {
 
     fn uncount(&mut self, old: Slot) {
         let geometry = *self.log.geometry();
-        count(&mut self.log, geometry.segment_of(old.location), old, -1);
+        let segment = geometry.segment_of(old.location);
+        count(&mut self.log, segment, old, -1);
+        if old.dirty && old.location != Location::ZERO {
+            self.ages.over(segment, old.location);
+        }
         self.cached_blocks -= 1;
         self.dirty_blocks -= u64::from(old.dirty);
         self.kept_blocks -= u64::from(old.kept && !old.dirty);
@@ -243,18 +251,20 @@ impl Store {
         named
     }
 
-    /// Dirty blocks that were in `from` were appended elsewhere: what they hold is no newer for that.
-    pub(crate) fn keep_age(&mut self, from: SegmentId, object: ObjectId, first: Block, blocks: u32) {
+    /// Dirty blocks that lay together from `from` on were appended elsewhere: what they hold is no newer for that.
+    pub(crate) fn keep_age(&mut self, from: Location, object: ObjectId, first: Block, blocks: u32) {
         let Some(known) = self.objects.get(&object) else { return };
-        for (_, slot) in known.map.range(first, first.plus(u64::from(blocks))) {
-            self.ages.moves(from, self.log.geometry().segment_of(slot.location));
+        let geometry = self.log.geometry();
+        for (block, slot) in known.map.range(first, first.plus(u64::from(blocks))) {
+            let was = from.plus(u32::try_from(block.0 - first.0).expect("a record is bounded"));
+            let since = self.ages.since(geometry.segment_of(was), was);
+            self.ages.moved_here(geometry.segment_of(slot.location), slot.location, since);
         }
     }
 
     /// How old the oldest dirty data on flash is, at most.
     pub(crate) fn oldest_dirty_age(&self) -> Nanos {
-        let dirty = self.log.segments().iter().filter(|(_, segment)| segment.dirty > 0);
-        self.ages.oldest(dirty.map(|(id, _)| id))
+        self.ages.oldest(self.log.segments().iter().map(|(id, segment)| (id, segment.dirty)))
     }
 
     /// A record of clean data for a stream.

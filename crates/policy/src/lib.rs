@@ -28,7 +28,7 @@ pub use cache::{Admission, Cache, Policy, UnknownPolicy};
 pub use fifo::Fifo;
 pub use key::Key;
 pub use lru::Lru;
-pub use merge::{Merge, OriginCost, Run};
+pub use merge::{Gap, Joined, Merge, OriginCost, Run, join};
 pub use replacement::{Admitted, Host, Kind, Replacement, Taken};
 pub use s3_fifo::S3Fifo;
 pub use streams::{Process, Streams, Transfer};

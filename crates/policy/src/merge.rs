@@ -75,6 +75,85 @@ impl Merge {
     }
 }
 
+/// What lies between a run and the one before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gap {
+    /// No write may go over it.
+    Closed,
+    /// Its bytes are at hand.
+    AtHand,
+    /// Its bytes must be read from the origin first.
+    ToRead,
+}
+
+impl OriginCost {
+    /// What an I/O of so many blocks costs, in nanoseconds.
+    #[must_use]
+    pub const fn of(self, blocks: u64) -> u64 {
+        self.each.0.saturating_add(self.mebibyte.0.saturating_mul(blocks) / ((1 << 20) / BLOCK_U64))
+    }
+}
+
+/// Runs that follow each other and go to the origin in one write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Joined {
+    /// How many runs.
+    pub runs: usize,
+    /// What that costs: the write, and the read of what is missing in between.
+    pub cost: Nanos,
+}
+
+/// The cheapest way to write these runs, each with the gap before it, in order: which go together. One
+/// read brings all that is missing in a write, from the first gap to read to the end of the last.
+///
+/// Invariants: no way over these gaps, with writes of at most `blocks_max`, costs less; of two that cost the
+/// same it is the one with larger writes.
+#[must_use]
+pub fn join(runs: &[(Run, Gap)], blocks_max: u64, writes: OriginCost, reads: OriginCost) -> Vec<Joined> {
+    // For each end: the least cost up to there, how many runs the last write has, and what it costs.
+    let mut best: Vec<(u64, usize, u64)> = vec![(0, 0, 0)];
+    for end in 1..=runs.len() {
+        let last = runs[end - 1].0;
+        let to = last.first + last.blocks;
+        let mut chosen = (u64::MAX, 1, 0);
+        let (mut read_from, mut read_to) = (0, 0);
+        for start in (0..end).rev() {
+            let blocks = to - runs[start].0.first;
+            if blocks > blocks_max && start + 1 < end {
+                break;
+            }
+            let read = if read_to > read_from { reads.of(read_to - read_from) } else { 0 };
+            let cost = writes.of(blocks).saturating_add(read);
+            let total = best[start].0.saturating_add(cost);
+            if total <= chosen.0 {
+                chosen = (total, end - start, cost);
+            }
+            if start == 0 {
+                break;
+            }
+            let before = runs[start - 1].0;
+            match runs[start].1 {
+                Gap::Closed => break,
+                Gap::AtHand => {}
+                Gap::ToRead => {
+                    read_from = before.first + before.blocks;
+                    read_to = if read_to == 0 { runs[start].0.first } else { read_to };
+                }
+            }
+        }
+        best.push(chosen);
+    }
+    let mut joined = Vec::new();
+    let mut end = runs.len();
+    while end > 0 {
+        let (_, count, cost) = best[end];
+        joined.push(Joined { runs: count, cost: Nanos(cost) });
+        end -= count;
+    }
+    joined.reverse();
+    joined
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,5 +195,65 @@ mod tests {
         let blocks = BTreeSet::from([0, 1, 2, 100, 101, 400]);
         assert_eq!(runs(&blocks, 256, 192).len(), 2);
         assert_eq!(runs(&blocks, 256, 0).len(), 3);
+    }
+
+    /// What every way to join costs; the least.
+    fn least(runs: &[(Run, Gap)], blocks_max: u64, writes: OriginCost, reads: OriginCost) -> u64 {
+        let cuts = runs.len() - 1;
+        let ways = (0..1_u32 << cuts).filter_map(|way| {
+            let mut start = 0;
+            let mut sum = 0;
+            for end in 1..=runs.len() {
+                if end < runs.len() && way >> (end - 1) & 1 == 0 {
+                    continue;
+                }
+                let (first, last) = (runs[start].0, runs[end - 1].0);
+                let blocks = last.first + last.blocks - first.first;
+                let gaps = &runs[start + 1..end];
+                if gaps.iter().any(|(_, gap)| *gap == Gap::Closed) || blocks > blocks_max && end > start + 1 {
+                    return None;
+                }
+                let mut read: Option<(u64, u64)> = None;
+                for index in start + 1..end {
+                    if runs[index].1 == Gap::ToRead {
+                        let from = runs[index - 1].0.first + runs[index - 1].0.blocks;
+                        read = Some((read.map_or(from, |(from, _)| from), runs[index].0.first));
+                    }
+                }
+                sum += writes.of(blocks) + read.map_or(0, |(from, to)| reads.of(to - from));
+                start = end;
+            }
+            Some(sum)
+        });
+        ways.min().unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn no_other_way_to_join_is_cheaper(
+            sizes in proptest::collection::vec((1..30_u64, 1..80_u64, 0..3_u8), 1..9),
+            each in (0..50_u64, 0..50_u64), mebibyte in (0..50_u64, 0..50_u64), blocks_max in 30..200_u64,
+        ) {
+            let cost = |each, mebibyte| OriginCost { each: Nanos(each * 100_000), mebibyte: Nanos(mebibyte * 1_000_000) };
+            let (writes, reads) = (cost(each.0, mebibyte.0), cost(each.1, mebibyte.1));
+            let mut at = 0;
+            let runs: Vec<_> = sizes.iter().map(|(blocks, gap, kind)| {
+                let first = at + gap;
+                at = first + blocks;
+                let gap = [Gap::Closed, Gap::AtHand, Gap::ToRead][usize::from(*kind)];
+                (Run { first, blocks: *blocks, dirty: *blocks }, gap)
+            }).collect();
+            let joined = join(&runs, blocks_max, writes, reads);
+            prop_assert_eq!(joined.iter().map(|write| write.runs).sum::<usize>(), runs.len());
+            prop_assert_eq!(joined.iter().map(|write| write.cost.0).sum::<u64>(), least(&runs, blocks_max, writes, reads));
+        }
+    }
+
+    #[test]
+    fn several_runs_close_together_are_worth_reading_what_lies_between() {
+        let origin = OriginCost { each: Nanos(5 * Nanos::MILLISECOND.0), mebibyte: Nanos(Nanos::SECOND.0 / 150) };
+        let runs: Vec<_> = (0..10).map(|index| (Run { first: index * 20, blocks: 4, dirty: 4 }, Gap::ToRead)).collect();
+        assert_eq!(join(&runs[..2], 256, origin, origin).len(), 2, "a read and a write for two writes: no");
+        assert_eq!(join(&runs, 256, origin, origin).len(), 1, "a read and a write for ten writes");
     }
 }

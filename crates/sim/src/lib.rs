@@ -25,6 +25,7 @@ mod run;
 mod scenario;
 mod shrink;
 mod sim;
+mod timed;
 mod warming;
 mod world;
 
@@ -32,6 +33,7 @@ pub use campaign::{Findings, quiet_panics, run_caught, run_seeds};
 pub use exhaustive::{run_exhaustive, run_one_sequence};
 pub use scenario::Options;
 pub use shrink::shrink;
+pub use timed::{Arrival, PAGE, PagedLoad, Report, run_paged};
 pub use warming::{Second, Warming, warm_up};
 
 use std::fmt;

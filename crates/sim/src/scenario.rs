@@ -156,8 +156,8 @@ const CUTOFFS: [u64; 3] = [8 << 10, 64 << 10, 256 << 10];
 
 /// Changes some settings, each to any value that it may have.
 pub(crate) fn change_settings(config: &mut Config, rng: &mut Rng) {
-    match rng.below(7) {
-        6 if config.sequential_cutoff.is_some() => config.sequential_cutoff = Some(*rng.pick(&CUTOFFS)),
+    match rng.below(9) {
+        7 if config.sequential_cutoff.is_some() => config.sequential_cutoff = Some(*rng.pick(&CUTOFFS)),
         0 => config.policy = *rng.pick(&Policy::ALL),
         1 => config.admission = *rng.pick(&[Admission::Always, Admission::Always, Admission::Returning]),
         2 => {
@@ -165,7 +165,10 @@ pub(crate) fn change_settings(config: &mut Config, rng: &mut Rng) {
             config.flash_write_limit = rng.pick(&limits).map(FlashWriteLimit);
         }
         3 => config.fetch_bytes = *rng.pick(&[4 << 10, 16 << 10, 64 << 10, 256 << 10]),
-        4 => config.dirty_threshold = *rng.pick(&[5, 20, 50, 70]),
+        4 => config.dirty_threshold = *rng.pick(&[0, 5, 20, 50, 70]),
+        5 => config.idle_flush = rng.chance(500).then(|| Nanos(rng.below(2 * Nanos::SECOND.0))),
+        6 => config.destage_rate = rng.chance(500).then(|| rng.between(64 << 10, 4 << 20)),
+        _ if rng.chance(200) => config.flush_period = Config::OFF,
         _ => config.flush_period = Nanos(*rng.pick(&[50, 500, 5_000, 60_000]) * Nanos::MILLISECOND.0),
     }
 }
@@ -256,7 +259,7 @@ impl Scenario {
             }
         }
         let mode = if rng.chance(700) { CacheMode::WriteBack } else { *rng.pick(&CacheMode::ALL) };
-        let mut config = Config {
+        let config = Config {
             mode: options.mode.unwrap_or(mode),
             dirty_threshold: *rng.pick(&[5, 20, 50, 70]),
             flush_period: Nanos(*rng.pick(&[50, 500, 5_000, 60_000]) * Nanos::MILLISECOND.0),
@@ -266,6 +269,15 @@ impl Scenario {
             ..Config::default()
         };
         // Of its own, so that all else of a seed stays what it was.
+        let mut own = Rng::for_part(seed, u64::MAX - 2);
+        let mut config = Config {
+            dirty_threshold: if own.chance(200) { 0 } else { config.dirty_threshold },
+            flush_period: if own.chance(200) { Config::OFF } else { config.flush_period },
+            idle_flush: own.chance(300).then(|| Nanos(own.below(2 * Nanos::SECOND.0))),
+            destage_rate: own.chance(200).then(|| own.between(64 << 10, 4 << 20)),
+            ..config
+        };
+        // The same.
         let mut own = Rng::for_part(seed, u64::MAX - 1);
         let treatments = match own.below(10) {
             0 | 1 => Treatments::ByFile(own.next()),

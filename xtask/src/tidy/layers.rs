@@ -20,7 +20,7 @@ const LAYERS: [(&str, &[&str]); 20] = [
     ("engine", &["base", "format", "map", "policy", "log"]),
     ("check", &["base", "format", "map", "log", "engine"]),
     ("fuzz", &["base", "format", "map", "log", "engine", "check"]),
-    ("sim", &["base", "format", "map", "policy", "log", "engine"]),
+    ("sim", &["base", "format", "map", "models", "policy", "log", "engine"]),
     ("shard", &["base", "format", "device", "map", "models", "log", "engine"]),
     ("trace", &["base", "policy"]),
     ("rules", &[]),

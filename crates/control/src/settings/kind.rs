@@ -22,6 +22,8 @@ pub enum Kind {
         min: u64,
         /// The highest.
         max: u64,
+        /// Whether it can be [`OFF`].
+        can_be_off: bool,
     },
     /// A time in nanoseconds.
     Duration {
@@ -81,7 +83,7 @@ impl Kind {
     fn takes(self, value: u64) -> bool {
         match self {
             Self::Choice(words) => value < words.len() as u64,
-            Self::Percent { min, max } => (min..=max).contains(&value),
+            Self::Percent { min, max, can_be_off } => (min..=max).contains(&value) || can_be_off && value == OFF,
             Self::Duration { min, max, can_be_off } => (min..=max).contains(&value) || can_be_off && value == OFF,
             Self::Size { min, max, power_of_two, can_be_off } => {
                 let fits = (min..=max).contains(&value) && (!power_of_two || value.is_power_of_two());
@@ -114,7 +116,9 @@ impl Kind {
         let or_off = |can_be_off| if can_be_off { ", or off" } else { "" };
         match self {
             Self::Choice(words) => format!("one of {}", words.join(", ")),
-            Self::Percent { .. } => format!("a share from {} to {}", self.lowest(), self.highest()),
+            Self::Percent { can_be_off, .. } => {
+                format!("a share from {} to {}{}", self.lowest(), self.highest(), or_off(can_be_off))
+            }
             Self::Duration { can_be_off, .. } => {
                 let (low, high) = (self.lowest(), self.highest());
                 format!("a time from {low} to {high}{} (units: ms, s, m, h, d)", or_off(can_be_off))
@@ -171,7 +175,7 @@ mod tests {
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
-    const SHARE: Kind = Kind::Percent { min: 1, max: 70 };
+    const SHARE: Kind = Kind::Percent { min: 1, max: 70, can_be_off: false };
     const TIME: Kind = Kind::Duration { min: SECOND, max: 86_400 * SECOND, can_be_off: true };
     const AMOUNT: Kind = Kind::Size { min: 4096, max: 1 << 20, power_of_two: true, can_be_off: false };
     const WORD: Kind = Kind::Choice(&["one", "two"]);

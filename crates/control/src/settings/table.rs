@@ -60,12 +60,15 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         name: "dirty-threshold",
-        meaning: "The share of the pool that may be dirty before destage runs as fast as the origin takes it.",
+        meaning: "The share of the pool near which destage keeps what is dirty, if the origin keeps up.",
         effect: "Higher: more writes to one place become one write at the origin, and a burst fits. Lower: less is in the pool \
-                 only, and more room for what is read. Ten points above it writes wait for destage.",
-        kind: Kind::Percent { min: 1, max: 70 },
+                 only, and more room for what is read. Ten points above it writes wait for destage. off: destage begins with the \
+                 flush-period, or when the pool can take no more dirty data (75%).",
+        kind: Kind::Percent { min: 1, max: 70, can_be_off: true },
         default: 50,
-        apply: |config, value| config.dirty_threshold = u8::try_from(value).unwrap_or(50),
+        apply: |config, value| {
+            config.dirty_threshold = if value == OFF { 0 } else { u8::try_from(value).unwrap_or(50) }
+        },
     },
     Setting {
         name: "flush-period",
@@ -75,6 +78,24 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Duration { min: SECOND, max: 7 * DAY, can_be_off: true },
         default: 60 * SECOND,
         apply: |config, value| config.flush_period = Nanos(if value == OFF { u64::MAX } else { value }),
+    },
+    Setting {
+        name: "idle-flush",
+        meaning: "Once nobody has waited for the origin for so long, everything dirty goes there, as fast as it takes it.",
+        effect: "Shorter: quiet moments are used, and less is in the pool only. Longer, or off: what is written again soon goes \
+                 to the origin once.",
+        kind: Kind::Duration { min: 100 * MILLISECOND, max: DAY, can_be_off: true },
+        default: OFF,
+        apply: |config, value| config.idle_flush = (value != OFF).then_some(Nanos(value)),
+    },
+    Setting {
+        name: "destage-rate",
+        meaning: "The most that destage writes to the origin in a second.",
+        effect: "Lower: more of the origin is left for others. If more becomes dirty than it allows, writes wait in the end. It \
+                 does not bind a flush, an unmount, or what the pool must do to go on. off: as the other settings say.",
+        kind: Kind::Size { min: 64 << 10, max: 1 << 40, power_of_two: false, can_be_off: true },
+        default: OFF,
+        apply: |config, value| config.destage_rate = (value != OFF).then_some(value),
     },
     Setting {
         name: "fetch-size",

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use headpond_base::{Block, Errno, Nanos, ObjectId, Sequence};
 
 use super::ROUND_BLOCKS;
-use super::job::JobId;
+use super::job::{Job, JobId};
 use crate::engine::Engine;
 use crate::locks::OpId;
 use crate::request::{FlushId, FlushScope};
@@ -68,6 +68,11 @@ impl Flush {
             left_objects: self.left.len() as u64,
             running: now.since(self.since),
         }
+    }
+
+    /// Whether it waits for this object.
+    pub(super) fn wants(&self, object: ObjectId) -> bool {
+        self.left.contains_key(&object)
     }
 
     fn settled(&self, store: &Store) -> bool {
@@ -176,19 +181,15 @@ impl Engine {
         });
     }
 
-    /// A job that began at `from` ended, having come as far as `next`, or to the object's end.
-    pub(super) fn count_for_flushes(
-        &mut self,
-        id: JobId,
-        object: ObjectId,
-        from: Block,
-        next: Option<Block>,
-        cleaned: u64,
-        failed: bool,
-    ) {
+    /// A job ended.
+    pub(super) fn count_for_flushes(&mut self, id: JobId, job: &Job, failed: bool) {
+        let (object, from) = (job.object, job.from);
+        // What changes again and again is passed by in the end: it came after the flush was asked for.
+        let stuck = job.next == Some(from);
+        let next = if stuck && job.forward.is_some() { job.forward } else { job.next };
         for flush in &mut self.destage.flushes {
             let Some(left) = flush.left.get_mut(&object) else { continue };
-            left.blocks = left.blocks.saturating_sub(cleaned);
+            left.blocks = left.blocks.saturating_sub(job.cleaned);
             if flush.first_job.is_none_or(|first| id < first) || from > left.next {
                 continue;
             }

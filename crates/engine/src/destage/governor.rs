@@ -1,39 +1,137 @@
-//! The pace of destage: credit grows steadily with the time and with what is dirty.
+//! The pace of destage: how many blocks a second go to the origin, and when the next may.
+//!
+//! Each reason to destage asks for a rate of its own, and the highest counts; `destage-rate` bounds it.
+//!
+//! - `flush-period`: all that was dirty when this way through began, in half a period. So no way takes
+//!   longer than a period although blocks become dirty meanwhile, and none stays dirty longer. The rate does
+//!   not sink while a way lasts: what is left of it would else be written slower and slower, and never be done.
+//! - `dirty-threshold`: near it, as much as becomes dirty. Below it less, in proportion, so that the share
+//!   settles instead of swinging about the threshold; above it more; a tenth above it, all that the origin takes.
+//! - `idle-flush`: all that the origin takes, while nobody else wants anything of it.
+//!
+//! Invariants: what is granted in any span is at most the rates of that span and a second more; with no reason
+//! left, nothing is. Arithmetic that is the same on every machine.
 
-use headpond_base::Nanos;
-
-use super::ROUND_BLOCKS;
+use headpond_base::{BLOCK_U64, Nanos};
 
 /// How often the engine wants to be told the time while it has something to pace.
 pub(crate) const TICK: Nanos = Nanos(50 * Nanos::MILLISECOND.0);
 
-/// Blocks that may be destaged now. Integer arithmetic: the same on every machine and run.
+/// Grants are saved for at most so many seconds: no burst after a pause.
+const BURST: f64 = 0.25;
+/// A rate of fewer blocks a second goes out once a second, so that not each needs a sync of its own.
+const SLOW: f64 = 256.0;
+/// Over this many seconds the rate at which blocks become dirty is averaged.
+const INFLOW_SECONDS: f64 = 5.0;
+/// Destage for the threshold begins at this share of it.
+const THRESHOLD_BEGINS: f64 = 0.8;
+/// At this share of it there is no holding back any more.
+const THRESHOLD_FULL: f64 = 1.1;
+
+/// What the rate depends on, as it is now.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Situation {
+    /// Blocks that are dirty.
+    pub(super) dirty: u64,
+    /// Blocks that became dirty since the start.
+    pub(super) dirtied: u64,
+    /// `None`: blocks may stay dirty for ever.
+    pub(super) period: Option<Nanos>,
+    /// Blocks that may be dirty; `None`: as many as will.
+    pub(super) threshold: Option<u64>,
+    /// Bytes a second at most.
+    pub(super) limit: Option<u64>,
+    /// All that the origin takes, but for the limit: it is idle, or somebody waits for room.
+    pub(super) drain: bool,
+    /// All that the origin takes: the pool cannot go on otherwise.
+    pub(super) emergency: bool,
+}
+
+/// Grants blocks.
 pub(super) struct Governor {
     last: Nanos,
-    /// Credit in blocks times nanoseconds of half a flush period.
-    saved: u128,
-    half_period: u128,
+    dirtied: u64,
+    /// Blocks a second that become dirty, averaged.
+    inflow: f64,
+    /// Blocks that were dirty when this way through all of them began.
+    way: u64,
+    /// Blocks a second; infinite if nothing holds it back.
+    rate: f64,
+    /// Blocks that may go now. Below zero: more went than was granted.
+    saved: f64,
 }
 
 impl Governor {
     pub(super) const fn new(now: Nanos) -> Self {
-        Self { last: now, saved: 0, half_period: 1 }
+        Self { last: now, dirtied: 0, inflow: 0.0, way: 0, rate: 0.0, saved: 0.0 }
     }
 
-    pub(super) fn tick(&mut self, now: Nanos, dirty: u64, period: Nanos) {
-        self.half_period = u128::from((period.0 / 2).max(1));
-        self.saved += u128::from(now.since(self.last).0) * u128::from(dirty);
-        // No bursts after a pause: one round of saving is enough.
-        self.saved = self.saved.min(u128::from(ROUND_BLOCKS) * self.half_period);
+    /// Tells how things stand.
+    pub(super) fn tick(&mut self, now: Nanos, situation: Situation) {
+        let seconds = now.since(self.last).0 as f64 / 1e9;
         self.last = now;
+        if seconds > 0.0 {
+            let became = situation.dirtied.saturating_sub(self.dirtied) as f64;
+            let weight = seconds / (INFLOW_SECONDS + seconds);
+            self.inflow += (became / seconds - self.inflow) * weight;
+            self.dirtied = situation.dirtied;
+        }
+        if situation.dirty == 0 {
+            self.way = 0;
+        }
+        self.rate = self.wanted(situation);
+        if self.rate.is_finite() {
+            let most = if self.rate < SLOW { self.rate.ceil() + 1.0 } else { self.rate * BURST };
+            self.saved = (self.saved + self.rate * seconds).min(most).max(-self.rate);
+        }
     }
 
-    pub(super) fn credit(&self) -> u64 {
-        u64::try_from(self.saved / self.half_period).unwrap_or(u64::MAX)
+    fn wanted(&self, situation: Situation) -> f64 {
+        if situation.emergency {
+            return f64::INFINITY;
+        }
+        let dirty = situation.dirty as f64;
+        let for_period = situation.period.map_or(0.0, |period| {
+            let half = (period.0 as f64 / 2e9).max(1e-9);
+            dirty.max(self.way as f64) / half
+        });
+        let share = situation.threshold.map_or(0.0, |threshold| dirty / (threshold.max(1) as f64));
+        let for_threshold = if share >= THRESHOLD_FULL {
+            f64::INFINITY
+        } else {
+            self.inflow * ((share - THRESHOLD_BEGINS) / (1.0 - THRESHOLD_BEGINS)).max(0.0)
+        };
+        let drain = if situation.drain { f64::INFINITY } else { 0.0 };
+        let limit = situation.limit.map_or(f64::INFINITY, |bytes| bytes as f64 / BLOCK_U64 as f64);
+        for_period.max(for_threshold).max(drain).min(limit)
     }
 
+    /// A way through all that is dirty begins.
+    pub(super) const fn way_begins(&mut self, dirty: u64) {
+        self.way = dirty;
+    }
+
+    /// Blocks a second, as of now.
+    pub(super) const fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// Whether something may go now.
+    pub(super) fn grants(&self) -> bool {
+        !self.rate.is_finite() || self.saved >= 1.0
+    }
+
+    /// Whether a job may begin, when so many blocks are dirty: at a low rate, once a second's worth is saved.
+    pub(super) fn grants_a_job(&self, dirty: u64) -> bool {
+        let enough = if self.rate < SLOW { self.rate.ceil().min(dirty as f64) } else { 1.0 };
+        !self.rate.is_finite() || self.rate > 0.0 && self.saved >= enough.max(1.0)
+    }
+
+    /// Blocks went.
     pub(super) fn spend(&mut self, blocks: u64) {
-        self.saved = self.saved.saturating_sub(u128::from(blocks) * self.half_period);
+        if self.rate.is_finite() {
+            self.saved -= blocks as f64;
+        }
     }
 }
 
@@ -41,16 +139,63 @@ impl Governor {
 mod tests {
     use super::*;
 
-    #[test]
-    fn one_way_through_all_that_is_dirty_takes_half_a_period_in_equal_steps() {
-        let period = Nanos(60 * Nanos::SECOND.0);
+    const SECOND: u64 = Nanos::SECOND.0;
+    const PERIOD: Situation = Situation {
+        dirty: 0,
+        dirtied: 0,
+        period: Some(Nanos(60 * SECOND)),
+        threshold: None,
+        limit: None,
+        drain: false,
+        emergency: false,
+    };
+
+    /// Blocks granted in each second, while so many become dirty in each tick.
+    fn run(mut situation: Situation, seconds: usize, inflow: u64) -> (Vec<u64>, Situation) {
         let mut governor = Governor::new(Nanos(0));
-        let mut steps = Vec::new();
-        for second in 1..=30 {
-            governor.tick(Nanos(second * Nanos::SECOND.0), 3000, period);
-            steps.push(governor.credit());
-            governor.spend(governor.credit());
+        governor.way_begins(situation.dirty);
+        let mut granted = vec![0; seconds];
+        for tick in 1..=seconds as u64 * 20 {
+            situation.dirty += inflow;
+            situation.dirtied += inflow;
+            governor.tick(Nanos(tick * TICK.0), situation);
+            while governor.grants() && situation.dirty > 0 {
+                governor.spend(1);
+                situation.dirty -= 1;
+                granted[(tick as usize - 1) / 20] += 1;
+            }
         }
-        assert_eq!(steps, [100; 30]);
+        (granted, situation)
+    }
+
+    #[test]
+    fn what_is_dirty_goes_in_half_a_period_in_equal_steps_and_is_done_then() {
+        let (granted, left) = run(Situation { dirty: 3000, ..PERIOD }, 31, 0);
+        assert!(granted[..29].iter().all(|blocks| (95..=105).contains(blocks)), "{granted:?}");
+        assert_eq!(left.dirty, 0);
+    }
+
+    #[test]
+    fn the_share_settles_at_the_threshold_with_what_goes_as_steady_as_what_comes() {
+        let situation = Situation { period: None, threshold: Some(10_000), ..PERIOD };
+        let (granted, left) = run(situation, 120, 20);
+        assert!((9_000..11_000).contains(&left.dirty), "{}", left.dirty);
+        assert!(granted[60..].iter().all(|blocks| (360..=440).contains(blocks)), "{granted:?}");
+        assert!(granted[..15].iter().all(|blocks| *blocks == 0), "below it there is no reason");
+    }
+
+    #[test]
+    fn with_no_reason_left_nothing_goes() {
+        let none = Situation { period: None, dirty: 5000, ..PERIOD };
+        assert_eq!(run(none, 60, 10).0.iter().sum::<u64>(), 0);
+    }
+
+    #[test]
+    fn the_limit_holds_for_all_but_an_emergency() {
+        let limited = Situation { drain: true, dirty: 100_000, limit: Some(50 * BLOCK_U64), ..PERIOD };
+        let (granted, _) = run(limited, 20, 0);
+        assert!(granted.iter().all(|blocks| (48..=52).contains(blocks)), "{granted:?}");
+        let emergency = Situation { emergency: true, ..limited };
+        assert_eq!(run(emergency, 1, 0).0[0], 100_000);
     }
 }

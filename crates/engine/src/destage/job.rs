@@ -8,11 +8,13 @@
 
 use std::collections::VecDeque;
 
-use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Errno, ObjectId, Sequence};
+use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Errno, Nanos, ObjectId, Sequence};
 use headpond_format::{Entry, Stamp};
 use headpond_log::Mutation;
+use headpond_map::Slot;
 
 use super::RETRY;
+use super::gap::{Filling, Group};
 use super::run::Run;
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending as EnginePending};
@@ -26,7 +28,9 @@ pub(crate) enum Pending {
     /// Some blocks of a run, from flash.
     Read { job: JobId, run: usize, from: usize, count: usize, again: bool },
     /// A run, to the origin.
-    Write { job: JobId, end: u64 },
+    Write { job: JobId, end: u64, group: Option<usize> },
+    /// What lies between runs, from flash or from the origin.
+    Fill { job: JobId, filling: Filling },
     /// A range of zeros, to the origin, which gives the space of its whole blocks back.
     Zero { job: JobId, start: u64, end: u64 },
     /// Whatever its stage says.
@@ -53,12 +57,19 @@ pub(super) struct Job {
     most: u64,
     /// Somebody waits for it: full depth.
     urgent: bool,
-    runs: Vec<Run>,
-    /// Runs not begun yet.
+    pub(super) runs: Vec<Run>,
+    /// Which runs go together.
+    pub(super) groups: Vec<Group>,
+    /// Groups not begun yet.
     waiting: VecDeque<usize>,
-    under_way: usize,
+    /// Writes begun and not over, the reads for them included.
+    pub(super) under_way: usize,
+    /// When its writes began.
+    began: Nanos,
     /// Where the next job on the object goes on; `None` if this one came to the end.
     pub(super) next: Option<Block>,
+    /// The same, but for blocks that changed while it lasted: those are left for the next way round.
+    pub(super) forward: Option<Block>,
     failed: Option<Errno>,
     /// Ranges whose reservation ended with cutting the file.
     given_back: Vec<(u64, u64)>,
@@ -74,10 +85,6 @@ pub(super) struct Job {
     /// Blocks that it made clean.
     pub(super) cleaned: u64,
 }
-
-/// Origin writes of one job at once: paced, and when somebody waits.
-const DEPTH_PACED: usize = 4;
-const DEPTH_URGENT: usize = 16;
 
 impl Engine {
     pub(super) fn start_job(&mut self, object: ObjectId, from: Block, most: u64, urgent: bool) {
@@ -113,9 +120,12 @@ impl Engine {
             most,
             urgent,
             runs: Vec::new(),
+            groups: Vec::new(),
             waiting: VecDeque::new(),
             under_way: 0,
+            began: self.now,
             next: None,
+            forward: None,
             failed: None,
             given_back: Vec::new(),
             stamp: None,
@@ -246,49 +256,116 @@ impl Engine {
     /// Takes dirty durable blocks in order, neighbours together.
     fn pick(&mut self, job: &mut Job) {
         let known = self.store.known(job.object);
-        let (mut picked, mut runs) = (0, Vec::new());
+        let mut picked = Vec::new();
         let slots: Vec<_> =
             known.map.dirty_from(job.from).take(usize::try_from(job.most).unwrap_or(usize::MAX) + 1).collect();
         for (block, slot) in slots {
-            if picked == job.most {
+            if picked.len() as u64 == job.most {
                 job.next = job.next.or(Some(block));
+                job.forward = Some(block);
                 break;
             }
             let durable = slot.location == headpond_base::Location::ZERO || self.store.log.is_durable(slot.location);
             if durable || self.store.log.failed() {
-                Run::collect(&mut runs, block, slot);
-                picked += 1;
+                picked.push((block, slot));
             } else {
                 // Written since; the next round begins with it.
                 job.next = job.next.or(Some(block));
             }
         }
-        job.waiting = (0..runs.len()).collect();
-        job.runs = runs;
+        job.runs = Run::collect(&picked);
+        self.group_runs(job);
+        job.began = self.now;
+    }
+
+    /// Decides which runs go together; those for which the round has no time are left for the next.
+    fn group_runs(&self, job: &mut Job) {
+        let mut time = self.round_time().0;
+        let mut taken = 0;
+        for joined in self.plan(job.object, &job.runs) {
+            if taken > 0 && joined.cost.0 > time {
+                break;
+            }
+            time = time.saturating_sub(joined.cost.0);
+            let runs = taken..taken + joined.runs;
+            job.runs[runs.clone()].iter_mut().for_each(|run| run.group = job.groups.len());
+            job.groups.push(Group::of(runs));
+            taken += joined.runs;
+        }
+        if let Some(rest) = job.runs.get(taken) {
+            let rest = rest.first;
+            job.next = Some(job.next.map_or(rest, |next| next.min(rest)));
+            job.forward = Some(rest);
+            job.runs.truncate(taken);
+        }
+        job.waiting = (0..job.groups.len()).collect();
     }
 
     fn issue(&mut self, id: JobId, job: &mut Job) {
-        // Foreground misses come first: while there are any, one write at a time.
-        let depth = match (job.urgent, self.fetches.is_empty()) {
-            (true, _) => DEPTH_URGENT,
-            (false, true) => DEPTH_PACED,
-            (false, false) => 1,
-        };
-        while job.under_way < depth && job.failed.is_none() {
+        let waited_for = job.urgent || self.waited_for(job.object);
+        let fast = waited_for || !self.destage.governor.rate().is_finite();
+        let depth = self.depth(fast);
+        self.cut_short(job, waited_for);
+        while job.under_way < depth && job.failed.is_none() && (waited_for || self.destage.governor.grants()) {
             let Some(index) = job.waiting.pop_front() else { break };
-            if self.run_moved(job.object, &job.runs[index], 0, job.runs[index].slots.len()) {
-                // Written or moved since it was picked: its place on flash may be another's by
-                // now, and zeros there must not take its space. The next round does what is left.
-                let run = &mut job.runs[index];
-                run.unreadable = true;
-                job.next = Some(job.next.map_or(run.first, |next| next.min(run.first)));
+            self.leave_changed(job, index);
+            let group = &job.groups[index];
+            let runs = group.runs.clone();
+            let left = job.runs[runs.clone()].iter().filter(|run| !run.unreadable);
+            let blocks: u64 = left.map(|run| run.slots.len() as u64).sum();
+            if blocks == 0 {
                 continue;
             }
+            if !waited_for {
+                self.destage.governor.spend(blocks);
+            }
             job.under_way += 1;
-            if job.runs[index].zeros() {
-                self.write_run(id, job, index);
+            if group.alone() && job.runs[runs.start].zeros() {
+                self.write_run(id, job, runs.start);
+                continue;
+            }
+            for run in runs.clone().filter(|run| !job.runs[*run].unreadable).collect::<Vec<_>>() {
+                self.read_run(id, job, run);
+            }
+            if !job.groups[index].alone() {
+                self.fill_gaps(id, job, index);
+            }
+            self.group_step(id, job, index);
+        }
+    }
+
+    /// Leaves what is not begun for the next round, if somebody waits for the room that this one makes and it
+    /// has taken long enough, or if there is no reason to destage any more.
+    fn cut_short(&self, job: &mut Job, waited_for: bool) {
+        let long = self.now.since(job.began) >= super::ROUND_NEAR && !self.stalled.is_empty();
+        let idle = !waited_for && self.destage.governor.rate() == 0.0;
+        let Some(group) = job.waiting.front().filter(|_| long || idle) else { return };
+        let rest = job.runs[job.groups[*group].runs.start].first;
+        job.next = Some(job.next.map_or(rest, |next| next.min(rest)));
+        job.forward = Some(rest);
+        for group in std::mem::take(&mut job.waiting) {
+            job.runs[job.groups[group].runs.clone()].iter_mut().for_each(|run| run.unreadable = true);
+        }
+    }
+
+    /// Takes the runs of a group as they are now. One that was written since, and is not durable yet, or is
+    /// not dirty any more, or has become zeros, is left for the next round: its place on flash may be
+    /// another's by now, and zeros must not take the space of what came after them.
+    fn leave_changed(&self, job: &mut Job, index: usize) {
+        let Some(known) = self.store.get(job.object) else { return };
+        for run in job.groups[index].runs.clone() {
+            let run = &mut job.runs[run];
+            let zeros = run.zeros();
+            let as_before = |slot: &Slot| {
+                let durable = self.store.log.failed() || zeros || self.store.log.is_durable(slot.location);
+                slot.dirty && durable && (slot.location == headpond_base::Location::ZERO) == zeros
+            };
+            let now: Vec<_> = known.map.range(run.first, run.end()).map(|(_, slot)| slot).filter(as_before).collect();
+            if now.len() == run.slots.len() {
+                run.slots = now;
             } else {
-                self.read_run(id, job, index);
+                run.unreadable = true;
+                job.next = Some(job.next.map_or(run.first, |next| next.min(run.first)));
             }
         }
     }
@@ -317,9 +394,6 @@ impl Engine {
             self.read_blocks(id, index, from, count, at, false);
             from += count;
         }
-        if run.reading == 0 {
-            self.write_run(id, job, index);
-        }
     }
 
     fn read_blocks(
@@ -340,7 +414,7 @@ impl Engine {
     }
 
     /// Writes a run whose bytes are all there.
-    fn write_run(&mut self, id: JobId, job: &mut Job, index: usize) {
+    pub(super) fn write_run(&mut self, id: JobId, job: &mut Job, index: usize) {
         let object = job.object;
         let known = self.store.known(object);
         let (size, origin_size) = (known.state.size, known.origin_size);
@@ -365,7 +439,7 @@ impl Engine {
         }
         let data =
             pieces(std::mem::take(&mut run.bytes), usize::try_from(end - start).expect("a run is at most 1 MiB"));
-        let pending = Pending::Write { job: id, end };
+        let pending = Pending::Write { job: id, end, group: None };
         self.start(EnginePending::Destage(pending), |ticket| Effect::OriginWrite {
             ticket,
             object,
@@ -479,14 +553,23 @@ impl Engine {
     /// An effect of a job is completed.
     pub(crate) fn destage_done(&mut self, pending: Pending, outcome: Outcome) {
         let id = match pending {
-            Pending::Read { job, .. } | Pending::Write { job, .. } | Pending::Zero { job, .. } | Pending::Step(job) => {
-                job
-            }
+            Pending::Read { job, .. }
+            | Pending::Write { job, .. }
+            | Pending::Zero { job, .. }
+            | Pending::Fill { job, .. }
+            | Pending::Step(job) => job,
         };
         let Some(mut job) = self.destage.jobs.remove(&id) else { return };
         match pending {
             Pending::Read { run, from, count, again, .. } => {
                 self.run_read(id, &mut job, run, from, count, again, outcome);
+            }
+            Pending::Fill { filling, .. } => self.gap_read(id, &mut job, filling, outcome),
+            Pending::Write { group: Some(group), .. } if matches!(outcome, Outcome::Failed(_)) => {
+                // Perhaps for what lies between: a write that would have gone well must not fail for that.
+                self.stats.origin_errors += 1;
+                self.store.known(job.object).origin_size = u64::MAX;
+                self.write_apart(id, &mut job, group);
             }
             Pending::Write { end, .. } => {
                 job.under_way -= 1;
@@ -605,9 +688,8 @@ impl Engine {
         }
         let run = &mut job.runs[index];
         run.reading -= 1;
-        if run.reading == 0 {
-            self.write_run(id, job, index);
-        }
+        let group = run.group;
+        self.group_step(id, job, group);
     }
 }
 

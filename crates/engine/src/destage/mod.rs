@@ -7,11 +7,12 @@
 //!   changed since it was read.
 //! - One job at a time works on an object, and none while a change goes there directly.
 //!
-//! It is an elevator: objects in order, blocks in order, neighbours merged. A governor sets the
-//! pace: half a flush period for one way through all that is dirty, so that no block gets older
-//! than a period; over the dirty threshold, and for a flush, as fast as the origin takes it.
+//! It is an elevator: objects in order, blocks in order, neighbours merged, and over gaps where that is
+//! cheaper (`gap.rs`). A governor sets the pace (`governor.rs`); a flush, and whoever waits for an object, are
+//! served as fast as the origin takes it. The origin is shared with misses, which come first.
 
 mod flush;
+mod gap;
 mod governor;
 mod job;
 mod run;
@@ -20,13 +21,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{Block, Errno, Nanos, ObjectId};
 
+use crate::config::Config;
 use crate::engine::Engine;
 use crate::locks::OpId;
 use crate::store::Store;
 use flush::Flush;
 pub use flush::FlushProgress;
-use governor::Governor;
 pub(crate) use governor::TICK;
+use governor::{Governor, Situation};
 pub(crate) use job::Pending;
 use job::{Job, JobId};
 
@@ -36,6 +38,17 @@ const JOBS_MAX: usize = 4;
 
 /// Blocks that one job handles before the origin is synced and they count as clean: 16 MiB.
 const ROUND_BLOCKS: u64 = 4096;
+
+/// The writes of a round take about so long together.
+const ROUND: Nanos = Nanos::SECOND;
+
+/// The same when writes wait for room, or soon will.
+const ROUND_NEAR: Nanos = Nanos(100 * Nanos::MILLISECOND.0);
+
+/// Writes at once: at least, and at most, and as many between as take the origin so long.
+const DEPTH_MIN: usize = 4;
+const DEPTH_MAX: usize = 16;
+const AHEAD: Nanos = Nanos(20 * Nanos::MILLISECOND.0);
 
 /// An object's size and time are left for the origin until it was quiet for this long.
 const QUIET: Nanos = Nanos::SECOND;
@@ -127,8 +140,8 @@ impl Engine {
         if !self.accepting {
             return;
         }
-        let period = self.config.flush_period;
-        self.destage.governor.tick(self.now, self.store.dirty_blocks, period);
+        let situation = self.situation();
+        self.destage.governor.tick(self.now, situation);
         self.finish_flushes();
         self.start_hurried();
         self.start_flushes();
@@ -202,54 +215,95 @@ impl Engine {
     }
 
     fn start_paced(&mut self) {
-        let over = self.over_threshold();
-        if !self.destage.jobs.is_empty() && !over {
-            return;
-        }
+        let rate = self.destage.governor.rate();
+        let full = !rate.is_finite();
+        let jobs_most = if full { JOBS_MAX } else { 1 };
         // Twice round at most: once from where the elevator is, once from the start.
         for _ in 0..=self.destage.noted.len() {
-            let credit = if over { ROUND_BLOCKS } else { self.destage.governor.credit().min(ROUND_BLOCKS) };
+            if self.destage.jobs.len() >= jobs_most {
+                return;
+            }
             let (at, block) = self.destage.at;
-            let next = self.destage.noted.range(at..).next().or_else(|| self.destage.noted.first()).copied();
+            let mut next = self.destage.noted.range(at..).next().copied();
+            if next.is_none() {
+                self.destage.governor.way_begins(self.store.dirty_blocks);
+                next = self.destage.noted.first().copied();
+            }
             let Some(object) = next else { return };
             let from = if object == at { block } else { Block(0) };
-            let Some(known) = self.store.get(object).filter(|known| known.is_dirty() && !known.leaving()) else {
+            // One that a job works on may look clean before the origin's sync: a flush must know of it.
+            let worth = |known: &&crate::object::Object| (known.is_dirty() || known.in_job) && !known.leaving();
+            let Some(known) = self.store.get(object).filter(worth) else {
                 self.destage.noted.remove(&object);
                 continue;
             };
             let quiet = known.opens == 0 || self.now.since(known.changed_at) >= QUIET;
-            let worth = if known.data_dirty() { credit > 0 && (over || self.worth_a_job(credit)) } else { quiet };
+            let granted = self.destage.governor.grants_a_job(self.store.dirty_blocks);
+            let worth = if known.data_dirty() { granted } else { quiet };
             if worth && self.may_start(object) {
-                let spent = credit.min(known.map.dirty());
-                self.destage.governor.spend(spent);
-                self.start_job(object, from, credit.max(1), false);
-                if !over {
-                    return;
-                }
-            }
-            if known_data_waits(self.store.get(object)) && !over {
-                // Saves up credit for this one instead of passing it over for ever.
+                // About a second's worth; at full speed the job's time bounds it.
+                let most = if full { ROUND_BLOCKS } else { (rate as u64).clamp(256, ROUND_BLOCKS) };
+                self.start_job(object, from, most, false);
+            } else if known_data_waits(self.store.get(object)) && !full {
+                // Saves up for this one instead of passing it over for ever.
                 return;
             }
             self.destage.at = (object.next(), Block(0));
         }
     }
 
-    /// Whether there is credit for a job that is worth its sync: a megabyte, or all there is.
-    fn worth_a_job(&self, credit: u64) -> bool {
-        credit >= self.store.dirty_blocks.min(256)
+    /// What the pace depends on now.
+    fn situation(&self) -> Situation {
+        let config = &self.config;
+        let idle = config.idle_flush.is_some_and(|idle| self.origin_costs.idle_for(self.now) >= idle);
+        Situation {
+            dirty: self.store.dirty_blocks,
+            dirtied: self.store.dirtied_blocks,
+            period: Some(config.flush_period).filter(|period| *period != Config::OFF),
+            threshold: self.dirty_threshold(),
+            limit: config.destage_rate,
+            drain: idle || !self.stalled.is_empty(),
+            emergency: self.store.log.failed() || self.short_of_segments() || self.short_of_objects(),
+        }
     }
 
-    fn over_threshold(&self) -> bool {
-        let most = self.store.log.geometry().data_blocks() * u64::from(self.config.dirty_threshold.clamp(1, 70)) / 100;
-        self.store.dirty_blocks > most || self.store.log.failed() || self.short_of_segments() || self.short_of_objects()
+    /// Blocks that may be dirty before destage runs as fast as the origin takes it.
+    fn dirty_threshold(&self) -> Option<u64> {
+        let percent = u64::from(self.config.dirty_threshold);
+        (percent > 0).then(|| self.store.log.geometry().data_blocks() * percent.min(70) / 100)
+    }
+
+    /// Whether somebody waits for what a job on this object does.
+    fn waited_for(&self, object: ObjectId) -> bool {
+        self.stopping
+            || self.destage.hurried.contains(&object)
+            || self.destage.flushes.iter().any(|flush| flush.wants(object))
+    }
+
+    /// Origin writes of one job at once. Foreground misses come first: while there are any, few. Otherwise as
+    /// many as keep the origin busy without a miss having to wait long behind them.
+    fn depth(&self, fast: bool) -> usize {
+        let each = self.origin_costs.writes().each.0.max(1);
+        let enough = usize::try_from(AHEAD.0 / each).unwrap_or(DEPTH_MAX).clamp(DEPTH_MIN, DEPTH_MAX);
+        match (fast, self.fetches.is_empty()) {
+            (true, true) => enough,
+            (true, false) => enough / 2,
+            (false, true) => DEPTH_MIN,
+            (false, false) => 1,
+        }
+    }
+
+    /// How long the writes of a round may take together. Room that somebody may be waiting for comes at its end.
+    fn round_time(&self) -> Nanos {
+        let near = self.store.dirty_blocks * 10 >= self.dirty_blocks_max() * 8;
+        if near { ROUND_NEAR } else { ROUND }
     }
 
     /// A job ended, having come as far as `next`.
     fn job_ended(&mut self, id: JobId, job: &Job, failed: Option<Errno>) {
-        let (object, next) = (job.object, job.next);
-        self.count_for_flushes(id, object, job.from, next, job.cleaned, failed.is_some());
-        self.destage.at = next.map_or((object.next(), Block(0)), |next| (object, next));
+        let object = job.object;
+        self.count_for_flushes(id, job, failed.is_some());
+        self.destage.at = job.forward.map_or((object.next(), Block(0)), |next| (object, next));
     }
 }
 

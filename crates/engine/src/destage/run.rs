@@ -2,6 +2,7 @@
 
 use headpond_base::{Block, Buf, Location};
 use headpond_map::Slot;
+use headpond_policy::Merge;
 
 /// The largest origin write, in blocks: 1 MiB.
 pub(super) const RUN_BLOCKS_MAX: usize = 256;
@@ -15,30 +16,38 @@ pub(super) struct Run {
     pub(super) bytes: Vec<Option<Buf>>,
     /// Flash reads under way.
     pub(super) reading: u32,
+    /// The group of runs that it goes with.
+    pub(super) group: usize,
     /// Dirty data that cannot be read: the run must not be written.
     pub(super) unreadable: bool,
 }
 
 impl Run {
-    fn new(first: Block, slot: Slot) -> Self {
-        Self { first, slots: vec![slot], bytes: Vec::new(), reading: 0, unreadable: false }
-    }
-
     pub(super) fn zeros(&self) -> bool {
         self.slots[0].location == Location::ZERO
     }
 
-    fn takes(&self, block: Block, slot: Slot) -> bool {
-        self.slots.len() < RUN_BLOCKS_MAX
-            && block == self.first.plus(self.slots.len() as u64)
-            && (slot.location == Location::ZERO) == self.zeros()
+    /// The block behind it.
+    pub(super) fn end(&self) -> Block {
+        self.first.plus(self.slots.len() as u64)
     }
 
-    /// Adds a block to the last run, or starts a new one.
-    pub(super) fn collect(runs: &mut Vec<Self>, block: Block, slot: Slot) {
-        match runs.last_mut() {
-            Some(last) if last.takes(block, slot) => last.slots.push(slot),
-            _ => runs.push(Self::new(block, slot)),
+    /// Runs of blocks that come in order: neighbours together, data and zeros apart.
+    pub(super) fn collect(blocks: &[(Block, Slot)]) -> Vec<Self> {
+        let mut runs = Vec::new();
+        for alike in
+            blocks.chunk_by(|(_, one), (_, next)| (one.location == Location::ZERO) == (next.location == Location::ZERO))
+        {
+            let mut merge = Merge::new(RUN_BLOCKS_MAX as u64, 0);
+            let mut found: Vec<_> = alike.iter().filter_map(|(block, _)| merge.push(block.0)).collect();
+            found.extend(merge.end());
+            let mut slots = alike.iter().map(|(_, slot)| *slot);
+            runs.extend(found.into_iter().map(|run| {
+                let count = usize::try_from(run.blocks).expect("a run is bounded");
+                let slots = slots.by_ref().take(count).collect();
+                Self { first: Block(run.first), slots, bytes: Vec::new(), reading: 0, group: 0, unreadable: false }
+            }));
         }
+        runs
     }
 }

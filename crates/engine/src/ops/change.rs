@@ -273,7 +273,7 @@ impl Engine {
 
     /// More than this must not be dirty: reclaim needs clean blocks to live on.
     pub(crate) fn dirty_blocks_max(&self) -> u64 {
-        let percent = u64::from(self.config.dirty_threshold.clamp(1, 70)) + 10;
+        let percent = if self.config.dirty_threshold == 0 { 75 } else { u64::from(self.config.dirty_threshold) + 10 };
         (self.store.log.geometry().data_blocks() * percent.min(75) / 100).max(1)
     }
 
@@ -349,6 +349,10 @@ impl Engine {
         };
         let object = op.object;
         self.store.introduce(object);
+        if std::mem::take(&mut self.store.known(object).state.flags.direct) {
+            // What went to the origin before this may have changed the size, and from here on the log's counts.
+            self.store.persist(object);
+        }
         let size = self.store.known(object).state.size;
         let size_after = change.size_after(size);
         let mtime = change.mtime();
@@ -397,7 +401,6 @@ impl Engine {
             known.shaped_at = last;
         }
         known.state.size = size_after;
-        known.state.flags.direct = false;
         known.turns.over(id);
         known.touch(mtime, now);
         self.destage.note(object);

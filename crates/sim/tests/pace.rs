@@ -1,0 +1,72 @@
+//! The pace of destage, in virtual time on a modelled volume of 200 I/Os and 150 MB a second. What it comes
+//! to: docs/decisions/0009-the-pace-of-destage.md.
+
+use headpond_base::Nanos;
+use headpond_engine::Config;
+use headpond_models::Network;
+use headpond_sim::{Arrival, PagedLoad, Report, run_paged};
+
+const POOL: u64 = 192 << 20;
+/// Writes of 16 KiB to random places of twice the pool, 16 at once.
+const LOAD: PagedLoad = PagedLoad {
+    pool: POOL,
+    file: 2 * POOL,
+    arrival: Arrival::Depth(16),
+    seconds: 40,
+    origin: Network::VOLUME_200,
+    seed: 1,
+};
+
+#[test]
+fn random_writes_over_twice_the_pool_go_on_at_five_times_the_origins_rate_without_a_stall() {
+    let report = run_paged(&LOAD, Config::default());
+    // In the first seconds the pool fills.
+    let steady = 5..;
+    assert!(Report::mean(&report.writes[steady.clone()]) >= 1000.0, "{:?}", report.writes);
+    let longest = report.longest[steady].iter().max().unwrap();
+    assert!(*longest < 250 * Nanos::MILLISECOND.0, "{:?}", report.longest);
+    assert!(report.origin_ios.iter().all(|ios| *ios <= 201), "the volume does what it can: {:?}", report.origin_ios);
+    assert!(report.stats.joined_writes > 0 && report.stats.gap_reads > 0, "{:?}", report.stats);
+}
+
+#[test]
+fn under_a_steady_load_the_origin_gets_as_much_in_every_ten_seconds() {
+    let steady = PagedLoad { arrival: Arrival::PerSecond(100.0), seconds: 300, ..LOAD };
+    let period = Config { flush_period: Nanos(20 * Nanos::SECOND.0), ..Config::default() };
+    let report = run_paged(&steady, period);
+    assert!(Report::variation(&report.origin_bytes[100..]) < 0.15, "{:?}", report.origin_bytes);
+    // What reclaim is moving just then is left for the next way.
+    assert!(report.stats.oldest_dirty_age_nanos < 42 * Nanos::SECOND.0, "{:?}", report.stats);
+    let threshold = Config { dirty_threshold: 20, flush_period: Config::OFF, ..Config::default() };
+    let report = run_paged(&steady, threshold);
+    assert!(Report::variation(&report.origin_bytes[100..]) < 0.15, "{:?}", report.origin_bytes);
+}
+
+#[test]
+fn a_way_through_all_that_is_dirty_ends_though_the_load_does_not() {
+    let load = PagedLoad { arrival: Arrival::PerSecond(200.0), seconds: 60, ..LOAD };
+    let report = run_paged(&load, Config { flush_period: Nanos(10 * Nanos::SECOND.0), ..Config::default() });
+    assert!(report.stats.oldest_dirty_age_nanos < 13 * Nanos::SECOND.0, "{:?}", report.stats);
+}
+
+#[test]
+fn with_every_reason_off_nothing_is_destaged_until_the_pool_can_take_no_more() {
+    let off = Config { dirty_threshold: 0, flush_period: Config::OFF, ..Config::default() };
+    let few = PagedLoad { arrival: Arrival::PerSecond(20.0), seconds: 60, ..LOAD };
+    let report = run_paged(&few, off);
+    assert_eq!(report.stats.origin_writes, 0);
+    let idle = Config { idle_flush: Some(Nanos(2 * Nanos::SECOND.0)), ..off };
+    assert!(run_paged(&few, idle).stats.origin_writes > 0, "nobody waits for the origin");
+    let many = PagedLoad { seconds: 20, ..LOAD };
+    assert!(run_paged(&many, off).writes[19] > 0, "writes go on");
+}
+
+#[test]
+fn the_rate_that_is_set_is_kept_to() {
+    let limit = 2 << 20;
+    let limited = Config { destage_rate: Some(limit), dirty_threshold: 20, ..Config::default() };
+    let load = PagedLoad { seconds: 30, ..LOAD };
+    let report = run_paged(&load, limited);
+    let blocks = report.stats.destaged_blocks * 4096;
+    assert!(blocks <= 31 * limit && blocks >= 20 * limit, "{blocks}");
+}
