@@ -200,6 +200,12 @@ impl Engine {
     }
 
     fn start_hurried(&mut self) {
+        // Whoever waits for a turn may wait for the origin's sync, with nothing dirty that would bring it.
+        for op in &self.turning {
+            if let Some(op) = self.ops.get(op) {
+                self.destage.hurry(op.object);
+            }
+        }
         let hurried: Vec<_> = self.destage.hurried.iter().copied().collect();
         for object in hurried {
             // One whose turn has yet to come may still be kept waiting by what is written before it.
@@ -244,7 +250,7 @@ impl Engine {
                 // About a second's worth; at full speed the job's time bounds it.
                 let most = if full { ROUND_BLOCKS } else { (rate as u64).clamp(256, ROUND_BLOCKS) };
                 self.start_job(object, from, most, false);
-            } else if known_data_waits(self.store.get(object)) && !full {
+            } else if known_data_waits(self.store.get(object)) && !full && rate > 0.0 {
                 // Saves up for this one instead of passing it over for ever.
                 return;
             }
