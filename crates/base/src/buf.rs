@@ -1,12 +1,17 @@
 //! Memory for I/O: aligned to a block, so that it can go to O_DIRECT files as it is.
+//!
+//! Memory that nobody holds any more is kept for the next buffer (see `kept`).
+
+mod kept;
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::BLOCK;
+use kept::Pages;
 
 /// One aligned block of memory.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -15,7 +20,7 @@ struct Page([u8; BLOCK]);
 
 /// Bytes being filled by their single owner. Block-aligned in memory.
 pub struct BufMut {
-    pages: Box<[Page]>,
+    pages: Pages,
     len: usize,
 }
 
@@ -26,17 +31,36 @@ impl BufMut {
     /// When memory is exhausted, as any allocation.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        // Straight to the allocator's zeroed path: large buffers come from fresh pages and cost no memset.
-        let pages = <[Page]>::new_box_zeroed_with_elems(len.div_ceil(BLOCK)).expect("out of memory for an I/O buffer");
-        Self { pages, len }
+        let (pages, used) = Pages::take(len.div_ceil(BLOCK));
+        let mut buf = Self { pages, len };
+        if used {
+            buf.fill(0);
+        }
+        buf
+    }
+
+    /// `len` bytes that are to be overwritten: they may be anything that a buffer of this process held
+    /// before. Room is made for whole blocks.
+    ///
+    /// # Panics
+    /// When memory is exhausted, as any allocation.
+    #[must_use]
+    pub fn unwritten(len: usize) -> Self {
+        Self { pages: Pages::take(len.div_ceil(BLOCK)).0, len }
     }
 
     /// A copy of `bytes`.
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {
-        let mut buf = Self::zeroed(bytes.len());
+        let mut buf = Self::unwritten(bytes.len());
         buf.copy_from_slice(bytes);
         buf
+    }
+
+    /// Bytes of memory that it takes, however few of them are used.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.pages.len() * BLOCK
     }
 
     /// Shortens the buffer to `len` bytes; longer is ignored.
@@ -76,7 +100,7 @@ impl fmt::Debug for BufMut {
 #[derive(Clone)]
 pub struct Buf {
     // Not Arc<[Page]>: that would copy the bytes once more when a BufMut is frozen.
-    pages: Arc<Box<[Page]>>,
+    pages: Arc<Pages>,
     range: Range<usize>,
 }
 
@@ -84,7 +108,7 @@ impl Buf {
     /// No bytes.
     #[must_use]
     pub fn empty() -> Self {
-        Self { pages: Arc::new(Box::default()), range: 0..0 }
+        Self { pages: Arc::new(Pages::none()), range: 0..0 }
     }
 
     /// The part `range` of this view.
@@ -96,6 +120,12 @@ impl Buf {
         assert!(range.start <= range.end && range.end <= self.range.len(), "slice {range:?} of {self:?}");
         let start = self.range.start;
         Self { pages: self.pages.clone(), range: start + range.start..start + range.end }
+    }
+
+    /// Bytes of memory that this view keeps from being used otherwise.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.pages.len() * BLOCK
     }
 
     /// The memory, to be filled again, with all its room; its bytes are what they were.

@@ -184,7 +184,7 @@ impl Flash {
     /// # Errors
     /// The device's; [`Errno::IO`] when it ends too early.
     pub fn read(&self, offset: u64, len: usize) -> Result<Buf> {
-        let mut buf = BufMut::zeroed(len);
+        let mut buf = BufMut::unwritten(len);
         read_fully(&self.file, &mut buf, offset)?;
         Ok(buf.freeze())
     }

@@ -157,7 +157,7 @@ impl Uring {
         while let Some(&index) = self.free.last() {
             let Some(op) = self.backlog.pop_front() else { break };
             self.slots[index] = match op {
-                Op::Read { tag, offset, len } => Slot::Read { tag, offset, buf: BufMut::zeroed(len), got: 0 },
+                Op::Read { tag, offset, len } => Slot::Read { tag, offset, buf: BufMut::unwritten(len), got: 0 },
                 Op::Write { tag, offset, data } => Slot::Write { tag, offset, data, put: 0 },
                 Op::Sync { tag } => Slot::Sync { tag },
                 Op::Trim { .. } => continue,

@@ -1,0 +1,102 @@
+//! Memory that was used and is kept for the next buffer of its size.
+//!
+//! What the system gives anew costs a page fault and the zeroing of each block, and what is given back
+//! costs taking it out of the page table: for a read of 4 KiB together a sixth of the time of the thread that
+//! did nothing else.
+//!
+//! Invariants:
+//! - Memory is in one buffer or kept, never both: it comes here when its last owner drops it.
+//! - Bounded: no more than [`KEPT_BYTES`] of each size, for the whole process.
+//!
+//! The price: two uncontended locks for a buffer's life, and up to 18 MiB that the system does not get back.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use zerocopy::FromZeros;
+
+use super::Page;
+use crate::RECORD_BLOCKS_MAX;
+
+/// Sizes that are kept, in blocks; what is smaller than one of them gets that. The last has room for the largest record.
+const SIZES: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, RECORD_BLOCKS_MAX];
+
+/// Kept of each size at most, in bytes: as many small reads as are under way at a usual depth, and more
+/// batches than are.
+const KEPT_BYTES: usize = 2 << 20;
+
+static KEPT: [Mutex<Vec<Box<[Page]>>>; SIZES.len()] = [const { Mutex::new(Vec::new()) }; SIZES.len()];
+
+/// The memory of one buffer.
+pub(super) struct Pages(Box<[Page]>);
+
+fn kept(size: usize) -> MutexGuard<'static, Vec<Box<[Page]>>> {
+    KEPT[size].lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Pages {
+    /// No memory.
+    pub(super) fn none() -> Self {
+        Self(Box::default())
+    }
+
+    /// Room for so many blocks, and whether it was used before. Else it is zeros.
+    pub(super) fn take(blocks: usize) -> (Self, bool) {
+        let size = if blocks == 0 { None } else { SIZES.iter().position(|size| blocks <= *size) };
+        if let Some(pages) = size.and_then(|size| kept(size).pop()) {
+            return (Self(pages), true);
+        }
+        let blocks = size.map_or(blocks, |size| SIZES[size]);
+        (Self(<[Page]>::new_box_zeroed_with_elems(blocks).expect("out of memory for an I/O buffer")), false)
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        let Some(size) = SIZES.iter().position(|size| self.0.len() == *size) else { return };
+        let most = KEPT_BYTES / size_of_val(&*self.0);
+        let mut kept = kept(size);
+        if kept.len() < most {
+            kept.push(std::mem::take(&mut self.0));
+        }
+    }
+}
+
+impl Deref for Pages {
+    type Target = [Page];
+
+    fn deref(&self) -> &[Page] {
+        &self.0
+    }
+}
+
+impl DerefMut for Pages {
+    fn deref_mut(&mut self) -> &mut [Page] {
+        &mut self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{BLOCK, BufMut};
+
+    #[test]
+    fn used_memory_is_zeros_again_where_zeros_are_asked_for() {
+        for len in [1, BLOCK, 3 * BLOCK, 257 * BLOCK, 300 * BLOCK] {
+            let mut used = BufMut::unwritten(len);
+            used.fill(7);
+            drop(used.freeze().slice(0..1));
+            for _ in 0..100 {
+                let again = BufMut::zeroed(len);
+                assert!(again.len() == len && again.iter().all(|byte| *byte == 0));
+            }
+        }
+    }
+
+    #[test]
+    fn no_more_is_kept_than_the_limit() {
+        let many: Vec<_> = (0..3000).map(|_| BufMut::unwritten(BLOCK)).collect();
+        drop(many);
+        assert!(super::kept(0).len() * BLOCK <= super::KEPT_BYTES);
+    }
+}
