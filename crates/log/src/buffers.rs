@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use headpond_base::{BLOCK, BatchNumber, Buf, Location};
 
-/// How many bytes of durable batches are kept.
+/// How much memory durable batches may take.
 const RECENT_BYTES: usize = 8 << 20;
 
 struct Kept {
@@ -26,6 +26,8 @@ impl Kept {
 #[derive(Default)]
 pub struct Buffers {
     kept: BTreeMap<Location, Kept>,
+    /// Those that are not durable, in the order of their numbers.
+    unsynced: VecDeque<(BatchNumber, Location)>,
     /// Durable ones, oldest first.
     recent: VecDeque<Location>,
     recent_bytes: usize,
@@ -42,6 +44,7 @@ impl Buffers {
 
     pub(crate) fn keep(&mut self, at: Location, number: BatchNumber, bytes: Buf) {
         self.unsynced_bytes += bytes.len();
+        self.unsynced.push_back((number, at));
         self.kept.insert(at, Kept { bytes, number });
     }
 
@@ -64,22 +67,18 @@ impl Buffers {
 
     /// Everything up to batch `number` is durable.
     pub(crate) fn synced(&mut self, number: BatchNumber) {
-        let newly: Vec<_> = self
-            .kept
-            .iter()
-            .filter(|(_, kept)| kept.number > self.synced && kept.number <= number)
-            .map(|(at, kept)| (*at, kept.bytes.len()))
-            .collect();
         self.synced = number;
-        for (at, len) in newly {
-            self.unsynced_bytes -= len;
-            self.recent_bytes += len;
+        while let Some((_, at)) = self.unsynced.front().copied().filter(|(batch, _)| *batch <= number) {
+            self.unsynced.pop_front();
+            let Some(kept) = self.kept.get(&at) else { continue };
+            self.unsynced_bytes -= kept.bytes.len();
+            self.recent_bytes += kept.bytes.room();
             self.recent.push_back(at);
         }
         while self.recent_bytes > RECENT_BYTES {
             let Some(at) = self.recent.pop_front() else { break };
             if let Some(kept) = self.kept.remove(&at) {
-                self.recent_bytes -= kept.bytes.len();
+                self.recent_bytes -= kept.bytes.room();
             }
         }
     }
@@ -90,7 +89,7 @@ impl Buffers {
         for at in gone {
             if let Some(kept) = self.kept.remove(&at) {
                 assert!(kept.number <= self.synced, "a segment with unsynced data is written anew");
-                self.recent_bytes -= kept.bytes.len();
+                self.recent_bytes -= kept.bytes.room();
                 self.recent.retain(|recent| *recent != at);
             }
         }

@@ -3,6 +3,10 @@
 //! Group commit: a sync closes the host batch, waits for the writes up to it, and then asks the
 //! device once. What comes in the meantime gathers in the next batch, which is closed when that
 //! sync is over: a busy pool makes few large commits, an idle one makes small ones at once.
+//!
+//! While nobody has asked for a sync, what has gathered is submitted all the same once it is worth a write and
+//! the flash has little to do: then little is left to be written when the sync comes. The price: a head block
+//! for each such batch, 3 % of what is written. Where the flash does not keep up, batches grow instead.
 
 use std::collections::BTreeSet;
 
@@ -121,6 +125,13 @@ enum Wanted {
     Host,
     AllStreams,
 }
+
+/// Payload that is worth a write of its own: with 16 KiB records and the head it fills 128 KiB, beyond which
+/// larger writes gain little.
+const STREAMED_BLOCKS: u32 = 28;
+
+/// Writes under way with which the flash has enough to do.
+const STREAMED_AT_ONCE: usize = 2;
 
 /// The log of one pool.
 pub struct Log {
@@ -337,7 +348,8 @@ impl Log {
         sequence
     }
 
-    /// Appends a record; `fill` is given its payload's place in the batch, zeroed.
+    /// Appends a record; `fill` is given its payload's place in the batch. The first and the last block are
+    /// zeros, and may be filled in part; what is between has to be written whole.
     pub fn append_data(&mut self, record: DataRecord, fill: impl FnOnce(&mut [u8])) -> Placed {
         let DataRecord { stream, object, first, blocks, dirty, grown } = record;
         self.together(stream, Entry::data_len(blocks as usize), blocks);
@@ -565,9 +577,22 @@ impl Log {
         released.len()
     }
 
-    /// Takes what is to be done, in order.
+    /// Takes what is to be done, in order. To be called between changes, not in the middle of one: an open
+    /// batch may be submitted.
     pub fn take_io(&mut self) -> Vec<LogIo> {
+        self.stream();
         std::mem::take(&mut self.io)
+    }
+
+    /// Submits the open host batch before anybody asks for it, if the flash has time for it.
+    fn stream(&mut self) {
+        let open = self.open[Stream::Host.index()].as_ref().and_then(|open| open.batch.as_ref());
+        if open.is_some_and(|batch| batch.payload_blocks >= STREAMED_BLOCKS)
+            && self.under_way.len() < STREAMED_AT_ONCE
+            && !self.failed
+        {
+            self.close(Stream::Host);
+        }
     }
 }
 

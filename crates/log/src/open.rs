@@ -13,31 +13,44 @@ pub(crate) struct OpenBatch {
     pub(crate) last_sequence: Sequence,
 }
 
-/// What a batch starts with: a 16 KiB record, its neighbour and the head fit without growing.
-const BUFFER_BLOCKS: usize = 16;
+/// What a batch starts with. Where much is written, batches are submitted once they have filled it
+/// (see `STREAMED_BLOCKS` in `log.rs`), so few have to grow.
+const BUFFER_BLOCKS: usize = 32;
 
 impl OpenBatch {
     fn new(start: u32) -> Self {
         Self {
             start,
             entries: Vec::with_capacity(512),
-            buffer: BufMut::zeroed(BUFFER_BLOCKS * BLOCK),
+            buffer: BufMut::unwritten(BUFFER_BLOCKS * BLOCK),
             payload_blocks: 0,
             last_sequence: Sequence(0),
         }
     }
 
-    /// Room for `blocks` more of payload, to be filled by the caller.
+    /// Room for `blocks` more of payload. The first and the last block are zeros, as what is put there may
+    /// begin or end inside; the caller writes the others whole.
     pub(crate) fn extend(&mut self, blocks: u32) -> &mut [u8] {
         let start = (1 + self.payload_blocks as usize) * BLOCK;
         let end = start + blocks as usize * BLOCK;
         if end > self.buffer.len() {
-            let mut larger = BufMut::zeroed((end * 2).min((1 + BATCH_PAYLOAD_BLOCKS_MAX) * BLOCK).max(end));
+            let mut larger = BufMut::unwritten((end * 2).min((1 + BATCH_PAYLOAD_BLOCKS_MAX) * BLOCK).max(end));
             larger[..start].copy_from_slice(&self.buffer[..start]);
             self.buffer = larger;
         }
         self.payload_blocks += blocks;
-        &mut self.buffer[start..end]
+        let room = &mut self.buffer[start..end];
+        if let [first, between @ .., last] = room.as_chunks_mut::<BLOCK>().0 {
+            // In tests a caller that leaves something out is found by it.
+            if cfg!(debug_assertions) {
+                between.as_flattened_mut().fill(0xa5);
+            }
+            first.fill(0);
+            last.fill(0);
+        } else {
+            room.fill(0);
+        }
+        room
     }
 
     /// The payload block `index` of this batch.
