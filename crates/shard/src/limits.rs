@@ -19,10 +19,12 @@ pub struct Limits {
     /// Operations of the origin, and of the flash, above which no new request is taken from the
     /// mailbox until some are done.
     pub operations: usize,
-    /// How long to look for work before going to sleep. Zero is never.
+    /// How long to look for work before going to sleep; zero is never. Only while work comes at such
+    /// intervals: after a longer wait the shard sleeps at once, until one was short again. Whoever else wants
+    /// the processor gets it meanwhile.
     ///
-    /// Off unless set: with two cores, the time spent looking is taken from whoever is to bring the
-    /// work.
+    /// Being woken costs some 20 us where the processor has gone to sleep (on virtual machines, most
+    /// of all), twice for each read that is alone.
     pub spin: Duration,
 }
 
@@ -34,7 +36,13 @@ impl Default for Limits {
             origin_writers: 16,
             origin_directories: 4,
             operations: 1024,
-            spin: Duration::ZERO,
+            spin: spin_default(),
         }
     }
+}
+
+/// About what flash takes for a read. With a single processor, those who are to bring the work need it.
+fn spin_default() -> Duration {
+    let several = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
+    if several { Duration::from_micros(100) } else { Duration::ZERO }
 }
