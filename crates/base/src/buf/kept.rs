@@ -1,7 +1,7 @@
 //! Memory that was used and is kept for the next buffer of its size.
 //!
 //! What the system gives anew costs a page fault and the zeroing of each block, and what is given back
-//! costs taking it out of the page table: for a read of 4 KiB together a sixth of the time of the thread that
+//! costs taking it out of the page table: for a read of 4 KiB together a seventh of the time of the thread that
 //! did nothing else.
 //!
 //! Invariants:
