@@ -65,7 +65,8 @@ pub fn fill(file: &Path, size: &str, random: bool) -> Outcome<()> {
 /// What a command printed, once it is done.
 pub fn finished(command: &mut Command) -> Outcome<String> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| {
-        format!("{} cannot be started: {error}; is its Debian package installed?", command.get_program().display())
+        let program = command.get_program().display();
+        format!("{program} cannot be started: {error}; if it is missing, on Debian: apt-get install fio nbdkit")
     })?;
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr);

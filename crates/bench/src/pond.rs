@@ -104,7 +104,8 @@ impl Nbdkit {
         let mut nbdkit = Command::new("nbdkit");
         nbdkit.args(["--foreground", "--filter=cache", "--unix"]).arg(&socket).arg("file").arg(file);
         let child = nbdkit.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let child = child.map_err(|error| format!("nbdkit cannot be started: {error}; is it installed?"))?;
+        let child =
+            child.map_err(|error| format!("nbdkit cannot be started: {error}; on Debian: apt-get install nbdkit"))?;
         let server = Self { child, socket };
         let until = Instant::now() + READY_MAX;
         while !server.socket.exists() {
