@@ -8,6 +8,7 @@ use headpond_base::CacheMode;
 use headpond_control::{Backend, DiskModel, ExitStatus, FaultPlan, Fill, Settings, Size};
 
 use crate::replay::ReplayArgs;
+use headpond_lab::experiment::commands::LabArgs;
 
 /// Fast local flash in front of slow storage.
 ///
@@ -96,6 +97,11 @@ pub enum Command {
     /// Over the block requests of the trace: how many would have missed with each policy at each size,
     /// and what would have been written to flash and to the origin. Needs no mount.
     Replay(ReplayArgs),
+    /// Measure storage, with and without headpond: experiments with real load generators
+    ///
+    /// Plans, runs, watches, judges and draws: fio and MariaDB on any directory, on a device, on headpond, on a
+    /// modelled disk. See docs/lab.md.
+    Lab(LabArgs),
     /// For tests: let something go wrong with the flash of a mount
     #[command(hide = true)]
     Fault(FaultArgs),

@@ -5,6 +5,7 @@ mod args;
 mod check;
 mod commands;
 mod flush;
+mod lab;
 mod mount;
 mod progress;
 mod replay;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Unmount(args) => unmount::run(args),
         Command::Check(args) => check::run(args),
         Command::Replay(args) => replay::run(args),
+        Command::Lab(args) => return lab::lab(args),
         Command::Fault(args) => commands::fault(args),
     };
     match result {

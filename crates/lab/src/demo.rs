@@ -9,7 +9,7 @@
 //!   is thrown away and shown shaded.
 
 mod chart;
-mod machine;
+pub(crate) mod machine;
 mod page;
 mod plan;
 mod progress;

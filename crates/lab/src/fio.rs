@@ -1,8 +1,16 @@
 //! fio with verification: a file is filled with bytes that tell where and in which run they were
 //! written, and read back, at once or much later.
 
+use crate::command;
+use crate::failure::Result;
 use std::path::Path;
 use std::process::Command;
+
+/// The version, as fio tells it.
+pub fn version() -> Result<String> {
+    let text = command::run("asking fio's version", Command::new("fio").arg("--version"))?;
+    Ok(text.trim().to_owned())
+}
 
 /// How a file is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

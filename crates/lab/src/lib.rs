@@ -11,6 +11,7 @@ pub mod command;
 pub mod conformance;
 pub mod database;
 pub mod demo;
+pub mod experiment;
 pub mod failure;
 pub mod fio;
 pub mod fsx;

@@ -33,6 +33,8 @@ pub struct Settings {
     pub redo_log_mib: u32,
     /// Whether each commit is made durable. Off only to load data that can be loaded again.
     pub durable: bool,
+    /// Further options, which win over those above.
+    pub more: Vec<String>,
 }
 
 /// The load of the kill test.
@@ -40,13 +42,13 @@ const LOAD: Load = Load { tables: 2, rows: 20_000, threads: 3 };
 
 impl Settings {
     /// Smaller than the tables of the kill test's load, so that pages are read and written.
-    pub const SMALL: Self = Self { buffer_pool_mib: 6, redo_log_mib: 16, durable: true };
+    pub const SMALL: Self = Self { buffer_pool_mib: 6, redo_log_mib: 16, durable: true, more: Vec::new() };
 
     /// As options of the server.
     #[must_use]
     pub fn options(&self) -> Vec<String> {
         let durable = u8::from(self.durable);
-        vec![
+        let mut options = vec![
             format!("--innodb-buffer-pool-size={}M", self.buffer_pool_mib),
             format!("--innodb-log-file-size={}M", self.redo_log_mib),
             "--innodb-flush-method=O_DIRECT".to_owned(),
@@ -57,7 +59,9 @@ impl Settings {
             "--innodb-buffer-pool-load-at-startup=0".to_owned(),
             "--skip-log-bin".to_owned(),
             "--skip-networking".to_owned(),
-        ]
+        ];
+        options.extend(self.more.iter().cloned());
+        options
     }
 }
 

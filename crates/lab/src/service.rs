@@ -88,6 +88,16 @@ impl Service {
         }
     }
 
+    /// Whether the process has ended by itself, and well.
+    pub fn ended(&mut self) -> Result<bool> {
+        match self.child.try_wait() {
+            Ok(Some(status)) if status.success() => Ok(true),
+            Ok(Some(status)) => Err(self.failed(&format!("ended with {status}"))),
+            Ok(None) => Ok(false),
+            Err(error) => Err(self.failed(&error.to_string())),
+        }
+    }
+
     /// A failure of this service, with the end of its log.
     fn failed(&self, status: &str) -> Failure {
         let log = fs::read(&self.log).unwrap_or_default();

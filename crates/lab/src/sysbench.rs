@@ -159,14 +159,14 @@ impl Drop for Running {
 }
 
 /// Reads `[ 7s ] thds: 8 tps: 725.98 qps: ... lat (ms,95%): 20.37 err/s: ...`.
-fn parse_second(line: &str) -> Option<Second> {
+pub(crate) fn parse_second(line: &str) -> Option<Second> {
     let (at, rest) = line.strip_prefix('[')?.split_once("s ]")?;
     let after = |word: &str| rest.split_once(word)?.1.split_whitespace().next()?.parse().ok();
     Some(Second { at: at.trim().parse().ok()?, tps: after("tps:")?, p95_ms: after("lat (ms,95%):")? })
 }
 
 /// Reads the last of the reports: the one before it was about the warm-up.
-fn parse_totals(output: &str) -> Option<Totals> {
+pub(crate) fn parse_totals(output: &str) -> Option<Totals> {
     let last = output.rsplit("SQL statistics:").next()?;
     let value = |label: &str| {
         let line = last.lines().find_map(|line| line.trim().strip_prefix(label))?;

@@ -126,7 +126,7 @@ fn a_transaction_that_is_lost_or_half_there_is_found() {
     let directory = scratch();
     let (data, run) = (directory.path().join("mysql"), directory.path().join("run"));
     mariadb::install(&data).expect("a database");
-    let settings = Settings { buffer_pool_mib: 16, redo_log_mib: 16, durable: true };
+    let settings = Settings { buffer_pool_mib: 16, redo_log_mib: 16, durable: true, more: Vec::new() };
     let server = Server::start(&data, &run, &settings).expect("it starts");
     server.create_database().expect("a database for the load");
     let ledgers = Ledgers::new(directory.path().to_path_buf(), 2);

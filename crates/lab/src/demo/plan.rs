@@ -126,9 +126,24 @@ impl Plan {
         }
         Ok(Self {
             load: Load { tables: TABLES, rows: ROWS, threads: THREADS },
-            settings: Settings { buffer_pool_mib: BUFFER_POOL_MIB, redo_log_mib: REDO_LOG_MIB, durable: true },
-            loading: Settings { buffer_pool_mib: ALL_MIB, redo_log_mib: REDO_LOG_MIB, durable: false },
-            checking: Settings { buffer_pool_mib: ALL_MIB, redo_log_mib: REDO_LOG_MIB, durable: true },
+            settings: Settings {
+                buffer_pool_mib: BUFFER_POOL_MIB,
+                redo_log_mib: REDO_LOG_MIB,
+                durable: true,
+                more: Vec::new(),
+            },
+            loading: Settings {
+                buffer_pool_mib: ALL_MIB,
+                redo_log_mib: REDO_LOG_MIB,
+                durable: false,
+                more: Vec::new(),
+            },
+            checking: Settings {
+                buffer_pool_mib: ALL_MIB,
+                redo_log_mib: REDO_LOG_MIB,
+                durable: true,
+                more: Vec::new(),
+            },
             warmup: options.warmup,
             seconds: options.seconds,
         })

@@ -79,9 +79,14 @@ impl Card {
         Measured { rate: self.model.rate(writes, cost), amplification: cost.programs as f64 / writes as f64 }
     }
 
-    /// The same until it has settled, and then what it is like.
-    pub fn settled(&mut self) -> Measured {
+    /// Overwrites what is in use until its rate has settled.
+    pub fn settle(&mut self) {
         self.overwrite(f64::from(SETTLE));
+    }
+
+    /// What it is like once it has settled.
+    pub fn settled(&mut self) -> Measured {
+        self.settle();
         self.overwrite(2.0)
     }
 }

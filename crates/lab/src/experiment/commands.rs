@@ -1,0 +1,233 @@
+//! The command line of `headpond lab`.
+
+use super::plan::{Plan, duration};
+use super::results::{Results, Session};
+use super::{Definition, Target, report, runner, shipped, shipped_text};
+use crate::demo;
+use crate::failure::{Failure, Result, catch_interrupts};
+use crate::pond::Headpond;
+use crate::{fio, mariadb, sysbench};
+use clap::{Args, Subcommand};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What `headpond lab` is given.
+#[derive(Args, Debug)]
+pub struct LabArgs {
+    /// What to do
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Show the experiments that come with headpond
+    List(ListArgs),
+    /// Print an experiment's file, to read or to copy and change
+    Show(ShowArgs),
+    /// Run an experiment
+    ///
+    /// Tells first what it will do, how long that takes and how much it writes. Works in directories that it makes
+    /// itself and removes in the end; a device is overwritten only if it is named with --destroy as well.
+    ///
+    /// Interrupted by ctrl-C it cleans up and keeps what it has: `headpond lab resume DIRECTORY` goes on.
+    #[command(after_long_help = RUN_HELP)]
+    Run(RunArgs),
+    /// Run an experiment on two targets or more, often enough to tell a difference from chance
+    ///
+    /// The same as `run` with at least two --target, four runs of each, in turns (A B B A).
+    Compare(RunArgs),
+    /// Go on with a session that was interrupted
+    Resume(ResumeArgs),
+    /// Write the page, the pictures and the tables of a session again
+    Report(ReportArgs),
+}
+
+const RUN_HELP: &str = "Targets, [NAME=]PLACE:
+  /slow                              a directory
+  /dev/sdb                           a device, with --destroy /dev/sdb
+  headpond:mode=write-back           headpond over a scratch directory behind a modelled 7,200 rpm disk
+  headpond:origin=/slow,flash=/nvme  headpond over your own storage; other keys: mode, disk, size (MiB)
+  model:tachion, model:iodrive-duo   a modelled flash card (random writes: the experiment 'fill')
+
+Examples:
+  A first look, in a minute or two, on a modelled disk:
+    headpond lab run profiles --quick
+
+  Your own storage, bare and with headpond:
+    headpond lab compare oltp --target bare=/slow --target pond=headpond:origin=/slow,flash=/nvme
+
+  Only tell what would be done:
+    headpond lab run fileio --target /slow --plan";
+
+#[derive(Args, Debug)]
+struct ListArgs {
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct ShowArgs {
+    /// Its name
+    name: String,
+}
+
+#[derive(Args, Debug)]
+struct RunArgs {
+    /// A shipped experiment, or a file
+    experiment: String,
+    /// What to run it on, as often as there are targets; without it, what its file says
+    #[arg(long, value_name = "[NAME=]PLACE")]
+    target: Vec<String>,
+    /// The short form: seconds instead of minutes, to see that everything works; its figures mean little
+    #[arg(long)]
+    quick: bool,
+    /// Seconds of each run that count
+    #[arg(long, value_name = "N")]
+    seconds: Option<u32>,
+    /// Seconds of each run before that, thrown away
+    #[arg(long, value_name = "N")]
+    warmup: Option<u32>,
+    /// Runs of each side
+    #[arg(long, value_name = "N")]
+    repeats: Option<u32>,
+    /// The data of fio in MiB
+    #[arg(long, value_name = "MIB")]
+    size: Option<u32>,
+    /// Where the results go [default: headpond-lab/EXPERIMENT-TIME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Where scratch directories are made
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    scratch: PathBuf,
+    /// A device that may be overwritten, all data on it lost
+    #[arg(long, value_name = "DEVICE")]
+    destroy: Vec<PathBuf>,
+    /// Decides all that is random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Tell what would be done, and do nothing
+    #[arg(long)]
+    plan: bool,
+}
+
+#[derive(Args, Debug)]
+struct ResumeArgs {
+    /// The session's directory
+    directory: PathBuf,
+    /// Where scratch directories are made
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    scratch: PathBuf,
+    /// A device that may be overwritten, all data on it lost
+    #[arg(long, value_name = "DEVICE")]
+    destroy: Vec<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+struct ReportArgs {
+    /// The session's directory
+    directory: PathBuf,
+}
+
+/// Does what the command line says.
+pub fn run(arguments: &LabArgs) -> Result<()> {
+    match &arguments.command {
+        Command::List(list) => print_list(list.json),
+        Command::Show(show) => {
+            let text = shipped_text(&show.name);
+            let text = text.ok_or_else(|| Failure::Other(format!("no experiment is called '{}'", show.name)))?;
+            print!("{text}");
+            Ok(())
+        }
+        Command::Run(run) => begin(run, 1),
+        Command::Compare(run) => begin(run, 2),
+        Command::Resume(resume) => {
+            let results = Results::open(&resume.directory)?;
+            carry_out(&results, &resume.scratch, &resume.destroy)
+        }
+        Command::Report(report) => tell(&Results::open(&report.directory)?),
+    }
+}
+
+fn print_list(json: bool) -> Result<()> {
+    let experiments = shipped()?;
+    if json {
+        let list: Vec<_> = experiments
+            .iter()
+            .map(|one| serde_json::json!({"name": one.name, "title": one.title, "question": one.question, "source": one.source}))
+            .collect();
+        println!("{}", serde_json::Value::from(list));
+        return Ok(());
+    }
+    for one in experiments {
+        let targets = one.targets.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>>>()?;
+        let time = |definition: Definition| Plan::of(definition, targets.clone()).map(|plan| duration(plan.seconds()));
+        println!("{:<12} {}", one.name, one.title);
+        println!("{:<12} about {}; about {} with --quick", "", time(one.clone())?, time(one.clone().quick())?);
+    }
+    println!("\nheadpond lab run NAME --quick    headpond lab show NAME    headpond lab run --help");
+    Ok(())
+}
+
+fn begin(run: &RunArgs, sides_min: usize) -> Result<()> {
+    let mut definition = Definition::find(&run.experiment)?;
+    if run.quick {
+        definition = definition.quick();
+    }
+    definition.seconds = run.seconds.unwrap_or(definition.seconds).max(1);
+    definition.warmup = run.warmup.unwrap_or(definition.warmup);
+    definition.repeats = run.repeats.unwrap_or(definition.repeats).max(1);
+    definition.size = run.size.unwrap_or(definition.size).max(8);
+    if sides_min > 1 {
+        definition.repeats = definition.repeats.max(headpond_measure::RUNS_MIN as u32);
+    }
+    let texts = if run.target.is_empty() { definition.targets.clone() } else { run.target.clone() };
+    let targets = texts.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>>>()?;
+    let plan = Plan::of(definition.clone(), targets)?;
+    if plan.sides.len() < sides_min {
+        return Err(Failure::Other("a comparison needs two sides: name them with --target, once for each".to_owned()));
+    }
+    println!("{}", plan.introduction());
+    if run.plan {
+        return Ok(());
+    }
+    let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let out = run.out.clone().unwrap_or_else(|| PathBuf::from(format!("headpond-lab/{}-{began}", definition.name)));
+    let session = Session { format: 0, definition, targets: texts, seed: run.seed, began, about: about(&plan) };
+    let results = Results::begin(&out, session)?;
+    println!("\nResults: {}\n", out.display());
+    carry_out(&results, &run.scratch, &run.destroy)
+}
+
+/// What it runs on and with.
+fn about(plan: &Plan) -> Vec<(String, String)> {
+    let version =
+        |name: &str, version: Result<String>| (name.to_owned(), version.unwrap_or_else(|_| "missing".to_owned()));
+    let mut about = vec![("machine".to_owned(), demo::machine::describe())];
+    about.push(version("headpond", Headpond::beside_this_program().and_then(|headpond| headpond.version())));
+    match plan.definition.load {
+        super::Load::Fio => about.push(version("fio", fio::version())),
+        super::Load::Oltp => {
+            about.push(version("MariaDB", mariadb::version()));
+            about.push(version("sysbench", sysbench::version()));
+        }
+    }
+    about
+}
+
+fn carry_out(results: &Results, scratch: &Path, destroy: &[PathBuf]) -> Result<()> {
+    catch_interrupts()?;
+    let outcome = runner::run(results, &Headpond::beside_this_program()?, scratch, destroy);
+    if outcome.is_err() {
+        eprintln!("\nWhat has ended is kept. To go on: headpond lab resume {}", results.directory().display());
+    }
+    outcome?;
+    tell(results)
+}
+
+fn tell(results: &Results) -> Result<()> {
+    let (text, page) = report::write(results)?;
+    println!("\n{text}\nThe page: {}", page.display());
+    Ok(())
+}

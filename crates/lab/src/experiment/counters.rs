@@ -1,0 +1,149 @@
+//! The machine's own counters, second by second beside the load's: processors, and the device under a target.
+
+use super::record::{Pond, System};
+use crate::pond::Mount;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often the counters are read.
+const EVERY: Duration = Duration::from_secs(1);
+/// How often the watch looks whether it is over.
+const LOOK: Duration = Duration::from_millis(50);
+/// `/proc/diskstats` counts in these.
+const SECTOR: u64 = 512;
+
+/// Counters at one moment.
+#[derive(Clone, Copy, Default)]
+struct Moment {
+    user: u64,
+    system: u64,
+    waiting: u64,
+    all: u64,
+    device: Option<Device>,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Device {
+    read: u64,
+    written: u64,
+    busy_ms: u64,
+}
+
+/// Reads the counters once a second until `over`. `path` lies on the device, or is the device.
+pub fn watch(path: &Path, mount: Option<&Mount>, start: Instant, over: &AtomicBool) -> (Vec<System>, Vec<Pond>) {
+    let number = fs::metadata(path).map(|metadata| if metadata.rdev() != 0 { metadata.rdev() } else { metadata.dev() });
+    let number = number.unwrap_or(0);
+    let (mut systems, mut ponds) = (Vec::new(), Vec::new());
+    let (mut before, mut before_at) = (now(number), start.elapsed());
+    let take_pond = |ponds: &mut Vec<Pond>| ponds.extend(mount.and_then(|mount| pond(mount, start)));
+    take_pond(&mut ponds);
+    loop {
+        let next = before_at + EVERY;
+        let mut ended = false;
+        while start.elapsed() < next && !ended {
+            std::thread::sleep(LOOK);
+            ended = over.load(Ordering::Relaxed);
+        }
+        let (moment, at) = (now(number), start.elapsed());
+        // A stump of a second says little, and a lot of it by chance.
+        if at.saturating_sub(before_at) >= EVERY / 2 {
+            systems.push(between(&before, &moment, (at - before_at).as_secs_f64(), at.as_secs_f64()));
+            (before, before_at) = (moment, at);
+        }
+        take_pond(&mut ponds);
+        if ended {
+            return (systems, ponds);
+        }
+    }
+}
+
+fn pond(mount: &Mount, start: Instant) -> Option<Pond> {
+    // A mount that does not answer for a moment leaves a gap in a picture, and no more.
+    let figures = mount.figures().ok()?;
+    Some(Pond {
+        at: start.elapsed().as_secs_f64(),
+        hit_blocks: figures.hit_blocks,
+        miss_blocks: figures.miss_blocks,
+        origin_reads: figures.origin_reads,
+        origin_writes: figures.origin_writes,
+        origin_read_bytes: figures.origin_read_bytes,
+        origin_write_bytes: figures.origin_write_bytes,
+        dirty_blocks: figures.dirty_blocks,
+    })
+}
+
+fn between(before: &Moment, now: &Moment, seconds: f64, at: f64) -> System {
+    let all = now.all.saturating_sub(before.all).max(1) as f64;
+    let share = |value: fn(&Moment) -> u64| value(now).saturating_sub(value(before)) as f64 / all;
+    let device = before.device.zip(now.device);
+    let rate = |value: fn(&Device) -> u64| {
+        device.map_or(0.0, |(before, now)| value(&now).saturating_sub(value(&before)) as f64 / seconds)
+    };
+    System {
+        at,
+        user: share(|moment| moment.user),
+        system: share(|moment| moment.system),
+        waiting: share(|moment| moment.waiting),
+        device_read: rate(|device| device.read),
+        device_written: rate(|device| device.written),
+        device_busy: device.map(|_| (rate(|device| device.busy_ms) / 1000.0).min(1.0)),
+    }
+}
+
+fn now(device: u64) -> Moment {
+    let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let mut moment = processors(&text("/proc/stat"));
+    moment.device = disk(&text("/proc/diskstats"), device);
+    moment
+}
+
+/// Reads `cpu  user nice system idle iowait irq softirq steal ...`.
+fn processors(stat: &str) -> Moment {
+    let line = stat.lines().next().unwrap_or_default();
+    let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).filter_map(|word| word.parse().ok()).collect();
+    let tick = |index: usize| ticks.get(index).copied().unwrap_or(0);
+    Moment {
+        user: tick(0) + tick(1),
+        system: tick(2) + tick(5) + tick(6),
+        waiting: tick(4),
+        all: ticks.iter().sum(),
+        device: None,
+    }
+}
+
+/// Reads `major minor name reads merged sectors ms writes merged sectors ms under-way busy-ms ...`.
+fn disk(diskstats: &str, device: u64) -> Option<Device> {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    diskstats.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |index: usize| words.get(index)?.parse::<u64>().ok();
+        (number(0)? == u64::from(major) && number(1)? == u64::from(minor)).then_some(())?;
+        Some(Device { read: number(5)? * SECTOR, written: number(9)? * SECTOR, busy_ms: number(12)? })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processors_time_is_split() {
+        let before = processors("cpu  100 0 50 800 50 0 0 0 0 0\n");
+        let after = processors("cpu  140 10 60 860 60 5 5 10 0 0\n");
+        let system = between(&before, &after, 1.0, 1.0);
+        let shares = [system.user, system.system, system.waiting].map(|share| (share * 150.0).round());
+        assert_eq!(shares, [50.0, 20.0, 10.0]);
+        assert_eq!(system.device_busy, None);
+    }
+
+    #[test]
+    fn the_device_is_found_by_its_number() {
+        let text = "   8       0 sda 10 0 80 5 20 0 160 9 0 700 14 0 0 0 0 0 0\n 254       0 vda 1 0 8 0 2 0 16 0 0 30 0 0 0 0\n";
+        let found = disk(text, rustix::fs::makedev(8, 0));
+        assert_eq!(found, Some(Device { read: 80 * 512, written: 160 * 512, busy_ms: 700 }));
+        assert_eq!(disk(text, rustix::fs::makedev(8, 1)), None);
+    }
+}

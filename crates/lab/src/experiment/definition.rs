@@ -1,0 +1,289 @@
+//! The file of an experiment: TOML that users copy and edit.
+//!
+//! Invariant: a name that the file does not know, or a value that makes no sense, is an error that says where, and
+//! never something silently left out.
+
+use crate::failure::{Failure, Result};
+use serde::{Deserialize, Serialize};
+
+/// What makes the load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Load {
+    /// fio on a file, or on a whole device.
+    Fio,
+    /// sysbench's OLTP on MariaDB.
+    Oltp,
+}
+
+/// What goes along the axis of a curve.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Vary {
+    /// Threads, or clients.
+    Threads,
+    /// Requests under way at once, of one thread.
+    Depth,
+    /// The share of the space that is in use, in percent.
+    Used,
+    /// The size of a request, in KiB.
+    Block,
+}
+
+impl Vary {
+    /// For the axis.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Threads => "threads",
+            Self::Depth => "requests at once",
+            Self::Used => "space used, %",
+            Self::Block => "request size, KiB",
+        }
+    }
+}
+
+/// One load, or one curve of loads.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// What it is called.
+    pub name: String,
+    /// fio: `read`, `write`, `randread`, `randwrite`, `rw` or `randrw`.
+    pub rw: Option<String>,
+    /// fio: the percentage of reads in a mixed load.
+    pub reads: Option<u32>,
+    /// fio: the size of a request in KiB.
+    pub block: Option<u32>,
+    /// fio: its engine, such as `psync`, `libaio` or `io_uring`.
+    pub engine: Option<String>,
+    /// fio: requests under way at once, of each thread.
+    pub depth: Option<u32>,
+    /// Threads of fio, clients of sysbench.
+    pub threads: Option<u32>,
+    /// sysbench: which of its loads, such as `oltp_read_write`.
+    pub script: Option<String>,
+    /// What goes along the axis.
+    pub vary: Option<Vary>,
+    /// Its values.
+    #[serde(default)]
+    pub values: Vec<u32>,
+}
+
+/// The same target with other settings.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// What it is called.
+    pub name: String,
+    /// Settings of headpond, as for `headpond set`.
+    #[serde(default)]
+    pub headpond: Vec<String>,
+    /// Options of the MariaDB server.
+    #[serde(default)]
+    pub mariadb: Vec<String>,
+}
+
+/// What a short form does instead.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quick {
+    /// Seconds that count.
+    pub seconds: u32,
+    /// Seconds before that.
+    pub warmup: u32,
+    /// Runs of each side.
+    pub repeats: u32,
+    /// The data, in MiB.
+    pub size: u32,
+    /// For every case with an axis: these of its values, where it has them.
+    #[serde(default)]
+    pub values: Vec<u32>,
+    /// sysbench: rows of each table.
+    pub rows: Option<u32>,
+}
+
+/// An experiment.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    /// Its name on the command line.
+    pub name: String,
+    /// What it is, in a line.
+    pub title: String,
+    /// What it answers, and what to look at.
+    pub question: String,
+    /// Where it comes from.
+    pub source: String,
+    /// What makes the load.
+    pub load: Load,
+    /// Seconds of each run that count.
+    pub seconds: u32,
+    /// Seconds of each run before that, thrown away.
+    pub warmup: u32,
+    /// Runs of each side.
+    pub repeats: u32,
+    /// The data, in MiB. fio: a file, or of a device its first part.
+    pub size: u32,
+    /// The flash given to headpond where the lab makes it, in MiB.
+    pub flash: u32,
+    /// sysbench: tables and rows of each.
+    pub tables: Option<u32>,
+    /// sysbench: rows of each table.
+    pub rows: Option<u32>,
+    /// sysbench: InnoDB's buffer pool in MiB.
+    pub buffer_pool: Option<u32>,
+    /// What is compared where the user names nothing.
+    pub targets: Vec<String>,
+    /// The loads.
+    #[serde(rename = "case")]
+    pub cases: Vec<Case>,
+    /// The same on each target with other settings.
+    #[serde(rename = "variant", default)]
+    pub variants: Vec<Variant>,
+    /// The short form.
+    pub quick: Quick,
+}
+
+const SHIPPED: [(&str, &str); 7] = [
+    ("fileio", include_str!("../../experiments/fileio.toml")),
+    ("fill", include_str!("../../experiments/fill.toml")),
+    ("sweep", include_str!("../../experiments/sweep.toml")),
+    ("profiles", include_str!("../../experiments/profiles.toml")),
+    ("oltp", include_str!("../../experiments/oltp.toml")),
+    ("thresholds", include_str!("../../experiments/thresholds.toml")),
+    ("untorn", include_str!("../../experiments/untorn.toml")),
+];
+
+/// The experiments that come with headpond.
+pub fn shipped() -> Result<Vec<Definition>> {
+    SHIPPED.iter().map(|(name, text)| Definition::parse(text, name)).collect()
+}
+
+/// The file of a shipped experiment.
+#[must_use]
+pub fn shipped_text(name: &str) -> Option<&'static str> {
+    SHIPPED.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+impl Definition {
+    /// By the name of a shipped one, or by the path of a file.
+    pub fn find(name: &str) -> Result<Self> {
+        if let Some(text) = shipped_text(name) {
+            return Self::parse(text, name);
+        }
+        let text = std::fs::read_to_string(name).map_err(|error| {
+            let known = SHIPPED.map(|(name, _)| name).join(", ");
+            Failure::Other(format!("'{name}' is neither a shipped experiment ({known}) nor a file: {error}"))
+        })?;
+        Self::parse(&text, name)
+    }
+
+    /// Reads a file's text; `place` is for messages.
+    pub fn parse(text: &str, place: &str) -> Result<Self> {
+        let definition: Self =
+            toml::from_str(text).map_err(|error| Failure::Other(format!("experiment {place}: {error}")))?;
+        definition.check().map_err(|what| Failure::Other(format!("experiment {place}: {what}")))?;
+        Ok(definition)
+    }
+
+    /// The short form.
+    #[must_use]
+    pub fn quick(mut self) -> Self {
+        let quick = &self.quick;
+        (self.seconds, self.warmup, self.repeats) = (quick.seconds, quick.warmup, quick.repeats);
+        self.flash = self.flash.min((quick.size * 4).max(128));
+        self.size = quick.size;
+        self.rows = quick.rows.or(self.rows);
+        for case in self.cases.iter_mut().filter(|case| case.vary.is_some()) {
+            case.values.retain(|value| quick.values.contains(value));
+        }
+        self
+    }
+
+    fn check(&self) -> std::result::Result<(), String> {
+        if self.seconds < 1 || self.repeats < 1 || self.size < 8 || self.quick.seconds < 1 || self.quick.size < 8 {
+            return Err("seconds and repeats must be at least 1, and size at least 8 (MiB)".to_owned());
+        }
+        if self.cases.is_empty() || self.targets.is_empty() {
+            return Err("there must be a [[case]], and a target".to_owned());
+        }
+        for case in &self.cases {
+            self.check_case(case).map_err(|what| format!("case '{}': {what}", case.name))?;
+        }
+        Ok(())
+    }
+
+    fn check_case(&self, case: &Case) -> std::result::Result<(), String> {
+        if case.vary.is_some() == case.values.is_empty() {
+            return Err("vary and values belong together".to_owned());
+        }
+        if case.vary.is_some() && !case.values.iter().any(|value| self.quick.values.contains(value)) {
+            return Err("none of its values is in quick.values".to_owned());
+        }
+        if case.values.contains(&0) {
+            return Err("a value of 0 is nothing".to_owned());
+        }
+        if case.vary == Some(Vary::Used) && case.values.iter().any(|value| *value > 100) {
+            return Err("more than 100 % cannot be used".to_owned());
+        }
+        match self.load {
+            Load::Fio => {
+                const KNOWN: [&str; 6] = ["read", "write", "randread", "randwrite", "rw", "randrw"];
+                match &case.rw {
+                    Some(rw) if KNOWN.contains(&rw.as_str()) => {}
+                    _ => return Err(format!("rw must be one of {}", KNOWN.join(", "))),
+                }
+                if case.script.is_some() {
+                    return Err("script is for load = \"oltp\"".to_owned());
+                }
+                if case.block.is_none() && case.vary != Some(Vary::Block) {
+                    return Err("block is missing".to_owned());
+                }
+            }
+            Load::Oltp => {
+                if self.tables.is_none() || self.rows.is_none() || self.buffer_pool.is_none() {
+                    return Err("load = \"oltp\" needs tables, rows and buffer_pool".to_owned());
+                }
+                if !case.script.as_deref().is_some_and(|script| script.starts_with("oltp_")) {
+                    return Err("script must be one of sysbench's oltp_...".to_owned());
+                }
+                if case.rw.is_some() || matches!(case.vary, Some(Vary::Depth | Vary::Block | Vary::Used)) {
+                    return Err("rw, and vary other than threads, are for load = \"fio\"".to_owned());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shipped_file_is_whole_and_bears_its_name() {
+        for ((name, _), definition) in SHIPPED.iter().zip(shipped().unwrap()) {
+            assert_eq!(definition.name, *name);
+            let quick = definition.clone().quick();
+            assert!(quick.cases.iter().all(|case| case.vary.is_none() == case.values.is_empty()));
+            assert!(quick.seconds <= 5 && quick.repeats <= 4, "{name}: the short form is short");
+            // Fewer runs can never be significant: see the statistics.
+            assert!(definition.repeats >= 4, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_a_file_says_wrongly_is_told() {
+        let good = shipped_text("fileio").unwrap();
+        let wrong = |from: &str, to: &str| {
+            assert!(good.contains(from), "{from}");
+            Definition::parse(&good.replacen(from, to, 1), "mine.toml").expect_err(to).to_string()
+        };
+        assert!(wrong("warmup =", "warm-up =").contains("warm-up"));
+        assert!(wrong("rw = \"randread\"", "rw = \"sideways\"").contains("randwrite"));
+        assert!(wrong("block = 16", "").contains("block is missing"));
+        let error = Definition::find("no-such-file").expect_err("there is none").to_string();
+        assert!(error.contains("fileio") && error.contains("no-such-file"), "{error}");
+    }
+}

@@ -1,0 +1,226 @@
+//! What the runs of a session mean: each side against the first, point by point, and what was the limit.
+//!
+//! Invariant: "times" is only claimed where a test says that chance is no likely reason; else it says `~`, or that
+//! there are too few runs to tell.
+
+use super::{Plan, Record};
+use headpond_measure::{MannWhitney, RUNS_MIN, RatioInterval, Summary, mann_whitney, ratio_of_medians};
+
+/// From here on the processors are taken for the limit.
+const PROCESSORS_FULL: f64 = 0.85;
+/// From here on the device under the target is.
+const DEVICE_FULL: f64 = 0.90;
+
+/// The runs of a side at a point.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Which side.
+    pub side: usize,
+    /// Their throughputs, in the order in which they were run.
+    pub values: Vec<f64>,
+    /// What those are like.
+    pub summary: Summary,
+    /// The middle of their 99th percentiles in milliseconds.
+    pub p99_ms: Option<f64>,
+    /// The worst of their longest, in milliseconds.
+    pub max_ms: Option<f64>,
+    /// How many of them had settled, of how many that could be judged.
+    pub steady: (usize, usize),
+    /// What limited them, in words.
+    pub limit: String,
+}
+
+/// A side against the first.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The point.
+    pub point: usize,
+    /// The side.
+    pub side: usize,
+    /// How many times the first side's throughput it has.
+    pub ratio: RatioInterval,
+    /// Whether that may be chance.
+    pub test: MannWhitney,
+    /// Runs of the first side, and of this one.
+    pub runs: (usize, usize),
+}
+
+impl Comparison {
+    /// Whether there are enough runs on either side to tell.
+    #[must_use]
+    pub fn enough(&self) -> bool {
+        self.runs.0.min(self.runs.1) >= RUNS_MIN
+    }
+
+    /// In words, behind a side's name.
+    #[must_use]
+    pub fn words(&self, base: &str) -> String {
+        let ratio = short(self.ratio.ratio);
+        let runs = format!("n = {} and {}", self.runs.0, self.runs.1);
+        if !self.enough() {
+            return format!(
+                "{ratio} times {base} as measured, but too few runs to tell from chance ({runs}; {RUNS_MIN} are needed)"
+            );
+        }
+        let interval = self
+            .ratio
+            .interval
+            .map_or(String::new(), |(low, high)| format!("95 % interval {} to {}, ", short(low), short(high)));
+        let detail = format!("{interval}{runs}, p = {}", short(self.test.p));
+        if self.test.significant() {
+            format!("{ratio} times {base} ({detail})")
+        } else {
+            format!("~ {base}: no difference that is not likely chance ({ratio} times; {detail})")
+        }
+    }
+}
+
+/// What a session means.
+#[derive(Clone, Debug)]
+pub struct Judgement {
+    /// By point: by side, where there are runs.
+    pub cells: Vec<Vec<Cell>>,
+    /// Every side against the first, where both have runs.
+    pub comparisons: Vec<Comparison>,
+}
+
+/// Judges the runs that there are.
+#[must_use]
+pub fn judge(plan: &Plan, records: &[Record], seed: u64) -> Judgement {
+    let cells: Vec<Vec<Cell>> = (0..plan.points.len())
+        .map(|point| (0..plan.sides.len()).filter_map(|side| cell(records, point, side)).collect())
+        .collect();
+    let mut comparisons = Vec::new();
+    for (point, row) in cells.iter().enumerate() {
+        let Some(base) = row.first().filter(|cell| cell.side == 0) else { continue };
+        for cell in &row[1..] {
+            if let (Some(ratio), Some(test)) =
+                (ratio_of_medians(&cell.values, &base.values, seed), mann_whitney(&cell.values, &base.values))
+            {
+                let runs = (base.values.len(), cell.values.len());
+                comparisons.push(Comparison { point, side: cell.side, ratio, test, runs });
+            }
+        }
+    }
+    Judgement { cells, comparisons }
+}
+
+fn cell(records: &[Record], point: usize, side: usize) -> Option<Cell> {
+    let of: Vec<&Record> = records.iter().filter(|record| record.point == point && record.side == side).collect();
+    let values: Vec<f64> = of.iter().map(|record| record.figures.throughput).collect();
+    let p99: Vec<f64> = of.iter().filter_map(|record| record.figures.p99_ms).collect();
+    let max = of.iter().filter_map(|record| record.figures.max_ms).reduce(f64::max);
+    let judged = of.iter().filter_map(|record| record.steadiness);
+    let steady = judged.clone().filter(|found| found.steady).count();
+    Some(Cell {
+        side,
+        summary: Summary::of(&values)?,
+        values,
+        p99_ms: headpond_measure::median(&p99),
+        max_ms: max,
+        steady: (steady, judged.count()),
+        limit: limit(&of),
+    })
+}
+
+/// What the machine's counters say of who had no more to give.
+fn limit(records: &[&Record]) -> String {
+    let mean = |value: &dyn Fn(&Record) -> Option<f64>| {
+        let values: Vec<f64> = records.iter().filter_map(|record| value(record)).collect();
+        Summary::of(&values).map(|summary| summary.mean)
+    };
+    let processors = mean(&|record| record.machine(|system| Some(system.user + system.system)));
+    let device = mean(&|record| record.machine(|system| system.device_busy));
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    match (processors, device) {
+        (Some(share), _) if share >= PROCESSORS_FULL => format!("the processors ({} used)", percent(share)),
+        (_, Some(busy)) if busy >= DEVICE_FULL => format!("the device ({} busy)", percent(busy)),
+        (Some(share), Some(busy)) => format!(
+            "neither processors ({}) nor device ({} busy): waiting for answers, or for a modelled disk",
+            percent(share),
+            percent(busy)
+        ),
+        (Some(share), None) => format!("not the processors ({})", percent(share)),
+        _ => "not known".to_owned(),
+    }
+}
+
+/// A number with as many digits as mean something.
+#[must_use]
+pub fn short(number: f64) -> String {
+    match number.abs() {
+        0.0 => "0".to_owned(),
+        100.0.. => format!("{number:.0}"),
+        10.0.. => format!("{number:.1}"),
+        0.1.. => format!("{number:.2}"),
+        _ => format!("{number:.4}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Definition, Figures, Target};
+    use super::*;
+
+    fn record(side: usize, repetition: u32, throughput: f64) -> Record {
+        Record {
+            number: 1,
+            side,
+            point: 0,
+            repetition,
+            ended: 0,
+            warmup: 0.0,
+            commands: Vec::new(),
+            figures: Figures { throughput, p99_ms: Some(5.0), ..Figures::default() },
+            seconds: Vec::new(),
+            system: Vec::new(),
+            pond: Vec::new(),
+            steadiness: None,
+            doubts: Vec::new(),
+        }
+    }
+
+    fn judged(sides: [&[f64]; 2]) -> String {
+        let targets = ["a=/a", "b=/b"].map(|text| Target::parse(text).unwrap());
+        let plan = Plan::of(Definition::find("profiles").unwrap(), targets.into()).unwrap();
+        let values = sides.iter().enumerate().flat_map(|(side, values)| values.iter().map(move |value| (side, *value)));
+        let records: Vec<Record> = values.map(|(side, value)| record(side, 1, value)).collect();
+        let judgement = judge(&plan, &records, 1);
+        judgement.comparisons.first().map_or_else(String::new, |found| found.words("a"))
+    }
+
+    #[test]
+    fn a_clear_difference_is_claimed_with_its_interval() {
+        let words = judged([&[100.0, 104.0, 98.0, 101.0], &[300.0, 310.0, 305.0, 298.0]]);
+        assert!(
+            words.starts_with("3.01 times a (95 % interval 2.") && words.contains("n = 4 and 4, p = 0.0286"),
+            "{words}"
+        );
+    }
+
+    #[test]
+    fn what_may_be_chance_is_no_difference() {
+        let words = judged([&[100.0, 104.0, 98.0, 101.0], &[101.0, 99.0, 103.0, 105.0]]);
+        assert!(words.starts_with("~ a"), "{words}");
+    }
+
+    #[test]
+    fn one_run_against_one_claims_nothing() {
+        let words = judged([&[100.0], &[900.0]]);
+        assert!(words.contains("too few runs") && words.contains("9.00 times"), "{words}");
+        assert_eq!(judged([&[], &[900.0]]), "");
+    }
+
+    #[test]
+    fn the_limit_is_what_the_counters_say() {
+        let with = |user: f64, busy: f64| {
+            let mut record = record(0, 1, 1.0);
+            record.system.push(super::super::System { at: 1.0, user, device_busy: Some(busy), ..Default::default() });
+            limit(&[&record])
+        };
+        assert!(with(0.95, 0.95).starts_with("the processors"));
+        assert!(with(0.30, 0.95).starts_with("the device (95 %"));
+        assert!(with(0.30, 0.10).starts_with("neither"));
+        assert_eq!(limit(&[&record(0, 1, 1.0)]), "not known");
+    }
+}

@@ -1,0 +1,33 @@
+//! Experiments as files: what is run on which storage, measured, judged and drawn.
+//!
+//! A [`Definition`] says what to do, [`Target`]s say on what, a [`Plan`] puts both in an order that is fair, the
+//! runner carries it out, and [`judge`](judge::judge) and the report say what it means.
+//!
+//! Invariants:
+//! - one thing differs between two sides that are compared; they take turns (A B B A) within one session;
+//! - the warm-up of every run is decided by the clock before it runs, thrown away, and shown;
+//! - only what the lab made itself is written or removed, unless a place was named with `--destroy`;
+//! - a run that ended is on disk before the next begins, so an interrupted session goes on where it was.
+
+pub mod commands;
+mod counters;
+mod definition;
+mod fio_load;
+pub mod judge;
+mod oltp_load;
+mod place;
+mod plan;
+mod record;
+pub mod report;
+mod results;
+mod runner;
+mod sense;
+mod side;
+mod target;
+
+pub use definition::{Case, Definition, Load, Quick, Variant, Vary, shipped, shipped_text};
+pub use plan::{Plan, Point, Visit};
+pub use record::{Figures, Pond, Record, Second, Steadiness, System};
+pub use results::Results;
+pub use sense::doubts;
+pub use target::{Kind, Target};

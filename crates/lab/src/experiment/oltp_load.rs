@@ -1,0 +1,112 @@
+//! A load by sysbench's OLTP on MariaDB: its command, and what it prints.
+
+use super::plan::Point;
+use super::record::{Figures, Second};
+use super::{Case, Definition};
+use crate::mariadb::{DATABASE, DATABASE_USER, Settings};
+use crate::sysbench::{parse_second, parse_totals};
+use headpond_base::Nanos;
+use headpond_measure::Latency;
+use std::path::Path;
+use std::process::Command;
+
+/// InnoDB's redo log: large enough not to force a checkpoint within a run.
+const REDO_LOG_MIB: u32 = 256;
+
+/// The settings of the server under the load.
+#[must_use]
+pub fn settings(definition: &Definition, more: &[String]) -> Settings {
+    let pool = definition.buffer_pool.unwrap_or(64);
+    Settings { buffer_pool_mib: pool, redo_log_mib: REDO_LOG_MIB, durable: true, more: more.to_vec() }
+}
+
+/// The settings of the server that makes the tables, in a hurry.
+#[must_use]
+pub fn loading(definition: &Definition) -> Settings {
+    let pool = definition.size.clamp(128, 1024);
+    Settings { buffer_pool_mib: pool, redo_log_mib: REDO_LOG_MIB, durable: false, more: Vec::new() }
+}
+
+/// The command of a run.
+#[must_use]
+pub fn command(definition: &Definition, case: &Case, point: &Point, socket: &Path, seed: u64) -> Command {
+    let mut command = Command::new("sysbench");
+    command.arg(case.script.as_deref().unwrap_or("oltp_read_write")).arg("--db-driver=mysql");
+    command.arg(format!("--mysql-socket={}", socket.display()));
+    command.args([format!("--mysql-user={DATABASE_USER}"), format!("--mysql-db={DATABASE}")]);
+    command.arg(format!("--tables={}", definition.tables.unwrap_or(1)));
+    command.arg(format!("--table-size={}", definition.rows.unwrap_or(1)));
+    command.args([format!("--threads={}", point.threads), format!("--rand-seed={seed}")]);
+    command.arg(format!("--time={}", definition.warmup + definition.seconds));
+    command.args(["--rand-type=pareto", "--percentile=95", "--report-interval=1", "--histogram"]);
+    if definition.warmup > 0 {
+        command.arg(format!("--report-checkpoints={}", definition.warmup));
+    }
+    command.args(["--forced-shutdown=30", "run"]);
+    command
+}
+
+/// Reads what sysbench printed. `counted` is the time that counts, in seconds.
+pub fn parse(output: &str, counted: f64) -> Result<(Figures, Vec<Second>), String> {
+    let totals = parse_totals(output).ok_or("the last report of sysbench is not as expected")?;
+    let latency = histogram(output);
+    let percentile = |share| latency.percentile(share).map(|nanos| nanos.0 as f64 / 1e6);
+    let figures = Figures {
+        throughput: totals.tps,
+        operations: totals.transactions as u64,
+        seconds: if totals.tps > 0.0 { totals.transactions / totals.tps } else { counted },
+        read_bytes: 0,
+        write_bytes: 0,
+        mean_ms: Some(totals.mean_ms),
+        p50_ms: percentile(0.5),
+        p95_ms: Some(totals.p95_ms),
+        p99_ms: percentile(0.99),
+        p999_ms: percentile(0.999),
+        max_ms: Some(totals.max_ms),
+    };
+    let second = |line: &str| {
+        let second = parse_second(line)?;
+        // Where sysbench forgets the warm-up it prints a zero for a second that had transactions.
+        let p95_ms = (second.p95_ms > 0.0).then_some(second.p95_ms);
+        Some(Second { at: second.at, throughput: second.tps, p95_ms, p99_ms: None })
+    };
+    Ok((figures, output.lines().filter_map(second).collect()))
+}
+
+/// The last histogram, which is of the part that counts: `  1.044 |*****   310`, in milliseconds.
+fn histogram(output: &str) -> Latency {
+    let mut latency = Latency::default();
+    let Some((_, rows)) = output.rsplit_once("Latency histogram") else { return latency };
+    for row in rows.lines().skip(2) {
+        let Some((value, rest)) = row.split_once('|') else { break };
+        let count = rest.split_whitespace().next_back().and_then(|word| word.parse().ok());
+        if let (Ok(value), Some(count)) = (value.trim().parse::<f64>(), count) {
+            latency.record_many(Nanos((value * 1e6) as u64), count);
+        }
+    }
+    latency
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_histogram_of_the_part_that_counts_gives_the_percentiles() {
+        let output = "[ 1s ] thds: 2 tps: 50.00 qps: 9 lat (ms,95%): 0.00 err/s: 0\n\
+            [ 2s ] thds: 2 tps: 70.00 qps: 9 lat (ms,95%): 3.00 err/s: 0\n\
+            Latency histogram (values are in milliseconds)\n       value  ------ distribution ------ count\n\
+            \x20      1.000 |**************************************** 900\n       2.000 |*   95\n       8.000 |   5\n \n\
+            SQL statistics:\n    transactions:                        1000   (500.00 per sec.)\n\
+            Latency (ms):\n         avg:  1.13\n         max:  8.10\n         95th percentile: 2.00\n";
+        let (figures, seconds) = parse(output, 2.0).unwrap();
+        assert_eq!((figures.operations, figures.throughput, figures.seconds), (1000, 500.0, 2.0));
+        let near =
+            |found: Option<f64>, expected: f64| assert!((found.unwrap() / expected - 1.0).abs() < 0.01, "{found:?}");
+        near(figures.p50_ms, 1.0);
+        near(figures.p99_ms, 2.0);
+        near(figures.p999_ms, 8.0);
+        assert_eq!(seconds.iter().map(|second| second.p95_ms).collect::<Vec<_>>(), [None, Some(3.0)]);
+        assert!(parse("nothing", 1.0).is_err());
+    }
+}

@@ -1,0 +1,122 @@
+//! What a session leaves for people: one page that needs nothing else, its pictures, and every number.
+//!
+//! ```text
+//! report.html        the verdict, pictures, tables, how it was measured
+//! pictures/*.svg     each picture by itself
+//! figures.json       every number of the page, and every run with its seconds
+//! figures.csv        a line for each run
+//! ```
+//!
+//! Invariant: the page takes each number from `figures.json`, and says with each where it is found there.
+
+mod page;
+mod picture;
+mod tables;
+
+use super::judge::{Judgement, judge};
+use super::{Plan, Record, Results};
+use crate::failure::{Failure, Result};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+
+/// What the report is made of.
+struct Story<'a> {
+    plan: &'a Plan,
+    records: &'a [Record],
+    judgement: &'a Judgement,
+    /// `figures.json`.
+    figures: &'a Value,
+    about: &'a [(String, String)],
+    seed: u64,
+}
+
+/// Writes the report. Returns it as text, and where the page is.
+pub fn write(results: &Results) -> Result<(String, PathBuf)> {
+    let plan = results.plan()?;
+    let records = results.records()?;
+    if records.is_empty() {
+        return Err(Failure::Other("no run has ended yet: there is nothing to report".to_owned()));
+    }
+    let session = results.session();
+    let judgement = judge(&plan, &records, session.seed);
+    let figures = figures(&plan, &records, &judgement, results);
+    let story = Story {
+        plan: &plan,
+        records: &records,
+        judgement: &judgement,
+        figures: &figures,
+        about: &session.about,
+        seed: session.seed,
+    };
+    let directory = results.directory();
+    let write = |name: &str, text: String| {
+        let path = directory.join(name);
+        fs::write(&path, text).map_err(Failure::io(format!("writing {}", path.display())))?;
+        Ok(path)
+    };
+    write("figures.json", figures.to_string())?;
+    write("figures.csv", tables::csv(&story))?;
+    let pictures = page::pictures(&story);
+    let folder = directory.join("pictures");
+    fs::create_dir_all(&folder).map_err(Failure::io(format!("making {}", folder.display())))?;
+    for picture in &pictures {
+        write(&format!("pictures/{}.svg", picture.id), picture.file())?;
+    }
+    let page = write("report.html", page::html(&story, &pictures))?;
+    Ok((tables::text(&story), page))
+}
+
+/// Every number, in the order of points and sides.
+fn figures(plan: &Plan, records: &[Record], judgement: &Judgement, results: &Results) -> Value {
+    let sides: Vec<Value> = plan
+        .sides
+        .iter()
+        .map(|side| json!({"name": side.name, "target": plan.targets[side.target].describe()}))
+        .collect();
+    let points: Vec<Value> = judgement
+        .cells
+        .iter()
+        .enumerate()
+        .map(|(point, cells)| {
+            let cells: Vec<Value> = cells.iter().map(|cell| json!({
+                "side": plan.sides[cell.side].name,
+                "runs": cell.values.len(),
+                "throughput": {
+                    "values": cell.values, "median": cell.summary.median, "mean": cell.summary.mean,
+                    "least": cell.summary.least, "most": cell.summary.most, "variation": cell.summary.variation(),
+                },
+                "p99_ms": cell.p99_ms, "max_ms": cell.max_ms,
+                "steady_runs": cell.steady.0, "judged_runs": cell.steady.1,
+                "limit": cell.limit,
+            })).collect();
+            json!({"title": plan.title(point), "x": plan.points[point].x, "sides": cells})
+        })
+        .collect();
+    let comparisons: Vec<Value> = judgement
+        .comparisons
+        .iter()
+        .map(|found| {
+            json!({
+                "point": plan.title(found.point), "side": plan.sides[found.side].name, "against": plan.sides[0].name,
+                "ratio": found.ratio.ratio, "interval": found.ratio.interval, "p": found.test.p,
+                "enough_runs": found.enough(), "significant": found.enough() && found.test.significant(),
+                "runs": [found.runs.0, found.runs.1],
+            })
+        })
+        .collect();
+    let session = results.session();
+    json!({
+        "experiment": plan.definition, "targets": session.targets, "seed": session.seed, "began": session.began,
+        "about": session.about, "unit": unit(plan), "sides": sides, "points": points, "comparisons": comparisons,
+        "runs": records, "runs_planned": plan.runs(),
+    })
+}
+
+/// What throughput is counted in.
+fn unit(plan: &Plan) -> &'static str {
+    match plan.definition.load {
+        super::Load::Fio => "requests/s",
+        super::Load::Oltp => "transactions/s",
+    }
+}

@@ -1,0 +1,471 @@
+//! Pictures as SVG, without help from anywhere: no network, no library.
+//!
+//! Colours are Okabe and Ito's, told apart by the colour-blind too, in a light and a dark set; lines differ by their
+//! dashes besides.
+
+use super::super::judge::short;
+use std::fmt::Write;
+
+/// Measures of a picture, in its own units.
+pub const WIDTH: f64 = 900.0;
+pub const HEIGHT: f64 = 320.0;
+pub const LEFT: f64 = 74.0;
+pub const RIGHT: f64 = 20.0;
+pub const TOP: f64 = 16.0;
+pub const BOTTOM: f64 = 44.0;
+/// How many colours there are; sides beyond that differ by their dashes.
+const COLOURS: usize = 6;
+/// The style of a picture that stands by itself.
+const STYLE: &str = include_str!("picture.css");
+
+/// How values become places.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scale {
+    /// Evenly, from zero.
+    Linear,
+    /// By factors.
+    Log,
+}
+
+/// A line, or a set of bars, of one side.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// What it is called.
+    pub name: String,
+    /// Which colour, from 0.
+    pub colour: usize,
+    /// Places and values.
+    pub points: Vec<(f64, f64)>,
+    /// For each point: the least and the most that were seen.
+    pub spread: Vec<(f64, f64)>,
+}
+
+/// What is drawn.
+#[derive(Clone, Debug)]
+pub enum Drawing {
+    /// Lines over an axis.
+    Lines {
+        /// The axis of places.
+        scale: Scale,
+        /// Up to here it is the warm-up.
+        warmup: Option<f64>,
+    },
+    /// Groups of bars; each line has a bar in each group.
+    Bars {
+        /// The groups.
+        groups: Vec<String>,
+    },
+    /// A stack in each group: lines are its layers.
+    Stacks {
+        /// The groups.
+        groups: Vec<String>,
+    },
+}
+
+/// A picture.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    /// Its name among the files.
+    pub id: String,
+    /// What it shows.
+    pub title: String,
+    /// What is along the lower axis.
+    pub along: String,
+    /// In what values are.
+    pub unit: String,
+    /// How values become heights.
+    pub scale: Scale,
+    /// How it is drawn.
+    pub drawing: Drawing,
+    /// What is drawn.
+    pub lines: Vec<Line>,
+}
+
+/// An axis from one place to another.
+struct Axis {
+    scale: Scale,
+    low: f64,
+    high: f64,
+    from: f64,
+    to: f64,
+}
+
+impl Axis {
+    fn place(&self, value: f64) -> f64 {
+        let share = match self.scale {
+            Scale::Linear => (value - self.low) / (self.high - self.low),
+            Scale::Log => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
+        };
+        self.from + share.clamp(0.0, 1.0) * (self.to - self.from)
+    }
+
+    fn ticks(&self) -> Vec<f64> {
+        match self.scale {
+            Scale::Linear => {
+                let step = round_step((self.high - self.low) / 5.0);
+                let count = ((self.high - self.low) / step + 1e-9) as u32;
+                (0..=count).map(|index| self.low + f64::from(index) * step).collect()
+            }
+            Scale::Log => {
+                let (from, to) = (self.low.log10().round() as i32, self.high.log10().round() as i32);
+                (from..=to).map(|power| 10f64.powi(power)).collect()
+            }
+        }
+    }
+}
+
+/// A round number that is not smaller: 1, 2 or 5 times a power of ten.
+fn round_step(number: f64) -> f64 {
+    let power = 10f64.powf(number.log10().floor());
+    [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|step| *step >= number * 0.999)
+        .unwrap_or(number)
+}
+
+/// Text inside an SVG or an HTML page.
+pub fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+impl Picture {
+    /// The picture as a file of its own.
+    pub fn file(&self) -> String {
+        let body = self.body();
+        let legend: String = self
+            .lines
+            .iter()
+            .enumerate()
+            .map(|(index, line)| {
+                let x = LEFT + (index % 3) as f64 * 270.0;
+                let y = HEIGHT + 8.0 + (index / 3) as f64 * 18.0;
+                format!(
+                    "<rect class=\"bar c{}\" x=\"{x}\" y=\"{}\" width=\"14\" height=\"10\"/><text x=\"{}\" y=\"{y}\">{}</text>\n",
+                    line.colour % COLOURS,
+                    y - 9.0,
+                    x + 20.0,
+                    escaped(&line.name)
+                )
+            })
+            .collect();
+        let height = HEIGHT + 24.0 + (self.lines.len() / 3) as f64 * 18.0;
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 -24 {WIDTH} {}\" font-family=\"sans-serif\">\n<style>{STYLE}</style>\n\
+             <rect class=\"ground\" x=\"0\" y=\"-24\" width=\"{WIDTH}\" height=\"{}\"/><text class=\"title\" x=\"{LEFT}\" y=\"-4\">{}</text>\n{body}{legend}</svg>\n",
+            height + 24.0,
+            height + 24.0,
+            escaped(&self.title)
+        )
+    }
+
+    /// The picture inside a page.
+    pub fn inline(&self) -> String {
+        format!(
+            "<svg id=\"{}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
+            self.id,
+            escaped(&self.title),
+            self.body()
+        )
+    }
+
+    fn values(&self) -> impl Iterator<Item = f64> + Clone + '_ {
+        let drawn = self.lines.iter().flat_map(|line| line.points.iter().map(|(_, value)| *value));
+        drawn.chain(self.lines.iter().flat_map(|line| line.spread.iter().map(|(_, most)| *most)))
+    }
+
+    fn heights(&self) -> Axis {
+        let (from, to) = (HEIGHT - BOTTOM, TOP);
+        let stacked = matches!(self.drawing, Drawing::Stacks { .. });
+        let most = if stacked { 100.0 } else { self.values().fold(0.0, f64::max) };
+        let most = if most > 0.0 { most } else { 1.0 };
+        match self.scale {
+            Scale::Linear => {
+                let step = round_step(most / 5.0);
+                Axis { scale: Scale::Linear, low: 0.0, high: (most / step).ceil() * step, from, to }
+            }
+            Scale::Log => {
+                let least = self.values().filter(|value| *value > 0.0).fold(most, f64::min);
+                let low = 10f64.powf(least.log10().floor());
+                let high = 10f64.powf(most.log10().ceil());
+                Axis { scale: Scale::Log, low, high: if high > low { high } else { low * 10.0 }, from, to }
+            }
+        }
+    }
+
+    fn body(&self) -> String {
+        let mut svg = String::new();
+        let heights = self.heights();
+        for tick in heights.ticks() {
+            let (y, right) = (heights.place(tick), WIDTH - RIGHT);
+            put(
+                &mut svg,
+                format_args!("<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>"),
+            );
+            put(
+                &mut svg,
+                format_args!(
+                    "<text class=\"tick\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                    LEFT - 8.0,
+                    y + 4.0,
+                    label(tick)
+                ),
+            );
+        }
+        match &self.drawing {
+            Drawing::Lines { scale, warmup } => self.draw_lines(&mut svg, &heights, *scale, *warmup),
+            Drawing::Bars { groups } => self.draw_bars(&mut svg, &heights, groups),
+            Drawing::Stacks { groups } => self.draw_stacks(&mut svg, &heights, groups),
+        }
+        put(
+            &mut svg,
+            format_args!(
+                "<text class=\"tick\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
+                WIDTH - RIGHT,
+                HEIGHT - 6.0,
+                escaped(&self.along)
+            ),
+        );
+        svg
+    }
+
+    fn draw_lines(&self, svg: &mut String, heights: &Axis, scale: Scale, warmup: Option<f64>) {
+        let places = self.lines.iter().flat_map(|line| line.points.iter().map(|(place, _)| *place));
+        let most = places.clone().fold(f64::MIN_POSITIVE, f64::max);
+        let least = places.fold(most, f64::min);
+        // A place of zero has none on an axis by factors: it is drawn at the left end.
+        let low = if scale == Scale::Log { least.max(most / 1e6).min(most / 2.0) } else { 0.0 };
+        let axis = Axis { scale, low, high: most, from: LEFT, to: WIDTH - RIGHT };
+        if let Some(warmup) = warmup.filter(|warmup| *warmup > 0.0) {
+            let width = axis.place(warmup) - LEFT;
+            let height = HEIGHT - BOTTOM - TOP;
+            put(
+                svg,
+                format_args!(
+                    "<rect class=\"warmup\" x=\"{LEFT}\" y=\"{TOP}\" width=\"{width:.1}\" height=\"{height}\"/>"
+                ),
+            );
+            put(
+                svg,
+                format_args!(
+                    "<text class=\"tick\" x=\"{}\" y=\"{}\">warm-up, thrown away</text>",
+                    LEFT + 6.0,
+                    TOP + 14.0
+                ),
+            );
+        }
+        let mut ticks: Vec<f64> = match scale {
+            Scale::Linear => axis.ticks(),
+            Scale::Log => self.lines.iter().flat_map(|line| line.points.iter().map(|(place, _)| *place)).collect(),
+        };
+        ticks.sort_by(f64::total_cmp);
+        ticks.dedup();
+        for tick in ticks {
+            put(
+                svg,
+                format_args!(
+                    "<text class=\"tick\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                    axis.place(tick),
+                    HEIGHT - BOTTOM + 18.0,
+                    label(tick)
+                ),
+            );
+        }
+        for line in &self.lines {
+            let class = format!("c{} d{}", line.colour % COLOURS, line.colour % 3);
+            for ((place, _), (least, most)) in line.points.iter().zip(&line.spread) {
+                let x = axis.place(*place);
+                put(
+                    svg,
+                    format_args!(
+                        "<line class=\"whisker {class}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>",
+                        heights.place(*least),
+                        heights.place(*most)
+                    ),
+                );
+            }
+            let path: Vec<String> = line
+                .points
+                .iter()
+                .map(|(place, value)| format!("{:.1},{:.1}", axis.place(*place), heights.place(*value)))
+                .collect();
+            put(svg, format_args!("<polyline class=\"curve {class}\" points=\"{}\"/>", path.join(" ")));
+            for (place, value) in &line.points {
+                put(
+                    svg,
+                    format_args!(
+                        "<circle class=\"dot {class}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"{}\"><title>{} at {}: {} {}</title></circle>",
+                        axis.place(*place),
+                        heights.place(*value),
+                        if line.points.len() > 40 { 2 } else { 4 },
+                        escaped(&line.name),
+                        label(*place),
+                        short(*value),
+                        escaped(&self.unit)
+                    ),
+                );
+            }
+        }
+    }
+
+    fn group_name(&self, svg: &mut String, name: &str, x: f64, groups: usize) {
+        let room = ((WIDTH - LEFT - RIGHT) / groups as f64 / 7.2) as usize;
+        let short: String = if name.chars().count() > room {
+            name.chars().take(room.saturating_sub(1)).chain(['…']).collect()
+        } else {
+            name.to_owned()
+        };
+        put(
+            svg,
+            format_args!(
+                "<text class=\"tick\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}<title>{}</title></text>",
+                HEIGHT - BOTTOM + 18.0,
+                escaped(&short),
+                escaped(name)
+            ),
+        );
+    }
+
+    fn draw_bars(&self, svg: &mut String, heights: &Axis, groups: &[String]) {
+        let wide = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
+        let bar = (wide * 0.8 / self.lines.len().max(1) as f64).min(70.0);
+        for (group, name) in groups.iter().enumerate() {
+            let middle = LEFT + wide * (group as f64 + 0.5);
+            self.group_name(svg, name, middle, groups.len());
+            for (index, line) in self.lines.iter().enumerate() {
+                let Some((_, value)) = line.points.iter().find(|(place, _)| *place == group as f64) else { continue };
+                let x = middle + (index as f64 - self.lines.len() as f64 / 2.0) * bar;
+                let y = heights.place(*value);
+                put(
+                    svg,
+                    format_args!(
+                        "<rect class=\"bar c{}\" x=\"{:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\"><title>{}, {}: {} {}</title></rect>",
+                        line.colour % COLOURS,
+                        x + 1.0,
+                        bar - 2.0,
+                        (HEIGHT - BOTTOM - y).max(0.0),
+                        escaped(&line.name),
+                        escaped(name),
+                        short(*value),
+                        escaped(&self.unit)
+                    ),
+                );
+                let place = line.points.iter().position(|(place, _)| *place == group as f64);
+                if let Some((least, most)) = place.and_then(|place| line.spread.get(place)) {
+                    let at = x + bar / 2.0;
+                    put(
+                        svg,
+                        format_args!(
+                            "<line class=\"whisker ink\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>",
+                            heights.place(*least),
+                            heights.place(*most)
+                        ),
+                    );
+                }
+            }
+        }
+    }
+
+    fn draw_stacks(&self, svg: &mut String, heights: &Axis, groups: &[String]) {
+        let wide = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
+        let bar = (wide * 0.6).min(90.0);
+        for (group, name) in groups.iter().enumerate() {
+            let middle = LEFT + wide * (group as f64 + 0.5);
+            self.group_name(svg, name, middle, groups.len());
+            let mut below = 0.0;
+            for line in &self.lines {
+                let Some((_, value)) = line.points.iter().find(|(place, _)| *place == group as f64) else { continue };
+                let (low, high) = (heights.place(below), heights.place(below + value));
+                below += value;
+                put(
+                    svg,
+                    format_args!(
+                        "<rect class=\"bar c{}\" x=\"{:.1}\" y=\"{high:.1}\" width=\"{bar:.1}\" height=\"{:.1}\"><title>{}, {}: {} {}</title></rect>",
+                        line.colour % COLOURS,
+                        middle - bar / 2.0,
+                        (low - high).max(0.0),
+                        escaped(&line.name),
+                        escaped(name),
+                        short(*value),
+                        escaped(&self.unit)
+                    ),
+                );
+            }
+        }
+    }
+}
+
+fn put(svg: &mut String, element: std::fmt::Arguments<'_>) {
+    // Writing to a string does not fail.
+    let _ = writeln!(svg, "{element}");
+}
+
+fn label(value: f64) -> String {
+    match value.abs() {
+        1e6.. => format!("{} M", trimmed(value / 1e6)),
+        1e4.. => format!("{} k", trimmed(value / 1e3)),
+        _ => trimmed(value),
+    }
+}
+
+fn trimmed(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picture(scale: Scale, drawing: Drawing) -> Picture {
+        let line = |name: &str, colour, values: [f64; 3]| Line {
+            name: name.to_owned(),
+            colour,
+            points: values.iter().enumerate().map(|(at, value)| (at as f64, *value)).collect(),
+            spread: values.iter().map(|value| (value * 0.9, value * 1.1)).collect(),
+        };
+        Picture {
+            id: "p".to_owned(),
+            title: "a <b> & c".to_owned(),
+            along: "x".to_owned(),
+            unit: "u".to_owned(),
+            scale,
+            drawing,
+            lines: vec![line("one", 0, [1.0, 50.0, 900.0]), line("two", 1, [2.0, 70.0, 30.0])],
+        }
+    }
+
+    #[test]
+    fn every_value_is_drawn_inside_the_frame() {
+        let groups = || ["g", "h", "i"].map(str::to_owned).to_vec();
+        for drawing in [
+            Drawing::Lines { scale: Scale::Linear, warmup: Some(1.0) },
+            Drawing::Lines { scale: Scale::Log, warmup: None },
+            Drawing::Bars { groups: groups() },
+            Drawing::Stacks { groups: groups() },
+        ] {
+            for scale in [Scale::Linear, Scale::Log] {
+                let marks = if matches!(drawing, Drawing::Lines { .. }) { "<circle" } else { "<rect class=\"bar" };
+                let svg = picture(scale, drawing.clone()).inline();
+                assert_eq!(svg.matches(marks).count(), 6, "{drawing:?}");
+                assert!(!svg.contains("NaN") && !svg.contains("inf") && svg.contains("a &lt;b&gt; &amp; c"), "{svg}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_axis_has_round_ticks_and_holds_the_largest() {
+        let picture = picture(Scale::Linear, Drawing::Bars { groups: Vec::new() });
+        let axis = picture.heights();
+        assert_eq!((axis.high, axis.ticks().len()), (1000.0, 6));
+        assert!(axis.place(990.0) >= TOP && axis.place(0.0) == HEIGHT - BOTTOM);
+        assert_eq!([label(25_000.0), label(0.25), label(2_500_000.0)], ["25 k", "0.25", "2.5 M"]);
+    }
+
+    #[test]
+    fn a_file_needs_nothing_else() {
+        let file = picture(Scale::Log, Drawing::Lines { scale: Scale::Linear, warmup: None }).file();
+        assert!(file.starts_with("<svg xmlns") && file.contains("<style>") && !file.contains("href"), "{file}");
+        assert!(file.contains(">one</text>") && file.contains(">two</text>"));
+    }
+}

@@ -1,0 +1,139 @@
+//! The figures as lines: for a terminal, and for a spreadsheet.
+
+use super::super::judge::short;
+use super::{Story, unit};
+use headpond_measure::RUNS_MIN;
+use std::fmt::Write;
+
+/// A line for each run.
+pub fn csv(story: &Story<'_>) -> String {
+    let mut text = String::from(
+        "run,side,load,x,repetition,throughput,operations,seconds,read_bytes,write_bytes,mean_ms,p50_ms,p95_ms,p99_ms,p999_ms,max_ms,steady\n",
+    );
+    let cell = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+    for record in story.records {
+        let (figures, point) = (&record.figures, &story.plan.points[record.point]);
+        let case = &story.plan.definition.cases[point.case];
+        let latencies =
+            [figures.mean_ms, figures.p50_ms, figures.p95_ms, figures.p99_ms, figures.p999_ms, figures.max_ms];
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "{},{},{},{},{},{},{},{},{},{},{},{}",
+            record.number,
+            quoted(&story.plan.sides[record.side].name),
+            quoted(&case.name),
+            point.x.map_or(String::new(), |x| x.to_string()),
+            record.repetition,
+            figures.throughput,
+            figures.operations,
+            figures.seconds,
+            figures.read_bytes,
+            figures.write_bytes,
+            latencies.map(cell).join(","),
+            record.steadiness.map_or("", |found| if found.steady { "yes" } else { "no" })
+        );
+    }
+    text
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('"', "\"\""))
+}
+
+/// The verdict and the figures, for a terminal.
+pub fn text(story: &Story<'_>) -> String {
+    let plan = story.plan;
+    let mut text = String::new();
+    for sentence in verdict(story) {
+        let _ = writeln!(text, "{sentence}");
+    }
+    let titles = (0..plan.points.len()).map(|point| plan.title(point).chars().count());
+    let width = titles.max().unwrap_or(0).max(4);
+    let sides = plan.sides.iter().map(|side| side.name.chars().count()).max().unwrap_or(0).max(4);
+    let _ = writeln!(
+        text,
+        "\n{:width$}  {:sides$}  {:>14}  {:>9}  {:>9}  {:>4}  steady",
+        "load",
+        "side",
+        unit(plan),
+        "p99 ms",
+        "max ms",
+        "runs"
+    );
+    for (point, cells) in story.judgement.cells.iter().enumerate() {
+        for cell in cells {
+            let of = |value: Option<f64>| value.map_or("-".to_owned(), short);
+            let steady = if cell.steady.1 == 0 {
+                "too short".to_owned()
+            } else {
+                format!("{} of {}", cell.steady.0, cell.steady.1)
+            };
+            let _ = writeln!(
+                text,
+                "{:width$}  {:sides$}  {:>14}  {:>9}  {:>9}  {:>4}  {steady}",
+                plan.title(point),
+                plan.sides[cell.side].name,
+                short(cell.summary.median),
+                of(cell.p99_ms),
+                of(cell.max_ms),
+                cell.values.len()
+            );
+        }
+    }
+    text
+}
+
+/// What a reader should take away, most important first.
+pub fn verdict(story: &Story<'_>) -> Vec<String> {
+    let plan = story.plan;
+    let comparisons = &story.judgement.comparisons;
+    let mut sentences = Vec::new();
+    if !comparisons.is_empty() && comparisons.iter().all(|found| !found.enough()) {
+        sentences.push(format!(
+            "Too few runs of each side to tell any difference from chance: {RUNS_MIN} are needed. As measured, and no more than that:"
+        ));
+    }
+    let few = !sentences.is_empty();
+    sentences.extend(comparisons.iter().map(|found| {
+        let (side, base) = (&plan.sides[found.side].name, &plan.sides[0].name);
+        let words = if few { format!("{} times {base}", short(found.ratio.ratio)) } else { found.words(base) };
+        format!("{}: {side} {words}.", plan.title(found.point))
+    }));
+    if sentences.is_empty() {
+        for (point, cells) in story.judgement.cells.iter().enumerate() {
+            sentences.extend(cells.iter().map(|cell| {
+                format!(
+                    "{}: {} does {} {}.",
+                    plan.title(point),
+                    plan.sides[cell.side].name,
+                    short(cell.summary.median),
+                    unit(plan)
+                )
+            }));
+        }
+    }
+    let (judged, steady) = story
+        .judgement
+        .cells
+        .iter()
+        .flatten()
+        .fold((0, 0), |(judged, steady), cell| (judged + cell.steady.1, steady + cell.steady.0));
+    if judged == 0 {
+        sentences.push("The runs were too short to say whether they had settled.".to_owned());
+    } else if steady < judged {
+        sentences.push(format!("Not steady: {} of {judged} runs had not settled by SNIA's rule; their figures would change with more time.", judged - steady));
+    }
+    let doubts = story.records.iter().filter(|record| !record.doubts.is_empty()).count();
+    if doubts > 0 {
+        sentences.push(format!("{doubts} runs have numbers that do not add up: see below."));
+    }
+    if story.records.len() < plan.runs() {
+        sentences.push(format!(
+            "This is part of a session: {} of {} runs have ended.",
+            story.records.len(),
+            plan.runs()
+        ));
+    }
+    sentences
+}

@@ -1,0 +1,284 @@
+//! Carries a plan out: visit by visit, run by run, each kept as soon as it ended.
+
+use super::counters::watch;
+use super::plan::{Plan, Visit, duration};
+use super::record::{Figures, Record, Second};
+use super::side::{Session, Stage};
+use super::{Kind, Load, Results, fio_load, oltp_load, place, sense};
+use crate::command::{self, shortened};
+use crate::failure::{Failure, Result, check_interrupt};
+use crate::pond::Headpond;
+use crate::service::Service;
+use headpond_models::flash::{Card, Model};
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How much longer than planned a load may take to end: a slow disk finishes what it was asked.
+const GRACE: Duration = Duration::from_secs(120);
+/// How often a wait looks.
+const LOOK: Duration = Duration::from_millis(50);
+/// How often a line is written where lines cannot be written over.
+const QUIET: Duration = Duration::from_secs(10);
+/// A modelled second is so much of the space in use, written once.
+const MODEL_STEP: f64 = 0.1;
+
+/// Runs what has not been run yet.
+pub fn run(results: &Results, headpond: &Headpond, scratch: &Path, destroy: &[PathBuf]) -> Result<()> {
+    let plan = results.plan()?;
+    let todo = |index: usize| (0..plan.points.len()).any(|point| !results.has(plan.number(index, point)));
+    let visits: Vec<usize> = (0..plan.visits.len()).filter(|index| todo(*index)).collect();
+    let modelled = |index: &usize| card(&plan, &plan.visits[*index]).is_some();
+    let mut progress = Progress::new(&plan, results);
+    let session =
+        Session { headpond: headpond.clone(), scratch: place::directory_in(scratch, 1)?, destroy: destroy.to_vec() };
+    if visits.iter().any(|index| !modelled(index)) {
+        // What may not be touched is told before anything is done.
+        for target in &plan.targets {
+            if let Kind::Device(path) = &target.kind {
+                place::may_destroy(path, destroy)?;
+            }
+        }
+        progress.show("making the data");
+        session.prepare(&plan)?;
+    }
+    for index in visits {
+        let visit = plan.visits[index];
+        match card(&plan, &visit) {
+            Some(model) => run_model(results, &plan, index, model)?,
+            None => run_visit(results, &plan, index, &session, &mut progress)?,
+        }
+    }
+    progress.end();
+    Ok(())
+}
+
+fn card(plan: &Plan, visit: &Visit) -> Option<Model> {
+    match &plan.targets[plan.sides[visit.side].target].kind {
+        Kind::Card(model) => Some(*model),
+        _ => None,
+    }
+}
+
+fn run_visit(results: &Results, plan: &Plan, index: usize, session: &Session, progress: &mut Progress) -> Result<()> {
+    let visit = plan.visits[index];
+    let side = &plan.sides[visit.side].name;
+    progress.show(&format!("{side}: setting it up"));
+    let mut stage = session.set_up(plan, &visit)?;
+    for point in 0..plan.points.len() {
+        let number = plan.number(index, point);
+        if !results.has(number) {
+            progress.begin(number, &format!("{side}: {}", plan.title(point)));
+            let record = run_point(results, plan, index, point, &mut stage, progress)?;
+            results.keep(&record)?;
+            progress.ran(plan.run_seconds(&visit));
+        }
+    }
+    stage.take_down()
+}
+
+fn run_point(
+    results: &Results,
+    plan: &Plan,
+    index: usize,
+    point: usize,
+    stage: &mut Stage,
+    progress: &mut Progress,
+) -> Result<Record> {
+    let (visit, definition, number) = (plan.visits[index], &plan.definition, plan.number(index, point));
+    // Both sides of a repetition draw the same numbers.
+    let seed = results.session().seed + u64::from(visit.repetition) * 1_000 + point as u64;
+    let load = stage.command(plan, &plan.points[point], seed)?;
+    let mut commands = stage.commands().to_vec();
+    commands.push(("load".to_owned(), command::typed(&load)));
+    let log = results.log(number);
+    // A log of a run that was interrupted is not its.
+    let _ = std::fs::remove_file(&log);
+    let limit = Duration::from_secs(u64::from(definition.warmup + definition.seconds)) + GRACE;
+    let (over, start) = (AtomicBool::new(false), Instant::now());
+    let mut service = Service::start("the load", load, &log)?;
+    let (ended, watched) = std::thread::scope(|scope| {
+        let (stage, over) = (&*stage, &over);
+        let watched = scope.spawn(move || watch(&stage.below(), stage.mount(), start, over));
+        let ended = wait(&mut service, limit, progress);
+        over.store(true, Ordering::Relaxed);
+        (ended, watched.join())
+    });
+    ended?;
+    let (system, pond) =
+        watched.map_err(|_| Failure::Other("the watch over the machine's counters failed".to_owned()))?;
+    let output = std::fs::read_to_string(&log).map_err(Failure::io(format!("reading {}", log.display())))?;
+    let (warmup, counted) = (f64::from(definition.warmup), f64::from(definition.seconds));
+    let parsed = match definition.load {
+        Load::Fio => fio_load::parse(&output, warmup),
+        Load::Oltp => oltp_load::parse(&output, counted),
+    };
+    let (figures, seconds) = parsed.map_err(|what| {
+        let command = commands.last().map_or("", |(_, typed)| typed);
+        Failure::Command {
+            doing: "reading what the load printed".to_owned(),
+            command: command.to_owned(),
+            status: what,
+            output: shortened(&output),
+        }
+    })?;
+    let mut record = record(plan, index, point, figures, seconds);
+    (record.commands, record.system, record.pond) = (commands, system, pond);
+    finish(plan, point, &mut record);
+    Ok(record)
+}
+
+fn record(plan: &Plan, index: usize, point: usize, figures: Figures, seconds: Vec<Second>) -> Record {
+    let visit = plan.visits[index];
+    Record {
+        number: plan.number(index, point),
+        side: visit.side,
+        point,
+        repetition: visit.repetition,
+        ended: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        warmup: f64::from(plan.definition.warmup),
+        commands: Vec::new(),
+        figures,
+        seconds,
+        system: Vec::new(),
+        pond: Vec::new(),
+        steadiness: None,
+        doubts: Vec::new(),
+    }
+}
+
+fn finish(plan: &Plan, point: usize, record: &mut Record) {
+    record.judge_steadiness();
+    let block = plan.points[point].block;
+    record.doubts = sense::doubts(record, (plan.definition.load == Load::Fio).then_some(block));
+}
+
+fn wait(service: &mut Service, limit: Duration, progress: &mut Progress) -> Result<()> {
+    let start = Instant::now();
+    loop {
+        if service.ended()? {
+            return Ok(());
+        }
+        if start.elapsed() > limit {
+            return service.wait_for_end(Duration::ZERO);
+        }
+        check_interrupt()?;
+        progress.tick();
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// All points of a visit to a modelled card. Its seconds are modelled ones.
+fn run_model(results: &Results, plan: &Plan, index: usize, model: Model) -> Result<()> {
+    for point in 0..plan.points.len() {
+        check_interrupt()?;
+        let number = plan.number(index, point);
+        if results.has(number) {
+            continue;
+        }
+        let (at, definition) = (&plan.points[point], &plan.definition);
+        let seed = results.session().seed + u64::from(plan.visits[index].repetition) * 1_000 + point as u64;
+        let mut card = Card::filled(model, f64::from(at.used) / 100.0, seed);
+        card.settle();
+        let bytes = u64::from(at.block) * 1024;
+        let rate = |mib: f64| mib * f64::from(1 << 20) / bytes as f64;
+        let second = |second: u32| Second {
+            at: f64::from(second),
+            throughput: rate(card.overwrite(MODEL_STEP).rate),
+            p95_ms: None,
+            p99_ms: None,
+        };
+        let seconds: Vec<Second> = (1..=definition.warmup + definition.seconds).map(second).collect();
+        let warmup = f64::from(definition.warmup);
+        let counted: Vec<f64> =
+            seconds.iter().filter(|second| second.at > warmup).map(|second| second.throughput).collect();
+        let operations = counted.iter().sum::<f64>() as u64;
+        let figures = Figures {
+            throughput: operations as f64 / counted.len() as f64,
+            operations,
+            seconds: counted.len() as f64,
+            write_bytes: operations * bytes,
+            ..Figures::default()
+        };
+        let mut record = record(plan, index, point, figures, seconds);
+        let about = format!("modelled flash card {}: {:.1} % spare", model.name, model.spare * 100.0);
+        record.commands.push(("model".to_owned(), about));
+        finish(plan, point, &mut record);
+        results.keep(&record)?;
+    }
+    Ok(())
+}
+
+/// Shows what goes on and how long it still takes: on a terminal in one line that is written over, elsewhere in a
+/// line for each run.
+struct Progress {
+    runs: u32,
+    left: u64,
+    number: u32,
+    text: String,
+    began: Instant,
+    run_began: Instant,
+    last: Instant,
+    terminal: bool,
+}
+
+impl Progress {
+    fn new(plan: &Plan, results: &Results) -> Self {
+        let now = Instant::now();
+        let mut left = 0;
+        for (index, visit) in plan.visits.iter().enumerate() {
+            let runs = (0..plan.points.len()).filter(|point| !results.has(plan.number(index, *point))).count() as u64;
+            left += if runs > 0 { plan.set_up_seconds(visit) + runs * plan.run_seconds(visit) } else { 0 };
+        }
+        Self {
+            runs: plan.runs() as u32,
+            left,
+            number: 0,
+            text: String::new(),
+            began: now,
+            run_began: now,
+            last: now,
+            terminal: std::io::stderr().is_terminal(),
+        }
+    }
+
+    fn begin(&mut self, number: u32, text: &str) {
+        self.number = number;
+        self.run_began = Instant::now();
+        self.show(text);
+    }
+
+    fn ran(&mut self, seconds: u64) {
+        self.left = self.left.saturating_sub(seconds);
+    }
+
+    fn tick(&mut self) {
+        if self.last.elapsed() >= if self.terminal { QUIET / 10 } else { QUIET } {
+            let text = std::mem::take(&mut self.text);
+            self.show(&text);
+        }
+    }
+
+    fn show(&mut self, text: &str) {
+        self.last = Instant::now();
+        text.clone_into(&mut self.text);
+        let left = self.left.saturating_sub(self.run_began.elapsed().as_secs());
+        let line = format!(
+            "[{}/{}] {text} | {} gone, about {} left",
+            self.number,
+            self.runs,
+            duration(self.began.elapsed().as_secs()),
+            duration(left)
+        );
+        // A display that cannot be written to is no reason to stop.
+        let mut out = std::io::stderr();
+        let _ = if self.terminal { write!(out, "\r{line}\x1b[K") } else { writeln!(out, "{line}") };
+    }
+
+    fn end(&self) {
+        if self.terminal {
+            eprintln!();
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! One side, set up for its runs: a fresh place, the data in it, a mount or a server before it.
+//!
+//! Invariants:
+//! - each visit begins with the same data, out of the page cache, and with an empty pool;
+//! - the origin is written through the mount, or while nothing is mounted: never behind a mount's back;
+//! - the mount goes before the directories that it uses, also on the way out of a failure.
+
+use super::plan::{Plan, Point, Visit};
+use super::target::PondTarget;
+use super::{Kind, Load, Vary, fio_load, oltp_load, place};
+use crate::command;
+use crate::failure::{Failure, Result};
+use crate::mariadb::{self, Server};
+use crate::pond::{Headpond, Mount, Mounting};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// What a database needs beside its tables, in MiB: its logs and temporary files.
+const DATABASE_MIB: u64 = 600;
+/// What anything needs beside its data, in MiB.
+const SPARE_MIB: u64 = 64;
+/// How long changing settings may take.
+const SET_MAX: Duration = Duration::from_secs(60);
+
+/// What all visits of a session use.
+pub struct Session {
+    /// headpond's program.
+    pub headpond: Headpond,
+    /// The session's own directory: sockets, mount points, tables to copy.
+    pub scratch: TempDir,
+    /// Devices that may be overwritten.
+    pub destroy: Vec<PathBuf>,
+}
+
+/// A side that is ready.
+pub struct Stage {
+    server: Option<Server>,
+    mount: Option<Mount>,
+    /// What fio works on.
+    file: PathBuf,
+    /// How much of it is there, in MiB.
+    there: u64,
+    /// The commands that set it up.
+    commands: Vec<(String, String)>,
+    _places: Vec<TempDir>,
+}
+
+impl Session {
+    fn prepared(&self) -> PathBuf {
+        self.scratch.path().join("prepared")
+    }
+
+    /// Makes what every visit copies: a database with its tables.
+    pub fn prepare(&self, plan: &Plan) -> Result<()> {
+        if plan.definition.load != Load::Oltp {
+            return Ok(());
+        }
+        let data = self.prepared();
+        mariadb::install(&data)?;
+        let server = Server::start(&data, &self.scratch.path().join("run"), &oltp_load::loading(&plan.definition))?;
+        server.create_database()?;
+        let load = crate::sysbench::Load {
+            tables: plan.definition.tables.unwrap_or(1),
+            rows: plan.definition.rows.unwrap_or(1),
+            threads: 1,
+        };
+        load.prepare(server.socket())?;
+        server.stop()
+    }
+
+    /// Sets a side up.
+    pub fn set_up(&self, plan: &Plan, visit: &Visit) -> Result<Stage> {
+        let side = &plan.sides[visit.side];
+        let definition = &plan.definition;
+        let database = if definition.load == Load::Oltp { DATABASE_MIB } else { 0 };
+        let room = u64::from(definition.size) + database + SPARE_MIB;
+        let mut stage = Stage {
+            server: None,
+            mount: None,
+            file: PathBuf::new(),
+            there: 0,
+            commands: Vec::new(),
+            _places: Vec::new(),
+        };
+        let directory = match &plan.targets[side.target].kind {
+            Kind::Device(path) => {
+                place::may_destroy(path, &self.destroy)?;
+                stage.file.clone_from(path);
+                stage.lay_out_all(plan)?;
+                return Ok(stage);
+            }
+            Kind::Card(model) => {
+                return Err(Failure::Other(format!("{} is not set up: it is only modelled", model.name)));
+            }
+            Kind::Directory(parent) => {
+                let made = place::directory_in(parent, room)?;
+                let directory = made.path().to_path_buf();
+                stage._places.push(made);
+                self.fill_directory(plan, &mut stage, &directory)?;
+                directory
+            }
+            Kind::Headpond(pond) => self.set_up_pond(plan, visit, &mut stage, pond, room)?,
+        };
+        if definition.load == Load::Oltp {
+            let more = side.variant.map_or(&[][..], |variant| &definition.variants[variant].mariadb);
+            let settings = oltp_load::settings(definition, more);
+            let server = Server::start(&directory.join("mysql"), &self.scratch.path().join("run"), &settings)?;
+            stage.commands.push(("MariaDB".to_owned(), server.typed()));
+            stage.server = Some(server);
+        }
+        stage.file = directory.join("data");
+        Ok(stage)
+    }
+
+    /// Puts the data into a directory that nothing is mounted over.
+    fn fill_directory(&self, plan: &Plan, stage: &mut Stage, directory: &Path) -> Result<()> {
+        if plan.definition.load == Load::Oltp {
+            let mut copy = Command::new("cp");
+            copy.args(["--archive", "--sparse=never", "--reflink=never"]);
+            copy.arg(self.prepared()).arg(directory.join("mysql"));
+            command::run("copying the tables", &mut copy)?;
+        } else {
+            stage.file = directory.join("data");
+            stage.lay_out_all(plan)?;
+        }
+        place::cool(directory)
+    }
+
+    fn set_up_pond(
+        &self,
+        plan: &Plan,
+        visit: &Visit,
+        stage: &mut Stage,
+        pond: &PondTarget,
+        room: u64,
+    ) -> Result<PathBuf> {
+        let scratch = self.scratch.path();
+        let origin = place::directory_in(pond.origin.as_deref().unwrap_or(scratch), room)?;
+        let size = u64::from(pond.size.unwrap_or(plan.definition.flash));
+        let flash = place::directory_in(pond.flash.as_deref().unwrap_or(scratch), size + SPARE_MIB)?;
+        self.fill_directory(plan, stage, origin.path())?;
+        let mounting = Mounting {
+            origin: origin.path().to_path_buf(),
+            mountpoint: scratch.join("mnt"),
+            flash: flash.path().join("lab.pond"),
+            size: Some(format!("{size}M")),
+            mode: mode(&pond.mode),
+            model_disk: pond.disk.clone(),
+            fault: None,
+            log: scratch.join("headpond.log"),
+        };
+        let mount = self.headpond.mount(&mounting)?;
+        stage._places = vec![origin, flash];
+        stage.commands.push(("headpond".to_owned(), mount.typed()));
+        let variant = plan.sides[visit.side].variant.map(|variant| &plan.definition.variants[variant]);
+        let settings: Vec<&str> = variant.iter().flat_map(|variant| &variant.headpond).map(String::as_str).collect();
+        if !settings.is_empty() {
+            let mut set = mount.start("set", &settings, &scratch.join("set.log"))?;
+            stage.commands.push(("settings".to_owned(), set.typed()));
+            set.wait_for_end(SET_MAX)?;
+        }
+        stage.mount = Some(mount);
+        Ok(mounting.mountpoint)
+    }
+}
+
+/// A mode's name that lives as long as the program.
+fn mode(name: &str) -> &'static str {
+    ["write-through", "write-around", "pass-through"].into_iter().find(|known| *known == name).unwrap_or("write-back")
+}
+
+impl Stage {
+    /// All of the data, unless the points say how much of it there is to be.
+    fn lay_out_all(&mut self, plan: &Plan) -> Result<()> {
+        let by_point = plan.definition.cases.iter().any(|case| case.vary == Some(Vary::Used));
+        if by_point { Ok(()) } else { self.lay_out(u64::from(plan.definition.size)) }
+    }
+
+    /// Writes the data up to so many MiB, if it is not there yet.
+    fn lay_out(&mut self, mib: u64) -> Result<()> {
+        if mib > self.there {
+            let mut lay_out = fio_load::lay_out_command(&self.file, self.there, mib);
+            command::run("writing the data", &mut lay_out)?;
+            self.there = mib;
+        }
+        Ok(())
+    }
+
+    /// What a run needs, and its command.
+    pub fn command(&mut self, plan: &Plan, point: &Point, seed: u64) -> Result<Command> {
+        let case = &plan.definition.cases[point.case];
+        if let Some(server) = &self.server {
+            return Ok(oltp_load::command(&plan.definition, case, point, server.socket(), seed));
+        }
+        self.lay_out(u64::from(plan.definition.size) * u64::from(point.used) / 100)?;
+        Ok(fio_load::command(&plan.definition, case, point, &self.file, seed))
+    }
+
+    /// The commands that set it up.
+    #[must_use]
+    pub fn commands(&self) -> &[(String, String)] {
+        &self.commands
+    }
+
+    /// The mount, if there is one.
+    #[must_use]
+    pub fn mount(&self) -> Option<&Mount> {
+        self.mount.as_ref()
+    }
+
+    /// A path on the device under it: of a mount, that of its flash and scratch origin.
+    #[must_use]
+    pub fn below(&self) -> PathBuf {
+        self._places.first().map_or_else(|| self.file.clone(), |place| place.path().to_path_buf())
+    }
+
+    /// Takes it down. Nobody needs the data any more: nothing is written back.
+    pub fn take_down(self) -> Result<()> {
+        if let Some(server) = self.server {
+            server.kill();
+        }
+        self.mount.map_or(Ok(()), Mount::unmount_keep_dirty)
+    }
+}

@@ -1,0 +1,178 @@
+//! What an experiment runs on, as the user names it: `[NAME=]PLACE`.
+//!
+//! ```text
+//! /slow                                       a directory: the lab works in a new one inside it
+//! /dev/sdb                                    a whole device; must be named with --destroy too
+//! headpond:mode=write-back,origin=/slow,...   a mount that the lab makes; see the keys below
+//! model:tachion                               a modelled flash card, in modelled time (random writes only)
+//! ```
+//!
+//! Keys of `headpond:`, all optional: `mode`; `origin` (a directory; without it a scratch directory behind a
+//! modelled disk); `disk` (which one: `hdd-7200` unless said, `none` for the bare directory); `flash` (a directory, a
+//! new file, or a device; without it a scratch file); `size` (in MiB, of a flash file).
+
+use crate::failure::{Failure, Result};
+use headpond_models::DiskModel;
+use headpond_models::flash::Model;
+use std::path::PathBuf;
+
+/// A mount that the lab makes.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PondTarget {
+    /// The cache mode.
+    pub mode: String,
+    /// The user's slow directory.
+    pub origin: Option<PathBuf>,
+    /// The disk that the origin is made to behave like.
+    pub disk: Option<String>,
+    /// The user's flash.
+    pub flash: Option<PathBuf>,
+    /// The size of a new flash file in MiB.
+    pub size: Option<u32>,
+}
+
+/// What it is.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Kind {
+    /// A directory, whatever is under it.
+    Directory(PathBuf),
+    /// A whole block device.
+    Device(PathBuf),
+    /// headpond in front of a directory.
+    Headpond(PondTarget),
+    /// A modelled flash card.
+    Card(Model),
+}
+
+/// What an experiment runs on.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Target {
+    /// What it is called.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// As the user wrote it.
+    pub text: String,
+}
+
+const MODES: [&str; 4] = ["write-back", "write-through", "write-around", "pass-through"];
+/// What a scratch origin is made to behave like, unless said otherwise.
+const DISK: &str = "hdd-7200";
+
+impl Target {
+    /// Reads what the user wrote.
+    pub fn parse(text: &str) -> Result<Self> {
+        let named = text.split_once('=').filter(|(name, _)| !name.is_empty() && !name.contains(['/', ':']));
+        let (name, place) = named.map_or((None, text), |(name, place)| (Some(name), place));
+        let kind = Self::kind(place).map_err(|what| Failure::Other(format!("target '{text}': {what}")))?;
+        let name = name.map_or_else(|| Self::own_name(&kind), str::to_owned);
+        Ok(Self { name, kind, text: text.to_owned() })
+    }
+
+    fn own_name(kind: &Kind) -> String {
+        match kind {
+            Kind::Directory(path) | Kind::Device(path) => path.display().to_string(),
+            Kind::Headpond(pond) => format!("headpond {}", pond.mode),
+            Kind::Card(model) => format!("modelled {}", model.name),
+        }
+    }
+
+    fn kind(place: &str) -> std::result::Result<Kind, String> {
+        if let Some(rest) = place.strip_prefix("headpond:") {
+            return Self::pond(rest).map(Kind::Headpond);
+        }
+        if place == "headpond" {
+            return Self::pond("").map(Kind::Headpond);
+        }
+        if let Some(name) = place.strip_prefix("model:") {
+            let model = Model::ALL.into_iter().find(|model| model.name == name);
+            let known = Model::ALL.map(|model| model.name).join(", ");
+            return model.map(Kind::Card).ok_or_else(|| format!("no model is called '{name}': one of {known}"));
+        }
+        let path = PathBuf::from(place);
+        if !path.is_absolute() {
+            return Err(
+                "a directory or device is named by its absolute path; others begin with headpond: or model:".to_owned()
+            );
+        }
+        Ok(if place.starts_with("/dev/") && !path.is_dir() { Kind::Device(path) } else { Kind::Directory(path) })
+    }
+
+    fn pond(text: &str) -> std::result::Result<PondTarget, String> {
+        let mut pond = PondTarget { mode: "write-back".to_owned(), ..PondTarget::default() };
+        let mut disk = None;
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let (key, value) = part.split_once('=').ok_or_else(|| format!("'{part}' is not of the form key=value"))?;
+            match key {
+                "mode" if MODES.contains(&value) => pond.mode = value.to_owned(),
+                "mode" => return Err(format!("no mode is called '{value}': one of {}", MODES.join(", "))),
+                "origin" => pond.origin = Some(PathBuf::from(value)),
+                "flash" => pond.flash = Some(PathBuf::from(value)),
+                "disk" => disk = Some(value.to_owned()),
+                "size" => pond.size = Some(value.parse().map_err(|_| format!("size={value} is not a number of MiB"))?),
+                _ => return Err(format!("'{key}' is not one of mode, origin, disk, flash, size")),
+            }
+        }
+        pond.disk = match disk {
+            Some(none) if none == "none" => None,
+            Some(disk) => disk.parse::<DiskModel>().map(|_| Some(disk))?,
+            None => pond.origin.is_none().then(|| DISK.to_owned()),
+        };
+        Ok(pond)
+    }
+
+    /// For people: what it is, beside its name.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match &self.kind {
+            Kind::Directory(path) => format!("the directory {}", path.display()),
+            Kind::Device(path) => format!("the device {}, overwritten", path.display()),
+            Kind::Card(model) => {
+                format!("a modelled flash card, {:.1} % spare, in modelled time: no I/O is done", model.spare * 100.0)
+            }
+            Kind::Headpond(pond) => {
+                let origin =
+                    pond.origin.as_ref().map_or("a scratch directory".to_owned(), |path| path.display().to_string());
+                let disk = pond.disk.as_ref().map_or(String::new(), |disk| format!(" behind a modelled disk ({disk})"));
+                let flash = pond.flash.as_ref().map_or("a scratch file".to_owned(), |path| path.display().to_string());
+                format!("headpond in {} over {origin}{disk}, flash: {flash}", pond.mode)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_told_apart_and_named() {
+        let of = |text: &str| Target::parse(text).unwrap();
+        assert_eq!(of("/slow").kind, Kind::Directory("/slow".into()));
+        assert_eq!((of("nvme=/a=b").name.as_str(), of("/a=b").name.as_str()), ("nvme", "/a=b"));
+        assert_eq!(of("/dev/sdz").kind, Kind::Device("/dev/sdz".into()));
+        assert!(matches!(of("model:tachion").kind, Kind::Card(model) if model == Model::TACHION));
+        let Kind::Headpond(pond) = of("a=headpond:mode=write-through,origin=/slow,flash=/nvme,size=900").kind else {
+            panic!("a mount")
+        };
+        assert_eq!((pond.mode.as_str(), pond.size, pond.disk), ("write-through", Some(900), None));
+        let Kind::Headpond(scratch) = of("headpond:mode=pass-through").kind else { panic!("a mount") };
+        assert_eq!(scratch.disk.as_deref(), Some("hdd-7200"));
+        let Kind::Headpond(bare) = of("headpond:disk=none").kind else { panic!("a mount") };
+        assert_eq!(bare.disk, None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_what_there_is() {
+        for (text, told) in [
+            ("slow", "absolute"),
+            ("headpond:mode=fast", "write-around"),
+            ("headpond:colour=red", "origin"),
+            ("headpond:disk=floppy", "hdd-10000"),
+            ("model:unobtainium", "iodrive-duo"),
+        ] {
+            let error = Target::parse(text).expect_err(text).to_string();
+            assert!(error.contains(told) && error.contains(text), "{error}");
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! Every shipped experiment in its short form with the real tools: its numbers make sense, it cleans up, it can be
+//! interrupted, and what it must not touch stays whole.
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Set where every test must run: what a test lacks is a failure then.
+const ALL: &str = "HEADPOND_TEST_ALL";
+
+/// Builds the program of this very source tree, once, so that no older one is on trial.
+fn headpond() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let built =
+            Command::new(env!("CARGO")).args(["build", "-q", "--package", "headpond", "--bin", "headpond"]).status();
+        assert!(built.expect("cargo runs").success(), "headpond does not build");
+        let test = std::env::current_exe().expect("a test has a path");
+        test.parent().and_then(Path::parent).expect("target/PROFILE/deps/TEST").join("headpond")
+    })
+}
+
+/// One after the other: loads that run at once say nothing.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether this machine has the programs.
+fn has(programs: &[&str]) -> bool {
+    let missing: Vec<&&str> =
+        programs.iter().filter(|program| Command::new(program).arg("--version").output().is_err()).collect();
+    assert!(missing.is_empty() || std::env::var_os(ALL).is_none(), "missing: {missing:?}");
+    if !missing.is_empty() {
+        eprintln!("left out, for this machine lacks {missing:?}");
+    }
+    missing.is_empty()
+}
+
+/// A place for scratch directories, and one for results.
+struct Bench {
+    place: TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let place = tempfile::Builder::new().prefix("lab-test-").tempdir_in("/var/tmp").expect("a directory");
+        // A database server under an account of its own passes through.
+        fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("its owner may");
+        fs::create_dir(place.path().join("scratch")).expect("a directory");
+        fs::set_permissions(place.path().join("scratch"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .expect("its owner may");
+        Self { place }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(headpond());
+        command.arg("lab").args(words).arg("--scratch").arg(self.path("scratch"));
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        let out = self.path("out");
+        self.command(words).arg("--out").arg(out).output().expect("headpond starts")
+    }
+
+    fn figures(&self) -> Value {
+        let text = fs::read_to_string(self.path("out/figures.json")).expect("the figures are there");
+        serde_json::from_str(&text).expect("they are JSON")
+    }
+
+    /// Nothing is left of what the lab made for itself, and nothing mounted.
+    fn is_clean(&self) {
+        let left: Vec<_> = fs::read_dir(self.path("scratch")).expect("it is there").collect();
+        assert!(left.is_empty(), "{left:?}");
+        let mounts = fs::read_to_string("/proc/self/mounts").expect("a list of mounts");
+        assert!(!mounts.contains(&self.path("scratch").display().to_string()), "{mounts}");
+    }
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Runs an experiment in its short form, and looks at its numbers.
+fn runs_end_to_end(name: &str, more: &[&str]) -> (Bench, Value) {
+    let bench = Bench::new();
+    let mut words = vec!["run", name, "--quick"];
+    words.extend(more);
+    let output = bench.run(&words);
+    assert!(output.status.success(), "{name}: {}", text(&output));
+    let figures = bench.figures();
+    let runs = figures["runs"].as_array().expect("runs");
+    assert_eq!(runs.len() as u64, figures["runs_planned"].as_u64().expect("a number"), "{name}");
+    for run in runs {
+        assert_eq!(run["doubts"], serde_json::json!([]), "{name}: {run}");
+        assert!(run["figures"]["throughput"].as_f64().expect("a number") > 0.0, "{name}: {run}");
+        let row = ["p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms"].map(|key| run["figures"][key].as_f64());
+        let known: Vec<f64> = row.into_iter().flatten().collect();
+        assert!(known.windows(2).all(|pair| pair[0] <= pair[1] * 1.02), "{name}: {known:?}");
+        assert!(run["commands"].as_array().is_some_and(|commands| !commands.is_empty()), "{name}");
+    }
+    for file in ["report.html", "figures.csv", "session.json"] {
+        assert!(bench.path("out").join(file).exists(), "{name}: {file}");
+    }
+    let lines = fs::read_to_string(bench.path("out/figures.csv")).expect("lines").lines().count();
+    assert_eq!(lines, runs.len() + 1, "{name}");
+    assert!(fs::metadata(bench.path("out/report.html")).expect("the page").len() < 1 << 20, "{name}: a small page");
+    bench.is_clean();
+    (bench, figures)
+}
+
+/// What a mount counted in all, in the last sample of a run.
+fn counted(run: &Value, counter: &str) -> u64 {
+    run["pond"].as_array().and_then(|pond| pond.last()).map_or(0, |last| last[counter].as_u64().expect("a number"))
+}
+
+#[test]
+fn fileio_runs_in_short_and_bytes_are_requests() {
+    if !has(&["fio"]) {
+        return;
+    }
+    let _alone = alone();
+    let (_bench, figures) = runs_end_to_end("fileio", &["--seconds", "1"]);
+    for run in figures["runs"].as_array().expect("runs") {
+        let of = |key: &str| run["figures"][key].as_u64().expect("a number");
+        assert_eq!(of("read_bytes") + of("write_bytes"), of("operations") * 16 * 1024, "{run}");
+    }
+}
+
+#[test]
+fn sweep_runs_in_short() {
+    if !has(&["fio"]) {
+        return;
+    }
+    let _alone = alone();
+    runs_end_to_end("sweep", &[]);
+}
+
+#[test]
+fn profiles_run_in_short_and_the_mount_serves_what_the_load_reads() {
+    if !has(&["fio"]) {
+        return;
+    }
+    let _alone = alone();
+    let (_bench, figures) = runs_end_to_end("profiles", &[]);
+    for run in figures["runs"].as_array().expect("runs") {
+        // All of the mount's life: the load, its warm-up included, and no more.
+        let served = (counted(run, "hit_blocks") + counted(run, "miss_blocks")) * 4096;
+        let read = run["figures"]["read_bytes"].as_u64().expect("a number");
+        assert!(served >= read / 2, "{served} bytes served of {read} read");
+    }
+    // Without a cache nothing is found on flash; with one, something is.
+    let hits = |side: u64| {
+        let of = figures["runs"].as_array().expect("runs").iter().filter(|run| run["side"] == side);
+        of.map(|run| counted(run, "hit_blocks")).sum::<u64>()
+    };
+    assert_eq!(hits(0), 0);
+    assert!(hits(1) > 0 && hits(2) > 0);
+}
+
+#[test]
+fn fill_runs_in_short_on_a_directory_and_touches_nothing_beside_its_own() {
+    if !has(&["fio"]) {
+        return;
+    }
+    let _alone = alone();
+    let mine = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    fs::write(mine.path().join("precious"), "data").expect("written");
+    let target = format!("mine={}", mine.path().display());
+    runs_end_to_end("fill", &["--target", &target, "--target", "headpond:disk=none"]);
+    assert_eq!(fs::read_to_string(mine.path().join("precious")).expect("it is there"), "data");
+    assert_eq!(fs::read_dir(mine.path()).expect("it is there").count(), 1);
+}
+
+/// The published table of experiment B, through the same plan, record, judgement and page as real storage.
+#[test]
+fn fill_on_modelled_cards_has_the_published_shape() {
+    let bench = Bench::new();
+    let words = ["run", "fill", "--repeats", "4", "--target", "model:tachion", "--target", "model:iodrive-duo"];
+    let output = bench.run(&words);
+    assert!(output.status.success(), "{}", text(&output));
+    let figures = bench.figures();
+    let mib = |point: usize, side: usize| {
+        figures["points"][point]["sides"][side]["throughput"]["median"].as_f64().expect("a number") * 16.0 / 1024.0
+    };
+    let published = [990.0, 959.0, 964.0, 872.0, 783.0, 669.0, 611.0, 502.0, 417.0];
+    for (point, expected) in published.into_iter().enumerate() {
+        let found = mib(point, 0);
+        assert!((found / expected - 1.0_f64).abs() <= 0.12, "point {point}: {found} for {expected}");
+    }
+    assert!((mib(8, 1) / mib(1, 1) - 0.09).abs() < 0.015, "{} {}", mib(8, 1), mib(1, 1));
+    // Full, the one card is about four times the other, and four runs of each are enough to say so.
+    let last = &figures["comparisons"][8];
+    assert_eq!((last["significant"].as_bool(), last["enough_runs"].as_bool()), (Some(true), Some(true)));
+    assert!(text(&output).contains("times modelled tachion (95 % interval"), "{}", text(&output));
+    bench.is_clean();
+}
+
+const DATABASE: [&str; 4] = ["mariadb", "mariadb-install-db", "sysbench", "fusermount3"];
+
+#[test]
+fn oltp_runs_in_short() {
+    if !has(&DATABASE) {
+        return;
+    }
+    let _alone = alone();
+    runs_end_to_end("oltp", &[]);
+}
+
+#[test]
+fn thresholds_run_in_short_with_the_settings_of_each_variant() {
+    if !has(&DATABASE) {
+        return;
+    }
+    let _alone = alone();
+    let (_bench, figures) = runs_end_to_end("thresholds", &[]);
+    let settings: BTreeSet<&str> = figures["runs"]
+        .as_array()
+        .expect("runs")
+        .iter()
+        .flat_map(|run| run["commands"].as_array().expect("commands"))
+        .filter(|command| command[0] == "settings")
+        .filter_map(|command| command[1].as_str()?.split_once("dirty-threshold=").map(|(_, rest)| rest))
+        .collect();
+    let expected = ["10 flush-period=30s", "10 flush-period=off", "50 flush-period=30s", "50 flush-period=off"];
+    assert_eq!(settings.into_iter().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn untorn_runs_in_short_and_turns_the_doublewrite_off() {
+    if !has(&DATABASE) {
+        return;
+    }
+    let _alone = alone();
+    let (_bench, figures) = runs_end_to_end("untorn", &[]);
+    for run in figures["runs"].as_array().expect("runs") {
+        let commands = run["commands"].to_string();
+        let wanted = if run["side"] == 0 { "--innodb-doublewrite=1" } else { "--innodb-doublewrite=0" };
+        let last = commands.rfind("--innodb-doublewrite=").expect("it is set");
+        assert!(commands[last..].starts_with(wanted), "{commands}");
+    }
+}
+
+#[test]
+fn an_interrupted_session_cleans_up_and_goes_on_where_it_was() {
+    if !has(&["fio"]) {
+        return;
+    }
+    let _alone = alone();
+    let bench = Bench::new();
+    let mut command = bench.command(&["run", "profiles", "--quick", "--target", "headpond:disk=none"]);
+    let mut child = command.arg("--out").arg(bench.path("out")).spawn().expect("headpond starts");
+    let (first, start) = (bench.path("out/runs/0001.json"), Instant::now());
+    while !first.exists() {
+        assert!(start.elapsed() < Duration::from_secs(120), "no run ends");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it is our child");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    bench.is_clean();
+    let before = fs::read(&first).expect("the first run is kept");
+    assert!(!bench.path("out/runs/0004.json").exists(), "it was not over yet");
+
+    let out = bench.path("out").display().to_string();
+    let again = bench.command(&["resume", &out]).output().expect("headpond starts");
+    assert!(again.status.success(), "{}", text(&again));
+    assert_eq!(fs::read(&first).expect("still there"), before, "what had ended is not run again");
+    assert_eq!(bench.figures()["runs"].as_array().map(Vec::len), Some(4));
+    bench.is_clean();
+}
+
+#[test]
+fn a_step_that_fails_is_told_with_its_command_and_its_output() {
+    if !has(&["fio"]) {
+        return;
+    }
+    let _alone = alone();
+    let bench = Bench::new();
+    let file = bench.path("broken.toml");
+    let shown = Command::new(headpond()).args(["lab", "show", "sweep"]).output().expect("headpond starts");
+    let changed = String::from_utf8_lossy(&shown.stdout).replace("libaio", "no-such-engine");
+    fs::write(&file, changed).expect("written");
+    let target = format!("a={}", bench.path("scratch").display());
+    let output = bench.run(&["run", &file.display().to_string(), "--quick", "--target", &target]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = text(&output);
+    assert!(text.contains("command: fio --name=load") && text.contains("engine no-such-engine not loadable"), "{text}");
+    assert!(text.contains("headpond lab resume"), "{text}");
+    bench.is_clean();
+}
+
+#[test]
+fn a_device_that_was_not_named_to_be_destroyed_is_not_touched() {
+    let bench = Bench::new();
+    let output = bench.run(&["run", "sweep", "--quick", "--target", "/dev/zero"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output).contains("--destroy /dev/zero"), "{}", text(&output));
+    assert_eq!(fs::read_dir(bench.path("out/logs")).expect("it is there").count(), 0, "no load was started");
+}
+
+#[test]
+fn a_plan_tells_time_and_bytes_and_does_nothing() {
+    let bench = Bench::new();
+    let output = bench.run(&["run", "fileio", "--plan"]);
+    assert!(output.status.success() && text(&output).contains("272 runs"), "{}", text(&output));
+    assert!(text(&output).contains("MiB of data") && !bench.path("out").exists());
+}
+
+/// In a real browser: the page is drawn, its script ends without an error, and each figure is the one in the JSON.
+#[test]
+fn the_page_works_in_a_browser_and_its_numbers_are_those_of_the_json() {
+    if !has(&["chromium"]) {
+        return;
+    }
+    let _alone = alone();
+    let bench = Bench::new();
+    let words = ["run", "fill", "--repeats", "4", "--target", "model:tachion", "--target", "model:iodrive-duo"];
+    assert!(bench.run(&words).status.success());
+    let figures = bench.figures();
+    let page = bench.path("out/report.html");
+    // A drag across the first picture, as a hand would do it.
+    let drag = "<script>{const s=document.querySelector('figure[data-zoom=\"true\"] svg'),b=s.getBoundingClientRect();\
+        for(const[t,x]of[['pointerdown',.3],['pointermove',.5],['pointerup',.6]])\
+        s.dispatchEvent(new PointerEvent(t,{clientX:b.left+b.width*x,clientY:b.top+50,bubbles:true}));}</script></body>";
+    let dragged = bench.path("out/dragged.html");
+    let html = fs::read_to_string(&page).expect("the page");
+    assert!(!html.contains("http://") || !html.contains("src=\"http"), "it needs no network");
+    fs::write(&dragged, html.replace("</body>", drag)).expect("written");
+    let output = Command::new("chromium")
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--enable-logging=stderr"])
+        .arg(format!("--user-data-dir={}", bench.path("browser").display()))
+        .args(["--virtual-time-budget=3000", "--dump-dom"])
+        .arg(format!("file://{}", dragged.display()))
+        .output()
+        .expect("chromium starts");
+    let (dom, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(dom.contains("data-runs=\"72\""), "the script ran to its end: {log}");
+    assert!(!log.contains("CONSOLE"), "{log}");
+    assert!(dom.matches("<svg").count() >= 4 && dom.matches("<circle").count() > 30, "pictures are drawn");
+    let zoomed = dom.matches("preserveAspectRatio=\"none\"").count();
+    assert_eq!(zoomed, 1, "the drag looks closer at one picture");
+    let cells: Vec<(&str, &str)> = dom
+        .split("data-place=\"")
+        .skip(1)
+        .filter_map(|part| {
+            let (place, rest) = part.split_once("\">")?;
+            Some((place, rest.split('<').next()?))
+        })
+        .collect();
+    assert!(cells.len() > 100, "{}", cells.len());
+    for (place, shown) in cells {
+        let number = figures.pointer(place).and_then(Value::as_f64).unwrap_or_else(|| panic!("{place} is in the JSON"));
+        assert_eq!(headpond_lab::experiment::judge::short(number), shown, "{place}");
+    }
+}
