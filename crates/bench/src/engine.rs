@@ -97,8 +97,9 @@ fn format(path: &Path) -> Outcome<()> {
 fn start(path: &Path) -> Outcome<Filled> {
     let flash = Flash::open(path)?;
     let engine = recover(&mut FlashReader(&flash), flash.bytes())?;
-    // Nothing is to go to the origin meanwhile.
-    let config = Config { flush_period: Nanos(1 << 50), dirty_threshold: 70, ..Config::default() };
+    // Nothing is to go to the origin meanwhile, and what is written in order is to stay.
+    let config =
+        Config { flush_period: Nanos(1 << 50), dirty_threshold: 70, sequential_cutoff: None, ..Config::default() };
     let engine = engine.into_engine(config, now());
     let origin = Arc::new(FileOrigin::new());
     let device = start_device(flash, Backend::Auto, TrimPolicy::Off)?;
