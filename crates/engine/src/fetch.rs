@@ -135,6 +135,7 @@ impl Engine {
 
     /// Whatever is being read of these blocks is old from now on.
     pub(crate) fn poison(&mut self, object: ObjectId, span: Span) {
+        self.destage.forget_moves(object, span);
         for fetch in self.fetches.values_mut().filter(|fetch| fetch.object == object && fetch.span.overlaps(span)) {
             fetch.poison(span);
         }

@@ -449,6 +449,12 @@ impl Engine {
                 self.store.append_data(record, slot.kept || slot.dirty, |payload| payload.copy_from_slice(from));
                 if slot.dirty {
                     self.store.keep_age(slots[index].location, piece.object, block, blocks);
+                    for (at, from) in (0..).zip(&slots[index..index + run]) {
+                        let block = block.plus(at);
+                        if let Some(to) = self.store.slot(piece.object, block) {
+                            self.destage.note_moved(piece.object, block, *from, to);
+                        }
+                    }
                 }
                 self.stats.moved_blocks += run as u64;
             }

@@ -5,7 +5,7 @@
 
 mod world;
 
-use headpond_base::{CacheMode, Nanos};
+use headpond_base::Nanos;
 use headpond_engine::{Admission, Config, FlashWriteLimit, Policy, Reply, Request};
 use proptest::prelude::*;
 use world::World;
@@ -82,8 +82,7 @@ proptest! {
 #[test]
 fn what_is_read_often_stays_while_much_more_is_read_once() {
     for policy in [Policy::S3Fifo, Policy::Adaptive] {
-        let mut world =
-            World::new(Config { policy, fetch_bytes: 4096, mode: CacheMode::WriteBack, ..Config::default() });
+        let mut world = World::new(Config { policy, fetch_bytes: 4096, sequential_cutoff: None, ..Config::default() });
         let file = world.open(1, &vec![3; (4 * FILE_BLOCKS * BLOCK) as usize]);
         let favourites = 1000;
         for _ in 0..4 {
@@ -101,12 +100,12 @@ fn what_is_read_often_stays_while_much_more_is_read_once() {
 
 #[test]
 fn a_change_of_policy_drops_nothing_and_a_restart_stays_warm() {
-    let mut world = World::new(Config::default());
+    let mut world = World::new(Config { sequential_cutoff: None, ..Config::default() });
     let file = world.open(1, &vec![3; 4000 * BLOCK as usize]);
     (0..4000).for_each(|at| drop(world.read(file, at * BLOCK, BLOCK as u32)));
     let missed = world.engine.stats().read_miss_blocks;
     for policy in Policy::ALL {
-        let config = Config { policy, ..Config::default() };
+        let config = Config { policy, sequential_cutoff: None, ..Config::default() };
         assert!(matches!(world.ask(Request::Configure(Box::new(config))), Reply::Done));
         world.sleep(50);
         (0..4000).for_each(|at| drop(world.read(file, at * BLOCK, BLOCK as u32)));

@@ -35,8 +35,8 @@ fn under_a_steady_load_the_origin_gets_as_much_in_every_ten_seconds() {
     let period = Config { flush_period: Nanos(20 * Nanos::SECOND.0), ..Config::default() };
     let report = run_paged(&steady, period);
     assert!(Report::variation(&report.origin_bytes[100..]) < 0.15, "{:?}", report.origin_bytes);
-    // What reclaim is moving just then is left for the next way.
-    assert!(report.stats.oldest_dirty_age_nanos < 42 * Nanos::SECOND.0, "{:?}", report.stats);
+    // On top of the period come a round and its sync. Reclaim moves many of those blocks meanwhile.
+    assert!(report.stats.oldest_dirty_age_nanos < 25 * Nanos::SECOND.0, "{:?}", report.stats);
     let threshold = Config { dirty_threshold: 20, flush_period: Config::OFF, ..Config::default() };
     let report = run_paged(&steady, threshold);
     assert!(Report::variation(&report.origin_bytes[100..]) < 0.15, "{:?}", report.origin_bytes);

@@ -15,6 +15,7 @@ use headpond_map::Slot;
 
 use super::RETRY;
 use super::gap::{Filling, Group};
+use super::moves::Moves;
 use super::run::Run;
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending as EnginePending};
@@ -84,6 +85,7 @@ pub(super) struct Job {
     only_stamp: bool,
     /// Blocks that it made clean.
     pub(super) cleaned: u64,
+    pub(super) moves: Moves,
 }
 
 impl Engine {
@@ -133,6 +135,7 @@ impl Engine {
             busy: false,
             only_stamp,
             cleaned: 0,
+            moves: Moves::default(),
         };
         self.destage.jobs.insert(id, job);
         self.step_job(id);
@@ -350,17 +353,22 @@ impl Engine {
 
     /// Takes the runs of a group as they are now. One that was written since, and is not durable yet, or is
     /// not dirty any more, or has become zeros, is left for the next round: its place on flash may be
-    /// another's by now, and zeros must not take the space of what came after them.
+    /// another's by now, and zeros must not take the space of what came after them. One that was only moved holds
+    /// what was durable when it was picked, and still is in its old place until it is in the new one.
     fn leave_changed(&self, job: &mut Job, index: usize) {
         let Some(known) = self.store.get(job.object) else { return };
         for run in job.groups[index].runs.clone() {
             let run = &mut job.runs[run];
             let zeros = run.zeros();
-            let as_before = |slot: &Slot| {
-                let durable = self.store.log.failed() || zeros || self.store.log.is_durable(slot.location);
+            let picked = |block: Block| usize::try_from(block.0 - run.first.0).ok().and_then(|at| run.slots.get(at));
+            let as_before = |(block, slot): &(Block, Slot)| {
+                let durable = self.store.log.failed()
+                    || zeros
+                    || self.store.log.is_durable(slot.location)
+                    || picked(*block).is_some_and(|picked| job.moves.same(*block, *picked, *slot));
                 slot.dirty && durable && (slot.location == headpond_base::Location::ZERO) == zeros
             };
-            let now: Vec<_> = known.map.range(run.first, run.end()).map(|(_, slot)| slot).filter(as_before).collect();
+            let now: Vec<_> = known.map.range(run.first, run.end()).filter(as_before).map(|(_, slot)| slot).collect();
             if now.len() == run.slots.len() {
                 run.slots = now;
             } else {
@@ -515,9 +523,7 @@ impl Engine {
             for (index, slot) in (0..).zip(&run.slots) {
                 let block = run.first.plus(index);
                 let present = self.store.get(object).and_then(|known| known.map.get(block));
-                let same = present.is_some_and(|present| {
-                    present.dirty && present.location == slot.location && present.checksum == slot.checksum
-                });
+                let same = present.is_some_and(|present| present.dirty && job.moves.same(block, *slot, present));
                 if same && block.plus(1).byte() <= valid {
                     self.store.mark_clean(object, block);
                     self.note_clean(object, block);

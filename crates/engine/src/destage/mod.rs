@@ -15,6 +15,7 @@ mod flush;
 mod gap;
 mod governor;
 mod job;
+mod moves;
 mod run;
 
 use std::collections::{BTreeMap, BTreeSet};
