@@ -36,10 +36,15 @@ impl Mount {
         std::fs::create_dir_all(point)?;
         let mut mount = Command::new(program()?);
         mount.arg("mount").arg(origin).arg(point).arg("--flash").arg(flash).arg("--background");
-        if !flash.exists() {
+        let new = !flash.exists();
+        if new {
             mount.args(["--size", size, "--fill", "zeros"]);
         }
         finished(&mut mount)?;
+        if new {
+            // What is read as hits is written in order first, and would pass by as a stream. Kept over restarts.
+            finished(Command::new(program()?).arg("set").arg(point).arg("sequential-cutoff=off"))?;
+        }
         let pid = status(point)?["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
         let daemon = pid.and_then(Pid::from_raw).ok_or("the mount does not tell its process")?;
         Ok(Self { point: point.to_owned(), daemon })
