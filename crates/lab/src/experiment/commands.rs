@@ -13,6 +13,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What `headpond lab` is given.
 #[derive(Args, Debug)]
+#[command(after_long_help = "Examples:
+  What there is, and how long it takes:
+    headpond lab list
+
+  A first look, in a minute or two, on a modelled disk:
+    headpond lab run profiles --quick
+
+  `headpond lab run --help` has more.")]
 pub struct LabArgs {
     /// What to do
     #[command(subcommand)]
