@@ -95,7 +95,7 @@ pub fn run(headpond: &Headpond, directory: &Path, options: &Options, mut each: i
     let mut place = Place::make(directory, options)?;
     let ledgers = Ledgers::new(place.ledgers.clone(), CLIENTS);
     let mut random = options.seed;
-    place.install(headpond, &ledgers)?;
+    place.install(headpond, &ledgers, options.flash)?;
     place.mounting.fault = options.flash.fault(0, &mut random);
     let (mut mount, mut database) = place.start(headpond)?;
     for round in 0..options.rounds {
@@ -119,6 +119,9 @@ pub fn run(headpond: &Headpond, directory: &Path, options: &Options, mut each: i
     ledgers.verify(&*database)?;
     database.stop()
 }
+
+/// How long a change of a setting may take.
+const SET_MAX: Duration = Duration::from_secs(60);
 
 /// The directories of a kill test.
 struct Place {
@@ -161,8 +164,14 @@ impl Place {
     }
 
     /// Makes the database on the mount itself, and unmounts with all that is dirty kept.
-    fn install(&self, headpond: &Headpond, ledgers: &Ledgers) -> Result<()> {
+    fn install(&self, headpond: &Headpond, ledgers: &Ledgers, flash: Flash) -> Result<()> {
         let mount = headpond.mount(&self.mounting)?;
+        if flash == Flash::Lies {
+            // What reached the origin meanwhile would be missing in the pool, and the next mount refused for it:
+            // here it is the ledgers that must find the loss.
+            let log = self.run.join("set.log");
+            mount.start("set", &["flush-period=off"], &log)?.wait_for_end(SET_MAX)?;
+        }
         let database = self.kind.create(&self.places())?;
         ledgers.create_tables(&*database)?;
         database.fill()?;
