@@ -27,6 +27,9 @@ const RESERVE_MAX: u64 = 64 << 20;
 /// Segments that only reclaim and bookkeeping may take.
 const WRITE_RESERVE: usize = 4;
 
+/// What may be dirty with the smallest threshold of 1 %, in percent (see `dirty_blocks_max`).
+const LEAST_DIRTY_PERCENT: u64 = 11;
+
 /// The most bytes of a range that are made zeros at a time.
 const ZERO_STEP: u64 = 64 << 20;
 
@@ -260,9 +263,11 @@ impl Engine {
     }
 
     /// A long range is made zeros this many bytes at a time: no step takes long, and each fits
-    /// what may be dirty.
+    /// what may be dirty. The same whatever is set: settings change while a step is under way, and its edges
+    /// were gathered for its length.
     fn zero_step(&self) -> u64 {
-        (self.dirty_blocks_max() / 4 * BLOCK_U64).clamp(BLOCK_U64, ZERO_STEP)
+        let least_dirty_max = self.store.log.geometry().data_blocks() * LEAST_DIRTY_PERCENT / 100;
+        (least_dirty_max / 4 * BLOCK_U64).clamp(BLOCK_U64, ZERO_STEP)
     }
 
     /// Memory for what is not durable yet.

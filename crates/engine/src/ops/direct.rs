@@ -6,6 +6,7 @@
 //! back, and the changed time stamp is not taken for somebody else's work.
 
 use headpond_base::{Block, ObjectId};
+use headpond_format::Entry;
 
 use super::drop_entry;
 use crate::effect::Effect;
@@ -120,11 +121,22 @@ impl Engine {
         }
         if unflagged {
             self.store.persist(object);
+            self.nothing_is_dirty(object);
         }
         if traces {
             self.store.log.append(&drop_entry(object, span));
         }
         unflagged || traces
+    }
+
+    /// Tells the log that all of an object is clean, which it need not know: replaying a range of zeros makes
+    /// blocks dirty which never were, where the origin had nothing, and which so were never told to be clean. With one
+    /// of those left, the log's size would count after a crash, and not the origin's.
+    fn nothing_is_dirty(&mut self, object: ObjectId) {
+        if self.store.get(object).is_some_and(|known| known.map.dirty() == 0) {
+            let blocks = headpond_base::blocks_for(crate::begin::OBJECT_BYTES_MAX);
+            self.store.log.append(&Entry::Clean { object, first: Block(0), blocks });
+        }
     }
 
     /// Starts the change at the origin; `false` if there is nothing to do there.
