@@ -244,7 +244,7 @@ impl Engine {
         let blocks = match change {
             Change::Truncate { .. } | Change::Allocate { .. } => 1,
             Change::Write { .. } => change.span().blocks(),
-            Change::Zero { offset, len, .. } => Span::of_bytes(*offset, (*len).min(self.zero_step())).blocks(),
+            Change::Zero { offset, len, .. } => Span::of_bytes(*offset, (*len).min(self.zero_step(*offset))).blocks(),
         };
         let covered = self.store.get(object).map_or(0, |known| {
             let first = change.span().first;
@@ -264,10 +264,10 @@ impl Engine {
 
     /// A long range is made zeros this many bytes at a time: no step takes long, and each fits
     /// what may be dirty. The same whatever is set: settings change while a step is under way, and its edges
-    /// were gathered for its length.
-    fn zero_step(&self) -> u64 {
+    /// were gathered for its length. It ends with a block, so that only the range's own ends are edges.
+    fn zero_step(&self, offset: u64) -> u64 {
         let least_dirty_max = self.store.log.geometry().data_blocks() * LEAST_DIRTY_PERCENT / 100;
-        (least_dirty_max / 4 * BLOCK_U64).clamp(BLOCK_U64, ZERO_STEP)
+        (least_dirty_max / 4 * BLOCK_U64).clamp(BLOCK_U64, ZERO_STEP) - offset % BLOCK_U64
     }
 
     /// Memory for what is not durable yet.
@@ -315,7 +315,7 @@ impl Engine {
         match change {
             Change::Write { offset, data, .. } => partial_blocks(*offset, offset + data.len() as u64, size),
             Change::Zero { offset, len, .. } => {
-                let end = (offset + (*len).min(self.zero_step())).min(size);
+                let end = (offset + (*len).min(self.zero_step(*offset))).min(size);
                 if *offset < end { partial_blocks(*offset, end, size) } else { Vec::new() }
             }
             Change::Truncate { size: to, .. } => {
@@ -332,10 +332,11 @@ impl Engine {
     /// first part, answering with the rest.
     fn commit(&mut self, id: OpId, op: &mut Op, change: &Change) -> Option<Change> {
         if let Change::Zero { offset, len, extend, mtime } = *change
-            && len > self.zero_step()
+            && len > self.zero_step(offset)
         {
-            let step = self.zero_step();
-            self.commit_whole(id, op, &Change::Zero { offset, len: step, extend, mtime });
+            let step = self.zero_step(offset);
+            // The last step makes the object longer, if it is to be.
+            self.commit_whole(id, op, &Change::Zero { offset, len: step, extend: false, mtime });
             (op.out, op.whole) = (None, None);
             return Some(Change::Zero { offset: offset + step, len: len - step, extend, mtime });
         }
