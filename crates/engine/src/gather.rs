@@ -4,10 +4,10 @@
 //! being zeros. A clean block that flash cannot give correctly comes from the origin and its
 //! slot is dropped; a dirty one is tried twice and then is an error: never wrong bytes.
 
-use headpond_base::{BLOCK, Block, Buf, Errno, Location, ObjectId, SegmentId};
+use headpond_base::{BLOCK, Block, Buf, Errno, Location, ObjectId};
 use headpond_map::Slot;
 
-use crate::effect::{Effect, Outcome};
+use crate::effect::Outcome;
 use crate::engine::{Engine, Pending};
 use crate::locks::{OpId, Span};
 use crate::op::Op;
@@ -64,8 +64,7 @@ impl Engine {
                     let mut slots = vec![slot];
                     while index + slots.len() < count
                         && let Source::Flash(next) = self.source(op.object, block.plus(slots.len() as u64))
-                        && next.location.0 == slot.location.0 + slots.len() as u32
-                        && self.store.segment_of(next.location) == self.store.segment_of(slot.location)
+                        && self.store.lies_behind(slot, slots.len(), next)
                     {
                         slots.push(next);
                     }
@@ -80,7 +79,7 @@ impl Engine {
                     let run = slots.len();
                     op.parts += 1;
                     let (object, out_at) = (op.object, out_at + index);
-                    self.read_flash(GatherRead { op: id, object, first: block, slots, out_at, whole, retried: false });
+                    self.gather_read(GatherRead { op: id, object, first: block, slots, out_at, whole, retried: false });
                     index += run;
                 }
                 Source::Origin => {
@@ -118,19 +117,13 @@ impl Engine {
         }
     }
 
-    fn read_flash(&mut self, read: GatherRead) {
-        let first = read.slots[0].location;
-        let segment = self.store.segment_of(first);
-        self.store.log.segments_mut().get_mut(segment).under_way += 1;
-        let offset = self.store.log.geometry().byte_of(first);
-        let len = u32::try_from(read.slots.len() * BLOCK).expect("a request has few blocks");
-        self.start(Pending::Gather(read), |ticket| Effect::FlashRead { ticket, offset, len });
+    fn gather_read(&mut self, read: GatherRead) {
+        self.read_flash(read.slots[0].location, read.slots.len(), Pending::Gather(read));
     }
 
     /// A read from flash came back.
     pub(crate) fn gathered(&mut self, mut read: GatherRead, outcome: Outcome) {
-        let segment: SegmentId = self.store.segment_of(read.slots[0].location);
-        self.store.log.segments_mut().get_mut(segment).under_way -= 1;
+        self.flash_was_read(read.slots[0].location);
         let bytes = match outcome {
             Outcome::Bytes(bytes) if bytes.len() == read.slots.len() * BLOCK => Some(bytes),
             _ => None,
@@ -148,7 +141,7 @@ impl Engine {
         if !all_good && !read.retried && !moved {
             // A transfer may go wrong once; flash that has rotted stays so.
             read.retried = true;
-            return self.read_flash(read);
+            return self.gather_read(read);
         }
         if !self.ops.contains_key(&read.op) {
             return;
@@ -185,7 +178,7 @@ impl Engine {
         op.parts += 1;
         let out_at = read.out_at + index;
         let (op, object, first) = (read.op, read.object, block);
-        self.read_flash(GatherRead { op, object, first, slots: vec![slot], out_at, whole: false, retried: false });
+        self.gather_read(GatherRead { op, object, first, slots: vec![slot], out_at, whole: false, retried: false });
     }
 
     /// Some blocks of a read are not what they must be, for the second time.

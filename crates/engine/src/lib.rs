@@ -23,6 +23,7 @@ mod dirty_age;
 mod effect;
 mod engine;
 mod fetch;
+mod flash_read;
 mod gather;
 mod keep;
 mod locks;

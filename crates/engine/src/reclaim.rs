@@ -255,7 +255,7 @@ impl Engine {
                 }
             }
             Pending::Move { segment, piece, slots, again } => {
-                self.store.log.segments_mut().get_mut(segment).under_way -= 1;
+                self.flash_was_read(piece.at);
                 if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
                     victim.under_way -= 1;
                 }
@@ -386,14 +386,11 @@ impl Engine {
     }
 
     fn read_piece(&mut self, segment: SegmentId, piece: Piece, slots: Vec<Slot>, again: bool) {
-        self.store.log.segments_mut().get_mut(segment).under_way += 1;
         if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
             victim.under_way += 1;
         }
-        let offset = self.store.log.geometry().byte_of(piece.at);
-        let len = piece.count * BLOCK as u32;
-        let pending = EnginePending::Reclaim(Pending::Move { segment, piece, slots, again });
-        self.start(pending, |ticket| Effect::FlashRead { ticket, offset, len });
+        let pending = Pending::Move { segment, piece, slots, again };
+        self.read_flash(piece.at, piece.count as usize, EnginePending::Reclaim(pending));
     }
 
     /// Appends blocks that were read, as far as they are still what the map points to.

@@ -118,9 +118,7 @@ impl Engine {
                         match on_flash.last_mut() {
                             Some((first, slots))
                                 if first.plus(slots.len() as u64) == block
-                                    && slots[0].location.0 + slots.len() as u32 == slot.location.0
-                                    && self.store.segment_of(slots[0].location)
-                                        == self.store.segment_of(slot.location) =>
+                                    && self.store.lies_behind(slots[0], slots.len(), slot) =>
                             {
                                 slots.push(slot);
                             }
@@ -131,15 +129,10 @@ impl Engine {
             }
         }
         for (first, slots) in on_flash {
-            let at = slots[0].location;
-            let segment = self.store.segment_of(at);
-            self.store.log.segments_mut().get_mut(segment).under_way += 1;
             job.groups[index].reading += 1;
-            let blocks = slots.len() as u64;
-            let offset = self.store.log.geometry().byte_of(at);
-            let len = u32::try_from(blocks * BLOCK_U64).expect("a gap is at most 1 MiB");
-            let pending = Pending::Fill { job: id, filling: Filling { group: index, first, blocks, slots } };
-            self.start(EnginePending::Destage(pending), |ticket| Effect::FlashRead { ticket, offset, len });
+            let (at, count) = (slots[0].location, slots.len());
+            let filling = Filling { group: index, first, blocks: count as u64, slots };
+            self.read_flash(at, count, EnginePending::Destage(Pending::Fill { job: id, filling }));
         }
         if let Some((first, to)) = missing {
             job.groups[index].reading += 1;
@@ -157,8 +150,7 @@ impl Engine {
     pub(super) fn gap_read(&mut self, id: JobId, job: &mut Job, filling: Filling, outcome: Outcome) {
         let Filling { group, first, blocks, slots } = filling;
         if let Some(slot) = slots.first() {
-            let segment = self.store.segment_of(slot.location);
-            self.store.log.segments_mut().get_mut(segment).under_way -= 1;
+            self.flash_was_read(slot.location);
         }
         let bytes = match outcome {
             Outcome::Bytes(bytes) if bytes.len() as u64 == blocks * BLOCK_U64 => Some(bytes),
