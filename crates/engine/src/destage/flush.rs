@@ -107,29 +107,24 @@ impl Engine {
 
     /// Ends the flushes of that name early: whoever waits is told so. `false` when there are none.
     pub(crate) fn cancel_flush(&mut self, id: FlushId) -> bool {
-        let before = self.destage.flushes.len();
-        let (ops, ready) = (&mut self.ops, &mut self.ready);
-        self.destage.flushes.retain(|flush| {
-            let cancelled = flush.id == Some(id);
-            if cancelled {
-                if let Some(op) = ops.get_mut(&flush.op) {
-                    op.error = Some(Errno::CANCELED);
-                }
-                ready.push_back(flush.op);
-            }
-            !cancelled
-        });
-        self.destage.flushes.len() < before
+        self.give_up(|flush| flush.id == Some(id), Errno::CANCELED)
     }
 
     /// The use of the pool ends: whoever waits for a flush is told so, and what is dirty stays.
     pub(crate) fn cancel_flushes(&mut self) {
-        for flush in std::mem::take(&mut self.destage.flushes) {
+        self.give_up(|_| true, Errno::SHUTDOWN);
+    }
+
+    /// Ends some flushes with an error; whether there were any.
+    fn give_up(&mut self, which: impl Fn(&Flush) -> bool, error: Errno) -> bool {
+        let before = self.destage.flushes.len();
+        for flush in self.destage.flushes.extract_if(.., |flush| which(flush)) {
             if let Some(op) = self.ops.get_mut(&flush.op) {
-                op.error = Some(Errno::SHUTDOWN);
+                op.error = Some(error);
             }
             self.ready.push_back(flush.op);
         }
+        self.destage.flushes.len() < before
     }
 
     /// The flushes under way, oldest first.
@@ -139,11 +134,9 @@ impl Engine {
     }
 
     pub(super) fn start_flushes(&mut self) {
-        let durable = self.store.log.durable();
-        let failed = self.store.log.failed();
         let next_job = JobId(self.destage.next_job);
         let mut wanted = Vec::new();
-        for flush in self.destage.flushes.iter_mut().filter(|flush| flush.durable_at <= durable || failed) {
+        for flush in self.destage.flushes.iter_mut().filter(|flush| flush.settled(&self.store)) {
             flush.first_job.get_or_insert(next_job);
             wanted.extend(flush.left.iter().map(|(object, left)| (*object, left.next)));
         }
