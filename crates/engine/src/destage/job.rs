@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Errno, Nanos, ObjectId, Sequence};
+use headpond_base::{BLOCK_U64, Block, Buf, BufMut, Errno, Nanos, ObjectId, Sequence};
 use headpond_format::{Entry, Stamp};
 use headpond_log::Mutation;
 use headpond_map::Slot;
@@ -16,6 +16,7 @@ use headpond_map::Slot;
 use super::RETRY;
 use super::gap::{Filling, Group};
 use super::moves::Moves;
+use super::reading::Reading;
 use super::run::Run;
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending as EnginePending};
@@ -27,7 +28,7 @@ pub(crate) struct JobId(pub(super) u64);
 /// What a job waits for.
 pub(crate) enum Pending {
     /// Some blocks of a run, from flash.
-    Read { job: JobId, run: usize, from: usize, count: usize, again: bool },
+    Read { job: JobId, reading: Reading },
     /// A run, to the origin.
     Write { job: JobId, end: u64, group: Option<usize> },
     /// What lies between runs, from flash or from the origin.
@@ -77,7 +78,7 @@ pub(super) struct Job {
     /// What the origin said of the file once it was written.
     stamp: Option<Stamp>,
     /// Some of its dirty data could not be read back.
-    lost: bool,
+    pub(super) lost: bool,
     /// An origin effect of the stage is under way.
     busy: bool,
     /// Writes nothing: its dirty data stays, and only the stamp by which the file is known again
@@ -86,6 +87,25 @@ pub(super) struct Job {
     /// Blocks that it made clean.
     pub(super) cleaned: u64,
     pub(super) moves: Moves,
+}
+
+impl Job {
+    /// The next job on the object goes on here at the latest.
+    fn leave(&mut self, block: Block) {
+        self.next = Some(self.next.map_or(block, |next| next.min(block)));
+    }
+
+    /// Leaves everything from this block on for the next round.
+    fn stop_before(&mut self, block: Block) {
+        self.leave(block);
+        self.forward = Some(block);
+    }
+
+    /// Leaves a run that was picked for the next round.
+    pub(super) fn leave_run(&mut self, run: usize) {
+        self.runs[run].unreadable = true;
+        self.leave(self.runs[run].first);
+    }
 }
 
 impl Engine {
@@ -264,8 +284,7 @@ impl Engine {
             known.map.dirty_from(job.from).take(usize::try_from(job.most).unwrap_or(usize::MAX) + 1).collect();
         for (block, slot) in slots {
             if picked.len() as u64 == job.most {
-                job.next = job.next.or(Some(block));
-                job.forward = Some(block);
+                job.stop_before(block);
                 break;
             }
             let durable = slot.location == headpond_base::Location::ZERO || self.store.log.is_durable(slot.location);
@@ -273,7 +292,7 @@ impl Engine {
                 picked.push((block, slot));
             } else {
                 // Written since; the next round begins with it.
-                job.next = job.next.or(Some(block));
+                job.leave(block);
             }
         }
         job.runs = Run::collect(&picked);
@@ -297,8 +316,7 @@ impl Engine {
         }
         if let Some(rest) = job.runs.get(taken) {
             let rest = rest.first;
-            job.next = Some(job.next.map_or(rest, |next| next.min(rest)));
-            job.forward = Some(rest);
+            job.stop_before(rest);
             job.runs.truncate(taken);
         }
         job.waiting = (0..job.groups.len()).collect();
@@ -344,8 +362,7 @@ impl Engine {
         let idle = !waited_for && self.destage.governor.rate() == 0.0;
         let Some(group) = job.waiting.front().filter(|_| long || idle) else { return };
         let rest = job.runs[job.groups[*group].runs.start].first;
-        job.next = Some(job.next.map_or(rest, |next| next.min(rest)));
-        job.forward = Some(rest);
+        job.stop_before(rest);
         for group in std::mem::take(&mut job.waiting) {
             job.runs[job.groups[group].runs.clone()].iter_mut().for_each(|run| run.unreadable = true);
         }
@@ -357,8 +374,8 @@ impl Engine {
     /// what was durable when it was picked, and still is in its old place until it is in the new one.
     fn leave_changed(&self, job: &mut Job, index: usize) {
         let Some(known) = self.store.get(job.object) else { return };
-        for run in job.groups[index].runs.clone() {
-            let run = &mut job.runs[run];
+        for number in job.groups[index].runs.clone() {
+            let run = &mut job.runs[number];
             let zeros = run.zeros();
             let picked = |block: Block| usize::try_from(block.0 - run.first.0).ok().and_then(|at| run.slots.get(at));
             let as_before = |(block, slot): &(Block, Slot)| {
@@ -372,53 +389,9 @@ impl Engine {
             if now.len() == run.slots.len() {
                 run.slots = now;
             } else {
-                run.unreadable = true;
-                job.next = Some(job.next.map_or(run.first, |next| next.min(run.first)));
+                job.leave_run(number);
             }
         }
-    }
-
-    /// Reads a run's blocks, those that lie together on flash in one go.
-    fn read_run(&mut self, id: JobId, job: &mut Job, index: usize) {
-        let run = &mut job.runs[index];
-        run.bytes = run.slots.iter().map(|slot| self.store.in_memory(*slot)).collect();
-        let mut from = 0;
-        while from < run.slots.len() {
-            if run.bytes[from].is_some() {
-                from += 1;
-                continue;
-            }
-            let at = run.slots[from].location;
-            let segment = self.store.segment_of(at);
-            let mut count = 1;
-            while from + count < run.slots.len()
-                && run.bytes[from + count].is_none()
-                && run.slots[from + count].location.0 == at.0 + count as u32
-                && self.store.segment_of(run.slots[from + count].location) == segment
-            {
-                count += 1;
-            }
-            run.reading += 1;
-            self.read_blocks(id, index, from, count, at, false);
-            from += count;
-        }
-    }
-
-    fn read_blocks(
-        &mut self,
-        job: JobId,
-        run: usize,
-        from: usize,
-        count: usize,
-        at: headpond_base::Location,
-        again: bool,
-    ) {
-        let segment = self.store.segment_of(at);
-        self.store.log.segments_mut().get_mut(segment).under_way += 1;
-        let offset = self.store.log.geometry().byte_of(at);
-        let len = u32::try_from(count * BLOCK).expect("a run is at most 1 MiB");
-        let pending = Pending::Read { job, run, from, count, again };
-        self.start(EnginePending::Destage(pending), |ticket| Effect::FlashRead { ticket, offset, len });
     }
 
     /// Writes a run whose bytes are all there.
@@ -567,9 +540,7 @@ impl Engine {
         };
         let Some(mut job) = self.destage.jobs.remove(&id) else { return };
         match pending {
-            Pending::Read { run, from, count, again, .. } => {
-                self.run_read(id, &mut job, run, from, count, again, outcome);
-            }
+            Pending::Read { reading, .. } => self.run_read(id, &mut job, reading, outcome),
             Pending::Fill { filling, .. } => self.gap_read(id, &mut job, filling, outcome),
             Pending::Write { group: Some(group), .. } if matches!(outcome, Outcome::Failed(_)) => {
                 // Perhaps for what lies between: a write that would have gone well must not fail for that.
@@ -642,69 +613,6 @@ impl Engine {
             (Stage::Stamping, Outcome::Stamp(stamp)) => job.stamp = Some(stamp),
             _ => {}
         }
-    }
-
-    #[allow(clippy::too_many_arguments)] // the fields of one `Pending::Read`
-    fn run_read(
-        &mut self,
-        id: JobId,
-        job: &mut Job,
-        index: usize,
-        from: usize,
-        count: usize,
-        again: bool,
-        outcome: Outcome,
-    ) {
-        let object = job.object;
-        let run = &mut job.runs[index];
-        let at = run.slots[from].location;
-        let segment = self.store.segment_of(at);
-        self.store.log.segments_mut().get_mut(segment).under_way -= 1;
-        let bytes = match outcome {
-            Outcome::Bytes(bytes) if bytes.len() == count * BLOCK => Some(bytes),
-            _ => None,
-        };
-        let good = bytes.as_ref().is_some_and(|bytes| {
-            bytes
-                .as_chunks::<BLOCK>()
-                .0
-                .iter()
-                .zip(from..)
-                .all(|(block, at)| self.store.verify(object, run.first.plus(at as u64), run.slots[at], block))
-        });
-        match bytes {
-            Some(bytes) if good => {
-                for part in 0..count {
-                    run.bytes[from + part] = Some(bytes.slice(part * BLOCK..(part + 1) * BLOCK));
-                }
-            }
-            _ if self.run_moved(object, &job.runs[index], from, count) => {
-                // Reclaim took it elsewhere meanwhile; the next round finds it there.
-                job.runs[index].unreadable = true;
-                let first = job.runs[index].first;
-                job.next = Some(job.next.map_or(first, |next| next.min(first)));
-            }
-            _ if !again => return self.read_blocks(id, index, from, count, at, true),
-            _ => {
-                // Wrong bytes must not reach the origin. It stays dirty, and reads of it fail.
-                job.runs[index].unreadable = true;
-                self.stats.lost_blocks += count as u64;
-                job.lost = true;
-            }
-        }
-        let run = &mut job.runs[index];
-        run.reading -= 1;
-        let group = run.group;
-        self.group_step(id, job, group);
-    }
-}
-
-impl Engine {
-    fn run_moved(&self, object: ObjectId, run: &Run, from: usize, count: usize) -> bool {
-        (from..from + count).any(|at| {
-            let present = self.store.get(object).and_then(|known| known.map.get(run.first.plus(at as u64)));
-            present.is_none_or(|slot| slot.location != run.slots[at].location)
-        })
     }
 }
 

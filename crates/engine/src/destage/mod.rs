@@ -16,6 +16,7 @@ mod gap;
 mod governor;
 mod job;
 mod moves;
+mod reading;
 mod run;
 
 use std::collections::{BTreeMap, BTreeSet};

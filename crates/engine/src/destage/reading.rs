@@ -1,0 +1,91 @@
+//! Reading a run's bytes before it is written to the origin.
+//!
+//! Invariant: only bytes that agree with their slots' checksums are written. What flash cannot give for the second
+//! time stays dirty, and is counted as lost; what reclaim took elsewhere meanwhile is left for the next round.
+
+use headpond_base::{BLOCK, ObjectId};
+
+use super::job::{Job, JobId, Pending};
+use super::run::Run;
+use crate::effect::Outcome;
+use crate::engine::{Engine, Pending as EnginePending};
+
+/// A read of some blocks of a run, which lie together on flash.
+#[derive(Clone, Copy)]
+pub(crate) struct Reading {
+    run: usize,
+    from: usize,
+    count: usize,
+    again: bool,
+}
+
+impl Engine {
+    /// Reads a run's blocks, those that lie together on flash in one go.
+    pub(super) fn read_run(&mut self, id: JobId, job: &mut Job, index: usize) {
+        let run = &mut job.runs[index];
+        run.bytes = run.slots.iter().map(|slot| self.store.in_memory(*slot)).collect();
+        let mut from = 0;
+        while from < run.slots.len() {
+            if run.bytes[from].is_some() {
+                from += 1;
+                continue;
+            }
+            let mut count = 1;
+            while from + count < run.slots.len()
+                && run.bytes[from + count].is_none()
+                && self.store.lies_behind(run.slots[from], count, run.slots[from + count])
+            {
+                count += 1;
+            }
+            run.reading += 1;
+            self.read_blocks(id, run, Reading { run: index, from, count, again: false });
+            from += count;
+        }
+    }
+
+    fn read_blocks(&mut self, job: JobId, run: &Run, reading: Reading) {
+        let pending = EnginePending::Destage(Pending::Read { job, reading });
+        self.read_flash(run.slots[reading.from].location, reading.count, pending);
+    }
+
+    /// A read of a run's blocks came back.
+    pub(super) fn run_read(&mut self, id: JobId, job: &mut Job, reading: Reading, outcome: Outcome) {
+        let Reading { run: index, from, count, again } = reading;
+        let run = &mut job.runs[index];
+        self.flash_was_read(run.slots[from].location);
+        let bytes = match outcome {
+            Outcome::Bytes(bytes) if bytes.len() == count * BLOCK => Some(bytes),
+            _ => None,
+        };
+        let good = bytes.filter(|bytes| {
+            let mut blocks = bytes.as_chunks::<BLOCK>().0.iter().zip(from..);
+            blocks.all(|(block, at)| self.store.verify(job.object, run.first.plus(at as u64), run.slots[at], block))
+        });
+        if let Some(bytes) = good {
+            for part in 0..count {
+                run.bytes[from + part] = Some(bytes.slice(part * BLOCK..(part + 1) * BLOCK));
+            }
+        } else if self.run_moved(job.object, &job.runs[index], reading) {
+            // Reclaim took it elsewhere meanwhile; the next round finds it there.
+            job.leave_run(index);
+        } else if !again {
+            return self.read_blocks(id, &job.runs[index], Reading { again: true, ..reading });
+        } else {
+            // Wrong bytes must not reach the origin. It stays dirty, and reads of it fail.
+            job.runs[index].unreadable = true;
+            self.stats.lost_blocks += count as u64;
+            job.lost = true;
+        }
+        let run = &mut job.runs[index];
+        run.reading -= 1;
+        let group = run.group;
+        self.group_step(id, job, group);
+    }
+
+    fn run_moved(&self, object: ObjectId, run: &Run, reading: Reading) -> bool {
+        (reading.from..reading.from + reading.count).any(|at| {
+            let present = self.store.get(object).and_then(|known| known.map.get(run.first.plus(at as u64)));
+            present.is_none_or(|slot| slot.location != run.slots[at].location)
+        })
+    }
+}
