@@ -239,6 +239,13 @@ impl Engine {
     pub fn stats(&self) -> Stats {
         let geometry = self.store.log.geometry();
         let flush = self.flushes().first().copied();
+        // One walk for all three: requests wait meanwhile, and there may be many thousand objects.
+        let (mut map_bytes, mut dirty_objects, mut failing_objects) = (0, 0, 0);
+        for object in self.store.objects.values() {
+            map_bytes += object.map.memory() as u64;
+            dirty_objects += u64::from(object.is_dirty());
+            failing_objects += u64::from(object.failing.is_some());
+        }
         Stats {
             cached_blocks: self.store.cached_blocks,
             dirty_blocks: self.store.dirty_blocks,
@@ -246,11 +253,11 @@ impl Engine {
             free_segments: self.store.log.segments().free() as u64,
             segments: u64::from(geometry.segments),
             objects: self.store.objects.len() as u64,
-            map_bytes: self.store.objects.values().map(|object| object.map.memory() as u64).sum(),
+            map_bytes,
             kept_blocks: self.store.kept_blocks,
             policy_bytes: self.keep.memory(),
-            dirty_objects: self.store.objects.values().filter(|object| object.is_dirty()).count() as u64,
-            failing_objects: self.store.objects.values().filter(|object| object.failing.is_some()).count() as u64,
+            dirty_objects,
+            failing_objects,
             oldest_dirty_age_nanos: self.store.oldest_dirty_age().0,
             flush_left_blocks: flush.map_or(0, |flush| flush.left_blocks),
             flush_total_blocks: flush.map_or(0, |flush| flush.total_blocks),
