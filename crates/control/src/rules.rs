@@ -4,13 +4,12 @@
 //! - A change is in force for every request that comes after it was answered, and is kept with the pool.
 //! - A rule on a process is tied to the process that has the number now, not to whoever has it later.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use headpond_base::BLOCK_U64;
 use headpond_engine::{Class, ClassLimit, Config, Request};
 use headpond_rules::{Action, Direction, Mask, Pid, Process, Rule, RuleSet};
 use serde::{Deserialize, Serialize};
 
+use crate::clock::unix_seconds;
 use crate::protocol::Answer;
 use crate::service::Service;
 use crate::settings::{Kind, RULES_TEXT_MAX, Settings, rules_room};
@@ -51,10 +50,6 @@ pub(crate) type Words = [(String, String)];
 /// How long a rule may be for, when it says so.
 const FOR: Kind = Kind::Duration { min: 1_000_000_000, max: 366 * 86_400_000_000_000, can_be_off: false };
 
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
 /// The number of a user, by the number or by the name.
 fn user(text: &str) -> Result<u32, String> {
     if let Ok(number) = text.parse() {
@@ -77,7 +72,7 @@ fn read(words: &Words, born: impl Fn(u32) -> Option<u64>) -> Result<Rule, String
             "user" => plain.push((key.clone(), user(value)?.to_string())),
             "for" => {
                 let nanos = FOR.parse(value).map_err(|why| format!("for: {why}"))?;
-                plain.push(("until".to_owned(), (now() + nanos / 1_000_000_000).to_string()));
+                plain.push(("until".to_owned(), (unix_seconds() + nanos / 1_000_000_000).to_string()));
             }
             "class" | "born" => return Err(format!("unknown key '{key}'")),
             _ => plain.push((key.clone(), value.clone())),
@@ -128,7 +123,7 @@ impl Service {
         let counted = set.counted(index);
         let is_there = |pid: Pid| self.insight.born(pid.number) == Some(pid.born);
         let state = match (rule.until, rule.pid) {
-            _ if rule.is_over(now()) => "its time is over".to_owned(),
+            _ if rule.is_over(unix_seconds()) => "its time is over".to_owned(),
             (_, Some(pid)) if !is_there(pid) => "its process has ended".to_owned(),
             (Some(until), _) => format!("up to {}", clock::utc(until)),
             _ => String::new(),
@@ -212,7 +207,7 @@ impl Service {
         let set = self.rules().now();
         let process = set.for_process(question.process.as_ref());
         let path = set.for_path(question.path.as_bytes());
-        let found = set.decide(path, process, question.size, question.direction, now());
+        let found = set.decide(path, process, question.size, question.direction, unix_seconds());
         let action = found.map_or(Action::Cache, |index| set.rules()[index].action);
         let decided_by = found.map(|index| self.shown(&set, index));
         Ok(Answer::Verdict(Verdict { decided_by, action: action.word().to_owned() }))
@@ -283,7 +278,7 @@ mod tests {
     fn names_of_users_times_and_processes_become_numbers() {
         let rule = read(&words(&[("user", "root"), ("for", "1h"), ("action", "bypass")]), |_| None).unwrap();
         assert_eq!(rule.user, Some(0));
-        assert!(rule.until.unwrap().abs_diff(now() + 3600) < 60);
+        assert!(rule.until.unwrap().abs_diff(unix_seconds() + 3600) < 60);
         let rule = read(&words(&[("pid", "7"), ("action", "bypass")]), |number| Some(u64::from(number) * 10)).unwrap();
         assert_eq!(rule.pid, Some(Pid { number: 7, born: 70 }));
         for (wrong, says) in [
