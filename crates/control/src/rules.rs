@@ -107,6 +107,7 @@ pub(crate) fn config(settings: &Settings, rules: &RuleSet, capacity_bytes: u64) 
 impl Service {
     /// Tells the engine what is set now.
     pub(crate) fn configure(&self) {
+        self.insight.set_counting(self.settings().counts());
         let capacity = self.handle.stats().engine.pool_blocks * BLOCK_U64;
         let config = config(&self.settings(), &self.rules().now(), capacity);
         self.handle.submit(Request::Configure(Box::new(config)), Box::new(drop));

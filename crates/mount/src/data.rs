@@ -65,11 +65,11 @@ impl Front {
                 let mut part = |at, len, join: Join| {
                     let request = Ask::Read { object, offset: offset + u64::from(at), len, how };
                     let number = usize::from(at > 0);
-                    let (insight, known) = (self.insight.clone(), known.clone());
+                    let counted = self.insight.counted(known, caller.pid);
                     let done = move |reply| match reply {
                         Reply::Data(pieces, served) => {
                             join.data(number, pieces);
-                            insight.count(&known, caller.pid, Amount::read(served));
+                            counted.done(Amount::read(served));
                         }
                         other => join.error(unexpected(&other)),
                     };
@@ -121,12 +121,12 @@ impl Front {
                     let bytes = range.len() as u64;
                     let request =
                         Ask::Write { object: *object, offset: at, data: data.slice(range), mtime, durable, how };
-                    let (insight, known) = (self.insight.clone(), known.clone());
+                    let (counted, known) = (self.insight.counted(known, caller.pid), known.clone());
                     let done = move |reply| match reply {
                         Reply::Changed(attributes) => {
                             known.changed(attributes, mtime);
                             join.written(written);
-                            insight.count(&known, caller.pid, Amount::write(bytes));
+                            counted.done(Amount::write(bytes));
                         }
                         other => join.error(unexpected(&other)),
                     };

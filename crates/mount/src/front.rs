@@ -111,7 +111,7 @@ impl Front {
             rules.set.for_process(None)
         };
         let index = rules.set.decide(known.mask(&rules), process, size, direction, times::unix_seconds());
-        Some(rules.treatment(index, caller.pid, size))
+        Some(rules.treatment(index, caller.pid, self.insight.is_counting().then_some(size)))
     }
 
     /// The same after a look at the process, which may wait.
@@ -120,7 +120,7 @@ impl Front {
         let (Some(rules), Way::Pond { known, .. }) = (self.rules.any(), &file.way) else { return usual };
         let process = self.insight.processes_known().look(caller, &rules);
         let index = rules.set.decide(known.mask(&rules), process, size, direction, times::unix_seconds());
-        rules.treatment(index, caller.pid, size)
+        rules.treatment(index, caller.pid, self.insight.is_counting().then_some(size))
     }
 
     /// A path below the origin's root by which the inode can be found now. Empty where there is

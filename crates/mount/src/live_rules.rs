@@ -55,10 +55,14 @@ impl LiveRules {
 }
 
 impl InForce {
-    /// What is done with a request that the rule at `index` decided, or that no rule did.
-    pub(crate) fn treatment(&self, index: Option<usize>, process: u32, size: u64) -> Treatment {
+    /// What is done with a request that the rule at `index` decided, or that no rule did; it is counted for the
+    /// rule with its size, if that is given.
+    pub(crate) fn treatment(&self, index: Option<usize>, process: u32, counted: Option<u64>) -> Treatment {
         let Some(index) = index else { return Treatment { process, ..Treatment::default() } };
-        let handling = match self.set.count(index, size) {
+        if let Some(size) = counted {
+            self.set.count(index, size);
+        }
+        let handling = match self.set.rules()[index].action {
             Action::Bypass => Handling::Bypass,
             Action::ReadOnly => Handling::ReadOnly,
             Action::WriteThrough => Handling::WriteThrough,

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::action::Action;
 use crate::rule::{Direction, Process, Rule};
 
 /// The most rules of a mount: each is one bit of a [`Mask`].
@@ -216,10 +215,9 @@ impl RuleSet {
         None
     }
 
-    /// Counts a request for the rule that decided it, and says what is done with it.
-    pub fn count(&self, index: usize, size: u64) -> Action {
+    /// Counts a request for the rule that decided it.
+    pub fn count(&self, index: usize, size: u64) {
         self.counters[index].requests.fetch_add(1, Ordering::Relaxed);
         self.counters[index].bytes.fetch_add(size, Ordering::Relaxed);
-        self.rules[index].action
     }
 }

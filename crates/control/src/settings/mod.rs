@@ -23,7 +23,7 @@ pub use kind::{Kind, OFF};
 pub use reference::reference;
 pub use table::{MODE, Setting, TABLE};
 
-use table::{MODE_INDEX, NUMBERS_DIRECTORY};
+use table::{COUNTING, MODE_INDEX, NUMBERS_DIRECTORY};
 
 /// A value for every setting of the table.
 #[derive(Clone, PartialEq, Eq)]
@@ -118,7 +118,18 @@ impl Settings {
     /// Whether the mount shows its numbers in `.headpond`.
     #[must_use]
     pub fn shows_panel(&self) -> bool {
-        self.all().any(|(setting, value)| setting.name == NUMBERS_DIRECTORY && value == 0)
+        self.is_on(NUMBERS_DIRECTORY)
+    }
+
+    /// Whether requests are counted by file, process and rule.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.is_on(COUNTING)
+    }
+
+    /// Whether one that is on or off is on.
+    fn is_on(&self, name: &str) -> bool {
+        self.all().any(|(setting, value)| setting.name == name && value == 0)
     }
 
     /// As the engine takes them.

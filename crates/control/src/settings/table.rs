@@ -35,6 +35,9 @@ pub const MODE: &str = "mode";
 /// The name of the setting that shows or hides `.headpond` in the mount.
 pub(super) const NUMBERS_DIRECTORY: &str = "numbers-directory";
 
+/// The name of the setting by which requests are counted or not.
+pub(super) const COUNTING: &str = "counting";
+
 const MODES: &[&str] = &["write-back", "write-through", "write-around", "pass-through"];
 const POLICIES: &[&str] = &["fifo", "lru", "s3-fifo", "w-tinylfu", "adaptive"];
 const MILLISECOND: u64 = Nanos::MILLISECOND.0;
@@ -167,6 +170,17 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Choice(&["on", "off"]),
         default: 0,
         // Not the engine's: the mount asks for it.
+        apply: |_, _| {},
+    },
+    Setting {
+        name: COUNTING,
+        meaning: "Whether each request is counted for its file, its process and the rule that decides it.",
+        effect: "on: `top`, `.headpond/files`, `.headpond/processes` and `rules list` show who does what. off: those stand still; \
+                 what is told of the mount as a whole is counted all the same. What it costs is measured by `cargo xtask \
+                 bench --only counting`.",
+        kind: Kind::Choice(&["on", "off"]),
+        default: 0,
+        // Not the engine's either.
         apply: |_, _| {},
     },
 ];
