@@ -4,8 +4,10 @@
 //! that is asked for as such. The median of several rounds is what counts, and all rounds are
 //! kept. What the figures mean and what they were is in `docs/benchmarks.md`.
 
+mod counting;
 mod engine;
 mod fio;
+mod nbdkit;
 mod pond;
 mod table;
 mod works;
@@ -41,7 +43,7 @@ struct Arguments {
     /// How long each run of fio takes
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// Only these: engine, reads, writes, appends, steady, restart
+    /// Only these: engine, reads, writes, appends, counting, steady, restart
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// How much is cached for the restart

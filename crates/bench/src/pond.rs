@@ -1,7 +1,7 @@
-//! A mount as a user has it, and the peer that it is compared with.
+//! A mount as a user has it.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -11,7 +11,7 @@ use crate::Outcome;
 use crate::fio::finished;
 
 /// How long a mount or a server may take to stand.
-const READY_MAX: Duration = Duration::from_secs(120);
+pub const READY_MAX: Duration = Duration::from_secs(120);
 
 /// The program `headpond` that was built along with this one.
 fn program() -> Outcome<PathBuf> {
@@ -41,13 +41,24 @@ impl Mount {
             mount.args(["--size", size, "--fill", "zeros"]);
         }
         finished(&mut mount)?;
-        if new {
-            // What is read as hits is written in order first, and would pass by as a stream. Kept over restarts.
-            finished(Command::new(program()?).arg("set").arg(point).arg("sequential-cutoff=off"))?;
-        }
         let pid = status(point)?["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
         let daemon = pid.and_then(Pid::from_raw).ok_or("the mount does not tell its process")?;
-        Ok(Self { point: point.to_owned(), daemon })
+        let mount = Self { point: point.to_owned(), daemon };
+        if new {
+            // What is read as hits is written in order first, and would pass by as a stream. Kept over restarts.
+            mount.set("sequential-cutoff=off")?;
+        }
+        Ok(mount)
+    }
+
+    /// Changes a setting.
+    pub fn set(&self, setting: &str) -> Outcome<()> {
+        finished(Command::new(program()?).arg("set").arg(&self.point).arg(setting)).map(drop)
+    }
+
+    /// Adds a rule.
+    pub fn add_rule(&self, words: &[&str]) -> Outcome<()> {
+        finished(Command::new(program()?).args(["rules", "add"]).arg(&self.point).args(words)).map(drop)
     }
 
     /// A file seen through the mount.
@@ -93,45 +104,4 @@ impl Drop for Mount {
 fn status(point: &Path) -> Outcome<Value> {
     let text = finished(Command::new(program()?).arg("status").arg(point).arg("--json"))?;
     Ok(serde_json::from_str(&text)?)
-}
-
-/// nbdkit with its file plugin and its cache filter. Ends when dropped.
-pub struct Nbdkit {
-    child: Child,
-    socket: PathBuf,
-}
-
-impl Nbdkit {
-    /// Serves `file` at a socket beside it.
-    pub fn start(file: &Path) -> Outcome<Self> {
-        let socket = file.with_extension("socket");
-        let _ = std::fs::remove_file(&socket);
-        let mut nbdkit = Command::new("nbdkit");
-        nbdkit.args(["--foreground", "--filter=cache", "--unix"]).arg(&socket).arg("file").arg(file);
-        let child = nbdkit.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let child =
-            child.map_err(|error| format!("nbdkit cannot be started: {error}; on Debian: apt-get install nbdkit"))?;
-        let server = Self { child, socket };
-        let until = Instant::now() + READY_MAX;
-        while !server.socket.exists() {
-            if Instant::now() > until {
-                return Err("nbdkit made no socket".into());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(server)
-    }
-
-    /// Where it listens.
-    pub fn socket(&self) -> &Path {
-        &self.socket
-    }
-}
-
-impl Drop for Nbdkit {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_file(&self.socket);
-    }
 }

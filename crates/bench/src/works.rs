@@ -7,16 +7,21 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::Outcome;
+use crate::counting::counting;
 use crate::engine::Filled;
 use crate::fio::{self, Target as On};
-use crate::pond::{Mount, Nbdkit};
+use crate::nbdkit::Nbdkit;
+use crate::pond::Mount;
 use crate::table::{Line, Target};
 
 /// The raw file, and the file that is seen through the mount.
-const DATA: &str = "1g";
+pub const DATA: &str = "1g";
+
+/// What nbdkit may keep of it in memory: a sixteenth.
+const PEER_MEMORY: u64 = 64 << 20;
 
 /// Random reads.
-const READS: [&str; 3] = ["--rw=randread", "--bs=4k", "--direct=1"];
+pub const READS: [&str; 3] = ["--rw=randread", "--bs=4k", "--direct=1"];
 
 /// Where, how often and how long.
 pub struct Plan {
@@ -43,11 +48,15 @@ impl Plan {
 
     /// A file of the flash's own file system, written once.
     fn raw(&self) -> Outcome<PathBuf> {
-        let raw = self.path("raw");
-        if !raw.exists() {
-            fio::fill(&raw, "2g", false)?;
+        self.written("raw", "2g")
+    }
+
+    fn written(&self, name: &str, size: &str) -> Outcome<PathBuf> {
+        let file = self.path(name);
+        if !file.exists() {
+            fio::fill(&file, size, false)?;
         }
-        Ok(raw)
+        Ok(file)
     }
 
     /// Takes away the pool of a work and its origin: both are large. The raw file stays for the next run.
@@ -55,7 +64,8 @@ impl Plan {
         forget(&self.origin.join(name), &self.path(&format!("{name}.pond")))
     }
 
-    fn mount(&self, name: &str, size: &str) -> Outcome<Mount> {
+    /// A mount of an empty origin with a new pool.
+    pub fn mount(&self, name: &str, size: &str) -> Outcome<Mount> {
         let (origin, flash) = (self.origin.join(name), self.path(&format!("{name}.pond")));
         forget(&origin, &flash)?;
         Mount::start(&origin, &self.path(&format!("{name}.mount")), &flash, size)
@@ -75,11 +85,12 @@ fn forget(origin: &Path, flash: &Path) -> Outcome<()> {
 pub type Work = (&'static str, &'static str, fn(&Plan) -> Outcome<Vec<Line>>);
 
 /// All of them.
-pub const WORKS: [Work; 6] = [
+pub const WORKS: [Work; 7] = [
     ("engine", "the engine alone, read hits", engine),
     ("reads", "read hits through the mount", reads),
     ("writes", "random writes through the mount", writes),
     ("appends", "appends with a sync each through the mount", appends),
+    ("counting", "what counting by file, process and rule costs", counting),
     ("steady", "the slowest request while reclaim and destage run", steady),
     ("restart", "restart after a crash, and memory for the map", restart),
 ];
@@ -100,7 +111,9 @@ fn engine(plan: &Plan) -> Outcome<Vec<Line>> {
 
 fn reads(plan: &Plan) -> Outcome<Vec<Line>> {
     let raw = plan.raw()?;
-    let nbdkit = Nbdkit::start(&raw)?;
+    // A file of its own each, as pages that the one has read would serve the other.
+    let (for_peer, for_bound) = (plan.written("raw-peer", DATA)?, plan.written("raw-bound", DATA)?);
+    let nbdkit = Nbdkit::start(&for_peer)?;
     let mount = plan.mount("reads", "3g")?;
     let file = mount.file("data");
     fio::fill(&file, DATA, false)?;
@@ -108,16 +121,22 @@ fn reads(plan: &Plan) -> Outcome<Vec<Line>> {
     let mut lines = Vec::new();
     for (depth, of_raw, of_nbdkit) in [("1", 0.5, 2.0), ("32", 0.6, 1.3)] {
         let depth_argument = format!("--iodepth={depth}");
-        let (mut bare, mut ours, mut peer) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut bare, mut ours, mut peer, mut bound) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..plan.rounds {
             let uring = ["--ioengine=io_uring", &depth_argument];
+            let of = |nbdkit: &Nbdkit| plan.fio(&On::Nbd(nbdkit.socket()), &[&READS[..2], &[&depth_argument]]);
             bare.push(plan.fio(&On::File(&raw), &[&READS, &uring])?.rate);
             ours.push(plan.fio(&On::File(&file), &[&READS, &uring])?.rate);
-            peer.push(plan.fio(&On::Nbd(nbdkit.socket()), &[&READS[..2], &[&depth_argument]])?.rate);
+            bound.push(of(&Nbdkit::start_within(&for_bound, PEER_MEMORY)?)?.rate);
+            peer.push(of(&nbdkit)?.rate);
         }
         let work = format!("mount, random 4 KiB read hits, depth {depth}");
-        lines.push(Line::ratio(&work, "of raw", ours.clone(), bare, of_raw));
-        lines.push(Line::ratio(&work, "times nbdkit", ours, peer, of_nbdkit));
+        lines.push(Line::ratio(&work, "of raw", ours.clone(), bare.clone(), of_raw));
+        lines.push(Line::ratio(&work, "times nbdkit, both from flash", ours.clone(), bound.clone(), of_nbdkit));
+        lines.push(Line::ratio(&work, "times nbdkit out of memory", ours, peer.clone(), of_nbdkit).only_told());
+        let work = format!("the raw flash itself, depth {depth}");
+        lines.push(Line::ratio(&work, "times nbdkit, both from flash", bare.clone(), bound, of_nbdkit).only_told());
+        lines.push(Line::ratio(&work, "times nbdkit out of memory", bare, peer, of_nbdkit).only_told());
     }
     Ok(lines)
 }
@@ -156,8 +175,7 @@ fn appends(plan: &Plan) -> Outcome<Vec<Line>> {
     }
     std::fs::remove_file(&raw_log)?;
     let work = "mount, 4 KiB append and fdatasync";
-    let mut to_growing = Line::ratio(work, "of a raw file that grows", ours.clone(), growing, 0.5);
-    to_growing.target = Target::None;
+    let to_growing = Line::ratio(work, "of a raw file that grows", ours.clone(), growing, 0.5).only_told();
     Ok(vec![Line::ratio(work, "of raw, written in place", ours, in_place, 0.5), to_growing])
 }
 
@@ -179,6 +197,7 @@ fn steady(plan: &Plan) -> Outcome<Vec<Line>> {
         work: "mount, 16 KiB reads and writes on twice the pool: the slowest".to_owned(),
         figure: "ms",
         rounds: slowest.clone(),
+        interval: None,
         parts: vec![("slowest, under pressure", slowest), ("median, without", medians)],
         target: Target::AtMost(100.0),
     }])
@@ -194,6 +213,7 @@ fn restart(plan: &Plan) -> Outcome<Vec<Line>> {
         work: format!("memory for the map, random 4 KiB writes, {blocks} blocks"),
         figure: "bytes for each 4 KiB",
         rounds: vec![bytes / blocks],
+        interval: None,
         parts: vec![],
         target: Target::AtMost(12.0),
     };
@@ -215,6 +235,7 @@ fn restart(plan: &Plan) -> Outcome<Vec<Line>> {
         work: format!("restart after a crash, {} cached as 4 KiB blocks", plan.restart_size),
         figure: "seconds until it serves",
         rounds: ready,
+        interval: None,
         parts: vec![("blocks that came back", cached)],
         target: Target::AtMost(1.0),
     };

@@ -24,7 +24,7 @@ const LAYERS: [(&str, &[&str]); 20] = [
     ("shard", &["base", "format", "device", "map", "models", "log", "engine"]),
     ("trace", &["base", "policy"]),
     ("rules", &[]),
-    ("bench", &["base", "format", "device", "engine", "shard"]),
+    ("bench", &["base", "measure", "format", "device", "engine", "shard"]),
     ("mount", &["base", "format", "device", "engine", "shard", "rules"]),
     ("control", &["base", "format", "device", "engine", "shard", "rules", "mount"]),
     ("lab", &["base", "format", "device", "engine", "shard", "mount", "control", "measure", "models"]),
