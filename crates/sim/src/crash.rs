@@ -76,6 +76,7 @@ impl Sim<'_> {
         });
         self.world.trace(|| format!("crash: flash {cut:?}, origin falls {origin_falls}"));
         self.summary.crashes += 1;
+        self.summary.at_risk += self.model.at_risk();
         self.leave(cut, origin_falls);
         Ok(!origin_falls)
     }

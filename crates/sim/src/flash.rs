@@ -57,6 +57,8 @@ pub(crate) struct SimFlash {
     geometry: Option<Geometry>,
     /// What each segment holds, as told by the last head that was written to it.
     streams: Vec<Option<Stream>>,
+    /// Segments that were opened.
+    opened: u64,
 }
 
 impl SimFlash {
@@ -72,6 +74,7 @@ impl SimFlash {
             completed: 0,
             geometry: None,
             streams: Vec::new(),
+            opened: 0,
         }
     }
 
@@ -79,6 +82,11 @@ impl SimFlash {
     pub(crate) fn set_geometry(&mut self, geometry: Geometry) {
         self.geometry = Some(geometry);
         self.streams = vec![None; geometry.segments as usize];
+    }
+
+    /// How many segments were opened since the device was made.
+    pub(crate) const fn segments_opened(&self) -> u64 {
+        self.opened
     }
 
     /// Size in bytes.
@@ -281,6 +289,7 @@ impl SimFlash {
             && let Some(stream) = self.streams.get_mut((inside / bytes) as usize)
         {
             *stream = decode_segment_head(data).ok().map(|head| head.stream);
+            self.opened += u64::from(stream.is_some());
         }
     }
 

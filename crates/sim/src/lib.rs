@@ -26,6 +26,7 @@ mod scenario;
 mod shrink;
 mod sim;
 mod timed;
+mod untorn;
 mod warming;
 mod world;
 
@@ -61,6 +62,10 @@ pub struct Summary {
     pub reclaimed: u64,
     /// See `destaged`.
     pub checkpoints: u64,
+    /// Writes that a crash found under way, or acknowledged and not synced: each could have been torn.
+    pub at_risk: u64,
+    /// Segments that were opened.
+    pub segments: u64,
     /// Bytes that reads were answered with.
     pub bytes_read: u64,
     /// Things that happened in the simulated world.
@@ -79,6 +84,8 @@ impl Summary {
         self.flushes += other.flushes;
         self.conflicts += other.conflicts;
         self.dropped += other.dropped;
+        self.at_risk += other.at_risk;
+        self.segments += other.segments;
         self.bytes_read += other.bytes_read;
         self.steps += other.steps;
         self.destaged += other.destaged;
@@ -92,16 +99,18 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} operations, {} crashes, {} clean stops, {} recoveries, {} flushes, {} conflicts, {} MiB read and checked, \
-             {} checkpoints, {} segments reclaimed, {} blocks destaged, {} events",
+            "{} operations, {} crashes that found {} writes not durable, {} clean stops, {} recoveries, {} flushes, {} conflicts, {} MiB read and checked, \
+             {} checkpoints, {} segments opened, {} reclaimed, {} blocks destaged, {} events",
             self.ops,
             self.crashes,
+            self.at_risk,
             self.stops,
             self.recoveries,
             self.flushes,
             self.conflicts,
             self.bytes_read >> 20,
             self.checkpoints,
+            self.segments,
             self.reclaimed,
             self.destaged,
             self.steps
@@ -166,6 +175,9 @@ impl fmt::Display for Failure {
         for (index, range) in self.options.skip.iter().enumerate() {
             f.write_str(if index == 0 { " --skip " } else { "," })?;
             if range.len() == 1 { write!(f, "{}", range.start)? } else { write!(f, "{}..{}", range.start, range.end)? }
+        }
+        if self.options.untorn {
+            f.write_str(" --untorn")?;
         }
         if self.options.no_faults {
             f.write_str(" --no-faults")?;

@@ -36,6 +36,9 @@ struct Arguments {
     /// Plant a bug: skip-sync, accept-torn-batch, clean-before-origin-sync, forget-generation, replay-out-of-order
     #[arg(long, value_parser = parse_mutation)]
     mutation: Option<Mutation>,
+    /// Promise 3 alone, in write-back: writes of every size up to a mebibyte, and power cuts
+    #[arg(long)]
+    untorn: bool,
     /// Every sequence of up to four operations on four blocks, cut after every device write
     #[arg(long)]
     exhaustive: bool,
@@ -94,6 +97,7 @@ fn main() -> ExitCode {
         no_faults: arguments.no_faults,
         serial: arguments.serial,
         mode: arguments.mode,
+        untorn: arguments.untorn,
         ..Options::default()
     };
     if arguments.verbose {

@@ -240,6 +240,13 @@ impl Model {
         }
     }
 
+    /// Changes that a crash now finds under way, or acknowledged and not synced.
+    pub(crate) fn at_risk(&self) -> u64 {
+        let open: usize = self.files.values().map(|model| model.open.len()).sum();
+        let since = self.events.iter().skip(self.floor);
+        (open + since.filter(|event| matches!(event, Event::Acknowledged(_))).count()) as u64
+    }
+
     /// Whether nothing was asked for that could be lost.
     pub(crate) fn is_all_synced(&self) -> bool {
         self.floor >= self.events.len()

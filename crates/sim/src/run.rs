@@ -16,7 +16,9 @@ const SETTINGS: u64 = 1 << 40;
 
 /// Runs a seed against any engine.
 pub(crate) fn run(seed: u64, options: &Options, maker: &dyn Maker) -> Result<Summary, Failure> {
-    run_scenario(seed, Scenario::new(seed, options), options, maker)
+    let scenario = Scenario::new(seed, options);
+    let scenario = if options.untorn { scenario.untorn(seed) } else { scenario };
+    run_scenario(seed, scenario, options, maker)
 }
 
 /// Runs a scenario.
@@ -51,6 +53,7 @@ pub(crate) fn run_scenario(
     let mut summary = sim.summary;
     summary.hash = sim.world.hash;
     summary.steps = sim.world.steps;
+    summary.segments = sim.world.flash.segments_opened();
     result.map(|()| summary).map_err(|what| Failure { seed, options: options.clone(), at, what })
 }
 
@@ -87,6 +90,9 @@ impl Sim<'_> {
             if !self.step()? {
                 self.drain()?;
             }
+        }
+        if self.options.untorn {
+            return self.operate_untorn(rng);
         }
         let kind = Kind::ALL[rng.weighted(&self.scenario.weights)];
         self.world.trace(|| format!("op    {kind:?}"));
@@ -162,7 +168,7 @@ impl Sim<'_> {
     }
 
     /// Lets time pass.
-    fn idle(&mut self, nanos: u64) -> Result<(), String> {
+    pub(crate) fn idle(&mut self, nanos: u64) -> Result<(), String> {
         let until = Nanos(self.world.now.0 + nanos);
         while self.world.next_time().is_some_and(|at| at <= until) {
             self.step()?;
@@ -171,7 +177,7 @@ impl Sim<'_> {
         Ok(())
     }
 
-    fn create_some(&mut self, rng: &mut Rng) -> Result<(), String> {
+    pub(crate) fn create_some(&mut self, rng: &mut Rng) -> Result<(), String> {
         let name = name(rng.below(self.scenario.files + 2));
         if self.names_busy() || self.world.origin.names().contains_key(&name) {
             return Ok(());
@@ -282,7 +288,7 @@ impl Sim<'_> {
     }
 
     /// Reads a file while nothing is going on: it must be right, and tells what became of failed changes.
-    fn settle(&mut self, file: FileId) -> Result<(), String> {
+    pub(crate) fn settle(&mut self, file: FileId) -> Result<(), String> {
         self.drain()?;
         if let Ok(bytes) = self.read_whole(file)? {
             self.model.settle(file, &bytes).map_err(|why| format!("{file:?} read as a whole: {why}"))?;

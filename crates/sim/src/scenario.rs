@@ -29,6 +29,8 @@ pub struct Options {
     pub mode: Option<CacheMode>,
     /// Not a run but a sequence of the exhaustive cases.
     pub exhaustive: bool,
+    /// Promise 3 alone: see `untorn.rs`.
+    pub untorn: bool,
 }
 
 impl Default for Options {
@@ -42,6 +44,7 @@ impl Default for Options {
             serial: false,
             mode: None,
             exhaustive: false,
+            untorn: false,
         }
     }
 }

@@ -93,6 +93,8 @@ pub(crate) struct Sim<'a> {
     pub(crate) requests: BTreeMap<RequestId, Asked>,
     pub(crate) next_request: u64,
     pub(crate) next_writer: u32,
+    /// Where the last write went, in runs that make the next one overlap it.
+    pub(crate) last_write: (u64, u64),
     pub(crate) mode: CacheMode,
     /// The mode is being changed, or a change of it failed.
     pub(crate) mode_open: bool,
@@ -129,6 +131,7 @@ impl<'a> Sim<'a> {
             requests: BTreeMap::new(),
             next_request: 1,
             next_writer: 1,
+            last_write: (0, 1),
             mode_open: false,
             stopping: false,
             stopped_well: false,
