@@ -172,6 +172,7 @@ impl Engine {
     fn drop_clean(&mut self, id: ObjectId) {
         let all = crate::locks::Span::from_byte(0);
         self.store.clear_range(id, all.first, all.end);
+        self.store.drop_from_memory(id, all);
         if self.store.known(id).persisted && !self.store.log.failed() {
             self.store.log.append(&crate::ops::drop_entry(id, all));
             self.store.persist(id);
@@ -210,7 +211,8 @@ impl Engine {
         if object.gone && object.attached && object.persisted && object.is_dirty() && !self.store.log.failed() {
             return self.bury(id);
         }
-        if object.gone || !object.is_dirty() && !object.origin_unsynced && object.map.blocks() == 0 {
+        let nothing_cached = object.map.blocks() == 0 && object.in_memory == 0;
+        if object.gone || !object.is_dirty() && !object.origin_unsynced && nothing_cached {
             self.forget(id);
         } else if object.attached && !object.is_dirty() && !object.origin_unsynced {
             self.store.known(id).attached = false;

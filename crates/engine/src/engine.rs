@@ -52,7 +52,8 @@ pub(crate) struct Spread(u64);
 
 impl Hasher for Spread {
     fn finish(&self) -> u64 {
-        self.0
+        // Tables take the low bits for the place, and only the high bits of a product depend on all of both.
+        self.0.rotate_left(32)
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -256,6 +257,7 @@ impl Engine {
             map_bytes,
             kept_blocks: self.store.kept_blocks,
             policy_bytes: self.keep.memory(),
+            memory_blocks: self.store.window.len() as u64,
             dirty_objects,
             failing_objects,
             oldest_dirty_age_nanos: self.store.oldest_dirty_age().0,
@@ -276,6 +278,7 @@ impl Engine {
     fn turn(&mut self) {
         loop {
             self.tell_gone();
+            self.write_what_moved_on();
             self.wake_synced();
             self.retry_stalled();
             if let Some(op) = self.ready.pop_front() {

@@ -136,6 +136,9 @@ impl Engine {
     /// Whatever is being read of these blocks is old from now on.
     pub(crate) fn poison(&mut self, object: ObjectId, span: Span) {
         self.destage.forget_moves(object, span);
+        if self.config.mutation != Some(headpond_log::Mutation::KeepMemoryWindow) {
+            self.store.drop_from_memory(object, span);
+        }
         for fetch in self.fetches.values_mut().filter(|fetch| fetch.object == object && fetch.span.overlaps(span)) {
             fetch.poison(span);
         }
@@ -184,21 +187,22 @@ impl Engine {
             .zip(&fetch.poisoned)
             .map(|(index, poisoned)| {
                 let block = fetch.span.first.plus(index);
-                !poisoned && !known.locks.excluded(block) && known.map.get(block).is_none()
+                !poisoned
+                    && !known.locks.excluded(block)
+                    && known.map.get(block).is_none()
+                    && !self.store.is_in_memory(fetch.object, block)
             })
             .collect();
-        let dirty_unnamed = known.state.flags.attributes_dirty && !known.persisted;
-        if !welcome.contains(&true) || !self.make_room_for(fetch.object) {
+        if !welcome.contains(&true) || !self.may_name_clean(fetch.object) {
             return;
-        }
-        if dirty_unnamed {
-            self.store.known(fetch.object).state.flags.destaging = true;
         }
         let places: Vec<Place> = (0..)
             .zip(&welcome)
             .map(|(index, welcome)| {
                 let block = fetch.span.first.plus(index);
-                if *welcome { self.place(fetch.object, block, fetch.asked_for(block)) } else { Place::Nowhere }
+                let from = usize::try_from(index).expect("fetches are small") * BLOCK;
+                let bytes = &bytes[from..from + BLOCK];
+                if *welcome { self.place(fetch.object, block, fetch.asked_for(block), bytes) } else { Place::Nowhere }
             })
             .collect();
         self.let_in(fetch.object, fetch.span.first, &places, bytes);
@@ -208,13 +212,26 @@ impl Engine {
         self.neighbours.came(fetch.object, middle, fetch.window, unasked);
     }
 
-    /// Appends clean blocks, as far as they have a place; a last block that is not whole ends with zeros.
+    /// Makes sure that the log may name the object of clean blocks; `false` if it cannot now.
+    pub(crate) fn may_name_clean(&mut self, object: ObjectId) -> bool {
+        let Some(known) = self.store.get(object) else { return false };
+        let dirty_unnamed = known.state.flags.attributes_dirty && !known.persisted;
+        if !self.make_room_for(object) {
+            return false;
+        }
+        if dirty_unnamed {
+            self.store.known(object).state.flags.destaging = true;
+        }
+        true
+    }
+
+    /// Appends clean blocks, as far as they are to be on flash; a last block that is not whole ends with zeros.
     pub(crate) fn let_in(&mut self, object: ObjectId, first: Block, places: &[Place], bytes: &[u8]) {
         let mut index = 0;
         for run in places.chunk_by(PartialEq::eq) {
             let (place, from) = (run[0], index * BLOCK);
             index += run.len();
-            if place == Place::Nowhere {
+            if !matches!(place, Place::Lingers | Place::Kept) {
                 continue;
             }
             self.store.introduce(object);

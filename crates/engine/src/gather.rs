@@ -1,7 +1,7 @@
 //! Gathering the present bytes of some blocks for a request that has their lock.
 //!
-//! Every block comes from one of: a batch in memory, flash (verified), the origin, or nowhere,
-//! being zeros. A clean block that flash cannot give correctly comes from the origin and its
+//! Every block comes from one of: a batch in memory, flash (verified), what waits in memory (only where
+//! the map has no slot), the origin, or nowhere, being zeros. A clean block that flash cannot give correctly comes from the origin and its
 //! slot is dropped; a dirty one is tried twice and then is an error: never wrong bytes.
 
 use headpond_base::{BLOCK, Block, Buf, Errno, Location, ObjectId};
@@ -10,6 +10,7 @@ use headpond_map::Slot;
 use crate::effect::Outcome;
 use crate::engine::{Engine, Pending};
 use crate::locks::{OpId, Span};
+use crate::memory_window::Held;
 use crate::op::Op;
 
 /// A read from flash for a request.
@@ -31,6 +32,8 @@ pub(crate) struct GatherRead {
 enum Source {
     Memory(Slot, Buf),
     Flash(Slot),
+    /// What waits in memory, by its place there.
+    Window(Held),
     Nowhere,
     Origin,
 }
@@ -54,6 +57,17 @@ impl Engine {
                     self.stats.read_hits_blocks += 1;
                     op.served.hit_blocks += 1;
                     put(op, out_at + index, &bytes);
+                    index += 1;
+                }
+                Source::Window(held) => {
+                    // Copied first: the policy may give it up when it hears of the use.
+                    put(op, out_at + index, self.store.window.bytes(held));
+                    if self.rules_for(op.how).admit_reads {
+                        self.touched(op.object, block);
+                    }
+                    self.stats.read_hits_blocks += 1;
+                    self.stats.memory_hits_blocks += 1;
+                    op.served.hit_blocks += 1;
                     index += 1;
                 }
                 Source::Nowhere => {
@@ -96,7 +110,7 @@ impl Engine {
                     let run_span = Span { first: block, end: block.plus(run as u64) };
                     let admit = self.rules_for(op.how).admit_reads;
                     if admit {
-                        (0..run as u64).for_each(|at| self.missed(op.object, block.plus(at)));
+                        (0..run as u64).for_each(|at| self.touched(op.object, block.plus(at)));
                     }
                     self.fetch(id, op.object, run_span, out_at + index, admit);
                     index += run;
@@ -113,6 +127,9 @@ impl Engine {
                 self.store.in_memory(slot).map_or(Source::Flash(slot), |bytes| Source::Memory(slot, bytes))
             }
             _ if block.byte() >= known.origin_end() => Source::Nowhere,
+            None if self.rules().serve_hits => {
+                self.store.window.find(object, block).map_or(Source::Origin, Source::Window)
+            }
             _ => Source::Origin,
         }
     }

@@ -15,7 +15,7 @@
 
 use headpond_base::{BLOCK_U64, Block, Location, Nanos, ObjectId};
 use headpond_map::Slot;
-use headpond_policy::{Admitted, Cache, FlashBudget, Host, Key, Kind};
+use headpond_policy::{Adaptive, Admitted, Cache, FlashBudget, Host, Key, Kind};
 
 use crate::config::Config;
 use crate::engine::Engine;
@@ -49,7 +49,7 @@ impl Keep {
         let capacity = (data_blocks * KEEP_PERCENT / 100).min(usable * USABLE_PERCENT / 100).max(16);
         let blocks = usize::try_from(capacity).unwrap_or(usize::MAX);
         Self {
-            cache: Cache::new(config.policy, config.admission, blocks, 0),
+            cache: Cache::new(config.policy, config.admission, blocks, Adaptive::memory_for(blocks)),
             budget: FlashBudget::new(config.flash_write_limit, now),
             capacity,
             learn_from: Some((ObjectId(0), Block(0))),
@@ -82,7 +82,7 @@ pub(crate) fn key_of(object: ObjectId, block: Block) -> Option<Key> {
     Some(Key(u64::from(object) << 32 | u64::from(block)))
 }
 
-const fn block_of(key: Key) -> (ObjectId, Block) {
+pub(crate) const fn block_of(key: Key) -> (ObjectId, Block) {
     (ObjectId(key.0 >> 32), Block(key.0 & u32::MAX as u64))
 }
 
@@ -98,13 +98,18 @@ impl Host for Pool<'_> {
         self.store.slot(object, block).is_none_or(|slot| !slot.dirty)
     }
 
-    fn fill(&mut self, _: Key) -> bool {
-        self.budget.spend(BLOCK_U64)
+    fn fill(&mut self, key: Key) -> bool {
+        let granted = self.budget.spend(BLOCK_U64);
+        if granted {
+            self.store.window.moves_on(key);
+        }
+        granted
     }
 
     fn evicted(&mut self, key: Key) {
         let (object, block) = block_of(key);
         self.store.keep(object, block, false);
+        self.store.let_go(key);
     }
 }
 
@@ -113,6 +118,8 @@ impl Host for Pool<'_> {
 pub(crate) enum Place {
     /// Not into the pool.
     Nowhere,
+    /// Into memory, where it is already.
+    Memory,
     /// Into the pool, to be the first to go.
     Lingers,
     /// Into the pool, to be kept.
@@ -133,28 +140,33 @@ impl Engine {
         }
     }
 
-    /// A block that the pool has not got is asked for.
-    pub(crate) fn missed(&mut self, object: ObjectId, block: Block) {
+    /// A block that is not on flash is asked for.
+    pub(crate) fn touched(&mut self, object: ObjectId, block: Block) {
         let Some(key) = key_of(object, block) else { return };
         let mut pool = Pool { store: &mut self.store, budget: &mut self.keep.budget };
         self.keep.cache.touch(key, &mut pool);
     }
 
     /// A block was read from the origin, or written there, and may come in: because it was asked for, or along with
-    /// one that was.
-    pub(crate) fn place(&mut self, object: ObjectId, block: Block, asked: bool) -> Place {
+    /// one that was. Where it is to wait in memory, `bytes` go there.
+    pub(crate) fn place(&mut self, object: ObjectId, block: Block, asked: bool, bytes: &[u8]) -> Place {
         let Some(key) = key_of(object, block) else { return Place::Nowhere };
         let mut pool = Pool { store: &mut self.store, budget: &mut self.keep.budget };
         if !asked {
             return if pool.fill(key) { Place::Lingers } else { Place::Nowhere };
         }
         if self.keep.cache.contains(key) {
-            // Somebody else missed it at the same time, or it is known from before it was lost.
+            // It is known from before it was lost; on flash from now on, if it was in memory.
+            self.keep.cache.wrote(key);
             return if pool.fill(key) { Place::Kept } else { Place::Nowhere };
         }
         match self.keep.cache.admit(key, Kind::Read, &mut pool) {
             Admitted::Refused => Place::Nowhere,
-            Admitted::Flash | Admitted::Memory => Place::Kept,
+            Admitted::Flash => Place::Kept,
+            Admitted::Memory => {
+                self.store.hold(object, block, bytes);
+                Place::Memory
+            }
         }
     }
 
@@ -194,6 +206,11 @@ impl Engine {
         (0..blocks).take_while(|_| self.keep.cache.evict(&mut pool).is_some()).count() > 0
     }
 
+    /// A block is not in the pool any more.
+    pub(crate) fn forget_kept(&mut self, key: Key) {
+        self.keep.cache.forget(key);
+    }
+
     /// Tells the policy of blocks that have lost their slots since.
     pub(crate) fn tell_gone(&mut self) {
         if self.store.gone.is_empty() {
@@ -201,6 +218,7 @@ impl Engine {
         }
         for (object, block) in std::mem::take(&mut self.store.gone) {
             if self.store.slot(object, block).is_none()
+                && !self.store.is_in_memory(object, block)
                 && let Some(key) = key_of(object, block)
             {
                 self.keep.cache.forget(key);

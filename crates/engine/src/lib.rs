@@ -27,6 +27,7 @@ mod flash_read;
 mod gather;
 mod keep;
 mod locks;
+mod memory_window;
 mod modes;
 mod neighbours;
 mod object;

@@ -32,6 +32,8 @@ pub(crate) struct Object {
     pub(crate) space_lost: u64,
     /// The size of the origin's file now; `u64::MAX` while it is unknown, after a failed write.
     pub(crate) origin_size: u64,
+    /// Blocks of it that are in memory only.
+    pub(crate) in_memory: u32,
     /// A replay could bring back blocks of it, even if the map has none.
     pub(crate) traces: bool,
     /// The last entry that changed its size or made blocks of it zeros: destage may not carry
@@ -95,6 +97,7 @@ impl Object {
             switched_at: None,
             reserved: RangeSet::default(),
             space_lost: 0,
+            in_memory: 0,
             traces: true,
             shaped_at: Sequence(0),
             in_job: false,

@@ -17,6 +17,9 @@ pub struct Stats {
     pub write_bytes: u64,
     /// Blocks served from flash or from what is on its way there.
     pub read_hits_blocks: u64,
+    /// Blocks of those that are in memory only, as not yet worth a write to flash.
+    #[serde(default)]
+    pub memory_hits_blocks: u64,
     /// Blocks that had to come from the origin.
     pub read_miss_blocks: u64,
     /// Reads and writes that passed by the cache, by a rule or as part of a sequential stream: the reads let
@@ -28,7 +31,7 @@ pub struct Stats {
     pub bypassed_read_bytes: u64,
     /// Bytes of those.
     pub bypassed_write_bytes: u64,
-    /// Clean blocks let in.
+    /// Clean blocks written to flash: what reads brought in.
     pub admitted_blocks: u64,
     /// Clean blocks dropped for room.
     pub evicted_blocks: u64,
@@ -90,6 +93,9 @@ pub struct Stats {
     pub kept_blocks: u64,
     /// Gauge: bytes of memory that the policy takes at its capacity.
     pub policy_bytes: u64,
+    /// Gauge: clean blocks in memory only.
+    #[serde(default)]
+    pub memory_blocks: u64,
     /// Gauge: objects with something for the origin, their size or time included.
     pub dirty_objects: u64,
     /// Gauge: objects whose destage failed last time.

@@ -12,6 +12,8 @@ use headpond_log::{DataRecord, Log, Placed};
 use headpond_map::Slot;
 
 use crate::dirty_age::DirtyAges;
+use crate::locks::Span;
+use crate::memory_window::MemoryWindow;
 use crate::object::Object;
 use crate::ops::ZERO_SLOT;
 
@@ -25,7 +27,9 @@ pub(crate) struct Store {
     pub(crate) dirty_blocks: u64,
     /// Clean blocks that are worth keeping.
     pub(crate) kept_blocks: u64,
-    /// Blocks that have lost their slots, and the policy has not been told.
+    /// Clean blocks that have no slot.
+    pub(crate) window: MemoryWindow,
+    /// Blocks that have lost their slots, or their place in memory, and the policy has not been told.
     pub(crate) gone: Vec<(ObjectId, Block)>,
     /// Blocks that became dirty since the start.
     pub(crate) dirtied_blocks: u64,
@@ -45,6 +49,7 @@ impl Store {
             cached_blocks: 0,
             dirty_blocks: 0,
             kept_blocks: 0,
+            window: MemoryWindow::default(),
             gone: Vec::new(),
             dirtied_blocks: 0,
             persisted_objects: 0,
@@ -222,6 +227,7 @@ impl Store {
     /// Removes the object and all that the map has of it.
     pub(crate) fn forget(&mut self, id: ObjectId) {
         self.clear_range(id, Block(0), Block(u64::MAX));
+        self.drop_from_memory(id, Span::from_byte(0));
         if let Some(object) = self.objects.remove(&id) {
             if self.by_inode.get(&object.state.inode) == Some(&id) {
                 self.by_inode.remove(&object.state.inode);

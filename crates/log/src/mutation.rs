@@ -14,15 +14,18 @@ pub enum Mutation {
     ForgetGeneration,
     /// Recovery replays entries in the order of their place on flash.
     ReplayOutOfOrder,
+    /// Clean blocks that wait in memory stay there when they are changed.
+    KeepMemoryWindow,
 }
 
 impl Mutation {
     /// Every one, with its name for the command line.
-    pub const ALL: [(&'static str, Self); 5] = [
+    pub const ALL: [(&'static str, Self); 6] = [
         ("skip-sync", Self::SkipSync),
         ("accept-torn-batch", Self::AcceptTornBatch),
         ("clean-before-origin-sync", Self::CleanBeforeOriginSync),
         ("forget-generation", Self::ForgetGeneration),
         ("replay-out-of-order", Self::ReplayOutOfOrder),
+        ("keep-memory-window", Self::KeepMemoryWindow),
     ];
 }

@@ -3,21 +3,14 @@
 //! How it is counted, as in the published tables: every reference is looked up and, if it missed,
 //! comes in; reads and writes count the same; the first reference of a block is a miss.
 
-use headpond_base::BLOCK_U64;
-use headpond_policy::{Admission, Cache, Host, Key, Kind, Policy};
+use headpond_policy::{Adaptive, Admission, Cache, Host, Key, Kind, Policy};
 
 use crate::load::Load;
-
-/// The share of the cache that may be only in memory until a block has shown that it is worth a
-/// flash write: a tenth.
-const MEMORY_SHARE: usize = 10;
-/// And no more than this many blocks: 64 MiB.
-const MEMORY_MAX: usize = (64 << 20) / BLOCK_U64 as usize;
 
 /// How many blocks of a cache are in memory rather than on flash.
 #[must_use]
 pub fn memory_of(size_blocks: usize) -> usize {
-    (size_blocks / MEMORY_SHARE).min(MEMORY_MAX)
+    Adaptive::memory_for(size_blocks)
 }
 
 /// What came of a replay.

@@ -70,6 +70,12 @@ pub const METRICS: &[Metric] = &[
     blocks!(Counter, "read_hit_bytes_total", read_hits_blocks, "Bytes read from flash or memory, in whole blocks"),
     blocks!(
         Counter,
+        "memory_hit_bytes_total",
+        memory_hits_blocks,
+        "Bytes of those that came from memory, where new blocks wait until they are worth a write to flash"
+    ),
+    blocks!(
+        Counter,
         "read_miss_bytes_total",
         read_miss_blocks,
         "Bytes that had to come from the origin, in whole blocks"
@@ -165,7 +171,13 @@ pub const METRICS: &[Metric] = &[
     counted!(Gauge, "free_segments", free_segments, "Segments that can be filled at once"),
     counted!(Gauge, "segments", segments, "All segments"),
     counted!(Gauge, "map_memory_bytes", map_bytes, "Memory that the map takes"),
-    blocks!(Counter, "admitted_bytes_total", admitted_blocks, "Clean bytes let in"),
+    blocks!(
+        Gauge,
+        "memory_bytes",
+        memory_blocks,
+        "Clean bytes that wait in memory until they are worth a write to flash"
+    ),
+    blocks!(Counter, "admitted_bytes_total", admitted_blocks, "Clean bytes that reads brought in, written to flash"),
     blocks!(Counter, "evicted_bytes_total", evicted_blocks, "Clean bytes dropped for room"),
     blocks!(Counter, "moved_bytes_total", moved_blocks, "Bytes copied inside the pool to free a segment"),
     counted!(Counter, "reclaimed_segments_total", segments_reclaimed, "Segments emptied"),

@@ -201,14 +201,16 @@ impl Engine {
         if first >= last || !room || !self.make_room_for(object) {
             return;
         }
+        let skip = usize::try_from(first.byte() - offset).expect("less than a block");
+        let data = &data[skip..];
         let places: Vec<Place> = (first.0..last.0)
-            .map(|block| {
-                self.missed(object, Block(block));
-                self.place(object, Block(block), true)
+            .zip(data.chunks(headpond_base::BLOCK))
+            .map(|(block, bytes)| {
+                self.touched(object, Block(block));
+                self.place(object, Block(block), true, bytes)
             })
             .collect();
-        let skip = usize::try_from(first.byte() - offset).expect("less than a block");
         let len = places.len() * headpond_base::BLOCK;
-        self.let_in(object, first, &places, &data[skip..data.len().min(skip + len)]);
+        self.let_in(object, first, &places, &data[..data.len().min(len)]);
     }
 }

@@ -10,10 +10,18 @@ mod core;
 mod shadows;
 mod tuning;
 
+use headpond_base::BLOCK;
+
 use self::core::Core;
 use self::shadows::Shadows;
 use self::tuning::TUNINGS;
 use crate::{Admitted, Host, Key, Kind, Replacement, Taken};
+
+/// The share of the blocks that may be only in memory until they have shown that they are worth a
+/// flash write: a tenth, as the window has.
+const MEMORY_SHARE: usize = 10;
+/// And no more than this many blocks: 64 MiB.
+const MEMORY_MAX: usize = (64 << 20) / BLOCK;
 
 /// The default policy.
 pub struct Adaptive {
@@ -22,6 +30,12 @@ pub struct Adaptive {
 }
 
 impl Adaptive {
+    /// How many of `capacity` blocks should be in memory only.
+    #[must_use]
+    pub fn memory_for(capacity: usize) -> usize {
+        (capacity / MEMORY_SHARE).min(MEMORY_MAX)
+    }
+
     /// Keeps up to `capacity` blocks, of which the newest `memory` may be only in memory.
     #[must_use]
     pub fn new(capacity: usize, memory: usize) -> Self {

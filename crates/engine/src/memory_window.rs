@@ -1,0 +1,208 @@
+//! New blocks in memory, until they have shown that they are worth a write to flash: the window of `adaptive`.
+//!
+//! The policy says what comes here (`Admitted::Memory`), when it moves on to flash (`Host::fill`), and when it goes
+//! (`Host::evicted`).
+//!
+//! Invariants:
+//! - Only bytes that the origin has, of blocks for which the map has no slot. So nothing here can hide anything newer,
+//!   and a crash loses nothing.
+//! - Whatever changes a block drops it here in the same step ([`Engine::poison`]).
+//! - Every block here is known to the policy as one in memory, but for those that moved on in this turn.
+//! - Memory for so many blocks as were ever here at once, which the policy bounds; given back when none is left.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use headpond_base::{BLOCK, Block, BufMut, ObjectId, Stream};
+use headpond_policy::Key;
+
+use crate::engine::{Engine, Spread};
+use crate::keep::{block_of, key_of};
+use crate::locks::Span;
+use crate::store::Store;
+
+/// Blocks whose memory is taken at once.
+const CHUNK: usize = 64;
+
+/// A block's place in the window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Held {
+    place: u32,
+    /// It is to be written to flash in this turn.
+    moves_on: bool,
+}
+
+/// The blocks, and their memory. Owned by the store.
+#[derive(Default)]
+pub(crate) struct MemoryWindow {
+    held: HashMap<Key, Held, BuildHasherDefault<Spread>>,
+    chunks: Vec<BufMut>,
+    free: Vec<u32>,
+    moved_on: Vec<Key>,
+    /// Objects that have lost the last of their blocks here.
+    emptied: Vec<ObjectId>,
+}
+
+impl MemoryWindow {
+    /// How many blocks are here.
+    pub(crate) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Where a block is, if it is here.
+    pub(crate) fn find(&self, object: ObjectId, block: Block) -> Option<Held> {
+        if self.held.is_empty() {
+            return None;
+        }
+        self.held.get(&key_of(object, block)?).copied()
+    }
+
+    /// A block's bytes.
+    pub(crate) fn bytes(&self, held: Held) -> &[u8] {
+        let (chunk, from) = place_of(held.place);
+        &self.chunks[chunk][from..from + BLOCK]
+    }
+
+    /// The policy lets a block move on to flash. Nothing happens if it is not here: then it comes there straight away.
+    pub(crate) fn moves_on(&mut self, key: Key) {
+        if let Some(held) = self.held.get_mut(&key) {
+            held.moves_on = true;
+            self.moved_on.push(key);
+        }
+    }
+
+    /// Takes a block in, whose last bytes are zeros if `bytes` are fewer; `false` if it was here.
+    fn insert(&mut self, key: Key, bytes: &[u8]) -> bool {
+        let known = self.held.get(&key).map(|held| held.place);
+        let place = known.or_else(|| self.free.pop()).unwrap_or_else(|| self.more());
+        let (chunk, from) = place_of(place);
+        let memory = &mut self.chunks[chunk][from..from + BLOCK];
+        memory[..bytes.len()].copy_from_slice(bytes);
+        memory[bytes.len()..].fill(0);
+        self.held.insert(key, Held { place, moves_on: false });
+        known.is_none()
+    }
+
+    /// Memory for more; answers with one place of it, and the others are free.
+    fn more(&mut self) -> u32 {
+        let first = self.chunks.len() * CHUNK;
+        self.chunks.push(BufMut::unwritten(CHUNK * BLOCK));
+        let places = first..first + CHUNK;
+        self.free.extend(places.skip(1).rev().map(|place| u32::try_from(place).expect("the window is small")));
+        u32::try_from(first).expect("the window is small")
+    }
+
+    fn remove(&mut self, key: Key) -> bool {
+        let Some(held) = self.held.remove(&key) else { return false };
+        self.free.push(held.place);
+        if self.held.is_empty() {
+            self.chunks = Vec::new();
+            self.free = Vec::new();
+        }
+        true
+    }
+
+    /// The blocks of an object in `span` that are here.
+    fn within(&self, object: ObjectId, span: Span) -> Vec<Key> {
+        if self.held.is_empty() {
+            return Vec::new();
+        }
+        if span.blocks() <= self.held.len() as u64 {
+            let keys = (span.first.0..span.end.0).filter_map(|block| key_of(object, Block(block)));
+            return keys.filter(|key| self.held.contains_key(key)).collect();
+        }
+        let inside = |key: &Key| {
+            let (of, block) = block_of(*key);
+            of == object && span.first <= block && block < span.end
+        };
+        let mut keys: Vec<Key> = self.held.keys().copied().filter(inside).collect();
+        keys.sort_unstable();
+        keys
+    }
+}
+
+const fn place_of(place: u32) -> (usize, usize) {
+    (place as usize / CHUNK, place as usize % CHUNK * BLOCK)
+}
+
+impl Store {
+    /// Whether a block is in memory only.
+    pub(crate) fn is_in_memory(&self, object: ObjectId, block: Block) -> bool {
+        self.window.find(object, block).is_some()
+    }
+
+    /// Holds a clean block in memory.
+    pub(crate) fn hold(&mut self, object: ObjectId, block: Block, bytes: &[u8]) {
+        let (Some(key), Some(known)) = (key_of(object, block), self.objects.get_mut(&object)) else { return };
+        assert!(known.map.get(block).is_none(), "what waits in memory is not on flash");
+        known.in_memory += u32::from(self.window.insert(key, bytes));
+    }
+
+    /// Lets a block in memory go, if it is there.
+    pub(crate) fn let_go(&mut self, key: Key) {
+        if !self.window.remove(key) {
+            return;
+        }
+        let (object, _) = block_of(key);
+        if let Some(known) = self.objects.get_mut(&object) {
+            known.in_memory -= 1;
+            if known.in_memory == 0 {
+                self.window.emptied.push(object);
+            }
+        }
+    }
+
+    /// These blocks of an object change: what is in memory of them is old from now on.
+    pub(crate) fn drop_from_memory(&mut self, object: ObjectId, span: Span) {
+        for key in self.window.within(object, span) {
+            self.let_go(key);
+            let (object, block) = block_of(key);
+            self.note_gone(object, block);
+        }
+    }
+}
+
+impl Engine {
+    /// Writes what the policy let move on, and retires objects of which nothing is left.
+    pub(crate) fn write_what_moved_on(&mut self) {
+        if !self.store.window.moved_on.is_empty() {
+            let mut keys = std::mem::take(&mut self.store.window.moved_on);
+            keys.retain(|key| self.store.window.held.get(key).is_some_and(|held| held.moves_on));
+            keys.sort_unstable();
+            keys.dedup();
+            let most = self.store.log.geometry().record_blocks_max() as usize;
+            let runs = keys.chunk_by(|a, b| a.0 + 1 == b.0 && block_of(*a).0 == block_of(*b).0);
+            for run in runs.flat_map(|run| run.chunks(most)) {
+                self.append_run(run);
+            }
+        }
+        for object in std::mem::take(&mut self.store.window.emptied) {
+            self.retire(object);
+        }
+    }
+
+    /// Appends blocks that follow each other; where that cannot be now they are dropped.
+    fn append_run(&mut self, run: &[Key]) {
+        let (object, first) = block_of(run[0]);
+        let room = self.store.log.segments().free() > crate::fetch::ADMIT_RESERVE && !self.store.log.failed();
+        let stays = self.store.get(object).is_some_and(|known| !known.state.flags.unlinked);
+        if room && stays && !self.stopping && self.may_name_clean(object) {
+            let blocks = u32::try_from(run.len()).expect("a record is bounded");
+            let known = self.store.known(object);
+            let slots = known.map.range(first, first.plus(u64::from(blocks))).count();
+            assert!(slots == 0, "what waits in memory is not on flash");
+            self.store.introduce(object);
+            let window = std::mem::take(&mut self.store.window);
+            self.store.append_data(Store::clean_record(Stream::Cold, object, first, blocks), true, |payload| {
+                for (to, key) in payload.chunks_mut(BLOCK).zip(run) {
+                    to.copy_from_slice(window.bytes(window.held[key]));
+                }
+            });
+            self.store.window = window;
+            self.stats.admitted_blocks += u64::from(blocks);
+        } else {
+            run.iter().for_each(|key| self.forget_kept(*key));
+        }
+        run.iter().for_each(|key| self.store.let_go(*key));
+    }
+}
