@@ -180,6 +180,24 @@ impl Mount {
         Service::start(&format!("headpond {name}"), command, log)
     }
 
+    /// Begins a flush of everything dirty, and returns its handle.
+    pub fn begin_flush(&self) -> Result<u64> {
+        let mut flush = Command::new(&self.headpond.program);
+        flush.arg("flush").arg(&self.mountpoint).args(["--background", "--json"]);
+        let text = command::run("beginning a flush", &mut flush)?;
+        serde_json::from_str::<Value>(&text)
+            .ok()
+            .and_then(|answer| answer["handle"].as_u64())
+            .ok_or_else(|| Failure::Other(format!("headpond flush --json gave no handle:\n{text}")))
+    }
+
+    /// Ends a flush, if it is still under way. Returns whether it was.
+    pub fn cancel_flush(&self, handle: u64) -> bool {
+        let mut cancel = Command::new(&self.headpond.program);
+        cancel.arg("flush").arg(&self.mountpoint).arg("--cancel").arg(handle.to_string());
+        command::run("ending a flush", &mut cancel).is_ok()
+    }
+
     /// Kills the daemon at once, as a crash would, and takes the dead mount out of the way.
     pub fn kill(mut self) {
         self.service.kill();

@@ -2,13 +2,14 @@
 
 use super::plan::{Plan, duration};
 use super::results::{Results, Session};
+use super::runner::Means;
 use super::{Definition, Target, report, runner, shipped, shipped_text};
 use crate::demo;
 use crate::failure::{Failure, Result, catch_interrupts};
 use crate::pond::Headpond;
 use crate::{fio, mariadb, sysbench};
 use clap::{Args, Subcommand};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What `headpond lab` is given.
@@ -106,12 +107,8 @@ struct RunArgs {
     /// Where the results go [default: headpond-lab/EXPERIMENT-TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Where scratch directories are made
-    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
-    scratch: PathBuf,
-    /// A device that may be overwritten, all data on it lost
-    #[arg(long, value_name = "DEVICE")]
-    destroy: Vec<PathBuf>,
+    #[command(flatten)]
+    means: MeansArgs,
     /// Decides all that is random
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -120,16 +117,40 @@ struct RunArgs {
     plan: bool,
 }
 
+/// What of the machine may be used, when a session begins and when it goes on.
 #[derive(Args, Debug)]
-struct ResumeArgs {
-    /// The session's directory
-    directory: PathBuf,
+struct MeansArgs {
     /// Where scratch directories are made
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     scratch: PathBuf,
     /// A device that may be overwritten, all data on it lost
     #[arg(long, value_name = "DEVICE")]
     destroy: Vec<PathBuf>,
+    /// Keep a database's tables in this directory, and use them again when the same are wanted
+    #[arg(long, value_name = "DIR")]
+    keep_tables: Option<PathBuf>,
+    /// No more runs than this now, where the machine is quiet only for a while; `resume` goes on
+    #[arg(long, value_name = "N")]
+    runs: Option<u32>,
+}
+
+impl MeansArgs {
+    fn means(&self) -> Means {
+        Means {
+            scratch: self.scratch.clone(),
+            destroy: self.destroy.clone(),
+            keep_tables: self.keep_tables.clone(),
+            runs_max: self.runs,
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+struct ResumeArgs {
+    /// The session's directory
+    directory: PathBuf,
+    #[command(flatten)]
+    means: MeansArgs,
 }
 
 #[derive(Args, Debug)]
@@ -152,7 +173,7 @@ pub fn run(arguments: &LabArgs) -> Result<()> {
         Command::Compare(run) => begin(run, 2),
         Command::Resume(resume) => {
             let results = Results::open(&resume.directory)?;
-            carry_out(&results, &resume.scratch, &resume.destroy)
+            carry_out(&results, &resume.means)
         }
         Command::Report(report) => tell(&Results::open(&report.directory)?),
     }
@@ -205,7 +226,7 @@ fn begin(run: &RunArgs, sides_min: usize) -> Result<()> {
     let session = Session { format: 0, definition, targets: texts, seed: run.seed, began, about: about(&plan) };
     let results = Results::begin(&out, session)?;
     println!("\nResults: {}\n", out.display());
-    carry_out(&results, &run.scratch, &run.destroy)
+    carry_out(&results, &run.means)
 }
 
 /// What it runs on and with.
@@ -224,10 +245,10 @@ fn about(plan: &Plan) -> Vec<(String, String)> {
     about
 }
 
-fn carry_out(results: &Results, scratch: &Path, destroy: &[PathBuf]) -> Result<()> {
+fn carry_out(results: &Results, means: &MeansArgs) -> Result<()> {
     catch_interrupts()?;
-    let outcome = runner::run(results, &Headpond::beside_this_program()?, scratch, destroy);
-    if outcome.is_err() {
+    let outcome = runner::run(results, &Headpond::beside_this_program()?, &means.means());
+    if !matches!(outcome, Ok(true)) {
         eprintln!("\nWhat has ended is kept. To go on: headpond lab resume {}", results.directory().display());
     }
     outcome?;

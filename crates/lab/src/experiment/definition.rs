@@ -61,6 +61,8 @@ pub struct Case {
     pub depth: Option<u32>,
     /// Threads of fio, clients of sysbench.
     pub threads: Option<u32>,
+    /// fio: so many requests a second of each thread, where the storage keeps up; as many as it takes without.
+    pub rate: Option<u32>,
     /// sysbench: which of its loads, such as `oltp_read_write`.
     pub script: Option<String>,
     /// What goes along the axis.
@@ -82,6 +84,21 @@ pub struct Variant {
     /// Options of the MariaDB server.
     #[serde(default)]
     pub mariadb: Vec<String>,
+    /// Whether everything dirty is flushed while the load runs.
+    #[serde(default)]
+    pub flush: bool,
+    /// The variant of the same target that it is compared with; without it, the first side of all.
+    pub against: Option<String>,
+}
+
+/// What is dirty in the pool when a run begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dirty {
+    /// MiB written at random through the mount, in requests of 16 KiB.
+    pub written: u32,
+    /// MiB of the file in which they lie: the more, the longer they take to be flushed.
+    pub over: u32,
 }
 
 /// What a short form does instead.
@@ -96,6 +113,8 @@ pub struct Quick {
     pub repeats: u32,
     /// The data, in MiB.
     pub size: u32,
+    /// The flash, in MiB; without it four times the data, and no more than the long form has.
+    pub flash: Option<u32>,
     /// For every case with an axis: these of its values, where it has them.
     #[serde(default)]
     pub values: Vec<u32>,
@@ -133,6 +152,9 @@ pub struct Definition {
     pub rows: Option<u32>,
     /// sysbench: InnoDB's buffer pool in MiB.
     pub buffer_pool: Option<u32>,
+    /// sysbench: whether the pool begins with all of the tables, as one that has served them for long.
+    #[serde(default)]
+    pub warm: bool,
     /// What is compared where the user names nothing.
     pub targets: Vec<String>,
     /// The loads.
@@ -141,17 +163,22 @@ pub struct Definition {
     /// The same on each target with other settings.
     #[serde(rename = "variant", default)]
     pub variants: Vec<Variant>,
+    /// fio: what is made dirty in another file before each run; the data is read once after that, so that the load
+    /// finds it on flash.
+    pub dirty: Option<Dirty>,
     /// The short form.
     pub quick: Quick,
 }
 
-const SHIPPED: [(&str, &str); 7] = [
+const SHIPPED: [(&str, &str); 9] = [
     ("fileio", include_str!("../../experiments/fileio.toml")),
     ("fill", include_str!("../../experiments/fill.toml")),
     ("sweep", include_str!("../../experiments/sweep.toml")),
     ("profiles", include_str!("../../experiments/profiles.toml")),
     ("oltp", include_str!("../../experiments/oltp.toml")),
     ("thresholds", include_str!("../../experiments/thresholds.toml")),
+    ("pace", include_str!("../../experiments/pace.toml")),
+    ("flush", include_str!("../../experiments/flush.toml")),
     ("untorn", include_str!("../../experiments/untorn.toml")),
 ];
 
@@ -192,7 +219,12 @@ impl Definition {
     pub fn quick(mut self) -> Self {
         let quick = &self.quick;
         (self.seconds, self.warmup, self.repeats) = (quick.seconds, quick.warmup, quick.repeats);
-        self.flash = self.flash.min((quick.size * 4).max(128));
+        if let Some(dirty) = &mut self.dirty {
+            // In proportion to the data, as the flash of such an experiment should be too.
+            let short = |mib: u32| (mib * quick.size / self.size).max(8);
+            *dirty = Dirty { written: short(dirty.written), over: short(dirty.over) };
+        }
+        self.flash = quick.flash.unwrap_or_else(|| self.flash.min((quick.size * 4).max(128)));
         self.size = quick.size;
         self.rows = quick.rows.or(self.rows);
         for case in self.cases.iter_mut().filter(|case| case.vary.is_some()) {
@@ -208,8 +240,26 @@ impl Definition {
         if self.cases.is_empty() || self.targets.is_empty() {
             return Err("there must be a [[case]], and a target".to_owned());
         }
+        self.check_variants()?;
+        if let Some(dirty) = &self.dirty {
+            if self.load != Load::Fio || dirty.written < 8 || dirty.over < dirty.written {
+                return Err("[dirty] is for load = \"fio\": written at least 8 (MiB), and over no less".to_owned());
+            }
+        } else if self.variants.iter().any(|variant| variant.flush) {
+            return Err("flush = true needs something to flush: [dirty]".to_owned());
+        }
         for case in &self.cases {
             self.check_case(case).map_err(|what| format!("case '{}': {what}", case.name))?;
+        }
+        Ok(())
+    }
+
+    fn check_variants(&self) -> std::result::Result<(), String> {
+        for variant in &self.variants {
+            let known = |name: &String| self.variants.iter().any(|other| other.name == *name && other != variant);
+            if let Some(unknown) = variant.against.as_ref().filter(|name| !known(name)) {
+                return Err(format!("variant '{}': against = \"{unknown}\" is no other variant", variant.name));
+            }
         }
         Ok(())
     }
@@ -248,6 +298,9 @@ impl Definition {
                 if !case.script.as_deref().is_some_and(|script| script.starts_with("oltp_")) {
                     return Err("script must be one of sysbench's oltp_...".to_owned());
                 }
+                if case.rate.is_some() {
+                    return Err("rate is for load = \"fio\"".to_owned());
+                }
                 if case.rw.is_some() || matches!(case.vary, Some(Vary::Depth | Vary::Block | Vary::Used)) {
                     return Err("rw, and vary other than threads, are for load = \"fio\"".to_owned());
                 }
@@ -283,6 +336,14 @@ mod tests {
         assert!(wrong("warmup =", "warm-up =").contains("warm-up"));
         assert!(wrong("rw = \"randread\"", "rw = \"sideways\"").contains("randwrite"));
         assert!(wrong("block = 16", "").contains("block is missing"));
+        let flush = shipped_text("flush").unwrap();
+        let error =
+            Definition::parse(&flush.replacen("[dirty]", "[dirt]", 1), "mine").expect_err("unknown").to_string();
+        assert!(error.contains("dirt"), "{error}");
+        let without = flush.replace("[dirty]\nwritten = 384\nover = 3072\n", "");
+        assert!(Definition::parse(&without, "mine").expect_err("nothing to flush").to_string().contains("[dirty]"));
+        let thresholds = shipped_text("thresholds").unwrap().replacen("against = \"1", "against = \"2", 1);
+        assert!(Definition::parse(&thresholds, "mine").expect_err("no such").to_string().contains("no other variant"));
         let error = Definition::find("no-such-file").expect_err("there is none").to_string();
         assert!(error.contains("fileio") && error.contains("no-such-file"), "{error}");
     }

@@ -5,7 +5,7 @@
 
 use super::plan::Point;
 use super::record::{Figures, Second};
-use super::{Case, Definition};
+use super::{Case, Definition, Dirty};
 use headpond_base::Nanos;
 use headpond_measure::Latency;
 use serde_json::Value;
@@ -28,6 +28,35 @@ pub fn lay_out_command(file: &Path, from_mib: u64, to_mib: u64) -> Command {
     command
 }
 
+/// The command that makes the pool dirty: always the same blocks of a file, so that as many are dirty each time.
+#[must_use]
+pub fn dirty_command(file: &Path, dirty: Dirty) -> Command {
+    let mut command = Command::new("fio");
+    command.args(["--name=dirty", "--thread", "--direct=1", "--rw=randwrite", "--bs=16k", "--ioengine=libaio"]);
+    command.args(["--iodepth=16", "--randrepeat=1", "--end_fsync=1", "--fallocate=none"]);
+    command.arg(format!("--filename={}", file.display())).arg(format!("--size={}M", dirty.over));
+    command.arg(format!("--io_size={}M", dirty.written));
+    command
+}
+
+/// The command that reads the data once.
+#[must_use]
+pub fn warm_command(file: &Path, mib: u32) -> Command {
+    let mut command = Command::new("fio");
+    command.args(["--name=warm", "--thread", "--direct=1", "--rw=read", "--bs=128k", "--ioengine=libaio"]);
+    command.arg("--iodepth=4").arg(format!("--filename={}", file.display())).arg(format!("--size={mib}M"));
+    command
+}
+
+/// The command that reads a file once in no order, so that it does not pass by a cache as a stream.
+#[must_use]
+pub fn once_command(file: &Path) -> Command {
+    let mut command = Command::new("fio");
+    command.args(["--name=once", "--thread", "--readonly", "--direct=1", "--rw=randread", "--bs=512k"]);
+    command.args(["--ioengine=libaio", "--iodepth=4"]).arg(format!("--filename={}", file.display()));
+    command
+}
+
 /// The command of a run.
 #[must_use]
 pub fn command(definition: &Definition, case: &Case, point: &Point, file: &Path, seed: u64) -> Command {
@@ -40,6 +69,7 @@ pub fn command(definition: &Definition, case: &Case, point: &Point, file: &Path,
     command.arg(format!("--bs={}k", point.block));
     command.arg(format!("--ioengine={}", case.engine.as_deref().unwrap_or("psync")));
     command.args([format!("--iodepth={}", point.depth), format!("--numjobs={}", point.threads)]);
+    command.args(case.rate.map(|rate| format!("--rate_iops={rate}")));
     command.args(["--time_based".to_owned(), format!("--runtime={}", definition.warmup + definition.seconds)]);
     command.args(["--randrepeat=1".to_owned(), format!("--randseed={seed}")]);
     command.args(["--lat_percentiles=1", "--clat_percentiles=0", "--status-interval=1", "--output-format=json+"]);

@@ -1,4 +1,5 @@
-//! What the runs of a session mean: each side against the first, point by point, and what was the limit.
+//! What the runs of a session mean: each side against the one that it is compared with, point by point, and what was
+//! the limit.
 //!
 //! Invariant: "times" is only claimed where a test says that chance is no likely reason; else it says `~`, or that
 //! there are too few runs to tell.
@@ -24,6 +25,10 @@ pub struct Cell {
     pub p99_ms: Option<f64>,
     /// The worst of their longest, in milliseconds.
     pub max_ms: Option<f64>,
+    /// The middle of the coefficients of variation of their averages of 10 s; none where they are too short.
+    pub variation: Option<f64>,
+    /// The same of what was written to the origin.
+    pub origin_variation: Option<f64>,
     /// How many of them had settled, of how many that could be judged.
     pub steady: (usize, usize),
     /// What limited them, in words.
@@ -37,11 +42,15 @@ pub struct Comparison {
     pub point: usize,
     /// The side.
     pub side: usize,
-    /// How many times the first side's throughput it has.
+    /// The side that it is compared with.
+    pub against: usize,
+    /// How many times the other's throughput it has.
     pub ratio: RatioInterval,
+    /// How many times the other's 99th percentile.
+    pub p99: Option<f64>,
     /// Whether that may be chance.
     pub test: MannWhitney,
-    /// Runs of the first side, and of this one.
+    /// Runs of the other side, and of this one.
     pub runs: (usize, usize),
 }
 
@@ -80,7 +89,7 @@ impl Comparison {
 pub struct Judgement {
     /// By point: by side, where there are runs.
     pub cells: Vec<Vec<Cell>>,
-    /// Every side against the first, where both have runs.
+    /// Every side against the one that it is compared with, where both have runs.
     pub comparisons: Vec<Comparison>,
 }
 
@@ -92,13 +101,17 @@ pub fn judge(plan: &Plan, records: &[Record], seed: u64) -> Judgement {
         .collect();
     let mut comparisons = Vec::new();
     for (point, row) in cells.iter().enumerate() {
-        let Some(base) = row.first().filter(|cell| cell.side == 0) else { continue };
-        for cell in &row[1..] {
+        for cell in row {
+            let against = plan.sides[cell.side].against;
+            let Some(base) = row.iter().find(|other| other.side == against && other.side != cell.side) else {
+                continue;
+            };
             if let (Some(ratio), Some(test)) =
                 (ratio_of_medians(&cell.values, &base.values, seed), mann_whitney(&cell.values, &base.values))
             {
                 let runs = (base.values.len(), cell.values.len());
-                comparisons.push(Comparison { point, side: cell.side, ratio, test, runs });
+                let p99 = cell.p99_ms.zip(base.p99_ms).map(|(this, other)| this / other.max(f64::MIN_POSITIVE));
+                comparisons.push(Comparison { point, side: cell.side, against, ratio, p99, test, runs });
             }
         }
     }
@@ -118,9 +131,16 @@ fn cell(records: &[Record], point: usize, side: usize) -> Option<Cell> {
         values,
         p99_ms: headpond_measure::median(&p99),
         max_ms: max,
+        variation: middle(&of, Record::variation),
+        origin_variation: middle(&of, Record::origin_variation),
         steady: (steady, judged.count()),
         limit: limit(&of),
     })
+}
+
+/// The middle of what runs have.
+fn middle(records: &[&Record], value: impl Fn(&Record) -> Option<f64>) -> Option<f64> {
+    headpond_measure::median(&records.iter().filter_map(|record| value(record)).collect::<Vec<_>>())
 }
 
 /// What the machine's counters say of who had no more to give.

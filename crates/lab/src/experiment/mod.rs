@@ -12,6 +12,7 @@
 pub mod commands;
 mod counters;
 mod definition;
+mod evenness;
 mod fio_load;
 pub mod judge;
 mod oltp_load;
@@ -25,7 +26,7 @@ mod sense;
 mod side;
 mod target;
 
-pub use definition::{Case, Definition, Load, Quick, Variant, Vary, shipped, shipped_text};
+pub use definition::{Case, Definition, Dirty, Load, Quick, Variant, Vary, shipped, shipped_text};
 pub use plan::{Plan, Point, Visit};
 pub use record::{Figures, Pond, Record, Second, Steadiness, System};
 pub use results::Results;

@@ -10,21 +10,28 @@ use headpond_measure::Latency;
 use std::path::Path;
 use std::process::Command;
 
-/// InnoDB's redo log: large enough not to force a checkpoint within a run.
-const REDO_LOG_MIB: u32 = 256;
+/// InnoDB's redo log, for each second of a run: large enough not to force a checkpoint within it.
+const REDO_LOG_MIB_PER_SECOND: u32 = 4;
+/// A log is no smaller, and need not be larger. Each visit copies it.
+const REDO_LOG_MIB: (u32, u32) = (16, 256);
+
+fn redo_log_mib(definition: &Definition) -> u32 {
+    let seconds = definition.warmup + definition.seconds;
+    (seconds * REDO_LOG_MIB_PER_SECOND).clamp(REDO_LOG_MIB.0, REDO_LOG_MIB.1)
+}
 
 /// The settings of the server under the load.
 #[must_use]
 pub fn settings(definition: &Definition, more: &[String]) -> Settings {
     let pool = definition.buffer_pool.unwrap_or(64);
-    Settings { buffer_pool_mib: pool, redo_log_mib: REDO_LOG_MIB, durable: true, more: more.to_vec() }
+    Settings { buffer_pool_mib: pool, redo_log_mib: redo_log_mib(definition), durable: true, more: more.to_vec() }
 }
 
 /// The settings of the server that makes the tables, in a hurry.
 #[must_use]
 pub fn loading(definition: &Definition) -> Settings {
     let pool = definition.size.clamp(128, 1024);
-    Settings { buffer_pool_mib: pool, redo_log_mib: REDO_LOG_MIB, durable: false, more: Vec::new() }
+    Settings { buffer_pool_mib: pool, redo_log_mib: redo_log_mib(definition), durable: false, more: Vec::new() }
 }
 
 /// The command of a run.

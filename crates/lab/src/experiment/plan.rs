@@ -32,6 +32,8 @@ pub struct SideName {
     pub target: usize,
     /// Which variant, if there are any.
     pub variant: Option<usize>,
+    /// The side that it is compared with; itself if with none.
+    pub against: usize,
 }
 
 /// One side in one repetition: it is set up, all its points are run, it is taken down.
@@ -83,12 +85,13 @@ impl Plan {
                 };
                 let mut sides: Vec<SideName> = Vec::new();
                 if variants.is_empty() {
-                    sides.push(SideName { name: of.name.clone(), target, variant: None });
+                    sides.push(SideName { name: of.name.clone(), target, variant: None, against: 0 });
                 }
-                sides.extend(variants.iter().enumerate().map(|(index, variant)| SideName {
-                    name: name(variant),
-                    target,
-                    variant: Some(index),
+                sides.extend(variants.iter().enumerate().map(|(index, variant)| {
+                    let named = variant.against.as_ref();
+                    let other = named.and_then(|name| variants.iter().position(|other| other.name == *name));
+                    let against = other.map_or(0, |other| target * variants.len() + other);
+                    SideName { name: name(variant), target, variant: Some(index), against }
                 }));
                 sides
             })
@@ -126,7 +129,7 @@ impl Plan {
                 Kind::Directory(_) => self.definition.variants.iter().all(|variant| variant.headpond.is_empty()),
                 Kind::Headpond(_) => true,
             };
-            if !fits {
+            if !fits || self.definition.dirty.is_some() && !matches!(target.kind, Kind::Headpond(_)) {
                 return Err(Failure::Other(format!(
                     "the experiment '{}' cannot be run on {}",
                     self.definition.name,
@@ -173,7 +176,12 @@ impl Plan {
             return 0;
         }
         let database = if self.definition.load == Load::Oltp { DATABASE_SECONDS } else { 0 };
-        SET_UP_SECONDS + database + u64::from(self.definition.size) / LAY_OUT_MIB
+        SET_UP_SECONDS + database + self.laid_out_mib() / LAY_OUT_MIB
+    }
+
+    /// MiB of data laid out in each visit.
+    fn laid_out_mib(&self) -> u64 {
+        u64::from(self.definition.size) + self.definition.dirty.map_or(0, |dirty| u64::from(dirty.over))
     }
 
     /// How many seconds a run of a visit takes.
@@ -182,7 +190,8 @@ impl Plan {
         if self.modelled(visit) {
             return MODEL_SECONDS;
         }
-        u64::from(self.definition.warmup + self.definition.seconds) + RUN_SECONDS
+        let dirty = self.definition.dirty.map_or(0, |dirty| u64::from(dirty.written) / LAY_OUT_MIB);
+        u64::from(self.definition.warmup + self.definition.seconds) + dirty + RUN_SECONDS
     }
 
     /// How many seconds all of it takes.
@@ -203,7 +212,8 @@ impl Plan {
         };
         let writing = self.points.iter().filter(writes).count() as u64;
         let seconds = u64::from(self.definition.warmup + self.definition.seconds);
-        (visits * u64::from(self.definition.size), visits * writing * seconds)
+        let dirty = self.definition.dirty.map_or(0, |dirty| u64::from(dirty.written)) * self.points.len() as u64;
+        (visits * (self.laid_out_mib() + dirty), visits * writing * seconds)
     }
 
     /// What is told before anything starts.
@@ -219,6 +229,9 @@ impl Plan {
                 .flat_map(|variant| variant.headpond.iter().chain(&variant.mariadb))
                 .map(String::as_str)
                 .collect();
+            let settings =
+                settings.into_iter().chain(variant.filter(|variant| variant.flush).map(|_| "headpond flush"));
+            let settings: Vec<&str> = settings.collect();
             let settings = if settings.is_empty() { String::new() } else { format!(" ({})", settings.join(" ")) };
             text += &format!("  {:<24} {}{settings}\n", side.name, target.describe());
         }
@@ -300,12 +313,24 @@ mod tests {
     }
 
     #[test]
+    fn a_side_is_compared_with_the_variant_that_it_names_on_its_own_target() {
+        let of = |targets: &[&str]| {
+            let plan = plan("thresholds", targets).unwrap();
+            plan.sides.iter().map(|side| side.against).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&["a=headpond"]), [0, 0, 0, 2], "by age against threshold only, each at its threshold");
+        assert_eq!(of(&["a=headpond", "b=headpond"]), [0, 0, 0, 2, 0, 4, 0, 6]);
+        assert_eq!(plan("fill", &["a=/a", "b=/b"]).unwrap().sides[1].against, 0);
+    }
+
+    #[test]
     fn what_cannot_be_run_is_refused_before_it_starts() {
         for (name, targets) in [
             ("oltp", vec!["model:tachion"]),
             ("sweep", vec!["model:tachion"]),
             ("oltp", vec!["/dev/sdz"]),
             ("thresholds", vec!["/plain"]),
+            ("flush", vec!["/plain"]),
             ("fill", vec!["a=/a", "a=/b"]),
         ] {
             assert!(plan(name, &targets).is_err(), "{name} on {targets:?}");
@@ -315,6 +340,10 @@ mod tests {
 
     #[test]
     fn time_and_bytes_are_told_before_the_start() {
+        let flush = plan("flush", &["headpond"]).unwrap();
+        let seconds = u64::from(flush.definition.warmup + flush.definition.seconds) + 3 + 2;
+        assert_eq!(flush.seconds(), 8 * (flush.points.len() as u64 * seconds + 4 + (128 + 3072) / 100));
+        assert!(flush.introduction().contains("headpond flush)"), "{}", flush.introduction());
         let plan = plan("profiles", &["a=/a", "b=/b"]).unwrap();
         // 8 visits of 4 runs of 122 s, and 44 s to set each up.
         assert_eq!(plan.seconds(), 8 * (4 * 122 + 44));

@@ -11,7 +11,7 @@ use crate::pond::Headpond;
 use crate::service::Service;
 use headpond_models::flash::{Card, Model};
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -24,34 +24,56 @@ const QUIET: Duration = Duration::from_secs(10);
 /// A modelled second is so much of the space in use, written once.
 const MODEL_STEP: f64 = 0.1;
 
-/// Runs what has not been run yet.
-pub fn run(results: &Results, headpond: &Headpond, scratch: &Path, destroy: &[PathBuf]) -> Result<()> {
+/// What a session may use of the machine.
+#[derive(Clone, Debug, Default)]
+pub struct Means {
+    /// Where scratch directories are made.
+    pub scratch: PathBuf,
+    /// Devices that may be overwritten.
+    pub destroy: Vec<PathBuf>,
+    /// Where a database's tables are kept for the next session.
+    pub keep_tables: Option<PathBuf>,
+    /// No more runs than this now.
+    pub runs_max: Option<u32>,
+}
+
+/// Runs what has not been run yet, or some of it. Returns whether all of it was.
+pub fn run(results: &Results, headpond: &Headpond, means: &Means) -> Result<bool> {
     let plan = results.plan()?;
     let todo = |index: usize| (0..plan.points.len()).any(|point| !results.has(plan.number(index, point)));
     let visits: Vec<usize> = (0..plan.visits.len()).filter(|index| todo(*index)).collect();
     let modelled = |index: &usize| card(&plan, &plan.visits[*index]).is_some();
     let mut progress = Progress::new(&plan, results);
-    let session =
-        Session { headpond: headpond.clone(), scratch: place::directory_in(scratch, 1)?, destroy: destroy.to_vec() };
+    let mut session = Session {
+        headpond: headpond.clone(),
+        scratch: place::directory_in(&means.scratch, 1)?,
+        destroy: means.destroy.clone(),
+        keep_tables: means.keep_tables.clone(),
+        tables: PathBuf::new(),
+    };
     if visits.iter().any(|index| !modelled(index)) {
         // What may not be touched is told before anything is done.
         for target in &plan.targets {
             if let Kind::Device(path) = &target.kind {
-                place::may_destroy(path, destroy)?;
+                place::may_destroy(path, &means.destroy)?;
             }
         }
         progress.show("making the data");
         session.prepare(&plan)?;
     }
+    let mut runs_left = means.runs_max.unwrap_or(u32::MAX);
     for index in visits {
+        if runs_left == 0 {
+            break;
+        }
         let visit = plan.visits[index];
         match card(&plan, &visit) {
             Some(model) => run_model(results, &plan, index, model)?,
-            None => run_visit(results, &plan, index, &session, &mut progress)?,
+            None => run_visit(results, &plan, index, &session, &mut progress, &mut runs_left)?,
         }
     }
     progress.end();
-    Ok(())
+    Ok((1..=plan.runs() as u32).all(|number| results.has(number)))
 }
 
 fn card(plan: &Plan, visit: &Visit) -> Option<Model> {
@@ -61,14 +83,22 @@ fn card(plan: &Plan, visit: &Visit) -> Option<Model> {
     }
 }
 
-fn run_visit(results: &Results, plan: &Plan, index: usize, session: &Session, progress: &mut Progress) -> Result<()> {
+fn run_visit(
+    results: &Results,
+    plan: &Plan,
+    index: usize,
+    session: &Session,
+    progress: &mut Progress,
+    runs_left: &mut u32,
+) -> Result<()> {
     let visit = plan.visits[index];
     let side = &plan.sides[visit.side].name;
     progress.show(&format!("{side}: setting it up"));
     let mut stage = session.set_up(plan, &visit)?;
     for point in 0..plan.points.len() {
         let number = plan.number(index, point);
-        if !results.has(number) {
+        if !results.has(number) && *runs_left > 0 {
+            *runs_left -= 1;
             progress.begin(number, &format!("{side}: {}", plan.title(point)));
             let record = run_point(results, plan, index, point, &mut stage, progress)?;
             results.keep(&record)?;
@@ -90,12 +120,14 @@ fn run_point(
     // Both sides of a repetition draw the same numbers.
     let seed = results.session().seed + u64::from(visit.repetition) * 1_000 + point as u64;
     let load = stage.command(plan, &plan.points[point], seed)?;
+    stage.make_dirty(plan)?;
     let mut commands = stage.commands().to_vec();
     commands.push(("load".to_owned(), command::typed(&load)));
     let log = results.log(number);
     // A log of a run that was interrupted is not its.
     let _ = std::fs::remove_file(&log);
     let limit = Duration::from_secs(u64::from(definition.warmup + definition.seconds)) + GRACE;
+    let flush = stage.begin_flush(plan, &visit)?;
     let (over, start) = (AtomicBool::new(false), Instant::now());
     let mut service = Service::start("the load", load, &log)?;
     let (ended, watched) = std::thread::scope(|scope| {
@@ -106,6 +138,9 @@ fn run_point(
         (ended, watched.join())
     });
     ended?;
+    if let Some((mount, handle)) = stage.mount().zip(flush) {
+        mount.cancel_flush(handle);
+    }
     let (system, pond) =
         watched.map_err(|_| Failure::Other("the watch over the machine's counters failed".to_owned()))?;
     let output = std::fs::read_to_string(&log).map_err(Failure::io(format!("reading {}", log.display())))?;
@@ -152,6 +187,10 @@ fn finish(plan: &Plan, point: usize, record: &mut Record) {
     record.judge_steadiness();
     let block = plan.points[point].block;
     record.doubts = sense::doubts(record, (plan.definition.load == Load::Fio).then_some(block));
+    let variant = plan.sides[record.side].variant.map(|variant| &plan.definition.variants[variant]);
+    if variant.is_some_and(|variant| variant.flush) {
+        record.doubts.extend(sense::flush_doubts(record));
+    }
 }
 
 fn wait(service: &mut Service, limit: Duration, progress: &mut Progress) -> Result<()> {

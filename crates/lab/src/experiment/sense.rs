@@ -53,6 +53,18 @@ pub fn doubts(record: &Record, block: Option<u32>) -> Vec<String> {
     doubts
 }
 
+/// What does not add up in a run during which everything dirty is flushed.
+#[must_use]
+pub fn flush_doubts(record: &Record) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if record.gained(|pond| pond.origin_writes) == Some(0) {
+        doubts.push("nothing was flushed in the part that counts".to_owned());
+    } else if record.figures.seconds >= 5.0 && record.pond.last().is_some_and(|pond| pond.dirty_blocks == 0) {
+        doubts.push("the flush was over before the load: in part these are figures without one".to_owned());
+    }
+    doubts
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{Figures, Pond, Second};
@@ -106,6 +118,18 @@ mod tests {
         doubted(|record| record.figures.write_bytes = 5, "bytes");
         doubted(|record| record.seconds.iter_mut().for_each(|second| second.throughput = 50.0), "add up to 400");
         doubted(|record| record.pond.iter_mut().for_each(|pond| pond.hit_blocks *= 3), "the mount served");
+    }
+
+    #[test]
+    fn a_flush_that_ends_before_the_load_is_told() {
+        let mut flushing = record();
+        for pond in &mut flushing.pond {
+            (pond.origin_writes, pond.dirty_blocks) = (pond.hit_blocks, 8_000 - pond.hit_blocks);
+        }
+        assert_eq!(flush_doubts(&flushing), Vec::<String>::new());
+        flushing.pond[9].dirty_blocks = 0;
+        assert!(flush_doubts(&flushing)[0].contains("before the load"));
+        assert!(flush_doubts(&record())[0].contains("nothing was flushed"));
     }
 
     #[test]

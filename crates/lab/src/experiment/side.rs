@@ -21,6 +21,8 @@ use tempfile::TempDir;
 const DATABASE_MIB: u64 = 600;
 /// What anything needs beside its data, in MiB.
 const SPARE_MIB: u64 = 64;
+/// The file that is made dirty, beside the data.
+const DIRTY: &str = "dirty";
 /// How long changing settings may take.
 const SET_MAX: Duration = Duration::from_secs(60);
 
@@ -32,6 +34,10 @@ pub struct Session {
     pub scratch: TempDir,
     /// Devices that may be overwritten.
     pub destroy: Vec<PathBuf>,
+    /// Where tables are kept from one session to the next; none if they are made for this one.
+    pub keep_tables: Option<PathBuf>,
+    /// The tables that each visit copies.
+    pub tables: PathBuf,
 }
 
 /// A side that is ready.
@@ -48,18 +54,34 @@ pub struct Stage {
 }
 
 impl Session {
-    fn prepared(&self) -> PathBuf {
-        self.scratch.path().join("prepared")
-    }
-
-    /// Makes what every visit copies: a database with its tables.
-    pub fn prepare(&self, plan: &Plan) -> Result<()> {
+    /// Makes what every visit copies: a database with its tables, unless it was kept from a session before.
+    pub fn prepare(&mut self, plan: &Plan) -> Result<()> {
         if plan.definition.load != Load::Oltp {
             return Ok(());
         }
-        let data = self.prepared();
-        mariadb::install(&data)?;
-        let server = Server::start(&data, &self.scratch.path().join("run"), &oltp_load::loading(&plan.definition))?;
+        self.tables = self.scratch.path().join("tables");
+        let Some(kept) = &self.keep_tables else { return self.make_tables(plan) };
+        let (tables, rows) = (plan.definition.tables.unwrap_or(1), plan.definition.rows.unwrap_or(1));
+        let (version, log) = (mariadb::version()?.replace('/', "_"), oltp_load::loading(&plan.definition).redo_log_mib);
+        let known = kept.join(format!("mariadb-{version}-{tables}x{rows}-log{log}"));
+        if !known.exists() {
+            self.make_tables(plan)?;
+            // By this name only once they are complete.
+            let doing = || format!("keeping tables in {}", kept.display());
+            std::fs::create_dir_all(kept).map_err(Failure::io(doing()))?;
+            let part = tempfile::Builder::new().prefix("part-").tempdir_in(kept).map_err(Failure::io(doing()))?;
+            let copy = part.path().join("tables");
+            command::run(&doing(), Command::new("cp").arg("--archive").arg(&self.tables).arg(&copy))?;
+            std::fs::rename(&copy, &known).map_err(Failure::io(doing()))?;
+        }
+        self.tables = known;
+        Ok(())
+    }
+
+    fn make_tables(&self, plan: &Plan) -> Result<()> {
+        let data = &self.tables;
+        mariadb::install(data)?;
+        let server = Server::start(data, &self.scratch.path().join("run"), &oltp_load::loading(&plan.definition))?;
         server.create_database()?;
         let load = crate::sysbench::Load {
             tables: plan.definition.tables.unwrap_or(1),
@@ -75,7 +97,8 @@ impl Session {
         let side = &plan.sides[visit.side];
         let definition = &plan.definition;
         let database = if definition.load == Load::Oltp { DATABASE_MIB } else { 0 };
-        let room = u64::from(definition.size) + database + SPARE_MIB;
+        let dirty = definition.dirty.map_or(0, |dirty| u64::from(dirty.over));
+        let room = u64::from(definition.size) + dirty + database + SPARE_MIB;
         let mut stage = Stage {
             server: None,
             mount: None,
@@ -106,6 +129,9 @@ impl Session {
         if definition.load == Load::Oltp {
             let more = side.variant.map_or(&[][..], |variant| &definition.variants[variant].mariadb);
             let settings = oltp_load::settings(definition, more);
+            if definition.warm && stage.mount.is_some() {
+                warm(&directory.join("mysql").join(mariadb::DATABASE))?;
+            }
             let server = Server::start(&directory.join("mysql"), &self.scratch.path().join("run"), &settings)?;
             stage.commands.push(("MariaDB".to_owned(), server.typed()));
             stage.server = Some(server);
@@ -119,11 +145,15 @@ impl Session {
         if plan.definition.load == Load::Oltp {
             let mut copy = Command::new("cp");
             copy.args(["--archive", "--sparse=never", "--reflink=never"]);
-            copy.arg(self.prepared()).arg(directory.join("mysql"));
+            copy.arg(&self.tables).arg(directory.join("mysql"));
             command::run("copying the tables", &mut copy)?;
         } else {
             stage.file = directory.join("data");
             stage.lay_out_all(plan)?;
+            if let Some(dirty) = plan.definition.dirty {
+                let mut lay_out = fio_load::lay_out_command(&directory.join(DIRTY), 0, u64::from(dirty.over));
+                command::run("writing the data", &mut lay_out)?;
+            }
         }
         place::cool(directory)
     }
@@ -166,6 +196,18 @@ impl Session {
     }
 }
 
+/// Reads every table of a directory once.
+fn warm(directory: &Path) -> Result<()> {
+    let doing = || format!("looking for tables in {}", directory.display());
+    for entry in std::fs::read_dir(directory).map_err(Failure::io(doing()))? {
+        let path = entry.map_err(Failure::io(doing()))?.path();
+        if path.extension().is_some_and(|extension| extension == "ibd") {
+            command::run("reading the tables once", &mut fio_load::once_command(&path))?;
+        }
+    }
+    Ok(())
+}
+
 /// A mode's name that lives as long as the program.
 fn mode(name: &str) -> &'static str {
     ["write-through", "write-around", "pass-through"].into_iter().find(|known| *known == name).unwrap_or("write-back")
@@ -186,6 +228,23 @@ impl Stage {
             self.there = mib;
         }
         Ok(())
+    }
+
+    /// Makes the pool dirty as the experiment wants it for each run, and has the data on flash.
+    pub fn make_dirty(&self, plan: &Plan) -> Result<()> {
+        let Some(dirty) = plan.definition.dirty else { return Ok(()) };
+        command::run("making the pool dirty", &mut fio_load::dirty_command(&self.file.with_file_name(DIRTY), dirty))?;
+        command::run("reading the data once", &mut fio_load::warm_command(&self.file, plan.definition.size))?;
+        Ok(())
+    }
+
+    /// Begins the flush that goes on while a run's load is measured, if there is to be one.
+    pub fn begin_flush(&self, plan: &Plan, visit: &Visit) -> Result<Option<u64>> {
+        let variant = plan.sides[visit.side].variant.map(|variant| &plan.definition.variants[variant]);
+        if !variant.is_some_and(|variant| variant.flush) {
+            return Ok(None);
+        }
+        self.mount.as_ref().map(Mount::begin_flush).transpose()
     }
 
     /// What a run needs, and its command.

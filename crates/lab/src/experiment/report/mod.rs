@@ -87,6 +87,7 @@ fn figures(plan: &Plan, records: &[Record], judgement: &Judgement, results: &Res
                     "least": cell.summary.least, "most": cell.summary.most, "variation": cell.summary.variation(),
                 },
                 "p99_ms": cell.p99_ms, "max_ms": cell.max_ms,
+                "variation_10s": cell.variation, "origin_variation_10s": cell.origin_variation,
                 "steady_runs": cell.steady.0, "judged_runs": cell.steady.1,
                 "limit": cell.limit,
             })).collect();
@@ -98,7 +99,8 @@ fn figures(plan: &Plan, records: &[Record], judgement: &Judgement, results: &Res
         .iter()
         .map(|found| {
             json!({
-                "point": plan.title(found.point), "side": plan.sides[found.side].name, "against": plan.sides[0].name,
+                "point": plan.title(found.point), "side": plan.sides[found.side].name, "against": plan.sides[found.against].name,
+                "p99_ratio": found.p99,
                 "ratio": found.ratio.ratio, "interval": found.ratio.interval, "p": found.test.p,
                 "enough_runs": found.enough(), "significant": found.enough() && found.test.significant(),
                 "runs": [found.runs.0, found.runs.1],

@@ -289,7 +289,7 @@ fn cell(story: &Story<'_>, place: &str) -> String {
 fn figures_table(story: &Story<'_>) -> String {
     let plan = story.plan;
     let mut rows = format!(
-        "<tr><th>load</th><th>side</th><th>{}</th><th>least</th><th>most</th><th>variation</th><th>p99, ms</th><th>longest, ms</th><th>runs</th><th>steady</th><th>what was the limit</th></tr>\n",
+        "<tr><th>load</th><th>side</th><th>{}</th><th>least</th><th>most</th><th>variation of the runs</th><th>of averages of 10 s</th><th>of what the origin got in 10 s</th><th>p99, ms</th><th>longest, ms</th><th>runs</th><th>steady</th><th>what was the limit</th></tr>\n",
         unit(plan)
     );
     for (point, cells) in story.judgement.cells.iter().enumerate() {
@@ -303,7 +303,7 @@ fn figures_table(story: &Story<'_>) -> String {
             // Writing to a string does not fail.
             let _ = writeln!(
                 rows,
-                "<tr><th>{}</th><th><span class=\"key c{}\">{}</span></th>{}{}{}{}{}{}{}<td>{steady}</td><td class=\"words\">{}</td></tr>",
+                "<tr><th>{}</th><th><span class=\"key c{}\">{}</span></th>{}{}{}{}{}{}{}{}{}<td>{steady}</td><td class=\"words\">{}</td></tr>",
                 escaped(&plan.title(point)),
                 found.side % 6,
                 escaped(&plan.sides[found.side].name),
@@ -311,6 +311,8 @@ fn figures_table(story: &Story<'_>) -> String {
                 at("throughput/least"),
                 at("throughput/most"),
                 at("throughput/variation"),
+                at("variation_10s"),
+                at("origin_variation_10s"),
                 at("p99_ms"),
                 at("max_ms"),
                 at("runs"),
@@ -326,21 +328,22 @@ fn comparisons_table(story: &Story<'_>) -> String {
     if story.judgement.comparisons.is_empty() {
         return "<tr><td class=\"words\">One side alone: nothing is compared.</td></tr>".to_owned();
     }
-    let mut rows = format!(
-        "<tr><th>load</th><th>side</th><th>times {}</th><th>from</th><th>to</th><th>p</th></tr>\n",
-        escaped(&plan.sides[0].name)
+    let mut rows = String::from(
+        "<tr><th>load</th><th>side</th><th>against</th><th>times</th><th>from</th><th>to</th><th>p</th><th>p99, times</th></tr>\n",
     );
     for (index, found) in story.judgement.comparisons.iter().enumerate() {
         let at = |name: &str| cell(story, &format!("/comparisons/{index}/{name}"));
         let _ = writeln!(
             rows,
-            "<tr><th>{}</th><th>{}</th>{}{}{}{}</tr>",
+            "<tr><th>{}</th><th>{}</th><th>{}</th>{}{}{}{}{}</tr>",
             escaped(&plan.title(found.point)),
             escaped(&plan.sides[found.side].name),
+            escaped(&plan.sides[found.against].name),
             at("ratio"),
             at("interval/0"),
             at("interval/1"),
-            at("p")
+            at("p"),
+            at("p99_ratio")
         );
     }
     rows

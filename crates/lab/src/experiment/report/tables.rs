@@ -1,6 +1,6 @@
 //! The figures as lines: for a terminal, and for a spreadsheet.
 
-use super::super::judge::short;
+use super::super::judge::{Comparison, short};
 use super::{Story, unit};
 use headpond_measure::RUNS_MIN;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use std::fmt::Write;
 /// A line for each run.
 pub fn csv(story: &Story<'_>) -> String {
     let mut text = String::from(
-        "run,side,load,x,repetition,throughput,operations,seconds,read_bytes,write_bytes,mean_ms,p50_ms,p95_ms,p99_ms,p999_ms,max_ms,steady\n",
+        "run,side,load,x,repetition,throughput,operations,seconds,read_bytes,write_bytes,mean_ms,p50_ms,p95_ms,p99_ms,p999_ms,max_ms,steady,variation_10s,origin_variation_10s\n",
     );
     let cell = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
     for record in story.records {
@@ -19,7 +19,7 @@ pub fn csv(story: &Story<'_>) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "{},{},{},{},{},{},{},{},{},{},{},{}",
+            "{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
             record.number,
             quoted(&story.plan.sides[record.side].name),
             quoted(&case.name),
@@ -31,7 +31,9 @@ pub fn csv(story: &Story<'_>) -> String {
             figures.read_bytes,
             figures.write_bytes,
             latencies.map(cell).join(","),
-            record.steadiness.map_or("", |found| if found.steady { "yes" } else { "no" })
+            record.steadiness.map_or("", |found| if found.steady { "yes" } else { "no" }),
+            cell(record.variation()),
+            cell(record.origin_variation())
         );
     }
     text
@@ -53,12 +55,14 @@ pub fn text(story: &Story<'_>) -> String {
     let sides = plan.sides.iter().map(|side| side.name.chars().count()).max().unwrap_or(0).max(4);
     let _ = writeln!(
         text,
-        "\n{:width$}  {:sides$}  {:>14}  {:>9}  {:>9}  {:>4}  steady",
+        "\n{:width$}  {:sides$}  {:>14}  {:>9}  {:>9}  {:>8}  {:>8}  {:>4}  steady",
         "load",
         "side",
         unit(plan),
         "p99 ms",
         "max ms",
+        "10 s var",
+        "origin",
         "runs"
     );
     for (point, cells) in story.judgement.cells.iter().enumerate() {
@@ -71,17 +75,36 @@ pub fn text(story: &Story<'_>) -> String {
             };
             let _ = writeln!(
                 text,
-                "{:width$}  {:sides$}  {:>14}  {:>9}  {:>9}  {:>4}  {steady}",
+                "{:width$}  {:sides$}  {:>14}  {:>9}  {:>9}  {:>8}  {:>8}  {:>4}  {steady}",
                 plan.title(point),
                 plan.sides[cell.side].name,
                 short(cell.summary.median),
                 of(cell.p99_ms),
                 of(cell.max_ms),
+                cell.variation.map_or("-".to_owned(), percent),
+                cell.origin_variation.map_or("-".to_owned(), percent),
                 cell.values.len()
             );
         }
     }
     text
+}
+
+/// What else differs between the two sides of a comparison.
+fn besides(story: &Story<'_>, found: &Comparison) -> String {
+    let mut text = found.p99.map_or(String::new(), |times| format!("; 99th percentile {} times", short(times)));
+    let variation = |side: usize| {
+        story.judgement.cells[found.point].iter().find(|cell| cell.side == side).and_then(|cell| cell.variation)
+    };
+    if let (Some(this), Some(other)) = (variation(found.side), variation(found.against)) {
+        text += &format!("; its averages of 10 s vary by {}, the other's by {}", percent(this), percent(other));
+    }
+    text
+}
+
+/// A share for people.
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
 }
 
 /// What a reader should take away, most important first.
@@ -96,9 +119,9 @@ pub fn verdict(story: &Story<'_>) -> Vec<String> {
     }
     let few = !sentences.is_empty();
     sentences.extend(comparisons.iter().map(|found| {
-        let (side, base) = (&plan.sides[found.side].name, &plan.sides[0].name);
+        let (side, base) = (&plan.sides[found.side].name, &plan.sides[found.against].name);
         let words = if few { format!("{} times {base}", short(found.ratio.ratio)) } else { found.words(base) };
-        format!("{}: {side} {words}.", plan.title(found.point))
+        format!("{}: {side} {words}{}.", plan.title(found.point), besides(story, found))
     }));
     if sentences.is_empty() {
         for (point, cells) in story.judgement.cells.iter().enumerate() {
