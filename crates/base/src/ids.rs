@@ -127,6 +127,42 @@ impl fmt::Debug for PoolId {
     }
 }
 
+/// Whose share of the pool a block uses: 0 is everybody's; 1 to 15 stand for rules that pin, or that
+/// give a share.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Class(u8);
+
+impl Class {
+    /// How many there are: four bits on flash and in the map.
+    pub const COUNT: usize = 16;
+    /// That of all requests that no such rule is about.
+    pub const EVERYBODY: Self = Self(0);
+
+    /// The class with this number; `None` from [`Class::COUNT`] on.
+    #[must_use]
+    pub const fn new(number: u8) -> Option<Self> {
+        if (number as usize) < Self::COUNT { Some(Self(number)) } else { None }
+    }
+
+    /// The class in the lowest four bits of a byte from flash.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Self {
+        Self(bits & 0x0f)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+
+    /// The class's place in an array with one element for each class.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// What kind of data a segment holds, so that data which dies together lies together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]

@@ -11,7 +11,7 @@ mod time;
 
 pub use buf::{Buf, BufMut};
 pub use errno::{Errno, Result};
-pub use ids::{BatchNumber, Block, Epoch, Generation, Location, ObjectId, PoolId, SegmentId, Sequence, Stream};
+pub use ids::{BatchNumber, Block, Class, Epoch, Generation, Location, ObjectId, PoolId, SegmentId, Sequence, Stream};
 pub use mode::CacheMode;
 pub use time::{Nanos, UnixNanos};
 

@@ -1,10 +1,8 @@
 //! What can be set, with its range.
 
-use headpond_base::{CacheMode, Nanos};
+use headpond_base::{CacheMode, Class, Nanos};
 use headpond_log::Mutation;
-use headpond_policy::{Admission, FlashWriteLimit, Policy, Streams};
-
-use crate::treatment::{Class, ClassLimit};
+use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy, Streams};
 
 /// Settings of an engine.
 #[derive(Clone, Copy, Debug)]

@@ -169,6 +169,7 @@ impl Engine {
         self.store.ages.advance(self.now);
         self.keep.tick(self.now);
         self.learn_kept();
+        debug_assert!(self.keep.is_learning() || self.quotas_hold(), "{:?}", self.stats());
         if self.store.log.has_unsynced() && self.now.since(self.last_sync_asked) >= self.config.sync_interval {
             self.last_sync_asked = self.now;
             self.store.log.want_sync_of_all();
@@ -256,6 +257,7 @@ impl Engine {
             objects: self.store.objects.len() as u64,
             map_bytes,
             kept_blocks: self.store.kept_blocks,
+            class_blocks: self.store.class_blocks,
             policy_bytes: self.keep.memory(),
             memory_blocks: self.store.window.len() as u64,
             dirty_objects,

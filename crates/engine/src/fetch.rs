@@ -5,7 +5,8 @@
 //! map had no slot for it and nobody changed it. Everything that changes blocks tells
 //! [`Engine::poison`].
 
-use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Errno, Nanos, ObjectId, Stream};
+use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Class, Errno, Nanos, ObjectId, Stream};
+use headpond_log::DataRecord;
 use headpond_policy::{Admission, OriginCost};
 
 use crate::effect::{Effect, Outcome};
@@ -24,7 +25,8 @@ struct Waiter {
     op: OpId,
     span: Span,
     out_at: usize,
-    admit: bool,
+    /// For which class it may be let in, if it may.
+    admit: Option<Class>,
 }
 
 /// A read of the origin under way.
@@ -38,8 +40,8 @@ pub(crate) struct Fetch {
     valid: u64,
     /// Blocks of the neighbourhood that was wanted: 1 where only what was asked for is read.
     window: u64,
-    /// Somebody who may let it into the pool asked for it.
-    admit: bool,
+    /// Somebody who may let it into the pool asked for it: the class of the first.
+    admit: Option<Class>,
 }
 
 impl Fetch {
@@ -50,9 +52,10 @@ impl Fetch {
         }
     }
 
-    /// Whether somebody who may let it in waits for this block.
-    fn asked_for(&self, block: Block) -> bool {
-        self.waiters.iter().any(|waiter| waiter.admit && waiter.span.first <= block && block < waiter.span.end)
+    /// The class of the first who may let it in and waits for this block.
+    fn asked_for(&self, block: Block) -> Option<Class> {
+        let waits = |waiter: &&Waiter| waiter.span.first <= block && block < waiter.span.end;
+        self.waiters.iter().filter(waits).find_map(|waiter| waiter.admit)
     }
 
     fn clean(&self, span: Span) -> bool {
@@ -71,7 +74,7 @@ pub(crate) const ADMIT_RESERVE: usize = 6;
 
 impl Engine {
     /// Reads blocks that the map has not got for a request that has their lock.
-    pub(crate) fn fetch(&mut self, op: OpId, object: ObjectId, span: Span, out_at: usize, admit: bool) {
+    pub(crate) fn fetch(&mut self, op: OpId, object: ObjectId, span: Span, out_at: usize, admit: Option<Class>) {
         let waiter = Waiter { op, span, out_at, admit };
         // Somebody else's read of the same blocks will do, if nothing changed since it began.
         let same = self.fetches.values_mut().find(|fetch| {
@@ -79,15 +82,15 @@ impl Engine {
         });
         if let Some(fetch) = same {
             fetch.waiters.push(waiter);
-            fetch.admit |= admit;
+            fetch.admit = fetch.admit.or(admit);
             return;
         }
-        let window = if admit { self.window_wanted(object) } else { 1 };
+        let window = if admit.is_some() { self.window_wanted(object) } else { 1 };
         let wide = if window > 1 { self.window(object, span, window) } else { span };
         self.start_fetch(object, wide, vec![waiter], if wide == span { 1 } else { window }, admit);
     }
 
-    fn start_fetch(&mut self, object: ObjectId, span: Span, waiters: Vec<Waiter>, window: u64, admit: bool) {
+    fn start_fetch(&mut self, object: ObjectId, span: Span, waiters: Vec<Waiter>, window: u64, admit: Option<Class>) {
         let Some(known) = self.store.get(object) else { return };
         let valid = known.origin_end();
         let mut poisoned = vec![false; usize::try_from(span.blocks()).expect("fetches are small")];
@@ -179,7 +182,8 @@ impl Engine {
         let room = self.store.log.segments().free() > ADMIT_RESERVE;
         // A sparse file may be longer than what the pool can name.
         let nameable = fetch.span.end.byte() <= crate::begin::OBJECT_BYTES_MAX;
-        if !room || !nameable || !fetch.admit || !self.rules().admit_reads || self.store.log.failed() || self.stopping {
+        let Some(by) = fetch.admit else { return };
+        if !room || !nameable || !self.rules().admit_reads || self.store.log.failed() || self.stopping {
             return;
         }
         let Some(known) = self.store.get(fetch.object).filter(|known| !known.state.flags.unlinked) else { return };
@@ -202,11 +206,16 @@ impl Engine {
                 let block = fetch.span.first.plus(index);
                 let from = usize::try_from(index).expect("fetches are small") * BLOCK;
                 let bytes = &bytes[from..from + BLOCK];
-                if *welcome { self.place(fetch.object, block, fetch.asked_for(block), bytes) } else { Place::Nowhere }
+                let asked = fetch.asked_for(block);
+                if *welcome {
+                    self.place(fetch.object, block, asked.unwrap_or(by), asked.is_some(), bytes)
+                } else {
+                    Place::Nowhere
+                }
             })
             .collect();
         self.let_in(fetch.object, fetch.span.first, &places, bytes);
-        let unasked = places.iter().filter(|place| **place == Place::Lingers).count();
+        let unasked = places.iter().filter(|place| matches!(place, Place::Lingers(_))).count();
         let middle = fetch.waiters.first().map_or(fetch.span.first, |waiter| waiter.span.first);
         let unasked = u32::try_from(unasked).expect("fetches are small");
         self.neighbours.came(fetch.object, middle, fetch.window, unasked);
@@ -231,16 +240,19 @@ impl Engine {
         for run in places.chunk_by(PartialEq::eq) {
             let (place, from) = (run[0], index * BLOCK);
             index += run.len();
-            if !matches!(place, Place::Lingers | Place::Kept) {
-                continue;
-            }
+            let (kept, class) = match place {
+                Place::Nowhere | Place::Memory => continue,
+                Place::Lingers(class) => (false, class),
+                Place::Kept(class) => (true, class),
+            };
             self.store.introduce(object);
             let blocks = u32::try_from(run.len()).expect("a record is bounded");
             let first = first.plus((from / BLOCK) as u64);
-            let record = Store::clean_record(Stream::Cold, object, first, blocks);
+            let record = DataRecord { class, ..Store::clean_record(Stream::Cold, object, first, blocks) };
             let bytes = &bytes[from..(index * BLOCK).min(bytes.len())];
-            self.store
-                .append_data(record, place == Place::Kept, |payload| payload[..bytes.len()].copy_from_slice(bytes));
+            let fill = |payload: &mut [u8]| payload[..bytes.len()].copy_from_slice(bytes);
+            self.store.append_data(record, kept, Class::EVERYBODY, fill);
+            (0..run.len() as u64).for_each(|at| self.count_for_class(object, first.plus(at), None, class));
             self.stats.admitted_blocks += run.len() as u64;
         }
     }

@@ -52,7 +52,7 @@ impl Engine {
             match self.source(op.object, block) {
                 Source::Memory(slot, bytes) => {
                     if self.rules_for(op.how).admit_reads {
-                        self.used(op.object, block, slot);
+                        self.used(op.object, block, slot, op.how.class);
                     }
                     self.stats.read_hits_blocks += 1;
                     op.served.hit_blocks += 1;
@@ -86,7 +86,7 @@ impl Engine {
                     op.served.hit_blocks += u32::try_from(slots.len()).expect("a request has few blocks");
                     if self.rules_for(op.how).admit_reads {
                         for (at, slot) in (0..).zip(&slots) {
-                            self.used(op.object, block.plus(at), *slot);
+                            self.used(op.object, block.plus(at), *slot, op.how.class);
                         }
                     }
                     let whole = out_at == 0 && slots.len() == total;
@@ -108,8 +108,8 @@ impl Engine {
                     op.buffer();
                     op.parts += 1;
                     let run_span = Span { first: block, end: block.plus(run as u64) };
-                    let admit = self.rules_for(op.how).admit_reads;
-                    if admit {
+                    let admit = self.rules_for(op.how).admit_reads.then_some(op.how.class);
+                    if admit.is_some() {
                         (0..run as u64).for_each(|at| self.touched(op.object, block.plus(at)));
                     }
                     self.fetch(id, op.object, run_span, out_at + index, admit);
@@ -225,7 +225,8 @@ impl Engine {
                 self.store.clear_slot(read.object, block);
             }
             let span = Span { first: block, end: block.plus(1) };
-            let admit = self.ops.get(&read.op).is_some_and(|op| self.rules_for(op.how).admit_reads);
+            let how = self.ops.get(&read.op).map(|op| op.how);
+            let admit = how.filter(|how| self.rules_for(*how).admit_reads).map(|how| how.class);
             self.fetch(read.op, read.object, span, read.out_at + index, admit);
         }
     }

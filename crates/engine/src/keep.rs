@@ -11,11 +11,13 @@
 //! - Clean blocks that are kept are known to the policy, but for those that an earlier life of the engine kept:
 //!   these are learned a few at a time ([`Engine::learn_kept`]).
 //! - No more blocks are kept than [`KEEP_PERCENT`] of the pool, dirty ones that the policy refused left out.
+//! - Clean blocks of a pinned class are kept, and no policy is let evict one; a share's are at most its quota (`quotas.rs`
+//!   in headpond-policy), but for those that an earlier life kept, or that a changed limit found: the same walk learns them.
 //! - Reclaim always finds something: where nothing lingers, the policy gives up some ([`Engine::keep_less`]).
 
-use headpond_base::{BLOCK_U64, Block, Location, Nanos, ObjectId};
+use headpond_base::{BLOCK_U64, Block, Class, Location, Nanos, ObjectId};
 use headpond_map::Slot;
-use headpond_policy::{Adaptive, Admitted, Cache, FlashBudget, Host, Key, Kind};
+use headpond_policy::{Adaptive, Admitted, Cache, FlashBudget, Holder, Host, Key, Kind, Quotas};
 
 use crate::config::Config;
 use crate::engine::Engine;
@@ -23,10 +25,13 @@ use crate::store::Store;
 
 /// The share of the pool that is kept: the rest is what reclaim works with. At 80 % packing costs about two moved
 /// blocks for each one freed at random.
-const KEEP_PERCENT: u64 = 80;
+pub(crate) const KEEP_PERCENT: u64 = 80;
 
 /// The share of a small pool that is kept, of what is left when some segments are free and some are being filled.
 const USABLE_PERCENT: u64 = 90;
+
+/// The share of what is kept that may be pinned: the rest is for what comes and goes, dirty data above all.
+const PINNED_PERCENT: u64 = 75;
 
 /// Slots looked at in each turn with the time while the kept ones of an earlier life are learned: under a millisecond.
 const LEARN_STEP: usize = 2048;
@@ -37,6 +42,7 @@ const GONE_MAX: usize = 1 << 16;
 /// The policy, and what it needs to know. Owned by the engine.
 pub(crate) struct Keep {
     cache: Cache,
+    pub(crate) quotas: Quotas,
     budget: FlashBudget,
     capacity: u64,
     /// Where learning goes on.
@@ -50,6 +56,7 @@ impl Keep {
         let blocks = usize::try_from(capacity).unwrap_or(usize::MAX);
         Self {
             cache: Cache::new(config.policy, config.admission, blocks, Adaptive::memory_for(blocks)),
+            quotas: Quotas::new(config.classes, data_blocks, capacity * PINNED_PERCENT / 100),
             budget: FlashBudget::new(config.flash_write_limit, now),
             capacity,
             learn_from: Some((ObjectId(0), Block(0))),
@@ -67,7 +74,7 @@ impl Keep {
 
     /// Bytes of memory that it takes at its capacity.
     pub(crate) fn memory(&self) -> u64 {
-        self.cache.memory() as u64
+        (self.cache.memory() + self.quotas.memory()) as u64
     }
 
     /// Whether there is still something of an earlier life to learn.
@@ -90,12 +97,15 @@ pub(crate) const fn block_of(key: Key) -> (ObjectId, Block) {
 struct Pool<'a> {
     store: &'a mut Store,
     budget: &'a mut FlashBudget,
+    pinned: u16,
+    evicted: &'a mut u64,
 }
 
 impl Host for Pool<'_> {
     fn evictable(&mut self, key: Key) -> bool {
         let (object, block) = block_of(key);
-        self.store.slot(object, block).is_none_or(|slot| !slot.dirty)
+        let pinned = |class: Class| self.pinned >> class.number() & 1 == 1;
+        self.store.slot(object, block).is_none_or(|slot| !slot.dirty && !pinned(slot.class))
     }
 
     fn fill(&mut self, key: Key) -> bool {
@@ -113,6 +123,27 @@ impl Host for Pool<'_> {
     }
 }
 
+impl Holder for Pool<'_> {
+    fn class(&self, key: Key) -> Option<Class> {
+        let (object, block) = block_of(key);
+        self.store.slot(object, block).map(|slot| slot.class)
+    }
+
+    fn held(&self, class: Class) -> u64 {
+        self.store.class_blocks[class.index()]
+    }
+
+    fn is_clean(&self, key: Key) -> bool {
+        let (object, block) = block_of(key);
+        self.store.slot(object, block).is_none_or(|slot| !slot.dirty)
+    }
+
+    fn give_up(&mut self, key: Key) {
+        let (object, block) = block_of(key);
+        *self.evicted += u64::from(self.store.clear_slot(object, block).is_some());
+    }
+}
+
 /// Where blocks that were read from the origin go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
@@ -121,48 +152,71 @@ pub(crate) enum Place {
     /// Into memory, where it is already.
     Memory,
     /// Into the pool, to be the first to go.
-    Lingers,
+    Lingers(Class),
     /// Into the pool, to be kept.
-    Kept,
+    Kept(Class),
 }
 
 impl Engine {
-    /// A block that the pool has is used.
-    pub(crate) fn used(&mut self, object: ObjectId, block: Block, slot: Slot) {
+    fn keep_parts(&mut self) -> (&mut Cache, &mut Quotas, Pool<'_>) {
+        let Keep { cache, quotas, budget, .. } = &mut self.keep;
+        let pinned = quotas.pins();
+        let pool = Pool { store: &mut self.store, budget, pinned, evicted: &mut self.stats.evicted_blocks };
+        (cache, quotas, pool)
+    }
+
+    /// A block that the pool has is used, by a request of class `by`.
+    pub(crate) fn used(&mut self, object: ObjectId, block: Block, slot: Slot, by: Class) {
         let Some(key) = key_of(object, block) else { return };
-        let mut pool = Pool { store: &mut self.store, budget: &mut self.keep.budget };
-        if !self.keep.cache.touch(key, &mut pool)
-            && self.keep.cache.admit(key, Kind::OnFlash, &mut pool) != Admitted::Refused
-            && !slot.kept
+        let (cache, _, mut pool) = self.keep_parts();
+        if !cache.touch(key, &mut pool) && cache.admit(key, Kind::OnFlash, &mut pool) != Admitted::Refused && !slot.kept
         {
             self.store.keep(object, block, true);
             self.neighbours.promoted(object, block, u64::from(self.config.fetch_bytes) / BLOCK_U64);
         }
+        self.count_for_class(object, block, Some(slot.class), by);
     }
 
     /// A block that is not on flash is asked for.
     pub(crate) fn touched(&mut self, object: ObjectId, block: Block) {
         let Some(key) = key_of(object, block) else { return };
-        let mut pool = Pool { store: &mut self.store, budget: &mut self.keep.budget };
-        self.keep.cache.touch(key, &mut pool);
+        let (cache, _, mut pool) = self.keep_parts();
+        cache.touch(key, &mut pool);
     }
 
-    /// A block was read from the origin, or written there, and may come in: because it was asked for, or along with
-    /// one that was. Where it is to wait in memory, `bytes` go there.
-    pub(crate) fn place(&mut self, object: ObjectId, block: Block, asked: bool, bytes: &[u8]) -> Place {
+    /// A block was read from the origin, or written there, for a request of class `by`, and may come in: because it was
+    /// asked for, or along with one that was. Where it is to wait in memory, `bytes` go there.
+    pub(crate) fn place(&mut self, object: ObjectId, block: Block, by: Class, asked: bool, bytes: &[u8]) -> Place {
         let Some(key) = key_of(object, block) else { return Place::Nowhere };
-        let mut pool = Pool { store: &mut self.store, budget: &mut self.keep.budget };
+        let (cache, quotas, mut pool) = self.keep_parts();
+        let class = quotas.after_use(None, by, &pool);
         if !asked {
-            return if pool.fill(key) { Place::Lingers } else { Place::Nowhere };
+            // What comes along is not pinned; but it must not be a way around a share's quota.
+            let class = if quotas.is_share(class) { class } else { Class::EVERYBODY };
+            return if pool.fill(key) { Place::Lingers(class) } else { Place::Nowhere };
         }
-        if self.keep.cache.contains(key) {
+        if cache.contains(key) {
             // It is known from before it was lost; on flash from now on, if it was in memory.
-            self.keep.cache.wrote(key);
-            return if pool.fill(key) { Place::Kept } else { Place::Nowhere };
+            cache.wrote(key);
+            return if pool.fill(key) { Place::Kept(class) } else { Place::Nowhere };
         }
-        match self.keep.cache.admit(key, Kind::Read, &mut pool) {
+        if quotas.is_pinned(class) {
+            // Whatever the admission says: who pins it has said that it will be wanted.
+            let comes = pool.fill(key) && cache.admit(key, Kind::OnFlash, &mut pool) != Admitted::Refused;
+            return if comes { Place::Kept(class) } else { Place::Nowhere };
+        }
+        match cache.admit(key, Kind::Read, &mut pool) {
             Admitted::Refused => Place::Nowhere,
-            Admitted::Flash => Place::Kept,
+            Admitted::Flash => Place::Kept(class),
+            Admitted::Memory if quotas.is_share(class) => {
+                // What waits in memory has no class: a share's blocks are counted from the first.
+                cache.wrote(key);
+                if pool.fill(key) {
+                    return Place::Kept(class);
+                }
+                cache.forget(key);
+                Place::Nowhere
+            }
             Admitted::Memory => {
                 self.store.hold(object, block, bytes);
                 Place::Memory
@@ -170,40 +224,119 @@ impl Engine {
         }
     }
 
-    /// Blocks were written, and have their slots.
-    pub(crate) fn note_written(&mut self, object: ObjectId, first: Block, blocks: u64) {
-        for block in (first.0..first.0 + blocks).map(Block) {
+    /// The classes that blocks have before they are written to; none of any, where no class has a limit.
+    pub(crate) fn classes_before(&self, object: ObjectId, first: Block, blocks: u64) -> Vec<Option<Class>> {
+        let counts = if self.keep.quotas.in_use() { blocks } else { 0 };
+        let class = |at| self.store.slot(object, first.plus(at)).map(|slot| slot.class);
+        (0..counts).map(class).collect()
+    }
+
+    /// The class for the record of a write by a request of class `by`.
+    pub(crate) fn class_of_record(&mut self, before: &[Option<Class>], by: Class) -> Class {
+        let Some(first) = before.first() else { return Class::EVERYBODY };
+        let (_, quotas, pool) = self.keep_parts();
+        quotas.after_use(*first, by, &pool)
+    }
+
+    /// Blocks were written by a request of class `by`, and have their slots; before, they had these classes.
+    pub(crate) fn note_written(
+        &mut self,
+        object: ObjectId,
+        (first, blocks): (Block, u64),
+        before: &[Option<Class>],
+        by: Class,
+    ) {
+        // Counted as they were first: what they have among them already is not in their own way.
+        for (block, class) in (first.0..).map(Block).zip(before) {
+            self.store.set_class(object, block, class.unwrap_or_default());
+        }
+        for (index, block) in (first.0..first.0 + blocks).map(Block).enumerate() {
             let Some(key) = key_of(object, block) else { continue };
-            let mut pool = Pool { store: &mut self.store, budget: &mut self.keep.budget };
-            if self.keep.cache.touch(key, &mut pool) {
-                self.keep.cache.wrote(key);
+            let (cache, _, mut pool) = self.keep_parts();
+            if cache.touch(key, &mut pool) {
+                cache.wrote(key);
             } else {
                 // Refused is no error: it is dirty, and the policy will hear of it again.
-                self.keep.cache.admit(key, Kind::OnFlash, &mut pool);
+                cache.admit(key, Kind::OnFlash, &mut pool);
             }
+            self.count_for_class(object, block, before.get(index).copied().flatten(), by);
         }
     }
 
     /// A block that was dirty is clean: it may go now.
     pub(crate) fn note_clean(&mut self, object: ObjectId, block: Block) {
         let Some(key) = key_of(object, block) else { return self.store.keep(object, block, false) };
-        if self.store.slot(object, block).is_none() {
-            return self.keep.cache.forget(key);
+        let (cache, quotas, mut pool) = self.keep_parts();
+        let Some(slot) = pool.store.slot(object, block) else { return cache.forget(key) };
+        if !quotas.cleaned(key, slot.class, &mut pool) {
+            return pool.give_up(key);
         }
-        let mut pool = Pool { store: &mut self.store, budget: &mut self.keep.budget };
-        let kept = if self.keep.cache.contains(key) {
-            self.keep.cache.release(key);
+        let kept = if cache.contains(key) {
+            cache.release(key);
             true
         } else {
-            self.keep.cache.admit(key, Kind::OnFlash, &mut pool) != Admitted::Refused
+            cache.admit(key, Kind::OnFlash, &mut pool) != Admitted::Refused
         };
         self.store.keep(object, block, kept);
+        if !kept {
+            self.unpin(object, block);
+        }
+    }
+
+    /// A block that the policy does not keep cannot be pinned.
+    fn unpin(&mut self, object: ObjectId, block: Block) {
+        let class = self.keep.quotas.unkept(self.store.class_of(object, block));
+        self.store.set_class(object, block, class);
+    }
+
+    /// A block that has its slot, and had class `now` before if it is not new, was used by a request of class `by`.
+    pub(crate) fn count_for_class(&mut self, object: ObjectId, block: Block, now: Option<Class>, by: Class) {
+        if !self.keep.quotas.in_use() {
+            return;
+        }
+        let Some(key) = key_of(object, block) else { return };
+        let (_, quotas, pool) = self.keep_parts();
+        let Some(slot) = pool.store.slot(object, block).filter(|slot| slot.location != Location::ZERO) else { return };
+        let class = quotas.after_use(now, by, &pool);
+        let class = if slot.kept || slot.dirty { class } else { quotas.unkept(class) };
+        self.move_to_class(object, block, key, class);
+    }
+
+    /// Makes a block one of a class; a share that is full gives up another for it, or it goes itself.
+    fn move_to_class(&mut self, object: ObjectId, block: Block, key: Key, class: Class) {
+        let (cache, quotas, mut pool) = self.keep_parts();
+        let Some(slot) = pool.store.slot(object, block) else { return };
+        if slot.class != class {
+            quotas.leaves(key, slot.class);
+            pool.store.set_class(object, block, class);
+            if !quotas.is_pinned(class) {
+                cache.release(key);
+            }
+        }
+        if !quotas.joins(key, class, &mut pool) && !slot.dirty {
+            pool.give_up(key);
+        }
+    }
+
+    /// Whether each class is within its quota, as far as its blocks may go.
+    pub(crate) fn quotas_hold(&self) -> bool {
+        let quotas = &self.keep.quotas;
+        let pinned = |class: &Class| quotas.is_pinned(*class);
+        (0..).map_while(Class::new).filter(|class| pinned(class) || quotas.is_share(*class)).all(|class| {
+            let dirty = if pinned(&class) { 0 } else { self.store.dirty_blocks };
+            self.store.class_blocks[class.index()] <= self.config.classes[class.index()].blocks.saturating_add(dirty)
+        })
+    }
+
+    /// Blocks that are pinned now.
+    pub(crate) fn pinned_blocks(&self) -> u64 {
+        self.keep.quotas.pinned(|class| self.store.class_blocks[class.index()])
     }
 
     /// Gives up a few blocks, because reclaim finds no segment worth emptying; `false` if none may go.
     pub(crate) fn keep_less(&mut self, blocks: u32) -> bool {
-        let mut pool = Pool { store: &mut self.store, budget: &mut self.keep.budget };
-        (0..blocks).take_while(|_| self.keep.cache.evict(&mut pool).is_some()).count() > 0
+        let (cache, _, mut pool) = self.keep_parts();
+        (0..blocks).take_while(|_| cache.evict(&mut pool).is_some()).count() > 0
     }
 
     /// A block is not in the pool any more.
@@ -222,17 +355,20 @@ impl Engine {
                 && let Some(key) = key_of(object, block)
             {
                 self.keep.cache.forget(key);
+                self.keep.quotas.gone(key);
             }
         }
     }
 
     /// Changes what is kept from now on, and drops nothing.
     pub(crate) fn configure_keep(&mut self, config: &Config) {
-        let mut pool = Pool { store: &mut self.store, budget: &mut self.keep.budget };
-        self.keep.cache.set_policy(config.policy, &mut pool);
-        self.keep.cache.set_admission(config.admission);
+        let (cache, quotas, mut pool) = self.keep_parts();
+        quotas.set(config.classes);
+        pool.pinned = quotas.pins();
+        cache.set_policy(config.policy, &mut pool);
+        cache.set_admission(config.admission);
         self.keep.budget.set_limit(config.flash_write_limit);
-        // What could not move over while it was dirty is found again.
+        // What could not move over while it was dirty is found again, and what changed limits say of each block.
         self.keep.learn_from = Some((ObjectId(0), Block(0)));
     }
 
@@ -249,24 +385,33 @@ impl Engine {
                 Some((last, _)) => (object, last.next()),
                 None => (object.next(), Block(0)),
             };
-            for (block, slot) in slots {
-                self.learn(object, block, slot);
+            for (block, _) in slots {
+                self.learn(object, block);
             }
         }
         self.keep.learn_from = Some((at, from));
     }
 
-    fn learn(&mut self, object: ObjectId, block: Block, slot: Slot) {
+    fn learn(&mut self, object: ObjectId, block: Block) {
+        let Some(key) = key_of(object, block) else { return };
+        let (_, quotas, pool) = self.keep_parts();
+        let Some(slot) = pool.store.slot(object, block) else { return };
+        if slot.class != Class::EVERYBODY {
+            let class = quotas.belongs(slot.class, &pool);
+            let class = if slot.kept || slot.dirty { class } else { quotas.unkept(class) };
+            if class != slot.class || !quotas.knows(key, class) {
+                self.move_to_class(object, block, key, class);
+            }
+        }
+        // What is left of it: a share may have given it up.
+        let Some(slot) = self.store.slot(object, block) else { return };
         if slot.location == Location::ZERO || !slot.kept && !slot.dirty {
             return;
         }
-        let Some(key) = key_of(object, block) else { return };
-        let mut pool = Pool { store: &mut self.store, budget: &mut self.keep.budget };
-        if !self.keep.cache.contains(key)
-            && self.keep.cache.admit(key, Kind::OnFlash, &mut pool) == Admitted::Refused
-            && !slot.dirty
-        {
+        let (cache, _, mut pool) = self.keep_parts();
+        if !cache.contains(key) && cache.admit(key, Kind::OnFlash, &mut pool) == Admitted::Refused && !slot.dirty {
             self.store.keep(object, block, false);
+            self.unpin(object, block);
         }
     }
 }
@@ -277,10 +422,22 @@ impl Store {
         self.get(object)?.map.get(block)
     }
 
+    /// The class of a block that has a slot; everybody's of one that has none.
+    pub(crate) fn class_of(&self, object: ObjectId, block: Block) -> Class {
+        self.slot(object, block).map_or(Class::EVERYBODY, |slot| slot.class)
+    }
+
     /// Says whether a block is worth keeping.
     pub(crate) fn keep(&mut self, object: ObjectId, block: Block, kept: bool) {
         if let Some(slot) = self.slot(object, block).filter(|slot| slot.kept != kept) {
             self.set_slot(object, block, Slot { kept, ..slot });
+        }
+    }
+
+    /// Says whose share of the pool a block uses.
+    pub(crate) fn set_class(&mut self, object: ObjectId, block: Block, class: Class) {
+        if let Some(slot) = self.slot(object, block).filter(|slot| slot.class != class) {
+            self.set_slot(object, block, Slot { class, ..slot });
         }
     }
 

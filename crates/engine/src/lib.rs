@@ -52,11 +52,12 @@ pub use destage::FlushProgress;
 pub use dirtiest::DirtyObject;
 pub use effect::{Effect, Outcome, Ticket};
 pub use engine::Engine;
+pub use headpond_base::Class;
 pub use headpond_log::{FlashRead, Mutation};
-pub use headpond_policy::{Admission, FlashWriteLimit, Policy};
+pub use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy};
 pub use recovery::{
     Conflict, RecoverError, Recovered, RecoveredObject, Verdict, format_pool, recover, recover_mutated,
 };
 pub use request::{Attributes, FlushId, FlushScope, Namespace, OpenFile, Reply, Request, RequestId, Served};
 pub use stats::Stats;
-pub use treatment::{Class, ClassLimit, Handling, Treatment};
+pub use treatment::{Handling, Treatment};

@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
-use headpond_base::{BLOCK, Block, BufMut, ObjectId, Stream};
+use headpond_base::{BLOCK, Block, BufMut, Class, ObjectId, Stream};
 use headpond_policy::Key;
 
 use crate::engine::{Engine, Spread};
@@ -193,7 +193,8 @@ impl Engine {
             assert!(slots == 0, "what waits in memory is not on flash");
             self.store.introduce(object);
             let window = std::mem::take(&mut self.store.window);
-            self.store.append_data(Store::clean_record(Stream::Cold, object, first, blocks), true, |payload| {
+            let record = Store::clean_record(Stream::Cold, object, first, blocks);
+            self.store.append_data(record, true, Class::EVERYBODY, |payload| {
                 for (to, key) in payload.chunks_mut(BLOCK).zip(run) {
                     to.copy_from_slice(window.bytes(window.held[key]));
                 }

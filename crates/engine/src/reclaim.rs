@@ -10,6 +10,9 @@
 //! freed, times its age, by what has to be read and moved (the cost-benefit rule of Rosenblum and
 //! Ousterhout, 1992). So what nobody has asked for yet gets some time, and what is old goes.
 //!
+//! What is pinned moves on as what is dirty does, and waits for room with it. Only where there is none, none is on its way
+//! and nothing dirty is waited for, pins give way: a pool that stands still serves nobody.
+//!
 //! What is kept and dirty fits, by the policy's bound. Where it does not for a while, the oldest
 //! segments with the least dirty data go, and take half of what they keep along.
 
@@ -17,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{BLOCK, Block, Location, ObjectId, SegmentId, Stream};
 use headpond_format::{Entry, SegmentState, decode_footer, decode_footer_tail};
+use headpond_log::DataRecord;
 use headpond_map::Slot;
 
 use crate::effect::{Effect, Outcome};
@@ -45,7 +49,7 @@ pub(crate) struct Piece {
 struct Victim {
     /// What it held, by its footer; taken from the end. `None` until the footer is read.
     pieces: Option<Vec<Piece>>,
-    /// Pieces with dirty blocks, for which there was no room.
+    /// Pieces with dirty or pinned blocks, for which there was no room.
     held: Vec<Piece>,
     under_way: u32,
     /// Clean blocks that moved on so far.
@@ -136,6 +140,37 @@ impl Engine {
         for victim in victims {
             self.empty_on(victim);
         }
+        self.let_go_of_pins();
+    }
+
+    /// Drops the pinned blocks that wait for room, if there is no other way to get any.
+    fn let_go_of_pins(&mut self) {
+        let waits = self.store.log.segments().waiting() > 0
+            || self.reclaim.victims.values().any(|victim| victim.under_way > 0 || victim.held.is_empty());
+        if self.pinned_blocks() == 0 || !self.short_of_segments() || waits {
+            return;
+        }
+        let held: Vec<Piece> = self.reclaim.victims.values().flat_map(|victim| victim.held.iter().copied()).collect();
+        let there = |piece: &Piece, index: u32| {
+            let slot = self.store.slot(piece.object, piece.first.plus(u64::from(index)));
+            slot.filter(|slot| slot.location == piece.at.plus(index))
+        };
+        let slots = || held.iter().flat_map(|piece| (0..piece.count).map(move |index| (*piece, index)));
+        if slots().any(|(piece, index)| there(&piece, index).is_some_and(|slot| slot.dirty)) {
+            return;
+        }
+        let pinned: Vec<_> = slots().filter(|(piece, index)| there(piece, *index).is_some()).collect();
+        for (piece, index) in pinned {
+            self.store.clear_slot(piece.object, piece.first.plus(u64::from(index)));
+            self.stats.evicted_blocks += 1;
+        }
+        let victims: Vec<_> = self.reclaim.victims.keys().copied().collect();
+        for victim in victims {
+            if let Some(victim) = self.reclaim.victims.get_mut(&victim) {
+                victim.held.clear();
+            }
+            self.empty_on(victim);
+        }
     }
 
     fn wants_segments(&self) -> bool {
@@ -208,13 +243,17 @@ impl Engine {
             return found;
         }
         let oldest = (full.len() / 4).max(4).min(full.len());
-        let least = |some: &[(_, u32, _, SegmentId)]| some.iter().map(|(_, dirty, _, id)| (*dirty, *id)).min();
-        let (dirty, id) = least(&full[..oldest])?;
-        if dirty <= blocks / 2 {
+        // What is kept goes in part, but for what is pinned.
+        let pins = self.pinned_blocks() > 0;
+        let least = |some: &[(_, u32, u32, SegmentId)]| {
+            some.iter().map(|(_, dirty, kept, id)| (dirty + if pins { *kept } else { 0 }, *id)).min()
+        };
+        let (moved, id) = least(&full[..oldest])?;
+        if moved <= blocks / 2 {
             return Some(id);
         }
         // The old ones are mostly dirty: moving those gains little. Whichever gains most, if any.
-        least(&full).filter(|(dirty, _)| *dirty < blocks * 7 / 8).map(|(_, id)| id)
+        least(&full).filter(|(moved, _)| *moved < blocks * 7 / 8).map(|(_, id)| id)
     }
 
     fn read_footer(&mut self, segment: SegmentId, len: usize) {
@@ -336,6 +375,7 @@ impl Engine {
             let kept = self.reclaim.victims.get(&segment).map_or(0, |victim| victim.kept);
             let worth = slot.is_some_and(|slot| {
                 slot.dirty
+                    || self.stays(slot)
                     || slot.kept && (kept < budget || self.roomy()) && self.store.log.segments().free() > MOVE_RESERVE
             });
             if worth && let Some(slot) = slot {
@@ -425,12 +465,13 @@ impl Engine {
                 let present = self.store.get(piece.object).and_then(|known| known.map.get(piece.first.plus(at as u64)));
                 verdicts[at]
                     && present.is_some_and(|next| {
-                        next.location == slots[at].location && (next.dirty, next.kept) == (slot.dirty, slot.kept)
+                        next.location == slots[at].location
+                            && (next.dirty, next.kept, next.class) == (slot.dirty, slot.kept, slot.class)
                     })
             };
             let run = (index..slots.len()).take_while(|at| same(*at)).count();
             if self.store.log.segments().free() < MOVE_RESERVE {
-                self.put_off(segment, piece, index, run, slot.dirty);
+                self.put_off(segment, piece, index, run, slot.dirty || self.stays(slot));
                 index += run;
                 continue;
             }
@@ -443,7 +484,8 @@ impl Engine {
             };
             if let Some(bytes) = bytes {
                 let from = &bytes[index * BLOCK..(index + run) * BLOCK];
-                self.store.append_data(record, slot.kept || slot.dirty, |payload| payload.copy_from_slice(from));
+                let (record, kept) = (DataRecord { class: slot.class, ..record }, slot.kept || slot.dirty);
+                self.store.append_data(record, kept, slot.class, |payload| payload.copy_from_slice(from));
                 if slot.dirty {
                     self.store.keep_age(slots[index].location, piece.object, block, blocks);
                     for (at, from) in (0..).zip(&slots[index..index + run]) {
@@ -459,10 +501,15 @@ impl Engine {
         }
     }
 
-    /// There is no room to move these blocks now: clean ones go, dirty ones are read again later.
-    fn put_off(&mut self, segment: SegmentId, piece: Piece, index: usize, run: usize, dirty: bool) {
+    /// Whether a clean block is pinned.
+    const fn stays(&self, slot: Slot) -> bool {
+        slot.kept && self.keep.quotas.is_pinned(slot.class)
+    }
+
+    /// There is no room to move these blocks now: clean ones go, those that stay are read again later.
+    fn put_off(&mut self, segment: SegmentId, piece: Piece, index: usize, run: usize, stay: bool) {
         let first = piece.first.plus(index as u64);
-        if !dirty {
+        if !stay {
             for block in 0..run as u64 {
                 self.store.clear_slot(piece.object, first.plus(block));
             }

@@ -31,10 +31,10 @@ impl Store {
                     None => self.adopt(object, Object::from_state(state, ObjectMap::default())),
                 }
             }
-            Entry::Data { object, first, dirty, grown, checksums } => {
+            Entry::Data { object, first, dirty, grown, class, checksums } => {
                 let Some(location) = tail.location else { return };
                 for (index, checksum) in (0_u32..).zip(checksums) {
-                    let slot = Slot { location: location.plus(index), checksum, dirty, kept: true };
+                    let slot = Slot { location: location.plus(index), checksum, dirty, kept: true, class };
                     self.set_slot(object, first.plus(u64::from(index)), slot);
                 }
                 if let (Some((size, mtime)), Some(known)) = (grown, self.get_mut(object)) {

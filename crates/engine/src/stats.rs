@@ -1,5 +1,6 @@
 //! What the engine counts.
 
+use headpond_base::Class;
 use serde::{Deserialize, Serialize};
 
 /// Counters from the engine's start, and gauges of now. Blocks are of 4 KiB.
@@ -91,6 +92,9 @@ pub struct Stats {
     pub map_bytes: u64,
     /// Gauge: clean blocks that the policy keeps. What else is clean is served until its place is needed.
     pub kept_blocks: u64,
+    /// Gauge: blocks of each class, dirty ones included: what a rule holds against its quota.
+    #[serde(skip)]
+    pub class_blocks: [u64; Class::COUNT],
     /// Gauge: bytes of memory that the policy takes at its capacity.
     pub policy_bytes: u64,
     /// Gauge: clean blocks in memory only.

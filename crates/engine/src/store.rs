@@ -1,12 +1,12 @@
 //! The store: the log and the objects' maps, changed together.
 //!
 //! Invariants:
-//! - A segment's `live` and `dirty` counts, and those of kept blocks, are what walking all maps would count.
+//! - A segment's `live` and `dirty` counts, those of kept blocks and of each class's, are what walking all maps would count.
 //! - Every change to a map that a crash must not lose is an entry of the log first.
 
 use std::collections::BTreeMap;
 
-use headpond_base::{Block, Buf, Location, Nanos, ObjectId, SegmentId, Stream, UnixNanos};
+use headpond_base::{Block, Buf, Class, Location, Nanos, ObjectId, SegmentId, Stream, UnixNanos};
 use headpond_format::Entry;
 use headpond_log::{DataRecord, Log, Placed};
 use headpond_map::Slot;
@@ -27,6 +27,8 @@ pub(crate) struct Store {
     pub(crate) dirty_blocks: u64,
     /// Clean blocks that are worth keeping.
     pub(crate) kept_blocks: u64,
+    /// Blocks of each class.
+    pub(crate) class_blocks: [u64; Class::COUNT],
     /// Clean blocks that have no slot.
     pub(crate) window: MemoryWindow,
     /// Blocks that have lost their slots, or their place in memory, and the policy has not been told.
@@ -49,6 +51,7 @@ impl Store {
             cached_blocks: 0,
             dirty_blocks: 0,
             kept_blocks: 0,
+            class_blocks: [0; Class::COUNT],
             window: MemoryWindow::default(),
             gone: Vec::new(),
             dirtied_blocks: 0,
@@ -75,6 +78,7 @@ impl Store {
         for (_, slot) in object.map.range(Block(0), Block(u64::MAX)) {
             count(&mut self.log, geometry.segment_of(slot.location), slot, 1);
             self.kept_blocks += u64::from(slot.kept && !slot.dirty);
+            self.class_blocks[slot.class.index()] += 1;
         }
         self.cached_blocks += object.map.blocks();
         self.dirty_blocks += object.map.dirty();
@@ -97,6 +101,7 @@ impl Store {
         self.cached_blocks += 1;
         self.dirty_blocks += u64::from(slot.dirty);
         self.kept_blocks += u64::from(slot.kept && !slot.dirty);
+        self.class_blocks[slot.class.index()] += 1;
         self.dirtied_blocks += u64::from(slot.dirty && old.is_none_or(|old| !old.dirty));
         if let Some(old) = old {
             self.uncount(old);
@@ -107,7 +112,7 @@ impl Store {
     pub(crate) fn clear_slot(&mut self, id: ObjectId, block: Block) -> Option<Slot> {
         let old = self.objects.get_mut(&id)?.map.remove(block)?;
         self.uncount(old);
-        if old.kept || old.dirty {
+        if old.kept || old.dirty || old.class != Class::EVERYBODY {
             self.note_gone(id, block);
         }
         Some(old)
@@ -123,6 +128,7 @@ impl Store {
         self.cached_blocks -= 1;
         self.dirty_blocks -= u64::from(old.dirty);
         self.kept_blocks -= u64::from(old.kept && !old.dirty);
+        self.class_blocks[old.class.index()] -= 1;
     }
 
     /// Takes all clean slots of an object away.
@@ -200,11 +206,12 @@ impl Store {
         }
     }
 
-    /// Appends a record and points the map to it.
-    pub(crate) fn append_data(&mut self, record: DataRecord, kept: bool, fill: impl FnOnce(&mut [u8])) {
+    /// Appends a record and points the map to it. Its blocks are of the given class, which is the record's own but for
+    /// blocks whose class shows only when they are there.
+    pub(crate) fn append_data(&mut self, record: DataRecord, kept: bool, class: Class, fill: impl FnOnce(&mut [u8])) {
         let Placed { location, checksums, .. } = self.log.append_data(record, fill);
         for (index, checksum) in (0_u32..).zip(checksums) {
-            let slot = Slot { location: location.plus(index), checksum, dirty: record.dirty, kept };
+            let slot = Slot { location: location.plus(index), checksum, dirty: record.dirty, kept, class };
             self.set_slot(record.object, record.first.plus(u64::from(index)), slot);
         }
     }
@@ -275,7 +282,7 @@ impl Store {
 
     /// A record of clean data for a stream.
     pub(crate) const fn clean_record(stream: Stream, object: ObjectId, first: Block, blocks: u32) -> DataRecord {
-        DataRecord { stream, object, first, blocks, dirty: false, grown: None }
+        DataRecord { stream, object, first, blocks, dirty: false, grown: None, class: Class::EVERYBODY }
     }
 
     /// A record of host data.
@@ -285,7 +292,7 @@ impl Store {
         blocks: u32,
         grown: Option<(u64, UnixNanos)>,
     ) -> DataRecord {
-        DataRecord { stream: Stream::Host, object, first, blocks, dirty: true, grown }
+        DataRecord { stream: Stream::Host, object, first, blocks, dirty: true, grown, class: Class::EVERYBODY }
     }
 }
 

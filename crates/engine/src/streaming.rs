@@ -22,7 +22,7 @@ impl Engine {
     /// How a read is treated: passing by if it belongs to a long stream.
     pub(crate) fn read_in_stream(&mut self, object: ObjectId, offset: u64, len: u64, how: Treatment) -> Treatment {
         let transfer = Transfer { object, process: Process(how.process), write: false, offset, len };
-        let passes = how.handling != Handling::Bypass && self.streams.passes_by(transfer);
+        let passes = how.handling != Handling::Bypass && self.streams.passes_by(transfer) && !self.is_pinned(how);
         if passes { Treatment { handling: Handling::Bypass, ..how } } else { how }
     }
 
@@ -37,7 +37,7 @@ impl Engine {
     ) -> Treatment {
         let transfer = Transfer { object, process: Process(how.process), write: true, offset, len };
         let bypasses = matches!(how.handling, Handling::Bypass | Handling::ReadOnly);
-        if bypasses || !self.streams.passes_by(transfer) || durable || self.store.log.failed() {
+        if bypasses || !self.streams.passes_by(transfer) || durable || self.store.log.failed() || self.is_pinned(how) {
             return how;
         }
         let logged = self.rules_for(how).log_writes;
@@ -45,6 +45,11 @@ impl Engine {
             return how;
         }
         Treatment { handling: Handling::Bypass, ..how }
+    }
+
+    /// What is pinned has its place in the pool, however it is read.
+    const fn is_pinned(&self, how: Treatment) -> bool {
+        self.keep.quotas.is_pinned(how.class)
     }
 
     /// Whether writes of an object may go to the origin from now on without others waiting long for theirs.

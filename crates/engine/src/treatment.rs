@@ -3,6 +3,8 @@
 //! Invariant: a treatment only ever takes away from what the cache mode allows. So no rule makes a
 //! write less durable than the mode's, and in pass-through nothing comes into the pool by any rule.
 
+use headpond_base::Class;
+
 use crate::modes::Rules;
 
 /// Who asks, and what was decided for him by whoever knows rules.
@@ -44,43 +46,6 @@ impl Handling {
             Self::ReadOnly => Rules { log_writes: false, keep_writes: false, ..mode },
             Self::WriteThrough => Rules { log_writes: false, ..mode },
         }
-    }
-}
-
-/// Whose share of the pool a request uses: 0 is everybody's; 1 to 15 stand for rules that pin, or that
-/// give a share.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Class(u8);
-
-impl Class {
-    /// How many there are.
-    pub const COUNT: usize = 16;
-
-    /// The class with this number; `None` from [`Class::COUNT`] on.
-    #[must_use]
-    pub const fn new(number: u8) -> Option<Self> {
-        if (number as usize) < Self::COUNT { Some(Self(number)) } else { None }
-    }
-
-    /// Its number.
-    #[must_use]
-    pub const fn number(self) -> u8 {
-        self.0
-    }
-}
-
-/// What may be kept for a class.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ClassLimit {
-    /// Clean blocks of 4 KiB at most; `u64::MAX` for no limit but the pool's.
-    pub blocks: u64,
-    /// What is kept is not evicted while the class is within its limit.
-    pub pinned: bool,
-}
-
-impl Default for ClassLimit {
-    fn default() -> Self {
-        Self { blocks: u64::MAX, pinned: false }
     }
 }
 

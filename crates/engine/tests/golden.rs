@@ -12,7 +12,7 @@ mod sparse;
 use std::path::PathBuf;
 
 use headpond_base::{
-    BLOCK, Block, Buf, BufMut, CacheMode, Errno, ObjectId, PoolId, Result, SegmentId, Stream, UnixNanos,
+    BLOCK, Block, Buf, BufMut, CacheMode, Class, Errno, ObjectId, PoolId, Result, SegmentId, Stream, UnixNanos,
 };
 use headpond_engine::{FlashRead, format_pool, recover};
 use headpond_format::{
@@ -101,12 +101,14 @@ fn write(log: &mut Log, map: &mut ObjectMap, stream: Stream, first: u64, fill: &
         blocks: fill.len() as u32,
         dirty,
         grown: dirty.then_some((40_000, UnixNanos(3_000))),
+        class: Class::EVERYBODY,
     };
     let placed = log.append_data(record, |payload| {
         payload.chunks_exact_mut(BLOCK).zip(fill).for_each(|(block, byte)| block.fill(*byte));
     });
     for (index, checksum) in (0_u32..).zip(placed.checksums) {
-        let slot = Slot { location: placed.location.plus(index), checksum, dirty, kept: false };
+        let slot =
+            Slot { location: placed.location.plus(index), checksum, dirty, kept: false, class: Class::EVERYBODY };
         map.insert(Block(first + u64::from(index)), slot);
     }
 }
@@ -229,7 +231,10 @@ fn the_blocks_of_a_pool_of_version_1_hold_what_was_written() {
     let mut data = scanned.tail.iter().filter_map(|tail| match &tail.entry {
         Entry::Data { first, dirty, checksums, .. } => {
             let location = tail.location.unwrap();
-            Some((first.0, Slot { location, checksum: checksums[0], dirty: *dirty, kept: false }))
+            Some((
+                first.0,
+                Slot { location, checksum: checksums[0], dirty: *dirty, kept: false, class: Class::EVERYBODY },
+            ))
         }
         _ => None,
     });

@@ -5,7 +5,7 @@
 //! the order of their sequence, from any checkpoint on, ends in the same state however often
 //! it is done.
 
-use headpond_base::{Block, ObjectId, RECORD_BLOCKS_MAX, Sequence, UnixNanos};
+use headpond_base::{Block, Class, ObjectId, RECORD_BLOCKS_MAX, Sequence, UnixNanos};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -109,6 +109,8 @@ pub enum Entry {
         dirty: bool,
         /// The object's size and time after this write; `None` for clean and for moved data.
         grown: Option<(u64, UnixNanos)>,
+        /// Whose share of the pool they use.
+        class: Class,
         /// A checksum for each block: see [`crate::block_checksum`].
         checksums: Vec<u32>,
     },
@@ -189,7 +191,8 @@ struct Raw {
     flags: u8,
     /// Compression of the payload. Version 1 writes 0, stored as it is, and reads nothing else.
     codec: u8,
-    reserved: u8,
+    /// Of a record, in the lower four bits.
+    class: u8,
     /// Bytes of the whole entry, its tail included: a multiple of 4.
     len: U16,
     /// Payload in units of 512 bytes. Version 1: eight for each block.
@@ -239,10 +242,11 @@ impl Entry {
                 raw.mtime = state.mtime.0.into();
                 encode_object(state, out);
             }
-            Self::Data { object, first, dirty, grown, checksums } => {
+            Self::Data { object, first, dirty, grown, class, checksums } => {
                 assert!(checksums.len() <= RECORD_BLOCKS_MAX, "a record of {} blocks", checksums.len());
                 raw.kind = kind::DATA;
                 raw.flags = if *dirty { DIRTY } else { 0 } | if grown.is_some() { GROWN } else { 0 };
+                raw.class = class.number();
                 raw.object = object.0.into();
                 raw.first = first.0.into();
                 raw.blocks = (checksums.len() as u64).into();
@@ -339,7 +343,8 @@ impl Entry {
                 }
                 let checksums = tail.as_chunks::<4>().0.iter().map(|four| u32::from_le_bytes(*four)).collect();
                 let grown = (raw.flags & GROWN != 0).then_some((raw.size.get(), mtime));
-                Self::Data { object, first, dirty: raw.flags & DIRTY != 0, grown, checksums }
+                let class = Class::from_bits(raw.class);
+                Self::Data { object, first, dirty: raw.flags & DIRTY != 0, grown, class, checksums }
             }
             kind::ZERO => Self::Zero { object, first, blocks, mtime },
             kind::DROP => Self::Drop { object, first, blocks },
@@ -451,13 +456,15 @@ mod tests {
                 span(),
                 any::<bool>(),
                 proptest::option::of((0..1_u64 << 62, any::<i64>())),
+                any::<u8>(),
                 proptest::collection::vec(any::<u32>(), 1..RECORD_BLOCKS_MAX)
             )
-                .prop_map(|((object, first, _), dirty, grown, checksums)| Entry::Data {
+                .prop_map(|((object, first, _), dirty, grown, class, checksums)| Entry::Data {
                     object,
                     first,
                     dirty,
                     grown: grown.map(|(size, mtime)| (size, UnixNanos(mtime))),
+                    class: Class::from_bits(class),
                     checksums
                 }),
             (span(), any::<i64>()).prop_map(|((object, first, blocks), mtime)| Entry::Zero {

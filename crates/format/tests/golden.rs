@@ -12,7 +12,8 @@ mod sparse;
 use std::path::PathBuf;
 
 use headpond_base::{
-    BLOCK, BatchNumber, Block, CacheMode, Epoch, Generation, ObjectId, PoolId, SegmentId, Sequence, Stream, UnixNanos,
+    BLOCK, BatchNumber, Block, CacheMode, Class, Epoch, Generation, ObjectId, PoolId, SegmentId, Sequence, Stream,
+    UnixNanos,
 };
 use headpond_format::{
     BatchHead, CheckpointHead, Entry, FRAME_HEAD, Frame, FrameKind, Geometry, ObjectFlags, ObjectState, OriginName,
@@ -155,10 +156,11 @@ fn entries() -> Vec<Entry> {
             first,
             dirty: true,
             grown: Some((0x2122_2324_2526_2728, mtime)),
+            class: Class::EVERYBODY,
             checksums: vec![0x0102_0304, 0x1112_1314, 0x2122_2324],
         },
-        Entry::Data { object, first, dirty: true, grown: None, checksums: vec![7] },
-        Entry::Data { object, first, dirty: false, grown: None, checksums: vec![8] },
+        Entry::Data { object, first, dirty: true, grown: None, class: Class::EVERYBODY, checksums: vec![7] },
+        Entry::Data { object, first, dirty: false, grown: None, class: Class::EVERYBODY, checksums: vec![8] },
         Entry::Zero { object, first, blocks, mtime },
         Entry::Drop { object, first, blocks },
         Entry::Clean { object, first, blocks },

@@ -11,8 +11,8 @@
 use std::collections::BTreeSet;
 
 use headpond_base::{
-    BLOCK, BatchNumber, Block, Buf, BufMut, Epoch, Generation, Location, ObjectId, PoolId, SegmentId, Sequence, Stream,
-    UnixNanos,
+    BLOCK, BatchNumber, Block, Buf, BufMut, Class, Epoch, Generation, Location, ObjectId, PoolId, SegmentId, Sequence,
+    Stream, UnixNanos,
 };
 use headpond_format::{
     BatchHead, Entry, Geometry, SegmentHead, SegmentRow, SegmentState, SummaryBatch, block_checksum, encode_batch,
@@ -87,6 +87,8 @@ pub struct DataRecord {
     pub dirty: bool,
     /// The object's size and time after it.
     pub grown: Option<(u64, UnixNanos)>,
+    /// Whose share of the pool it uses.
+    pub class: Class,
 }
 
 /// Where a record went.
@@ -351,7 +353,7 @@ impl Log {
     /// Appends a record; `fill` is given its payload's place in the batch. The first and the last block are
     /// zeros, and may be filled in part; what is between has to be written whole.
     pub fn append_data(&mut self, record: DataRecord, fill: impl FnOnce(&mut [u8])) -> Placed {
-        let DataRecord { stream, object, first, blocks, dirty, grown } = record;
+        let DataRecord { stream, object, first, blocks, dirty, grown, class } = record;
         self.together(stream, Entry::data_len(blocks as usize), blocks);
         let sequence = self.next_sequence;
         let open = self.open[stream.index()].as_mut().expect("together opened it");
@@ -365,7 +367,7 @@ impl Log {
             .zip(payload.as_chunks::<BLOCK>().0)
             .map(|(block, bytes)| block_checksum(bytes, object, Block(block), generation))
             .collect();
-        let entry = Entry::Data { object, first, dirty, grown, checksums };
+        let entry = Entry::Data { object, first, dirty, grown, class, checksums };
         let mut bytes = Vec::with_capacity(Entry::data_len(blocks as usize));
         entry.encode(sequence, &mut bytes);
         self.push(stream, &bytes);

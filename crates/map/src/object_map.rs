@@ -145,7 +145,7 @@ fn cost(chunk: &Chunk) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headpond_base::Location;
+    use headpond_base::{Class, Location};
     use proptest::prelude::*;
 
     /// The oracle: an array with an element for each block.
@@ -184,7 +184,7 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Insert(block, at, dirty) => {
-                        let slot = Slot { location: Location(at), checksum: at ^ 7, dirty, kept: at % 3 == 0 };
+                        let slot = Slot { location: Location(at), checksum: at ^ 7, dirty, kept: at % 3 == 0, class: Class::from_bits(at as u8) };
                         prop_assert_eq!(map.insert(Block(block), slot), array[block as usize].replace(slot));
                     }
                     Step::Remove(block) => prop_assert_eq!(map.remove(Block(block)), array[block as usize].take()),
@@ -207,7 +207,7 @@ mod tests {
         let (mut map, mut state) = (ObjectMap::default(), 1_u64);
         for _ in 0..2_000_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let slot = Slot { location: Location(7), checksum: 0, dirty: true, kept: false };
+            let slot = Slot { location: Location(7), checksum: 0, dirty: true, kept: false, class: Class::EVERYBODY };
             map.insert(Block((state >> 33) % 4_000_000), slot);
         }
         let each = map.memory() as f64 / map.blocks() as f64;

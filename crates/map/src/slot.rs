@@ -1,6 +1,6 @@
 //! One block's slot, and its ten bytes.
 
-use headpond_base::Location;
+use headpond_base::{Class, Location};
 
 /// Bytes of a packed slot, in memory and in a checkpoint.
 pub const SLOT_BYTES: usize = 10;
@@ -16,11 +16,15 @@ pub struct Slot {
     pub dirty: bool,
     /// Worth keeping: it moves on when its segment is reclaimed.
     pub kept: bool,
+    /// Whose share of the pool it uses.
+    pub class: Class,
 }
 
 const POSITION: u16 = 0x01ff;
 const DIRTY: u16 = 0x0200;
 const KEPT: u16 = 0x0400;
+/// The lowest of the class's four bits.
+const CLASS_AT: u32 = 11;
 
 /// A slot with its position in its chunk. Position in the low nine bits, flags above.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +32,9 @@ pub(crate) struct Packed([u8; SLOT_BYTES]);
 
 impl Packed {
     pub(crate) fn new(position: u16, slot: Slot) -> Self {
-        let flags = if slot.dirty { DIRTY } else { 0 } | if slot.kept { KEPT } else { 0 };
+        let flags = if slot.dirty { DIRTY } else { 0 }
+            | if slot.kept { KEPT } else { 0 }
+            | u16::from(slot.class.number()) << CLASS_AT;
         let mut bytes = [0; SLOT_BYTES];
         bytes[..2].copy_from_slice(&(position | flags).to_le_bytes());
         bytes[2..6].copy_from_slice(&slot.location.0.to_le_bytes());
@@ -63,6 +69,7 @@ impl Packed {
             checksum: u32::from_le_bytes([e, f, g, h]),
             dirty: self.dirty(),
             kept: self.word() & KEPT != 0,
+            class: Class::from_bits((self.word() >> CLASS_AT) as u8),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::content::{Change, Content};
 use crate::core::Maker;
 use crate::origin::{FileId, Name};
 use crate::rng::{Rng, mix};
-use crate::scenario::{Kind, Options, Scenario, Treatments};
+use crate::scenario::{Classes, Kind, Options, Scenario, Treatments, class};
 use crate::sim::Sim;
 use crate::{Failure, Summary};
 
@@ -251,13 +251,19 @@ impl Sim<'_> {
 
     /// How a request is treated: as by a rule for its file, or as it comes.
     fn treatment(&self, file: FileId, rng: &mut Rng) -> Treatment {
+        let of_file = |salt: u64| mix(salt ^ mix(u64::from(file.0)));
+        let class = match self.scenario.classes {
+            None => Class::EVERYBODY,
+            Some(Classes::ByFile(salt)) => class(of_file(salt)),
+            Some(Classes::ByRequest) => class(rng.next()),
+        };
         let draw = match self.scenario.treatments {
-            Treatments::Usual => return Treatment::default(),
-            Treatments::ByFile(salt) => mix(salt ^ mix(u64::from(file.0))),
+            Treatments::Usual => return Treatment { class, ..Treatment::default() },
+            Treatments::ByFile(salt) => of_file(salt),
             Treatments::ByRequest => rng.next(),
         };
         let handling = Handling::ALL[(draw % Handling::ALL.len() as u64) as usize];
-        Treatment { process: (draw >> 32) as u32 % 3, handling, class: Class::default() }
+        Treatment { process: (draw >> 32) as u32 % 3, handling, class }
     }
 
     /// A place in a file: often in the same few blocks, often at borders, of any alignment.

@@ -5,7 +5,7 @@
 //! rare combinations come sooner than from one even mix.
 
 use headpond_base::{CacheMode, Nanos};
-use headpond_engine::{Admission, Config, FlashWriteLimit, Mutation, Policy};
+use headpond_engine::{Admission, Class, ClassLimit, Config, FlashWriteLimit, Mutation, Policy};
 use headpond_format::Geometry;
 
 use crate::rng::Rng;
@@ -154,11 +154,20 @@ pub(crate) enum Treatments {
     ByRequest,
 }
 
+/// What the class of a request depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Classes {
+    /// Its file, and this number.
+    ByFile(u64),
+    /// Nothing.
+    ByRequest,
+}
+
 /// So short that streams are found in files of this size.
 const CUTOFFS: [u64; 3] = [8 << 10, 64 << 10, 256 << 10];
 
 /// Changes some settings, each to any value that it may have.
-pub(crate) fn change_settings(config: &mut Config, rng: &mut Rng) {
+fn change_settings(config: &mut Config, rng: &mut Rng) {
     match rng.below(9) {
         7 if config.sequential_cutoff.is_some() => config.sequential_cutoff = Some(*rng.pick(&CUTOFFS)),
         0 => config.policy = *rng.pick(&Policy::ALL),
@@ -174,6 +183,22 @@ pub(crate) fn change_settings(config: &mut Config, rng: &mut Rng) {
         _ if rng.chance(200) => config.flush_period = Config::OFF,
         _ => config.flush_period = Nanos(*rng.pick(&[50, 500, 5_000, 60_000]) * Nanos::MILLISECOND.0),
     }
+}
+
+/// Classes that requests have: everybody's, and rules that pin or give a share.
+const CLASSES: u8 = 5;
+
+/// The class of a request, by a draw.
+pub(crate) fn class(draw: u64) -> Class {
+    Class::from_bits((draw % u64::from(CLASSES)) as u8)
+}
+
+/// Gives a class another limit: none, or a pin or a share of a few blocks, of much of the pool, or of more than there is.
+fn change_class(config: &mut Config, rng: &mut Rng) {
+    let index = rng.between(1, u64::from(CLASSES) - 1) as usize;
+    let blocks = *rng.pick(&[0, 1, 7, 40, 200, 600, 5000]);
+    let limits = [ClassLimit::default(), ClassLimit { blocks, pinned: true }, ClassLimit { blocks, pinned: false }];
+    config.classes[index] = *rng.pick(&limits);
 }
 
 /// What a run is like.
@@ -198,6 +223,8 @@ pub(crate) struct Scenario {
     /// Whether the cache mode changes in the middle.
     pub(crate) mode_switches: bool,
     pub(crate) treatments: Treatments,
+    /// Whether requests have classes: of each file its own, or of each request.
+    pub(crate) classes: Option<Classes>,
     /// Whether settings change in the middle.
     pub(crate) settings_change: bool,
     /// Most nanoseconds that a flash operation takes, and an origin operation.
@@ -291,10 +318,22 @@ impl Scenario {
         for _ in 0..own.below(4) {
             change_settings(&mut config, &mut own);
         }
+        let settings_change = own.chance(500);
+        // And this.
+        let mut own = Rng::for_part(seed, u64::MAX - 3);
+        let classes = match own.below(10) {
+            0..3 => Some(Classes::ByFile(own.next())),
+            3 => Some(Classes::ByRequest),
+            _ => None,
+        };
+        if classes.is_some() {
+            (0..4).for_each(|_| change_class(&mut config, &mut own));
+        }
         Self {
             geometry,
             treatments,
-            settings_change: own.chance(500),
+            classes,
+            settings_change,
             files,
             file_bytes,
             write_bytes,
@@ -310,6 +349,14 @@ impl Scenario {
             mode_switches: options.mode.is_none(),
             flash_delay: *rng.pick(&[100_000, 1_000_000, 20_000_000]),
             origin_delay: *rng.pick(&[1_000_000, 10_000_000, 50_000_000]),
+        }
+    }
+
+    /// Changes settings while requests are under way.
+    pub(crate) fn change_settings(&self, config: &mut Config, rng: &mut Rng) {
+        change_settings(config, rng);
+        if self.classes.is_some() && rng.chance(500) {
+            change_class(config, rng);
         }
     }
 

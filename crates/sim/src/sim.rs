@@ -11,7 +11,7 @@ use crate::core::Maker;
 use crate::model::{Model, Moment, MutationId};
 use crate::origin::{FileId, Name};
 use crate::rng::{Rng, mix};
-use crate::scenario::{Options, Scenario, change_settings};
+use crate::scenario::{Options, Scenario};
 use crate::world::{NameOperation, World};
 
 /// What the front door waits for.
@@ -303,8 +303,9 @@ impl<'a> Sim<'a> {
 
     /// Changes settings while everything goes on; they hold over the next start.
     pub(crate) fn configure(&mut self, rng: &mut Rng) -> Result<(), String> {
-        change_settings(&mut self.scenario.config, rng);
-        let config = self.scenario.config;
+        let mut config = self.scenario.config;
+        self.scenario.change_settings(&mut config, rng);
+        self.scenario.config = config;
         self.world.trace(|| format!("set   {config:?}"));
         self.ask(Asked::Configure, Request::Configure(Box::new(config))).map(|_| ())
     }

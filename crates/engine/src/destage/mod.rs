@@ -278,7 +278,8 @@ impl Engine {
     /// Blocks that may be dirty before destage runs as fast as the origin takes it.
     fn dirty_threshold(&self) -> Option<u64> {
         let percent = u64::from(self.config.dirty_threshold);
-        (percent > 0).then(|| self.store.log.geometry().data_blocks() * percent.min(70) / 100)
+        let share = self.store.log.geometry().data_blocks() * percent.min(70) / 100;
+        (percent > 0).then(|| share.min(self.dirty_blocks_max()))
     }
 
     /// Whether somebody waits for what a job on this object does.

@@ -63,7 +63,13 @@ mod tests {
     use headpond_base::Location;
 
     fn slot(at: u32) -> Slot {
-        Slot { location: Location(at), checksum: at.wrapping_mul(7), dirty: true, kept: true }
+        Slot {
+            location: Location(at),
+            checksum: at.wrapping_mul(7),
+            dirty: true,
+            kept: true,
+            class: headpond_base::Class::EVERYBODY,
+        }
     }
 
     #[test]

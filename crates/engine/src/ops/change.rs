@@ -7,8 +7,9 @@
 
 use std::ops::Range;
 
-use headpond_base::{BLOCK, BLOCK_U64, Block, Errno, Location, ObjectId, Sequence, UnixNanos, blocks_for};
+use headpond_base::{BLOCK, BLOCK_U64, Block, Class, Errno, Location, ObjectId, Sequence, UnixNanos, blocks_for};
 use headpond_format::Entry;
+use headpond_log::DataRecord;
 use headpond_map::Slot;
 
 use super::drop_entry;
@@ -279,7 +280,10 @@ impl Engine {
     /// More than this must not be dirty: reclaim needs clean blocks to live on.
     pub(crate) fn dirty_blocks_max(&self) -> u64 {
         let percent = if self.config.dirty_threshold == 0 { 75 } else { u64::from(self.config.dirty_threshold) + 10 };
-        (self.store.log.geometry().data_blocks() * percent.min(75) / 100).max(1)
+        let blocks = self.store.log.geometry().data_blocks();
+        // What is pinned stays: dirty data has the rest of what the pool can be packed with.
+        let beside_pins = (blocks * crate::keep::KEEP_PERCENT / 100).saturating_sub(self.pinned_blocks());
+        (blocks * percent.min(75) / 100).min(beside_pins).max(1)
     }
 
     /// Asks the origin for space if it is not known to have it; `true` if it was asked.
@@ -367,8 +371,12 @@ impl Engine {
                 let span = change.span();
                 let blocks = u32::try_from(span.blocks()).expect("a record is bounded");
                 let skip = usize::try_from(offset % BLOCK_U64).expect("less than a block");
-                let record = Store::dirty_record(object, span.first, blocks, Some((size_after, mtime)));
-                self.store.append_data(record, true, |payload| {
+                let before = self.classes_before(object, span.first, span.blocks());
+                let record = DataRecord {
+                    class: self.class_of_record(&before, op.how.class),
+                    ..Store::dirty_record(object, span.first, blocks, Some((size_after, mtime)))
+                };
+                self.store.append_data(record, true, Class::EVERYBODY, |payload| {
                     let last = payload.len() - BLOCK;
                     if let Some(bytes) = edge(span.first) {
                         payload[..BLOCK].copy_from_slice(bytes);
@@ -379,7 +387,7 @@ impl Engine {
                     payload[skip..skip + data.len()].copy_from_slice(data);
                 });
                 self.poison(object, span);
-                self.note_written(object, span.first, span.blocks());
+                self.note_written(object, (span.first, span.blocks()), &before, op.how.class);
             }
             Change::Truncate { size: to, .. } => {
                 self.commit_truncate(object, size, *to, mtime, edge(Block::holding(*to)))
@@ -418,8 +426,9 @@ impl Engine {
         self.store.log.together(headpond_base::Stream::Host, Entry::data_len(1) + 2 * Entry::data_len(0), 1);
         if to < size && kept > 0 {
             if let Some(bytes) = tail {
-                let record = Store::dirty_record(object, block, 1, None);
-                self.store.append_data(record, true, |payload| payload[..kept].copy_from_slice(&bytes[..kept]));
+                let class = self.store.class_of(object, block);
+                let record = DataRecord { class, ..Store::dirty_record(object, block, 1, None) };
+                self.store.append_data(record, true, class, |payload| payload[..kept].copy_from_slice(&bytes[..kept]));
             } else if self.store.known(object).map.get(block).is_some_and(|slot| !slot.dirty) {
                 // The origin has this block, and will be cut there.
                 let span = Span { first: block, end: block.plus(1) };
@@ -456,7 +465,9 @@ impl Engine {
                 self.store.zero_range(object, *block, block.plus(1));
                 continue;
             }
-            self.store.append_data(Store::dirty_record(object, *block, 1, None), true, |payload| {
+            let class = self.store.class_of(object, *block);
+            let record = DataRecord { class, ..Store::dirty_record(object, *block, 1, None) };
+            self.store.append_data(record, true, class, |payload| {
                 payload.copy_from_slice(bytes);
                 payload[from..to].fill(0);
             });
@@ -519,4 +530,5 @@ const fn widened(start: u64, end: u64, size: u64) -> (u64, u64) {
 }
 
 /// A block of zeros that the origin has not got.
-pub(crate) const ZERO_SLOT: Slot = Slot { location: Location::ZERO, checksum: 0, dirty: true, kept: true };
+pub(crate) const ZERO_SLOT: Slot =
+    Slot { location: Location::ZERO, checksum: 0, dirty: true, kept: true, class: Class::EVERYBODY };

@@ -5,7 +5,7 @@
 //! log durably knows that the origin's file is being changed: after a crash no stale block comes
 //! back, and the changed time stamp is not taken for somebody else's work.
 
-use headpond_base::{Block, ObjectId};
+use headpond_base::{Block, Class, ObjectId};
 use headpond_format::Entry;
 
 use super::drop_entry;
@@ -186,12 +186,12 @@ impl Engine {
         if self.rules_for(how).keep_writes
             && let Change::Write { offset, data, .. } = change
         {
-            self.keep_written(object, *offset, data);
+            self.keep_written(object, *offset, data, how.class);
         }
     }
 
     /// Lets the whole blocks of what was written to the origin into the pool.
-    fn keep_written(&mut self, object: ObjectId, offset: u64, data: &headpond_base::Buf) {
+    fn keep_written(&mut self, object: ObjectId, offset: u64, data: &headpond_base::Buf, by: Class) {
         let size = self.store.known(object).state.size;
         let end = offset + data.len() as u64;
         let first = Block(headpond_base::blocks_for(offset));
@@ -207,7 +207,7 @@ impl Engine {
             .zip(data.chunks(headpond_base::BLOCK))
             .map(|(block, bytes)| {
                 self.touched(object, Block(block));
-                self.place(object, Block(block), true, bytes)
+                self.place(object, Block(block), by, true, bytes)
             })
             .collect();
         let len = places.len() * headpond_base::BLOCK;

@@ -1,7 +1,7 @@
 //! A batch's head block, and the entries in it.
 
 use headpond_base::{
-    BLOCK, BatchNumber, Block, Epoch, Generation, ObjectId, PoolId, SegmentId, Sequence, Stream, UnixNanos,
+    BLOCK, BatchNumber, Block, Class, Epoch, Generation, ObjectId, PoolId, SegmentId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::{
     BATCH_ENTRY_BYTES, BatchHead, Entry, ObjectFlags, ObjectState, Stamp, decode_batch, encode_batch,
@@ -60,6 +60,7 @@ pub(super) fn entries(seed: &mut Seed) -> Vec<u8> {
                 first,
                 dirty: seed.one_in(2),
                 grown: seed.one_in(2).then_some((1 << 40, mtime)),
+                class: Class::from_bits(seed.below(16) as u8),
                 checksums: (0..1 + seed.below(30)).map(|at| u32::try_from(at).unwrap_or(0)).collect(),
             },
             3 => Entry::Zero { object, first, blocks, mtime },

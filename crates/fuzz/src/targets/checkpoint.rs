@@ -1,8 +1,8 @@
 //! A checkpoint area, read as recovery reads it: whole or not at all.
 
 use headpond_base::{
-    BLOCK, BatchNumber, Block, Buf, BufMut, CacheMode, Epoch, Errno, Generation, Location, ObjectId, PoolId, Sequence,
-    Stream,
+    BLOCK, BatchNumber, Block, Buf, BufMut, CacheMode, Class, Epoch, Errno, Generation, Location, ObjectId, PoolId,
+    Sequence, Stream,
 };
 use headpond_engine::FlashRead;
 use headpond_format::{
@@ -70,7 +70,7 @@ pub(super) fn base(seed: u64) -> Base {
         for _ in 0..seed.below(300) {
             let at = u32::try_from(seed.below(1000)).unwrap_or(0);
             let location = if seed.one_in(9) { Location::ZERO } else { Location(at) };
-            let slot = Slot { location, checksum: at, dirty: seed.one_in(2), kept: false };
+            let slot = Slot { location, checksum: at, dirty: seed.one_in(2), kept: false, class: Class::EVERYBODY };
             map.insert(Block(seed.below(3000)), slot);
         }
         let (mut payload, mut next) = (object.to_le_bytes().to_vec(), 0);

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{
-    BLOCK, BatchNumber, Block, Buf, BufMut, CacheMode, Epoch, Errno, Generation, ObjectId, PoolId, Result, SegmentId,
-    Sequence, Stream, UnixNanos,
+    BLOCK, BatchNumber, Block, Buf, BufMut, CacheMode, Class, Epoch, Errno, Generation, ObjectId, PoolId, Result,
+    SegmentId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::{
     CheckpointHead, Entry, FrameKind, Geometry, SUPERBLOCK_SLOTS, SegmentRow, SegmentState, Superblock, decode_batch,
@@ -183,7 +183,7 @@ impl World {
         grown: Option<(u64, UnixNanos)>,
     ) {
         let dirty = stream == Stream::Host;
-        let record = DataRecord { stream, object, first, blocks, dirty, grown };
+        let record = DataRecord { stream, object, first, blocks, dirty, grown, class: Class::EVERYBODY };
         let sequence = self.log.next_sequence();
         let placed = self.log.append_data(record, |payload| {
             for (block, bytes) in (first.0..).zip(payload.chunks_exact_mut(BLOCK)) {
@@ -191,7 +191,7 @@ impl World {
             }
         });
         assert_eq!(placed.sequence, sequence, "seed {}", self.number);
-        let entry = Entry::Data { object, first, dirty, grown, checksums: placed.checksums };
+        let entry = Entry::Data { object, first, dirty, grown, class: Class::EVERYBODY, checksums: placed.checksums };
         self.oracle.push(Appended { sequence, stream, entry });
     }
 
