@@ -91,6 +91,8 @@ pub struct Engine {
     pub(crate) streams: Streams,
     pub(crate) neighbours: Neighbours,
     pub(crate) checkpoints: Checkpoints,
+    /// Writes that were found to be part of a stream, and pass by the pool.
+    pub(crate) streamed_writes: u64,
     /// The first checkpoint of this epoch is written, and there is room for the log to go on.
     pub(crate) accepting: bool,
     /// Requests that came before that.
@@ -138,6 +140,7 @@ impl Engine {
             streams: Streams::new(config.sequential_cutoff),
             neighbours: Neighbours::default(),
             checkpoints,
+            streamed_writes: 0,
             accepting: false,
             held: VecDeque::new(),
             burials: 0,
@@ -268,6 +271,13 @@ impl Engine {
             flash_failed: u64::from(self.store.log.failed()),
             ..self.stats
         }
+    }
+
+    /// Writes that were found to be part of a long stream since the start, and pass by the pool, whether they are
+    /// answered or not: it is decided as a request is taken. `None` while requests wait for the engine's start.
+    #[must_use]
+    pub const fn streamed_writes(&self) -> Option<u64> {
+        if self.accepting { Some(self.streamed_writes) } else { None }
     }
 
     /// The cache mode in force.

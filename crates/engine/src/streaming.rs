@@ -44,6 +44,7 @@ impl Engine {
         if logged && !self.may_switch_to_origin(object) {
             return how;
         }
+        self.streamed_writes += 1;
         Treatment { handling: Handling::Bypass, ..how }
     }
 

@@ -16,6 +16,8 @@ pub(crate) trait Core {
     fn next_wake(&self) -> Option<Nanos>;
     /// What the summary of a run shows: dirty blocks, segments reclaimed, checkpoints, blocks destaged.
     fn figures(&self) -> [u64; 4];
+    /// Writes that it sends past the pool as part of a stream, decided as each is taken; `None` while requests wait.
+    fn streamed_writes(&self) -> Option<u64>;
     /// Everything that it counts: for people.
     fn told(&self) -> String;
 }
@@ -81,6 +83,10 @@ impl Core for Engine {
     fn figures(&self) -> [u64; 4] {
         let stats = self.stats();
         [stats.dirty_blocks, stats.segments_reclaimed, stats.checkpoints, stats.destaged_blocks]
+    }
+
+    fn streamed_writes(&self) -> Option<u64> {
+        Self::streamed_writes(self)
     }
 
     fn told(&self) -> String {

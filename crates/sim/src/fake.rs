@@ -241,6 +241,10 @@ fn set_ticket(effect: &mut Effect, new: Ticket) {
 }
 
 impl Core for Fake {
+    fn streamed_writes(&self) -> Option<u64> {
+        Some(0)
+    }
+
     fn advance(&mut self, _now: Nanos) {}
 
     fn submit(&mut self, id: RequestId, request: Request) {

@@ -165,8 +165,12 @@ impl<'a> Sim<'a> {
         if let Some(door) = busy_file(&asked).and_then(|file| self.doors.get_mut(&file)) {
             door.busy += 1;
         }
+        let change = if let Asked::Change { id, .. } = asked { Some(id) } else { None };
         self.requests.insert(id, asked);
         self.world.submit(id, request)?;
+        if let Some(change) = change.filter(|_| self.world.passes_by == Some(true)) {
+            self.model.make_loose(change);
+        }
         self.note_names();
         self.answers()?;
         Ok(id)
@@ -247,10 +251,11 @@ impl<'a> Sim<'a> {
         let asked_at = self.model.moment();
         let write = matches!(change, Change::Write { .. });
         let direct = write && how.handling != Handling::Cache;
-        // Perhaps part of a stream that passes by.
-        let streams = write && !durable && self.scenario.config.sequential_cutoff.is_some();
-        self.world.unreserved_writes |= direct || streams;
-        let loose = !self.is_strict() || direct || streams;
+        // One that waits for the engine's start may turn out to be part of a stream that passes by.
+        let waits = self.world.core.as_ref().is_none_or(|core| core.streamed_writes().is_none());
+        let may_stream = write && !durable && self.scenario.config.sequential_cutoff.is_some();
+        self.world.unreserved_writes |= direct || may_stream && waits;
+        let loose = !self.is_strict() || direct || may_stream && waits;
         let id = self.model.ask(file, change, mtime.0, durable, loose);
         self.ask(Asked::Change { file, id, asked_at, direct }, request).map(|_| ())
     }

@@ -70,6 +70,9 @@ pub(crate) struct World {
     pub(crate) opening: BTreeMap<RequestId, FileId>,
     /// Says that the origin's writes need no reservation (all modes but write-back).
     pub(crate) unreserved_writes: bool,
+    /// Whether the request that was submitted last is part of a stream that passes by the pool; `None` if that shows
+    /// only later, once the engine takes requests.
+    pub(crate) passes_by: Option<bool>,
     flying: BTreeMap<(Nanos, u64), Flying>,
     flash_delay: u64,
     origin_delay: u64,
@@ -102,6 +105,7 @@ impl World {
             objects: BTreeMap::new(),
             opening: BTreeMap::new(),
             unreserved_writes: false,
+            passes_by: None,
             flying: BTreeMap::new(),
             flash_delay: scenario.flash_delay,
             origin_delay: scenario.origin_delay,
@@ -143,7 +147,10 @@ impl World {
         let now = self.now;
         if let Some(core) = &mut self.core {
             core.advance(now);
+            let before = core.streamed_writes();
             core.submit(id, request);
+            self.passes_by = before.zip(core.streamed_writes()).map(|(before, after)| after > before);
+            self.unreserved_writes |= self.passes_by == Some(true);
         }
         self.pump()
     }
