@@ -15,10 +15,6 @@ const REDO_LOG_MIB_PER_SECOND: u32 = 4;
 /// A log is no smaller, and need not be larger. Each visit copies it.
 const REDO_LOG_MIB: (u32, u32) = (16, 256);
 
-/// MariaDB 10.11 over io_uring stands still for seconds, again and again from a minute after its start on: InnoDB
-/// counts dozens of page writes as pending while none is under way in the kernel, so no storage can help it.
-const NO_NATIVE_AIO: &str = "--innodb-use-native-aio=0";
-
 fn redo_log_mib(definition: &Definition) -> u32 {
     let seconds = definition.warmup + definition.seconds;
     (seconds * REDO_LOG_MIB_PER_SECOND).clamp(REDO_LOG_MIB.0, REDO_LOG_MIB.1)
@@ -28,8 +24,7 @@ fn redo_log_mib(definition: &Definition) -> u32 {
 #[must_use]
 pub fn settings(definition: &Definition, more: &[String]) -> Settings {
     let pool = definition.buffer_pool.unwrap_or(64);
-    let more = std::iter::once(NO_NATIVE_AIO.to_owned()).chain(more.iter().cloned()).collect();
-    Settings { buffer_pool_mib: pool, redo_log_mib: redo_log_mib(definition), durable: true, more }
+    Settings { buffer_pool_mib: pool, redo_log_mib: redo_log_mib(definition), durable: true, more: more.to_vec() }
 }
 
 /// The settings of the server that makes the tables, in a hurry.
