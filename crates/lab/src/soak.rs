@@ -39,7 +39,8 @@ const MODES: [&str; 4] = ["write-back", "write-through", "write-around", "pass-t
 /// What a soak is to do.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How long it goes on. The last leg is finished.
+    /// How long it goes on. The last leg is finished. On a machine so slow that some load has not finished
+    /// anything by then, up to four times as long.
     pub duration: Duration,
     /// The longest time between a mount and its end.
     pub leg_max: Duration,
@@ -72,6 +73,15 @@ pub struct Sum {
     pub fio_verified: u64,
     /// Transactions in the ledgers: each was there after each mount since.
     pub transactions: u64,
+}
+
+impl Sum {
+    /// Whether the mount was ended, and every load has finished something.
+    #[must_use]
+    pub const fn tried_everything(&self) -> bool {
+        let ended = self.kills + self.lossy_kills + self.unmounts + self.left_dirty;
+        ended > 0 && self.fsx_operations > 0 && self.fio_written > 0 && self.transactions > 0
+    }
 }
 
 impl fmt::Display for Sum {
@@ -108,7 +118,11 @@ enum End {
 pub fn run(headpond: &Headpond, directory: &Path, options: &Options, mut each: impl FnMut(&Sum)) -> Result<Sum> {
     let mut soak = Soak::make(headpond, directory, options)?;
     let start = Instant::now();
-    while start.elapsed() < options.duration {
+    let goes_on = |sum: &Sum| {
+        let most = if sum.tried_everything() { options.duration } else { options.duration * 4 };
+        start.elapsed() < most
+    };
+    while goes_on(&soak.sum) {
         soak.leg(options.leg_max)?;
         each(&soak.sum);
     }
