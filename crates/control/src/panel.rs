@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use headpond_mount::{Panel, Sheet};
+use headpond_mount::{Panel, Sheet, WholeFile};
 
 use crate::numbers::{FileNumbers, Numbers, ProcessNumbers, number};
 use crate::service::Service;
@@ -21,6 +21,7 @@ const SHEETS: &[Sheet] = &[
     Sheet { name: "rules", private: true },
     Sheet { name: "settings", private: false },
     Sheet { name: "stats", private: false },
+    Sheet { name: "whole", private: true },
 ];
 
 impl Panel for Service {
@@ -38,6 +39,7 @@ impl Panel for Service {
             "latency" => latency(&self.numbers_of_mount()),
             "settings" => self.settings().values().iter().map(|value| format!("{value}\n")).collect(),
             "stats" => self.numbers_of_mount().lines(),
+            "whole" => whole(&self.whole.files()),
             _ => String::new(),
         }
     }
@@ -97,6 +99,16 @@ fn rules(rules: &[RuleShown]) -> String {
         let counts = columns(&[*number as u64, *requests, *bytes]);
         let state = if state.is_empty() { String::new() } else { format!("    # {state}") };
         let _ = writeln!(text, "{counts} {rule}{state}");
+    }
+    text
+}
+
+/// A line for each file of which a process was told that its writes are whole.
+fn whole(files: &[WholeFile]) -> String {
+    let mut text = format!("{:>14} {:<15} path\n", "pid", "name");
+    for WholeFile { path, process, name } in files {
+        let path = String::from_utf8_lossy(path).replace('\n', "\\n");
+        let _ = writeln!(text, "{process:>14} {:<15} {path}", name.replace([' ', '\n'], "_"));
     }
     text
 }

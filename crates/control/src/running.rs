@@ -129,6 +129,7 @@ impl Running {
             panel: Some(Arc::new(service.clone())),
             insight: service.insight.clone(),
             rules: service.rules().clone(),
+            whole: service.whole.clone(),
         };
         // With the shares of the pool that rules give.
         service.configure();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use headpond_base::{BLOCK_U64, CacheMode, PoolId};
 use headpond_device::FaultHandle;
 use headpond_engine::{Reply, Request, Stats};
-use headpond_mount::{Insight, LiveRules};
+use headpond_mount::{Insight, LiveRules, WholeFile, WholeWrites};
 use headpond_shard::Handle;
 
 use crate::live_settings::LiveSettings;
@@ -56,6 +56,8 @@ pub(crate) struct Service {
     ticked: Arc<Mutex<Instant>>,
     pub(crate) operations: Operations,
     pub(crate) insight: Arc<Insight>,
+    /// Of which files databases were told that their writes are whole.
+    pub(crate) whole: Arc<WholeWrites>,
     now: Arc<Mutex<(CacheMode, Phase)>>,
 }
 
@@ -65,6 +67,10 @@ const SET_MODE: &str = "set-mode";
 impl Service {
     pub(crate) fn new(handle: Handle, places: Places, pool: PoolId, pool_bytes: u64, live: LiveSettings) -> Self {
         let mode = live.now().mode();
+        let whole = Arc::new(WholeWrites::default());
+        if mode == CacheMode::WriteBack {
+            whole.hold();
+        }
         Self {
             handle,
             places,
@@ -78,6 +84,7 @@ impl Service {
             ticked: Arc::new(Mutex::new(Instant::now())),
             operations: Operations::default(),
             insight: Arc::default(),
+            whole,
             now: Arc::new(Mutex::new((mode, Phase::Running))),
         }
     }
@@ -159,6 +166,9 @@ impl Service {
     /// What is done lately is found out on the way.
     pub(crate) fn watch(&self) {
         let stats = self.look();
+        if stats.flash_failed != 0 {
+            self.whole.lost();
+        }
         self.insight.name_processes();
         let mut ticked = self.ticked.lock().unwrap_or_else(PoisonError::into_inner);
         if ticked.elapsed() >= Duration::from_secs(1) {
@@ -227,6 +237,12 @@ impl Service {
         let changes = before.changes(&next);
         let leaves_write_back = before.mode() == CacheMode::WriteBack && next.mode() != CacheMode::WriteBack;
         let to_flush_bytes = if leaves_write_back { self.handle.stats().engine.dirty_blocks * BLOCK_U64 } else { 0 };
+        if leaves_write_back {
+            let counted_on = if dry_run { self.whole.files() } else { self.whole.leave().err().unwrap_or_default() };
+            if !counted_on.is_empty() {
+                return client.refuse(&counted_on_refusal(next.mode(), &counted_on));
+            }
+        }
         if dry_run || changes.is_empty() {
             return client.answer(&Answer::Set { changes, operation: None, to_flush_bytes, not_kept: None });
         }
@@ -234,12 +250,16 @@ impl Service {
             None
         } else {
             if self.operations.state_of(SET_MODE) == Some(Progress::Running) {
+                self.hold_if(before.mode());
                 let why = "a change of the mode is under way: wait for its end. Nothing was changed.";
                 return client.refuse(&Refusal::Usage(why.to_owned()));
             }
             match self.begin(SET_MODE, "") {
                 Ok(id) => Some(id),
-                Err(refusal) => return client.refuse(&refusal),
+                Err(refusal) => {
+                    self.hold_if(before.mode());
+                    return client.refuse(&refusal);
+                }
             }
         };
         self.live.replace(next.clone());
@@ -254,20 +274,29 @@ impl Service {
     }
 
     fn start_mode(&self, id: u64, before: &Settings, mode: CacheMode) {
-        let (operations, now, live, before) =
-            (self.operations.clone(), self.now.clone(), self.live.clone(), before.mode());
+        let (service, operations, now, live, before) =
+            (self.clone(), self.operations.clone(), self.now.clone(), self.live.clone(), before.mode());
         self.handle.submit(
             Request::SetMode(mode),
             Box::new(move |reply| {
                 let result = outcome(&reply);
                 if result.is_ok() {
                     now.lock().unwrap_or_else(PoisonError::into_inner).0 = mode;
+                    service.hold_if(mode);
                 } else {
                     live.back_to(before);
+                    service.hold_if(before);
                 }
                 operations.finish(id, result.map_or_else(Progress::Failed, |()| Progress::Done));
             }),
         );
+    }
+
+    /// Lets it be told that writes are whole, if they are in this mode. Also called on the shard's thread: waits for nothing.
+    fn hold_if(&self, mode: CacheMode) {
+        if mode == CacheMode::WriteBack {
+            self.whole.hold();
+        }
     }
 
     /// The next part of the mount's life begins.
@@ -339,6 +368,7 @@ impl Service {
                 Some(Progress::Failed(why)) => format!("failed: {why}"),
             },
             flushes: self.flushes(),
+            whole_write_files: self.whole.files().len() as u64,
             engine: serde_json::to_value(engine).unwrap_or_default(),
         }
     }
@@ -347,6 +377,19 @@ impl Service {
     pub(crate) fn mountpoint(&self) -> PathBuf {
         self.places.mountpoint.clone()
     }
+}
+
+/// Why the mode stays: what databases were told would not hold in the other one.
+fn counted_on_refusal(mode: CacheMode, files: &[WholeFile]) -> Refusal {
+    let first = &files[0];
+    let path = String::from_utf8_lossy(&first.path);
+    let more = if files.len() == 1 { String::new() } else { format!(" and {} more", files.len() - 1) };
+    Refusal::Usage(format!(
+        "{mode} does not keep writes whole, and {} (process {}) counts on it for {path}{more}: it was told so, and writes no copy \
+         of its pages any more\n  Stop it first, or let it run with its own protection (for MariaDB: `headpond atomic disable`, and start \
+         it again). `cat MOUNTPOINT/.headpond/whole` lists the files. Nothing was changed.",
+        first.name, first.process
+    ))
 }
 
 /// Whether a request without a result was done.

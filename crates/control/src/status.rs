@@ -88,6 +88,8 @@ pub struct Status {
     pub flush: String,
     /// The last flushes by their handles, the newest first, with how far they are or how they ended.
     pub flushes: Vec<FlushShown>,
+    /// Files of which a database was told that their writes are whole, and counts on it.
+    pub whole_write_files: u64,
     /// Everything that the engine counts, by its own names.
     pub engine: serde_json::Value,
 }

@@ -36,8 +36,8 @@ impl Engine {
         how: Treatment,
     ) -> Treatment {
         let transfer = Transfer { object, process: Process(how.process), write: true, offset, len };
-        let bypasses = matches!(how.handling, Handling::Bypass | Handling::ReadOnly);
-        if bypasses || !self.streams.passes_by(transfer) || durable || self.store.log.failed() || self.is_pinned(how) {
+        let decided = matches!(how.handling, Handling::Bypass | Handling::ReadOnly | Handling::Whole);
+        if decided || !self.streams.passes_by(transfer) || durable || self.store.log.failed() || self.is_pinned(how) {
             return how;
         }
         let logged = self.rules_for(how).log_writes;

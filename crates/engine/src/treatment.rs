@@ -32,16 +32,20 @@ pub enum Handling {
     ReadOnly,
     /// Reads are let in; writes go to the origin and are kept as clean (write-through).
     WriteThrough,
+    /// As the cache mode says, and writes go through the log or fail: somebody was told that they are whole or
+    /// not at all, and writes no copy of his own any more. So no stream passes by, and once the flash has failed
+    /// an error is better than half a page.
+    Whole,
 }
 
 impl Handling {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Cache, Self::Bypass, Self::ReadOnly, Self::WriteThrough];
+    pub const ALL: [Self; 5] = [Self::Cache, Self::Bypass, Self::ReadOnly, Self::WriteThrough, Self::Whole];
 
     /// What is left of a cache mode's rules.
     pub(crate) const fn limit(self, mode: Rules) -> Rules {
         match self {
-            Self::Cache => mode,
+            Self::Cache | Self::Whole => mode,
             Self::Bypass => Rules { log_writes: false, keep_writes: false, admit_reads: false, ..mode },
             Self::ReadOnly => Rules { log_writes: false, keep_writes: false, ..mode },
             Self::WriteThrough => Rules { log_writes: false, ..mode },

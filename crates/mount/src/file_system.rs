@@ -484,6 +484,24 @@ impl Filesystem for FileSystem {
         }
     }
 
+    /// What is not known here is "inappropriate ioctl for device" to applications.
+    fn ioctl(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        _: IoctlFlags,
+        cmd: u32,
+        in_data: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        match self.front.ioctl(request, ino.0, fh.0, cmd, in_data) {
+            Ok(bytes) => reply.ioctl(0, &bytes),
+            Err(error) => reply.error(fuse_errno(error)),
+        }
+    }
+
     // From here on: left out on purpose.
 
     /// Nothing waits for a close. The kernel does not ask again after this answer.
@@ -537,21 +555,6 @@ impl Filesystem for FileSystem {
         _: u32,
         _: bool,
         reply: ReplyEmpty,
-    ) {
-        reply.error(FuseErrno::ENOSYS);
-    }
-
-    /// Applications see "inappropriate ioctl for device".
-    fn ioctl(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: IoctlFlags,
-        _: u32,
-        _: &[u8],
-        _: u32,
-        reply: ReplyIoctl,
     ) {
         reply.error(FuseErrno::ENOSYS);
     }

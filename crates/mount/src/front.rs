@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use headpond_engine::{Reply, Request, Treatment};
+use headpond_engine::{Handling, Reply, Request, Treatment};
 use headpond_format::Stamp;
 use headpond_rules::Direction;
 use rustix::fs::{Mode, OFlags, Statx};
@@ -21,6 +21,7 @@ use crate::live_rules::LiveRules;
 use crate::mount::Beside;
 use crate::panel::Shown;
 use crate::pond::Pond;
+use crate::whole::WholeWrites;
 use crate::wire::Caller;
 use crate::{MARKER_NAME, times};
 
@@ -40,6 +41,7 @@ pub(crate) struct Front {
     pub(crate) panel: Option<Shown>,
     pub(crate) insight: Arc<Insight>,
     pub(crate) rules: Arc<LiveRules>,
+    pub(crate) whole: Arc<WholeWrites>,
 }
 
 impl Front {
@@ -63,6 +65,7 @@ impl Front {
             panel: beside.panel.map(Shown::new),
             insight: beside.insight,
             rules: beside.rules,
+            whole: beside.whole,
         })
     }
 
@@ -103,7 +106,7 @@ impl Front {
     /// take its time ([`Front::how_after_look`]); does not block.
     pub(crate) fn treat(&self, known: &Known, caller: Caller, size: u64, direction: Direction) -> Option<Treatment> {
         let Some(rules) = self.rules.any() else {
-            return Some(Treatment { process: caller.pid, ..Treatment::default() });
+            return Some(kept_whole(known, direction, Treatment { process: caller.pid, ..Treatment::default() }));
         };
         let process = if rules.set.needs_process() {
             self.insight.processes_known().mask(caller, &rules)?
@@ -111,16 +114,19 @@ impl Front {
             rules.set.for_process(None)
         };
         let index = rules.set.decide(known.mask(&rules), process, size, direction, times::unix_seconds());
-        Some(rules.treatment(index, caller.pid, self.insight.is_counting().then_some(size)))
+        let how = rules.treatment(index, caller.pid, self.insight.is_counting().then_some(size));
+        Some(kept_whole(known, direction, how))
     }
 
     /// The same after a look at the process, which may wait.
     pub(crate) fn how_after_look(&self, file: &OpenFile, caller: Caller, size: u64, direction: Direction) -> Treatment {
         let usual = Treatment { process: caller.pid, ..Treatment::default() };
-        let (Some(rules), Way::Pond { known, .. }) = (self.rules.any(), &file.way) else { return usual };
+        let Way::Pond { known, .. } = &file.way else { return usual };
+        let Some(rules) = self.rules.any() else { return kept_whole(known, direction, usual) };
         let process = self.insight.processes_known().look(caller, &rules);
         let index = rules.set.decide(known.mask(&rules), process, size, direction, times::unix_seconds());
-        rules.treatment(index, caller.pid, self.insight.is_counting().then_some(size))
+        let how = rules.treatment(index, caller.pid, self.insight.is_counting().then_some(size));
+        kept_whole(known, direction, how)
     }
 
     /// A path below the origin's root by which the inode can be found now. Empty where there is
@@ -162,6 +168,13 @@ impl Front {
             self.pond.submit(Request::Restamp { object: known.object(), stamp }, Box::new(|_| {}));
         }
     }
+}
+
+/// How a write is treated of whose file somebody was told that writes are whole, whatever a rule says: through the
+/// log. A rule that says otherwise is for the time after he has closed it.
+fn kept_whole(known: &Known, direction: Direction, how: Treatment) -> Treatment {
+    let kept = direction == Direction::Write && known.is_whole();
+    if kept { Treatment { handling: Handling::Whole, ..how } } else { how }
 }
 
 /// What the engine compares at the next start.

@@ -33,6 +33,11 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
+    /// Somebody was told that its writes are whole.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(&self.way, Way::Pond { known, .. } if known.is_whole())
+    }
+
     /// Its content is the engine's: no request for it blocks.
     pub(crate) const fn is_managed(&self) -> bool {
         matches!(self.way, Way::Pond { .. })

@@ -9,7 +9,7 @@
 //! - The state outlives the kernel's interest in the inode, because the engine's does.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use headpond_base::{ObjectId, UnixNanos};
@@ -50,6 +50,8 @@ pub(crate) struct Known {
     object: AtomicU64,
     view: Mutex<View>,
     named: Mutex<Named>,
+    /// Somebody was told that its writes are whole.
+    whole: AtomicBool,
     /// What was done with it.
     pub(crate) tally: Tally,
 }
@@ -68,6 +70,7 @@ impl Known {
             object: AtomicU64::new(object.0),
             view: Mutex::new(view),
             named: Mutex::default(),
+            whole: AtomicBool::new(false),
             tally: Tally::default(),
         }
     }
@@ -101,6 +104,16 @@ impl Known {
     /// Size and times now.
     pub(crate) fn view(&self) -> View {
         *self.lock()
+    }
+
+    /// Whether somebody was told that its writes are whole.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.whole.load(Ordering::Acquire)
+    }
+
+    /// Somebody was told so, or nobody counts on it any more.
+    pub(crate) fn set_whole(&self, whole: bool) {
+        self.whole.store(whole, Ordering::Release);
     }
 
     /// It is found by this path from now on.

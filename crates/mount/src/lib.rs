@@ -26,6 +26,7 @@ mod front;
 mod handles;
 mod inodes;
 mod insight;
+mod ioctl;
 mod join;
 mod known;
 mod live_rules;
@@ -42,6 +43,7 @@ mod scope;
 mod space;
 mod times;
 mod usage;
+mod whole;
 mod wire;
 mod workers;
 mod xattr;
@@ -56,6 +58,7 @@ pub use panel::{Panel, Sheet};
 pub use pond::{Done, Operation, Pond};
 pub use processes::ProcessUse;
 pub use usage::Totals;
+pub use whole::{WholeFile, WholeWrites};
 
 /// The directory at the origin's root in which headpond keeps what says that a pool has dirty
 /// data of this origin. Applications do not see it through the mount and cannot make it: what they see

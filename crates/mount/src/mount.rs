@@ -17,6 +17,7 @@ use crate::known::KnownObject;
 use crate::live_rules::LiveRules;
 use crate::panel::Panel;
 use crate::pond::Pond;
+use crate::whole::WholeWrites;
 use crate::workers::Workers;
 use crate::{MountError, mountpoint, relay};
 
@@ -72,6 +73,8 @@ pub struct Beside {
     pub insight: Arc<Insight>,
     /// Who and what is cached.
     pub rules: Arc<LiveRules>,
+    /// Of which files somebody was told that their writes are whole.
+    pub whole: Arc<WholeWrites>,
 }
 
 /// The same, with what it shares.

@@ -131,6 +131,9 @@ impl Front {
     /// The last descriptor of a handle is gone.
     pub(crate) fn release(&self, number: u64) {
         if let Some(file) = self.files.remove(number) {
+            if file.is_whole() {
+                self.whole.closed(file.inode.key, number);
+            }
             self.close(&file);
         }
     }

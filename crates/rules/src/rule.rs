@@ -16,7 +16,7 @@ pub enum Direction {
 }
 
 /// A process by its number, and by when it was started: numbers are used again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Pid {
     /// Its number (of the whole process, not of a thread).
     pub number: u32,

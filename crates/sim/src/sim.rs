@@ -250,10 +250,11 @@ impl<'a> Sim<'a> {
         };
         let asked_at = self.model.moment();
         let write = matches!(change, Change::Write { .. });
-        let direct = write && how.handling != Handling::Cache;
+        let direct = write && !matches!(how.handling, Handling::Cache | Handling::Whole);
         // One that waits for the engine's start may turn out to be part of a stream that passes by.
         let waits = self.world.core.as_ref().is_none_or(|core| core.streamed_writes().is_none());
-        let may_stream = write && !durable && self.scenario.config.sequential_cutoff.is_some();
+        let cutoff = self.scenario.config.sequential_cutoff.is_some() && how.handling != Handling::Whole;
+        let may_stream = write && !durable && cutoff;
         self.world.unreserved_writes |= direct || may_stream && waits;
         let loose = !self.is_strict() || direct || may_stream && waits;
         let id = self.model.ask(file, change, mtime.0, durable, loose);

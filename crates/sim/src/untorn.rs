@@ -8,11 +8,14 @@
 //! - power cuts that drop, keep, reorder, and tear at 512 bytes each device write that was not synced, at any moment,
 //!   recovery and the first checkpoint after it included.
 //!
+//! - in every other run, a `sequential-cutoff` that long writes go beyond, and writes to files of which a database was
+//!   told that they are whole ([`Handling::Whole`]).
+//!
 //! What judges is the model that all runs have: after a crash every file must be as it was after some of its writes in
 //! order, each of them there with all its bytes or with none.
 
 use headpond_base::{BLOCK_U64, CacheMode, Nanos, RECORD_BYTES_MAX};
-use headpond_engine::Treatment;
+use headpond_engine::{Handling, Treatment};
 use headpond_format::Geometry;
 
 use crate::content::Change;
@@ -67,7 +70,11 @@ impl Scenario {
             settings_change: false,
             treatments: Treatments::Usual,
             origin_blocks: 1 << 20,
-            config: headpond_engine::Config { mode: CacheMode::WriteBack, sequential_cutoff: None, ..self.config },
+            config: headpond_engine::Config {
+                mode: CacheMode::WriteBack,
+                sequential_cutoff: rng.chance(500).then_some(64 << 10),
+                ..self.config
+            },
             ..self
         }
     }
@@ -115,13 +122,16 @@ impl Sim<'_> {
             return self.drain();
         }
         let file = *rng.pick(&open);
+        let streams = self.scenario.config.sequential_cutoff.is_some();
+        let handling = if streams { Handling::Whole } else { Handling::Cache };
+        let how = Treatment { handling, ..Treatment::default() };
         match step {
             Step::Write | Step::DurableWrite if self.model.open_changes(file) < 3 => {
                 let (offset, len) = place(self.last_write, self.scenario.file_bytes, rng);
                 self.last_write = (offset, len);
                 let writer = self.writer();
                 let durable = matches!(step, Step::DurableWrite);
-                self.change(file, Change::Write { offset, len, writer }, durable, Treatment::default())?;
+                self.change(file, Change::Write { offset, len, writer }, durable, how)?;
             }
             Step::Write | Step::DurableWrite => self.drain()?,
             Step::Sync => self.sync(file)?,

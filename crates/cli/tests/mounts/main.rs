@@ -23,3 +23,4 @@ mod rules;
 mod settings;
 mod superblocks;
 mod vanishing;
+mod whole;

@@ -1,0 +1,230 @@
+//! Of which files somebody was told that their writes are whole, and counts on it.
+//!
+//! Invariants
+//! - It is told only while the cache mode keeps writes whole, and the mode that does is not left while somebody counts
+//!   on it: telling and leaving look at the same state under one lock.
+//! - Who was told counts on it as long as a handle is open on which he asked, and as long as his process lives: MariaDB
+//!   closes a tablespace when it has too many open, opens it again, and does not ask again.
+//! - Meanwhile all writes to the file, whoever makes them, go through the log or fail (`Handling::Whole`).
+//! - A process that cannot be seen from here (in another namespace of processes) is not told: nobody would know its end.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use headpond_rules::Pid;
+use rustix::io::Errno;
+
+use crate::front::Outcome;
+use crate::known::{FileKey, Known};
+use crate::processes;
+
+/// A file that somebody counts on.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct WholeFile {
+    /// Its path below the mount, when it was opened or renamed last.
+    pub path: Vec<u8>,
+    /// Who counts on it.
+    pub process: u32,
+    /// The name of that process.
+    pub name: String,
+}
+
+/// Shared by the mount and whoever controls it.
+#[derive(Default)]
+pub struct WholeWrites {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Writes are whole as things are.
+    holds: bool,
+    lost: bool,
+    told: HashMap<(FileKey, Pid), Told>,
+}
+
+struct Told {
+    known: Arc<Known>,
+    name: String,
+    handles: BTreeSet<u64>,
+}
+
+impl WholeWrites {
+    /// From now on writes are whole, and it may be told; unless it was lost.
+    pub fn hold(&self) {
+        let mut state = self.state();
+        state.holds = !state.lost;
+    }
+
+    /// From now on it is not told any more. Refused while somebody counts on it.
+    ///
+    /// # Errors
+    /// The files that are counted on.
+    pub fn leave(&self) -> Result<(), Vec<WholeFile>> {
+        let mut state = self.state();
+        state.forget_the_dead();
+        if state.told.is_empty() {
+            state.holds = false;
+            Ok(())
+        } else {
+            Err(state.files())
+        }
+    }
+
+    /// It cannot be kept any more, whoever counts on it: the flash has failed. Nobody is told from now on.
+    pub fn lost(&self) {
+        let mut state = self.state();
+        (state.holds, state.lost) = (false, true);
+    }
+
+    /// The files that somebody counts on, by their paths.
+    #[must_use]
+    pub fn files(&self) -> Vec<WholeFile> {
+        let mut state = self.state();
+        state.forget_the_dead();
+        state.files()
+    }
+
+    /// A process asks by a handle. `thread` is the one that asks.
+    pub(crate) fn promise(&self, key: FileKey, known: &Arc<Known>, handle: u64, thread: u32) -> Outcome<()> {
+        let process = processes::read(thread, 0).ok_or(Errno::NOTTY)?;
+        let mut state = self.state();
+        if !state.holds {
+            return Err(Errno::NOTTY);
+        }
+        state.forget_the_dead();
+        let told = state.told.entry((key, process.pid)).or_insert_with(|| Told {
+            known: known.clone(),
+            name: process.name,
+            handles: BTreeSet::new(),
+        });
+        told.handles.insert(handle);
+        known.set_whole(true);
+        Ok(())
+    }
+
+    /// A handle is closed, or does not count on it any more.
+    pub(crate) fn closed(&self, key: FileKey, handle: u64) {
+        let mut state = self.state();
+        if state.told.is_empty() {
+            return;
+        }
+        let mut was_told = false;
+        for (_, told) in state.told.iter_mut().filter(|((file, _), _)| *file == key) {
+            was_told |= told.handles.remove(&handle);
+        }
+        if was_told {
+            state.forget_the_dead();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere leaves each entry whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Lets go of those whose process has ended and who have nothing open.
+    fn forget_the_dead(&mut self) {
+        let mut alive: HashMap<Pid, bool> = HashMap::new();
+        let mut let_go = Vec::new();
+        self.told.retain(|(file, process), told| {
+            let counts = !told.handles.is_empty() || *alive.entry(*process).or_insert_with(|| lives(*process));
+            if !counts {
+                let_go.push((*file, told.known.clone()));
+            }
+            counts
+        });
+        for (file, known) in let_go {
+            if !self.told.keys().any(|(other, _)| *other == file) {
+                known.set_whole(false);
+            }
+        }
+    }
+
+    fn files(&self) -> Vec<WholeFile> {
+        let of = |((_, process), told): (&(FileKey, Pid), &Told)| WholeFile {
+            path: told.known.path(),
+            process: process.number,
+            name: told.name.clone(),
+        };
+        let mut files: Vec<WholeFile> = self.told.iter().map(of).collect();
+        files.sort();
+        files
+    }
+}
+
+/// Whether the process is still the one that asked. A dead one that nobody has waited for yet has ended.
+fn lives(process: Pid) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", process.number)) else { return false };
+    let Some((_, rest)) = stat.rsplit_once(')') else { return false };
+    let mut words = rest.split_whitespace();
+    let state = words.next();
+    let born = words.nth(18).and_then(|word| word.parse().ok());
+    born == Some(process.born) && !matches!(state, Some("Z" | "X"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::known::KnownFiles;
+    use headpond_base::{ObjectId, UnixNanos};
+
+    fn file(inode: u64) -> (FileKey, Arc<Known>) {
+        let key = FileKey { inode, birth: UnixNanos(1) };
+        let attributes = headpond_engine::Attributes { size: 1, mtime: UnixNanos(1) };
+        (key, KnownFiles::new(&[]).opened(key, ObjectId(inode), attributes, UnixNanos(1)))
+    }
+
+    /// A process that lives until it is let go.
+    fn child() -> std::process::Child {
+        std::process::Command::new("sleep").arg("1000").spawn().unwrap()
+    }
+
+    #[test]
+    fn it_is_told_only_while_it_holds_and_left_only_when_nobody_counts_on_it() {
+        let whole = WholeWrites::default();
+        let (key, known) = file(1);
+        let me = std::process::id();
+        assert_eq!(whole.promise(key, &known, 7, me), Err(Errno::NOTTY), "nothing holds at first");
+        whole.hold();
+        whole.promise(key, &known, 7, me).unwrap();
+        assert!(known.is_whole());
+        let in_use = whole.leave().unwrap_err();
+        assert_eq!((in_use.len(), in_use[0].process), (1, me));
+        assert_eq!(whole.promise(key, &known, 8, me), Ok(()), "a refusal changes nothing");
+        whole.closed(key, 7);
+        whole.closed(key, 8);
+        assert!(known.is_whole() && whole.leave().is_err(), "its process opens it again and does not ask again");
+    }
+
+    #[test]
+    fn a_process_that_has_ended_counts_on_nothing_and_a_handle_that_is_open_does() {
+        let whole = WholeWrites::default();
+        whole.hold();
+        let ((one, known_one), (two, known_two)) = (file(1), file(2));
+        let mut child = child();
+        whole.promise(one, &known_one, 1, child.id()).unwrap();
+        whole.promise(two, &known_two, 2, child.id()).unwrap();
+        whole.closed(one, 1);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let left: Vec<u32> = whole.files().iter().map(|file| file.process).collect();
+        assert_eq!(left, [child.id()], "somebody has inherited the other handle");
+        assert!(!known_one.is_whole() && known_two.is_whole());
+        whole.closed(two, 2);
+        assert!(!known_two.is_whole());
+        whole.leave().unwrap();
+        assert_eq!(whole.promise(one, &known_one, 3, std::process::id()), Err(Errno::NOTTY));
+    }
+
+    #[test]
+    fn a_process_that_cannot_be_seen_is_not_told() {
+        let whole = WholeWrites::default();
+        whole.hold();
+        let (key, known) = file(1);
+        assert_eq!(whole.promise(key, &known, 1, 0), Err(Errno::NOTTY));
+        assert!(!known.is_whole());
+    }
+}
