@@ -102,6 +102,16 @@ pub enum Command {
     /// Plans, runs, watches, judges and draws: fio and MariaDB on any directory, on a device, on headpond, on a
     /// modelled disk. See docs/lab.md.
     Lab(LabArgs),
+    /// Say what databases do against torn pages, and what they could leave out
+    ///
+    /// Looks at the files of a data directory, or at all below a directory or a mount: MariaDB, MySQL, PostgreSQL,
+    /// SQLite. Says what is in force, the exact lines of configuration, and what must be so. Changes nothing.
+    Doctor(DoctorArgs),
+    /// Let MariaDB find out that writes are whole: the marker that it looks for
+    ///
+    /// MariaDB asks for whole writes only where the file /dev/fcta exists, the name of another vendor's card. It is
+    /// made by this command alone, and removed by it. docs/databases.md tells when that is safe.
+    Atomic(AtomicArgs),
     /// For tests: let something go wrong with the flash of a mount
     #[command(hide = true)]
     Fault(FaultArgs),
@@ -210,6 +220,57 @@ pub struct StatusArgs {
     /// For programs
     #[arg(long)]
     pub json: bool,
+}
+
+/// What `headpond doctor` is given.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Examples:
+  headpond doctor /var/lib/mysql           a data directory
+  headpond doctor /srv/mount               all databases on a mount
+  headpond doctor app.db                   a file of SQLite
+  headpond doctor /var/lib/mysql --json | jq '.databases[].conditions[] | select(.met == false)'")]
+pub struct DoctorArgs {
+    /// A data directory, a directory above some, a mount, or a file of SQLite
+    #[arg(value_name = "DATADIR|MOUNT|FILE")]
+    pub path: PathBuf,
+    /// For programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `headpond atomic` is given.
+#[derive(Args, Debug)]
+#[command(after_long_help = "Examples:
+  headpond atomic status               is the marker there, and who counts on whole writes?
+  headpond atomic enable               as root, up to the next start of the system
+  headpond atomic enable --at-boot     and after it
+  headpond atomic disable              removes all of it")]
+pub struct AtomicArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: AtomicCommand,
+    /// For tests: below this directory instead of in the system's own
+    #[arg(long, value_name = "DIR", global = true, hide = true)]
+    pub root: Option<PathBuf>,
+}
+
+/// What can be done with the marker.
+#[derive(Subcommand, Debug)]
+pub enum AtomicCommand {
+    /// Make the marker, so that MariaDB asks from its next start on
+    Enable {
+        /// Make it again at each start of the system, by systemd-tmpfiles
+        #[arg(long)]
+        at_boot: bool,
+    },
+    /// Remove what `enable` made
+    Disable,
+    /// Show whether the marker is there, and what mounts say
+    Status {
+        /// For programs
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// What `headpond top` is given.

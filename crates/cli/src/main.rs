@@ -2,8 +2,10 @@
 //! status of [`headpond_control::ExitStatus`].
 
 mod args;
+mod atomic;
 mod check;
 mod commands;
+mod doctor;
 mod flush;
 mod lab;
 mod mount;
@@ -36,6 +38,8 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Lab(args) => return lab::lab(args),
+        Command::Atomic(args) => atomic::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Fault(args) => commands::fault(args),
     };
     match result {

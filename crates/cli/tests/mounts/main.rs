@@ -4,6 +4,7 @@
 // A test ends at the first thing that is not as it must be.
 #![allow(clippy::unwrap_used)]
 
+mod atomic;
 mod block_device;
 mod check;
 mod crash;

@@ -1,0 +1,233 @@
+//! `headpond atomic`: the marker by which MariaDB finds out that it may ask whether writes are whole.
+//!
+//! MariaDB asks only where it believes to be on a card of Fusion-io, and believes that if the file `/dev/fcta` exists,
+//! whatever it is. That is a vendor's name in a directory of the system's: so it is made only by this command, is told from
+//! anything else by its content, and goes with the matching command, with all that was made.
+//!
+//! Invariant: what this program did not make is neither changed nor removed.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use headpond_control::{Daemon, Refusal, Status};
+use serde::Serialize;
+
+use crate::args::{AtomicArgs, AtomicCommand};
+use crate::commands::{ask_status, print, print_json};
+
+/// What MariaDB looks for.
+pub const MARKER: &str = "/dev/fcta";
+
+/// What makes it again at each start of the system.
+const AT_BOOT: &str = "/etc/tmpfiles.d/headpond-atomic.conf";
+
+/// The marker's content: by it alone it is known as ours.
+const CONTENT: &str = "made by headpond atomic enable; goes with headpond atomic disable";
+
+/// What was found in the marker's place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Marker {
+    /// Nothing.
+    Absent,
+    /// What this command made.
+    Ours,
+    /// Something else: perhaps a real card.
+    Foreign,
+}
+
+/// Where things are.
+struct Places {
+    marker: PathBuf,
+    at_boot: PathBuf,
+}
+
+impl Places {
+    fn of(args: &AtomicArgs) -> Self {
+        let below = |path: &str| args.root.as_ref().map_or_else(|| path.into(), |root| root.join(&path[1..]));
+        Self { marker: below(MARKER), at_boot: below(AT_BOOT) }
+    }
+
+    fn at_boot_line() -> String {
+        format!("f {MARKER} 0444 root root - {CONTENT}\n")
+    }
+}
+
+/// For programs.
+#[derive(Serialize)]
+struct Shown {
+    marker: Marker,
+    at_boot: Marker,
+    mounts: Vec<MountShown>,
+}
+
+#[derive(Serialize)]
+struct MountShown {
+    mountpoint: PathBuf,
+    mode: String,
+    whole_writes: bool,
+    files_counted_on: u64,
+}
+
+/// `headpond atomic`.
+pub fn run(args: &AtomicArgs) -> Result<(), Refusal> {
+    let places = Places::of(args);
+    match &args.command {
+        AtomicCommand::Enable { at_boot } => enable(&places, *at_boot),
+        AtomicCommand::Disable => disable(&places),
+        AtomicCommand::Status { json } => status(&places, *json),
+    }
+}
+
+/// What lies at `path`, that should have `content`.
+fn look(path: &Path, content: &str) -> Result<Marker, Refusal> {
+    let failed = |error| Refusal::Failed { doing: format!("look at {}", path.display()), error };
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Marker::Absent),
+        Err(error) => Err(failed(error)),
+        // A device is not opened: that may do something.
+        Ok(found) if !found.is_file() || found.len() > 2 * content.len() as u64 => Ok(Marker::Foreign),
+        Ok(_) => {
+            let mut text = Vec::new();
+            fs::File::open(path).and_then(|mut file| file.read_to_end(&mut text)).map_err(failed)?;
+            let same = text.trim_ascii_end() == content.trim_ascii_end().as_bytes();
+            Ok(if same { Marker::Ours } else { Marker::Foreign })
+        }
+    }
+}
+
+/// The marker as it stands on this machine.
+pub fn marker() -> Result<Marker, Refusal> {
+    look(Path::new(MARKER), CONTENT)
+}
+
+fn make(path: &Path, content: &str) -> Result<(), Refusal> {
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o444).open(path);
+    made.and_then(|mut file| file.write_all(content.as_bytes())).map_err(|error| denied(error, "make", path))
+}
+
+fn denied(error: io::Error, doing: &str, path: &Path) -> Refusal {
+    let doing = format!("{doing} {}", path.display());
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Refusal::NoPermission { what: doing, advice: "Run as root.".to_owned() },
+        _ => Refusal::Failed { doing, error },
+    }
+}
+
+fn not_ours(path: &Path) -> Refusal {
+    Refusal::Usage(format!(
+        "{} exists, and was not made by this command: nothing was changed\n  If there is a card of Fusion-io in this machine, its driver \
+         made it, and MariaDB asks already. Else find out whose it is; headpond removes nothing that is not its own.",
+        path.display()
+    ))
+}
+
+fn enable(places: &Places, at_boot: bool) -> Result<(), Refusal> {
+    let there = look(&places.marker, CONTENT)?;
+    if there == Marker::Foreign {
+        return Err(not_ours(&places.marker));
+    }
+    if at_boot {
+        match look(&places.at_boot, &Places::at_boot_line())? {
+            Marker::Foreign => return Err(not_ours(&places.at_boot)),
+            Marker::Absent => make(&places.at_boot, &Places::at_boot_line())?,
+            Marker::Ours => {}
+        }
+    }
+    if there == Marker::Absent {
+        make(&places.marker, CONTENT)?;
+    }
+    let marker = places.marker.display();
+    let stays = if look(&places.at_boot, &Places::at_boot_line())? == Marker::Ours {
+        format!("It is made again at each start of the system ({}).", places.at_boot.display())
+    } else {
+        "It is gone after a restart of the system, and MariaDB writes its copies again then: `headpond atomic enable --at-boot` \
+         makes it stay."
+            .to_owned()
+    };
+    print(&format!(
+        "{marker} {}\n\
+         MariaDB looks for it when it starts, and then asks for each tablespace whether writes are whole. A headpond mount in \
+         write-back says yes, everything else says no; where the answer is yes, MariaDB leaves out its doublewrite. It takes \
+         effect when MariaDB is started the next time.\n{stays}\n\
+         In force? SHOW GLOBAL STATUS LIKE 'Innodb_dblwr_pages_written' stays 0. (SHOW VARIABLES goes on saying ON.)\n\
+         Undone by: headpond atomic disable\n",
+        if there == Marker::Ours { "is there already." } else { "made." },
+    ))
+}
+
+fn disable(places: &Places) -> Result<(), Refusal> {
+    let found = [(&places.at_boot, Places::at_boot_line()), (&places.marker, CONTENT.to_owned())];
+    let found = found.map(|(path, content)| look(path, &content).map(|marker| (path, marker)));
+    let mut removed = false;
+    for found in found {
+        match found? {
+            (path, Marker::Foreign) => return Err(not_ours(path)),
+            (path, Marker::Ours) => {
+                fs::remove_file(path).map_err(|error| denied(error, "remove", path))?;
+                print(&format!("{} removed\n", path.display()))?;
+                removed = true;
+            }
+            (_, Marker::Absent) => {}
+        }
+    }
+    if !removed {
+        return print("nothing to remove: MariaDB does not ask\n");
+    }
+    let counted: u64 = mounts().iter().map(|status| status.whole_write_files).sum();
+    if counted > 0 {
+        print(&format!("Databases that run count on whole writes of {counted} files until they are started again.\n"))?;
+    }
+    print("MariaDB writes its copies again from its next start on.\n")
+}
+
+/// What all mounts of this user say.
+fn mounts() -> Vec<Status> {
+    Daemon::all().iter().filter_map(|daemon| ask_status(daemon).ok()).collect()
+}
+
+/// Whether a mount tells databases that writes are whole.
+pub fn keeps_writes_whole(status: &Status) -> bool {
+    status.mode == "write-back" && !status.flash_failed
+}
+
+fn status(places: &Places, json: bool) -> Result<(), Refusal> {
+    let mounts = mounts().into_iter().map(|status| MountShown {
+        whole_writes: keeps_writes_whole(&status),
+        mountpoint: status.mountpoint,
+        mode: status.mode,
+        files_counted_on: status.whole_write_files,
+    });
+    let shown = Shown {
+        marker: look(&places.marker, CONTENT)?,
+        at_boot: look(&places.at_boot, &Places::at_boot_line())?,
+        mounts: mounts.collect(),
+    };
+    if json { print_json(&shown) } else { print(&table(&shown, places)) }
+}
+
+fn table(shown: &Shown, places: &Places) -> String {
+    let said = match (shown.marker, shown.at_boot) {
+        (Marker::Absent, Marker::Ours) => "not there now, made at the next start of the system".to_owned(),
+        (Marker::Absent, _) => "not there: MariaDB does not ask, and writes each page twice".to_owned(),
+        (Marker::Ours, Marker::Ours) => "made by headpond, also at each start of the system".to_owned(),
+        (Marker::Ours, _) => "made by headpond, until the system is started again".to_owned(),
+        (Marker::Foreign, _) => "there, and not made by headpond".to_owned(),
+    };
+    let mut text = format!("{}  {said}\n", places.marker.display());
+    for mount in &shown.mounts {
+        let answer = if mount.whole_writes { "says that writes are whole" } else { "does not" };
+        text += &format!(
+            "{}  {}, {answer}; files that databases count on: {}\n",
+            mount.mountpoint.display(),
+            mount.mode,
+            mount.files_counted_on
+        );
+    }
+    if shown.mounts.is_empty() {
+        text += "no headpond is mounted by this user\n";
+    }
+    text
+}

@@ -1,0 +1,186 @@
+//! MariaDB and MySQL: InnoDB's doublewrite.
+
+use std::fs;
+use std::path::Path;
+
+use super::{Around, Condition, Finding, bytes_at, unseen};
+use crate::atomic::Marker;
+
+/// The largest page for which MariaDB asks.
+const MARIADB_PAGE_MAX: u32 = 32 << 10;
+
+/// Where the flags of a tablespace stand in its first page: behind the page's head, in the space's.
+const FLAGS_AT: u64 = 38 + 16;
+
+/// The page size that flags tell, of either format that MariaDB has (MySQL has the older one).
+fn page_bytes(flags: u32) -> Option<u32> {
+    const FULL_CRC32: u32 = 1 << 4;
+    let shift = if flags & FULL_CRC32 != 0 { flags & 15 } else { flags >> 6 & 15 };
+    match shift {
+        0 => Some(16 << 10),
+        3..=7 => Some(512 << shift),
+        _ => None,
+    }
+}
+
+/// The data directory of a server, if it is one.
+pub fn examine(directory: &Path, around: &Around) -> Option<Finding> {
+    let system = directory.join("ibdata1");
+    let flags = bytes_at(&system, FLAGS_AT).map(u32::from_be_bytes)?;
+    let page_bytes = page_bytes(flags);
+    let is_mysql = directory.join("mysql.ibd").exists();
+    let told = around.is_counted_on(&system);
+    let conditions = common(directory, around);
+    Some(if is_mysql {
+        mysql(directory, around, page_bytes, told, conditions)
+    } else {
+        mariadb(directory, around, page_bytes, told, conditions)
+    })
+}
+
+/// What both need.
+fn common(directory: &Path, around: &Around) -> Vec<Condition> {
+    let mut conditions = vec![around.on_whole_writes()];
+    let elsewhere: Vec<String> =
+        links(directory).into_iter().filter(|link| around.is_on_mount(Path::new(link)) == Some(false)).collect();
+    conditions.push(Condition {
+        what: if elsewhere.is_empty() {
+            "no tablespace lies elsewhere".to_owned()
+        } else {
+            format!("no tablespace lies elsewhere: {} leads away from the mount", elsewhere.join(", "))
+        },
+        met: if around.mount.is_none() { None } else { Some(elsewhere.is_empty()) },
+    });
+    conditions
+}
+
+/// What leads out of a data directory: symbolic links to databases, and InnoDB's own link files.
+fn links(directory: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut directories = vec![directory.to_owned()];
+    while let Some(next) = directories.pop() {
+        let Ok(entries) = fs::read_dir(&next) else { continue };
+        for entry in entries.filter_map(Result::ok) {
+            let path = entry.path();
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_symlink() {
+                found.push(path.to_string_lossy().into_owned());
+            } else if path.extension().is_some_and(|extension| extension == "isl") {
+                found.extend(fs::read_to_string(&path).ok().map(|target| target.trim().to_owned()));
+            } else if kind.is_dir() && next == directory {
+                directories.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn told_now(told: Option<bool>) -> String {
+    match told {
+        Some(true) => "a running server was told that writes are whole, and leaves out its doublewrite".to_owned(),
+        Some(false) => {
+            "no running server was told that writes are whole: each page is written twice (doublewrite)".to_owned()
+        }
+        None => {
+            "each page is written twice (doublewrite), unless innodb_doublewrite is off in the server's configuration"
+                .to_owned()
+        }
+    }
+}
+
+const CHECK: &str = "SHOW GLOBAL STATUS LIKE 'Innodb_dblwr_pages_written': stays 0 while Innodb_pages_written grows. \
+     SHOW VARIABLES LIKE 'innodb_doublewrite' goes on saying ON: it does not tell.";
+
+fn mariadb(
+    directory: &Path,
+    around: &Around,
+    page_bytes: Option<u32>,
+    told: Option<bool>,
+    mut conditions: Vec<Condition>,
+) -> Finding {
+    conditions.push(Condition {
+        what: "pages of 32 KiB or less: for larger ones MariaDB does not ask".to_owned(),
+        met: page_bytes.map(|bytes| bytes <= MARIADB_PAGE_MAX),
+    });
+    conditions.push(Condition {
+        what: "/dev/fcta exists, by which MariaDB decides at its start whether to ask: `headpond atomic enable`"
+            .to_owned(),
+        met: Some(around.marker != Marker::Absent),
+    });
+    let version = ["mariadb_upgrade_info", "mysql_upgrade_info"]
+        .iter()
+        .find_map(|name| fs::read_to_string(directory.join(name)).ok())
+        .map(|text| text.trim().to_owned());
+    Finding {
+        database: "MariaDB",
+        version,
+        at: directory.to_owned(),
+        page_bytes,
+        now: told_now(told),
+        could: "leave out the doublewrite by itself, tablespace by tablespace: it asks the file, and the mount answers".to_owned(),
+        lines: vec![
+            "headpond atomic enable --at-boot      # as root; then start MariaDB again. Nothing needs to be set.".to_owned(),
+            "[mariadb]".to_owned(),
+            "innodb_flush_method = O_DIRECT        # the default since 10.6: past the kernel's cache, one request for each page".to_owned(),
+            "innodb_use_atomic_writes = ON         # the default".to_owned(),
+        ],
+        conditions,
+        check: CHECK.to_owned(),
+        back: "headpond atomic disable, and start MariaDB again".to_owned(),
+    }
+}
+
+fn mysql(
+    directory: &Path,
+    around: &Around,
+    page_bytes: Option<u32>,
+    told: Option<bool>,
+    mut conditions: Vec<Condition>,
+) -> Finding {
+    // MySQL asks for the system tablespace alone, and believes the answer for all others.
+    conditions.push(unseen("innodb_directories, innodb_undo_directory and innodb_data_home_dir lead nowhere else: one answer counts for all"));
+    let own = fs::read_to_string(directory.join("mysqld-auto.cnf")).unwrap_or_default();
+    let persisted = own.contains("\"innodb_doublewrite\"");
+    conditions.push(Condition {
+        what: "SET PERSIST has not fixed innodb_doublewrite (mysqld-auto.cnf)".to_owned(),
+        met: Some(!persisted),
+    });
+    let _ = around;
+    Finding {
+        database: "MySQL",
+        version: None,
+        at: directory.to_owned(),
+        page_bytes,
+        now: told_now(told),
+        could: "leave out the doublewrite: MySQL 8.0 asks the system tablespace's file when it uses O_DIRECT; any version when it is told to".to_owned(),
+        lines: vec![
+            "[mysqld]".to_owned(),
+            "innodb_flush_method = O_DIRECT        # 8.0 asks only with this one".to_owned(),
+            "# innodb_doublewrite = OFF            # for versions that do not ask; then nothing guards it if the data is moved".to_owned(),
+        ],
+        conditions,
+        check: CHECK.to_owned(),
+        back: "innodb_flush_method = fsync (or innodb_doublewrite = ON), and start MySQL again".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::page_bytes;
+
+    #[test]
+    fn flags_of_either_format_tell_the_page_size() {
+        for (flags, bytes) in [
+            (0, Some(16 << 10)),
+            (3 << 6, Some(4 << 10)),
+            (6 << 6, Some(32 << 10)),
+            (7 << 6, Some(64 << 10)),
+            (1 << 4 | 5, Some(16 << 10)),
+            (1 << 4 | 3, Some(4 << 10)),
+            (1 << 6, None),
+        ] {
+            assert_eq!(page_bytes(flags), bytes, "{flags:#x}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! `headpond doctor`: what a database does against torn pages, what it could leave out, and how.
+//!
+//! Reads files of the data directory and what the mount says of itself. Writes nothing, and asks no server.
+//! [`examine`] is pure but for reading below the directory it is given, so that it is tried on made-up ones.
+
+mod innodb;
+mod postgres;
+mod report;
+mod sqlite;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use headpond_control::{Daemon, FS_TYPE, Refusal, mounts};
+use serde::Serialize;
+
+use crate::args::DoctorArgs;
+use crate::atomic::{self, Marker};
+use crate::commands::{ask_status, print, print_json};
+
+/// What lies around a data directory.
+#[derive(Clone, Debug)]
+pub struct Around {
+    /// The headpond mount that it lies on.
+    pub mount: Option<MountFacts>,
+    /// What MariaDB looks for.
+    pub marker: Marker,
+}
+
+/// What a mount says of itself.
+#[derive(Clone, Debug, Serialize)]
+pub struct MountFacts {
+    /// Where it is.
+    pub mountpoint: PathBuf,
+    /// Its cache mode.
+    pub mode: String,
+    /// It keeps writes whole.
+    pub whole_writes: bool,
+    /// Paths in it of which a database was told so; none if that cannot be seen.
+    pub counted_on: Option<Vec<PathBuf>>,
+}
+
+/// Something that must be so before a defence may be left out.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Condition {
+    /// What.
+    pub what: String,
+    /// Whether it is, where that can be seen from here.
+    pub met: Option<bool>,
+}
+
+/// A database that was found.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Finding {
+    /// Which.
+    pub database: &'static str,
+    /// As its files tell it.
+    pub version: Option<String>,
+    /// The data directory, or the file.
+    pub at: PathBuf,
+    /// Its pages.
+    pub page_bytes: Option<u32>,
+    /// What it does against torn pages now, as far as files tell.
+    pub now: String,
+    /// What it could do here.
+    pub could: String,
+    /// The exact lines of configuration, and into which file.
+    pub lines: Vec<String>,
+    /// What must be so.
+    pub conditions: Vec<Condition>,
+    /// How to see that it is in force.
+    pub check: String,
+    /// The way back.
+    pub back: String,
+}
+
+/// All that is said.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// What was asked about.
+    pub path: PathBuf,
+    /// The headpond mount that it lies on.
+    pub mount: Option<MountFacts>,
+    /// The databases.
+    pub databases: Vec<Finding>,
+}
+
+/// How deep below a directory databases are looked for.
+const DEPTH: usize = 3;
+
+/// Directories that are looked into at most: a doctor is not to walk over a whole disk.
+const DIRECTORIES_MAX: usize = 2000;
+
+/// `headpond doctor`.
+pub fn run(args: &DoctorArgs) -> Result<(), Refusal> {
+    let path = fs::canonicalize(&args.path)
+        .map_err(|error| Refusal::Failed { doing: format!("look at {}", args.path.display()), error })?;
+    let around = Around { mount: mount_of(&path), marker: atomic::marker()? };
+    let report = examine(&path, &around);
+    if args.json { print_json(&report) } else { print(&report.to_string()) }
+}
+
+/// The headpond mount that a path lies on.
+fn mount_of(path: &Path) -> Option<MountFacts> {
+    let around = mounts().into_iter().filter(|mount| path.starts_with(&mount.mountpoint));
+    let nearest = around.max_by_key(|mount| mount.mountpoint.as_os_str().len())?;
+    if nearest.fs_type != FS_TYPE {
+        return None;
+    }
+    let mountpoint = nearest.mountpoint;
+    let status = Daemon::of(&mountpoint).and_then(|daemon| ask_status(&daemon)).ok();
+    let counted_on = fs::read_to_string(mountpoint.join(".headpond/whole")).ok();
+    Some(MountFacts {
+        mode: status.as_ref().map_or_else(|| "unknown".to_owned(), |status| status.mode.clone()),
+        whole_writes: status.as_ref().is_some_and(atomic::keeps_writes_whole),
+        counted_on: counted_on.map(|text| listed(&text)),
+        mountpoint,
+    })
+}
+
+/// The paths in the mount's own list: a head, then lines of a number, a name and a path.
+fn listed(text: &str) -> Vec<PathBuf> {
+    let path = |line: &str| {
+        let (_, rest) = line.trim_start().split_once(' ')?;
+        let (_, path) = rest.trim_start().split_once(' ')?;
+        Some(PathBuf::from(path.trim_start()))
+    };
+    text.lines().skip(1).filter_map(path).collect()
+}
+
+/// Looks at a data directory, a database file, or for both below a directory.
+pub fn examine(path: &Path, around: &Around) -> Report {
+    let mut databases = Vec::new();
+    let mut left = DIRECTORIES_MAX;
+    look(path, around, DEPTH, &mut left, &mut databases);
+    Report { path: path.to_owned(), mount: around.mount.clone(), databases }
+}
+
+fn look(path: &Path, around: &Around, depth: usize, left: &mut usize, found: &mut Vec<Finding>) {
+    if path.is_file() {
+        found.extend(sqlite::examine(path, around));
+        return;
+    }
+    let server = innodb::examine(path, around).or_else(|| postgres::examine(path, around));
+    if let Some(server) = server {
+        found.push(server);
+        return;
+    }
+    let Ok(entries) = fs::read_dir(path) else { return };
+    let mut entries: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    entries.sort();
+    for entry in entries {
+        let Ok(kind) = fs::symlink_metadata(&entry) else { continue };
+        if kind.is_file() {
+            found.extend(sqlite::examine(&entry, around));
+        } else if kind.is_dir() && depth > 0 && *left > 0 {
+            *left -= 1;
+            look(&entry, around, depth - 1, left, found);
+        }
+    }
+}
+
+impl Around {
+    /// What every database needs: that writes to its files are whole.
+    fn on_whole_writes(&self) -> Condition {
+        let what = match &self.mount {
+            None => "the data lies on a headpond mount in write-back: here it lies on none".to_owned(),
+            Some(mount) => {
+                format!("the mount keeps writes whole: {} is in {}", mount.mountpoint.display(), mount.mode)
+            }
+        };
+        Condition { what, met: Some(self.mount.as_ref().is_some_and(|mount| mount.whole_writes)) }
+    }
+
+    /// Whether a database was told that writes of this file are whole; none if that cannot be seen.
+    fn is_counted_on(&self, file: &Path) -> Option<bool> {
+        let mount = self.mount.as_ref()?;
+        let inside = file.strip_prefix(&mount.mountpoint).ok()?;
+        Some(mount.counted_on.as_ref()?.iter().any(|path| path == inside))
+    }
+
+    /// Whether a path leads to a place on the same mount.
+    fn is_on_mount(&self, path: &Path) -> Option<bool> {
+        let mount = self.mount.as_ref()?;
+        Some(fs::canonicalize(path).ok()?.starts_with(&mount.mountpoint))
+    }
+}
+
+/// A condition that cannot be seen from here.
+fn unseen(what: &str) -> Condition {
+    Condition { what: what.to_owned(), met: None }
+}
+
+/// Some bytes of a file.
+fn bytes_at<const N: usize>(path: &Path, offset: u64) -> Option<[u8; N]> {
+    use std::os::unix::fs::FileExt;
+    let mut bytes = [0; N];
+    fs::File::open(path).ok()?.read_exact_at(&mut bytes, offset).ok()?;
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests;

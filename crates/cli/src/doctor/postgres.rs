@@ -1,0 +1,123 @@
+//! PostgreSQL: whole pages in its log.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{Around, Condition, Finding, bytes_at, unseen};
+
+/// Where `global/pg_control` tells whether the last checkpoint was made with whole pages, since version 11.
+const FULL_PAGE_WRITES_AT: u64 = 56;
+
+/// Where any page tells its size, together with a version of its layout in the lower byte.
+const PAGE_SIZE_AT: u64 = 18;
+
+/// A data directory, if it is one.
+pub fn examine(directory: &Path, around: &Around) -> Option<Finding> {
+    let version = fs::read_to_string(directory.join("PG_VERSION")).ok()?.trim().to_owned();
+    let control = directory.join("global/pg_control");
+    let major: u32 = version.split('.').next()?.parse().ok()?;
+    let last = bytes_at::<1>(&control, FULL_PAGE_WRITES_AT).filter(|_| major >= 11).map(|[byte]| byte != 0);
+    // pg_database, the same file in every cluster.
+    let page_bytes = bytes_at(&directory.join("global/1262"), PAGE_SIZE_AT)
+        .map(u16::from_le_bytes)
+        .map(|word| u32::from(word & 0xff00))
+        .filter(|bytes| *bytes > 0);
+    let configured = configured(directory);
+    let mut conditions = vec![around.on_whole_writes(), tablespaces(directory, around)];
+    conditions.push(unseen("fsync = on and synchronous_commit as you need it: whole is not durable"));
+    conditions.push(unseen(
+        "standbys that replay this server's log have whole writes too: without whole pages in the log nothing repairs a torn page there",
+    ));
+    conditions.push(unseen("pg_rewind is not needed: it refuses to work without full_page_writes"));
+    conditions.push(unseen(
+        "shared_buffers are not swapped out (huge_pages = on, or no swap): a write whose memory is not there may be cut in two by the kernel",
+    ));
+    let now = match (configured, last) {
+        (Some(true) | None, Some(true)) => {
+            "each page goes into the log as a whole when it is first changed after a checkpoint (full_page_writes = on)"
+        }
+        (Some(false), Some(true)) => {
+            "full_page_writes = off is set, but was not in force at the last checkpoint: reload the server"
+        }
+        (_, Some(false)) => {
+            "pages are not put into the log as a whole (full_page_writes was off at the last checkpoint)"
+        }
+        (Some(false), None) => "full_page_writes = off is set",
+        (_, None) => {
+            "each page goes into the log as a whole when it is first changed after a checkpoint, unless full_page_writes is off"
+        }
+    };
+    let file = main_file(directory);
+    Some(Finding {
+        database: "PostgreSQL",
+        version: Some(version),
+        at: directory.to_owned(),
+        page_bytes,
+        now: now.to_owned(),
+        could: "leave whole pages out of its log. It asks nobody: you set it".to_owned(),
+        lines: vec![
+            format!("full_page_writes = off                # in {}; then SELECT pg_reload_conf() and CHECKPOINT", file.display()),
+        ],
+        conditions,
+        check: "SHOW full_page_writes says off; pg_waldump --stats=record shows hardly any bytes of full page images (FPI), except while a base backup runs, for which the server puts them in by itself".to_owned(),
+        back: "full_page_writes = on, SELECT pg_reload_conf(), CHECKPOINT: before the data is moved anywhere else, before a mode other than write-back, before pg_rewind".to_owned(),
+    })
+}
+
+/// The configuration's main file: in the data directory, or where the server was started with it.
+fn main_file(directory: &Path) -> PathBuf {
+    let options = fs::read_to_string(directory.join("postmaster.opts")).unwrap_or_default();
+    let named = options.split('"').find_map(|word| word.strip_prefix("config_file="));
+    named.map_or_else(|| directory.join("postgresql.conf"), PathBuf::from)
+}
+
+/// What the files say, the later one counting; none if they say nothing.
+fn configured(directory: &Path) -> Option<bool> {
+    let files = [main_file(directory), directory.join("postgresql.auto.conf")];
+    files.iter().filter_map(|file| fs::read_to_string(file).ok()).filter_map(|text| last_setting(&text)).next_back()
+}
+
+/// The last line that sets it. Files that are included are not looked at.
+fn last_setting(text: &str) -> Option<bool> {
+    let line = |line: &str| {
+        let line = line.split('#').next()?.trim();
+        let rest = line.strip_prefix("full_page_writes")?;
+        let value = rest.trim_start().trim_start_matches('=').trim().trim_matches('\'').to_ascii_lowercase();
+        match value.as_str() {
+            "on" | "true" | "yes" | "1" => Some(true),
+            "off" | "false" | "no" | "0" => Some(false),
+            _ => None,
+        }
+    };
+    text.lines().filter_map(line).next_back()
+}
+
+/// Tablespaces lie where links in `pg_tblspc` lead.
+fn tablespaces(directory: &Path, around: &Around) -> Condition {
+    let entries = fs::read_dir(directory.join("pg_tblspc")).into_iter().flatten().filter_map(Result::ok);
+    let away: Vec<String> = entries
+        .map(|entry| entry.path())
+        .filter(|link| around.is_on_mount(link) == Some(false))
+        .map(|link| link.display().to_string())
+        .collect();
+    Condition {
+        what: if away.is_empty() {
+            "no tablespace lies elsewhere".to_owned()
+        } else {
+            format!("no tablespace lies elsewhere: {} leads away from the mount", away.join(", "))
+        },
+        met: if around.mount.is_none() { None } else { Some(away.is_empty()) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::last_setting;
+
+    #[test]
+    fn the_last_line_counts_and_comments_do_not() {
+        assert_eq!(last_setting("#full_page_writes = off\n"), None);
+        assert_eq!(last_setting("full_page_writes = on # why\nfull_page_writes off\n"), Some(false));
+        assert_eq!(last_setting("full_page_writes='TRUE'"), Some(true));
+    }
+}

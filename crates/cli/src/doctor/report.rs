@@ -1,0 +1,57 @@
+//! The report as people read it.
+
+use std::fmt;
+
+use super::{Condition, Finding, Report};
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.mount {
+            None => writeln!(f, "{}: on no headpond mount", self.path.display())?,
+            Some(mount) => writeln!(
+                f,
+                "{}: on the headpond mount {}, in {}: {}",
+                self.path.display(),
+                mount.mountpoint.display(),
+                mount.mode,
+                if mount.whole_writes { "writes of up to 1 MiB are whole" } else { "writes are not kept whole" }
+            )?,
+        }
+        if self.databases.is_empty() {
+            writeln!(f, "\nno database of MariaDB, MySQL, PostgreSQL or SQLite was found there")?;
+        }
+        self.databases.iter().try_for_each(|database| write!(f, "\n{database}"))
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.database)?;
+        if let Some(version) = &self.version {
+            write!(f, " {version}")?;
+        }
+        write!(f, " in {}", self.at.display())?;
+        if let Some(bytes) = self.page_bytes {
+            write!(f, ", pages of {} KiB", f64::from(bytes) / 1024.0)?;
+        }
+        writeln!(f, "\n  now       {}\n  could     {}", self.now, self.could)?;
+        for (index, line) in self.lines.iter().enumerate() {
+            writeln!(f, "  {:<9} {line}", if index == 0 { "how" } else { "" })?;
+        }
+        for (index, condition) in self.conditions.iter().enumerate() {
+            writeln!(f, "  {:<9} {condition}", if index == 0 { "only if" } else { "" })?;
+        }
+        writeln!(f, "  in force? {}\n  back      {}", self.check, self.back)
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let met = match self.met {
+            Some(true) => "[yes]",
+            Some(false) => "[NO]",
+            None => "[see to it]",
+        };
+        write!(f, "{met:<11} {}", self.what)
+    }
+}
