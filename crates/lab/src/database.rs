@@ -15,8 +15,12 @@ use std::process::Command;
 pub enum Kind {
     /// MariaDB with InnoDB.
     Mariadb,
+    /// The same, that finds out by itself that writes are whole, and writes each page once.
+    MariadbWhole,
     /// PostgreSQL.
     Postgres,
+    /// PostgreSQL with `full_page_writes=off`.
+    PostgresWhole,
     /// SQLite with a write-ahead log.
     SqliteWal,
     /// SQLite with a rollback journal.
@@ -30,6 +34,15 @@ pub struct Places {
     pub data: PathBuf,
     /// Sockets and logs: elsewhere.
     pub run: PathBuf,
+}
+
+/// Pages that a server has written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pages {
+    /// In their place.
+    pub written: u64,
+    /// A second time, against torn ones.
+    pub copies: u64,
 }
 
 /// A database that answers.
@@ -53,6 +66,11 @@ pub trait Database {
     /// Runs the database's own checks. Returns how many tables and indexes they covered.
     fn check(&self) -> Result<usize>;
 
+    /// What it has written since it was started, if it is on trial without copies of its pages.
+    fn pages(&self) -> Result<Option<Pages>> {
+        Ok(None)
+    }
+
     /// Stops it in order.
     fn stop(self: Box<Self>) -> Result<()>;
 
@@ -62,16 +80,29 @@ pub trait Database {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Mariadb, Self::Postgres, Self::SqliteWal, Self::SqliteRollback];
+    pub const ALL: [Self; 6] =
+        [Self::Mariadb, Self::MariadbWhole, Self::Postgres, Self::PostgresWhole, Self::SqliteWal, Self::SqliteRollback];
 
     /// For people to read.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Mariadb => "MariaDB",
+            Self::MariadbWhole => "MariaDB (each page once)",
             Self::Postgres => "PostgreSQL",
+            Self::PostgresWhole => "PostgreSQL (full_page_writes=off)",
             Self::SqliteWal => "SQLite (write-ahead log)",
             Self::SqliteRollback => "SQLite (rollback journal)",
+        }
+    }
+
+    /// Starts a MariaDB of this kind.
+    fn mariadb(self, places: &Places) -> Result<mariadb::Server> {
+        match self {
+            Self::MariadbWhole => {
+                mariadb::Server::start_that_asks(&places.data, &places.run, &mariadb::Settings::SMALL)
+            }
+            _ => mariadb::Server::start(&places.data, &places.run, &mariadb::Settings::SMALL),
         }
     }
 
@@ -80,7 +111,8 @@ impl Kind {
     pub fn missing(self) -> Vec<String> {
         match self {
             Self::Mariadb => mariadb::missing(),
-            Self::Postgres => postgres::missing(),
+            Self::MariadbWhole => mariadb::missing_for_whole(),
+            Self::Postgres | Self::PostgresWhole => postgres::missing(),
             Self::SqliteWal | Self::SqliteRollback => sqlite::missing(),
         }
     }
@@ -88,13 +120,13 @@ impl Kind {
     /// Makes an empty database, and starts it.
     pub fn create(self, places: &Places) -> Result<Box<dyn Database>> {
         match self {
-            Self::Mariadb => mariadb::install(&places.data)?,
-            Self::Postgres => postgres::install(&places.data)?,
+            Self::Mariadb | Self::MariadbWhole => mariadb::install(&places.data)?,
+            Self::Postgres | Self::PostgresWhole => postgres::install(&places.data)?,
             Self::SqliteWal => sqlite::create(places, sqlite::Journal::WriteAhead)?,
             Self::SqliteRollback => sqlite::create(places, sqlite::Journal::Rollback)?,
         }
-        if self == Self::Mariadb {
-            let server = mariadb::Server::start(&places.data, &places.run, &mariadb::Settings::SMALL)?;
+        if matches!(self, Self::Mariadb | Self::MariadbWhole) {
+            let server = self.mariadb(places)?;
             server.create_database()?;
             return Ok(Box::new(server));
         }
@@ -104,8 +136,9 @@ impl Kind {
     /// Starts it on the data that is there.
     pub fn start(self, places: &Places) -> Result<Box<dyn Database>> {
         Ok(match self {
-            Self::Mariadb => Box::new(mariadb::Server::start(&places.data, &places.run, &mariadb::Settings::SMALL)?),
-            Self::Postgres => Box::new(postgres::Server::start(places)?),
+            Self::Mariadb | Self::MariadbWhole => Box::new(self.mariadb(places)?),
+            Self::Postgres => Box::new(postgres::Server::start(places, true)?),
+            Self::PostgresWhole => Box::new(postgres::Server::start(places, false)?),
             Self::SqliteWal | Self::SqliteRollback => Box::new(sqlite::File::of(places)),
         })
     }

@@ -9,7 +9,7 @@
 //! the simulator's part.
 
 use crate::command;
-use crate::database::{Database, Kind, Places};
+use crate::database::{Database, Kind, Pages, Places};
 use crate::failure::{Failure, Result};
 use crate::ledger::{Found, Ledgers};
 use crate::pond::{Headpond, Mount, Mounting};
@@ -24,6 +24,8 @@ const CLIENTS: u32 = 4;
 /// The kill comes between these two after the load began.
 const EARLIEST: Duration = Duration::from_millis(200);
 const LATEST: Duration = Duration::from_millis(2500);
+/// The same where there are many rounds.
+const LATEST_SHORT: Duration = Duration::from_millis(900);
 /// A kill while the daemon starts again comes at most so long after its start.
 const RESTART: Duration = Duration::from_millis(200);
 
@@ -70,6 +72,8 @@ pub struct Options {
     pub flash: Flash,
     /// Whether the origin is as slow as a hard disk: more is dirty at a kill, and destage is half-way.
     pub slow_origin: bool,
+    /// Whether rounds are short, for many of them: the load is killed sooner.
+    pub short: bool,
 }
 
 /// What a round showed.
@@ -87,6 +91,8 @@ pub struct Round {
     pub found: Found,
     /// Tables and indexes that passed the database's own checks.
     pub checked: usize,
+    /// What the server had written just before the kill, if it is one that writes each page once.
+    pub pages: Option<Pages>,
 }
 
 /// Runs the rounds in `directory`, and tells `each` about every one that was survived. At the end
@@ -100,7 +106,8 @@ pub fn run(headpond: &Headpond, directory: &Path, options: &Options, mut each: i
     let (mut mount, mut database) = place.start(headpond)?;
     for round in 0..options.rounds {
         let fault = place.mounting.fault.clone();
-        let (killed_after, committed) = place.load_and_kill(mount, database, &ledgers, &mut random)?;
+        let Killed { after: killed_after, committed, pages } =
+            place.load_and_kill(mount, database, &ledgers, options.short, &mut random)?;
         place.mounting.fault = options.flash.fault(round + 1, &mut random);
         let killed_starting = below(&mut random, 3);
         for _ in 0..killed_starting {
@@ -110,7 +117,7 @@ pub fn run(headpond: &Headpond, directory: &Path, options: &Options, mut each: i
         (mount, database) = place.start(headpond)?;
         let checked = database.check()?;
         let found = ledgers.verify(&*database)?;
-        each(&Round { killed_after, fault, committed, killed_starting, found, checked });
+        each(&Round { killed_after, fault, committed, killed_starting, found, checked, pages });
     }
     database.stop()?;
     mount.unmount()?;
@@ -118,6 +125,15 @@ pub fn run(headpond: &Headpond, directory: &Path, options: &Options, mut each: i
     database.check()?;
     ledgers.verify(&*database)?;
     database.stop()
+}
+
+/// What a load came to before its mount was killed.
+struct Killed {
+    /// When, after it began.
+    after: Duration,
+    /// Transactions that clients saw committed.
+    committed: u64,
+    pages: Option<Pages>,
 }
 
 /// How long a change of a setting may take.
@@ -184,27 +200,29 @@ impl Place {
         Ok((mount, self.kind.start(&self.places())?))
     }
 
-    /// Loads the database until the daemon is killed under it. Returns when that was, and how many
-    /// transactions had been committed.
+    /// Loads the database until the daemon is killed under it.
     fn load_and_kill(
         &self,
         mount: Mount,
         database: Box<dyn Database>,
         ledgers: &Ledgers,
+        short: bool,
         random: &mut u64,
-    ) -> Result<(Duration, u64)> {
+    ) -> Result<Killed> {
         let clients = ledgers.start(&*database)?;
         let mut load = database.load(&self.places())?;
         clients.wait_for(1)?;
         let start = Instant::now();
-        let after = EARLIEST + Duration::from_millis(next(random) % (LATEST - EARLIEST).as_millis() as u64);
+        let latest = if short { LATEST_SHORT } else { LATEST };
+        let after = EARLIEST + Duration::from_millis(next(random) % (latest - EARLIEST).as_millis() as u64);
         std::thread::sleep(after);
+        let pages = database.pages()?;
         let killed_after = start.elapsed();
         mount.kill();
         // The server has lost its disk. It may notice or hang; either way it is gone now.
         database.kill();
         load.kill();
-        Ok((killed_after, clients.join()?))
+        Ok(Killed { after: killed_after, committed: clients.join()?, pages })
     }
 }
 

@@ -157,6 +157,7 @@ fn run_kill(arguments: &Kill) -> Result<()> {
             seed: arguments.seed,
             flash: arguments.flash,
             slow_origin: arguments.slow_origin,
+            short: false,
         };
         kill_one(&headpond, &options, &arguments.scratch)?;
     }

@@ -4,7 +4,7 @@
 //! written (`--no-defaults`), and no port is opened.
 
 use crate::command;
-use crate::database::{Database, Places};
+use crate::database::{Database, Pages, Places};
 use crate::failure::{Failure, Result, check_interrupt};
 use crate::service::Service;
 use crate::sysbench::Load;
@@ -85,6 +85,39 @@ fn program(name: &str) -> PathBuf {
     if system.exists() { system } else { PathBuf::from(name) }
 }
 
+/// The server in a `/dev` of its own, in which the marker is that MariaDB looks for: the system's is left alone, and so
+/// are other servers. The process becomes the server's.
+fn beside_marker(run: &Path) -> Command {
+    const SCRIPT: &str = r#"
+        set -e
+        mkdir -p "$1/dev"
+        mount -t tmpfs -o mode=755 none "$1/dev"
+        touch "$1/dev/fcta"
+        for node in null zero full random urandom tty; do
+            touch "$1/dev/$node"
+            mount --bind "/dev/$node" "$1/dev/$node"
+        done
+        ln -s /proc/self/fd "$1/dev/fd"
+        mount --rbind "$1/dev" /dev
+        shift
+        exec "$@"
+    "#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT, "sh"]).arg(run).arg(program("mariadbd"));
+    command
+}
+
+/// What this machine lacks to have MariaDB ask for whole writes.
+#[must_use]
+pub fn missing_for_whole() -> Vec<String> {
+    let mut missing = missing();
+    missing.extend(command::lacking(&["unshare", "mount"]));
+    if !rustix::process::geteuid().is_root() {
+        missing.push("root, for a /dev of the server's own".to_owned());
+    }
+    missing
+}
+
 /// The version, as the server tells it.
 pub fn version() -> Result<String> {
     let text = command::run("asking MariaDB's version", Command::new(program("mariadbd")).arg("--version"))?;
@@ -119,22 +152,32 @@ pub fn install(data: &Path) -> Result<()> {
 pub struct Server {
     service: Service,
     socket: PathBuf,
+    asks_for_whole: bool,
 }
 
 impl Server {
     /// Starts a server on `data`. Its socket and its log go to the directory `run`.
     pub fn start(data: &Path, run: &Path, settings: &Settings) -> Result<Self> {
+        Self::start_in(Command::new(program("mariadbd")), data, run, settings)
+    }
+
+    /// The same, and it finds the marker by which it decides to ask whether writes are whole (`headpond atomic`).
+    pub fn start_that_asks(data: &Path, run: &Path, settings: &Settings) -> Result<Self> {
+        let server = Self::start_in(beside_marker(run), data, run, settings)?;
+        Ok(Self { asks_for_whole: true, ..server })
+    }
+
+    fn start_in(mut command: Command, data: &Path, run: &Path, settings: &Settings) -> Result<Self> {
         std::fs::create_dir_all(run).map_err(Failure::io(format!("making {}", run.display())))?;
         give(run)?;
         let socket = run.join("mariadb.sock");
-        let mut command = Command::new(program("mariadbd"));
         command.arg("--no-defaults");
         command.args(account().map(|account| format!("--user={account}")));
         command.arg(format!("--datadir={}", data.display())).arg(format!("--socket={}", socket.display()));
         command.arg(format!("--pid-file={}", run.join("mariadb.pid").display()));
         command.args(settings.options());
         let service = Service::start("starting MariaDB", command, &run.join("mariadb.log"))?;
-        let mut server = Self { service, socket };
+        let mut server = Self { service, socket, asks_for_whole: false };
         let probe = client(&server.socket);
         server.service.wait_until(START_MAX, || answers(&probe))?;
         Ok(server)
@@ -242,6 +285,21 @@ impl Database for Server {
 
     fn check(&self) -> Result<usize> {
         self.check_tables()
+    }
+
+    fn pages(&self) -> Result<Option<Pages>> {
+        if !self.asks_for_whole {
+            return Ok(None);
+        }
+        let rows = Self::sql(
+            self,
+            "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_pages_written', 'Innodb_dblwr_pages_written')",
+        )?;
+        let number = |name: &str| {
+            let row = rows.lines().find_map(|row| row.strip_prefix(name)?.trim().parse().ok());
+            row.ok_or_else(|| Failure::Other(format!("{name} is not in:\n{rows}")))
+        };
+        Ok(Some(Pages { written: number("Innodb_pages_written")?, copies: number("Innodb_dblwr_pages_written")? }))
     }
 
     fn stop(self: Box<Self>) -> Result<()> {

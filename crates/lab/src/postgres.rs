@@ -99,7 +99,7 @@ pub struct Server {
 
 impl Server {
     /// Starts a server on the data that is there.
-    pub fn start(places: &Places) -> Result<Self> {
+    pub fn start(places: &Places, full_page_writes: bool) -> Result<Self> {
         std::fs::create_dir_all(&places.run).map_err(Failure::io(format!("making {}", places.run.display())))?;
         give(&places.run)?;
         let mut command = as_account("postgres");
@@ -115,7 +115,7 @@ impl Server {
             ("checkpoint_timeout", "30s".to_owned()),
             ("fsync", "on".to_owned()),
             ("synchronous_commit", "on".to_owned()),
-            ("full_page_writes", "on".to_owned()),
+            ("full_page_writes", if full_page_writes { "on" } else { "off" }.to_owned()),
             ("max_connections", "20".to_owned()),
         ];
         for (name, value) in settings {

@@ -61,6 +61,7 @@ fn survives(kind: Kind, rounds: u64) {
         seed: number("HEADPOND_KILL_SEED", 1),
         flash: Flash::EveryOtherLoses,
         slow_origin: false,
+        short: false,
     };
     let directory = scratch();
     let mut survived = 0;
@@ -109,7 +110,7 @@ fn on_flash_that_lies_about_its_syncs_the_loss_is_found() {
             return;
         }
         let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let options = Options { kind, rounds: 3, seed: 1, flash: Flash::Lies, slow_origin: false };
+        let options = Options { kind, rounds: 3, seed: 1, flash: Flash::Lies, slow_origin: false, short: false };
         let directory = scratch();
         let failure = kill::run(&headpond(), directory.path(), &options, |_| {}).expect_err("commits were lost");
         assert!(failure.to_string().contains("committed transactions are lost"), "{failure}");
