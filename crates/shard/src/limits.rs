@@ -19,9 +19,9 @@ pub struct Limits {
     /// Operations of the origin, and of the flash, above which no new request is taken from the
     /// mailbox until some are done.
     pub operations: usize,
-    /// How long to look for work before going to sleep; zero is never. Only while work comes at such
-    /// intervals: after a longer wait the shard sleeps at once, until one was short again. Whoever else wants
-    /// the processor gets it meanwhile.
+    /// How long to look for work before going to sleep, and ten times as long while the flash reads and nobody else
+    /// wants the processor; zero is never. Only while work comes at such intervals: after a longer wait the
+    /// shard sleeps at once, until one was short again. Whoever else wants the processor gets it meanwhile.
     ///
     /// Being woken costs some 20 us where the processor has gone to sleep (on virtual machines, most
     /// of all), twice for each read that is alone.

@@ -27,8 +27,20 @@ use crate::{Core, Door, Latencies, Limits, ShardStats, Taken, clock};
 const DIRTIEST: usize = 32;
 
 /// Requests taken through the door in one turn while the flash has nothing to do: their reads are started before more
-/// are taken in.
-const DOOR_PORTION: usize = 4;
+/// are taken in. Not fewer, as each portion costs whoever asks a wake-up for its answers.
+const DOOR_PORTION: usize = 8;
+
+/// How many times as long as else is looked for work while the flash reads: its answer will come, and the processor that
+/// went to sleep for it costs more than the looking. Not while it only writes and syncs: those are done by threads of the
+/// kernel that want a processor themselves (docs/benchmarks.md).
+const READ_PATIENCE: u32 = 10;
+
+/// Whoever gets the processor for so long while looking was not waiting for the shard: there is other work to do. A shard
+/// that sleeps is preferred to it when it is woken; one that looks is not.
+const CROWDED: Duration = Duration::from_micros(500);
+
+/// How long the shard is less patient then.
+const CROWDED_PAUSE: Duration = Duration::from_millis(10);
 
 /// Everything that a shard's thread owns.
 pub(crate) struct Turner<C: Core> {
@@ -46,11 +58,15 @@ pub(crate) struct Turner<C: Core> {
     origin_done: Vec<Finished>,
     effects: Vec<Effect>,
     flash_under_way: usize,
+    /// Those of them that are reads.
+    flash_reads: usize,
     origin_under_way: usize,
     answered: usize,
     stopping: bool,
     /// The last wait was short enough for looking to be worth while.
     spins: bool,
+    /// Others want the processor: up to this moment, looking for work is kept short.
+    crowded_until: Instant,
     turns: u64,
     answered_ever: u64,
     latency: Latencies,
@@ -87,10 +103,12 @@ impl<C: Core> Turner<C> {
             origin_done: Vec::new(),
             effects: Vec::new(),
             flash_under_way: 0,
+            flash_reads: 0,
             origin_under_way: 0,
             answered: 0,
             stopping: false,
             spins: false,
+            crowded_until: Instant::now(),
             turns: 0,
             answered_ever: 0,
             latency: Latencies::default(),
@@ -124,20 +142,30 @@ impl<C: Core> Turner<C> {
             return self.flash.wait(&mut self.flash_done, Some(Duration::ZERO));
         }
         let since = Instant::now();
-        if self.spins && self.spin(since)? {
+        let patience = self.patience(since);
+        if self.spins && self.spin(since, patience)? {
             return Ok(());
         }
         let timeout = self.engine.next_wake().map(|due| Duration::from_nanos(due.since(clock::now()).0));
         self.flash.wait(&mut self.flash_done, timeout)?;
-        self.spins = since.elapsed() < self.limits.spin;
+        self.spins = since.elapsed() < patience;
         if self.inbox.is_empty() {
             self.exchange();
         }
         Ok(())
     }
 
+    /// How long to look for work before going to sleep.
+    fn patience(&self, now: Instant) -> Duration {
+        if self.flash_reads > 0 && now >= self.crowded_until {
+            self.limits.spin * READ_PATIENCE
+        } else {
+            self.limits.spin
+        }
+    }
+
     /// Looks for work for a while. True if there is some.
-    fn spin(&mut self, since: Instant) -> std::io::Result<bool> {
+    fn spin(&mut self, since: Instant, mut patience: Duration) -> std::io::Result<bool> {
         loop {
             self.flash.wait(&mut self.flash_done, Some(Duration::ZERO))?;
             self.exchange();
@@ -147,11 +175,16 @@ impl<C: Core> Turner<C> {
             if !(nobody_asks && self.flash_done.is_empty() && self.origin_done.is_empty()) {
                 return Ok(true);
             }
-            if since.elapsed() >= self.limits.spin {
+            let now = Instant::now();
+            if now - since >= patience {
                 return Ok(false);
             }
             // Others on this processor go first: perhaps it is they who bring the work.
             std::thread::yield_now();
+            if now.elapsed() >= CROWDED {
+                self.crowded_until = Instant::now() + CROWDED_PAUSE;
+                patience = self.limits.spin;
+            }
         }
     }
 
@@ -234,6 +267,7 @@ impl<C: Core> Turner<C> {
         let portion = self.at_flash().max(1).min(self.flash_done.len());
         for done in self.flash_done.drain(..portion) {
             self.flash_under_way -= 1;
+            self.flash_reads -= usize::from(matches!(done, Done::Read { .. }));
             let ticket = Ticket(done.tag().0);
             let outcome = match done {
                 Done::Read { result: Ok(bytes), .. } => Outcome::Bytes(bytes),
@@ -338,6 +372,7 @@ impl<C: Core> Turner<C> {
 
     fn start_flash(&mut self, op: Op) {
         self.flash_under_way += 1;
+        self.flash_reads += usize::from(matches!(op, Op::Read { .. }));
         self.flash.submit(op);
     }
 
