@@ -247,7 +247,7 @@ fn a_flush_in_short_is_under_way_while_reads_hit_and_in_a_quiet_run_nothing_is()
     assert!(against["p99_ratio"].as_f64().is_some_and(|ratio| ratio > 0.0) && against["against"] == "quiet");
 }
 
-const DATABASE: [&str; 4] = ["mariadb", "mariadb-install-db", "sysbench", "fusermount3"];
+const DATABASE: [&str; 5] = ["mariadb", "mariadb-install-db", "sysbench", "fusermount3", "fio"];
 
 /// On tables that are made once for all tests, behind a volume instead of a disk: a cold start of a server over an
 /// arm takes longer than its load.
