@@ -5,9 +5,9 @@
 //! map had no slot for it and nobody changed it. Everything that changes blocks tells
 //! [`Engine::poison`].
 
-use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Class, Errno, Nanos, ObjectId, Stream};
+use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Class, Errno, ObjectId, Stream};
 use headpond_log::DataRecord;
-use headpond_policy::{Admission, OriginCost};
+use headpond_policy::Admission;
 
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending};
@@ -63,11 +63,8 @@ impl Fetch {
     }
 }
 
-/// Up to this share of the pool there is room for what nobody asked for: beyond, it takes the place of something.
-const FILLING_PERCENT: u64 = 75;
-
-/// What a read of the origin is taken to cost: as a disk, or a volume of 200 I/Os and 150 MiB a second.
-const ORIGIN: OriginCost = OriginCost { each: Nanos(5 * Nanos::MILLISECOND.0), mebibyte: Nanos(Nanos::SECOND.0 / 150) };
+/// Reclaim empties a few segments more than it needs: that is no room yet.
+const ROOM_SEGMENTS: usize = 4;
 
 /// Segments that must stay free for what cannot wait, before a fetch may take room.
 pub(crate) const ADMIT_RESERVE: usize = 6;
@@ -108,13 +105,14 @@ impl Engine {
     fn window_wanted(&mut self, object: ObjectId) -> u64 {
         let most = u64::from(self.config.fetch_bytes) / BLOCK_U64;
         let able = self.store.log.segments().free() > ADMIT_RESERVE && self.store.get(object).is_some();
-        // Who lets in only what comes back wants nothing that nobody asked for.
-        if !able || !self.rules().admit_reads || self.config.admission == Admission::Returning {
+        // Who lets in only what comes back wants nothing that nobody asked for; nor does who has so much to write and no more.
+        let sparing = self.config.admission == Admission::Returning || self.config.flash_write_limit.is_some();
+        if !able || !self.rules().admit_reads || sparing {
             return 1;
         }
-        let blocks = self.store.log.geometry().data_blocks();
-        let room = self.keep.has_room() && self.store.cached_blocks * 100 < blocks * FILLING_PERCENT;
-        self.neighbours.wanted(ORIGIN, most, room)
+        // Room is what nothing has to go for: more is free than reclaim holds free.
+        let room = self.keep.has_room() && self.store.log.segments().free() > self.free_wanted() + ROOM_SEGMENTS;
+        self.neighbours.wanted(self.origin_costs.reads(), most, room)
     }
 
     /// The blocks to read for a miss of `span`: its neighbourhood of `blocks` blocks, as far as nobody else is reading it.
@@ -218,6 +216,7 @@ impl Engine {
         let unasked = places.iter().filter(|place| matches!(place, Place::Lingers(_))).count();
         let middle = fetch.waiters.first().map_or(fetch.span.first, |waiter| waiter.span.first);
         let unasked = u32::try_from(unasked).expect("fetches are small");
+        self.stats.neighbour_blocks += u64::from(unasked);
         self.neighbours.came(fetch.object, middle, fetch.window, unasked);
     }
 

@@ -83,6 +83,8 @@ pub(crate) const START_RESERVE: usize = 6;
 /// Up to this share of the pool may be kept or dirty before anything of it is dropped: a little more
 /// than the policy keeps.
 const ROOMY_PERCENT: u64 = 86;
+/// A dead block is freed as gladly as so many that linger.
+const DEAD_WORTH: u64 = 8;
 /// How much of a segment's end is read first.
 const FOOTER_GUESS: usize = 64 << 10;
 
@@ -234,7 +236,10 @@ impl Engine {
             let (mut best, mut found) = (0, None);
             for (younger, (_, dirty, kept, id)) in full.iter().rev().enumerate() {
                 let moved = dirty + kept;
-                let gain = u64::from(blocks.saturating_sub(moved)) * (younger as u64 + 1) * 1024;
+                // What lingers is freed, too, but may yet be asked for: dead blocks are better.
+                let live = live(*id).min(blocks);
+                let freed = u64::from(blocks - live) * DEAD_WORTH + u64::from(live.saturating_sub(moved));
+                let gain = freed * (younger as u64 + 1) * (1024 / DEAD_WORTH);
                 let score = gain / u64::from(blocks + moved);
                 if moved < blocks * 15 / 16 && score > best {
                     (best, found) = (score, Some(*id));

@@ -34,6 +34,10 @@ pub struct Stats {
     pub bypassed_write_bytes: u64,
     /// Clean blocks written to flash: what reads brought in.
     pub admitted_blocks: u64,
+    /// Those of them that nobody had asked for: neighbours of a miss.
+    pub neighbour_blocks: u64,
+    /// Blocks that were not worth keeping, neighbours or given up, and were asked for before they went: each a miss less.
+    pub lingering_hit_blocks: u64,
     /// Clean blocks dropped for room.
     pub evicted_blocks: u64,
     /// Blocks copied inside the pool to free a segment.

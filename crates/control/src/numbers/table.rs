@@ -178,6 +178,18 @@ pub const METRICS: &[Metric] = &[
         "Clean bytes that wait in memory until they are worth a write to flash"
     ),
     blocks!(Counter, "admitted_bytes_total", admitted_blocks, "Clean bytes that reads brought in, written to flash"),
+    blocks!(
+        Counter,
+        "neighbour_bytes_total",
+        neighbour_blocks,
+        "Those of them that nobody had asked for: neighbours of a miss"
+    ),
+    blocks!(
+        Counter,
+        "lingering_hit_bytes_total",
+        lingering_hit_blocks,
+        "Bytes not worth keeping that were asked for before they went: misses less"
+    ),
     blocks!(Counter, "evicted_bytes_total", evicted_blocks, "Clean bytes dropped for room"),
     blocks!(Counter, "moved_bytes_total", moved_blocks, "Bytes copied inside the pool to free a segment"),
     counted!(Counter, "reclaimed_segments_total", segments_reclaimed, "Segments emptied"),
