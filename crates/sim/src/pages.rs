@@ -1,4 +1,4 @@
-//! The bytes of a device, in pages that copies of it share: the exhaustive cases copy a whole
+//! The bytes of a device, in pages that copies of it share, and neighbours that are alike: the exhaustive cases copy a whole
 //! device for each way that a crash may go, and change little of it.
 
 use std::rc::Rc;
@@ -46,9 +46,14 @@ impl Pages {
             let (page, inside) = (at / BLOCK, at % BLOCK);
             let take = (BLOCK - inside).min(rest.len());
             if take == BLOCK {
-                let mut whole = [0; BLOCK];
-                whole.copy_from_slice(&rest[..take]);
-                self.pages[page] = Rc::new(whole);
+                let like = |other: usize| rest[..take] == self.pages[other][..];
+                if page > 0 && like(page - 1) {
+                    self.pages[page] = self.pages[page - 1].clone();
+                } else if !like(page) {
+                    let mut whole = [0; BLOCK];
+                    whole.copy_from_slice(&rest[..take]);
+                    self.pages[page] = Rc::new(whole);
+                }
             } else {
                 Rc::make_mut(&mut self.pages[page])[inside..inside + take].copy_from_slice(&rest[..take]);
             }

@@ -1,19 +1,69 @@
-//! A cold pool on a slow origin becomes warm sooner with the neighbourhoods of its misses. The long form is the program
-//! `headpond-warming`.
+//! What neighbourhoods do for a cold pool on a slow origin, and what they cost, in virtual time. The long form is the program
+//! `headpond-warming`; why the figures are what they are: docs/decisions/0007-how-the-engine-uses-a-policy.md.
 
 use headpond_engine::Config;
+use headpond_models::Network;
 use headpond_sim::{Second, Warming, warm_up};
 
-const LOAD: Warming = Warming { pool: 128 << 20, seconds: 20, depth: 32, reads: 80, zipf: 1.1, seed: 1 };
+/// A quarter of a pool of 1 GiB, and a quarter of the time that it takes to become warm.
+const LOAD: Warming = Warming {
+    pool: 256 << 20,
+    seconds: 45,
+    depth: 32,
+    reads: 80,
+    zipf: 1.1,
+    origin: Network::VOLUME_200,
+    by_block: false,
+    seed: 1,
+};
+/// What is asked for, and no more.
+const NARROW: fn() -> Config = || Config { fetch_bytes: 4096, ..Config::default() };
 
 fn requests(seconds: &[Second]) -> u64 {
     seconds.iter().map(|second| second.requests).sum()
 }
 
+/// Blocks that reads got from the origin.
+fn misses(seconds: &[Second]) -> u64 {
+    seconds.iter().map(|second| second.misses).sum()
+}
+
 #[test]
-fn neighbourhoods_warm_a_cold_pool_sooner_than_single_blocks() {
-    let single = warm_up(&LOAD, Config { fetch_bytes: 4096, ..Config::default() });
+fn from_cold_three_times_as_many_requests_are_answered_as_when_each_block_is_fetched_by_itself() {
     let wide = warm_up(&LOAD, Config::default());
-    assert!(requests(&wide) * 10 > requests(&single) * 11, "{} against {}", requests(&wide), requests(&single));
+    let blocks = warm_up(&Warming { by_block: true, ..LOAD }, NARROW());
+    assert!(requests(&wide) >= 3 * requests(&blocks), "{} against {}", requests(&wide), requests(&blocks));
+    // What is there is a third of what may be asked for: nobody can do much better than one and a half times here.
+    let narrow = warm_up(&LOAD, NARROW());
+    assert!(requests(&wide) * 10 > requests(&narrow) * 13, "{} against {}", requests(&wide), requests(&narrow));
     assert_eq!(wide, warm_up(&LOAD, Config::default()), "the same load is the same history");
+}
+
+#[test]
+fn neighbours_of_pages_that_are_all_asked_for_alike_are_not_brought_into_a_full_pool_for_ever() {
+    let uniform = warm_up(&Warming { pool: 32 << 20, seconds: 100, zipf: 0.0, ..LOAD }, Config::default());
+    let (middle, end) = (uniform[50].stats, uniform[99].stats);
+    let unasked = end.neighbour_blocks - middle.neighbour_blocks;
+    let missed = misses(&uniform[50..]);
+    assert!(unasked * 5 < missed, "{unasked} for {missed}");
+}
+
+#[test]
+fn an_origin_that_charges_by_the_byte_is_not_asked_for_more_than_was_missed() {
+    // 50,000 I/Os and 100 MB a second: an I/O costs no more than half a block.
+    let origin = Network { iops: 50_000.0, rate: 100e6, latency: 100_000.0 };
+    let seconds = warm_up(&Warming { pool: 64 << 20, seconds: 10, origin, ..LOAD }, Config::default());
+    let (unasked, missed) = (seconds[9].stats.neighbour_blocks, misses(&seconds));
+    assert!(unasked * 3 < missed, "{unasked} for {missed}");
+}
+
+#[test]
+fn who_spares_the_flash_gets_no_neighbours() {
+    let load = Warming { pool: 64 << 20, seconds: 5, ..LOAD };
+    for sparing in [
+        Config { admission: headpond_engine::Admission::Returning, ..Config::default() },
+        Config { flash_write_limit: Some(headpond_engine::FlashWriteLimit(1 << 40)), ..Config::default() },
+    ] {
+        assert_eq!(warm_up(&load, sparing)[4].stats.neighbour_blocks, 0);
+    }
 }

@@ -1,11 +1,17 @@
 //! `headpond-warming`: a cold pool on a slow origin, with neighbourhoods and without, in virtual time.
 
 use clap::Parser;
-use headpond_engine::Config;
+use headpond_engine::{Config, Stats};
+use headpond_models::{DiskModel, Network};
 use headpond_sim::{Second, Warming, warm_up};
 
-/// Reads and writes pages of 8 KiB at random, some much more often than others, over three times the pool, on an origin
-/// of 200 I/Os and 150 MB a second, and prints what was answered: single blocks fetched, then neighbourhoods.
+/// Seconds of the cold start that are compared, and of the end that are taken for warm.
+const COLD: usize = 180;
+const WARM: usize = 60;
+
+/// Reads and writes pages of 8 KiB at random, some much more often than others, over three times the pool, on a slow origin,
+/// and prints what was answered: each block of 4 KiB fetched by itself, then what a request misses in one read, then
+/// neighbourhoods too. What the origin, the pool and its flash did is that of the last.
 #[derive(Parser)]
 struct Arguments {
     /// The pool, in MiB
@@ -17,40 +23,109 @@ struct Arguments {
     /// Requests under way
     #[arg(long, default_value_t = 32)]
     depth: u64,
-    /// Exponent of the pages' popularity
+    /// Out of a hundred requests, reads
+    #[arg(long, default_value_t = 80)]
+    reads: u64,
+    /// Exponent of the pages' popularity; 0: all alike
     #[arg(long, default_value_t = 1.1)]
     zipf: f64,
+    /// The origin: a modelled volume (volume-200, cloud, ssd-mirror, flash-card)
+    #[arg(long, default_value = "volume-200")]
+    origin: DiskModel,
     /// Where chance begins
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Only with neighbourhoods
+    #[arg(long)]
+    alone: bool,
 }
 
 fn main() {
     let arguments = Arguments::parse();
-    let load = Warming {
+    let DiskModel::Network(origin) = arguments.origin else {
+        eprintln!("headpond-warming: {} has an arm; choose a volume", arguments.origin);
+        std::process::exit(2);
+    };
+    let with = |by_block| Warming {
         pool: arguments.pool << 20,
         seconds: arguments.seconds,
         depth: arguments.depth,
-        reads: 80,
+        reads: arguments.reads,
         zipf: arguments.zipf,
         seed: arguments.seed,
+        origin,
+        by_block,
     };
-    let single = warm_up(&load, Config { fetch_bytes: 4096, ..Config::default() });
-    let wide = warm_up(&load, Config::default());
-    println!("{:>8}  {:>10} {:>7}  {:>10} {:>7} {:>12}", "second", "single/s", "hits", "wide/s", "hits", "flash MB/s");
-    for (number, (single, wide)) in single.chunks(10).zip(wide.chunks(10)).enumerate() {
-        let flash = wide.iter().map(|second| second.flash_bytes).sum::<u64>() / wide.len() as u64 / 1_000_000;
-        println!(
-            "{:>8}  {:>10} {:>6.2}%  {:>10} {:>6.2}% {flash:>12}",
-            number * 10,
-            rate(single),
-            share(single),
-            rate(wide),
-            share(wide)
-        );
+    let narrow = Config { fetch_bytes: 4096, ..Config::default() };
+    let others: Vec<_> = [("blocks", true), ("requests", false)]
+        .into_iter()
+        .filter(|_| !arguments.alone)
+        .map(|(name, by_block)| (name, warm_up(&with(by_block), narrow)))
+        .collect();
+    let wide = warm_up(&with(false), Config::default());
+    print_table(&others, &wide, origin);
+    let cold = COLD.min(wide.len());
+    for (name, other) in &others {
+        let times = rate(&wide[..cold]) as f64 / rate(&other[..cold]).max(1) as f64;
+        println!("first {cold} s: {times:.2} times as many requests as fetching {name}");
     }
-    let cold = 180.min(single.len());
-    println!("first {cold} s: {:.2} times as many requests", rate(&wide[..cold]) as f64 / rate(&single[..cold]) as f64);
+    let warm = &wide[wide.len() - WARM.min(wide.len())..];
+    let tens: Vec<f64> = warm.chunks(10).map(|ten| rate(ten) as f64).collect();
+    let mean = tens.iter().sum::<f64>() / tens.len() as f64;
+    let most = tens.iter().map(|ten| (ten / mean - 1.0).abs()).fold(0.0, f64::max);
+    println!(
+        "last {} s: {:.2} % of the blocks read from the pool, of {:.2} % at best; the averages of 10 s are within {:.1} % of their mean",
+        warm.len(),
+        share(warm),
+        with(false).best(),
+        most * 100.0
+    );
+    let stats = wide[wide.len() - 1].stats;
+    println!(
+        "neighbours: {:.0} MB of flash written, {:.0} KiB for each block of what lingered that was asked for; all writes to flash {:.0} MB",
+        stats.neighbour_blocks as f64 * 4096.0 / 1e6,
+        stats.neighbour_blocks as f64 * 4.0 / stats.lingering_hit_blocks.max(1) as f64,
+        stats.flash_write_bytes as f64 / 1e6
+    );
+}
+
+fn print_table(others: &[(&str, Vec<Second>)], wide: &[Second], origin: Network) {
+    print!("{:>6}", "second");
+    for (name, _) in others {
+        print!("  {:>10} {:>7}", format!("{name}/s"), "hits");
+    }
+    println!(
+        "  {:>8} {:>7} | {:>6} {:>7} {:>6} {:>6} | {:>6} {:>9} {:>6} | {:>6}",
+        "wide/s", "hits", "busy", "misses", "gaps", "writes", "kept", "lingering", "dirty", "MB/s"
+    );
+    let width = 24 + 20 * others.len();
+    println!("{:>width$} | {:<28} | {:<23} |  flash", "", "origin: reads, writes a second", "pool");
+    let mut before = Stats::default();
+    for (number, wide) in wide.chunks(10).enumerate() {
+        print!("{:>6}", number * 10);
+        for (_, other) in others {
+            let other = &other[number * 10..number * 10 + wide.len()];
+            print!("  {:>10} {:>6.2}%", rate(other), share(other));
+        }
+        let (now, seconds) = (wide[wide.len() - 1].stats, wide.len() as u64);
+        let per_second = |count: fn(&Stats) -> u64| (count(&now) - count(&before)) / seconds;
+        let busy = wide.iter().map(|second| second.origin_busy).sum::<u64>() as f64 / 1e7 / seconds as f64;
+        let of_pool = |blocks: u64| blocks as f64 * 100.0 / now.pool_blocks as f64;
+        println!(
+            "  {:>8} {:>6.2}% | {busy:>5.1}% {:>7} {:>6} {:>6} | {:>5.1}% {:>8.1}% {:>5.1}% | {:>6.1}",
+            rate(wide),
+            share(wide),
+            per_second(|stats| stats.origin_reads - stats.gap_reads),
+            per_second(|stats| stats.gap_reads),
+            per_second(|stats| stats.origin_writes),
+            of_pool(now.kept_blocks),
+            of_pool(now.cached_blocks - now.kept_blocks - now.dirty_blocks),
+            of_pool(now.dirty_blocks),
+            per_second(|stats| stats.flash_write_bytes) as f64 / 1e6,
+        );
+        before = now;
+    }
+    println!("the origin: {} I/Os and {:.0} MB a second", origin.iops, origin.rate / 1e6);
 }
 
 fn rate(seconds: &[Second]) -> u64 {
