@@ -378,13 +378,17 @@ pub struct UnmountArgs {
     headpond rules add /var/lib/mysql 'path=billing/**' action=write-through
     headpond rules add /var/lib/mysql 'path=#innodb_temp/**' action=bypass
 
+  Keep one table in the pool whatever else is read, and give an archive a tenth of the pool at most:
+    headpond rules add /var/lib/mysql path=shop/orders.ibd action=pin quota=4G
+    headpond rules add /var/lib/mysql 'path=archive/**' action=share quota=10%
+
   headpond rules list /var/lib/mysql
   headpond rules test /var/lib/mysql name=mariabackup path=shop/orders.ibd direction=read
   headpond rules remove /var/lib/mysql 2
 
 Conditions, all of which have to hold: pid, name, command, user, cgroup (of the process), path, ext (of the file),
 min-size, max-size, direction=read|write (of the request), for (how long the rule holds, such as 2h).
-Actions: cache, bypass, read-only, write-through.")]
+Actions: cache, bypass, read-only, write-through, and with a quota (quota=2G, quota=20%): pin, share.")]
 pub struct RulesArgs {
     /// What to do.
     #[command(subcommand)]

@@ -63,13 +63,13 @@ fn table(rules: &[RuleShown]) -> String {
     }
     let mut text = format!("{:>4} {:>12} {:>12}  rule\n", "", "requests", "bytes");
     for rule in rules {
-        let state = if rule.state.is_empty() { String::new() } else { format!("    # {}", rule.state) };
         text += &format!(
-            "{:>4} {:>12} {:>12}  {}{state}\n",
+            "{:>4} {:>12} {:>12}  {}{}\n",
             rule.number,
             rule.requests,
             Size(rule.bytes).to_string(),
-            rule.rule
+            rule.rule,
+            rule.remark()
         );
     }
     text

@@ -95,10 +95,8 @@ fn processes(processes: &[ProcessNumbers]) -> String {
 fn rules(rules: &[RuleShown]) -> String {
     let mut text = columns(&["rule", "requests", "bytes"]) + " what\n";
     for rule in rules {
-        let RuleShown { number, rule, requests, bytes, state } = rule;
-        let counts = columns(&[*number as u64, *requests, *bytes]);
-        let state = if state.is_empty() { String::new() } else { format!("    # {state}") };
-        let _ = writeln!(text, "{counts} {rule}{state}");
+        let counts = columns(&[rule.number as u64, rule.requests, rule.bytes]);
+        let _ = writeln!(text, "{counts} {}{}", rule.rule, rule.remark());
     }
     text
 }

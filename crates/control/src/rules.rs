@@ -29,6 +29,25 @@ pub struct RuleShown {
     pub bytes: u64,
     /// Why it matches nothing any more, or up to when it does; else empty.
     pub state: String,
+    /// Of one that pins, or gives a share: bytes that the pool holds for it now.
+    #[serde(default)]
+    pub held_bytes: Option<u64>,
+    /// Its quota in this pool.
+    #[serde(default)]
+    pub quota_bytes: Option<u64>,
+}
+
+impl RuleShown {
+    /// What is to be said of it behind the rule: what it holds, and whether it still matches anything.
+    #[must_use]
+    pub fn remark(&self) -> String {
+        let held = match (self.held_bytes, self.quota_bytes) {
+            (Some(held), Some(quota)) => format!("holds {} of {}", Size(held), Size(quota)),
+            _ => String::new(),
+        };
+        let said: Vec<&str> = [held.as_str(), &self.state].into_iter().filter(|part| !part.is_empty()).collect();
+        if said.is_empty() { String::new() } else { format!("    # {}", said.join("; ")) }
+    }
 }
 
 /// What would become of a request.
@@ -39,10 +58,6 @@ pub struct Verdict {
     /// What is done: the word of an action.
     pub action: String,
 }
-
-/// Whether the engine keeps to the quotas of its classes. Up to then a rule that pins, or gives a share, is
-/// refused, rather than taken without effect.
-const QUOTAS_ARE_KEPT: bool = false;
 
 /// Words and values, as a client sends them.
 pub(crate) type Words = [(String, String)];
@@ -79,12 +94,6 @@ fn read(words: &Words, born: impl Fn(u32) -> Option<u64>) -> Result<Rule, String
         }
     }
     let mut rule = Rule::from_pairs(&plain)?;
-    if rule.action.quota().is_some() && !QUOTAS_ARE_KEPT {
-        let action = rule.action.word();
-        return Err(format!(
-            "action={action}: this version keeps no quotas; it takes cache, bypass, read-only, write-through"
-        ));
-    }
     if let Some(pid) = &mut rule.pid {
         pid.born = born(pid.number).ok_or_else(|| format!("pid: there is no process {}", pid.number))?;
     }
@@ -96,8 +105,8 @@ pub(crate) fn config(settings: &Settings, rules: &RuleSet, capacity_bytes: u64) 
     let mut config = settings.config();
     for rule in rules.rules() {
         let (Some(class), Some(quota)) = (rule.class.and_then(Class::new), rule.action.quota()) else { continue };
-        config.classes[usize::from(class.number())] = ClassLimit {
-            blocks: quota.bytes_of(capacity_bytes).div_ceil(BLOCK_U64),
+        config.classes[class.index()] = ClassLimit {
+            blocks: quota.bytes_of(capacity_bytes) / BLOCK_U64,
             pinned: matches!(rule.action, Action::Pin(_)),
         };
     }
@@ -130,12 +139,16 @@ impl Service {
             _ => String::new(),
         };
         let plain = Rule { class: None, until: None, pid: rule.pid.map(|pid| Pid { born: 0, ..pid }), ..rule.clone() };
+        let engine = self.handle.stats().engine;
+        let held = rule.class.and_then(Class::new).map(|class| engine.class_blocks[class.index()] * BLOCK_U64);
         RuleShown {
             number: index + 1,
             rule: plain.to_string(),
             requests: counted.requests,
             bytes: counted.bytes,
             state,
+            held_bytes: held,
+            quota_bytes: rule.action.quota().map(|quota| quota.bytes_of(engine.pool_blocks * BLOCK_U64)),
         }
     }
 

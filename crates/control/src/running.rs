@@ -33,6 +33,7 @@ use crate::places::Places;
 use crate::protocol::Answer;
 use crate::recovery::{Beside, make_ready};
 use crate::resolve::OriginRoot;
+use crate::rules;
 use crate::runtime_dir;
 use crate::service::{Event, Phase, Service};
 use crate::settings::Keeper;
@@ -106,7 +107,9 @@ impl Running {
         if let Err(error) = live.keep() {
             ready.notes.push(format!("the settings cannot be kept with the pool: {error}"));
         }
-        let engine = ready.recovered.into_engine(live.now().config(), headpond_shard::now());
+        let capacity = ready.recovered.superblock().geometry.data_blocks() * headpond_base::BLOCK_U64;
+        let config = rules::config(&live.now(), &live.rules().now(), capacity);
+        let engine = ready.recovered.into_engine(config, headpond_shard::now());
         let handle = Shard::start(engine, device, origin, Limits::default())
             .map_err(|error| Refusal::Failed { doing: "start the shard's threads".to_owned(), error })?;
         if failure.is_some() {
@@ -131,8 +134,6 @@ impl Running {
             rules: service.rules().clone(),
             whole: service.whole.clone(),
         };
-        // With the shares of the pool that rules give.
-        service.configure();
         let mounted = match mount_with(&options, pond, &ready.known, beside) {
             Ok(mounted) => mounted,
             Err(error) => {

@@ -210,7 +210,7 @@ fn a_wrong_rule_is_refused_and_a_dry_run_changes_nothing() {
         (&["colour=red", "action=cache"], "unknown key 'colour'"),
         (&["user=nobody-like-this", "action=cache"], "id -u"),
         (&["action=pin"], "quota=2G"),
-        (&["action=pin", "quota=2G"], "keeps no quotas"),
+        (&["action=cache", "quota=2G"], "has no quota"),
         (&["action=cache", "--before", "9"], "no rule 9"),
     ] {
         rules(&pond, "add", wrong).refused(2, &[says, "Nothing was changed"]);
@@ -272,5 +272,48 @@ fn who_asks_is_known_for_direct_and_buffered_requests_and_hidden_where_the_kerne
             eprintln!("left out: fio is not there");
         }
     }
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn what_is_pinned_stays_while_three_times_the_pool_goes_by_and_a_share_is_kept_to() {
+    let pond = pond_with(&["db/pinned", "db/other"]);
+    fs::write(pond.origin().join("db/large"), pattern(3 * 64 * MIB as usize, 9)).unwrap();
+    // No policy that would keep by itself what is read again.
+    run([OsStr::new("set"), pond.mnt().as_os_str(), OsStr::new("sequential-cutoff=off"), OsStr::new("policy=fifo")])
+        .ok();
+    rules(&pond, "add", &["path=db/pinned", "action=pin", "quota=2M"]).ok();
+    rules(&pond, "add", &["path=db/large", "direction=read", "action=share", "quota=20%"]).ok();
+    let reader = PathBuf::from("/bin/dd");
+    let missed = |file: &str| {
+        let before = number(&pond, "read_miss_blocks");
+        read(&reader, &pond, file, "direct");
+        number(&pond, "read_miss_blocks") - before
+    };
+    let amount = |rule: usize, name: &str| listed(&pond)[rule][name].as_u64().unwrap();
+    assert!(missed("db/pinned") > 0);
+    missed("db/large");
+    let (held, quota) = (amount(1, "held_bytes"), amount(1, "quota_bytes"));
+    assert!(held <= quota && held * 2 > quota, "{held} of {quota}");
+    assert!(number(&pond, "cached_bytes") <= held + 2 * MIB, "nothing else was read");
+    // Without a share it takes all there is, but for what is pinned.
+    rules(&pond, "remove", &["2"]).ok();
+    assert!(missed("db/other") > 0);
+    let goes = |_| {
+        missed("db/large");
+        assert_eq!(missed("db/pinned"), 0);
+        missed("db/other") > 0
+    };
+    assert!((0..10).any(goes), "what is not pinned goes");
+    assert_eq!((amount(0, "held_bytes"), amount(0, "quota_bytes")), (MIB, 2 * MIB));
+    rules(&pond, "list", &[]).ok().refused(0, &["path=db/pinned action=pin quota=2M    # holds 1 MiB of 2 MiB"]);
+    let sheet = fs::read_to_string(pond.mnt().join(".headpond/rules")).unwrap();
+    assert!(sheet.contains("holds 1 MiB of 2 MiB"), "{sheet}");
+    // The same after a restart.
+    pond.unmount(&[]).ok();
+    pond.mount(&["--size", SIZE]).ok();
+    missed("db/large");
+    assert_eq!(missed("db/pinned"), 0);
+    assert_eq!(amount(0, "held_bytes"), MIB);
     pond.unmount(&[]).ok();
 }
