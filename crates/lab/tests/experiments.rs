@@ -1,45 +1,21 @@
 //! Every shipped experiment in its short form with the real tools: its numbers make sense, it cleans up, it can be
 //! interrupted, and what it must not touch stays whole.
 
+mod machine;
+
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-
-/// Set where every test must run: what a test lacks is a failure then.
-const ALL: &str = "HEADPOND_TEST_ALL";
-
-/// Builds the program of this very source tree, once, so that no older one is on trial.
-fn headpond() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let built =
-            Command::new(env!("CARGO")).args(["build", "-q", "--package", "headpond", "--bin", "headpond"]).status();
-        assert!(built.expect("cargo runs").success(), "headpond does not build");
-        let test = std::env::current_exe().expect("a test has a path");
-        test.parent().and_then(Path::parent).expect("target/PROFILE/deps/TEST").join("headpond")
-    })
-}
-
-/// One after the other: loads that run at once say nothing.
-fn alone() -> MutexGuard<'static, ()> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Whether this machine has the programs.
 fn has(programs: &[&str]) -> bool {
     let missing: Vec<&&str> =
         programs.iter().filter(|program| Command::new(program).arg("--version").output().is_err()).collect();
-    assert!(missing.is_empty() || std::env::var_os(ALL).is_none(), "missing: {missing:?}");
-    if !missing.is_empty() {
-        eprintln!("left out, for this machine lacks {missing:?}");
-    }
-    missing.is_empty()
+    machine::lacks_nothing((!missing.is_empty()).then(|| format!("{missing:?}")))
 }
 
 /// A place for scratch directories, and one for results.
@@ -49,9 +25,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let place = tempfile::Builder::new().prefix("lab-test-").tempdir_in("/var/tmp").expect("a directory");
-        // A database server under an account of its own passes through.
-        fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("its owner may");
+        let place = machine::scratch("lab-test-");
         fs::create_dir(place.path().join("scratch")).expect("a directory");
         fs::set_permissions(place.path().join("scratch"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
             .expect("its owner may");
@@ -63,7 +37,7 @@ impl Bench {
     }
 
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(headpond());
+        let mut command = Command::new(machine::program());
         command.arg("lab").args(words).arg("--scratch").arg(self.path("scratch"));
         command
     }
@@ -129,7 +103,7 @@ fn fileio_runs_in_short_and_bytes_are_requests() {
     if !has(&["fio"]) {
         return;
     }
-    let _alone = alone();
+    let _alone = machine::alone();
     let (_bench, figures) = runs_end_to_end("fileio", &["--seconds", "1"]);
     for run in figures["runs"].as_array().expect("runs") {
         let of = |key: &str| run["figures"][key].as_u64().expect("a number");
@@ -142,7 +116,7 @@ fn sweep_runs_in_short() {
     if !has(&["fio"]) {
         return;
     }
-    let _alone = alone();
+    let _alone = machine::alone();
     runs_end_to_end("sweep", &[]);
 }
 
@@ -151,7 +125,7 @@ fn profiles_run_in_short_and_the_mount_serves_what_the_load_reads() {
     if !has(&["fio"]) {
         return;
     }
-    let _alone = alone();
+    let _alone = machine::alone();
     let (_bench, figures) = runs_end_to_end("profiles", &[]);
     for run in figures["runs"].as_array().expect("runs") {
         // All of the mount's life: the load, its warm-up included, and no more.
@@ -173,7 +147,7 @@ fn fill_runs_in_short_on_a_directory_and_touches_nothing_beside_its_own() {
     if !has(&["fio"]) {
         return;
     }
-    let _alone = alone();
+    let _alone = machine::alone();
     let mine = tempfile::tempdir_in("/var/tmp").expect("a directory");
     fs::write(mine.path().join("precious"), "data").expect("written");
     let target = format!("mine={}", mine.path().display());
@@ -211,7 +185,7 @@ fn pace_runs_in_short_and_a_rate_is_kept() {
     if !has(&["fio"]) {
         return;
     }
-    let _alone = alone();
+    let _alone = machine::alone();
     let (_bench, figures) = runs_end_to_end("pace", &[]);
     for run in figures["runs"].as_array().expect("runs") {
         let throughput = run["figures"]["throughput"].as_f64().expect("a number");
@@ -229,7 +203,7 @@ fn a_flush_in_short_is_under_way_while_reads_hit_and_in_a_quiet_run_nothing_is()
     if !has(&["fio"]) {
         return;
     }
-    let _alone = alone();
+    let _alone = machine::alone();
     let (_bench, figures) = runs_end_to_end("flush", &[]);
     for run in figures["runs"].as_array().expect("runs") {
         let pond = run["pond"].as_array().expect("samples");
@@ -265,7 +239,7 @@ fn oltp_runs_in_short() {
     if !has(&DATABASE) {
         return;
     }
-    let _alone = alone();
+    let _alone = machine::alone();
     database_runs_end_to_end("oltp");
 }
 
@@ -274,7 +248,7 @@ fn thresholds_run_in_short_with_the_settings_of_each_variant() {
     if !has(&DATABASE) {
         return;
     }
-    let _alone = alone();
+    let _alone = machine::alone();
     let (_bench, figures) = database_runs_end_to_end("thresholds");
     let settings: BTreeSet<&str> = figures["runs"]
         .as_array()
@@ -293,7 +267,7 @@ fn untorn_runs_in_short_and_turns_the_doublewrite_off() {
     if !has(&DATABASE) {
         return;
     }
-    let _alone = alone();
+    let _alone = machine::alone();
     let (_bench, figures) = database_runs_end_to_end("untorn");
     for run in figures["runs"].as_array().expect("runs") {
         let commands = run["commands"].to_string();
@@ -308,7 +282,7 @@ fn an_interrupted_session_cleans_up_and_goes_on_where_it_was() {
     if !has(&["fio"]) {
         return;
     }
-    let _alone = alone();
+    let _alone = machine::alone();
     let bench = Bench::new();
     let mut command = bench.command(&["run", "profiles", "--quick", "--target", "headpond:disk=none"]);
     let mut child = command.arg("--out").arg(bench.path("out")).spawn().expect("headpond starts");
@@ -337,10 +311,10 @@ fn a_step_that_fails_is_told_with_its_command_and_its_output() {
     if !has(&["fio"]) {
         return;
     }
-    let _alone = alone();
+    let _alone = machine::alone();
     let bench = Bench::new();
     let file = bench.path("broken.toml");
-    let shown = Command::new(headpond()).args(["lab", "show", "sweep"]).output().expect("headpond starts");
+    let shown = Command::new(machine::program()).args(["lab", "show", "sweep"]).output().expect("headpond starts");
     let changed = String::from_utf8_lossy(&shown.stdout).replace("libaio", "no-such-engine");
     fs::write(&file, changed).expect("written");
     let target = format!("a={}", bench.path("scratch").display());
@@ -375,7 +349,7 @@ fn the_page_works_in_a_browser_and_its_numbers_are_those_of_the_json() {
     if !has(&["chromium"]) {
         return;
     }
-    let _alone = alone();
+    let _alone = machine::alone();
     let bench = Bench::new();
     let words = ["run", "fill", "--repeats", "4", "--target", "model:tachion", "--target", "model:iodrive-duo"];
     assert!(bench.run(&words).status.success());

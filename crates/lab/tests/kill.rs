@@ -3,69 +3,40 @@
 //!
 //! `HEADPOND_KILL_ROUNDS` sets the number of kills of each database, `HEADPOND_KILL_SEED` their moments.
 
+mod machine;
+
 use headpond_lab::database::{Database, Kind};
 use headpond_lab::kill::{self, Flash, Options};
 use headpond_lab::ledger::Ledgers;
 use headpond_lab::mariadb::{self, Server, Settings};
-use headpond_lab::pond::Headpond;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
-
-/// Set where every test must run: what a test lacks is a failure then.
-const ALL: &str = "HEADPOND_TEST_ALL";
-
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))
-}
-
-/// Builds the program of this very source tree, so that no older one is on trial.
-fn headpond() -> Headpond {
-    let built =
-        Command::new(env!("CARGO")).args(["build", "-q", "--package", "headpond", "--bin", "headpond"]).status();
-    assert!(built.expect("cargo runs").success(), "headpond does not build");
-    let target: PathBuf = std::env::current_exe().expect("a test has a path");
-    let profile = target.parent().and_then(|deps| deps.parent()).expect("target/PROFILE/deps/TEST");
-    Headpond::at(profile.join("headpond"))
-}
 
 /// Whether this machine has what a test with that database needs.
 fn can_run(kind: Kind) -> bool {
-    let Some(missing) = kill::missing(kind) else { return true };
-    assert!(std::env::var_os(ALL).is_none(), "missing: {missing}");
-    eprintln!("left out, for this machine lacks: {missing}");
-    false
+    machine::lacks_nothing(kill::missing(kind))
 }
 
 fn scratch() -> TempDir {
-    let directory = tempfile::Builder::new().prefix("headpond-kill-").tempdir_in("/var/tmp").expect("a directory");
-    fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("its owner may");
-    directory
+    machine::scratch("headpond-kill-")
 }
-
-/// One after the other: a server that is starved for time by its neighbours says nothing.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Rounds with one database; in every other one, from the first on, the flash loses what was not synced.
 fn survives(kind: Kind, rounds: u64) {
     if !can_run(kind) {
         return;
     }
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = machine::alone();
     let options = Options {
         kind,
-        rounds: number("HEADPOND_KILL_ROUNDS", rounds) as u32,
-        seed: number("HEADPOND_KILL_SEED", 1),
+        rounds: machine::number("HEADPOND_KILL_ROUNDS", rounds) as u32,
+        seed: machine::number("HEADPOND_KILL_SEED", 1),
         flash: Flash::EveryOtherLoses,
         slow_origin: false,
         short: false,
     };
     let directory = scratch();
     let mut survived = 0;
-    let outcome = kill::run(&headpond(), directory.path(), &options, |round| {
+    let outcome = kill::run(&machine::headpond(), directory.path(), &options, |round| {
         survived += 1;
         println!("round {survived}: {round:?}");
     });
@@ -109,10 +80,11 @@ fn on_flash_that_lies_about_its_syncs_the_loss_is_found() {
         if !can_run(kind) {
             return;
         }
-        let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = machine::alone();
         let options = Options { kind, rounds: 3, seed: 1, flash: Flash::Lies, slow_origin: false, short: false };
         let directory = scratch();
-        let failure = kill::run(&headpond(), directory.path(), &options, |_| {}).expect_err("commits were lost");
+        let failure =
+            kill::run(&machine::headpond(), directory.path(), &options, |_| {}).expect_err("commits were lost");
         assert!(failure.to_string().contains("committed transactions are lost"), "{failure}");
     }
 }
@@ -123,7 +95,7 @@ fn a_transaction_that_is_lost_or_half_there_is_found() {
     if !can_run(Kind::Mariadb) {
         return;
     }
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = machine::alone();
     let directory = scratch();
     let (data, run) = (directory.path().join("mysql"), directory.path().join("run"));
     mariadb::install(&data).expect("a database");

@@ -2,33 +2,14 @@
 //!
 //! `HEADPOND_ORDER_ROUNDS` sets the number of kills, `HEADPOND_ORDER_SEED` everything random.
 
+mod machine;
+
 use headpond_lab::kill::Flash;
 use headpond_lab::order;
-use headpond_lab::pond::Headpond;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-/// Set where every test must run: what a test lacks is a failure then.
-const ALL: &str = "HEADPOND_TEST_ALL";
-
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))
-}
-
-/// Builds the program of this very source tree, so that no older one is on trial.
-fn headpond() -> Headpond {
-    let built =
-        Command::new(env!("CARGO")).args(["build", "-q", "--package", "headpond", "--bin", "headpond"]).status();
-    assert!(built.expect("cargo runs").success(), "headpond does not build");
-    let target: PathBuf = std::env::current_exe().expect("a test has a path");
-    let profile = target.parent().and_then(|deps| deps.parent()).expect("target/PROFILE/deps/TEST");
-    Headpond::at(profile.join("headpond"))
-}
+use std::path::Path;
 
 fn can_run() -> bool {
-    let can = Path::new("/dev/fuse").exists();
-    assert!(can || std::env::var_os(ALL).is_none(), "missing: /dev/fuse");
-    can
+    machine::lacks_nothing((!Path::new("/dev/fuse").exists()).then_some("/dev/fuse"))
 }
 
 #[test]
@@ -36,10 +17,11 @@ fn what_survives_a_kill_is_a_prefix_of_whole_writes_not_older_than_the_last_sync
     if !can_run() {
         return;
     }
-    let (rounds, seed) = (number("HEADPOND_ORDER_ROUNDS", 12) as u32, number("HEADPOND_ORDER_SEED", 1));
+    let (rounds, seed) =
+        (machine::number("HEADPOND_ORDER_ROUNDS", 12) as u32, machine::number("HEADPOND_ORDER_SEED", 1));
     let directory = tempfile::Builder::new().prefix("headpond-").tempdir_in("/var/tmp").expect("a directory");
     let mut lost = 0;
-    let outcome = order::run(&headpond(), directory.path(), rounds, seed, Flash::EveryOtherLoses, |round| {
+    let outcome = order::run(&machine::headpond(), directory.path(), rounds, seed, Flash::EveryOtherLoses, |round| {
         println!("{round:?}");
         lost += round.acknowledged - round.survived.min(round.acknowledged);
     });
@@ -56,7 +38,7 @@ fn on_flash_that_lies_the_loss_of_synced_writes_is_found() {
         return;
     }
     let directory = tempfile::Builder::new().prefix("headpond-").tempdir_in("/var/tmp").expect("a directory");
-    let failure = order::run(&headpond(), directory.path(), 12, 1, Flash::Lies, |_| {}).expect_err("it lies");
+    let failure = order::run(&machine::headpond(), directory.path(), 12, 1, Flash::Lies, |_| {}).expect_err("it lies");
     let said = failure.to_string();
     assert!(said.contains("no number gives what was found") || said.contains("changed at the origin"), "{said}");
 }

@@ -4,62 +4,33 @@
 //!
 //! `HEADPOND_UNTORN_ROUNDS` sets the number of kills of each, `HEADPOND_KILL_SEED` their moments.
 
+mod machine;
+
 use headpond_lab::database::{Database, Kind, Pages};
 use headpond_lab::kill::{self, Flash, Options};
 use headpond_lab::mariadb::{Server, Settings};
-use headpond_lab::pond::Headpond;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
-
-/// Set where every test must run: what a test lacks is a failure then.
-const ALL: &str = "HEADPOND_TEST_ALL";
-
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))
-}
-
-/// Builds the program of this very source tree, so that no older one is on trial.
-fn headpond() -> Headpond {
-    let built =
-        Command::new(env!("CARGO")).args(["build", "-q", "--package", "headpond", "--bin", "headpond"]).status();
-    assert!(built.expect("cargo runs").success(), "headpond does not build");
-    let target: PathBuf = std::env::current_exe().expect("a test has a path");
-    let profile = target.parent().and_then(|deps| deps.parent()).expect("target/PROFILE/deps/TEST");
-    Headpond::at(profile.join("headpond"))
-}
 
 /// Whether this machine has what a test with that database needs.
 fn can_run(kind: Kind) -> bool {
-    let Some(missing) = kill::missing(kind) else { return true };
-    assert!(std::env::var_os(ALL).is_none(), "missing: {missing}");
-    eprintln!("left out, for this machine lacks: {missing}");
-    false
+    machine::lacks_nothing(kill::missing(kind))
 }
 
 fn scratch() -> TempDir {
-    let directory = tempfile::Builder::new().prefix("headpond-untorn-").tempdir_in("/var/tmp").expect("a directory");
-    fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("its owner may");
-    directory
+    machine::scratch("headpond-untorn-")
 }
 
-/// One after the other: a server that is starved for time by its neighbours says nothing.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
 fn options(kind: Kind, flash: Flash, rounds: u64) -> Options {
-    let seed = number("HEADPOND_KILL_SEED", 1);
+    let seed = machine::number("HEADPOND_KILL_SEED", 1);
     Options { kind, rounds: rounds as u32, seed, flash, slow_origin: false, short: true }
 }
 
 /// Rounds that all lose what was not synced. Returns what the server had written in all of them.
 fn survives(kind: Kind) -> Pages {
-    let options = options(kind, Flash::LosesUnsynced, number("HEADPOND_UNTORN_ROUNDS", 25));
+    let options = options(kind, Flash::LosesUnsynced, machine::number("HEADPOND_UNTORN_ROUNDS", 25));
     let directory = scratch();
     let (mut survived, mut all) = (0, Pages::default());
-    let outcome = kill::run(&headpond(), directory.path(), &options, |round| {
+    let outcome = kill::run(&machine::headpond(), directory.path(), &options, |round| {
         survived += 1;
         println!("round {survived}: {round:?}");
         let pages = round.pages.unwrap_or_default();
@@ -78,7 +49,7 @@ fn mariadb_that_writes_each_page_once_survives_kills_and_torn_flash_writes() {
     if !can_run(Kind::MariadbWhole) {
         return;
     }
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = machine::alone();
     let pages = survives(Kind::MariadbWhole);
     assert!(pages.written > 1000, "otherwise nothing could have been torn: {pages:?}");
     assert_eq!(pages.copies, 0, "pages written through the doublewrite: {pages:?}");
@@ -89,7 +60,7 @@ fn postgresql_without_whole_pages_in_its_log_survives_kills_and_torn_flash_write
     if !can_run(Kind::PostgresWhole) {
         return;
     }
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = machine::alone();
     survives(Kind::PostgresWhole);
 }
 
@@ -99,7 +70,7 @@ fn where_nobody_promises_whole_writes_mariadb_goes_on_with_its_doublewrite() {
     if !can_run(Kind::MariadbWhole) {
         return;
     }
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = machine::alone();
     let directory = scratch();
     let (data, run) = (directory.path().join("mysql"), directory.path().join("run"));
     headpond_lab::mariadb::install(&data).expect("a database");
