@@ -523,6 +523,8 @@ impl Engine {
         let failed = job.failed.or(job.lost.then_some(Errno::IO));
         if let Some(errno) = failed {
             known.failing = Some((errno, now.plus(RETRY)));
+            // A size or a time that it gave the file may look right and not be synced.
+            known.state.flags.attributes_dirty = true;
             self.stats.origin_errors += 1;
         }
         self.job_ended(id, job, failed);
