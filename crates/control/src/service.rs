@@ -66,12 +66,8 @@ const SET_MODE: &str = "set-mode";
 
 impl Service {
     pub(crate) fn new(handle: Handle, places: Places, pool: PoolId, pool_bytes: u64, live: LiveSettings) -> Self {
-        let mode = live.now().mode();
-        let whole = Arc::new(WholeWrites::default());
-        if mode == CacheMode::WriteBack {
-            whole.hold();
-        }
-        Self {
+        let settings = live.now();
+        let service = Self {
             handle,
             places,
             pool,
@@ -84,9 +80,12 @@ impl Service {
             ticked: Arc::new(Mutex::new(Instant::now())),
             operations: Operations::default(),
             insight: Arc::default(),
-            whole,
-            now: Arc::new(Mutex::new((mode, Phase::Running))),
-        }
+            whole: Arc::default(),
+            now: Arc::new(Mutex::new((settings.mode(), Phase::Running))),
+        };
+        service.insight.set_counting(settings.counts());
+        service.hold_if(settings.mode());
+        service
     }
 
     /// The same, with a flash that can be made to fail.

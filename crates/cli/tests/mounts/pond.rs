@@ -89,6 +89,15 @@ impl Pond {
         self.root.path().join(name)
     }
 
+    /// A program under another name: the kernel names a process after its program's file.
+    pub fn program(&self, from: &str, name: &str) -> PathBuf {
+        let path = self.at(name);
+        if !path.exists() {
+            fs::copy(from, &path).unwrap();
+        }
+        path
+    }
+
     pub fn origin(&self) -> PathBuf {
         self.at("origin")
     }

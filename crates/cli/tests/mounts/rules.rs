@@ -29,11 +29,9 @@ fn pond_with(files: &[&str]) -> Pond {
     pond
 }
 
-/// `dd` under another name: the kernel names a process after its program's file.
+/// `dd` under another name.
 fn program(pond: &Pond, name: &str) -> PathBuf {
-    let path = pond.at(name);
-    fs::copy("/bin/dd", &path).unwrap();
-    path
+    pond.program("/bin/dd", name)
 }
 
 fn dd(program: &PathBuf, arguments: &[String]) {
@@ -278,6 +276,26 @@ fn who_asks_is_known_for_direct_and_buffered_requests_and_hidden_where_the_kerne
             eprintln!("left out: fio is not there");
         }
     }
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn counting_that_is_off_stays_off_over_a_restart() {
+    let pond = pond_with(&["db/one"]);
+    rules(&pond, "add", &["action=cache"]).ok();
+    let (set, mnt) = (OsStr::new("set"), pond.mnt());
+    let reader = PathBuf::from("/bin/dd");
+    let requests = || {
+        read(&reader, &pond, "db/one", "direct");
+        listed(&pond)[0]["requests"].as_u64().unwrap()
+    };
+    run([set, mnt.as_os_str(), OsStr::new("counting=off")]).ok();
+    assert_eq!(requests(), 0);
+    pond.unmount(&[]).ok();
+    pond.mount(&["--size", SIZE]).ok();
+    assert_eq!(requests(), 0);
+    run([set, mnt.as_os_str(), OsStr::new("counting=on")]).ok();
+    assert!(requests() > 0);
     pond.unmount(&[]).ok();
 }
 
