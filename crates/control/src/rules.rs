@@ -5,7 +5,7 @@
 //! - A rule on a process is tied to the process that has the number now, not to whoever has it later.
 
 use headpond_base::BLOCK_U64;
-use headpond_engine::{Class, ClassLimit, Config, Request};
+use headpond_engine::{Class, ClassLimit, Config, Request, Stats};
 use headpond_rules::{Action, Direction, Mask, Pid, Process, Rule, RuleSet};
 use serde::{Deserialize, Serialize};
 
@@ -124,11 +124,11 @@ impl Service {
 
     /// All rules.
     pub(crate) fn shown_rules(&self) -> Vec<RuleShown> {
-        let set = self.rules().now();
-        (0..set.rules().len()).map(|index| self.shown(&set, index)).collect()
+        let (set, engine) = (self.rules().now(), self.handle.stats().engine);
+        (0..set.rules().len()).map(|index| self.shown(&set, index, &engine)).collect()
     }
 
-    fn shown(&self, set: &RuleSet, index: usize) -> RuleShown {
+    fn shown(&self, set: &RuleSet, index: usize, engine: &Stats) -> RuleShown {
         let rule = &set.rules()[index];
         let counted = set.counted(index);
         let is_there = |pid: Pid| self.insight.born(pid.number) == Some(pid.born);
@@ -139,7 +139,6 @@ impl Service {
             _ => String::new(),
         };
         let plain = Rule { class: None, until: None, pid: rule.pid.map(|pid| Pid { born: 0, ..pid }), ..rule.clone() };
-        let engine = self.handle.stats().engine;
         let held = rule.class.and_then(Class::new).map(|class| engine.class_blocks[class.index()] * BLOCK_U64);
         RuleShown {
             number: index + 1,
@@ -181,7 +180,7 @@ impl Service {
             return client.refuse(&Refusal::Usage(why));
         }
         let index = added.map(|place| place.unwrap_or(set.rules().len() - 1));
-        let rule = index.map(|index| self.shown(&set, index));
+        let rule = index.map(|index| self.shown(&set, index, &self.handle.stats().engine));
         if dry_run {
             let seen = index.map_or_else(Vec::new, |index| self.would_match(&set, index));
             return client.answer(&Answer::Rule { rule, seen, not_kept: None });
@@ -223,7 +222,7 @@ impl Service {
         let path = set.for_path(question.path.as_bytes());
         let found = set.decide(path, process, question.size, question.direction, unix_seconds());
         let action = found.map_or(Action::Cache, |index| set.rules()[index].action);
-        let decided_by = found.map(|index| self.shown(&set, index));
+        let decided_by = found.map(|index| self.shown(&set, index, &self.handle.stats().engine));
         Ok(Answer::Verdict(Verdict { decided_by, action: action.word().to_owned() }))
     }
 }
