@@ -112,13 +112,11 @@ pub struct Engine {
 
 impl Engine {
     pub(crate) fn new(store: Store, checkpoints: Checkpoints, config: Config, now: Nanos) -> Self {
-        let data_blocks = store.log.geometry().data_blocks();
-        let keep = {
-            let geometry = *store.log.geometry();
-            let segments = usize::try_from(geometry.segments).expect("the table of segments is in memory");
-            let usable = segments.saturating_sub(crate::reclaim::held_free(segments));
-            Keep::new(&config, data_blocks, usable as u64 * u64::from(geometry.segment_blocks()), now)
-        };
+        let geometry = *store.log.geometry();
+        let data_blocks = geometry.data_blocks();
+        let segments = usize::try_from(geometry.segments).expect("the table of segments is in memory");
+        let usable = segments.saturating_sub(crate::reclaim::held_free(segments));
+        let keep = Keep::new(&config, data_blocks, usable as u64 * u64::from(geometry.segment_blocks()), now);
         let mut engine = Self {
             mode: config.mode,
             config,

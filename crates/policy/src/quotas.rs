@@ -87,13 +87,11 @@ impl Quotas {
         quotas
     }
 
-    /// Changes the limits. `true` if any is another: then every block of a class has to be looked at again
+    /// Changes the limits. If any is another, every block of a class has to be looked at again
     /// ([`Quotas::belongs`] and [`Quotas::joins`]), in any order and at any pace.
-    pub fn set(&mut self, limits: [ClassLimit; Class::COUNT]) -> bool {
-        let mut changed = false;
+    pub fn set(&mut self, limits: [ClassLimit; Class::COUNT]) {
         for (index, limit) in limits.into_iter().enumerate().skip(1) {
             if std::mem::replace(&mut self.limits[index], limit) != limit {
-                changed = true;
                 let most = usize::try_from(limit.blocks.min(self.pool)).unwrap_or(usize::MAX);
                 let share = limit.in_use() && !limit.pinned;
                 self.shares[index] = (share && most > 0).then(|| Lru::new(most));
@@ -102,7 +100,6 @@ impl Quotas {
                 self.shared = self.shared & others | u16::from(share) << index;
             }
         }
-        changed
     }
 
     /// The limits in force.

@@ -19,7 +19,6 @@ use crate::locks::{OpId, Span};
 use crate::op::{Change, Op, Progress, Stage, Work};
 use crate::request::Reply;
 use crate::store::Store;
-use crate::treatment::Handling;
 
 /// Space at the origin is reserved at least this much at a time, and up to a quarter of the
 /// file or [`RESERVE_MAX`]: appends ask a slow origin seldom.
@@ -91,9 +90,6 @@ impl Engine {
         if op.stage == Stage::Locked {
             op.direct = self.goes_direct(op);
         }
-        if op.direct && op.how.handling == Handling::Whole {
-            return Progress::Finish(Reply::Failed(Errno::IO));
-        }
         if op.direct {
             return self.step_direct(id, op, &change);
         }
@@ -145,9 +141,6 @@ impl Engine {
             }
             if let Some(errno) = op.error {
                 return Progress::Finish(Reply::Failed(errno));
-            }
-            if self.goes_direct(op) && op.how.handling == Handling::Whole {
-                return Progress::Finish(Reply::Failed(Errno::IO));
             }
             if self.goes_direct(op) {
                 // The mode was changed meanwhile, or the flash failed: who is told now that this

@@ -5,7 +5,7 @@
 //! log durably knows that the origin's file is being changed: after a crash no stale block comes
 //! back, and the changed time stamp is not taken for somebody else's work.
 
-use headpond_base::{Block, Class, ObjectId};
+use headpond_base::{Block, Class, Errno, ObjectId};
 use headpond_format::Entry;
 
 use super::drop_entry;
@@ -32,6 +32,10 @@ impl Engine {
 
     pub(super) fn step_direct(&mut self, id: OpId, op: &mut Op, change: &Change) -> Progress {
         let object = op.object;
+        if op.how.handling == Handling::Whole {
+            // The origin could keep half of it.
+            return Progress::Finish(Reply::Failed(Errno::IO));
+        }
         if op.stage == Stage::Locked {
             if let Some(errno) = self.origin_barred() {
                 return Progress::Finish(Reply::Failed(errno));
