@@ -1,7 +1,7 @@
 //! MariaDB and MySQL: InnoDB's doublewrite.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Around, Condition, Finding, bytes_at, unseen};
 use crate::atomic::Marker;
@@ -32,7 +32,7 @@ pub fn examine(directory: &Path, around: &Around) -> Option<Finding> {
     let told = around.is_counted_on(&system);
     let conditions = common(directory, around);
     Some(if is_mysql {
-        mysql(directory, around, page_bytes, told, conditions)
+        mysql(directory, page_bytes, told, conditions)
     } else {
         mariadb(directory, around, page_bytes, told, conditions)
     })
@@ -40,22 +40,11 @@ pub fn examine(directory: &Path, around: &Around) -> Option<Finding> {
 
 /// What both need.
 fn common(directory: &Path, around: &Around) -> Vec<Condition> {
-    let mut conditions = vec![around.on_whole_writes()];
-    let elsewhere: Vec<String> =
-        links(directory).into_iter().filter(|link| around.is_on_mount(Path::new(link)) == Some(false)).collect();
-    conditions.push(Condition {
-        what: if elsewhere.is_empty() {
-            "no tablespace lies elsewhere".to_owned()
-        } else {
-            format!("no tablespace lies elsewhere: {} leads away from the mount", elsewhere.join(", "))
-        },
-        met: if around.mount.is_none() { None } else { Some(elsewhere.is_empty()) },
-    });
-    conditions
+    vec![around.on_whole_writes(), around.nothing_elsewhere(links(directory).into_iter())]
 }
 
 /// What leads out of a data directory: symbolic links to databases, and InnoDB's own link files.
-fn links(directory: &Path) -> Vec<String> {
+fn links(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut directories = vec![directory.to_owned()];
     while let Some(next) = directories.pop() {
@@ -64,9 +53,9 @@ fn links(directory: &Path) -> Vec<String> {
             let path = entry.path();
             let Ok(kind) = entry.file_type() else { continue };
             if kind.is_symlink() {
-                found.push(path.to_string_lossy().into_owned());
+                found.push(path);
             } else if path.extension().is_some_and(|extension| extension == "isl") {
-                found.extend(fs::read_to_string(&path).ok().map(|target| target.trim().to_owned()));
+                found.extend(fs::read_to_string(&path).ok().map(|target| PathBuf::from(target.trim())));
             } else if kind.is_dir() && next == directory {
                 directories.push(path);
             }
@@ -131,13 +120,7 @@ fn mariadb(
     }
 }
 
-fn mysql(
-    directory: &Path,
-    around: &Around,
-    page_bytes: Option<u32>,
-    told: Option<bool>,
-    mut conditions: Vec<Condition>,
-) -> Finding {
+fn mysql(directory: &Path, page_bytes: Option<u32>, told: Option<bool>, mut conditions: Vec<Condition>) -> Finding {
     // MySQL asks for the system tablespace alone, and believes the answer for all others.
     conditions.push(unseen("innodb_directories, innodb_undo_directory and innodb_data_home_dir lead nowhere else: one answer counts for all"));
     let own = fs::read_to_string(directory.join("mysqld-auto.cnf")).unwrap_or_default();
@@ -146,7 +129,6 @@ fn mysql(
         what: "SET PERSIST has not fixed innodb_doublewrite (mysqld-auto.cnf)".to_owned(),
         met: Some(!persisted),
     });
-    let _ = around;
     Finding {
         database: "MySQL",
         version: None,

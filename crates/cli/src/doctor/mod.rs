@@ -172,6 +172,20 @@ impl Around {
         Condition { what, met: Some(self.mount.as_ref().is_some_and(|mount| mount.whole_writes)) }
     }
 
+    /// That of the places to which a data directory leads none is off the mount.
+    fn nothing_elsewhere(&self, led_to: impl Iterator<Item = PathBuf>) -> Condition {
+        let away = led_to.filter(|link| self.is_on_mount(link) == Some(false));
+        let away: Vec<String> = away.map(|link| link.display().to_string()).collect();
+        Condition {
+            what: if away.is_empty() {
+                "no tablespace lies elsewhere".to_owned()
+            } else {
+                format!("no tablespace lies elsewhere: {} leads away from the mount", away.join(", "))
+            },
+            met: if self.mount.is_none() { None } else { Some(away.is_empty()) },
+        }
+    }
+
     /// Whether a database was told that writes of this file are whole; none if that cannot be seen.
     fn is_counted_on(&self, file: &Path) -> Option<bool> {
         let mount = self.mount.as_ref()?;
