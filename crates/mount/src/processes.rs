@@ -214,21 +214,40 @@ pub(crate) fn read(thread: u32, user: u32) -> Option<Process> {
     let status = file("status")?;
     let number = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()?;
     let of_process = |name: &str| std::fs::read_to_string(format!("/proc/{number}/{name}")).ok();
-    // The name stands in brackets and may hold anything, brackets too.
-    let stat = of_process("stat")?;
-    let (head, rest) = stat.rsplit_once(')')?;
-    let name = head.split_once('(')?.1;
-    let born = rest.split_whitespace().nth(19)?.parse().ok()?;
+    let Stat { name, born, .. } = stat(number)?;
     let cgroup = of_process("cgroup").unwrap_or_default();
     let cgroup =
         cgroup.lines().find_map(|line| line.strip_prefix("0::")).or_else(|| cgroup.lines().find_map(first_path));
     Some(Process {
         pid: Pid { number, born },
-        name: whole_name(number, name),
+        name: whole_name(number, &name),
         command: None,
         user,
         cgroup: cgroup.unwrap_or("/").to_owned(),
     })
+}
+
+/// What the kernel says in one line of a process.
+struct Stat {
+    name: String,
+    /// A letter: `Z` and `X` have ended.
+    state: String,
+    /// When it was started, in the kernel's ticks.
+    born: u64,
+}
+
+fn stat(process: u32) -> Option<Stat> {
+    let line = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name stands in brackets and may hold anything, brackets too.
+    let (head, rest) = line.rsplit_once(')')?;
+    let name = head.split_once('(')?.1.to_owned();
+    let mut words = rest.split_whitespace();
+    Some(Stat { name, state: words.next()?.to_owned(), born: words.nth(18)?.parse().ok()? })
+}
+
+/// Whether a process is still the one that it was. A dead one that nobody has waited for yet has ended.
+pub(crate) fn lives(process: Pid) -> bool {
+    stat(process.number).is_some_and(|now| now.born == process.born && !matches!(now.state.as_str(), "Z" | "X"))
 }
 
 /// The path in a line of the older control groups.

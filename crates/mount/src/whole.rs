@@ -130,7 +130,8 @@ impl State {
         let mut alive: HashMap<Pid, bool> = HashMap::new();
         let mut let_go = Vec::new();
         self.told.retain(|(file, process), told| {
-            let counts = !told.handles.is_empty() || *alive.entry(*process).or_insert_with(|| lives(*process));
+            let counts =
+                !told.handles.is_empty() || *alive.entry(*process).or_insert_with(|| processes::lives(*process));
             if !counts {
                 let_go.push((*file, told.known.clone()));
             }
@@ -153,16 +154,6 @@ impl State {
         files.sort();
         files
     }
-}
-
-/// Whether the process is still the one that asked. A dead one that nobody has waited for yet has ended.
-fn lives(process: Pid) -> bool {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", process.number)) else { return false };
-    let Some((_, rest)) = stat.rsplit_once(')') else { return false };
-    let mut words = rest.split_whitespace();
-    let state = words.next();
-    let born = words.nth(18).and_then(|word| word.parse().ok());
-    born == Some(process.born) && !matches!(state, Some("Z" | "X"))
 }
 
 #[cfg(test)]
