@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use headpond_control::Refusal;
-use headpond_policy::{Admission, Policy};
+use headpond_policy::{Adaptive, Admission, Policy};
 use headpond_trace::{CacheSize, Curve, Destage, Format, Load, Options, Outcome, TraceError, Unit};
-use headpond_trace::{chart, destage, memory_of, replay};
+use headpond_trace::{chart, destage, replay};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::commands::print;
@@ -182,7 +182,7 @@ fn json(outcome: &Outcome, destage: &Destage) -> String {
         "miss_ratio": outcome.miss_ratio(),
         "fills": outcome.fills,
         "flash_writes": outcome.flash_writes,
-        "memory_blocks": if outcome.policy == Policy::Adaptive { memory_of(outcome.size_blocks) } else { 0 },
+        "memory_blocks": if outcome.policy == Policy::Adaptive { Adaptive::memory_for(outcome.size_blocks) } else { 0 },
         "write_requests": destage.write_requests,
         "written_blocks": destage.written_blocks,
         "destaged_blocks": destage.destaged_blocks,

@@ -16,6 +16,6 @@ pub use chart::{Curve, chart};
 pub use destage::{Destage, destage};
 pub use formats::Format;
 pub use load::{Load, Options, Reference};
-pub use replay::{Outcome, memory_of, replay};
+pub use replay::{Outcome, replay};
 pub use request::{Extent, Request, TraceError, Unit};
 pub use sizes::CacheSize;

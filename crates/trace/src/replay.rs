@@ -7,12 +7,6 @@ use headpond_policy::{Adaptive, Admission, Cache, Host, Key, Kind, Policy};
 
 use crate::load::Load;
 
-/// How many blocks of a cache are in memory rather than on flash.
-#[must_use]
-pub fn memory_of(size_blocks: usize) -> usize {
-    Adaptive::memory_for(size_blocks)
-}
-
 /// What came of a replay.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Outcome {
@@ -81,7 +75,7 @@ pub fn replay(
     size_blocks: usize,
     progress: &mut dyn FnMut(u64),
 ) -> Outcome {
-    let mut cache = Cache::new(policy, admission, size_blocks, memory_of(size_blocks));
+    let mut cache = Cache::new(policy, admission, size_blocks, Adaptive::memory_for(size_blocks));
     let mut flash = Flash { fills: 0, read_fills: 0, written: vec![0; load.footprint() / 64 + 1] };
     let (mut misses, mut writes) = (0, 0);
     for chunk in load.references().chunks(1 << 16) {
