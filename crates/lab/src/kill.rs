@@ -26,6 +26,8 @@ const EARLIEST: Duration = Duration::from_millis(200);
 const LATEST: Duration = Duration::from_millis(2500);
 /// The same where there are many rounds.
 const LATEST_SHORT: Duration = Duration::from_millis(900);
+/// How long a change of a setting may take.
+const SET_MAX: Duration = Duration::from_secs(60);
 /// A kill while the daemon starts again comes at most so long after its start.
 const RESTART: Duration = Duration::from_millis(200);
 
@@ -135,9 +137,6 @@ struct Killed {
     committed: u64,
     pages: Option<Pages>,
 }
-
-/// How long a change of a setting may take.
-const SET_MAX: Duration = Duration::from_secs(60);
 
 /// The directories of a kill test.
 struct Place {

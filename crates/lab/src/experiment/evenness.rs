@@ -7,7 +7,7 @@ use super::Record;
 use headpond_measure::Summary;
 
 /// The length of a window in seconds: that of the published figures.
-const WINDOW: f64 = 10.0;
+const WINDOW: f64 = crate::statistics::WINDOW_SECONDS as f64;
 /// Fewer windows say nothing of how they differ.
 const WINDOWS_MIN: usize = 3;
 /// A window may end so much after the last report: the last second is reported a little early.
@@ -64,7 +64,7 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Figures, Pond, Second};
+    use super::super::{Pond, Second};
     use super::*;
 
     fn record(warmup: f64, throughputs: &[f64]) -> Record {
@@ -74,21 +74,7 @@ mod tests {
             p95_ms: None,
             p99_ms: None,
         };
-        Record {
-            number: 1,
-            side: 0,
-            point: 0,
-            repetition: 1,
-            ended: 0,
-            warmup,
-            commands: Vec::new(),
-            figures: Figures::default(),
-            seconds: throughputs.iter().enumerate().map(second).collect(),
-            system: Vec::new(),
-            pond: Vec::new(),
-            steadiness: None,
-            doubts: Vec::new(),
-        }
+        Record { warmup, seconds: throughputs.iter().enumerate().map(second).collect(), ..Record::blank() }
     }
 
     #[test]

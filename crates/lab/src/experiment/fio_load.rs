@@ -31,29 +31,32 @@ pub fn lay_out_command(file: &Path, from_mib: u64, to_mib: u64) -> Command {
 /// The command that makes the pool dirty: always the same blocks of a file, so that as many are dirty each time.
 #[must_use]
 pub fn dirty_command(file: &Path, dirty: Dirty) -> Command {
-    let mut command = Command::new("fio");
-    command.args(["--name=dirty", "--thread", "--direct=1", "--rw=randwrite", "--bs=16k", "--ioengine=libaio"]);
-    command.args(["--iodepth=16", "--randrepeat=1", "--end_fsync=1", "--fallocate=none"]);
-    command.arg(format!("--filename={}", file.display())).arg(format!("--size={}M", dirty.over));
-    command.arg(format!("--io_size={}M", dirty.written));
+    let mut command = direct_command("--name=dirty", file);
+    command.args(["--rw=randwrite", "--bs=16k", "--iodepth=16", "--randrepeat=1", "--end_fsync=1", "--fallocate=none"]);
+    command.arg(format!("--size={}M", dirty.over)).arg(format!("--io_size={}M", dirty.written));
     command
 }
 
 /// The command that reads the data once.
 #[must_use]
 pub fn warm_command(file: &Path, mib: u32) -> Command {
-    let mut command = Command::new("fio");
-    command.args(["--name=warm", "--thread", "--direct=1", "--rw=read", "--bs=128k", "--ioengine=libaio"]);
-    command.arg("--iodepth=4").arg(format!("--filename={}", file.display())).arg(format!("--size={mib}M"));
+    let mut command = direct_command("--name=warm", file);
+    command.args(["--rw=read", "--bs=128k", "--iodepth=4"]).arg(format!("--size={mib}M"));
     command
 }
 
 /// The command that reads a file once in no order, so that it does not pass by a cache as a stream.
 #[must_use]
 pub fn once_command(file: &Path) -> Command {
+    let mut command = direct_command("--name=once", file);
+    command.args(["--readonly", "--rw=randread", "--bs=512k", "--iodepth=4"]);
+    command
+}
+
+/// What all commands have that prepare a file for a run, past the kernel's cache.
+fn direct_command(name: &str, file: &Path) -> Command {
     let mut command = Command::new("fio");
-    command.args(["--name=once", "--thread", "--readonly", "--direct=1", "--rw=randread", "--bs=512k"]);
-    command.args(["--ioengine=libaio", "--iodepth=4"]).arg(format!("--filename={}", file.display()));
+    command.args([name, "--thread", "--direct=1", "--ioengine=libaio"]).arg(format!("--filename={}", file.display()));
     command
 }
 

@@ -183,21 +183,8 @@ mod tests {
     use super::*;
 
     fn record(side: usize, repetition: u32, throughput: f64) -> Record {
-        Record {
-            number: 1,
-            side,
-            point: 0,
-            repetition,
-            ended: 0,
-            warmup: 0.0,
-            commands: Vec::new(),
-            figures: Figures { throughput, p99_ms: Some(5.0), ..Figures::default() },
-            seconds: Vec::new(),
-            system: Vec::new(),
-            pond: Vec::new(),
-            steadiness: None,
-            doubts: Vec::new(),
-        }
+        let figures = Figures { throughput, p99_ms: Some(5.0), ..Figures::default() };
+        Record { side, repetition, figures, ..Record::blank() }
     }
 
     fn judged(sides: [&[f64]; 2]) -> String {

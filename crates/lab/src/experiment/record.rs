@@ -166,3 +166,25 @@ impl Record {
         headpond_measure::Summary::of(&values).map(|summary| summary.mean)
     }
 }
+
+#[cfg(test)]
+impl Record {
+    /// The first run of the first side, of which nothing is known yet.
+    pub(super) fn blank() -> Self {
+        Self {
+            number: 1,
+            side: 0,
+            point: 0,
+            repetition: 1,
+            ended: 0,
+            warmup: 0.0,
+            commands: Vec::new(),
+            figures: Figures::default(),
+            seconds: Vec::new(),
+            system: Vec::new(),
+            pond: Vec::new(),
+            steadiness: None,
+            doubts: Vec::new(),
+        }
+    }
+}

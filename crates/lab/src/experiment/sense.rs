@@ -74,13 +74,7 @@ mod tests {
         let second = |at: u32| Second { at: f64::from(at), throughput: 100.0, p95_ms: None, p99_ms: None };
         let pond = |at: u32| Pond { at: f64::from(at), hit_blocks: u64::from(at) * 400, ..Pond::default() };
         Record {
-            number: 1,
-            side: 0,
-            point: 0,
-            repetition: 1,
-            ended: 0,
             warmup: 2.0,
-            commands: Vec::new(),
             figures: Figures {
                 throughput: 100.0,
                 operations: 800,
@@ -94,10 +88,8 @@ mod tests {
                 ..Figures::default()
             },
             seconds: (1..=10).map(second).collect(),
-            system: Vec::new(),
             pond: (1..=10).map(pond).collect(),
-            steadiness: None,
-            doubts: Vec::new(),
+            ..Record::blank()
         }
     }
 
