@@ -17,6 +17,8 @@ pub const DATABASE_USER: &str = "lab";
 /// The database that the load uses.
 pub const DATABASE: &str = "lab";
 
+/// MariaDB's own default.
+const PURGE_THREADS: usize = 4;
 /// How long a start may take: recovery on a slow disk takes its time.
 const START_MAX: Duration = Duration::from_secs(180);
 /// How long a clean stop may take.
@@ -54,6 +56,7 @@ impl Settings {
             "--innodb-flush-method=O_DIRECT".to_owned(),
             format!("--innodb-flush-log-at-trx-commit={durable}"),
             format!("--innodb-doublewrite={durable}"),
+            format!("--innodb-purge-threads={}", purge_threads()),
             // Every start is a cold one: no run profits from what another left behind.
             "--innodb-buffer-pool-dump-at-shutdown=0".to_owned(),
             "--innodb-buffer-pool-load-at-startup=0".to_owned(),
@@ -63,6 +66,17 @@ impl Settings {
         options.extend(self.more.iter().cloned());
         options
     }
+}
+
+/// No more threads that purge than processors, of MariaDB's default of four.
+///
+/// Purge, and what happens once a page was written, are tasks of one pool of the server's, which starts no further
+/// task while more than two for each processor are busy. Tasks that wait for a page's latch count as busy, so with two
+/// processors four that purge and the one that leads them keep the pool from ever releasing the pages they wait for.
+/// The pool finds out when it looks after itself: every 0.4 s, and from a minute after a start without hardship on
+/// every 4 s. Until then everything stands still: two or three seconds, again and again (docs/results).
+fn purge_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(PURGE_THREADS)
 }
 
 /// The account that the server runs as, if not the one that runs the experiment.
