@@ -21,7 +21,7 @@ use crate::failure::{Failure, Result};
 use crate::mariadb::{self, Server};
 use crate::pond::Headpond;
 use crate::sysbench;
-pub use plan::Options;
+pub use plan::{Extras, Options, QUICK, SECONDS, WARMUP};
 use plan::{Plan, Step};
 use progress::Progress;
 use side::{After, Side};
@@ -35,6 +35,25 @@ struct Outcome {
     with: Side,
     after: After,
     versions: Vec<(&'static str, String)>,
+}
+
+/// How it is called on the command line.
+pub const NAME: &str = "demo";
+/// What it is, in a line.
+pub const TITLE: &str = "MariaDB on a slow directory, without headpond and with it, and the data back on the origin";
+/// What it answers.
+pub const QUESTION: &str =
+    "How much faster is the database, and is the origin complete by itself once headpond is taken away?";
+
+/// What would be done.
+pub fn introduction(options: &Options) -> Result<String> {
+    Ok(Plan::of(options)?.introduction(&Storage::planned(options)))
+}
+
+/// How long it takes, in seconds.
+#[must_use]
+pub fn seconds(seconds: u32, warmup: u32) -> u64 {
+    Plan::lasting(seconds, warmup).expected_in_all().as_secs()
 }
 
 /// Runs the demo.
@@ -68,7 +87,7 @@ pub fn run(options: &Options) -> Result<()> {
 
     let outcome = Outcome { storage: storage.describe(), plan, without, with, after, versions };
     println!("\n{}", table::text(&outcome));
-    let page = options.page();
+    let page = options.page.clone();
     let directory = page.parent().filter(|directory| !directory.as_os_str().is_empty());
     if let Some(directory) = directory {
         std::fs::create_dir_all(directory).map_err(Failure::io(format!("making {}", directory.display())))?;

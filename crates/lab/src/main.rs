@@ -5,7 +5,7 @@ use headpond_lab::database::Kind;
 use headpond_lab::failure::{Failure, Result, catch_interrupts};
 use headpond_lab::kill::Flash;
 use headpond_lab::pond::Headpond;
-use headpond_lab::{conformance, demo, kill, soak};
+use headpond_lab::{conformance, kill, soak};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -21,8 +21,6 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Experiment {
-    /// MariaDB under sysbench on a slow directory, without headpond and with it.
-    Demo(demo::Options),
     /// Databases on a mount whose daemon is killed under load, again and again.
     Kill(Kill),
     /// Other people's tests of file systems on a mount, in every cache mode.
@@ -189,7 +187,6 @@ fn kill_one(headpond: &Headpond, options: &kill::Options, scratch: &Path) -> Res
 fn main() -> ExitCode {
     let experiment = Arguments::parse().experiment;
     let outcome = catch_interrupts().and_then(|()| match &experiment {
-        Experiment::Demo(options) => demo::run(options),
         Experiment::Kill(options) => run_kill(options),
         Experiment::Conformance(options) => run_conformance(options),
         Experiment::Soak(options) => run_soak(options),

@@ -343,6 +343,24 @@ fn a_plan_tells_time_and_bytes_and_does_nothing() {
     assert!(text(&output).contains("MiB of data") && !bench.path("out").exists());
 }
 
+/// `./demo` runs this very command.
+#[test]
+fn the_demo_is_run_like_any_experiment_and_refuses_what_it_does_not_have() {
+    let bench = Bench::new();
+    let lab = |words: &[&str]| Command::new(machine::program()).arg("lab").args(words).output().expect("it starts");
+    assert!(text(&lab(&["list"])).contains("\ndemo "), "{}", text(&lab(&["list"])));
+    let plan = bench.run(&["run", "demo", "--quick", "--plan"]);
+    assert!(plan.status.success() && text(&plan).contains("5 s of warm-up and 20 s that count"), "{}", text(&plan));
+    assert!(text(&plan).contains("modelled 7,200 rpm disk") && !bench.path("out").exists());
+    bench.is_clean();
+    for words in [["run", "demo", "--target", "/slow"], ["run", "demo", "--repeats", "3"]] {
+        let refused = lab(&words);
+        assert!(refused.status.code() == Some(1) && text(&refused).contains(words[2]), "{}", text(&refused));
+    }
+    let refused = lab(&["run", "oltp", "--origin", "/slow", "--flash", "/nvme"]);
+    assert!(text(&refused).contains("--origin is for 'headpond lab run demo'"), "{}", text(&refused));
+}
+
 /// In a real browser: the page is drawn, its script ends without an error, and each figure is the one in the JSON.
 #[test]
 fn the_page_works_in_a_browser_and_its_numbers_are_those_of_the_json() {

@@ -5,7 +5,7 @@ use crate::mariadb::Settings;
 use crate::statistics::WINDOW_SECONDS;
 use crate::sysbench::Load;
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// InnoDB's buffer pool of both sides. Small, so that storage is what is measured.
@@ -20,47 +20,91 @@ pub const TABLES_MIB: u32 = 704;
 const THREADS: u32 = 8;
 /// A buffer pool that all of it fits into, for what is not measured.
 const ALL_MIB: u32 = 1024;
+/// Seconds of each run that count, unless said otherwise.
+pub const SECONDS: u32 = 60;
+/// Seconds of each run before that.
+pub const WARMUP: u32 = 40;
+/// The same for a first look.
+pub const QUICK: (u32, u32) = (2 * WINDOW_SECONDS as u32, 5);
 /// The flash that is given to headpond with the modelled disk.
 pub const FLASH_SIZE: &str = "2G";
 
-/// What the user may choose.
+/// What the user may choose that other experiments do not have.
 #[derive(Args, Debug)]
-pub struct Options {
-    /// Your own slow directory, instead of the modelled 7,200 rpm disk. The demo works in a new
-    /// directory inside it.
+#[command(next_help_heading = "Only for the demo")]
+pub struct Extras {
+    /// Your own slow directory, instead of the modelled 7,200 rpm disk; the demo works in a new directory inside it
     #[arg(long, value_name = "DIR", requires = "flash")]
-    pub origin: Option<PathBuf>,
-    /// Your own flash: a directory, a new file, or a device for headpond to use.
+    origin: Option<PathBuf>,
+    /// Your own flash: a directory, a new file, or a device for headpond to use
     #[arg(long, value_name = "PATH", requires = "origin")]
-    pub flash: Option<PathBuf>,
-    /// Seconds of each run that count.
-    #[arg(long, value_name = "N", default_value_t = 60)]
-    pub seconds: u32,
-    /// Seconds of each run before that, which do not count.
-    #[arg(long, value_name = "N", default_value_t = 40)]
-    pub warmup: u32,
-    /// Where the page goes.
-    #[arg(long, value_name = "FILE")]
+    flash: Option<PathBuf>,
+    /// Where the page goes [default: oltp.html in the directory of the results]
+    #[arg(long, value_name = "FILE", overrides_with = "page")]
     page: Option<PathBuf>,
-    /// Where the scratch directory is made; about 4 GB are used.
-    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
-    pub scratch: PathBuf,
-    /// Leave the data, the flash file and the logs behind.
+    /// Leave the data, the flash file and the logs behind
     #[arg(long)]
-    pub keep: bool,
-    /// Run both sides on plain directories, to try out the demo itself.
+    keep: bool,
+    /// Run both sides on plain directories, to try out the demo itself
     #[arg(long, hide = true, conflicts_with = "origin")]
-    pub rehearse: bool,
-    /// Seconds that the set-up took, told by the script.
+    rehearse: bool,
+    /// Seconds that the set-up took, told by the script
     #[arg(long, hide = true, default_value_t = 0)]
-    pub elapsed: u64,
+    elapsed: u64,
 }
 
-impl Options {
-    /// Where the page goes: beside what was built, unless told otherwise.
-    pub fn page(&self) -> PathBuf {
-        self.page.clone().unwrap_or_else(|| PathBuf::from("target/demo/oltp.html"))
+impl Extras {
+    /// The first of them that was given, as it is typed.
+    #[must_use]
+    pub fn given(&self) -> Option<&'static str> {
+        let all = [
+            ("--origin", self.origin.is_some()),
+            ("--flash", self.flash.is_some()),
+            ("--page", self.page.is_some()),
+            ("--keep", self.keep),
+            ("--rehearse", self.rehearse),
+        ];
+        all.into_iter().find_map(|(name, given)| given.then_some(name))
     }
+
+    /// The choices of a demo. `directory` is that of the results.
+    #[must_use]
+    pub fn options(&self, seconds: u32, warmup: u32, scratch: &Path, directory: &Path) -> Options {
+        Options {
+            origin: self.origin.clone(),
+            flash: self.flash.clone(),
+            seconds,
+            warmup,
+            page: self.page.clone().unwrap_or_else(|| directory.join("oltp.html")),
+            scratch: scratch.to_path_buf(),
+            keep: self.keep,
+            rehearse: self.rehearse,
+            elapsed: self.elapsed,
+        }
+    }
+}
+
+/// What was chosen.
+#[derive(Debug)]
+pub struct Options {
+    /// The user's slow directory, instead of the modelled disk.
+    pub origin: Option<PathBuf>,
+    /// The user's flash.
+    pub flash: Option<PathBuf>,
+    /// Seconds of each run that count.
+    pub seconds: u32,
+    /// Seconds of each run before that, which do not count.
+    pub warmup: u32,
+    /// Where the page goes.
+    pub page: PathBuf,
+    /// Where the scratch directory is made; about 4 GB are used.
+    pub scratch: PathBuf,
+    /// Leave everything behind.
+    pub keep: bool,
+    /// Run both sides on plain directories.
+    pub rehearse: bool,
+    /// Seconds that the set-up took.
+    pub elapsed: u64,
 }
 
 /// The parts of the demo, in their order.
@@ -124,7 +168,12 @@ impl Plan {
                 options.seconds
             )));
         }
-        Ok(Self {
+        Ok(Self::lasting(options.seconds, options.warmup))
+    }
+
+    /// The plan for runs of so many seconds that count, and so many before.
+    pub fn lasting(seconds: u32, warmup: u32) -> Self {
+        Self {
             load: Load { tables: TABLES, rows: ROWS, threads: THREADS },
             settings: Settings {
                 buffer_pool_mib: BUFFER_POOL_MIB,
@@ -144,9 +193,14 @@ impl Plan {
                 durable: true,
                 more: Vec::new(),
             },
-            warmup: options.warmup,
-            seconds: options.seconds,
-        })
+            warmup,
+            seconds,
+        }
+    }
+
+    /// How long all of it should take.
+    pub fn expected_in_all(&self) -> Duration {
+        Step::ALL.iter().map(|step| self.expected(*step)).sum()
     }
 
     /// How long a step should take, as seen on two cores.
@@ -162,7 +216,7 @@ impl Plan {
 
     /// What is said at the start.
     pub fn introduction(&self, storage: &str) -> String {
-        let minutes = Step::ALL.iter().map(|step| self.expected(*step)).sum::<Duration>().as_secs().div_ceil(60);
+        let minutes = self.expected_in_all().as_secs().div_ceil(60);
         format!(
             "MariaDB with a {} MiB buffer pool and {TABLES_MIB} MiB of tables, sysbench oltp_read_write with {} clients,\n\
              {} s of warm-up and {} s that count on each side: about {minutes} minutes.\n{storage}\n",

@@ -40,6 +40,27 @@ enum Kind {
     Rehearsal,
 }
 
+impl Kind {
+    fn of(options: &Options) -> Self {
+        match &options.flash {
+            Some(flash) if flash.is_dir() => Self::Own { flash: flash.join("headpond-demo.pond"), made: true },
+            Some(flash) => Self::Own { flash: flash.clone(), made: !flash.exists() },
+            None if options.rehearse => Self::Rehearsal,
+            None => Self::Model,
+        }
+    }
+
+    fn describe(&self, origin: &Path) -> String {
+        match self {
+            Self::Model => format!(
+                "Origin: a modelled 7,200 rpm disk (real I/O, delayed by seek, rotation and transfer). Flash: a file of {FLASH_SIZE}."
+            ),
+            Self::Own { flash, .. } => format!("Origin: {}. Flash: {}.", origin.display(), flash.display()),
+            Self::Rehearsal => "A rehearsal: plain directories on both sides, no headpond.".to_owned(),
+        }
+    }
+}
+
 /// Where the data lies.
 pub struct Storage {
     scratch: TempDir,
@@ -73,27 +94,17 @@ impl Storage {
             )));
         }
         let origin = directory_in(options.origin.as_deref().unwrap_or(scratch.path()))?;
-        let kind = match &options.flash {
-            Some(flash) if flash.is_dir() => Kind::Own { flash: flash.join("headpond-demo.pond"), made: true },
-            Some(flash) => Kind::Own { flash: flash.clone(), made: !flash.exists() },
-            None if options.rehearse => Kind::Rehearsal,
-            None => Kind::Model,
-        };
-        Ok(Self { scratch, origin, kind })
+        Ok(Self { scratch, origin, kind: Kind::of(options) })
     }
 
     /// What the origin is, in words.
     pub fn describe(&self) -> String {
-        match &self.kind {
-            Kind::Model => format!(
-                "Origin: a modelled 7,200 rpm disk (real I/O, delayed by seek, rotation and transfer). Flash: a file of {FLASH_SIZE}."
-            ),
-            Kind::Own { flash, .. } => {
-                let origin = self.origin.path().parent().unwrap_or(self.origin.path());
-                format!("Origin: {}. Flash: {}.", origin.display(), flash.display())
-            }
-            Kind::Rehearsal => "A rehearsal: plain directories on both sides, no headpond.".to_owned(),
-        }
+        self.kind.describe(self.origin.path().parent().unwrap_or(self.origin.path()))
+    }
+
+    /// The same, while nothing is made yet.
+    pub fn planned(options: &Options) -> String {
+        Kind::of(options).describe(options.origin.as_deref().unwrap_or(&options.scratch))
     }
 
     /// The tables as they were loaded.

@@ -63,6 +63,9 @@ Examples:
   A first look, in a minute or two, on a modelled disk:
     headpond lab run profiles --quick
 
+  What ./demo shows, on your own storage:
+    headpond lab run demo --origin /slow --flash /nvme
+
   Your own storage, bare and with headpond:
     headpond lab compare oltp --target bare=/slow --target pond=headpond:origin=/slow,flash=/nvme
 
@@ -84,7 +87,7 @@ struct ShowArgs {
 
 #[derive(Args, Debug)]
 struct RunArgs {
-    /// A shipped experiment, or a file
+    /// A shipped experiment, a file, or `demo`
     experiment: String,
     /// What to run it on, as often as there are targets; without it, what its file says
     #[arg(long, value_name = "[NAME=]PLACE")]
@@ -115,6 +118,24 @@ struct RunArgs {
     /// Tell what would be done, and do nothing
     #[arg(long)]
     plan: bool,
+    #[command(flatten)]
+    demo: demo::Extras,
+}
+
+impl RunArgs {
+    /// The first thing that was asked for and that the demo does not have.
+    fn not_for_the_demo(&self) -> Option<&'static str> {
+        let all = [
+            ("--target", !self.target.is_empty()),
+            ("--repeats", self.repeats.is_some()),
+            ("--size", self.size.is_some()),
+            ("--seed", self.seed != 1),
+            ("--destroy", !self.means.destroy.is_empty()),
+            ("--keep-tables", self.means.keep_tables.is_some()),
+            ("--runs", self.means.runs.is_some()),
+        ];
+        all.into_iter().find_map(|(name, given)| given.then_some(name))
+    }
 }
 
 /// What of the machine may be used, when a session begins and when it goes on.
@@ -164,11 +185,19 @@ pub fn run(arguments: &LabArgs) -> Result<()> {
     match &arguments.command {
         Command::List(list) => print_list(list.json),
         Command::Show(show) => {
+            if show.name == demo::NAME {
+                return Err(Failure::Other(
+                    "the demo is no file to copy: it also brings the data back and checks the origin alone. \
+                     Its load as an experiment is 'oltp': headpond lab show oltp"
+                        .to_owned(),
+                ));
+            }
             let text = shipped_text(&show.name);
             let text = text.ok_or_else(|| Failure::Other(format!("no experiment is called '{}'", show.name)))?;
             print!("{text}");
             Ok(())
         }
+        Command::Run(run) if run.experiment == demo::NAME => show_demo(run),
         Command::Run(run) => begin(run, 1),
         Command::Compare(run) => begin(run, 2),
         Command::Resume(resume) => {
@@ -182,10 +211,11 @@ pub fn run(arguments: &LabArgs) -> Result<()> {
 fn print_list(json: bool) -> Result<()> {
     let experiments = shipped()?;
     if json {
-        let list: Vec<_> = experiments
+        let mut list: Vec<_> = experiments
             .iter()
             .map(|one| serde_json::json!({"name": one.name, "title": one.title, "question": one.question, "source": one.source}))
             .collect();
+        list.push(serde_json::json!({"name": demo::NAME, "title": demo::TITLE, "question": demo::QUESTION, "source": "./demo"}));
         println!("{}", serde_json::Value::from(list));
         return Ok(());
     }
@@ -195,11 +225,44 @@ fn print_list(json: bool) -> Result<()> {
         println!("{:<12} {}", one.name, one.title);
         println!("{:<12} about {}; about {} with --quick", "", time(one.clone())?, time(one.clone().quick())?);
     }
+    println!("{:<12} {}", demo::NAME, demo::TITLE);
+    let time = |(seconds, warmup)| duration(demo::seconds(seconds, warmup));
+    println!("{:<12} about {}; about {} with --quick", "", time((demo::SECONDS, demo::WARMUP)), time(demo::QUICK));
     println!("\nheadpond lab run NAME --quick    headpond lab show NAME    headpond lab run --help");
     Ok(())
 }
 
+/// The demo: no file, but the same command.
+fn show_demo(run: &RunArgs) -> Result<()> {
+    if let Some(other) = run.not_for_the_demo() {
+        return Err(Failure::Other(format!(
+            "{other} is not for the demo, which runs one load once on each side: --origin and --flash name your own \
+             storage, and 'headpond lab run oltp' is the same load with everything else"
+        )));
+    }
+    let (seconds, warmup) = if run.quick { demo::QUICK } else { (demo::SECONDS, demo::WARMUP) };
+    let directory = run.out.clone().unwrap_or_else(|| PathBuf::from(format!("headpond-lab/demo-{}", now())));
+    let (seconds, warmup) = (run.seconds.unwrap_or(seconds), run.warmup.unwrap_or(warmup));
+    let options = run.demo.options(seconds, warmup, &run.means.scratch, &directory);
+    if run.plan {
+        println!("{}", demo::introduction(&options)?);
+        return Ok(());
+    }
+    catch_interrupts()?;
+    demo::run(&options)
+}
+
+/// In seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
 fn begin(run: &RunArgs, sides_min: usize) -> Result<()> {
+    if let Some(other) = run.demo.given() {
+        return Err(Failure::Other(format!(
+            "{other} is for 'headpond lab run demo': elsewhere storage is named by --target"
+        )));
+    }
     let mut definition = Definition::find(&run.experiment)?;
     if run.quick {
         definition = definition.quick();
@@ -221,7 +284,7 @@ fn begin(run: &RunArgs, sides_min: usize) -> Result<()> {
     if run.plan {
         return Ok(());
     }
-    let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let began = now();
     let out = run.out.clone().unwrap_or_else(|| PathBuf::from(format!("headpond-lab/{}-{began}", definition.name)));
     let session = Session { format: 0, definition, targets: texts, seed: run.seed, began, about: about(&plan) };
     let results = Results::begin(&out, session)?;
