@@ -4,7 +4,7 @@
 use headpond_base::Nanos;
 use headpond_engine::Config;
 use headpond_models::Network;
-use headpond_sim::{Arrival, PagedLoad, Report, run_paged};
+use headpond_sim::{Arrival, PagedLoad, Report, Second, Warming, run_paged, warm_up};
 
 const POOL: u64 = 192 << 20;
 /// Writes of 16 KiB to random places of twice the pool, 16 at once.
@@ -47,6 +47,35 @@ fn a_way_through_all_that_is_dirty_ends_though_the_load_does_not() {
     let load = PagedLoad { arrival: Arrival::PerSecond(200.0), seconds: 60, ..LOAD };
     let report = run_paged(&load, Config { flush_period: Nanos(10 * Nanos::SECOND.0), ..Config::default() });
     assert!(report.stats.oldest_dirty_age_nanos < 13 * Nanos::SECOND.0, "{:?}", report.stats);
+}
+
+#[test]
+fn misses_that_would_take_all_of_the_origin_do_not_keep_anything_dirty_for_longer_than_the_period() {
+    // As many misses as the volume serves, and more waiting, for as long as it lasts; a fifth of the requests are writes.
+    let load = Warming {
+        pool: 64 << 20,
+        seconds: 120,
+        depth: 32,
+        reads: 80,
+        zipf: 1.1,
+        origin: Network::VOLUME_200,
+        by_block: false,
+        seed: 1,
+    };
+    let period = Nanos(20 * Nanos::SECOND.0);
+    let kept = warm_up(&load, Config { flush_period: period, ..Config::default() });
+    let oldest: Vec<u64> =
+        kept.iter().map(|second| second.stats.oldest_dirty_age_nanos / Nanos::MILLISECOND.0).collect();
+    // On top of the period come a round and its sync, which waits its turn among the misses.
+    assert!(oldest.iter().all(|age| *age < 25_000), "{oldest:?}");
+    // Misses come first: what destage does not need is theirs.
+    let never = warm_up(&load, Config { flush_period: Config::OFF, dirty_threshold: 0, ..Config::default() });
+    let answered = |seconds: &[Second]| seconds.iter().map(|second| second.requests).sum::<u64>();
+    assert!(answered(&kept) * 10 > answered(&never) * 6, "{} and {}", answered(&kept), answered(&never));
+    // Evenly: the way does not skip what it then has to catch up with.
+    let writes: Vec<u64> =
+        kept.windows(2).map(|two| two[1].stats.origin_write_bytes - two[0].stats.origin_write_bytes).collect();
+    assert!(Report::variation(&writes[39..]) < 0.15, "{writes:?}");
 }
 
 #[test]

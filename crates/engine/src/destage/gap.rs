@@ -41,7 +41,7 @@ pub(super) struct Group {
     /// What lies between them, as far as it is there. May go over the runs themselves.
     filled: Vec<(Block, Buf)>,
     /// They must go one by one.
-    apart: bool,
+    pub(super) apart: bool,
 }
 
 impl Group {

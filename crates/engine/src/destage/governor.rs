@@ -9,6 +9,10 @@
 //!   settles instead of swinging about the threshold; above it more; a tenth above it, all that the origin takes.
 //! - `idle-flush`: all that the origin takes, while nobody else wants anything of it.
 //!
+//! Misses come first, but only as long as that rate is kept: what was granted and did not go, because the origin
+//! was busy with them, raises the number of writes that destage may have under way beside them, a few in each second,
+//! until it goes. So its share of the origin is as large as the rate needs, and not larger.
+//!
 //! Invariants: what is granted in any span is at most the rates of that span and a second more; with no reason
 //! left, nothing is. Arithmetic that is the same on every machine.
 
@@ -17,10 +21,17 @@ use headpond_base::{BLOCK_U64, Nanos};
 /// How often the engine wants to be told the time while it has something to pace.
 pub(crate) const TICK: Nanos = Nanos(50 * Nanos::MILLISECOND.0);
 
-/// Grants are saved for at most so many seconds: no burst after a pause.
-const BURST: f64 = 0.25;
+/// Grants are saved for at most so many seconds: what a slow sync held up is made up for.
+const BURST: f64 = 1.0;
+/// Grants that have lain for so many seconds are late: the origin does not give destage what its rate needs.
+const LATE: f64 = 0.25;
+/// By so many writes a second the number beside misses grows while grants are late, and sinks while they are not.
+const PRESS: f64 = 4.0;
+const RELAX: f64 = 1.0;
 /// A rate of fewer blocks a second goes out once a second, so that not each needs a sync of its own.
 const SLOW: f64 = 256.0;
+/// Writes beside misses at most, but for one: each may be of 1 MiB.
+const BESIDE_MAX: f64 = 31.0;
 /// Over this many seconds the rate at which blocks become dirty is averaged.
 const INFLOW_SECONDS: f64 = 5.0;
 /// Destage for the threshold begins at this share of it.
@@ -59,11 +70,13 @@ pub(super) struct Governor {
     rate: f64,
     /// Blocks that may go now. Below zero: more went than was granted.
     saved: f64,
+    /// Writes that may be under way beside misses, for the rate to be kept.
+    pressed: f64,
 }
 
 impl Governor {
     pub(super) const fn new(now: Nanos) -> Self {
-        Self { last: now, dirtied: 0, inflow: 0.0, way: 0, rate: 0.0, saved: 0.0 }
+        Self { last: now, dirtied: 0, inflow: 0.0, way: 0, rate: 0.0, saved: 0.0, pressed: 0.0 }
     }
 
     /// Tells how things stand.
@@ -81,9 +94,19 @@ impl Governor {
         }
         self.rate = self.wanted(situation);
         if self.rate.is_finite() {
-            let most = if self.rate < SLOW { self.rate.ceil() + 1.0 } else { self.rate * BURST };
+            // At a low rate a job begins with a second's worth: that is not late yet.
+            let (begins, most) =
+                if self.rate < SLOW { (1.0, 2.0 * self.rate.ceil() + 1.0) } else { (0.0, self.rate * BURST) };
             self.saved = (self.saved + self.rate * seconds).min(most).max(-self.rate);
+            let late = self.saved > self.rate * (begins + LATE) + 1.0;
+            let change = if late { PRESS } else { -RELAX };
+            self.pressed = (self.pressed + change * seconds).clamp(0.0, BESIDE_MAX);
         }
+    }
+
+    /// Writes that may be under way beside misses.
+    pub(super) fn beside_misses(&self) -> usize {
+        1 + self.pressed as usize
     }
 
     fn wanted(&self, situation: Situation) -> f64 {

@@ -59,6 +59,8 @@ pub(super) struct Job {
     most: u64,
     /// Somebody waits for it: full depth.
     urgent: bool,
+    /// It has waited for what was written or moved while the log was told of it.
+    waited: bool,
     pub(super) runs: Vec<Run>,
     /// Which runs go together.
     pub(super) groups: Vec<Group>,
@@ -106,6 +108,17 @@ impl Job {
         self.runs[run].unreadable = true;
         self.leave(self.runs[run].first);
     }
+
+    /// A group goes on with only these of its blocks.
+    fn pick_anew(&mut self, index: usize, blocks: &[(Block, Slot)]) {
+        let group = &mut self.groups[index];
+        self.runs[group.runs.clone()].iter_mut().for_each(|run| run.unreadable = true);
+        let first = self.runs.len();
+        self.runs.extend(Run::collect(blocks).into_iter().map(|run| Run { group: index, ..run }));
+        // What was planned as one write without gaps is not worth reading what lies in those that came.
+        group.apart |= group.alone();
+        group.runs = first..self.runs.len();
+    }
 }
 
 impl Engine {
@@ -131,16 +144,14 @@ impl Engine {
         if !announced && !failed {
             self.store.persist(object);
         }
-        let last = Sequence(self.store.log.next_sequence().0 - 1);
-        if self.store.log.durable() < last {
-            self.store.log.want_sync();
-        }
+        let stage = Stage::Announced(self.all_to_be_durable());
         let job = Job {
             object,
-            stage: Stage::Announced(last),
+            stage,
             from,
             most,
             urgent,
+            waited: false,
             runs: Vec::new(),
             groups: Vec::new(),
             waiting: VecDeque::new(),
@@ -159,6 +170,15 @@ impl Engine {
         };
         self.destage.jobs.insert(id, job);
         self.step_job(id);
+    }
+
+    /// Wants all that is in the log to be durable. Answers with the last of it.
+    fn all_to_be_durable(&mut self) -> Sequence {
+        let last = Sequence(self.store.log.next_sequence().0 - 1);
+        if self.store.log.durable() < last {
+            self.store.log.want_sync();
+        }
+        last
     }
 
     /// Moves every job on that can be.
@@ -272,23 +292,33 @@ impl Engine {
             self.origin_step(id, job, |ticket| Effect::OriginReserve { ticket, object, offset, len });
         } else {
             self.pick(job);
-            job.stage = Stage::Writing;
         }
     }
 
-    /// Takes dirty durable blocks in order, neighbours together.
+    /// Takes dirty durable blocks in order, neighbours together. A paced job waits once for those that are not
+    /// durable yet: one that reclaim has just moved may be old, and would wait for another way through all.
     fn pick(&mut self, job: &mut Job) {
         let known = self.store.known(job.object);
+        let most = usize::try_from(job.most).unwrap_or(usize::MAX);
+        let slots: Vec<_> = known.map.dirty_from(job.from).take(most.saturating_add(1)).collect();
+        let durable = |slot: &Slot| {
+            slot.location == headpond_base::Location::ZERO
+                || self.store.log.is_durable(slot.location)
+                || self.store.log.failed()
+        };
+        if !job.urgent && !job.waited && !slots.iter().all(|(_, slot)| durable(slot)) {
+            job.waited = true;
+            job.stage = Stage::Announced(self.all_to_be_durable());
+            return;
+        }
         let mut picked = Vec::new();
-        let slots: Vec<_> =
-            known.map.dirty_from(job.from).take(usize::try_from(job.most).unwrap_or(usize::MAX) + 1).collect();
-        for (block, slot) in slots {
-            if picked.len() as u64 == job.most {
+        for (number, (block, slot)) in slots.into_iter().enumerate() {
+            // Those that are left count, too: else a round with one of them would look like the object's last.
+            if number == most {
                 job.stop_before(block);
                 break;
             }
-            let durable = slot.location == headpond_base::Location::ZERO || self.store.log.is_durable(slot.location);
-            if durable || self.store.log.failed() {
+            if durable(&slot) {
                 picked.push((block, slot));
             } else {
                 // Written since; the next round begins with it.
@@ -298,6 +328,7 @@ impl Engine {
         job.runs = Run::collect(&picked);
         self.group_runs(job);
         job.began = self.now;
+        job.stage = Stage::Writing;
     }
 
     /// Decides which runs go together; those for which the round has no time are left for the next.
@@ -348,7 +379,7 @@ impl Engine {
             for run in runs.clone().filter(|run| !job.runs[*run].unreadable).collect::<Vec<_>>() {
                 self.read_run(id, job, run);
             }
-            if !job.groups[index].alone() {
+            if !job.groups[index].alone() && !job.groups[index].apart {
                 self.fill_gaps(id, job, index);
             }
             self.group_step(id, job, index);
@@ -368,12 +399,14 @@ impl Engine {
         }
     }
 
-    /// Takes the runs of a group as they are now. One that was written since, and is not durable yet, or is
+    /// Takes the blocks of a group as they are now. One that was written since, and is not durable yet, or is
     /// not dirty any more, or has become zeros, is left for the next round: its place on flash may be
-    /// another's by now, and zeros must not take the space of what came after them. One that was only moved holds
+    /// another's by now, and zeros must not take the space of what came after them. Its neighbours go all the same, or
+    /// what lies beside a block that is written all the time would grow old. One that was only moved holds
     /// what was durable when it was picked, and still is in its old place until it is in the new one.
     fn leave_changed(&self, job: &mut Job, index: usize) {
         let Some(known) = self.store.get(job.object) else { return };
+        let (mut stay, mut changed) = (Vec::new(), false);
         for number in job.groups[index].runs.clone() {
             let run = &mut job.runs[number];
             let zeros = run.zeros();
@@ -385,12 +418,20 @@ impl Engine {
                     || picked(*block).is_some_and(|picked| job.moves.same(*block, *picked, *slot));
                 slot.dirty && durable && (slot.location == headpond_base::Location::ZERO) == zeros
             };
-            let now: Vec<_> = known.map.range(run.first, run.end()).filter(as_before).map(|(_, slot)| slot).collect();
+            let now: Vec<_> = known.map.range(run.first, run.end()).filter(as_before).collect();
             if now.len() == run.slots.len() {
-                run.slots = now;
+                run.slots = now.iter().map(|(_, slot)| *slot).collect();
             } else {
+                changed = true;
                 job.leave_run(number);
             }
+            // A range of zeros goes whole or not at all.
+            if !zeros || !job.runs[number].unreadable {
+                stay.extend(now);
+            }
+        }
+        if changed && !stay.is_empty() {
+            job.pick_anew(index, &stay);
         }
     }
 

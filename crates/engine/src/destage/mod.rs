@@ -298,7 +298,7 @@ impl Engine {
             (true, true) => enough,
             (true, false) => enough / 2,
             (false, true) => DEPTH_MIN,
-            (false, false) => 1,
+            (false, false) => self.destage.governor.beside_misses(),
         }
     }
 

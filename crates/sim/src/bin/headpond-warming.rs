@@ -95,11 +95,11 @@ fn print_table(others: &[(&str, Vec<Second>)], wide: &[Second], origin: Network)
         print!("  {:>10} {:>7}", format!("{name}/s"), "hits");
     }
     println!(
-        "  {:>8} {:>7} | {:>6} {:>7} {:>6} {:>6} | {:>6} {:>9} {:>6} | {:>6}",
-        "wide/s", "hits", "busy", "misses", "gaps", "writes", "kept", "lingering", "dirty", "MB/s"
+        "  {:>8} {:>7} | {:>6} {:>7} {:>6} {:>6} | {:>6} {:>9} {:>6} {:>6} | {:>6}",
+        "wide/s", "hits", "busy", "misses", "gaps", "writes", "kept", "lingering", "dirty", "oldest", "MB/s"
     );
     let width = 24 + 20 * others.len();
-    println!("{:>width$} | {:<28} | {:<23} |  flash", "", "origin: reads, writes a second", "pool");
+    println!("{:>width$} | {:<28} | {:<30} |  flash", "", "origin: reads, writes a second", "pool");
     let mut before = Stats::default();
     for (number, wide) in wide.chunks(10).enumerate() {
         print!("{:>6}", number * 10);
@@ -112,7 +112,7 @@ fn print_table(others: &[(&str, Vec<Second>)], wide: &[Second], origin: Network)
         let busy = wide.iter().map(|second| second.origin_busy).sum::<u64>() as f64 / 1e7 / seconds as f64;
         let of_pool = |blocks: u64| blocks as f64 * 100.0 / now.pool_blocks as f64;
         println!(
-            "  {:>8} {:>6.2}% | {busy:>5.1}% {:>7} {:>6} {:>6} | {:>5.1}% {:>8.1}% {:>5.1}% | {:>6.1}",
+            "  {:>8} {:>6.2}% | {busy:>5.1}% {:>7} {:>6} {:>6} | {:>5.1}% {:>8.1}% {:>5.1}% {:>5.1}s | {:>6.1}",
             rate(wide),
             share(wide),
             per_second(|stats| stats.origin_reads - stats.gap_reads),
@@ -121,6 +121,7 @@ fn print_table(others: &[(&str, Vec<Second>)], wide: &[Second], origin: Network)
             of_pool(now.kept_blocks),
             of_pool(now.cached_blocks - now.kept_blocks - now.dirty_blocks),
             of_pool(now.dirty_blocks),
+            wide.iter().map(|second| second.stats.oldest_dirty_age_nanos).max().unwrap_or(0) as f64 / 1e9,
             per_second(|stats| stats.flash_write_bytes) as f64 / 1e6,
         );
         before = now;
