@@ -110,9 +110,13 @@ impl Engine {
         if !able || !self.rules().admit_reads || sparing {
             return 1;
         }
-        // Room is what nothing has to go for: more is free than reclaim holds free.
-        let room = self.keep.has_room() && self.store.log.segments().free() > self.free_wanted() + ROOM_SEGMENTS;
+        let room = self.has_spare_room();
         self.neighbours.wanted(self.origin_costs.reads(), most, room)
+    }
+
+    /// Whether something can come in that nothing has to go for: more is free than reclaim holds free.
+    pub(crate) fn has_spare_room(&self) -> bool {
+        self.keep.has_room() && self.store.log.segments().free() > self.free_wanted() + ROOM_SEGMENTS
     }
 
     /// The blocks to read for a miss of `span`: its neighbourhood of `blocks` blocks, as far as nobody else is reading it.
@@ -177,14 +181,11 @@ impl Engine {
     }
 
     fn admit(&mut self, fetch: &Fetch, bytes: &Buf) {
-        let room = self.store.log.segments().free() > ADMIT_RESERVE;
-        // A sparse file may be longer than what the pool can name.
-        let nameable = fetch.span.end.byte() <= crate::begin::OBJECT_BYTES_MAX;
         let Some(by) = fetch.admit else { return };
-        if !room || !nameable || !self.rules().admit_reads || self.store.log.failed() || self.stopping {
+        if !self.may_let_in(fetch.object, fetch.span) {
             return;
         }
-        let Some(known) = self.store.get(fetch.object).filter(|known| !known.state.flags.unlinked) else { return };
+        let Some(known) = self.store.get(fetch.object) else { return };
         let welcome: Vec<bool> = (0..)
             .zip(&fetch.poisoned)
             .map(|(index, poisoned)| {
@@ -213,11 +214,22 @@ impl Engine {
             })
             .collect();
         self.let_in(fetch.object, fetch.span.first, &places, bytes);
-        let unasked = places.iter().filter(|place| matches!(place, Place::Lingers(_))).count();
+        let lingering = places.iter().filter(|place| matches!(place, Place::Lingers(_))).count();
+        let waiting = places.iter().filter(|place| **place == Place::Unasked).count();
         let middle = fetch.waiters.first().map_or(fetch.span.first, |waiter| waiter.span.first);
-        let unasked = u32::try_from(unasked).expect("fetches are small");
-        self.stats.neighbour_blocks += u64::from(unasked);
+        let unasked = u32::try_from(lingering + waiting).expect("fetches are small");
+        self.stats.neighbour_blocks += lingering as u64;
+        self.stats.waiting_neighbour_blocks += waiting as u64;
         self.neighbours.came(fetch.object, middle, fetch.window, unasked);
+    }
+
+    /// Whether clean blocks may come into the pool now.
+    pub(crate) fn may_let_in(&self, object: ObjectId, span: Span) -> bool {
+        let room = self.store.log.segments().free() > ADMIT_RESERVE;
+        // A sparse file may be longer than what the pool can name.
+        let nameable = span.end.byte() <= crate::begin::OBJECT_BYTES_MAX;
+        let linked = self.store.get(object).is_some_and(|known| !known.state.flags.unlinked);
+        room && nameable && linked && self.rules().admit_reads && !self.store.log.failed() && !self.stopping
     }
 
     /// Makes sure that the log may name the object of clean blocks; `false` if it cannot now.
@@ -240,7 +252,7 @@ impl Engine {
             let (place, from) = (run[0], index * BLOCK);
             index += run.len();
             let (kept, class) = match place {
-                Place::Nowhere | Place::Memory => continue,
+                Place::Nowhere | Place::Memory | Place::Unasked => continue,
                 Place::Lingers(class) => (false, class),
                 Place::Kept(class) => (true, class),
             };

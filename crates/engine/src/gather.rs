@@ -63,7 +63,13 @@ impl Engine {
                     // Copied first: the policy may give it up when it hears of the use.
                     put(op, out_at + index, self.store.window.bytes(held));
                     if self.rules_for(op.how).admit_reads {
-                        self.touched(op.object, block);
+                        if held.is_unasked() {
+                            let (object, class) = (op.object, op.how.class);
+                            let bytes = &op.buffer()[(out_at + index) * BLOCK..(out_at + index + 1) * BLOCK];
+                            self.asked_after_all(object, block, class, bytes);
+                        } else {
+                            self.touched(op.object, block);
+                        }
                     }
                     self.stats.read_hits_blocks += 1;
                     self.stats.memory_hits_blocks += 1;

@@ -3,7 +3,7 @@
 //! A policy names the blocks worth keeping. Their slots say so (`Slot::kept`), which is all that reclaim asks: it
 //! moves what is kept or dirty, and drops the rest. A block that the policy gives up *lingers*: it is served until
 //! its segment is reclaimed, and a hit brings it back without a flash write. What comes along with a miss, and nobody
-//! asked for, lingers from the start.
+//! asked for, lingers from the start while flash has room to spare, and else waits in memory (`memory_window.rs`).
 //!
 //! Invariants:
 //! - The policy only decides what is worth its place. Whatever it forgets, names twice or names wrongly, no dirty
@@ -15,12 +15,13 @@
 //!   in headpond-policy), but for those that an earlier life kept, or that a changed limit found: the same walk learns them.
 //! - Reclaim always finds something: where nothing lingers, the policy gives up some ([`Engine::keep_less`]).
 
-use headpond_base::{BLOCK_U64, Block, Class, Location, Nanos, ObjectId};
+use headpond_base::{BLOCK, BLOCK_U64, Block, Class, Location, Nanos, ObjectId};
 use headpond_map::Slot;
 use headpond_policy::{Adaptive, Admitted, Cache, FlashBudget, Holder, Host, Key, Kind, Quotas};
 
 use crate::config::Config;
 use crate::engine::Engine;
+use crate::locks::Span;
 use crate::store::Store;
 
 /// The share of the pool that is kept: the rest is what reclaim works with. At 80 % packing costs about two moved
@@ -32,6 +33,11 @@ const USABLE_PERCENT: u64 = 90;
 
 /// The share of what is kept that may be pinned: the rest is for what comes and goes, dirty data above all.
 const PINNED_PERCENT: u64 = 75;
+
+/// The share of what is kept that may wait in memory without anybody having asked for it, and no more than so many blocks:
+/// 64 MiB.
+const UNASKED_SHARE: usize = 10;
+const UNASKED_MAX: usize = (64 << 20) / BLOCK;
 
 /// Slots looked at in each turn with the time while the kept ones of an earlier life are learned: under a millisecond.
 const LEARN_STEP: usize = 2048;
@@ -45,6 +51,8 @@ pub(crate) struct Keep {
     pub(crate) quotas: Quotas,
     budget: FlashBudget,
     capacity: u64,
+    /// Blocks that may wait in memory without anybody having asked for them.
+    pub(crate) unasked_most: usize,
     /// Where learning goes on.
     learn_from: Option<(ObjectId, Block)>,
 }
@@ -59,6 +67,7 @@ impl Keep {
             quotas: Quotas::new(config.classes, data_blocks, capacity * PINNED_PERCENT / 100),
             budget: FlashBudget::new(config.flash_write_limit, now),
             capacity,
+            unasked_most: (blocks / UNASKED_SHARE).min(UNASKED_MAX),
             learn_from: Some((ObjectId(0), Block(0))),
         }
     }
@@ -151,6 +160,8 @@ pub(crate) enum Place {
     Nowhere,
     /// Into memory, where it is already.
     Memory,
+    /// The same, and nobody has asked for it.
+    Unasked,
     /// Into the pool, to be the first to go.
     Lingers(Class),
     /// Into the pool, to be kept.
@@ -194,6 +205,11 @@ impl Engine {
         if !asked {
             // What comes along is not pinned; but it must not be a way around a share's quota.
             let class = if quotas.is_share(class) { class } else { Class::EVERYBODY };
+            if !self.has_spare_room() {
+                self.store.hold_unasked(object, block, bytes, self.keep.unasked_most);
+                return Place::Unasked;
+            }
+            let (_, _, mut pool) = self.keep_parts();
             return if pool.fill(key) { Place::Lingers(class) } else { Place::Nowhere };
         }
         if cache.contains(key) {
@@ -222,6 +238,37 @@ impl Engine {
                 self.store.hold(object, block, bytes);
                 Place::Memory
             }
+        }
+    }
+
+    /// A block that waited in memory without anybody having asked for it is asked for, by a request of class `by`, which
+    /// has its lock and these bytes of it. It comes in as a miss would.
+    pub(crate) fn asked_after_all(&mut self, object: ObjectId, block: Block, by: Class, bytes: &[u8]) {
+        self.touched(object, block);
+        let Some(key) = key_of(object, block) else { return };
+        let excluded = self.store.get(object).is_none_or(|known| known.locks.excluded(block));
+        let span = Span { first: block, end: block.next() };
+        if excluded || !self.store.is_in_memory(object, block) || !self.may_let_in(object, span) {
+            return;
+        }
+        self.stats.lingering_hit_blocks += 1;
+        self.neighbours.promoted(object, block, u64::from(self.config.fetch_bytes) / BLOCK_U64);
+        let place = self.place(object, block, by, true, bytes);
+        match place {
+            Place::Kept(class) if class != Class::EVERYBODY => {
+                // What waits in memory has no class: it is written with it now.
+                self.store.let_go(key);
+                if self.may_name_clean(object) {
+                    self.let_in(object, block, &[place], bytes);
+                } else {
+                    self.forget_kept(key);
+                }
+            }
+            // It is written at the end of this step, with what lies beside it.
+            Place::Kept(_) => self.store.window.was_asked_for(key),
+            // Not wanted, or not yet: it waits on.
+            Place::Nowhere => self.store.window.stays(key),
+            Place::Memory | Place::Unasked | Place::Lingers(_) => {}
         }
     }
 

@@ -1,16 +1,22 @@
-//! New blocks in memory, until they have shown that they are worth a write to flash: the window of `adaptive`.
+//! Blocks in memory, until they have shown that they are worth a write to flash: the window of `adaptive`, and, where
+//! flash has no room to spare, what came along with a miss and nobody has asked for.
 //!
-//! The policy says what comes here (`Admitted::Memory`), when it moves on to flash (`Host::fill`), and when it goes
-//! (`Host::evicted`).
+//! For the window the policy says what comes here (`Admitted::Memory`), when it moves on to flash (`Host::fill`), and when
+//! it goes (`Host::evicted`). What nobody has asked for goes first in, first out, and is not known to the policy; the first
+//! who asks for it brings it in as a miss would, without a read of the origin.
 //!
 //! Invariants:
 //! - Only bytes that the origin has, of blocks for which the map has no slot. So nothing here can hide anything newer,
 //!   and a crash loses nothing.
 //! - Whatever changes a block drops it here in the same step ([`Engine::poison`]).
-//! - Every block here is known to the policy as one in memory, but for those that moved on in this turn.
-//! - Memory for so many blocks as were ever here at once, which the policy bounds; given back when none is left.
+//! - Every block here is known to the policy as one in memory, but for those that moved on in this turn, and those that
+//!   nobody has asked for.
+//! - Memory for so many blocks as were ever here at once, which the policy and [`Keep::unasked_most`] bound; given back
+//!   when none is left.
+//!
+//! [`Keep::unasked_most`]: crate::keep::Keep::unasked_most
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 
 use headpond_base::{BLOCK, Block, BufMut, Class, ObjectId, Stream};
@@ -30,6 +36,15 @@ pub(crate) struct Held {
     place: u32,
     /// It is to be written to flash in this turn.
     moves_on: bool,
+    /// Its number, while nobody has asked for it.
+    unasked: Option<u64>,
+}
+
+impl Held {
+    /// Whether nobody has asked for it.
+    pub(crate) const fn is_unasked(self) -> bool {
+        self.unasked.is_some()
+    }
 }
 
 /// The blocks, and their memory. Owned by the store.
@@ -39,6 +54,11 @@ pub(crate) struct MemoryWindow {
     chunks: Vec<BufMut>,
     free: Vec<u32>,
     moved_on: Vec<Key>,
+    /// What nobody asked for, oldest first, with its number; and what was, or has gone since.
+    unasked: VecDeque<(Key, u64)>,
+    /// How many nobody has asked for.
+    unasked_len: usize,
+    numbered: u64,
     /// Objects that have lost the last of their blocks here.
     emptied: Vec<ObjectId>,
 }
@@ -71,16 +91,57 @@ impl MemoryWindow {
         }
     }
 
+    /// A block does not move on after all.
+    pub(crate) fn stays(&mut self, key: Key) {
+        if let Some(held) = self.held.get_mut(&key) {
+            held.moves_on = false;
+        }
+    }
+
+    /// Somebody has asked for a block.
+    pub(crate) fn was_asked_for(&mut self, key: Key) {
+        if let Some(held) = self.held.get_mut(&key) {
+            self.unasked_len -= usize::from(held.unasked.take().is_some());
+        }
+    }
+
+    /// The oldest that nobody has asked for, if they are more than so many.
+    fn too_many_unasked(&mut self, most: usize) -> Option<Key> {
+        while let Some((key, number)) = self.unasked.front().copied() {
+            if self.held.get(&key).is_none_or(|held| held.unasked != Some(number)) {
+                self.unasked.pop_front();
+                continue;
+            }
+            return (self.unasked_len > most).then_some(key);
+        }
+        None
+    }
+
     /// Takes a block in, whose last bytes are zeros if `bytes` are fewer; `false` if it was here.
-    fn insert(&mut self, key: Key, bytes: &[u8]) -> bool {
+    fn insert(&mut self, key: Key, bytes: &[u8], asked: bool) -> bool {
+        self.was_asked_for(key);
         let known = self.held.get(&key).map(|held| held.place);
         let place = known.or_else(|| self.free.pop()).unwrap_or_else(|| self.more());
         let (chunk, from) = place_of(place);
         let memory = &mut self.chunks[chunk][from..from + BLOCK];
         memory[..bytes.len()].copy_from_slice(bytes);
         memory[bytes.len()..].fill(0);
-        self.held.insert(key, Held { place, moves_on: false });
+        let unasked = (!asked).then(|| self.number(key));
+        self.held.insert(key, Held { place, moves_on: false, unasked });
         known.is_none()
+    }
+
+    /// Puts a block behind all others that nobody asked for.
+    fn number(&mut self, key: Key) -> u64 {
+        if self.unasked.len() >= 2 * self.unasked_len + CHUNK {
+            // Half of the list is of blocks that are none any more.
+            let held = &self.held;
+            self.unasked.retain(|(key, number)| held.get(key).is_some_and(|held| held.unasked == Some(*number)));
+        }
+        self.numbered += 1;
+        self.unasked_len += 1;
+        self.unasked.push_back((key, self.numbered));
+        self.numbered
     }
 
     /// Memory for more; answers with one place of it, and the others are free.
@@ -93,11 +154,13 @@ impl MemoryWindow {
     }
 
     fn remove(&mut self, key: Key) -> bool {
+        self.was_asked_for(key);
         let Some(held) = self.held.remove(&key) else { return false };
         self.free.push(held.place);
         if self.held.is_empty() {
             self.chunks = Vec::new();
             self.free = Vec::new();
+            self.unasked = VecDeque::new();
         }
         true
     }
@@ -131,11 +194,23 @@ impl Store {
         self.window.find(object, block).is_some()
     }
 
-    /// Holds a clean block in memory.
+    /// Holds a clean block in memory that somebody asked for.
     pub(crate) fn hold(&mut self, object: ObjectId, block: Block, bytes: &[u8]) {
+        self.hold_in_memory(object, block, bytes, true);
+    }
+
+    /// Holds a clean block in memory that nobody asked for, as one of so many at most.
+    pub(crate) fn hold_unasked(&mut self, object: ObjectId, block: Block, bytes: &[u8], most: usize) {
+        self.hold_in_memory(object, block, bytes, false);
+        while let Some(key) = self.window.too_many_unasked(most) {
+            self.let_go(key);
+        }
+    }
+
+    fn hold_in_memory(&mut self, object: ObjectId, block: Block, bytes: &[u8], asked: bool) {
         let (Some(key), Some(known)) = (key_of(object, block), self.objects.get_mut(&object)) else { return };
         assert!(known.map.get(block).is_none(), "what waits in memory is not on flash");
-        known.in_memory += u32::from(self.window.insert(key, bytes));
+        known.in_memory += u32::from(self.window.insert(key, bytes, asked));
     }
 
     /// Lets a block in memory go, if it is there.
@@ -205,5 +280,42 @@ impl Engine {
             run.iter().for_each(|key| self.forget_kept(*key));
         }
         run.iter().for_each(|key| self.store.let_go(*key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(block: u64) -> Key {
+        key_of(ObjectId(1), Block(block)).expect("a small one")
+    }
+
+    #[test]
+    fn what_nobody_asks_for_goes_first_in_first_out_and_what_was_asked_for_stays() {
+        let mut window = MemoryWindow::default();
+        (0..10).for_each(|block| assert!(window.insert(key(block), &[1], false)));
+        assert_eq!(window.too_many_unasked(10), None);
+        window.was_asked_for(key(0));
+        assert_eq!(window.too_many_unasked(9), None);
+        assert_eq!(window.too_many_unasked(8), Some(key(1)), "the oldest of those that nobody asked for");
+        window.remove(key(1));
+        // Again, and now as the newest.
+        window.insert(key(2), &[2], false);
+        assert_eq!(window.too_many_unasked(7), Some(key(3)));
+        assert!(window.held.contains_key(&key(0)));
+    }
+
+    #[test]
+    fn the_list_of_what_nobody_asked_for_is_no_longer_than_twice_what_there_is_of_it() {
+        let mut window = MemoryWindow::default();
+        window.insert(key(0), &[1], false);
+        for block in 1..10_000 {
+            window.insert(key(block), &[1], false);
+            window.was_asked_for(key(block));
+            assert!(window.unasked.len() <= 2 + CHUNK + 1, "{}", window.unasked.len());
+        }
+        (0..10_000).for_each(|block| assert!(window.remove(key(block))));
+        assert_eq!((window.unasked_len, window.unasked.len(), window.chunks.len()), (0, 0, 0));
     }
 }

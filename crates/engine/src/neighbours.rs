@@ -2,9 +2,9 @@
 //!
 //! The origin charges by the request more than by the byte. So while the pool has room a miss brings as many
 //! neighbours as cost the origin about as much as the request itself. They linger (`keep.rs`): the first to go, until
-//! they are asked for. Once the pool is full a neighbour pushes out something else that lingers, so it must be worth more
-//! than being there: it comes only where enough of those that came before were asked for soon after. That it is there
-//! for long, and asked for some day, is no reason: so was what it pushed out.
+//! they are asked for. Once the pool is full a neighbour on flash would push out something else that lingers and is as
+//! likely to be asked for some day: so it waits in memory (`memory_window.rs`), costs no flash, and comes only where enough
+//! of those that came before were asked for soon after.
 //!
 //! Invariants:
 //! - What is learned is a share of the last few neighbourhoods, each counted once, when it is old enough to tell.
@@ -19,15 +19,15 @@ use headpond_policy::OriginCost;
 
 /// One in so many misses brings its neighbourhood along to learn whether that pays, at first.
 const TRY_FIRST: u64 = 64;
-/// And after each that did not, one in twice as many, up to this: what is tried in vain is then less than a tenth of what
-/// misses themselves write to flash.
+/// And after each that did not, one in twice as many, up to this: what is tried in vain is then no more than an eighth of
+/// what misses themselves read.
 const TRY_LAST: u64 = 1024;
 /// One in so many misses comes alone although there is room.
 const ALONE_EACH: u64 = 16;
 /// Neighbours must save the origin so many times what they cost it.
 const WORTH: f64 = 2.0;
-/// At most so many blocks are written to flash for each that is asked for soon.
-const WRITTEN_FOR_ONE: f64 = 24.0;
+/// At least one in so many is asked for soon: fewer are by chance, and push out of memory what is of use.
+const ONE_IN: f64 = 24.0;
 /// A neighbourhood counts this much less with each one after it.
 const FORGET: f64 = 0.9;
 /// A neighbourhood is old enough to tell after as many misses as this share of the pool's blocks. Of pages that are all
@@ -132,10 +132,10 @@ impl Neighbours {
     }
 }
 
-/// Whether neighbours of which this share is asked for are worth what the origin and the flash do for them.
+/// Whether neighbours of which this share is asked for are worth what the origin does for them.
 fn is_worth(cost: OriginCost, share: f64) -> bool {
     let block = cost.mebibyte.0 as f64 * BLOCK_U64 as f64 / f64::from(1 << 20);
-    share * (cost.each.0 as f64 + block) > WORTH * block && share * WRITTEN_FOR_ONE > 1.0
+    share * (cost.each.0 as f64 + block) > WORTH * block && share * ONE_IN > 1.0
 }
 
 #[cfg(test)]

@@ -36,6 +36,9 @@ pub struct Stats {
     pub admitted_blocks: u64,
     /// Those of them that nobody had asked for: neighbours of a miss.
     pub neighbour_blocks: u64,
+    /// Neighbours of a miss that nobody had asked for, and that waited in memory for somebody who does.
+    #[serde(default)]
+    pub waiting_neighbour_blocks: u64,
     /// Blocks that were not worth keeping, neighbours or given up, and were asked for before they went: each a miss less.
     pub lingering_hit_blocks: u64,
     /// Clean blocks dropped for room.

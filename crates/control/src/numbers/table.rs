@@ -186,6 +186,12 @@ pub const METRICS: &[Metric] = &[
     ),
     blocks!(
         Counter,
+        "waiting_neighbour_bytes_total",
+        waiting_neighbour_blocks,
+        "Neighbours of a miss that waited in memory, and not on flash, for somebody who asks for them"
+    ),
+    blocks!(
+        Counter,
         "lingering_hit_bytes_total",
         lingering_hit_blocks,
         "Bytes not worth keeping that were asked for before they went: misses less"
