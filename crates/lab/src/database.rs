@@ -137,8 +137,8 @@ impl Kind {
     pub fn start(self, places: &Places) -> Result<Box<dyn Database>> {
         Ok(match self {
             Self::Mariadb | Self::MariadbWhole => Box::new(self.mariadb(places)?),
-            Self::Postgres => Box::new(postgres::Server::start(places, true)?),
-            Self::PostgresWhole => Box::new(postgres::Server::start(places, false)?),
+            Self::Postgres => Box::new(postgres::Server::start(places, &postgres::Settings::small(true))?),
+            Self::PostgresWhole => Box::new(postgres::Server::start(places, &postgres::Settings::small(false))?),
             Self::SqliteWal | Self::SqliteRollback => Box::new(sqlite::File::of(places)),
         })
     }

@@ -14,15 +14,57 @@ use std::process::Command;
 use std::time::Duration;
 
 /// The database's root, and its first database, which is used as it is.
-const SUPERUSER: &str = "postgres";
+pub const SUPERUSER: &str = "postgres";
 /// How long a start may take: recovery replays the log since the last checkpoint.
 const START_MAX: Duration = Duration::from_secs(120);
 /// How long a stop may take.
 const STOP_MAX: Duration = Duration::from_secs(60);
 /// pgbench's scale: 100,000 rows each, about 16 MiB with the index; more than the buffers hold.
 const SCALE: &str = "1";
+/// Clients at once, the lab's own included.
+const CONNECTIONS_MAX: u32 = 300;
 /// Clients of the load.
 const CLIENTS: &str = "3";
+
+/// The settings that matter to storage.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The server's own cache of pages, in MiB.
+    pub shared_buffers_mib: u32,
+    /// How large the log may grow before a checkpoint, in MiB.
+    pub max_wal_mib: u32,
+    /// Whether the first change of each page after a checkpoint puts all of it into the log.
+    pub full_page_writes: bool,
+    /// Whether each commit is made durable. Off only to load data that can be loaded again.
+    pub durable: bool,
+    /// Further settings, `name=value`, which win over those above.
+    pub more: Vec<String>,
+}
+
+impl Settings {
+    /// Smaller than the tables of the kill test's load, so that pages are read and written. Checkpoints come often,
+    /// and the log's files are used again often.
+    #[must_use]
+    pub fn small(full_page_writes: bool) -> Self {
+        let more = vec!["checkpoint_timeout=30s".to_owned()];
+        Self { shared_buffers_mib: 2, max_wal_mib: 16, full_page_writes, durable: true, more }
+    }
+
+    /// As `name=value`.
+    fn options(&self) -> Vec<String> {
+        let word = |on: bool| if on { "on" } else { "off" };
+        let mut options = vec![
+            format!("shared_buffers={}MB", self.shared_buffers_mib),
+            format!("max_wal_size={}MB", self.max_wal_mib),
+            "min_wal_size=8MB".to_owned(),
+            format!("fsync={}", word(self.durable)),
+            format!("synchronous_commit={}", word(self.durable)),
+            format!("full_page_writes={}", word(self.full_page_writes)),
+        ];
+        options.extend(self.more.iter().cloned());
+        options
+    }
+}
 
 /// The account that the server runs as, if not the one that runs the experiment: it refuses root.
 fn account() -> Option<&'static str> {
@@ -99,27 +141,15 @@ pub struct Server {
 
 impl Server {
     /// Starts a server on the data that is there.
-    pub fn start(places: &Places, full_page_writes: bool) -> Result<Self> {
+    pub fn start(places: &Places, settings: &Settings) -> Result<Self> {
         std::fs::create_dir_all(&places.run).map_err(Failure::io(format!("making {}", places.run.display())))?;
         give(&places.run)?;
         let mut command = as_account("postgres");
-        command.arg("-D").arg(&places.data);
-        let settings = [
-            ("listen_addresses", "''".to_owned()),
-            ("unix_socket_directories", format!("'{}'", places.run.display())),
-            // Smaller than the tables of the load, so that pages are read and written.
-            ("shared_buffers", "2MB".to_owned()),
-            // Checkpoints come often, and the log's files are used again often.
-            ("max_wal_size", "16MB".to_owned()),
-            ("min_wal_size", "8MB".to_owned()),
-            ("checkpoint_timeout", "30s".to_owned()),
-            ("fsync", "on".to_owned()),
-            ("synchronous_commit", "on".to_owned()),
-            ("full_page_writes", if full_page_writes { "on" } else { "off" }.to_owned()),
-            ("max_connections", "20".to_owned()),
-        ];
-        for (name, value) in settings {
-            command.arg("-c").arg(format!("{name}={}", value.trim_matches('\'')));
+        command.arg("-D").arg(&places.data).args(["-c", "listen_addresses="]);
+        command.arg("-c").arg(format!("unix_socket_directories={}", places.run.display()));
+        command.args(["-c", &format!("max_connections={CONNECTIONS_MAX}")]);
+        for option in settings.options() {
+            command.args(["-c", &option]);
         }
         let service = Service::start("starting PostgreSQL", command, &places.run.join("postgres.log"))?;
         let mut server = Self { service, run: places.run.clone() };
@@ -130,6 +160,24 @@ impl Server {
         })?;
         Ok(server)
     }
+
+    /// The directory of the socket that clients connect to.
+    #[must_use]
+    pub fn socket_directory(&self) -> &Path {
+        &self.run
+    }
+
+    /// The server's command as it would be typed.
+    #[must_use]
+    pub fn typed(&self) -> String {
+        self.service.typed()
+    }
+}
+
+/// The version, as the server tells it.
+pub fn version() -> Result<String> {
+    let text = command::run("asking PostgreSQL's version", Command::new(program("postgres")).arg("--version"))?;
+    Ok(text.split_whitespace().nth(2).unwrap_or(&text).to_owned())
 }
 
 /// The command-line client: one row a line, tabs between the columns, no start-up file.

@@ -7,7 +7,7 @@ use super::{Definition, Target, report, runner, shipped, shipped_text};
 use crate::demo;
 use crate::failure::{Failure, Result, catch_interrupts};
 use crate::pond::Headpond;
-use crate::{fio, mariadb, sysbench};
+use crate::{fio, sysbench};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -300,8 +300,9 @@ fn about(plan: &Plan) -> Vec<(String, String)> {
     about.push(version("headpond", Headpond::beside_this_program().and_then(|headpond| headpond.version())));
     match plan.definition.load {
         super::Load::Fio => about.push(version("fio", fio::version())),
-        super::Load::Oltp => {
-            about.push(version("MariaDB", mariadb::version()));
+        super::Load::Oltp | super::Load::Tpcc => {
+            let software = plan.definition.database;
+            about.push(version(software.title(), software.version()));
             about.push(version("sysbench", sysbench::version()));
         }
     }

@@ -3,6 +3,7 @@
 //! Invariant: a name that the file does not know, or a value that makes no sense, is an error that says where, and
 //! never something silently left out.
 
+use super::Software;
 use crate::failure::{Failure, Result};
 use serde::{Deserialize, Serialize};
 
@@ -12,8 +13,18 @@ use serde::{Deserialize, Serialize};
 pub enum Load {
     /// fio on a file, or on a whole device.
     Fio,
-    /// sysbench's OLTP on MariaDB.
+    /// sysbench's OLTP on a database.
     Oltp,
+    /// A load by the rules of TPC-C on a database.
+    Tpcc,
+}
+
+impl Load {
+    /// Whether a database stands between the load and the storage.
+    #[must_use]
+    pub const fn on_database(self) -> bool {
+        matches!(self, Self::Oltp | Self::Tpcc)
+    }
 }
 
 /// What goes along the axis of a curve.
@@ -59,7 +70,7 @@ pub struct Case {
     pub engine: Option<String>,
     /// fio: requests under way at once, of each thread.
     pub depth: Option<u32>,
-    /// Threads of fio, clients of sysbench.
+    /// Threads of fio, clients of a database.
     pub threads: Option<u32>,
     /// fio: so many requests a second of each thread, where the storage keeps up; as many as it takes without.
     pub rate: Option<u32>,
@@ -84,11 +95,25 @@ pub struct Variant {
     /// Options of the MariaDB server.
     #[serde(default)]
     pub mariadb: Vec<String>,
+    /// Settings of the PostgreSQL server, `name=value`.
+    #[serde(default)]
+    pub postgres: Vec<String>,
     /// Whether everything dirty is flushed while the load runs.
     #[serde(default)]
     pub flush: bool,
     /// The variant of the same target that it is compared with; without it, the first side of all.
     pub against: Option<String>,
+}
+
+impl Variant {
+    /// Options of that database's server.
+    #[must_use]
+    pub fn of_database(&self, software: Software) -> &[String] {
+        match software {
+            Software::Mariadb => &self.mariadb,
+            Software::Postgres => &self.postgres,
+        }
+    }
 }
 
 /// What is dirty in the pool when a run begins.
@@ -120,6 +145,12 @@ pub struct Quick {
     pub values: Vec<u32>,
     /// sysbench: rows of each table.
     pub rows: Option<u32>,
+    /// TPC-C: warehouses.
+    pub warehouses: Option<u32>,
+    /// TPC-C: items.
+    pub items: Option<u32>,
+    /// TPC-C: customers of each district.
+    pub customers: Option<u32>,
 }
 
 /// An experiment.
@@ -150,7 +181,16 @@ pub struct Definition {
     pub tables: Option<u32>,
     /// sysbench: rows of each table.
     pub rows: Option<u32>,
-    /// sysbench: InnoDB's buffer pool in MiB.
+    /// Databases: which one.
+    #[serde(default)]
+    pub database: Software,
+    /// TPC-C: warehouses, which decide how much data there is: about 100 MiB each.
+    pub warehouses: Option<u32>,
+    /// TPC-C: items; without it the standard's 100,000.
+    pub items: Option<u32>,
+    /// TPC-C: customers of each district; without it the standard's 3,000.
+    pub customers: Option<u32>,
+    /// Databases: the server's own cache of pages, in MiB.
     pub buffer_pool: Option<u32>,
     /// sysbench: whether the pool begins with all of the tables, as one that has served them for long.
     #[serde(default)]
@@ -170,12 +210,14 @@ pub struct Definition {
     pub quick: Quick,
 }
 
-const SHIPPED: [(&str, &str); 9] = [
+const SHIPPED: [(&str, &str); 11] = [
     ("fileio", include_str!("../../experiments/fileio.toml")),
     ("fill", include_str!("../../experiments/fill.toml")),
     ("sweep", include_str!("../../experiments/sweep.toml")),
     ("profiles", include_str!("../../experiments/profiles.toml")),
     ("oltp", include_str!("../../experiments/oltp.toml")),
+    ("tpcc", include_str!("../../experiments/tpcc.toml")),
+    ("tpcc-postgres", include_str!("../../experiments/tpcc-postgres.toml")),
     ("thresholds", include_str!("../../experiments/thresholds.toml")),
     ("pace", include_str!("../../experiments/pace.toml")),
     ("flush", include_str!("../../experiments/flush.toml")),
@@ -227,6 +269,9 @@ impl Definition {
         self.flash = quick.flash.unwrap_or_else(|| self.flash.min((quick.size * 4).max(128)));
         self.size = quick.size;
         self.rows = quick.rows.or(self.rows);
+        self.warehouses = quick.warehouses.or(self.warehouses);
+        self.items = quick.items.or(self.items);
+        self.customers = quick.customers.or(self.customers);
         for case in self.cases.iter_mut().filter(|case| case.vary.is_some()) {
             case.values.retain(|value| quick.values.contains(value));
         }
@@ -248,8 +293,30 @@ impl Definition {
         } else if self.variants.iter().any(|variant| variant.flush) {
             return Err("flush = true needs something to flush: [dirty]".to_owned());
         }
+        if self.load.on_database() && self.buffer_pool.is_none() {
+            return Err("a database needs buffer_pool".to_owned());
+        }
+        if self.warm && self.database != Software::Mariadb {
+            return Err("warm is for database = \"mariadb\"".to_owned());
+        }
+        if self.load == Load::Tpcc {
+            self.check_tpcc()?;
+        }
         for case in &self.cases {
             self.check_case(case).map_err(|what| format!("case '{}': {what}", case.name))?;
+        }
+        Ok(())
+    }
+
+    fn check_tpcc(&self) -> std::result::Result<(), String> {
+        let warehouses = self.warehouses.unwrap_or(0);
+        let mut customers = [self.customers, self.quick.customers].into_iter().flatten();
+        if warehouses < 1 || customers.any(|customers| !(30..=3000).contains(&customers)) {
+            return Err("load = \"tpcc\" needs warehouses, and customers between 30 and 3000 if any".to_owned());
+        }
+        // An order names up to fifteen items.
+        if [self.items, self.quick.items].into_iter().flatten().any(|items| !(100..=100_000).contains(&items)) {
+            return Err("items must be between 100 and 100000".to_owned());
         }
         Ok(())
     }
@@ -292,18 +359,25 @@ impl Definition {
                 }
             }
             Load::Oltp => {
-                if self.tables.is_none() || self.rows.is_none() || self.buffer_pool.is_none() {
-                    return Err("load = \"oltp\" needs tables, rows and buffer_pool".to_owned());
+                if self.tables.is_none() || self.rows.is_none() {
+                    return Err("load = \"oltp\" needs tables and rows".to_owned());
                 }
                 if !case.script.as_deref().is_some_and(|script| script.starts_with("oltp_")) {
                     return Err("script must be one of sysbench's oltp_...".to_owned());
                 }
-                if case.rate.is_some() {
-                    return Err("rate is for load = \"fio\"".to_owned());
+            }
+            Load::Tpcc => {
+                if case.script.is_some() {
+                    return Err("script is for load = \"oltp\"".to_owned());
                 }
-                if case.rw.is_some() || matches!(case.vary, Some(Vary::Depth | Vary::Block | Vary::Used)) {
-                    return Err("rw, and vary other than threads, are for load = \"fio\"".to_owned());
-                }
+            }
+        }
+        if self.load.on_database() {
+            if case.rate.is_some() {
+                return Err("rate is for load = \"fio\"".to_owned());
+            }
+            if case.rw.is_some() || matches!(case.vary, Some(Vary::Depth | Vary::Block | Vary::Used)) {
+                return Err("rw, and vary other than threads, are for load = \"fio\"".to_owned());
             }
         }
         Ok(())

@@ -23,12 +23,15 @@ pub mod report;
 mod results;
 mod runner;
 mod sense;
+mod server;
 mod side;
 mod target;
+mod tpcc_load;
 
 pub use definition::{Case, Definition, Dirty, Load, Quick, Variant, Vary, shipped, shipped_text};
 pub use plan::{Plan, Point, Visit};
-pub use record::{Figures, Pond, Record, Second, Steadiness, System};
+pub use record::{Figures, Pond, Record, Second, Steadiness, System, Transactions};
 pub use results::Results;
 pub use sense::doubts;
+pub use server::Software;
 pub use target::{Kind, Target};

@@ -1,16 +1,15 @@
-//! A load by sysbench's OLTP on MariaDB: its command, and what it prints.
+//! A load by sysbench's OLTP on a database: its command, and what it prints.
 
 use super::plan::Point;
 use super::record::{Figures, Second};
+use super::server::{Needs, Server};
 use super::{Case, Definition};
-use crate::mariadb::{DATABASE, DATABASE_USER, Settings};
 use crate::sysbench::{parse_second, parse_totals};
 use headpond_base::Nanos;
 use headpond_measure::Latency;
-use std::path::Path;
 use std::process::Command;
 
-/// InnoDB's redo log, for each second of a run: large enough not to force a checkpoint within it.
+/// The redo log, for each second of a run: large enough not to force a checkpoint within it.
 const REDO_LOG_MIB_PER_SECOND: u32 = 4;
 /// A log is no smaller, and need not be larger. Each visit copies it.
 const REDO_LOG_MIB: (u32, u32) = (16, 256);
@@ -20,37 +19,58 @@ fn redo_log_mib(definition: &Definition) -> u32 {
     (seconds * REDO_LOG_MIB_PER_SECOND).clamp(REDO_LOG_MIB.0, REDO_LOG_MIB.1)
 }
 
-/// The settings of the server under the load.
+/// What the server needs under the load.
 #[must_use]
-pub fn settings(definition: &Definition, more: &[String]) -> Settings {
-    let pool = definition.buffer_pool.unwrap_or(64);
-    Settings { buffer_pool_mib: pool, redo_log_mib: redo_log_mib(definition), durable: true, more: more.to_vec() }
+pub fn needs(definition: &Definition, more: &[String]) -> Needs {
+    let memory_mib = definition.buffer_pool.unwrap_or(64);
+    Needs { memory_mib, log_mib: redo_log_mib(definition), durable: true, more: more.to_vec() }
 }
 
-/// The settings of the server that makes the tables, in a hurry.
+/// What the server needs that makes the tables, in a hurry.
 #[must_use]
-pub fn loading(definition: &Definition) -> Settings {
-    let pool = definition.size.clamp(128, 1024);
-    Settings { buffer_pool_mib: pool, redo_log_mib: redo_log_mib(definition), durable: false, more: Vec::new() }
+pub fn loading(definition: &Definition) -> Needs {
+    let memory_mib = definition.size.clamp(128, 1024);
+    Needs { memory_mib, log_mib: redo_log_mib(definition), durable: false, more: Vec::new() }
+}
+
+/// The command that makes and fills the tables.
+#[must_use]
+pub fn prepare(definition: &Definition, server: &Server) -> Command {
+    let mut command = Command::new("sysbench");
+    command.arg("oltp_read_write").args(server.connection()).args(tables(definition));
+    command.arg(format!("--threads={}", definition.tables.unwrap_or(1))).arg("prepare");
+    command
+}
+
+fn tables(definition: &Definition) -> [String; 2] {
+    let (tables, rows) = (definition.tables.unwrap_or(1), definition.rows.unwrap_or(1));
+    [format!("--tables={tables}"), format!("--table-size={rows}")]
 }
 
 /// The command of a run.
 #[must_use]
-pub fn command(definition: &Definition, case: &Case, point: &Point, socket: &Path, seed: u64) -> Command {
+pub fn command(definition: &Definition, case: &Case, point: &Point, server: &Server, seed: u64) -> Command {
     let mut command = Command::new("sysbench");
-    command.arg(case.script.as_deref().unwrap_or("oltp_read_write")).arg("--db-driver=mysql");
-    command.arg(format!("--mysql-socket={}", socket.display()));
-    command.args([format!("--mysql-user={DATABASE_USER}"), format!("--mysql-db={DATABASE}")]);
-    command.arg(format!("--tables={}", definition.tables.unwrap_or(1)));
-    command.arg(format!("--table-size={}", definition.rows.unwrap_or(1)));
-    command.args([format!("--threads={}", point.threads), format!("--rand-seed={seed}")]);
-    command.arg(format!("--time={}", definition.warmup + definition.seconds));
-    command.args(["--rand-type=pareto", "--percentile=95", "--report-interval=1", "--histogram"]);
-    if definition.warmup > 0 {
-        command.arg(format!("--report-checkpoints={}", definition.warmup));
-    }
-    command.args(["--forced-shutdown=30", "run"]);
+    command.arg(case.script.as_deref().unwrap_or("oltp_read_write")).args(server.connection());
+    command.args(tables(definition)).arg("--rand-type=pareto").args(run_options(definition, point, seed)).arg("run");
     command
+}
+
+/// sysbench's options that say how long it runs, with how many clients, and what it tells.
+#[must_use]
+pub fn run_options(definition: &Definition, point: &Point, seed: u64) -> Vec<String> {
+    let mut options = vec![
+        format!("--threads={}", point.threads),
+        format!("--rand-seed={seed}"),
+        format!("--time={}", definition.warmup + definition.seconds),
+    ];
+    options.extend(["--percentile=95", "--report-interval=1", "--histogram"].map(str::to_owned));
+    if definition.warmup > 0 {
+        options.push(format!("--report-checkpoints={}", definition.warmup));
+    }
+    // A client that waits for the disk at the end gets time to finish its transaction.
+    options.push("--forced-shutdown=30".to_owned());
+    options
 }
 
 /// Reads what sysbench printed. `counted` is the time that counts, in seconds.

@@ -175,7 +175,7 @@ impl Plan {
         if self.modelled(visit) {
             return 0;
         }
-        let database = if self.definition.load == Load::Oltp { DATABASE_SECONDS } else { 0 };
+        let database = if self.definition.load.on_database() { DATABASE_SECONDS } else { 0 };
         SET_UP_SECONDS + database + self.laid_out_mib() / LAY_OUT_MIB
     }
 
@@ -226,7 +226,7 @@ impl Plan {
             let variant = side.variant.map(|variant| &definition.variants[variant]);
             let settings: Vec<&str> = variant
                 .iter()
-                .flat_map(|variant| variant.headpond.iter().chain(&variant.mariadb))
+                .flat_map(|variant| variant.headpond.iter().chain(variant.of_database(definition.database)))
                 .map(String::as_str)
                 .collect();
             let settings =

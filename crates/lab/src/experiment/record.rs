@@ -37,6 +37,27 @@ impl Figures {
     }
 }
 
+/// What became of the transactions of one kind, where a load has several.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Transactions {
+    /// Which kind.
+    pub kind: String,
+    /// Transactions that were carried out in the part that counts.
+    pub committed: u64,
+    /// Transactions that were taken back, as their input asked for.
+    pub rolled_back: u64,
+    /// How often one was tried again because the database had turned it down.
+    pub again: u64,
+    /// Those carried out, in a minute.
+    pub per_minute: f64,
+    /// Half of them took no longer, in milliseconds, what was tried again included.
+    pub p50_ms: Option<f64>,
+    /// 90 %.
+    pub p90_ms: Option<f64>,
+    /// 99 %.
+    pub p99_ms: Option<f64>,
+}
+
 /// What a second of the load was like.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Second {
@@ -120,6 +141,9 @@ pub struct Record {
     pub commands: Vec<(String, String)>,
     /// The figures.
     pub figures: Figures,
+    /// The same by kind of transaction; empty where there is one kind only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<Transactions>,
     /// Its seconds, warm-up included.
     pub seconds: Vec<Second>,
     /// The machine meanwhile.
@@ -180,6 +204,7 @@ impl Record {
             warmup: 0.0,
             commands: Vec::new(),
             figures: Figures::default(),
+            kinds: Vec::new(),
             seconds: Vec::new(),
             system: Vec::new(),
             pond: Vec::new(),

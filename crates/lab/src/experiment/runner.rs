@@ -4,7 +4,7 @@ use super::counters::watch;
 use super::plan::{Plan, Visit, duration};
 use super::record::{Figures, Record, Second};
 use super::side::{Session, Stage};
-use super::{Kind, Load, Results, fio_load, oltp_load, place, sense};
+use super::{Kind, Load, Results, fio_load, oltp_load, place, sense, tpcc_load};
 use crate::command::{self, shortened};
 use crate::failure::{Failure, Result, check_interrupt};
 use crate::pond::Headpond;
@@ -50,6 +50,7 @@ pub fn run(results: &Results, headpond: &Headpond, means: &Means) -> Result<bool
         destroy: means.destroy.clone(),
         keep_tables: means.keep_tables.clone(),
         tables: PathBuf::new(),
+        script: PathBuf::new(),
     };
     if visits.iter().any(|index| !modelled(index)) {
         // What may not be touched is told before anything is done.
@@ -147,9 +148,11 @@ fn run_point(
     let (warmup, counted) = (f64::from(definition.warmup), f64::from(definition.seconds));
     let parsed = match definition.load {
         Load::Fio => fio_load::parse(&output, warmup),
-        Load::Oltp => oltp_load::parse(&output, counted),
+        Load::Oltp | Load::Tpcc => oltp_load::parse(&output, counted),
     };
-    let (figures, seconds) = parsed.map_err(|what| {
+    let kinds = if definition.load == Load::Tpcc { tpcc_load::parse(&output, counted) } else { Ok(Vec::new()) };
+    let parsed = parsed.and_then(|(figures, seconds)| Ok((figures, seconds, kinds?)));
+    let (figures, seconds, kinds) = parsed.map_err(|what| {
         let command = commands.last().map_or("", |(_, typed)| typed);
         Failure::Command {
             doing: "reading what the load printed".to_owned(),
@@ -159,8 +162,12 @@ fn run_point(
         }
     })?;
     let mut record = record(plan, index, point, figures, seconds);
-    (record.commands, record.system, record.pond) = (commands, system, pond);
+    (record.commands, record.system, record.pond, record.kinds) = (commands, system, pond, kinds);
     finish(plan, point, &mut record);
+    if definition.load == Load::Tpcc {
+        progress.show("looking at the consistency conditions");
+        record.doubts.extend(stage.inconsistencies(plan)?);
+    }
     Ok(record)
 }
 
@@ -175,6 +182,7 @@ fn record(plan: &Plan, index: usize, point: usize, figures: Figures, seconds: Ve
         warmup: f64::from(plan.definition.warmup),
         commands: Vec::new(),
         figures,
+        kinds: Vec::new(),
         seconds,
         system: Vec::new(),
         pond: Vec::new(),

@@ -6,11 +6,12 @@
 //! - the mount goes before the directories that it uses, also on the way out of a failure.
 
 use super::plan::{Plan, Point, Visit};
+use super::server::Server;
 use super::target::PondTarget;
-use super::{Kind, Load, Vary, fio_load, oltp_load, place};
+use super::{Definition, Kind, Load, Vary, fio_load, oltp_load, place, tpcc_load};
 use crate::command;
 use crate::failure::{Failure, Result};
-use crate::mariadb::{self, Server};
+use crate::mariadb;
 use crate::pond::{Headpond, Mount, Mounting};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,11 +39,14 @@ pub struct Session {
     pub keep_tables: Option<PathBuf>,
     /// The tables that each visit copies.
     pub tables: PathBuf,
+    /// What sysbench is given to carry out, where that is the lab's own.
+    pub script: PathBuf,
 }
 
 /// A side that is ready.
 pub struct Stage {
     server: Option<Server>,
+    script: PathBuf,
     mount: Option<Mount>,
     /// What fio works on.
     file: PathBuf,
@@ -56,14 +60,16 @@ pub struct Stage {
 impl Session {
     /// Makes what every visit copies: a database with its tables, unless it was kept from a session before.
     pub fn prepare(&mut self, plan: &Plan) -> Result<()> {
-        if plan.definition.load != Load::Oltp {
+        let definition = &plan.definition;
+        if !definition.load.on_database() {
             return Ok(());
+        }
+        if definition.load == Load::Tpcc {
+            self.script = tpcc_load::write_script(self.scratch.path())?;
         }
         self.tables = self.scratch.path().join("tables");
         let Some(kept) = &self.keep_tables else { return self.make_tables(plan) };
-        let (tables, rows) = (plan.definition.tables.unwrap_or(1), plan.definition.rows.unwrap_or(1));
-        let (version, log) = (mariadb::version()?.replace('/', "_"), oltp_load::loading(&plan.definition).redo_log_mib);
-        let known = kept.join(format!("mariadb-{version}-{tables}x{rows}-log{log}"));
+        let known = kept.join(name_of_tables(definition)?);
         if !known.exists() {
             self.make_tables(plan)?;
             // By this name only once they are complete.
@@ -79,16 +85,16 @@ impl Session {
     }
 
     fn make_tables(&self, plan: &Plan) -> Result<()> {
-        let data = &self.tables;
-        mariadb::install(data)?;
-        let server = Server::start(data, &self.scratch.path().join("run"), &oltp_load::loading(&plan.definition))?;
-        server.create_database()?;
-        let load = crate::sysbench::Load {
-            tables: plan.definition.tables.unwrap_or(1),
-            rows: plan.definition.rows.unwrap_or(1),
-            threads: 1,
-        };
-        load.prepare(server.socket())?;
+        let definition = &plan.definition;
+        let needs = oltp_load::loading(definition);
+        let server = definition.database.make(&self.tables, &self.scratch.path().join("run"), &needs)?;
+        if definition.load == Load::Tpcc {
+            for step in ["tables", "prepare"] {
+                command::run("loading the tables", &mut tpcc_load::step(definition, &server, &self.script, step))?;
+            }
+        } else {
+            command::run("loading the tables", &mut oltp_load::prepare(definition, &server))?;
+        }
         server.stop()
     }
 
@@ -96,11 +102,12 @@ impl Session {
     pub fn set_up(&self, plan: &Plan, visit: &Visit) -> Result<Stage> {
         let side = &plan.sides[visit.side];
         let definition = &plan.definition;
-        let database = if definition.load == Load::Oltp { DATABASE_MIB } else { 0 };
+        let database = if definition.load.on_database() { DATABASE_MIB } else { 0 };
         let dirty = definition.dirty.map_or(0, |dirty| u64::from(dirty.over));
         let room = u64::from(definition.size) + dirty + database + SPARE_MIB;
         let mut stage = Stage {
             server: None,
+            script: self.script.clone(),
             mount: None,
             file: PathBuf::new(),
             there: 0,
@@ -126,14 +133,16 @@ impl Session {
             }
             Kind::Headpond(pond) => self.set_up_pond(plan, visit, &mut stage, pond, room)?,
         };
-        if definition.load == Load::Oltp {
-            let more = side.variant.map_or(&[][..], |variant| &definition.variants[variant].mariadb);
-            let settings = oltp_load::settings(definition, more);
+        if definition.load.on_database() {
+            let software = definition.database;
+            let variant = side.variant.map(|variant| &definition.variants[variant]);
+            let needs = oltp_load::needs(definition, variant.map_or(&[], |variant| variant.of_database(software)));
+            let data = directory.join(software.directory());
             if definition.warm && stage.mount.is_some() {
-                warm(&directory.join("mysql").join(mariadb::DATABASE))?;
+                warm(&data.join(mariadb::DATABASE))?;
             }
-            let server = Server::start(&directory.join("mysql"), &self.scratch.path().join("run"), &settings)?;
-            stage.commands.push(("MariaDB".to_owned(), server.typed()));
+            let server = software.start(&data, &self.scratch.path().join("run"), &needs)?;
+            stage.commands.push((software.title().to_owned(), server.typed()));
             stage.server = Some(server);
         }
         stage.file = directory.join("data");
@@ -142,10 +151,10 @@ impl Session {
 
     /// Puts the data into a directory that nothing is mounted over.
     fn fill_directory(&self, plan: &Plan, stage: &mut Stage, directory: &Path) -> Result<()> {
-        if plan.definition.load == Load::Oltp {
+        if plan.definition.load.on_database() {
             let mut copy = Command::new("cp");
             copy.args(["--archive", "--sparse=never", "--reflink=never"]);
-            copy.arg(&self.tables).arg(directory.join("mysql"));
+            copy.arg(&self.tables).arg(directory.join(plan.definition.database.directory()));
             command::run("copying the tables", &mut copy)?;
         } else {
             stage.file = directory.join("data");
@@ -194,6 +203,22 @@ impl Session {
         stage.mount = Some(mount);
         Ok(mounting.mountpoint)
     }
+}
+
+/// What tells one session's tables from another's.
+fn name_of_tables(definition: &Definition) -> Result<String> {
+    let number = |value: Option<u32>| value.map_or("-".to_owned(), |value| value.to_string());
+    let shape = match definition.load {
+        Load::Tpcc => {
+            let [warehouses, items, customers] =
+                [definition.warehouses, definition.items, definition.customers].map(number);
+            format!("tpcc-{warehouses}w{items}i{customers}c")
+        }
+        _ => format!("{}x{}", number(definition.tables), number(definition.rows)),
+    };
+    let (software, log) = (definition.database, oltp_load::loading(definition).log_mib);
+    let version = software.version()?.replace('/', "_");
+    Ok(format!("{}-{version}-{shape}-log{log}", software.directory()))
 }
 
 /// Reads every table of a directory once.
@@ -251,10 +276,22 @@ impl Stage {
     pub fn command(&mut self, plan: &Plan, point: &Point, seed: u64) -> Result<Command> {
         let case = &plan.definition.cases[point.case];
         if let Some(server) = &self.server {
-            return Ok(oltp_load::command(&plan.definition, case, point, server.socket(), seed));
+            return Ok(if plan.definition.load == Load::Tpcc {
+                tpcc_load::command(&plan.definition, point, server, &self.script, seed)
+            } else {
+                oltp_load::command(&plan.definition, case, point, server, seed)
+            });
         }
         self.lay_out(u64::from(plan.definition.size) * u64::from(point.used) / 100)?;
         Ok(fio_load::command(&plan.definition, case, point, &self.file, seed))
+    }
+
+    /// Which of the load's consistency conditions the database breaks.
+    pub fn inconsistencies(&self, plan: &Plan) -> Result<Vec<String>> {
+        let Some(server) = &self.server else { return Ok(Vec::new()) };
+        let mut check = tpcc_load::step(&plan.definition, server, &self.script, "check");
+        let output = command::run("looking at the consistency conditions", &mut check)?;
+        tpcc_load::broken(&output).map_err(Failure::Other)
     }
 
     /// The commands that set it up.

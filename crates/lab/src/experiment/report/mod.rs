@@ -9,11 +9,12 @@
 //!
 //! Invariant: the page takes each number from `figures.json`, and says with each where it is found there.
 
+mod kinds;
 mod page;
 mod picture;
 mod tables;
 
-use super::judge::{Judgement, judge};
+use super::judge::{Judgement, judge, short};
 use super::{Plan, Record, Results};
 use crate::failure::{Failure, Result};
 use serde_json::{Value, json};
@@ -88,6 +89,7 @@ fn figures(plan: &Plan, records: &[Record], judgement: &Judgement, results: &Res
                 },
                 "p99_ms": cell.p99_ms, "max_ms": cell.max_ms,
                 "variation_10s": cell.variation, "origin_variation_10s": cell.origin_variation,
+                "kinds": kinds::figures(records, point, cell.side),
                 "steady_runs": cell.steady.0, "judged_runs": cell.steady.1,
                 "limit": cell.limit,
             })).collect();
@@ -119,6 +121,6 @@ fn figures(plan: &Plan, records: &[Record], judgement: &Judgement, results: &Res
 fn unit(plan: &Plan) -> &'static str {
     match plan.definition.load {
         super::Load::Fio => "requests/s",
-        super::Load::Oltp => "transactions/s",
+        super::Load::Oltp | super::Load::Tpcc => "transactions/s",
     }
 }

@@ -4,9 +4,10 @@
 
 use super::super::judge::short;
 use super::super::plan::SideName;
-use super::super::{Load, Pond, Record, Second, System, Vary};
-use super::picture::{Drawing, LEFT, Line, Picture, RIGHT, Scale, WIDTH, escaped};
-use super::{Story, tables, unit};
+use super::super::{Pond, Record, Second, System, Vary};
+pub(super) use super::picture::escaped;
+use super::picture::{Drawing, LEFT, Line, Picture, RIGHT, Scale, WIDTH};
+use super::{Story, kinds, tables, unit};
 use std::fmt::Write;
 
 const TEMPLATE: &str = include_str!("page.html");
@@ -30,6 +31,7 @@ pub fn html(story: &Story<'_>, pictures: &[Picture]) -> String {
         ("{{PICTURES}}", figures),
         ("{{FIGURES}}", figures_table(story)),
         ("{{COMPARISONS}}", comparisons_table(story)),
+        ("{{KINDS}}", kinds::section(story)),
         ("{{POND}}", pond_table(story)),
         ("{{DOUBTS}}", doubts(story)),
         ("{{ABOUT}}", about(story)),
@@ -279,7 +281,7 @@ fn stacks(id: &str, title: &str, groups: Vec<String>, lines: Vec<Line>) -> Optio
 }
 
 /// A cell with a number of `figures.json`, or a dash.
-fn cell(story: &Story<'_>, place: &str) -> String {
+pub(super) fn cell(story: &Story<'_>, place: &str) -> String {
     let number = story.figures.pointer(place).and_then(serde_json::Value::as_f64);
     number.map_or("<td>-</td>".to_owned(), |number| {
         format!("<td data-place=\"{}\">{}</td>", escaped(place), short(number))
@@ -411,7 +413,8 @@ fn about(story: &Story<'_>) -> String {
         "load".to_owned(),
         "Closed loop: a client asks again when it was answered, so a stall is one long latency for each client, not one for each request that would have come meanwhile.".to_owned(),
     ));
-    if definition.load == Load::Oltp {
+    rows.extend(kinds::about(story).map(|text| ("rules".to_owned(), text)));
+    if definition.load.on_database() {
         rows.push(("percentiles over time".to_owned(), "sysbench tells the 95th of each second; 50th, 99th and 99.9th are from its histogram of the part that counts.".to_owned()));
     }
     rows.push(("from".to_owned(), definition.source.clone()));

@@ -136,6 +136,7 @@ pub fn verdict(story: &Story<'_>) -> Vec<String> {
             }));
         }
     }
+    sentences.extend(super::kinds::sentences(story));
     let (judged, steady) = story
         .judgement
         .cells
