@@ -489,7 +489,7 @@ impl Engine {
             };
             if let Some(bytes) = bytes {
                 let from = &bytes[index * BLOCK..(index + run) * BLOCK];
-                let (record, kept) = (DataRecord { class: slot.class, ..record }, slot.kept || slot.dirty);
+                let (record, kept) = (DataRecord { class: slot.class, whole: true, ..record }, slot.kept || slot.dirty);
                 self.store.append_data(record, kept, slot.class, |payload| payload.copy_from_slice(from));
                 if slot.dirty {
                     self.store.keep_age(slots[index].location, piece.object, block, blocks);

@@ -282,7 +282,7 @@ impl Store {
 
     /// A record of clean data for a stream.
     pub(crate) const fn clean_record(stream: Stream, object: ObjectId, first: Block, blocks: u32) -> DataRecord {
-        DataRecord { stream, object, first, blocks, dirty: false, grown: None, class: Class::EVERYBODY }
+        DataRecord { stream, object, first, blocks, dirty: false, grown: None, class: Class::EVERYBODY, whole: false }
     }
 
     /// A record of host data.
@@ -292,7 +292,16 @@ impl Store {
         blocks: u32,
         grown: Option<(u64, UnixNanos)>,
     ) -> DataRecord {
-        DataRecord { stream: Stream::Host, object, first, blocks, dirty: true, grown, class: Class::EVERYBODY }
+        DataRecord {
+            stream: Stream::Host,
+            object,
+            first,
+            blocks,
+            dirty: true,
+            grown,
+            class: Class::EVERYBODY,
+            whole: false,
+        }
     }
 }
 

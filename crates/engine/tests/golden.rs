@@ -102,6 +102,7 @@ fn write(log: &mut Log, map: &mut ObjectMap, stream: Stream, first: u64, fill: &
         dirty,
         grown: dirty.then_some((40_000, UnixNanos(3_000))),
         class: Class::EVERYBODY,
+        whole: false,
     };
     let placed = log.append_data(record, |payload| {
         payload.chunks_exact_mut(BLOCK).zip(fill).for_each(|(block, byte)| block.fill(*byte));

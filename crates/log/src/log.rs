@@ -89,6 +89,8 @@ pub struct DataRecord {
     pub grown: Option<(u64, UnixNanos)>,
     /// Whose share of the pool it uses.
     pub class: Class,
+    /// Every byte of its payload is given. Else the first and the last block may be given in part: the rest is zeros.
+    pub whole: bool,
 }
 
 /// Where a record went.
@@ -350,10 +352,10 @@ impl Log {
         sequence
     }
 
-    /// Appends a record; `fill` is given its payload's place in the batch. The first and the last block are
-    /// zeros, and may be filled in part; what is between has to be written whole.
+    /// Appends a record; `fill` is given its payload's place in the batch. Unless the record is said to come whole, the
+    /// first and the last block are zeros, and may be filled in part; what is between has to be written whole.
     pub fn append_data(&mut self, record: DataRecord, fill: impl FnOnce(&mut [u8])) -> Placed {
-        let DataRecord { stream, object, first, blocks, dirty, grown, class } = record;
+        let DataRecord { stream, object, first, blocks, dirty, grown, class, whole } = record;
         self.together(stream, Entry::data_len(blocks as usize), blocks);
         let sequence = self.next_sequence;
         let open = self.open[stream.index()].as_mut().expect("together opened it");
@@ -361,7 +363,7 @@ impl Log {
         let generation = bound_generation(open.generation, self.mutation);
         let batch = open.batch();
         let in_segment = batch.start + 1 + batch.payload_blocks;
-        let payload = batch.extend(blocks);
+        let payload = batch.extend(blocks, whole);
         fill(payload);
         let checksums: Vec<u32> = (first.0..)
             .zip(payload.as_chunks::<BLOCK>().0)

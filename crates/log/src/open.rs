@@ -28,9 +28,9 @@ impl OpenBatch {
         }
     }
 
-    /// Room for `blocks` more of payload. The first and the last block are zeros, as what is put there may
-    /// begin or end inside; the caller writes the others whole.
-    pub(crate) fn extend(&mut self, blocks: u32) -> &mut [u8] {
+    /// Room for `blocks` more of payload. Unless all of it will be written (`whole`), the first and the last block are
+    /// zeros, as what is put there may begin or end inside; the caller writes the others whole.
+    pub(crate) fn extend(&mut self, blocks: u32, whole: bool) -> &mut [u8] {
         let start = (1 + self.payload_blocks as usize) * BLOCK;
         let end = start + blocks as usize * BLOCK;
         if end > self.buffer.len() {
@@ -40,8 +40,12 @@ impl OpenBatch {
         }
         self.payload_blocks += blocks;
         let room = &mut self.buffer[start..end];
-        if let [first, between @ .., last] = room.as_chunks_mut::<BLOCK>().0 {
+        if whole {
             // In tests a caller that leaves something out is found by it.
+            if cfg!(debug_assertions) {
+                room.fill(0xa5);
+            }
+        } else if let [first, between @ .., last] = room.as_chunks_mut::<BLOCK>().0 {
             if cfg!(debug_assertions) {
                 between.as_flattened_mut().fill(0xa5);
             }

@@ -374,6 +374,7 @@ impl Engine {
                 let before = self.classes_before(object, span.first, span.blocks());
                 let record = DataRecord {
                     class: self.class_of_record(&before, op.how.class),
+                    whole: skip == 0 && data.len().is_multiple_of(BLOCK),
                     ..Store::dirty_record(object, span.first, blocks, Some((size_after, mtime)))
                 };
                 self.store.append_data(record, true, Class::EVERYBODY, |payload| {

@@ -183,7 +183,7 @@ impl World {
         grown: Option<(u64, UnixNanos)>,
     ) {
         let dirty = stream == Stream::Host;
-        let record = DataRecord { stream, object, first, blocks, dirty, grown, class: Class::EVERYBODY };
+        let record = DataRecord { stream, object, first, blocks, dirty, grown, class: Class::EVERYBODY, whole: false };
         let sequence = self.log.next_sequence();
         let placed = self.log.append_data(record, |payload| {
             for (block, bytes) in (first.0..).zip(payload.chunks_exact_mut(BLOCK)) {
