@@ -93,7 +93,12 @@ impl Door for FuseDoor {
             let Some(open) = &mut self.open else { return Taken::Closed };
             let mut parts = [IoSliceMut::new(&mut open.head), IoSliceMut::new(open.buffers.next())];
             match rustix::io::readv(&open.device, &mut parts) {
-                Ok(len) => open.handle(len, submit),
+                Ok(len) => {
+                    open.handle(len, submit);
+                    if open.took_sync(len) {
+                        return Taken::Some;
+                    }
+                }
                 Err(Errno::AGAIN) => return Taken::All,
                 // The request was taken back while it was handed over.
                 Err(Errno::NOENT | Errno::INTR) => {}
@@ -127,6 +132,13 @@ impl Drop for FuseDoor {
 }
 
 impl Open {
+    /// Whether the message that was handled last asks for a sync. Where nothing was written since the last one its answer is
+    /// there already, and the kernel lets the next sync of that file through only when it has it: so it goes first,
+    /// and the look for further messages comes after it.
+    fn took_sync(&self, len: usize) -> bool {
+        Head::parse(&self.head[..len.min(WRITE_HEAD)]).is_some_and(|asked| asked.opcode == opcode::FSYNC)
+    }
+
     /// Sees to the message of `len` bytes that has arrived.
     fn handle(&mut self, len: usize, submit: Send<'_>) {
         let head = &self.head[..len.min(WRITE_HEAD)];

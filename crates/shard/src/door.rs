@@ -37,7 +37,7 @@ pub trait Door: Send {
 pub enum Taken {
     /// Nothing: wait for the descriptor.
     All,
-    /// Perhaps more: there was no more room.
+    /// Perhaps more: there was no more room, or what was taken should be answered first.
     Some,
     /// Nothing will ever come again: the door is dropped.
     Closed,
