@@ -17,9 +17,11 @@ mod exhaustive;
 #[cfg(test)]
 mod fake;
 mod flash;
+mod machine;
 mod model;
 mod origin;
 mod pages;
+mod replayed;
 mod rng;
 mod run;
 mod scenario;
@@ -32,6 +34,8 @@ mod world;
 
 pub use campaign::{Findings, quiet_panics, run_caught, run_seeds};
 pub use exhaustive::{run_exhaustive, run_one_sequence};
+pub use machine::Hardware;
+pub use replayed::{Replayed, replay_through_engine};
 pub use scenario::Options;
 pub use shrink::shrink;
 pub use timed::{Arrival, PAGE, PagedLoad, Report, run_paged};

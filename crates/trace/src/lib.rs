@@ -15,7 +15,7 @@ mod unpack;
 pub use chart::{Curve, chart};
 pub use destage::{Destage, destage};
 pub use formats::Format;
-pub use load::{Load, Options, Reference};
+pub use load::{Load, Options, Reference, read_requests};
 pub use replay::{Outcome, replay};
 pub use request::{Extent, Request, TraceError, Unit};
 pub use sizes::CacheSize;

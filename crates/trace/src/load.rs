@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use headpond_base::BLOCK_U64;
 
-use crate::formats::Format;
+use crate::formats::{Format, Sink};
 use crate::request::{Extent, Fault, ReadFault, Request, TraceError, Unit};
 use crate::unpack;
 
@@ -84,23 +84,14 @@ impl Load {
     /// # Errors
     /// When it cannot be read, is not of that format, or has nothing in it.
     pub fn read(path: &Path, options: Options) -> Result<Self, TraceError> {
-        let name = || path.display().to_string();
-        let io = |doing| move |error| TraceError::Io { doing, path: name(), error };
-        let mut from = unpack::open(path).map_err(io("open"))?;
         let mut cutter = Cutter::default();
-        let mut sink = |request: Request| {
-            if options.reads_only && request.write { Ok(()) } else { cutter.cut(request) }
-        };
-        match options.format.read(&mut *from, options.unit, &mut sink) {
-            Ok(()) => {}
-            Err(ReadFault::Io(error)) => return Err(io("read")(error)),
-            Err(ReadFault::Fault(_)) if cutter.full => return Err(TraceError::TooLarge { path: name() }),
-            Err(ReadFault::Fault(Fault { place, what })) => {
-                return Err(TraceError::Malformed { path: name(), place, what, format: options.format.name() });
-            }
+        let read = each_request(path, options, &mut |request| cutter.cut(request));
+        if cutter.full {
+            return Err(TraceError::TooLarge { path: path.display().to_string() });
         }
+        read?;
         if cutter.load.references.is_empty() {
-            return Err(TraceError::Empty { path: name(), format: options.format.name() });
+            return Err(TraceError::Empty { path: path.display().to_string(), format: options.format.name() });
         }
         Ok(cutter.load)
     }
@@ -146,6 +137,33 @@ impl Load {
     #[must_use]
     pub const fn write_requests(&self) -> u64 {
         self.write_requests
+    }
+}
+
+/// The requests of a trace as they are in it, in order.
+///
+/// # Errors
+/// When it cannot be read, or is not of that format.
+pub fn read_requests(path: &Path, options: Options) -> Result<Vec<Request>, TraceError> {
+    let mut requests = Vec::new();
+    each_request(path, options, &mut |request| {
+        requests.push(request);
+        Ok(())
+    })?;
+    Ok(requests)
+}
+
+fn each_request(path: &Path, options: Options, take: Sink) -> Result<(), TraceError> {
+    let name = || path.display().to_string();
+    let io = |doing| move |error| TraceError::Io { doing, path: name(), error };
+    let mut from = unpack::open(path).map_err(io("open"))?;
+    let mut wanted = |request: Request| if options.reads_only && request.write { Ok(()) } else { take(request) };
+    match options.format.read(&mut *from, options.unit, &mut wanted) {
+        Ok(()) => Ok(()),
+        Err(ReadFault::Io(error)) => Err(io("read")(error)),
+        Err(ReadFault::Fault(Fault { place, what })) => {
+            Err(TraceError::Malformed { path: name(), place, what, format: options.format.name() })
+        }
     }
 }
 

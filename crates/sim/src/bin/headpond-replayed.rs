@@ -1,0 +1,131 @@
+//! `headpond-replayed`: a recorded load through the whole engine, in virtual time.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use headpond_base::{BLOCK_U64, Nanos};
+use headpond_engine::{Config, Policy};
+use headpond_models::{DiskModel, Network};
+use headpond_sim::{Hardware, Replayed, replay_through_engine};
+use headpond_trace::{CacheSize, Format, Load, Options, TraceError, Unit, read_requests};
+
+/// Replays a trace through the real engine, on modelled flash and a modelled origin, and prints for each policy what was
+/// missed, written to flash, and written to the origin. `headpond replay` is far faster, and runs the policies alone.
+#[derive(Parser)]
+struct Arguments {
+    /// The trace; its name says its format
+    trace: PathBuf,
+    /// Addresses are page numbers, or keys
+    #[arg(long)]
+    pages: bool,
+    /// Addresses are sectors of 512 bytes
+    #[arg(long, conflicts_with = "pages")]
+    sectors: bool,
+    /// Leave writes out
+    #[arg(long)]
+    reads_only: bool,
+    /// The pool: a share of the footprint, blocks, or bytes
+    #[arg(long, default_value = "10%")]
+    size: CacheSize,
+    /// The policies
+    #[arg(long, value_delimiter = ',', default_value = "lru,adaptive")]
+    policies: Vec<Policy>,
+    /// What a miss brings along, in KiB
+    #[arg(long, default_value_t = 512)]
+    fetch: u32,
+    /// Nothing passes by the cache as a sequential stream
+    #[arg(long)]
+    no_cutoff: bool,
+    /// No block stays dirty for longer than so many seconds; 0: for ever
+    #[arg(long, default_value_t = 60)]
+    flush_period: u64,
+    /// The share of the pool near which destage keeps what is dirty, in percent; 0: off
+    #[arg(long, default_value_t = 50)]
+    dirty_threshold: u8,
+    /// The origin: a modelled volume (volume-200, cloud, ssd-mirror, flash-card)
+    #[arg(long, default_value = "volume-200")]
+    origin: DiskModel,
+    /// Only so many requests of the trace
+    #[arg(long)]
+    first: Option<usize>,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("headpond-replayed: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    let format = Format::of_name(&arguments.trace)
+        .ok_or_else(|| format!("{}: its name says no format", arguments.trace.display()))?;
+    let unit = match (arguments.pages, arguments.sectors) {
+        (true, _) => Some(Unit::Page),
+        (_, true) => Some(Unit::Sector),
+        _ => None,
+    };
+    let DiskModel::Network(origin) = arguments.origin else {
+        return Err(format!("{} has an arm; choose a volume", arguments.origin).into());
+    };
+    let options = Options { format, unit, reads_only: arguments.reads_only };
+    let mut requests = read_requests(&arguments.trace, options)?;
+    requests.truncate(arguments.first.unwrap_or(usize::MAX));
+    let blocks = arguments.size.blocks(footprint(arguments, options)?);
+    let pool = blocks as u64 * BLOCK_U64;
+    let hardware = Hardware { pool, flash: Network::FLASH_CARD, origin };
+    println!("{} requests, a pool of {blocks} blocks", requests.len());
+    println!(
+        "{:>10} {:>8} {:>10} {:>10} {:>11} {:>13} {:>13} {:>8} {:>9} {:>8} {:>8} {:>9}",
+        "policy",
+        "misses",
+        "filled",
+        "moved",
+        "flash MB",
+        "trace writes",
+        "origin writes",
+        "fewer",
+        "streamed",
+        "joined",
+        "rounds",
+        "destaged"
+    );
+    for policy in &arguments.policies {
+        let mut config = Config { policy: *policy, fetch_bytes: arguments.fetch << 10, ..Config::default() };
+        config.dirty_threshold = arguments.dirty_threshold;
+        config.flush_period = match arguments.flush_period {
+            0 => Config::OFF,
+            seconds => Nanos(seconds * Nanos::SECOND.0),
+        };
+        if arguments.no_cutoff {
+            config.sequential_cutoff = None;
+        }
+        print(*policy, &replay_through_engine(&requests, hardware, config));
+    }
+    Ok(())
+}
+
+fn footprint(arguments: &Arguments, options: Options) -> Result<usize, TraceError> {
+    Ok(Load::read(&arguments.trace, options)?.footprint())
+}
+
+fn print(policy: Policy, done: &Replayed) {
+    println!(
+        "{policy:>10} {:>8.4} {:>10} {:>10} {:>11} {:>13} {:>13} {:>7.2}x {:>9} {:>8} {:>8} {:>9}",
+        done.miss_ratio(),
+        done.stats.admitted_blocks,
+        done.stats.moved_blocks,
+        done.stats.flash_write_bytes / 1_000_000,
+        done.trace_writes,
+        done.stats.origin_writes,
+        done.fewer_writes(),
+        done.stats.bypassed_writes,
+        done.stats.joined_writes,
+        done.stats.origin_syncs,
+        done.stats.destaged_blocks,
+    );
+}
