@@ -5,17 +5,22 @@
 //! at, so nothing about what is served, dropped or ordered is different from a rule's bypass.
 //!
 //! Invariants:
-//! - A stream never makes a file's writes wait for long: one passes by only if the file has nothing dirty, or little
-//!   and it did not go to and fro lately.
+//! - A stream never makes a file's writes wait for long: one passes by only if the file has nothing dirty, or little that
+//!   lies together, and it did not go to and fro lately.
 //! - Writes that somebody syncs as they go are no stream, however long: a database's log wants its place on flash.
 
-use headpond_base::{BLOCK_U64, Nanos, ObjectId};
+use headpond_base::{BLOCK_U64, Block, Nanos, ObjectId};
 use headpond_policy::{Process, Transfer};
 
 use crate::engine::Engine;
 use crate::treatment::{Handling, Treatment};
 
-/// A file whose writes were made to pass by, and are cached again since, is left alone for this long.
+/// What a file has dirty goes to the origin before writes pass by. So many runs at most: the stream's own beginning, and
+/// little else. Scattered writes would gain more from waiting for others beside them than the stream does from passing by.
+const SWITCH_RUNS: usize = 8;
+
+/// A file whose writes were made to pass by, and are cached again since, or which has too much scattered to, is left alone
+/// for this long.
 const SWITCH_PAUSE: Nanos = Nanos(10 * Nanos::SECOND.0);
 
 impl Engine {
@@ -62,10 +67,13 @@ impl Engine {
             return true;
         }
         let paused = known.switched_at.is_none_or(|at| now.since(at) >= SWITCH_PAUSE);
-        let may = known.map.dirty() <= some && paused;
-        if may {
-            known.switched_at = Some(now);
+        if known.map.dirty() > some || !paused {
+            return false;
         }
-        may
+        // Looking costs a walk over what is dirty: not for each write that stays.
+        known.switched_at = Some(now);
+        let dirty: Vec<_> = known.map.dirty_from(Block(0)).map(|(block, _)| block).collect();
+        let runs = dirty.chunk_by(|one, next| one.next() == *next).count();
+        runs <= SWITCH_RUNS
     }
 }

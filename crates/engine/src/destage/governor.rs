@@ -23,6 +23,8 @@ pub(crate) const TICK: Nanos = Nanos(50 * Nanos::MILLISECOND.0);
 
 /// Grants are saved for at most so many seconds: what a slow sync held up is made up for.
 const BURST: f64 = 1.0;
+/// So many seconds' worth at most is owed for what went at once: at a low rate a large write is paid for by waiting.
+const DEBT: f64 = 4.0;
 /// Grants that have lain for so many seconds are late: the origin does not give destage what its rate needs.
 const LATE: f64 = 0.25;
 /// By so many writes a second the number beside misses grows while grants are late, and sinks while they are not.
@@ -97,7 +99,7 @@ impl Governor {
             // At a low rate a job begins with a second's worth: that is not late yet.
             let (begins, most) =
                 if self.rate < SLOW { (1.0, 2.0 * self.rate.ceil() + 1.0) } else { (0.0, self.rate * BURST) };
-            self.saved = (self.saved + self.rate * seconds).min(most).max(-self.rate);
+            self.saved = (self.saved + self.rate * seconds).min(most).max(-DEBT * self.rate);
             let late = self.saved > self.rate * (begins + LATE) + 1.0;
             let change = if late { PRESS } else { -RELAX };
             self.pressed = (self.pressed + change * seconds).clamp(0.0, BESIDE_MAX);

@@ -13,11 +13,11 @@ use headpond_format::{Entry, Stamp};
 use headpond_log::Mutation;
 use headpond_map::Slot;
 
-use super::RETRY;
 use super::gap::{Filling, Group};
 use super::moves::Moves;
 use super::reading::Reading;
 use super::run::Run;
+use super::{RETRY, ROUND_BLOCKS};
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending as EnginePending};
 
@@ -56,7 +56,8 @@ pub(super) struct Job {
     pub(super) object: ObjectId,
     stage: Stage,
     pub(super) from: Block,
-    most: u64,
+    /// About so many blocks: it ends with the first write that brings them. 0: none.
+    aim: u64,
     /// Somebody waits for it: full depth.
     urgent: bool,
     /// It has waited for what was written or moved while the log was told of it.
@@ -122,8 +123,8 @@ impl Job {
 }
 
 impl Engine {
-    pub(super) fn start_job(&mut self, object: ObjectId, from: Block, most: u64, urgent: bool) {
-        self.begin_job(object, from, most, urgent, false);
+    pub(super) fn start_job(&mut self, object: ObjectId, from: Block, aim: u64, urgent: bool) {
+        self.begin_job(object, from, aim, urgent, false);
     }
 
     /// A job that writes nothing and ends with a stamp: the pool is left with dirty data of a
@@ -132,7 +133,7 @@ impl Engine {
         self.begin_job(object, Block(0), 0, true, true);
     }
 
-    fn begin_job(&mut self, object: ObjectId, from: Block, most: u64, urgent: bool, only_stamp: bool) {
+    fn begin_job(&mut self, object: ObjectId, from: Block, aim: u64, urgent: bool, only_stamp: bool) {
         let id = JobId(self.destage.next_job);
         self.destage.next_job += 1;
         let failed = self.store.log.failed();
@@ -149,7 +150,7 @@ impl Engine {
             object,
             stage,
             from,
-            most,
+            aim,
             urgent,
             waited: false,
             runs: Vec::new(),
@@ -297,16 +298,19 @@ impl Engine {
 
     /// Takes dirty durable blocks in order, neighbours together. A paced job waits once for those that are not
     /// durable yet: one that reclaim has just moved may be old, and would wait for another way through all.
+    ///
+    /// It looks at more than it is to bring: a round that ended after so many blocks would cut in two what goes to the
+    /// origin in one write.
     fn pick(&mut self, job: &mut Job) {
         let known = self.store.known(job.object);
-        let most = usize::try_from(job.most).unwrap_or(usize::MAX);
+        let [aim, most] = [job.aim, ROUND_BLOCKS].map(|blocks| usize::try_from(blocks).unwrap_or(usize::MAX));
         let slots: Vec<_> = known.map.dirty_from(job.from).take(most.saturating_add(1)).collect();
         let durable = |slot: &Slot| {
             slot.location == headpond_base::Location::ZERO
                 || self.store.log.is_durable(slot.location)
                 || self.store.log.failed()
         };
-        if !job.urgent && !job.waited && !slots.iter().all(|(_, slot)| durable(slot)) {
+        if !job.urgent && !job.waited && !slots.iter().take(aim).all(|(_, slot)| durable(slot)) {
             job.waited = true;
             job.stage = Stage::Announced(self.all_to_be_durable());
             return;
@@ -334,13 +338,14 @@ impl Engine {
     /// Decides which runs go together; those for which the round has no time are left for the next.
     fn group_runs(&self, job: &mut Job) {
         let mut time = self.round_time().0;
-        let mut taken = 0;
+        let (mut taken, mut blocks) = (0, 0);
         for joined in self.plan(job.object, &job.runs) {
-            if taken > 0 && joined.cost.0 > time {
+            if taken > 0 && (joined.cost.0 > time || blocks >= job.aim) {
                 break;
             }
             time = time.saturating_sub(joined.cost.0);
             let runs = taken..taken + joined.runs;
+            blocks += job.runs[runs.clone()].iter().map(|run| run.slots.len() as u64).sum::<u64>();
             job.runs[runs.clone()].iter_mut().for_each(|run| run.group = job.groups.len());
             job.groups.push(Group::of(runs));
             taken += joined.runs;

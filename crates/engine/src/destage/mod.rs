@@ -38,7 +38,7 @@ use job::{Job, JobId};
 /// spindles or a network busy.
 const JOBS_MAX: usize = 4;
 
-/// Blocks that one job handles before the origin is synced and they count as clean: 16 MiB.
+/// Blocks that one job handles at most before the origin is synced and they count as clean: 16 MiB.
 const ROUND_BLOCKS: u64 = 4096;
 
 /// The writes of a round take about so long together.
@@ -250,8 +250,8 @@ impl Engine {
             let worth = if known.data_dirty() { granted } else { quiet };
             if worth && self.may_start(object) {
                 // About a second's worth; at full speed the job's time bounds it.
-                let most = if full { ROUND_BLOCKS } else { (rate as u64).clamp(256, ROUND_BLOCKS) };
-                self.start_job(object, from, most, false);
+                let aim = if full { ROUND_BLOCKS } else { (rate as u64).clamp(256, ROUND_BLOCKS) };
+                self.start_job(object, from, aim, false);
             } else if known_data_waits(self.store.get(object)) && !full && rate > 0.0 {
                 // Saves up for this one instead of passing it over for ever.
                 return;
