@@ -280,6 +280,32 @@ fn order_entry_on_postgresql_runs_in_short_and_leaves_a_consistent_database() {
 }
 
 #[test]
+fn dbconfig_runs_in_short_with_the_settings_of_each_set() {
+    if !has(&DATABASE) {
+        return;
+    }
+    let _alone = machine::alone();
+    let (_bench, figures) = database_runs_end_to_end("dbconfig");
+    let runs = figures["runs"].as_array().expect("runs");
+    let with = |option: &str| runs.iter().filter(|run| run["commands"].to_string().contains(option)).count();
+    assert_eq!((runs.len(), with("--innodb-read-io-threads=16"), with("--innodb-io-capacity=30000")), (6, 2, 2));
+}
+
+#[test]
+fn a_rate_in_short_is_an_open_loop_and_the_page_says_so() {
+    if !has(&DATABASE) {
+        return;
+    }
+    let _alone = machine::alone();
+    let (bench, figures) = database_runs_end_to_end("rate");
+    for run in figures["runs"].as_array().expect("runs") {
+        assert!(run["commands"].to_string().contains("--rate="), "{run}");
+    }
+    let page = fs::read_to_string(bench.path("out/report.html")).expect("the page");
+    assert!(page.contains("Open loop: transactions are due") && !page.contains("Closed loop"));
+}
+
+#[test]
 fn thresholds_run_in_short_with_the_settings_of_each_variant() {
     if !has(&DATABASE) {
         return;

@@ -72,7 +72,8 @@ pub struct Case {
     pub depth: Option<u32>,
     /// Threads of fio, clients of a database.
     pub threads: Option<u32>,
-    /// fio: so many requests a second of each thread, where the storage keeps up; as many as it takes without.
+    /// fio: so many requests a second of each thread, where the storage keeps up. A database: so many transactions a
+    /// second in all, due at random moments whatever became of those before. As many as it takes without.
     pub rate: Option<u32>,
     /// sysbench: which of its loads, such as `oltp_read_write`.
     pub script: Option<String>,
@@ -210,7 +211,7 @@ pub struct Definition {
     pub quick: Quick,
 }
 
-const SHIPPED: [(&str, &str); 11] = [
+const SHIPPED: [(&str, &str); 13] = [
     ("fileio", include_str!("../../experiments/fileio.toml")),
     ("fill", include_str!("../../experiments/fill.toml")),
     ("sweep", include_str!("../../experiments/sweep.toml")),
@@ -218,7 +219,9 @@ const SHIPPED: [(&str, &str); 11] = [
     ("oltp", include_str!("../../experiments/oltp.toml")),
     ("tpcc", include_str!("../../experiments/tpcc.toml")),
     ("tpcc-postgres", include_str!("../../experiments/tpcc-postgres.toml")),
+    ("rate", include_str!("../../experiments/rate.toml")),
     ("thresholds", include_str!("../../experiments/thresholds.toml")),
+    ("dbconfig", include_str!("../../experiments/dbconfig.toml")),
     ("pace", include_str!("../../experiments/pace.toml")),
     ("flush", include_str!("../../experiments/flush.toml")),
     ("untorn", include_str!("../../experiments/untorn.toml")),
@@ -372,13 +375,13 @@ impl Definition {
                 }
             }
         }
-        if self.load.on_database() {
-            if case.rate.is_some() {
-                return Err("rate is for load = \"fio\"".to_owned());
-            }
-            if case.rw.is_some() || matches!(case.vary, Some(Vary::Depth | Vary::Block | Vary::Used)) {
-                return Err("rw, and vary other than threads, are for load = \"fio\"".to_owned());
-            }
+        if case.rate == Some(0) {
+            return Err("a rate of 0 is nothing".to_owned());
+        }
+        if self.load.on_database()
+            && (case.rw.is_some() || matches!(case.vary, Some(Vary::Depth | Vary::Block | Vary::Used)))
+        {
+            return Err("rw, and vary other than threads, are for load = \"fio\"".to_owned());
         }
         Ok(())
     }

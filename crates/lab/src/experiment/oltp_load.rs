@@ -65,6 +65,8 @@ pub fn run_options(definition: &Definition, point: &Point, seed: u64) -> Vec<Str
         format!("--time={}", definition.warmup + definition.seconds),
     ];
     options.extend(["--percentile=95", "--report-interval=1", "--histogram"].map(str::to_owned));
+    // sysbench fixes the moments beforehand, and counts a latency from there: the wait for a free client is in it.
+    options.extend(definition.cases[point.case].rate.map(|rate| format!("--rate={rate}")));
     if definition.warmup > 0 {
         options.push(format!("--report-checkpoints={}", definition.warmup));
     }

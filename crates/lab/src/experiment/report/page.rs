@@ -4,7 +4,7 @@
 
 use super::super::judge::short;
 use super::super::plan::SideName;
-use super::super::{Pond, Record, Second, System, Vary};
+use super::super::{Definition, Pond, Record, Second, System, Vary};
 pub(super) use super::picture::escaped;
 use super::picture::{Drawing, LEFT, Line, Picture, RIGHT, Scale, WIDTH};
 use super::{Story, kinds, tables, unit};
@@ -409,10 +409,7 @@ fn about(story: &Story<'_>) -> String {
             story.seed
         ),
     ));
-    rows.push((
-        "load".to_owned(),
-        "Closed loop: a client asks again when it was answered, so a stall is one long latency for each client, not one for each request that would have come meanwhile.".to_owned(),
-    ));
+    rows.push(("load".to_owned(), how_it_asks(definition).to_owned()));
     rows.extend(kinds::about(story).map(|text| ("rules".to_owned(), text)));
     if definition.load.on_database() {
         rows.push(("percentiles over time".to_owned(), "sysbench tells the 95th of each second; 50th, 99th and 99.9th are from its histogram of the part that counts.".to_owned()));
@@ -433,4 +430,23 @@ fn commands(story: &Story<'_>) -> String {
         )
     };
     story.records.iter().filter(|record| record.repetition == 1).map(of).collect()
+}
+
+/// Whether the load waits for its answers.
+fn how_it_asks(definition: &Definition) -> &'static str {
+    let rates = definition.cases.iter().filter(|case| case.rate.is_some()).count();
+    match (definition.load.on_database(), rates) {
+        (true, rates) if rates == definition.cases.len() => {
+            "Open loop: transactions are due at random moments at the rate named, whatever became of those before, and a latency counts from then on, the wait for a free client included."
+        }
+        (true, 1..) => {
+            "Where a rate is named an open loop: transactions are due at random moments, and a latency counts from then on. Elsewhere a closed one: a client asks again when it was answered."
+        }
+        (false, 1..) => {
+            "Closed loop, also at a rate: no more requests than its depth are under way, and a latency counts from when one was sent, so a stall is one long latency for each of those, not one for each request that was due meanwhile."
+        }
+        _ => {
+            "Closed loop: a client asks again when it was answered, so a stall is one long latency for each client, not one for each request that would have come meanwhile."
+        }
+    }
 }
