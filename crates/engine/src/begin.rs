@@ -9,6 +9,7 @@ use crate::engine::{Engine, Pending};
 use crate::locks::OpId;
 use crate::object::{Object, kept_path};
 use crate::op::{Change, Op, Progress, Work};
+use crate::ops::together;
 use crate::request::{OpenFile, Reply, Request, RequestId};
 use crate::treatment::Treatment;
 
@@ -53,6 +54,19 @@ impl Engine {
                 }
                 let how = self.write_in_stream(object, offset, data.len() as u64, durable, how);
                 self.change(id, object, end, Change::Write { offset, data, mtime, durable }, how);
+            }
+            Request::WriteTogether { object, pieces, mtime, durable, how } => {
+                if !together::are_apart(&pieces) {
+                    return self.answer(id, Reply::Failed(Errno::INVAL));
+                }
+                let (entry_bytes, blocks) = together::room(&together::runs(&pieces));
+                let most = u64::from(self.store.log.geometry().record_blocks_max());
+                if entry_bytes > headpond_format::BATCH_ENTRY_BYTES || blocks > most {
+                    return self.answer(id, Reply::Failed(Errno::FBIG));
+                }
+                let end = pieces.last().map_or(0, |(offset, data)| offset.saturating_add(data.len() as u64));
+                let change = Change::Together { pieces: pieces.into(), mtime, durable };
+                self.change(id, object, end, change, how);
             }
             Request::Truncate { object, size, mtime } => {
                 self.change(id, object, size, Change::Truncate { size, mtime }, usual)

@@ -55,6 +55,7 @@ pub use engine::Engine;
 pub use headpond_base::Class;
 pub use headpond_log::{FlashRead, Mutation};
 pub use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy};
+pub use ops::together::fits_together;
 pub use recovery::{
     Conflict, RecoverError, Recovered, RecoveredObject, Verdict, format_pool, recover, recover_mutated,
 };

@@ -1,5 +1,7 @@
 //! A request under way.
 
+use std::sync::Arc;
+
 use headpond_base::{Buf, BufMut, CacheMode, Errno, ObjectId, UnixNanos};
 
 use crate::effect::Outcome;
@@ -24,10 +26,34 @@ pub(crate) enum Work {
 /// A change to an object's bytes or size.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
-    Write { offset: u64, data: Buf, mtime: UnixNanos, durable: bool },
-    Truncate { size: u64, mtime: UnixNanos },
-    Zero { offset: u64, len: u64, extend: bool, mtime: UnixNanos },
-    Allocate { offset: u64, len: u64, extend: bool, mtime: UnixNanos },
+    Write {
+        offset: u64,
+        data: Buf,
+        mtime: UnixNanos,
+        durable: bool,
+    },
+    /// Several writes, all or none: see `ops/together.rs`.
+    Together {
+        pieces: Arc<[(u64, Buf)]>,
+        mtime: UnixNanos,
+        durable: bool,
+    },
+    Truncate {
+        size: u64,
+        mtime: UnixNanos,
+    },
+    Zero {
+        offset: u64,
+        len: u64,
+        extend: bool,
+        mtime: UnixNanos,
+    },
+    Allocate {
+        offset: u64,
+        len: u64,
+        extend: bool,
+        mtime: UnixNanos,
+    },
 }
 
 /// How far a request has come. Each kind uses some of these, in this order.

@@ -135,6 +135,21 @@ pub enum Request {
         /// Who asks, and how it is treated.
         how: Treatment,
     },
+    /// Writes in several places, all of it or nothing. Answer: [`Reply::Changed`];
+    /// [`Errno::OPNOTSUPP`] where changes go to the origin, which cannot do that, and [`Errno::FBIG`] for more than
+    /// [`crate::fits_together`] allows: then nothing is changed.
+    WriteTogether {
+        /// The object.
+        object: ObjectId,
+        /// The bytes by their places: in order, none empty, none touching another.
+        pieces: Vec<(u64, Buf)>,
+        /// When.
+        mtime: UnixNanos,
+        /// Answer only once it is durable.
+        durable: bool,
+        /// Who asks, and how it is treated.
+        how: Treatment,
+    },
     /// Makes the object end at `size`. Answer: [`Reply::Changed`].
     Truncate {
         /// The object.

@@ -16,16 +16,19 @@ pub enum Mutation {
     ReplayOutOfOrder,
     /// Clean blocks that wait in memory stay there when they are changed.
     KeepMemoryWindow,
+    /// Writes that are asked for as one are batches of their own.
+    SplitTogether,
 }
 
 impl Mutation {
     /// Every one, with its name for the command line.
-    pub const ALL: [(&'static str, Self); 6] = [
+    pub const ALL: [(&'static str, Self); 7] = [
         ("skip-sync", Self::SkipSync),
         ("accept-torn-batch", Self::AcceptTornBatch),
         ("clean-before-origin-sync", Self::CleanBeforeOriginSync),
         ("forget-generation", Self::ForgetGeneration),
         ("replay-out-of-order", Self::ReplayOutOfOrder),
         ("keep-memory-window", Self::KeepMemoryWindow),
+        ("split-together", Self::SplitTogether),
     ];
 }

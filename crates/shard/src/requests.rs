@@ -63,7 +63,7 @@ impl Requests {
             Request::Write { how, .. } if matches!(how.handling, Handling::Bypass | Handling::ReadOnly) => {
                 Kind::WritePast
             }
-            Request::Write { .. } => Kind::Write,
+            Request::Write { .. } | Request::WriteTogether { .. } => Kind::Write,
             Request::Sync { .. } | Request::SyncAll => Kind::Sync,
             _ => Kind::Other,
         };

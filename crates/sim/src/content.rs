@@ -67,6 +67,8 @@ struct Extent {
 pub(crate) enum Change {
     /// A write.
     Write { offset: u64, len: u64, writer: Writer },
+    /// Writes of `len` bytes each, `stride` apart, as one.
+    Together { offset: u64, len: u64, stride: u64, count: u64, writer: Writer },
     /// Truncation or extension.
     Truncate { size: u64 },
     /// A range becomes zeros.
@@ -76,12 +78,19 @@ pub(crate) enum Change {
 }
 
 impl Change {
+    /// The ranges that several writes as one have; nothing for other changes.
+    pub(crate) fn places(&self) -> Vec<(u64, u64)> {
+        let Self::Together { offset, len, stride, count, .. } = *self else { return Vec::new() };
+        (0..count).map(|at| (offset + at * stride, offset + at * stride + len)).collect()
+    }
+
     /// The range that it touches. A truncation touches everything.
     pub(crate) fn range(&self) -> (u64, u64) {
         match *self {
             Self::Write { offset, len, .. } | Self::Zero { offset, len, .. } | Self::Allocate { offset, len, .. } => {
                 (offset, offset + len)
             }
+            Self::Together { offset, len, stride, count, .. } => (offset, offset + stride * (count - 1) + len),
             Self::Truncate { .. } => (0, u64::MAX),
         }
     }
@@ -113,6 +122,12 @@ impl Content {
                 if len > 0 {
                     self.put(offset, offset + len, Some(writer));
                     self.size = self.size.max(offset + len);
+                }
+            }
+            Change::Together { writer, .. } => {
+                for (start, end) in change.places() {
+                    self.put(start, end, Some(writer));
+                    self.size = self.size.max(end);
                 }
             }
             Change::Truncate { size } => {
@@ -235,6 +250,11 @@ mod tests {
                 grow(array, offset + len);
                 array[offset as usize..(offset + len) as usize].fill(Some(writer));
             }
+            Change::Together { writer, .. } => {
+                for (start, end) in change.places() {
+                    by_hand(array, &Change::Write { offset: start, len: end - start, writer });
+                }
+            }
             Change::Truncate { size } => array.resize(size as usize, None),
             Change::Zero { offset, len, extend } => {
                 if extend {
@@ -260,10 +280,11 @@ mod tests {
         let mut array = Vec::new();
         for step in 0..3000 {
             let (offset, len) = (rng.below(200), 1 + rng.below(60));
-            let change = match rng.below(5) {
+            let change = match rng.below(6) {
                 0 => Change::Truncate { size: offset },
                 1 => Change::Zero { offset, len, extend: rng.chance(500) },
                 2 => Change::Allocate { offset, len, extend: rng.chance(500) },
+                3 => Change::Together { offset, len, stride: len + 7, count: 3, writer: Writer(step) },
                 _ => Change::Write { offset, len, writer: Writer(step) },
             };
             content.apply(&change, 0);

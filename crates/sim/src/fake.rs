@@ -119,6 +119,11 @@ impl Fake {
                 }
                 effects
             }
+            // One after the other: it never runs where they must be one.
+            Request::WriteTogether { object, pieces, .. } => pieces
+                .into_iter()
+                .map(|(offset, data)| Effect::OriginWrite { ticket: self.ticket(), object, offset, data: vec![data] })
+                .collect(),
             Request::Truncate { object, size, .. } => {
                 vec![Effect::OriginResize { ticket: self.ticket(), object, size }]
             }
@@ -210,6 +215,10 @@ impl Fake {
             Request::Write { object, offset, data, mtime, .. } => {
                 let size = self.size(object).max(offset + data.len() as u64);
                 self.changed(object, size, mtime)
+            }
+            Request::WriteTogether { object, pieces, mtime, .. } => {
+                let end = pieces.last().map_or(0, |(offset, data)| offset + data.len() as u64);
+                self.changed(object, self.size(object).max(end), mtime)
             }
             Request::Truncate { object, size, mtime } => self.changed(object, size, mtime),
             Request::Zero { object, offset, len, extend, mtime }

@@ -33,7 +33,8 @@ struct Arguments {
     /// Stay in this cache mode: write-back, write-through, write-around, pass-through
     #[arg(long)]
     mode: Option<CacheMode>,
-    /// Plant a bug: skip-sync, accept-torn-batch, clean-before-origin-sync, forget-generation, replay-out-of-order
+    /// Plant a bug: skip-sync, accept-torn-batch, clean-before-origin-sync, forget-generation, replay-out-of-order,
+    /// keep-memory-window, split-together
     #[arg(long, value_parser = parse_mutation)]
     mutation: Option<Mutation>,
     /// Promise 3 alone, in write-back: writes of every size up to a mebibyte, and power cuts

@@ -395,7 +395,7 @@ impl Model {
             return "zeros".into();
         }
         let by = self.mutations.iter().enumerate().find_map(|(id, mutation)| match mutation.change {
-            Change::Write { writer, .. } if is_from(Some(writer), at, piece) => {
+            Change::Write { writer, .. } | Change::Together { writer, .. } if is_from(Some(writer), at, piece) => {
                 Some(format!("written by {writer:?} (change {id}, {:?} of {:?})", mutation.change, mutation.file))
             }
             _ => None,
@@ -556,7 +556,8 @@ impl Model {
     /// itself never acknowledged, or waited for the flash. Plain writes are kept in the order of their acknowledgement.
     fn may_be_early(&self, id: MutationId) -> bool {
         let mutation = &self.mutations[id.0 as usize];
-        let plain = matches!(mutation.change, Change::Write { .. }) && !mutation.durable && !mutation.loose;
+        let write = matches!(mutation.change, Change::Write { .. } | Change::Together { .. });
+        let plain = write && !mutation.durable && !mutation.loose;
         mutation.acknowledged.is_none() || mutation.failed || !plain
     }
 
@@ -600,6 +601,7 @@ impl Model {
         for change in &changes {
             let (start, end) = change.range();
             cuts.extend([start, end]);
+            cuts.extend(change.places().iter().flat_map(|(start, end)| [*start, *end]));
             if let Change::Truncate { size } = change {
                 cuts.push(*size);
             }
@@ -621,7 +623,9 @@ impl Model {
             for change in &changes {
                 let (from, to) = change.range();
                 match change {
-                    Change::Write { writer, .. } if from <= start && end <= to => writers.push(Some(*writer)),
+                    Change::Write { writer, .. } | Change::Together { writer, .. } if from <= start && end <= to => {
+                        writers.push(Some(*writer));
+                    }
                     Change::Truncate { size } if *size <= start => writers.push(None),
                     Change::Zero { .. } if from <= start && end <= to => writers.push(None),
                     _ => {}

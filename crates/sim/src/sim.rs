@@ -244,6 +244,15 @@ impl<'a> Sim<'a> {
                 fill(writer, offset, &mut data);
                 Request::Write { object, offset, data: data.freeze(), mtime, durable, how }
             }
+            Change::Together { writer, .. } => {
+                let piece = |(start, end): (u64, u64)| {
+                    let mut data = BufMut::zeroed((end - start) as usize);
+                    fill(writer, start, &mut data);
+                    (start, data.freeze())
+                };
+                let pieces = change.places().into_iter().map(piece).collect();
+                Request::WriteTogether { object, pieces, mtime, durable, how }
+            }
             Change::Truncate { size } => Request::Truncate { object, size, mtime },
             Change::Zero { offset, len, extend } => Request::Zero { object, offset, len, extend, mtime },
             Change::Allocate { offset, len, extend } => Request::Allocate { object, offset, len, extend, mtime },

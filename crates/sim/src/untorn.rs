@@ -4,6 +4,7 @@
 //! just large enough for one. Here nothing but that is done: write-back, no faults but crashes, few files, and
 //! - writes of a database's pages, of any length at any byte, of whole blocks, of exactly a mebibyte (which spans 257
 //!   blocks when it begins inside one), and writes that overlap the one before, while that is still under way;
+//! - several writes as one (`WriteTogether`), from two places to as many as are allowed;
 //! - segments of 2 MiB, of which most are left with too little room for the next large write;
 //! - power cuts that drop, keep, reorder, and tear at 512 bytes each device write that was not synced, at any moment,
 //!   recovery and the first checkpoint after it included.
@@ -12,13 +13,13 @@
 //!   told that they are whole ([`Handling::Whole`]).
 //!
 //! What judges is the model that all runs have: after a crash every file must be as it was after some of its writes in
-//! order, each of them there with all its bytes or with none.
+//! order, each of them there with all its bytes, in all its places, or with none.
 
 use headpond_base::{BLOCK_U64, CacheMode, Nanos, RECORD_BYTES_MAX};
 use headpond_engine::{Handling, Treatment};
 use headpond_format::Geometry;
 
-use crate::content::Change;
+use crate::content::{Change, Writer};
 use crate::origin::FileId;
 use crate::rng::Rng;
 use crate::scenario::{Faults, Scenario, Treatments};
@@ -38,6 +39,7 @@ const UNIT: u64 = RECORD_BYTES_MAX as u64;
 enum Step {
     Write,
     DurableWrite,
+    Together,
     Sync,
     Read,
     Idle,
@@ -45,8 +47,9 @@ enum Step {
     Crash,
 }
 
-const STEPS: [(Step, u64); 7] = [
-    (Step::Write, 620),
+const STEPS: [(Step, u64); 8] = [
+    (Step::Write, 500),
+    (Step::Together, 120),
     (Step::DurableWrite, 60),
     (Step::Sync, 80),
     (Step::Read, 60),
@@ -106,6 +109,24 @@ fn place(last: (u64, u64), file_bytes: u64, rng: &mut Rng) -> (u64, u64) {
     (offset, len.min(UNIT).min(file_bytes - offset).max(1))
 }
 
+/// Writes in several places, as a database's transaction makes them: pages, or pieces of any length.
+fn together(file_bytes: u64, writer: Writer, rng: &mut Rng) -> Change {
+    let (len, gap) = match rng.below(4) {
+        0 => (512, 512 * rng.between(1, 20)),
+        1 => (rng.between(1, 5000), rng.between(1, 20_000)),
+        _ => (4096, 4096 * rng.between(1, 15)),
+    };
+    let stride = len + gap;
+    let offset = rng.below(file_bytes / 2) / 512 * 512;
+    let fits = |count: u64| {
+        let places = (0..count).map(|at| offset + at * stride).map(|start| start..start + len);
+        offset + count * stride <= file_bytes && headpond_engine::fits_together(places)
+    };
+    let wanted = *rng.pick(&[2, 3, 8, 66]);
+    let count = (1..=wanted).rev().find(|count| fits(*count)).unwrap_or(1);
+    Change::Together { offset, len, stride, count, writer }
+}
+
 impl Sim<'_> {
     /// One operation.
     pub(crate) fn operate_untorn(&mut self, rng: &mut Rng) -> Result<(), String> {
@@ -133,7 +154,12 @@ impl Sim<'_> {
                 let durable = matches!(step, Step::DurableWrite);
                 self.change(file, Change::Write { offset, len, writer }, durable, how)?;
             }
-            Step::Write | Step::DurableWrite => self.drain()?,
+            Step::Together if self.model.open_changes(file) < 3 => {
+                let change = together(self.scenario.file_bytes, self.writer(), rng);
+                self.last_write = (change.range().0, change.range().1 - change.range().0);
+                self.change(file, change, rng.chance(500), how)?;
+            }
+            Step::Write | Step::DurableWrite | Step::Together => self.drain()?,
             Step::Sync => self.sync(file)?,
             Step::Read => {
                 let (offset, len) = place(self.last_write, self.scenario.file_bytes, rng);

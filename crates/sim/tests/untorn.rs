@@ -1,7 +1,9 @@
-//! Promise 3: every write request of up to a mebibyte is old or new as a whole after any crash.
+//! Promise 3: every write request of up to a mebibyte is old or new as a whole after any crash, and so are several writes
+//! that were asked for as one.
 //!
 //! Aligned and not, overlapping, larger than what is left of a segment; with device writes dropped, reordered, and torn
-//! at 512 bytes. And the test of the test: recovery that takes torn batches is found by it.
+//! at 512 bytes. And the test of the test: recovery that takes torn batches is found by it, and so is an engine that makes
+//! several batches of what was asked for as one.
 
 use headpond_engine::Mutation;
 use headpond_sim::{Options, quiet_panics, run_seeds};
@@ -24,11 +26,20 @@ fn every_write_of_up_to_a_mebibyte_is_old_or_new_as_a_whole_after_any_crash() {
     assert!(total.segments > 800, "{total}");
 }
 
-#[test]
-fn recovery_that_takes_torn_batches_is_found_by_it() {
+/// Runs until the planted bug shows.
+fn is_found(mutation: Mutation) {
     quiet_panics();
-    let mutation = Some(Mutation::AcceptTornBatch);
-    let options = Options { ops: 120, no_faults: true, untorn: true, mutation, ..Options::default() };
+    let options = Options { ops: 120, no_faults: true, untorn: true, mutation: Some(mutation), ..Options::default() };
     let findings = run_seeds(0..100, &options, cores(), 1, &|_, _| {});
     assert!(!findings.failures.is_empty(), "went unnoticed in {} histories", findings.seeds);
+}
+
+#[test]
+fn recovery_that_takes_torn_batches_is_found_by_it() {
+    is_found(Mutation::AcceptTornBatch);
+}
+
+#[test]
+fn writes_that_are_one_and_are_split_are_found_by_it() {
+    is_found(Mutation::SplitTogether);
 }

@@ -13,6 +13,7 @@ use headpond_log::DataRecord;
 use headpond_map::Slot;
 
 use super::drop_entry;
+use super::together::{Pieces, partial, room, runs};
 use crate::effect::Effect;
 use crate::engine::{Engine, Pending};
 use crate::locks::{OpId, Span};
@@ -39,6 +40,10 @@ impl Change {
     pub(super) fn span(&self) -> Span {
         match self {
             Self::Write { offset, data, .. } => Span::of_bytes(*offset, data.len() as u64),
+            Self::Together { pieces, .. } => {
+                let (start, end) = hull(pieces);
+                Span::of_bytes(start, end - start)
+            }
             Self::Truncate { size, .. } => Span::from_byte(*size),
             // One that may make the object longer must not race with another that does.
             Self::Zero { offset, extend: true, .. } | Self::Allocate { offset, extend: true, .. } => {
@@ -51,6 +56,7 @@ impl Change {
     pub(super) const fn mtime(&self) -> UnixNanos {
         match self {
             Self::Write { mtime, .. }
+            | Self::Together { mtime, .. }
             | Self::Truncate { mtime, .. }
             | Self::Zero { mtime, .. }
             | Self::Allocate { mtime, .. } => *mtime,
@@ -61,6 +67,7 @@ impl Change {
     pub(super) fn size_after(&self, size: u64) -> u64 {
         match self {
             Self::Write { offset, data, .. } => size.max(offset + data.len() as u64),
+            Self::Together { pieces, .. } => size.max(hull(pieces).1),
             Self::Truncate { size, .. } => *size,
             Self::Zero { offset, len, extend, .. } | Self::Allocate { offset, len, extend, .. } => {
                 if *extend {
@@ -73,7 +80,12 @@ impl Change {
     }
 
     const fn durable(&self) -> bool {
-        matches!(self, Self::Write { durable: true, .. })
+        matches!(self, Self::Write { durable: true, .. } | Self::Together { durable: true, .. })
+    }
+
+    /// Whether only the log can make it.
+    pub(super) const fn needs_the_log(&self) -> bool {
+        matches!(self, Self::Together { .. })
     }
 }
 
@@ -131,6 +143,11 @@ impl Engine {
             }
             if let Some((start, end)) = op.asked.take() {
                 self.store.known(op.object).reserved.add(start, end);
+                op.left.clear();
+            }
+            if change.needs_the_log() && self.reserve(id, op, change, true) {
+                // The next of several places.
+                return Progress::Wait;
             }
             op.stage = Stage::Gathered;
             self.gather_edges(id, op, change);
@@ -178,13 +195,20 @@ impl Engine {
 
     /// Whether destage gave space at the origin back since this change made sure of its own.
     fn space_went_meanwhile(&mut self, op: &Op, change: &Change) -> bool {
-        reserve_range(change).is_some() && self.store.known(op.object).space_lost != op.space_seen
+        reserve_ranges(change).next().is_some() && self.store.known(op.object).space_lost != op.space_seen
     }
 
     pub(super) fn count_change(&mut self, change: &Change) {
-        if let Change::Write { data, .. } = change {
-            self.stats.writes += 1;
-            self.stats.write_bytes += data.len() as u64;
+        match change {
+            Change::Write { data, .. } => {
+                self.stats.writes += 1;
+                self.stats.write_bytes += data.len() as u64;
+            }
+            Change::Together { pieces, .. } => {
+                self.stats.writes += 1;
+                self.stats.write_bytes += pieces.iter().map(|(_, data)| data.len() as u64).sum::<u64>();
+            }
+            _ => {}
         }
     }
 
@@ -245,12 +269,13 @@ impl Engine {
         let blocks = match change {
             Change::Truncate { .. } | Change::Allocate { .. } => 1,
             Change::Write { .. } => change.span().blocks(),
+            Change::Together { pieces, .. } => room(&runs(pieces)).1,
             Change::Zero { offset, len, .. } => Span::of_bytes(*offset, (*len).min(self.zero_step(*offset))).blocks(),
         };
         let covered = self.store.get(object).map_or(0, |known| {
             let first = change.span().first;
             let span = Span { first, end: first.plus(blocks) };
-            if blocks == 1 {
+            if blocks == 1 || change.needs_the_log() {
                 0
             } else {
                 known.map.range(span.first, span.end).filter(|(_, slot)| slot.dirty).count() as u64
@@ -289,12 +314,10 @@ impl Engine {
     /// Asks the origin for space if it is not known to have it; `true` if it was asked.
     fn reserve(&mut self, id: OpId, op: &mut Op, change: &Change, ahead: bool) -> bool {
         op.asked = None;
-        let Some((start, end)) = reserve_range(change) else { return false };
         let object = op.object;
         let known = self.store.known(object);
-        if known.reserved.contains(start, end) {
-            return false;
-        }
+        let missing = reserve_ranges(change).find(|(start, end)| !known.reserved.contains(*start, *end));
+        let Some((start, end)) = missing else { return false };
         let (start, end) = if ahead { widened(start, end, known.state.size) } else { (start, end) };
         let len = end - start;
         op.asked = Some((start, end));
@@ -312,12 +335,13 @@ impl Engine {
         }
     }
 
-    /// The blocks of which a change needs the present bytes: at most the first and the last.
+    /// The blocks of which a change needs the present bytes: of each place at most the first and the last.
     fn edges(&self, object: ObjectId, change: &Change) -> Vec<Block> {
         let Some(known) = self.store.get(object) else { return Vec::new() };
         let size = known.state.size;
         match change {
             Change::Write { offset, data, .. } => partial_blocks(*offset, offset + data.len() as u64, size),
+            Change::Together { pieces, .. } => partial(pieces, size),
             Change::Zero { offset, len, .. } => {
                 let end = (offset + (*len).min(self.zero_step(*offset))).min(size);
                 if *offset < end { partial_blocks(*offset, end, size) } else { Vec::new() }
@@ -390,6 +414,7 @@ impl Engine {
                 self.poison(object, span);
                 self.note_written(object, (span.first, span.blocks()), &before, op.how.class);
             }
+            Change::Together { pieces, .. } => self.commit_together(op, pieces, (size_after, mtime), edge),
             Change::Truncate { size: to, .. } => {
                 self.commit_truncate(object, size, *to, mtime, edge(Block::holding(*to)))
             }
@@ -506,12 +531,21 @@ fn partial_blocks(start: u64, end: u64, size: u64) -> Vec<Block> {
 }
 
 /// The bytes for which a change needs space at the origin.
-fn reserve_range(change: &Change) -> Option<(u64, u64)> {
-    match change {
-        Change::Write { offset, data, .. } => Some((*offset, offset + data.len() as u64)),
-        Change::Allocate { offset, len, .. } => Some((*offset, offset + len)),
-        Change::Truncate { .. } | Change::Zero { .. } => None,
-    }
+fn reserve_ranges(change: &Change) -> impl Iterator<Item = (u64, u64)> {
+    let (one, pieces) = match change {
+        Change::Write { offset, data, .. } => (Some((*offset, offset + data.len() as u64)), None),
+        Change::Allocate { offset, len, .. } => (Some((*offset, offset + len)), None),
+        Change::Together { pieces, .. } => (None, Some(pieces)),
+        Change::Truncate { .. } | Change::Zero { .. } => (None, None),
+    };
+    let pieces = pieces.into_iter().flat_map(|pieces| pieces.iter());
+    one.into_iter().chain(pieces.map(|(offset, data)| (*offset, offset + data.len() as u64)))
+}
+
+/// From the first byte of the first piece to the end of the last.
+fn hull(pieces: &Pieces) -> (u64, u64) {
+    let start = pieces.first().map_or(0, |(offset, _)| *offset);
+    (start, pieces.last().map_or(start, |(offset, data)| offset + data.len() as u64))
 }
 
 /// What is reserved in the neighbourhood: whole steps, and further ahead in a growing file.

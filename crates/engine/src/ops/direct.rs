@@ -32,6 +32,9 @@ impl Engine {
 
     pub(super) fn step_direct(&mut self, id: OpId, op: &mut Op, change: &Change) -> Progress {
         let object = op.object;
+        if change.needs_the_log() {
+            return Progress::Finish(Reply::Failed(Errno::OPNOTSUPP));
+        }
         if op.how.handling == Handling::Whole {
             // The origin could keep half of it.
             return Progress::Finish(Reply::Failed(Errno::IO));
@@ -151,6 +154,7 @@ impl Engine {
                 let (offset, data) = (*offset, vec![data.clone()]);
                 self.start(Pending::Op(id), |ticket| Effect::OriginWrite { ticket, object, offset, data });
             }
+            Change::Together { .. } => unreachable!("only the log makes several writes as one"),
             Change::Truncate { size, .. } => {
                 let size = *size;
                 self.start(Pending::Op(id), |ticket| Effect::OriginResize { ticket, object, size });

@@ -9,6 +9,7 @@ mod seek;
 mod set_mode;
 mod stop;
 mod sync;
+pub(crate) mod together;
 
 use headpond_base::ObjectId;
 use headpond_format::Entry;
