@@ -175,6 +175,10 @@ impl Open {
                         let kills = write.kills_set_id.then_some(caller);
                         let writing = Writing { offset: write.offset, data, kills, flags, caller };
                         let how = self.how(&file, caller, size, Direction::Write);
+                        if file.batching.is_open() && !write.of_mapping {
+                            let front = self.front.clone();
+                            return self.workers.push(move || front.write_later(&file, writing, answer));
+                        }
                         match how.filter(|_| file.inode.has_no_privileges()) {
                             Some(how) => self.front.write_data(&file, writing, how, answer, submit),
                             None => self.aside(file, move |front, file| {

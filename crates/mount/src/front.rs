@@ -4,8 +4,8 @@
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 use headpond_engine::{Handling, Reply, Request, Treatment};
 use headpond_format::Stamp;
@@ -13,6 +13,8 @@ use headpond_rules::Direction;
 use rustix::fs::{Mode, OFlags, Statx};
 use rustix::io::Errno;
 
+use crate::batch::Batches;
+use crate::forgetting::Forgetting;
 use crate::handles::{Handles, OpenDirectory, OpenFile, Way};
 use crate::inodes::{Inode, Inodes, ROOT};
 use crate::insight::Insight;
@@ -42,6 +44,9 @@ pub(crate) struct Front {
     pub(crate) insight: Arc<Insight>,
     pub(crate) rules: Arc<LiveRules>,
     pub(crate) whole: Arc<WholeWrites>,
+    pub(crate) batches: Batches,
+    /// To tell the kernel what to forget.
+    pub(crate) forgetting: OnceLock<Forgetting>,
 }
 
 impl Front {
@@ -66,6 +71,8 @@ impl Front {
             insight: beside.insight,
             rules: beside.rules,
             whole: beside.whole,
+            batches: Batches::default(),
+            forgetting: OnceLock::new(),
         })
     }
 

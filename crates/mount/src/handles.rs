@@ -10,6 +10,7 @@ use headpond_base::ObjectId;
 use rustix::fs::Dir;
 use rustix::io::Errno;
 
+use crate::batch::Batching;
 use crate::inodes::Inode;
 use crate::known::Known;
 
@@ -30,9 +31,15 @@ pub(crate) enum Way {
 pub(crate) struct OpenFile {
     pub(crate) inode: Arc<Inode>,
     pub(crate) way: Way,
+    /// Writes that wait to be made as one.
+    pub(crate) batching: Batching,
 }
 
 impl OpenFile {
+    pub(crate) fn new(inode: &Arc<Inode>, way: Way) -> Self {
+        Self { inode: inode.clone(), way, batching: Batching::default() }
+    }
+
     /// Somebody was told that its writes are whole.
     pub(crate) fn is_whole(&self) -> bool {
         matches!(&self.way, Way::Pond { known, .. } if known.is_whole())

@@ -18,6 +18,19 @@ use crate::wire::Caller;
 /// not?" MariaDB and MySQL ask it of each tablespace, with 1, and leave out their doublewrite if it is answered.
 pub const ATOMIC_WRITE_SET: u32 = 0x4004_9502;
 
+/// F2FS's requests, which SQLite makes where it was built for batch-atomic writes: what the file system can do
+/// (`_IOR(0xf5, 12, u32)`), and the beginning and the two ends of a batch (`_IO(0xf5, 1)`, `2`, `5`).
+pub const GET_FEATURES: u32 = 0x8004_f50c;
+/// See [`GET_FEATURES`].
+pub const START_ATOMIC_WRITE: u32 = 0xf501;
+/// See [`GET_FEATURES`].
+pub const COMMIT_ATOMIC_WRITE: u32 = 0xf502;
+/// See [`GET_FEATURES`].
+pub const ABORT_ATOMIC_WRITE: u32 = 0xf505;
+
+/// The feature: batches.
+const FEATURE_ATOMIC_WRITE: u32 = 4;
+
 /// The pages that databases have, in bytes: a rule on the size of a request counts if it decides on one of these.
 const PAGES: [u64; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
 
@@ -31,7 +44,8 @@ impl Front {
         command: u32,
         given: &[u8],
     ) -> Outcome<Vec<u8>> {
-        if is_panel(node) || command != ATOMIC_WRITE_SET {
+        let known = [ATOMIC_WRITE_SET, GET_FEATURES, START_ATOMIC_WRITE, COMMIT_ATOMIC_WRITE, ABORT_ATOMIC_WRITE];
+        if is_panel(node) || !known.contains(&command) {
             return Err(Errno::NOTTY);
         }
         // Directories have handles of their own, by the same numbers.
@@ -39,8 +53,24 @@ impl Front {
         if file.inode.node != node {
             return Err(Errno::NOTTY);
         }
-        let wanted = given.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes)).ok_or(Errno::INVAL)?;
         let caller = Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() };
+        match command {
+            GET_FEATURES => {
+                self.may_batch(&file, caller)?;
+                return Ok(FEATURE_ATOMIC_WRITE.to_ne_bytes().to_vec());
+            }
+            START_ATOMIC_WRITE => {
+                self.may_batch(&file, caller)?;
+                return file.batching.start(&self.batches).map(|()| Vec::new());
+            }
+            COMMIT_ATOMIC_WRITE => return self.commit(&file, caller).map(|()| Vec::new()),
+            ABORT_ATOMIC_WRITE => {
+                self.abort(&file);
+                return Ok(Vec::new());
+            }
+            _ => {}
+        }
+        let wanted = given.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes)).ok_or(Errno::INVAL)?;
         if wanted == 0 {
             self.whole.closed(file.inode.key, handle);
             return Ok(Vec::new());
@@ -56,6 +86,13 @@ impl Front {
             return Err(Errno::NOTTY);
         }
         self.whole.promise(file.inode.key, known, handle, caller.pid)
+    }
+
+    /// Whether several writes of the caller to the file can be made as one.
+    fn may_batch(&self, file: &OpenFile, caller: Caller) -> Outcome<()> {
+        let Way::Pond { known, .. } = &file.way else { return Err(Errno::NOTTY) };
+        let may = !self.read_only && self.whole.holds() && self.goes_through_the_log(known, caller);
+        if may { Ok(()) } else { Err(Errno::NOTTY) }
     }
 
     /// Whether no rule sends pages that this caller writes to the file past the log.

@@ -15,13 +15,16 @@
 
 mod answer;
 mod attributes;
+mod batch;
 mod buffers;
 mod caller;
+mod commit;
 mod data;
 mod dirs;
 mod door;
 mod error;
 mod file_system;
+mod forgetting;
 mod front;
 mod handles;
 mod inodes;

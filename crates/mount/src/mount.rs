@@ -11,6 +11,7 @@ use rustix::process::{Resource, Rlimit};
 
 use crate::door::FuseDoor;
 use crate::file_system::{FileSystem, Greeting};
+use crate::forgetting::Forgetting;
 use crate::front::Front;
 use crate::insight::Insight;
 use crate::known::KnownObject;
@@ -113,6 +114,8 @@ fn serve(session: &Session<Greeting>, front: Arc<Front>, config: &Config) -> io:
     let device = Arc::new(session.as_fd().try_clone_to_owned()?);
     let flags = rustix::fs::fcntl_getfl(&device)?;
     rustix::fs::fcntl_setfl(&device, flags | OFlags::NONBLOCK)?;
+    // There is one device to a front.
+    let _ = front.forgetting.set(Forgetting::start(device.clone())?);
     let (socket, serving) = relay::start(FileSystem::new(front.clone()), config, device.clone())?;
     let workers = Workers::start(config.n_threads.unwrap_or(1).min(WORKERS))?;
     Ok((serving, FuseDoor::new(device, front, socket, workers)))

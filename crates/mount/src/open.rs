@@ -60,7 +60,7 @@ impl Front {
         if !inode.managed {
             let passed = OFlags::ACCMODE | OFlags::TRUNC | OFlags::SYNC | OFlags::DSYNC;
             let file = File::from(inode.open(flags & passed)?);
-            return Ok(OpenFile { inode: inode.clone(), way: Way::Straight(file) });
+            return Ok(OpenFile::new(inode, Way::Straight(file)));
         }
         let file = self.open_at_origin(inode, writes || truncates)?;
         let counted = self.open_in_engine(inode, file, false)?;
@@ -100,7 +100,7 @@ impl Front {
         let opened = if inode.managed {
             self.open_in_engine(&inode, File::from(file), true).and_then(|counted| self.handle(&inode, counted))
         } else {
-            Ok(OpenFile { inode: inode.clone(), way: Way::Straight(File::from(file)) })
+            Ok(OpenFile::new(&inode, Way::Straight(File::from(file))))
         };
         match opened {
             Ok(opened) => Ok((self.attributes_from(&inode, &found), opened)),
@@ -134,6 +134,7 @@ impl Front {
             if file.is_whole() {
                 self.whole.closed(file.inode.key, number);
             }
+            self.abort(&file);
             self.close(&file);
         }
     }
@@ -147,7 +148,7 @@ impl Front {
 
     fn handle(&self, inode: &Arc<Inode>, counted: Counted<'_>) -> Outcome<OpenFile> {
         let known = inode.known().ok_or(Errno::IO)?;
-        Ok(OpenFile { inode: inode.clone(), way: Way::Pond { object: counted.keep(), known } })
+        Ok(OpenFile::new(inode, Way::Pond { object: counted.keep(), known }))
     }
 
     /// Opens the origin's file, for reading and writing where that is possible.

@@ -77,6 +77,11 @@ impl WholeWrites {
         (state.holds, state.lost) = (false, true);
     }
 
+    /// Whether writes are whole as things are.
+    pub(crate) fn holds(&self) -> bool {
+        self.state().holds
+    }
+
     /// The files that somebody counts on, by their paths.
     #[must_use]
     pub fn files(&self) -> Vec<WholeFile> {

@@ -1,6 +1,8 @@
 //! The bytes of the few FUSE messages that are served without fuser: the heads of reads, writes
 //! and syncs, and of their answers. Layouts are those of the kernel's `linux/fuse.h`.
 
+use std::ops::Range;
+
 /// Bytes of every request's head.
 pub(crate) const HEAD: usize = 40;
 
@@ -20,6 +22,9 @@ pub(crate) mod opcode {
     pub(crate) const DESTROY: u32 = 38;
     pub(crate) const BATCH_FORGET: u32 = 42;
 }
+
+/// The kernel writes pages of a shared mapping back, by whichever handle it finds.
+const WRITE_CACHE: u32 = 1 << 0;
 
 /// The caller keeps no set-id bits.
 const WRITE_KILL_SUIDGID: u32 = 1 << 2;
@@ -62,6 +67,8 @@ pub(crate) struct Write {
     pub(crate) offset: u64,
     pub(crate) size: u32,
     pub(crate) kills_set_id: bool,
+    /// Not by who has the handle, but by the kernel: pages of a shared mapping, of anybody's.
+    pub(crate) of_mapping: bool,
     /// The open file's flags.
     pub(crate) flags: i32,
 }
@@ -124,6 +131,7 @@ impl Write {
             offset: u64_at(message, HEAD + 8)?,
             size: u32_at(message, HEAD + 16)?,
             kills_set_id: u32_at(message, HEAD + 20)? & WRITE_KILL_SUIDGID != 0,
+            of_mapping: u32_at(message, HEAD + 20)? & WRITE_CACHE != 0,
             flags: u32_at(message, HEAD + 32)?.cast_signed(),
         })
     }
@@ -143,6 +151,18 @@ pub(crate) fn answer_head(unique: u64, body: usize, errno: i32) -> [u8; ANSWER_H
     head[4..8].copy_from_slice(&(-errno).to_ne_bytes());
     head[8..].copy_from_slice(&unique.to_ne_bytes());
     head
+}
+
+/// Tells the kernel to forget what it keeps of a range of a file, and of its size (`FUSE_NOTIFY_INVAL_INODE`).
+pub(crate) fn forget_message(node: u64, range: &Range<u64>) -> [u8; ANSWER_HEAD + 24] {
+    const INVAL_INODE: i32 = 2;
+    let mut message = [0; ANSWER_HEAD + 24];
+    // As an answer to nobody, with what it is in place of the error.
+    message[..ANSWER_HEAD].copy_from_slice(&answer_head(0, 24, -INVAL_INODE));
+    message[16..24].copy_from_slice(&node.to_ne_bytes());
+    message[24..32].copy_from_slice(&range.start.to_ne_bytes());
+    message[32..].copy_from_slice(&(range.end - range.start).to_ne_bytes());
+    message
 }
 
 /// The body of the answer to a write.

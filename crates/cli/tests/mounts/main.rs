@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod atomic;
+mod batch;
 mod block_device;
 mod check;
 mod crash;

@@ -1,0 +1,263 @@
+//! Several writes of one open file as one: what F2FS calls atomic writes, and SQLite uses instead of a journal.
+//!
+//! ```text
+//!            start            write            commit
+//!   (none) ─────────> open ──────────> open ──────────> (none)   all writes are there, durably, or the error is told and none is
+//!                      │ abort, or the last descriptor is closed, or the daemon ends
+//!                      └──────────────────────────────> (none)   none is there
+//! ```
+//!
+//! Invariants
+//! - Between start and commit, writes by this handle stay here, in memory; nobody's reads see them, the handle's own included.
+//!   (The kernel puts them into its cache before it hands them over. Through that, somebody may see one for the moment until the
+//!   kernel has been told to forget that page: SQLite holds its lock meanwhile.)
+//! - What the kernel writes back of shared mappings is no part of it, whichever handle it comes by: it is anybody's, and a sync
+//!   of it must be kept.
+//! - A commit is one request of the engine, which makes it one batch of the log: [`headpond_engine::fits_together`] bounds it.
+//!   A write that would go beyond is refused (EFBIG), and so is the commit then: nothing is there, as after an abort.
+//! - At most [`BATCHES_MAX`] are open at once, of a mebibyte each.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use headpond_base::{Buf, BufMut};
+use headpond_engine::fits_together;
+use rustix::io::Errno;
+
+use crate::front::Outcome;
+
+/// Handles that may have a batch open at once.
+const BATCHES_MAX: usize = 64;
+
+/// How many are open in a mount.
+#[derive(Default)]
+pub(crate) struct Batches(AtomicUsize);
+
+/// A handle's batch, if it has one open.
+#[derive(Default)]
+pub(crate) struct Batching {
+    /// Looked at by each write.
+    open: AtomicBool,
+    batch: Mutex<Option<Batch>>,
+    /// The kernel is about to be told to forget.
+    forgetting: AtomicBool,
+}
+
+/// Writes that wait for their commit.
+#[derive(Default)]
+pub(crate) struct Batch {
+    /// By their first bytes; none touches another.
+    pieces: BTreeMap<u64, Vec<u8>>,
+    refused: Option<Errno>,
+    /// What the kernel may show of it.
+    visible: Vec<Range<u64>>,
+}
+
+/// Ranges that the kernel is told one by one; more than those are told as one.
+const VISIBLE_MAX: usize = 128;
+
+impl Batching {
+    /// Whether writes belong to a batch.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// Begins one.
+    pub(crate) fn start(&self, all: &Batches) -> Outcome<()> {
+        let mut batch = self.locked();
+        if batch.is_some() {
+            return Err(Errno::INVAL);
+        }
+        if all.0.fetch_add(1, Ordering::AcqRel) >= BATCHES_MAX {
+            all.0.fetch_sub(1, Ordering::AcqRel);
+            return Err(Errno::BUSY);
+        }
+        *batch = Some(Batch::default());
+        self.open.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes a write in. `None` if no batch is open any more.
+    pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Option<Outcome<()>> {
+        self.locked().as_mut().map(|batch| batch.write(offset, data))
+    }
+
+    /// Ends it: what it has, if there is one.
+    pub(crate) fn end(&self, all: &Batches) -> Option<Batch> {
+        let ended = self.locked().take();
+        if ended.is_some() {
+            self.open.store(false, Ordering::Release);
+            all.0.fetch_sub(1, Ordering::AcqRel);
+        }
+        ended
+    }
+
+    /// Whether somebody has to begin telling the kernel to forget: `false` if somebody is about to.
+    pub(crate) fn note_forgetting(&self) -> bool {
+        !self.forgetting.swap(true, Ordering::AcqRel)
+    }
+
+    /// What the kernel is to be told to forget.
+    pub(crate) fn take_visible(&self) -> Vec<Range<u64>> {
+        self.forgetting.store(false, Ordering::Release);
+        self.locked().as_mut().map(|batch| std::mem::take(&mut batch.visible)).unwrap_or_default()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Option<Batch>> {
+        // A panic elsewhere leaves the pieces whole.
+        self.batch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Batch {
+    fn write(&mut self, offset: u64, data: &[u8]) -> Outcome<()> {
+        if let Some(refused) = self.refused {
+            return Err(refused);
+        }
+        let end = offset.checked_add(data.len() as u64).ok_or(Errno::FBIG)?;
+        self.see(offset..end);
+        if data.is_empty() {
+            return Ok(());
+        }
+        let touching: Vec<u64> = self
+            .pieces
+            .range(..=end)
+            .rev()
+            .map(|(start, piece)| (*start, start + piece.len() as u64))
+            .take_while(|(_, piece_end)| *piece_end >= offset)
+            .map(|(start, _)| start)
+            .collect();
+        let first = touching.last().copied().unwrap_or(offset).min(offset);
+        let mut whole = self.pieces.remove(&first).unwrap_or_default();
+        for start in touching.into_iter().rev().filter(|start| *start != first) {
+            put(&mut whole, first, start, &self.pieces.remove(&start).unwrap_or_default());
+        }
+        put(&mut whole, first, offset, data);
+        self.pieces.insert(first, whole);
+        if !fits_together(self.ranges()) {
+            self.refused = Some(Errno::FBIG);
+            for (start, piece) in std::mem::take(&mut self.pieces) {
+                self.see(start..start + piece.len() as u64);
+            }
+            return Err(Errno::FBIG);
+        }
+        Ok(())
+    }
+
+    fn see(&mut self, range: Range<u64>) {
+        if self.visible.len() == VISIBLE_MAX {
+            let start = self.visible.iter().map(|seen| seen.start).fold(range.start, u64::min);
+            let end = self.visible.iter().map(|seen| seen.end).fold(range.end, u64::max);
+            self.visible.clear();
+            self.visible.push(start..end);
+        } else {
+            self.visible.push(range);
+        }
+    }
+
+    /// What the kernel has to forget when it ends: all that it may show, and what is not there, or is there now.
+    pub(crate) fn to_forget(&self) -> Vec<Range<u64>> {
+        self.visible.iter().cloned().chain(self.ranges()).collect()
+    }
+
+    /// The bytes that are written, by their ranges.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
+        self.pieces.iter().map(|(start, piece)| *start..start + piece.len() as u64)
+    }
+
+    /// What is to be committed; an error if a write was refused.
+    pub(crate) fn pieces(&self) -> Outcome<Vec<(u64, Buf)>> {
+        match self.refused {
+            Some(refused) => Err(refused),
+            None => Ok(self.pieces.iter().map(|(start, piece)| (*start, BufMut::copy_of(piece).freeze())).collect()),
+        }
+    }
+}
+
+/// Puts bytes into those that begin at `first`, over what is there.
+fn put(whole: &mut Vec<u8>, first: u64, offset: u64, data: &[u8]) {
+    let at = usize::try_from(offset - first).expect("pieces are bounded");
+    if whole.len() < at + data.len() {
+        whole.resize(at + data.len(), 0);
+    }
+    whole[at..at + data.len()].copy_from_slice(data);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open() -> (Batching, Batches) {
+        let (batching, all) = (Batching::default(), Batches::default());
+        batching.start(&all).unwrap();
+        (batching, all)
+    }
+
+    #[test]
+    fn later_writes_lie_over_earlier_ones_and_neighbours_are_one() {
+        let (batching, all) = open();
+        for (offset, byte, len) in [(100, 1, 50), (300, 2, 10), (140, 3, 20), (160, 4, 140), (120, 5, 5)] {
+            batching.write(offset, &vec![byte; len]).unwrap().unwrap();
+        }
+        let batch = batching.end(&all).unwrap();
+        assert!(batch.ranges().eq(std::iter::once(100..310)));
+        let bytes = &batch.pieces[&100];
+        assert_eq!(
+            [bytes[0], bytes[20], bytes[25], bytes[40], bytes[60], bytes[199], bytes[200]],
+            [1, 5, 1, 3, 4, 4, 2]
+        );
+        assert!(!batching.is_open() && batching.end(&all).is_none());
+    }
+
+    #[test]
+    fn writes_in_any_order_are_those_of_an_array() {
+        let mut random = 7_u64;
+        let mut next = |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % below
+        };
+        for _ in 0..50 {
+            let (batching, all) = open();
+            let mut array = vec![None; 2000];
+            for number in 0..30_u8 {
+                let (offset, len) = (next(1800), 1 + next(150));
+                batching.write(offset, &vec![number; len as usize]).unwrap().unwrap();
+                array[offset as usize..(offset + len) as usize].fill(Some(number));
+            }
+            let batch = batching.end(&all).unwrap();
+            let mut found = vec![None; 2000];
+            for (start, piece) in &batch.pieces {
+                for (at, byte) in piece.iter().enumerate() {
+                    found[*start as usize + at] = Some(*byte);
+                }
+            }
+            assert_eq!(found, array);
+            assert!(batch.ranges().zip(batch.ranges().skip(1)).all(|(one, next)| one.end < next.start));
+        }
+    }
+
+    #[test]
+    fn what_is_too_much_is_refused_and_nothing_of_it_is_committed() {
+        let (batching, all) = open();
+        for page in 0..66 {
+            batching.write(page * 65536, &[1; 4096]).unwrap().unwrap();
+        }
+        assert_eq!(batching.write(66 * 65536, &[1; 4096]).unwrap(), Err(Errno::FBIG));
+        assert_eq!(batching.write(0, &[1; 1]).unwrap(), Err(Errno::FBIG), "it stays refused");
+        assert_eq!(batching.end(&all).unwrap().pieces().err(), Some(Errno::FBIG));
+    }
+
+    #[test]
+    fn batches_are_bounded_in_number_and_each_handle_has_one() {
+        let all = Batches::default();
+        let handles: Vec<Batching> = (0..=BATCHES_MAX).map(|_| Batching::default()).collect();
+        assert!(handles[1..].iter().all(|handle| handle.start(&all).is_ok()));
+        assert_eq!(handles[0].start(&all), Err(Errno::BUSY));
+        assert_eq!(handles[1].start(&all), Err(Errno::INVAL));
+        handles[1].end(&all).unwrap();
+        assert_eq!(handles[0].start(&all), Ok(()));
+        assert!(handles[1].write(0, &[1]).is_none());
+    }
+}

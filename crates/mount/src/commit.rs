@@ -1,0 +1,97 @@
+//! The way of a batch's writes (`batch.rs`) from the application to the engine.
+//!
+//! Cost: a copy of each write, and a word to the kernel for each, to forget what it has kept of it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use headpond_engine::{Reply, Request as Ask};
+use headpond_rules::Direction;
+use rustix::io::Errno;
+
+use crate::answer::Answer;
+use crate::caller::Rights;
+use crate::data::Writing;
+use crate::front::{Front, Outcome, unexpected};
+use crate::handles::{OpenFile, Way};
+use crate::pond::call_with;
+use crate::privileges;
+use crate::usage::Amount;
+use crate::wire::Caller;
+
+impl Front {
+    /// Takes a write into the handle's batch. May block.
+    pub(crate) fn write_later(&self, file: &Arc<OpenFile>, writing: Writing, answer: Answer) {
+        match privileges::drop_before_change(&file.inode, || writing.kills.map(Rights::of_caller)) {
+            Ok(true) => self.changed_at_origin(&file.inode),
+            Ok(false) => {}
+            Err(error) => return answer.error(error),
+        }
+        let Writing { offset, data, caller, .. } = writing;
+        let size = data.len() as u64;
+        if offset.checked_add(size).is_none_or(|end| end > self.file_bytes_max) {
+            return answer.error(Errno::FBIG);
+        }
+        match (file.batching.write(offset, &data), u32::try_from(size)) {
+            (Some(Ok(())), Ok(written)) => {
+                answer.written(written);
+                // Only now: up to its answer the kernel may hold the pages that it is to forget.
+                if let Some(forgetting) = self.forgetting.get() {
+                    forgetting.soon(file);
+                }
+            }
+            (Some(Err(error)), _) => answer.error(error),
+            (Some(Ok(())), Err(_)) => answer.error(Errno::INVAL),
+            // It ended a moment ago.
+            (None, _) => {
+                let how = self.how_after_look(file, caller, size, Direction::Write);
+                let writing = Writing { offset, data, ..writing };
+                self.write(file, writing, how, answer, &mut |request, done| self.pond.submit(request, done));
+            }
+        }
+    }
+
+    /// Makes the writes of the handle's batch, all or none, durably. Waits.
+    pub(crate) fn commit(&self, file: &OpenFile, caller: Caller) -> Outcome<()> {
+        let Way::Pond { object, known } = &file.way else { return Err(Errno::NOTTY) };
+        let batch = file.batching.end(&self.batches).ok_or(Errno::INVAL)?;
+        let to_forget = batch.to_forget();
+        let committed = batch.pieces().and_then(|pieces| {
+            if pieces.is_empty() {
+                return Ok(());
+            }
+            let (object, mtime) = (*object, known.now());
+            let size = pieces.iter().map(|(_, data)| data.len() as u64).sum();
+            let how = self.how_after_look(file, caller, size, Direction::Write);
+            let (counted, known) = (self.insight.counted(known, caller.pid), known.clone());
+            let changed = move |reply: &Reply| {
+                if let Reply::Changed(attributes) = reply {
+                    known.changed(*attributes, mtime);
+                    counted.done(Amount::write(size));
+                }
+            };
+            let request = Ask::WriteTogether { object, pieces, mtime, durable: true, how };
+            match call_with(&*self.pond, request, changed) {
+                Reply::Changed(_) => Ok(()),
+                other => Err(unexpected(&other)),
+            }
+        });
+        // Also after a failure: what the kernel keeps of the writes is not what the file holds.
+        self.forget_pages(file, to_forget);
+        committed
+    }
+
+    /// Forgets the handle's batch, if it has one.
+    pub(crate) fn abort(&self, file: &OpenFile) {
+        if let Some(batch) = file.batching.end(&self.batches) {
+            self.forget_pages(file, batch.to_forget());
+        }
+    }
+
+    /// Waits for those who use those pages.
+    fn forget_pages(&self, file: &OpenFile, ranges: Vec<Range<u64>>) {
+        if let Some(forgetting) = self.forgetting.get() {
+            forgetting.now(file.inode.node, ranges);
+        }
+    }
+}
