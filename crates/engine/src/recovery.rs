@@ -208,7 +208,9 @@ impl Recovered {
         let Some(object) = self.store.get_mut(id) else { return Verdict::Forgotten };
         let Some(found) = found.filter(|found| found.birth == object.state.birth) else {
             let flags = object.state.flags;
-            if flags.unlinked || flags.unanchored || !object.is_dirty() {
+            // A time alone is no loss; it may also be what is left of an object whose end was not durable yet.
+            let lacks = object.data_dirty_against(object.state.stamp.size);
+            if flags.unlinked || flags.unanchored || !lacks {
                 self.store.remove(id);
                 return Verdict::Forgotten;
             }

@@ -174,9 +174,12 @@ impl Model {
         }
     }
 
-    /// Whether a change failed at the origin, so that it may be there in part.
+    /// Whether a change failed and may be there in part: one at the origin, or a range of zeros, which is made in steps.
     fn is_torn(&self, file: FileId) -> bool {
-        let torn = |id: &MutationId| self.mutations[id.0 as usize].failed && self.mutations[id.0 as usize].loose;
+        let torn = |id: &MutationId| {
+            let mutation = &self.mutations[id.0 as usize];
+            mutation.failed && (mutation.loose || matches!(mutation.change, Change::Zero { .. }))
+        };
         self.files.get(&file).is_some_and(|model| model.open.iter().any(torn))
     }
 

@@ -18,8 +18,9 @@ impl Engine {
         if op.stage == Stage::Locked {
             op.stage = Stage::OriginSynced;
             op.left = self.store.objects.keys().copied().collect();
-            // The origin refused to say how it is left: a change by others would not be seen.
-            let unknown = self.store.objects.values().find(|known| known.state.flags.destaging && !known.gone);
+            // The origin refused to say how it is left: a change by others would not be seen. Nor of a file that is
+            // gone and still open: should the origin forget that in a power cut, it is back.
+            let unknown = self.store.objects.values().find(|known| known.state.flags.destaging && !known.leaving());
             op.error = unknown.map(|known| known.failing.map_or(Errno::IO, |(errno, _)| errno));
         } else if op.stage == Stage::OriginSynced
             && let Some(object) = op.left.pop()
