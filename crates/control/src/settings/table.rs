@@ -123,7 +123,8 @@ pub const TABLE: &[Setting] = &[
         meaning: "Sequential runs longer than this, of one process in one file, pass by the cache.",
         effect: "Larger: more of what is read or written in order is cached. Smaller: backups and bulk loads push out less. off: \
                  everything is cached. What is on flash is served from there in any case; writes that are synced as they go, such as \
-                 a database's log, never pass by.",
+                 a database's log, never pass by, nor do writes to a file whose dirty data lies scattered (in more than \
+                 eight places).",
         kind: Kind::Size { min: 64 << 10, max: 1 << 40, power_of_two: false, can_be_off: true },
         default: 4 << 20,
         apply: |config, value| config.sequential_cutoff = (value != OFF).then_some(value),
