@@ -8,10 +8,16 @@ use crate::service::Service;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a mount may take: recovery reads the tail of the log.
 const MOUNT_MAX: Duration = Duration::from_secs(60);
+/// What `headpond unmount` says when something still has a file open there.
+const BUSY: &str = "exit status: 70";
+/// How long that may go on once everything that used the mount has ended.
+const BUSY_MAX: Duration = Duration::from_secs(20);
+/// How often it is tried again meanwhile.
+const LOOK: Duration = Duration::from_millis(100);
 /// How long the daemon may take to end after the unmount.
 const END_MAX: Duration = Duration::from_secs(60);
 
@@ -168,7 +174,15 @@ impl Mount {
     fn take_down(&mut self, flags: &[&str]) -> Result<()> {
         let mut unmount = Command::new(&self.headpond.program);
         unmount.arg("unmount").arg(&self.mountpoint).args(flags);
-        command::run("unmounting", &mut unmount)?;
+        let start = Instant::now();
+        while let Err(failure) = command::run("unmounting", &mut unmount) {
+            // The kernel closes a killed server's files some time after it has ended, as far as an io_uring holds them.
+            let busy = matches!(&failure, Failure::Command { status, .. } if status == BUSY);
+            if !busy || start.elapsed() > BUSY_MAX {
+                return Err(failure);
+            }
+            std::thread::sleep(LOOK);
+        }
         self.mounted = false;
         self.service.wait_for_end(END_MAX)
     }
