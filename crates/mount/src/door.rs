@@ -94,8 +94,12 @@ impl Door for FuseDoor {
             let mut parts = [IoSliceMut::new(&mut open.head), IoSliceMut::new(open.buffers.next())];
             match rustix::io::readv(&open.device, &mut parts) {
                 Ok(len) => {
-                    open.handle(len, submit);
-                    if open.took_sync(len) {
+                    let Some(asked) = Head::parse(&open.head[..len.min(WRITE_HEAD)]) else { continue };
+                    open.handle(&asked, len, submit);
+                    // Where nothing was written since the last sync its answer is there already, and the kernel lets the
+                    // next sync of that file through only when it has it: so it goes first, and the look for further
+                    // messages comes after it.
+                    if asked.opcode == opcode::FSYNC {
                         return Taken::Some;
                     }
                 }
@@ -132,17 +136,9 @@ impl Drop for FuseDoor {
 }
 
 impl Open {
-    /// Whether the message that was handled last asks for a sync. Where nothing was written since the last one its answer is
-    /// there already, and the kernel lets the next sync of that file through only when it has it: so it goes first,
-    /// and the look for further messages comes after it.
-    fn took_sync(&self, len: usize) -> bool {
-        Head::parse(&self.head[..len.min(WRITE_HEAD)]).is_some_and(|asked| asked.opcode == opcode::FSYNC)
-    }
-
-    /// Sees to the message of `len` bytes that has arrived.
-    fn handle(&mut self, len: usize, submit: Send<'_>) {
+    /// Sees to the message of `len` bytes that has arrived, and begins with `asked`.
+    fn handle(&mut self, asked: &Head, len: usize, submit: Send<'_>) {
         let head = &self.head[..len.min(WRITE_HEAD)];
-        let Some(asked) = Head::parse(head) else { return };
         let answer = Answer::new(self.device.clone(), asked.unique);
         let front = self.front.clone();
         let opcode = if is_panel(asked.node) { None } else { Some(asked.opcode) };
@@ -206,7 +202,7 @@ impl Open {
                 let body = &self.buffers.next()[..len.saturating_sub(WRITE_HEAD)];
                 // Forgetting has no answer, so none may be given by dropping it.
                 answer.elsewhere();
-                self.socket.pass(&self.device, &asked, head, body, &self.workers);
+                self.socket.pass(&self.device, asked, head, body, &self.workers);
                 Some(())
             }
         };
