@@ -5,11 +5,13 @@
 
 use crate::command;
 use crate::failure::{Failure, Result, check_interrupt};
-use crate::mariadb::{DATABASE, DATABASE_USER};
+use crate::mariadb;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+/// The load that most use.
+const SCRIPT: &str = "oltp_read_write";
 const DOING: &str = "running sysbench";
 
 /// The size and shape of a load.
@@ -49,6 +51,19 @@ pub struct Totals {
     pub max_ms: f64,
 }
 
+/// sysbench's options that say how long it runs after its warm-up, with how many clients, and what it tells.
+#[must_use]
+pub fn run_options(threads: u32, warmup: u32, measured: u32) -> Vec<String> {
+    let mut options = vec![format!("--threads={threads}"), format!("--time={}", warmup + measured)];
+    options.extend(["--percentile=95", "--report-interval=1"].map(str::to_owned));
+    if warmup > 0 {
+        options.push(format!("--report-checkpoints={warmup}"));
+    }
+    // A client that waits for the disk at the end gets time to finish its transaction.
+    options.push("--forced-shutdown=30".to_owned());
+    options
+}
+
 /// The version, as sysbench tells it.
 pub fn version() -> Result<String> {
     let text = command::run("asking sysbench's version", Command::new("sysbench").arg("--version"))?;
@@ -56,41 +71,41 @@ pub fn version() -> Result<String> {
 }
 
 impl Load {
-    fn command(&self, socket: &Path) -> Command {
+    /// The command of one of sysbench's scripts over a connection, but for what it is to do.
+    #[must_use]
+    pub fn command(&self, script: &str, connection: Vec<String>) -> Command {
         let mut command = Command::new("sysbench");
-        command.args(["oltp_read_write", "--db-driver=mysql"]);
-        command.arg(format!("--mysql-socket={}", socket.display()));
-        command.args([format!("--mysql-user={DATABASE_USER}"), format!("--mysql-db={DATABASE}")]);
+        command.arg(script).args(connection);
         command.args([format!("--tables={}", self.tables), format!("--table-size={}", self.rows)]);
+        command
+    }
+
+    /// The command that makes and fills the tables.
+    #[must_use]
+    pub fn prepare_command(&self, connection: Vec<String>) -> Command {
+        let mut command = self.command(SCRIPT, connection);
+        command.arg(format!("--threads={}", self.tables)).arg("prepare");
         command
     }
 
     /// Makes and fills the tables.
     pub fn prepare(&self, socket: &Path) -> Result<()> {
-        let mut command = self.command(socket);
-        command.arg(format!("--threads={}", self.tables)).arg("prepare");
-        command::run("loading the tables", &mut command)?;
+        command::run("loading the tables", &mut self.prepare_command(mariadb::connection(socket)))?;
         Ok(())
     }
 
     /// The command of a run of `warmup` and then `measured` seconds.
     #[must_use]
     pub fn run_command(&self, socket: &Path, warmup: u32, measured: u32) -> Command {
-        let mut command = self.command(socket);
-        command.args([format!("--threads={}", self.threads), format!("--time={}", warmup + measured)]);
-        command.args(["--rand-type=pareto", "--percentile=95", "--report-interval=1"]);
-        if warmup > 0 {
-            command.arg(format!("--report-checkpoints={warmup}"));
-        }
-        // A thread that waits for the disk at the end gets time to finish its transaction.
-        command.args(["--forced-shutdown=30", "run"]);
+        let mut command = self.command(SCRIPT, mariadb::connection(socket));
+        command.arg("--rand-type=pareto").args(run_options(self.threads, warmup, measured)).arg("run");
         command
     }
 
     /// A load that goes on until it is ended or fails.
     #[must_use]
     pub fn endless_command(&self, socket: &Path) -> Command {
-        let mut command = self.command(socket);
+        let mut command = self.command(SCRIPT, mariadb::connection(socket));
         command.args([format!("--threads={}", self.threads), "--time=0".to_owned(), "run".to_owned()]);
         command
     }

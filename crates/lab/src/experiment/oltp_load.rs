@@ -4,7 +4,7 @@ use super::plan::Point;
 use super::record::{Figures, Second};
 use super::server::{Needs, Server};
 use super::{Case, Definition};
-use crate::sysbench::{parse_second, parse_totals};
+use crate::sysbench::{self, Load, parse_second, parse_totals};
 use headpond_base::Nanos;
 use headpond_measure::Latency;
 use std::process::Command;
@@ -36,42 +36,29 @@ pub fn loading(definition: &Definition) -> Needs {
 /// The command that makes and fills the tables.
 #[must_use]
 pub fn prepare(definition: &Definition, server: &Server) -> Command {
-    let mut command = Command::new("sysbench");
-    command.arg("oltp_read_write").args(server.connection()).args(tables(definition));
-    command.arg(format!("--threads={}", definition.tables.unwrap_or(1))).arg("prepare");
-    command
+    load(definition).prepare_command(server.connection())
 }
 
-fn tables(definition: &Definition) -> [String; 2] {
-    let (tables, rows) = (definition.tables.unwrap_or(1), definition.rows.unwrap_or(1));
-    [format!("--tables={tables}"), format!("--table-size={rows}")]
+fn load(definition: &Definition) -> Load {
+    Load { tables: definition.tables.unwrap_or(1), rows: definition.rows.unwrap_or(1), threads: 1 }
 }
 
 /// The command of a run.
 #[must_use]
 pub fn command(definition: &Definition, case: &Case, point: &Point, server: &Server, seed: u64) -> Command {
-    let mut command = Command::new("sysbench");
-    command.arg(case.script.as_deref().unwrap_or("oltp_read_write")).args(server.connection());
-    command.args(tables(definition)).arg("--rand-type=pareto").args(run_options(definition, point, seed)).arg("run");
+    let script = case.script.as_deref().unwrap_or("oltp_read_write");
+    let mut command = load(definition).command(script, server.connection());
+    command.arg("--rand-type=pareto").args(run_options(definition, point, seed)).arg("run");
     command
 }
 
-/// sysbench's options that say how long it runs, with how many clients, and what it tells.
+/// sysbench's options for a point.
 #[must_use]
 pub fn run_options(definition: &Definition, point: &Point, seed: u64) -> Vec<String> {
-    let mut options = vec![
-        format!("--threads={}", point.threads),
-        format!("--rand-seed={seed}"),
-        format!("--time={}", definition.warmup + definition.seconds),
-    ];
-    options.extend(["--percentile=95", "--report-interval=1", "--histogram"].map(str::to_owned));
+    let mut options = sysbench::run_options(point.threads, definition.warmup, definition.seconds);
+    options.extend([format!("--rand-seed={seed}"), "--histogram".to_owned()]);
     // sysbench fixes the moments beforehand, and counts a latency from there: the wait for a free client is in it.
     options.extend(definition.cases[point.case].rate.map(|rate| format!("--rate={rate}")));
-    if definition.warmup > 0 {
-        options.push(format!("--report-checkpoints={}", definition.warmup));
-    }
-    // A client that waits for the disk at the end gets time to finish its transaction.
-    options.push("--forced-shutdown=30".to_owned());
     options
 }
 

@@ -100,12 +100,7 @@ impl Server {
     /// sysbench's options that lead to it.
     pub fn connection(&self) -> Vec<String> {
         match self {
-            Self::Mariadb(server) => vec![
-                "--db-driver=mysql".to_owned(),
-                format!("--mysql-socket={}", server.socket().display()),
-                format!("--mysql-user={}", mariadb::DATABASE_USER),
-                format!("--mysql-db={}", mariadb::DATABASE),
-            ],
+            Self::Mariadb(server) => mariadb::connection(server.socket()),
             Self::Postgres(server) => vec![
                 "--db-driver=pgsql".to_owned(),
                 format!("--pgsql-host={}", server.socket_directory().display()),
