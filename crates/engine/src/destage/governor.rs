@@ -13,8 +13,8 @@
 //! was busy with them, raises the number of writes that destage may have under way beside them, a few in each second,
 //! until it goes. So its share of the origin is as large as the rate needs, and not larger.
 //!
-//! Invariants: what is granted in any span is at most the rates of that span and a second more; with no reason
-//! left, nothing is. Arithmetic that is the same on every machine.
+//! Invariants: what is granted in any span is at most the rates of that span and a second more (two where the rate is
+//! low); with no reason left, nothing is. Arithmetic that is the same on every machine.
 
 use headpond_base::{BLOCK_U64, Nanos};
 
