@@ -19,9 +19,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Operations of one run of fsx: some seconds, and no more than a minute's worth on a machine with much else to do,
-/// for only runs that were finished count.
-const FSX_OPERATIONS: u64 = 1000;
+/// Operations of one run of fsx: a second or so, less than the shortest leg on a machine with much else to do, for only
+/// runs that were finished count.
+const FSX_OPERATIONS: u64 = 200;
 /// The sizes of fio's files, in MiB. All together with the databases they are more than the pool holds.
 const FIO_MIB: u64 = 48;
 /// Files that fio writes in turn.
