@@ -9,6 +9,7 @@
 //! is one command to repeat.
 
 mod campaign;
+mod card;
 mod configuration;
 mod content;
 mod core;
@@ -33,6 +34,7 @@ mod warming;
 mod world;
 
 pub use campaign::{Findings, quiet_panics, run_caught, run_seeds};
+pub use card::OnCard;
 pub use exhaustive::{run_exhaustive, run_one_sequence};
 pub use machine::Hardware;
 pub use replayed::{Replayed, replay_through_engine};

@@ -15,6 +15,7 @@ use headpond_engine::{
 use headpond_format::{Geometry, Stamp};
 use headpond_models::Network;
 
+use crate::card::{ModelledCard, OnCard};
 use crate::rng::Rng;
 
 /// A page: what a database writes at a time.
@@ -44,6 +45,8 @@ pub struct PagedLoad {
     pub seconds: u64,
     /// The origin.
     pub origin: Network,
+    /// The flash card that the pool lies on; without one each I/O of the flash takes the same time.
+    pub card: Option<OnCard>,
     /// Where the random pages come from.
     pub seed: u64,
 }
@@ -61,6 +64,8 @@ pub struct Report {
     pub origin_ios: Vec<u64>,
     /// What the engine counted up to the end, before the last flush.
     pub stats: Stats,
+    /// Pages that the card wrote for each that it was given; 0 without a card.
+    pub amplification: f64,
 }
 
 impl Report {
@@ -98,6 +103,7 @@ enum Happening {
 struct World {
     engine: Engine,
     flash: Flash,
+    card: Option<ModelledCard>,
     origin: Vec<u8>,
     network: Network,
     origin_free: Nanos,
@@ -137,6 +143,7 @@ impl World {
         Self {
             engine,
             flash,
+            card: load.card.map(|on| ModelledCard::new(on, load.pool)),
             origin,
             network: load.origin,
             origin_free: Nanos(0),
@@ -195,7 +202,9 @@ impl World {
             }
             Effect::FlashWrite { ticket, offset, data } => {
                 self.flash.0[offset as usize..offset as usize + data.len()].copy_from_slice(&data);
-                (flash_time(data.len() as u64), ticket, Outcome::Done)
+                let len = data.len() as u64;
+                let when = flash_time(len);
+                (self.card.as_mut().map_or(when, |card| card.write(self.now, offset, len)), ticket, Outcome::Done)
             }
             Effect::FlashSync { ticket } => (flash_time(0), ticket, Outcome::Done),
             Effect::OriginRead { ticket, offset, len, .. } => {
@@ -225,7 +234,10 @@ impl World {
             | Effect::OriginZero { ticket, .. }
             | Effect::OriginNamespace { ticket, .. } => (self.now, ticket, Outcome::Done),
             Effect::OriginSeek { ticket, .. } => (self.now, ticket, Outcome::Offset(0)),
-            Effect::FlashTrim { .. } | Effect::OriginRelease { .. } => return,
+            Effect::FlashTrim { offset, len } => {
+                return self.card.iter_mut().for_each(|card| card.trim(offset, len));
+            }
+            Effect::OriginRelease { .. } => return,
             Effect::Reply { request, reply } => return self.replies.push((request, reply)),
         };
         self.at(when, Happening::Completion(ticket, outcome));
@@ -329,6 +341,7 @@ pub fn run_paged(load: &PagedLoad, config: Config) -> Report {
         }
     }
     world.report.stats = world.engine.stats();
+    world.report.amplification = world.card.as_ref().map_or(0.0, ModelledCard::amplification);
     let mut report = std::mem::take(&mut world.report);
     for list in [&mut report.writes, &mut report.longest, &mut report.origin_bytes, &mut report.origin_ios] {
         list.resize(load.seconds as usize, 0);

@@ -14,6 +14,7 @@ const LOAD: PagedLoad = PagedLoad {
     arrival: Arrival::Depth(16),
     seconds: 40,
     origin: Network::VOLUME_200,
+    card: None,
     seed: 1,
 };
 

@@ -1,0 +1,60 @@
+//! Why headpond's flash is a log: random writes through it hardly know how full the card is, where the raw card loses
+//! most of its speed. The whole engine in virtual time, on a modelled card and an origin that takes whatever destage
+//! gives it, so that the flash is what limits. What it comes to: docs/results.
+
+use headpond_engine::Config;
+use headpond_format::Geometry;
+use headpond_models::Network;
+use headpond_models::flash::{Card, Model};
+use headpond_sim::{Arrival, OnCard, PAGE, PagedLoad, Report, run_paged};
+
+const POOL: u64 = 64 << 20;
+const SEGMENT: u64 = 1 << 20;
+/// Seconds in which the pool is written over several times before anything counts.
+const WARM_UP: usize = 12;
+const SECONDS: u64 = 32;
+
+/// Pages of 16 KiB a second that are written at random through headpond, where the pool takes this share of the card
+/// and the data this share of the pool; and the card's own amplification.
+fn through_headpond(model: Model, share: f64, full: f64) -> (f64, f64) {
+    let room = Geometry::with_segment_bytes(POOL, SEGMENT).data_blocks() * 4096;
+    let load = PagedLoad {
+        pool: POOL,
+        file: (room as f64 * full) as u64 / PAGE * PAGE,
+        arrival: Arrival::Depth(32),
+        seconds: SECONDS,
+        origin: Network { iops: 1e6, rate: 1e10, latency: 50_000.0 },
+        card: Some(OnCard { model, share }),
+        seed: 1,
+    };
+    let report = run_paged(&load, Config::default());
+    (Report::mean(&report.writes[WARM_UP..]), report.amplification)
+}
+
+#[test]
+fn random_writes_through_headpond_on_a_full_card_keep_nine_tenths_of_their_speed_on_a_third_of_it() {
+    for model in Model::ALL {
+        let raw = |used: f64| Card::filled(model, used, 1).settled().rate;
+        let (third, full) = (through_headpond(model, 1.0 / 3.0, 1.0), through_headpond(model, 1.0, 1.0));
+        let (third_of_data, ratio) = (through_headpond(model, 1.0, 1.0 / 3.0), full.0 / third.0);
+        println!(
+            "{}: raw {:.0} MiB/s on a third, {:.0} full: {:.2}. Through headpond, forty times smaller: {:.0} and {:.0} \
+             writes/s: {ratio:.2}; a third of the pool in use on the whole card: {:.0}. Amplification in the card {:.3}, \
+             {:.3}, {:.3}",
+            model.name,
+            raw(1.0 / 3.0),
+            raw(1.0),
+            raw(1.0) / raw(1.0 / 3.0),
+            third.0,
+            full.0,
+            third_of_data.0,
+            third.1,
+            full.1,
+            third_of_data.1
+        );
+        assert!(raw(1.0) / raw(1.0 / 3.0) < 0.5, "{}: a card that does not slow down shows nothing", model.name);
+        assert!(ratio >= 0.9, "{}: {third:?} on a third of the card, {full:?} on all of it", model.name);
+        // What reclaim and destage cost once all of the pool is in use, which has nothing to do with the card.
+        assert!(full.0 / third_of_data.0 >= 0.85, "{}: {third_of_data:?} with a third of the data", model.name);
+    }
+}
