@@ -65,6 +65,10 @@ pub struct Figures {
     pub miss_blocks: u64,
     /// Blocks that are newer than the origin's, now.
     pub dirty_blocks: u64,
+    /// Blocks that the pool holds, clean and dirty, now.
+    pub held_blocks: u64,
+    /// Writes that had to wait for room or for destage.
+    pub stalls: u64,
 }
 
 impl Headpond {
@@ -258,6 +262,8 @@ fn figures(json: &str) -> Result<Figures> {
         hit_blocks: number("read_hits_blocks")?,
         miss_blocks: number("read_miss_blocks")?,
         dirty_blocks: number("dirty_blocks")?,
+        held_blocks: number("used_blocks")?,
+        stalls: number("stalls")?,
     })
 }
 
@@ -273,10 +279,11 @@ mod tests {
 
     #[test]
     fn figures_are_found_in_whichever_group_they_stand() {
-        let json = r#"{"mode":"write-back","engine":{"read_hits_blocks":7,"read_miss_blocks":1,"dirty_blocks":3},
+        let json = r#"{"mode":"write-back","used_blocks":9,"engine":{"read_hits_blocks":7,"read_miss_blocks":1,"dirty_blocks":3,"stalls":2},
             "origin":{"origin_reads":5,"origin_writes":6,"origin_read_bytes":20480,"origin_write_bytes":24576}}"#;
         let figures = figures(json).expect("all are there");
         assert_eq!((figures.hit_blocks, figures.origin_writes, figures.dirty_blocks), (7, 6, 3));
+        assert_eq!((figures.held_blocks, figures.stalls), (9, 2));
     }
 
     #[test]

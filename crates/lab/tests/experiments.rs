@@ -103,8 +103,8 @@ fn fileio_runs_in_short_and_bytes_are_requests() {
     if !has(&["fio"]) {
         return;
     }
-    let _alone = machine::alone();
-    let (_bench, figures) = runs_end_to_end("fileio", &["--seconds", "1"]);
+    let _beside = machine::side_by_side();
+    let (_bench, figures) = runs_end_to_end("fileio", &["--seconds", "1", "--warmup", "0"]);
     for run in figures["runs"].as_array().expect("runs") {
         let of = |key: &str| run["figures"][key].as_u64().expect("a number");
         assert_eq!(of("read_bytes") + of("write_bytes"), of("operations") * 16 * 1024, "{run}");
@@ -116,8 +116,8 @@ fn sweep_runs_in_short() {
     if !has(&["fio"]) {
         return;
     }
-    let _alone = machine::alone();
-    runs_end_to_end("sweep", &[]);
+    let _beside = machine::side_by_side();
+    runs_end_to_end("sweep", &["--warmup", "0"]);
 }
 
 #[test]
@@ -125,8 +125,8 @@ fn profiles_run_in_short_and_the_mount_serves_what_the_load_reads() {
     if !has(&["fio"]) {
         return;
     }
-    let _alone = machine::alone();
-    let (_bench, figures) = runs_end_to_end("profiles", &[]);
+    let _beside = machine::side_by_side();
+    let (_bench, figures) = runs_end_to_end("profiles", &["--seconds", "1", "--warmup", "1"]);
     for run in figures["runs"].as_array().expect("runs") {
         // All of the mount's life: the load, its warm-up included, and no more.
         let served = (counted(run, "hit_blocks") + counted(run, "miss_blocks")) * 4096;
@@ -147,7 +147,7 @@ fn fill_runs_in_short_on_a_directory_and_touches_nothing_beside_its_own() {
     if !has(&["fio"]) {
         return;
     }
-    let _alone = machine::alone();
+    let _beside = machine::side_by_side();
     let mine = tempfile::tempdir_in("/var/tmp").expect("a directory");
     fs::write(mine.path().join("precious"), "data").expect("written");
     let target = format!("mine={}", mine.path().display());
@@ -185,8 +185,8 @@ fn pace_runs_in_short_and_a_rate_is_kept() {
     if !has(&["fio"]) {
         return;
     }
-    let _alone = machine::alone();
-    let (_bench, figures) = runs_end_to_end("pace", &[]);
+    let _beside = machine::side_by_side();
+    let (bench, figures) = runs_end_to_end("pace", &["--repeats", "1"]);
     for run in figures["runs"].as_array().expect("runs") {
         let throughput = run["figures"]["throughput"].as_f64().expect("a number");
         assert!(run["point"] == 0 || throughput <= 110.0, "100 a second were asked for: {run}");
@@ -194,6 +194,8 @@ fn pace_runs_in_short_and_a_rate_is_kept() {
         let written = (counted(run, "dirty_blocks") * 4096).max(counted(run, "origin_write_bytes"));
         assert!(written > 0, "{run}");
     }
+    let page = fs::read_to_string(bench.path("out/report.html")).expect("the page");
+    assert!(page.contains("counts from when a request was due"), "a rate of fio is an open loop, and the page says so");
     // A rate that the storage keeps has no other to be told from.
     assert!(figures["points"][1]["title"].as_str().is_some_and(|title| title.contains("100 a second")));
 }
@@ -203,7 +205,7 @@ fn a_flush_in_short_is_under_way_while_reads_hit_and_in_a_quiet_run_nothing_is()
     if !has(&["fio"]) {
         return;
     }
-    let _alone = machine::alone();
+    let _beside = machine::side_by_side();
     let (_bench, figures) = runs_end_to_end("flush", &[]);
     for run in figures["runs"].as_array().expect("runs") {
         let pond = run["pond"].as_array().expect("samples");
@@ -219,6 +221,66 @@ fn a_flush_in_short_is_under_way_while_reads_hit_and_in_a_quiet_run_nothing_is()
     }
     let against = &figures["comparisons"][0];
     assert!(against["p99_ratio"].as_f64().is_some_and(|ratio| ratio > 0.0) && against["against"] == "quiet");
+}
+
+/// A pool of 64 MiB takes the first writes, and then they go on as fast as the origin takes them: that is found, told,
+/// and drawn; and from there on the run counts.
+#[test]
+fn steady_runs_in_short_and_counts_from_where_it_settles() {
+    if !has(&["fio"]) {
+        return;
+    }
+    let _beside = machine::side_by_side();
+    let (bench, figures) = runs_end_to_end("steady", &["--target", "pond=headpond:disk=cloud"]);
+    let run = &figures["runs"][0];
+    let settling = &run["settling"];
+    let number = |value: &Value| value.as_f64().expect("a number");
+    assert!(
+        settling["round"] == 1 && number(&settling["mean"]) > 0.0 && number(&settling["deviation"]) >= 0.0,
+        "{run}"
+    );
+    // What counts is what is left of the 10 s: the part after it settled, or the last five rounds.
+    let (warmup, counted) = (number(&run["warmup"]), number(&run["figures"]["seconds"]));
+    assert!((warmup + counted - 10.0).abs() < 1.5 && counted >= 4.0, "{warmup} s of warm-up, {counted} s that count");
+    let page = fs::read_to_string(bench.path("out/report.html")).expect("the page");
+    assert!(page.contains("How it settled"));
+    let steady = run["steadiness"]["steady"].as_bool().expect("judged");
+    assert_eq!(settling["after"].is_number(), steady, "{run}");
+    assert_eq!(page.contains("settles after"), steady, "{run}");
+    assert_eq!(page.contains("is not steady: it never settled"), !steady, "{run}");
+}
+
+/// The published card through the same plan: fast while it is fresh, then a decline, then steady at a third of that.
+#[test]
+fn steady_on_a_modelled_card_declines_and_settles() {
+    let bench = Bench::new();
+    // A modelled second is a tenth of the card written over, so a round of two shows it while it is fresh.
+    let shown = Command::new(machine::program()).args(["lab", "show", "steady"]).output().expect("headpond starts");
+    let changed = String::from_utf8_lossy(&shown.stdout).replace("round = 60", "round = 2");
+    let file = bench.path("fine.toml").display().to_string();
+    fs::write(&file, changed).expect("written");
+    let output = bench.run(&["run", &file, "--repeats", "1", "--seconds", "80", "--target", "model:tachion"]);
+    assert!(output.status.success(), "{}", text(&output));
+    let settled = &bench.figures()["points"][0]["sides"][0]["settled"];
+    let number = |name: &str| settled[name].as_f64().expect("a number");
+    assert!(number("after_s") >= 4.0 && number("mean") < number("first") / 2.0, "{settled}");
+    // 417 MiB/s published for the full card.
+    assert!((number("mean") * 16.0 / 1024.0 / 417.0 - 1.0).abs() < 0.12, "{settled}");
+    assert!(text(&output).contains("settles after"), "{}", text(&output));
+    let short = bench.command(&["run", "steady", "--seconds", "3", "--warmup", "2", "--plan"]).output();
+    assert!(text(&short.expect("it starts")).contains("--warmup is not for 'steady'"));
+}
+
+/// What ends before it is even is called so.
+#[test]
+fn a_run_that_never_settles_is_called_not_steady() {
+    let bench = Bench::new();
+    // All of it is the decline of a fresh card.
+    let output = bench.run(&["run", "steady", "--repeats", "1", "--seconds", "8", "--target", "model:tachion"]);
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(text(&output).contains("is not steady: it never settled"), "{}", text(&output));
+    let settled = &bench.figures()["points"][0]["sides"][0]["settled"];
+    assert!(settled["after_s"].is_null() && settled["runs"] == 0, "{settled}");
 }
 
 const DATABASE: [&str; 5] = ["mariadb", "mariadb-install-db", "sysbench", "fusermount3", "fio"];
@@ -239,7 +301,7 @@ fn oltp_runs_in_short() {
     if !has(&DATABASE) {
         return;
     }
-    let _alone = machine::alone();
+    let _beside = machine::side_by_side();
     database_runs_end_to_end("oltp");
 }
 
@@ -249,7 +311,7 @@ fn order_entry_runs_in_short(name: &str, programs: &[&str]) {
     if !has(programs) {
         return;
     }
-    let _alone = machine::alone();
+    let _beside = machine::side_by_side();
     let target = "pond=headpond:mode=write-back,disk=ssd-mirror";
     let (bench, figures) = runs_end_to_end(name, &["--target", target, "--seconds", "8"]);
     let kinds = figures["runs"][0]["kinds"].as_array().expect("kinds");
@@ -279,12 +341,48 @@ fn order_entry_on_postgresql_runs_in_short_and_leaves_a_consistent_database() {
     order_entry_runs_in_short("tpcc-postgres", &["psql", "sysbench", "fusermount3", "fio"]);
 }
 
+/// A side that may use one processor uses no more, and what ran out is told with how far more would carry.
+#[test]
+fn limit_runs_in_short_on_the_processors_of_each_side_and_tells_what_ran_out() {
+    if !has(&DATABASE) {
+        return;
+    }
+    let _beside = machine::side_by_side();
+    let tables = Path::new(env!("CARGO_TARGET_TMPDIR")).join("lab-tables").display().to_string();
+    let target = "pond=headpond:mode=write-back,disk=none";
+    let (bench, figures) = runs_end_to_end("limit", &["--keep-tables", &tables, "--target", target]);
+    let there = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    for run in figures["runs"].as_array().expect("runs") {
+        let wanted = if run["side"] == 0 { 1 } else { there };
+        assert_eq!(run["cores"], wanted, "{run}");
+        assert_eq!(run["commands"][0][0] == "processors", run["side"] == 0, "{run}");
+    }
+    let limits = figures["limits"].as_array().expect("each side at its best");
+    assert_eq!(limits.len(), 2);
+    for one in limits {
+        let number = |name: &str| one[name].as_f64().unwrap_or_else(|| panic!("{name}: {one}"));
+        let (cores, busy) = (number("cores"), number("busy_cores"));
+        assert!(busy > 0.0 && busy <= cores * 1.01, "{one}");
+        assert!((number("core_ms_each") * number("throughput") / 1000.0 / busy - 1.0).abs() < 0.01, "{one}");
+        // What is extrapolated is the same number of operations for each processor.
+        if let Some(full) = one["cores_for_a_full_device"].as_f64() {
+            let times = number("throughput_of_a_full_device") / number("throughput");
+            assert!((full / busy / times - 1.0).abs() < 0.01, "{one}");
+        }
+    }
+    let page = fs::read_to_string(bench.path("out/report.html")).expect("the page");
+    assert!(
+        page.contains("What was the limit, and what lies behind it")
+            && page.contains("Assumed: what an operation costs")
+    );
+}
+
 #[test]
 fn dbconfig_runs_in_short_with_the_settings_of_each_set() {
     if !has(&DATABASE) {
         return;
     }
-    let _alone = machine::alone();
+    let _beside = machine::side_by_side();
     let (_bench, figures) = database_runs_end_to_end("dbconfig");
     let runs = figures["runs"].as_array().expect("runs");
     let with = |option: &str| runs.iter().filter(|run| run["commands"].to_string().contains(option)).count();
@@ -296,7 +394,7 @@ fn a_rate_in_short_is_an_open_loop_and_the_page_says_so() {
     if !has(&DATABASE) {
         return;
     }
-    let _alone = machine::alone();
+    let _beside = machine::side_by_side();
     let (bench, figures) = database_runs_end_to_end("rate");
     for run in figures["runs"].as_array().expect("runs") {
         assert!(run["commands"].to_string().contains("--rate="), "{run}");
@@ -310,7 +408,7 @@ fn thresholds_run_in_short_with_the_settings_of_each_variant() {
     if !has(&DATABASE) {
         return;
     }
-    let _alone = machine::alone();
+    let _beside = machine::side_by_side();
     let (_bench, figures) = database_runs_end_to_end("thresholds");
     let settings: BTreeSet<&str> = figures["runs"]
         .as_array()
@@ -329,7 +427,7 @@ fn untorn_runs_in_short_and_turns_the_doublewrite_off() {
     if !has(&DATABASE) {
         return;
     }
-    let _alone = machine::alone();
+    let _beside = machine::side_by_side();
     let (_bench, figures) = database_runs_end_to_end("untorn");
     for run in figures["runs"].as_array().expect("runs") {
         let commands = run["commands"].to_string();
@@ -344,9 +442,10 @@ fn an_interrupted_session_cleans_up_and_goes_on_where_it_was() {
     if !has(&["fio"]) {
         return;
     }
-    let _alone = machine::alone();
+    let _beside = machine::side_by_side();
     let bench = Bench::new();
-    let mut command = bench.command(&["run", "profiles", "--quick", "--target", "headpond:disk=none"]);
+    let words = ["run", "profiles", "--quick", "--seconds", "1", "--warmup", "1", "--target", "headpond:disk=none"];
+    let mut command = bench.command(&words);
     let mut child = command.arg("--out").arg(bench.path("out")).spawn().expect("headpond starts");
     let (first, start) = (bench.path("out/runs/0001.json"), Instant::now());
     while !first.exists() {
@@ -373,7 +472,7 @@ fn a_step_that_fails_is_told_with_its_command_and_its_output() {
     if !has(&["fio"]) {
         return;
     }
-    let _alone = machine::alone();
+    let _beside = machine::side_by_side();
     let bench = Bench::new();
     let file = bench.path("broken.toml");
     let shown = Command::new(machine::program()).args(["lab", "show", "sweep"]).output().expect("headpond starts");
@@ -423,13 +522,54 @@ fn the_demo_is_run_like_any_experiment_and_refuses_what_it_does_not_have() {
     assert!(text(&refused).contains("--origin is for 'headpond lab run demo'"), "{}", text(&refused));
 }
 
+/// Chromium without a window on a file; what it made of it, and what it complained of.
+fn browsed(bench: &Bench, file: &Path, more: &[&str]) -> (String, String) {
+    let output = Command::new("chromium")
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--enable-logging=stderr"])
+        .arg(format!("--user-data-dir={}", bench.path("browser").display()))
+        .args(more)
+        .args(["--virtual-time-budget=3000", "--dump-dom"])
+        .arg(format!("file://{}", file.display()))
+        .output()
+        .expect("chromium starts");
+    (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// Each picture is a file that is drawn by itself, in its own colours: on white, and on a dark screen on dark.
+fn pictures_stand_alone(bench: &Bench) {
+    let files: Vec<_> = fs::read_dir(bench.path("out/pictures")).expect("pictures").flatten().collect();
+    assert!(files.len() >= 4, "{files:?}");
+    let svg = fs::read_to_string(bench.path("out/pictures/throughput-0.svg")).expect("a picture");
+    // Drawn as an image is, which can load nothing else; then its colours are counted.
+    let page = format!(
+        "<body><canvas width=900 height=400></canvas><script>const image=new Image();image.onload=()=>{{\
+         const c=document.querySelector('canvas').getContext('2d');c.drawImage(image,0,0);\
+         const d=c.getImageData(0,0,900,400).data,n={{}};for(let i=0;i<d.length;i+=4){{\
+         const k=[d[i],d[i+1],d[i+2],d[i+3]].join();n[k]=(n[k]||0)+1;}}\
+         document.body.dataset.colours=Object.keys(n).filter(k=>n[k]>40).join(' ');}};\
+         image.src='data:image/svg+xml,'+encodeURIComponent({});</script></body>",
+        Value::from(svg)
+    );
+    let file = bench.path("out/alone.html");
+    fs::write(&file, page).expect("written");
+    // Ground, first and second line.
+    let light = ["255,255,255,255", "180,84,10,255", "11,99,181,255"];
+    let dark = ["28,32,38,255", "240,153,79,255", "95,176,255,255"];
+    for (scheme, wanted) in [("1", light), ("0", dark)] {
+        let (dom, log) = browsed(bench, &file, &[&format!("--blink-settings=preferredColorScheme={scheme}")]);
+        let found = dom.split("data-colours=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default();
+        let lacking: Vec<_> = wanted.iter().filter(|colour| !found.split(' ').any(|one| one == **colour)).collect();
+        assert!(lacking.is_empty(), "scheme {scheme}: {lacking:?} of {found}\n{log}");
+    }
+}
+
 /// In a real browser: the page is drawn, its script ends without an error, and each figure is the one in the JSON.
 #[test]
 fn the_page_works_in_a_browser_and_its_numbers_are_those_of_the_json() {
     if !has(&["chromium"]) {
         return;
     }
-    let _alone = machine::alone();
+    let _beside = machine::side_by_side();
     let bench = Bench::new();
     let words = ["run", "fill", "--repeats", "4", "--target", "model:tachion", "--target", "model:iodrive-duo"];
     assert!(bench.run(&words).status.success());
@@ -443,14 +583,7 @@ fn the_page_works_in_a_browser_and_its_numbers_are_those_of_the_json() {
     let html = fs::read_to_string(&page).expect("the page");
     assert!(!html.contains("http://") || !html.contains("src=\"http"), "it needs no network");
     fs::write(&dragged, html.replace("</body>", drag)).expect("written");
-    let output = Command::new("chromium")
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--enable-logging=stderr"])
-        .arg(format!("--user-data-dir={}", bench.path("browser").display()))
-        .args(["--virtual-time-budget=3000", "--dump-dom"])
-        .arg(format!("file://{}", dragged.display()))
-        .output()
-        .expect("chromium starts");
-    let (dom, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (dom, log) = browsed(&bench, &dragged, &[]);
     assert!(dom.contains("data-runs=\"72\""), "the script ran to its end: {log}");
     assert!(!log.contains("CONSOLE"), "{log}");
     assert!(dom.matches("<svg").count() >= 4 && dom.matches("<circle").count() > 30, "pictures are drawn");
@@ -469,4 +602,5 @@ fn the_page_works_in_a_browser_and_its_numbers_are_those_of_the_json() {
         let number = figures.pointer(place).and_then(Value::as_f64).unwrap_or_else(|| panic!("{place} is in the JSON"));
         assert_eq!(headpond_lab::experiment::judge::short(number), shown, "{place}");
     }
+    pictures_stand_alone(&bench);
 }

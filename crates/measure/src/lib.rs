@@ -20,5 +20,5 @@ pub use latency::Latency;
 pub use open_loop::Schedule;
 pub use random::Random;
 pub use rank::{MannWhitney, Method, mann_whitney};
-pub use steady::{Judgement, ROUNDS, Settled, judge, settled};
+pub use steady::{Judgement, ROUNDS, Settled, judge, settled, settled_to_the_end};
 pub use summary::{Summary, median};

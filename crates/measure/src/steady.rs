@@ -66,6 +66,20 @@ pub fn settled(rounds: &[f64]) -> Option<Settled> {
     })
 }
 
+/// The first window of the last stretch in which every window is steady, up to the end; none if the last window is
+/// not, or if there is none.
+///
+/// A cache or a fresh card is often even for a while before it declines: the first steady window says nothing of what
+/// comes after that, so a run that goes on for a time fixed beforehand is judged from its end.
+#[must_use]
+pub fn settled_to_the_end(rounds: &[f64]) -> Option<Settled> {
+    let windows = rounds.windows(ROUNDS).enumerate().rev().map_while(|(from, window)| {
+        let window = judge(window)?;
+        window.steady().then_some(Settled { from, window })
+    });
+    windows.last()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +113,18 @@ mod tests {
         assert_eq!(settled.from, 4);
         assert!((settled.window.average - 603.0).abs() < 1e-9);
         assert_eq!(super::settled(&rounds[..7]), None);
+    }
+
+    #[test]
+    fn an_even_beginning_is_not_taken_for_the_end() {
+        // Five even rounds while there is room, then the decline, then what it stays at.
+        let rounds = [1000.0, 990.0, 1000.0, 1010.0, 1000.0, 800.0, 650.0, 600.0, 590.0, 600.0, 605.0, 598.0, 601.0];
+        assert_eq!(settled(&rounds).unwrap().from, 0);
+        let found = settled_to_the_end(&rounds).unwrap();
+        assert_eq!(found.from, 6, "the window that begins with 650 is steady by the rule, the one before it is not");
+        assert_eq!(settled_to_the_end(&rounds[..8]), None, "it still falls");
+        // Steady all along: from the first round on.
+        assert_eq!(settled_to_the_end(&[5.0; 9]).unwrap().from, 0);
     }
 
     #[test]

@@ -12,6 +12,9 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Rounds of a run that goes on until it is steady.
+const ROUNDS_MIN: u32 = 10;
+
 /// What `headpond lab` is given.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
@@ -269,6 +272,16 @@ fn begin(run: &RunArgs, sides_min: usize) -> Result<()> {
     }
     definition.seconds = run.seconds.unwrap_or(definition.seconds).max(1);
     definition.warmup = run.warmup.unwrap_or(definition.warmup);
+    if let Some(round) = &mut definition.round {
+        if definition.warmup > 0 {
+            return Err(Failure::Other(format!(
+                "--warmup is not for '{}', whose warm-up is what comes before it is steady",
+                definition.name
+            )));
+        }
+        // Ten rounds at least, so that five in a row can be chosen from.
+        *round = (*round).min(definition.seconds / ROUNDS_MIN).max(1);
+    }
     definition.repeats = run.repeats.unwrap_or(definition.repeats).max(1);
     definition.size = run.size.unwrap_or(definition.size).max(8);
     if sides_min > 1 {

@@ -32,12 +32,19 @@ struct Device {
     busy_ms: u64,
 }
 
-/// Reads the counters once a second until `over`. `path` lies on the device, or is the device.
-pub fn watch(path: &Path, mount: Option<&Mount>, start: Instant, over: &AtomicBool) -> (Vec<System>, Vec<Pond>) {
+/// Reads the counters once a second until `over`. `path` lies on the device, or is the device. Of the processors those
+/// count that are named, or all.
+pub fn watch(
+    path: &Path,
+    mount: Option<&Mount>,
+    cores: Option<&[usize]>,
+    start: Instant,
+    over: &AtomicBool,
+) -> (Vec<System>, Vec<Pond>) {
     let number = fs::metadata(path).map(|metadata| if metadata.rdev() != 0 { metadata.rdev() } else { metadata.dev() });
     let number = number.unwrap_or(0);
     let (mut systems, mut ponds) = (Vec::new(), Vec::new());
-    let (mut before, mut before_at) = (now(number), start.elapsed());
+    let (mut before, mut before_at) = (now(number, cores), start.elapsed());
     let take_pond = |ponds: &mut Vec<Pond>| ponds.extend(mount.and_then(|mount| pond(mount, start)));
     take_pond(&mut ponds);
     loop {
@@ -47,7 +54,7 @@ pub fn watch(path: &Path, mount: Option<&Mount>, start: Instant, over: &AtomicBo
             std::thread::sleep(LOOK);
             ended = over.load(Ordering::Relaxed);
         }
-        let (moment, at) = (now(number), start.elapsed());
+        let (moment, at) = (now(number, cores), start.elapsed());
         // A stump of a second says little, and a lot of it by chance.
         if at.saturating_sub(before_at) >= EVERY / 2 {
             systems.push(between(&before, &moment, (at - before_at).as_secs_f64(), at.as_secs_f64()));
@@ -72,6 +79,8 @@ fn pond(mount: &Mount, start: Instant) -> Option<Pond> {
         origin_read_bytes: figures.origin_read_bytes,
         origin_write_bytes: figures.origin_write_bytes,
         dirty_blocks: figures.dirty_blocks,
+        held_blocks: figures.held_blocks,
+        stalls: figures.stalls,
     })
 }
 
@@ -93,18 +102,25 @@ fn between(before: &Moment, now: &Moment, seconds: f64, at: f64) -> System {
     }
 }
 
-fn now(device: u64) -> Moment {
+fn now(device: u64, cores: Option<&[usize]>) -> Moment {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let mut moment = processors(&text("/proc/stat"));
+    let mut moment = processors(&text("/proc/stat"), cores);
     moment.device = disk(&text("/proc/diskstats"), device);
     moment
 }
 
-/// Reads `cpu  user nice system idle iowait irq softirq steal ...`.
-fn processors(stat: &str) -> Moment {
-    let line = stat.lines().next().unwrap_or_default();
-    let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).filter_map(|word| word.parse().ok()).collect();
-    let tick = |index: usize| ticks.get(index).copied().unwrap_or(0);
+/// Reads `cpu  user nice system idle iowait irq softirq steal ...`, or of some processors the lines `cpu0 ...`.
+fn processors(stat: &str, cores: Option<&[usize]>) -> Moment {
+    let names: Option<Vec<String>> = cores.map(|cores| cores.iter().map(|core| format!("cpu{core}")).collect());
+    let mut ticks = [0; 8];
+    for line in stat.lines() {
+        let mut words = line.split_whitespace();
+        let name = words.next().unwrap_or_default();
+        if names.as_ref().map_or(name == "cpu", |names| names.iter().any(|wanted| wanted == name)) {
+            ticks.iter_mut().zip(words).for_each(|(sum, word)| *sum += word.parse().unwrap_or(0));
+        }
+    }
+    let tick = |index: usize| ticks[index];
     Moment {
         user: tick(0) + tick(1),
         system: tick(2) + tick(5) + tick(6),
@@ -131,12 +147,20 @@ mod tests {
 
     #[test]
     fn the_processors_time_is_split() {
-        let before = processors("cpu  100 0 50 800 50 0 0 0 0 0\n");
-        let after = processors("cpu  140 10 60 860 60 5 5 10 0 0\n");
+        let before = processors("cpu  100 0 50 800 50 0 0 0 0 0\n", None);
+        let after = processors("cpu  140 10 60 860 60 5 5 10 0 0\n", None);
         let system = between(&before, &after, 1.0, 1.0);
         let shares = [system.user, system.system, system.waiting].map(|share| (share * 150.0).round());
         assert_eq!(shares, [50.0, 20.0, 10.0]);
         assert_eq!(system.device_busy, None);
+    }
+
+    #[test]
+    fn of_some_processors_only_their_time_counts() {
+        let text = "cpu  9 0 0 99 0 0 0 0 0 0\ncpu0 1 0 0 9 0 0 0 0\ncpu1 3 0 0 7 0 0 0 0\ncpu10 5 0 0 5 0 0 0 0\n";
+        let of = |cores: &[usize]| processors(text, Some(cores));
+        assert_eq!((of(&[1]).user, of(&[1]).all), (3, 10));
+        assert_eq!((of(&[0, 10]).user, of(&[0, 10]).all), (6, 20));
     }
 
     #[test]

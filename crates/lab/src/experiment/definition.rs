@@ -72,8 +72,8 @@ pub struct Case {
     pub depth: Option<u32>,
     /// Threads of fio, clients of a database.
     pub threads: Option<u32>,
-    /// fio: so many requests a second of each thread, where the storage keeps up. A database: so many transactions a
-    /// second in all, due at random moments whatever became of those before. As many as it takes without.
+    /// An open loop: so many a second, due whatever became of those before. fio: of each thread, evenly, reads or
+    /// writes alone. A database: transactions in all, at random moments. As many as it takes without.
     pub rate: Option<u32>,
     /// sysbench: which of its loads, such as `oltp_read_write`.
     pub script: Option<String>,
@@ -102,6 +102,8 @@ pub struct Variant {
     /// Whether everything dirty is flushed while the load runs.
     #[serde(default)]
     pub flush: bool,
+    /// How many processors all of the side may use: the mount, the server and the load. All there are without.
+    pub cores: Option<u32>,
     /// The variant of the same target that it is compared with; without it, the first side of all.
     pub against: Option<String>,
 }
@@ -137,6 +139,8 @@ pub struct Quick {
     pub warmup: u32,
     /// Runs of each side.
     pub repeats: u32,
+    /// Seconds of a round, where the long form has rounds.
+    pub round: Option<u32>,
     /// The data, in MiB.
     pub size: u32,
     /// The flash, in MiB; without it four times the data, and no more than the long form has.
@@ -174,6 +178,9 @@ pub struct Definition {
     pub warmup: u32,
     /// Runs of each side.
     pub repeats: u32,
+    /// fio: seconds of a round. With it a run counts from where it has settled on, by its rounds, and what came before
+    /// is its warm-up; `warmup` must be 0 then.
+    pub round: Option<u32>,
     /// The data, in MiB. fio: a file, or of a device its first part.
     pub size: u32,
     /// The flash given to headpond where the lab makes it, in MiB.
@@ -211,14 +218,16 @@ pub struct Definition {
     pub quick: Quick,
 }
 
-const SHIPPED: [(&str, &str); 13] = [
+const SHIPPED: [(&str, &str); 15] = [
     ("fileio", include_str!("../../experiments/fileio.toml")),
     ("fill", include_str!("../../experiments/fill.toml")),
+    ("steady", include_str!("../../experiments/steady.toml")),
     ("sweep", include_str!("../../experiments/sweep.toml")),
     ("profiles", include_str!("../../experiments/profiles.toml")),
     ("oltp", include_str!("../../experiments/oltp.toml")),
     ("tpcc", include_str!("../../experiments/tpcc.toml")),
     ("tpcc-postgres", include_str!("../../experiments/tpcc-postgres.toml")),
+    ("limit", include_str!("../../experiments/limit.toml")),
     ("rate", include_str!("../../experiments/rate.toml")),
     ("thresholds", include_str!("../../experiments/thresholds.toml")),
     ("dbconfig", include_str!("../../experiments/dbconfig.toml")),
@@ -264,6 +273,7 @@ impl Definition {
     pub fn quick(mut self) -> Self {
         let quick = &self.quick;
         (self.seconds, self.warmup, self.repeats) = (quick.seconds, quick.warmup, quick.repeats);
+        self.round = self.round.and(quick.round).or(self.round);
         if let Some(dirty) = &mut self.dirty {
             // In proportion to the data, as the flash of such an experiment should be too.
             let short = |mib: u32| (mib * quick.size / self.size).max(8);
@@ -289,6 +299,7 @@ impl Definition {
             return Err("there must be a [[case]], and a target".to_owned());
         }
         self.check_variants()?;
+        self.check_round()?;
         if let Some(dirty) = &self.dirty {
             if self.load != Load::Fio || dirty.written < 8 || dirty.over < dirty.written {
                 return Err("[dirty] is for load = \"fio\": written at least 8 (MiB), and over no less".to_owned());
@@ -324,9 +335,26 @@ impl Definition {
         Ok(())
     }
 
+    fn check_round(&self) -> std::result::Result<(), String> {
+        let long = self.round.map(|round| (round, self.warmup, self.seconds));
+        let short = self.round.map(|round| (self.quick.round.unwrap_or(round), self.quick.warmup, self.quick.seconds));
+        let rounds_min = headpond_measure::ROUNDS as u32;
+        for (round, warmup, seconds) in [long, short].into_iter().flatten() {
+            if self.load != Load::Fio || warmup > 0 || round < 1 || seconds < round * rounds_min {
+                return Err(format!(
+                    "round is for load = \"fio\" with warmup = 0, and seconds are at least {rounds_min} rounds"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     fn check_variants(&self) -> std::result::Result<(), String> {
         for variant in &self.variants {
             let known = |name: &String| self.variants.iter().any(|other| other.name == *name && other != variant);
+            if variant.cores == Some(0) {
+                return Err(format!("variant '{}': nothing runs on 0 cores", variant.name));
+            }
             if let Some(unknown) = variant.against.as_ref().filter(|name| !known(name)) {
                 return Err(format!("variant '{}': against = \"{unknown}\" is no other variant", variant.name));
             }
@@ -359,6 +387,10 @@ impl Definition {
                 }
                 if case.block.is_none() && case.vary != Some(Vary::Block) {
                     return Err("block is missing".to_owned());
+                }
+                // Of each direction fio keeps a schedule of its own.
+                if case.rate.is_some() && matches!(case.rw.as_deref(), Some("rw" | "randrw")) {
+                    return Err("a rate is for reads or writes alone".to_owned());
                 }
             }
             Load::Oltp => {
@@ -397,7 +429,9 @@ mod tests {
             assert_eq!(definition.name, *name);
             let quick = definition.clone().quick();
             assert!(quick.cases.iter().all(|case| case.vary.is_none() == case.values.is_empty()));
-            assert!(quick.seconds <= 5 && quick.repeats <= 4, "{name}: the short form is short");
+            let seconds = quick.seconds + quick.warmup;
+            assert!(seconds <= if quick.round.is_some() { 20 } else { 5 }, "{name}: the short form is short");
+            assert!(quick.repeats <= 4, "{name}");
             // Fewer runs can never be significant: see the statistics.
             assert!(definition.repeats >= 4, "{name}");
         }
@@ -421,6 +455,13 @@ mod tests {
         assert!(Definition::parse(&without, "mine").expect_err("nothing to flush").to_string().contains("[dirty]"));
         let thresholds = shipped_text("thresholds").unwrap().replacen("against = \"1", "against = \"2", 1);
         assert!(Definition::parse(&thresholds, "mine").expect_err("no such").to_string().contains("no other variant"));
+        let steady = shipped_text("steady").unwrap();
+        for (from, to) in [("warmup = 0", "warmup = 5"), ("round = 60", "round = 600")] {
+            let error = Definition::parse(&steady.replacen(from, to, 1), "mine").expect_err(to).to_string();
+            assert!(error.contains("5 rounds"), "{error}");
+        }
+        let pace = shipped_text("pace").unwrap().replace("rw = \"randwrite\"", "rw = \"randrw\"");
+        assert!(Definition::parse(&pace, "mine").expect_err("both").to_string().contains("reads or writes alone"));
         let error = Definition::find("no-such-file").expect_err("there is none").to_string();
         assert!(error.contains("fileio") && error.contains("no-such-file"), "{error}");
     }

@@ -2,6 +2,7 @@
 //!
 //! fio tells its totals once a second, histograms included. What counts is the last of these reports less the one
 //! at the end of the warm-up, so every percentile is that of the requests that count, and of each second too.
+//! Where requests are due at a rate, latencies are those of [`open_loop`](super::open_loop).
 
 use super::plan::Point;
 use super::record::{Figures, Second};
@@ -77,6 +78,11 @@ pub fn command(definition: &Definition, case: &Case, point: &Point, file: &Path,
     command.args(["--randrepeat=1".to_owned(), format!("--randseed={seed}")]);
     command.args(["--lat_percentiles=1", "--clat_percentiles=0", "--status-interval=1", "--output-format=json+"]);
     command
+}
+
+/// Has fio keep when each request ended and how long it took, in files that begin so.
+pub fn keep_requests(command: &mut Command, prefix: &Path) {
+    command.arg(format!("--write_lat_log={}", prefix.display())).args(["--disable_slat=1", "--disable_clat=1"]);
 }
 
 /// fio's totals up to a moment.

@@ -4,13 +4,13 @@
 //! Invariant: "times" is only claimed where a test says that chance is no likely reason; else it says `~`, or that
 //! there are too few runs to tell.
 
-use super::{Plan, Record};
+use super::{Plan, Record, Settling};
 use headpond_measure::{MannWhitney, RUNS_MIN, RatioInterval, Summary, mann_whitney, ratio_of_medians};
 
 /// From here on the processors are taken for the limit.
-const PROCESSORS_FULL: f64 = 0.85;
+pub(super) const PROCESSORS_FULL: f64 = 0.85;
 /// From here on the device under the target is.
-const DEVICE_FULL: f64 = 0.90;
+pub(super) const DEVICE_FULL: f64 = 0.90;
 
 /// The runs of a side at a point.
 #[derive(Clone, Debug)]
@@ -31,8 +31,27 @@ pub struct Cell {
     pub origin_variation: Option<f64>,
     /// How many of them had settled, of how many that could be judged.
     pub steady: (usize, usize),
+    /// How much of what counts was cold fill, warm and destage-bound, as shares; none without a cache.
+    pub regimes: Option<[f64; 3]>,
+    /// Where they settled, of runs that go on until they are steady.
+    pub settled: Option<Settled>,
     /// What limited them, in words.
     pub limit: String,
+}
+
+/// Where runs settled: the middle of what each came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Settled {
+    /// Runs that did, of those that were judged.
+    pub runs: (usize, usize),
+    /// Seconds until then, of those that did.
+    pub after: Option<f64>,
+    /// Operations a second at first.
+    pub first: f64,
+    /// Operations a second from there on.
+    pub mean: f64,
+    /// The standard deviation of those seconds.
+    pub deviation: f64,
 }
 
 /// A side against the first.
@@ -134,7 +153,29 @@ fn cell(records: &[Record], point: usize, side: usize) -> Option<Cell> {
         variation: middle(&of, Record::variation),
         origin_variation: middle(&of, Record::origin_variation),
         steady: (steady, judged.count()),
+        regimes: regimes(&of),
+        settled: settled(&of),
         limit: limit(&of),
+    })
+}
+
+/// The mean shares of the runs.
+fn regimes(records: &[&Record]) -> Option<[f64; 3]> {
+    let shares: Vec<[f64; 3]> = records.iter().filter_map(|record| record.regimes()).collect();
+    let count = shares.len() as f64;
+    (!shares.is_empty()).then(|| [0, 1, 2].map(|one| shares.iter().map(|of| of[one]).sum::<f64>() / count))
+}
+
+fn settled(records: &[&Record]) -> Option<Settled> {
+    let of: Vec<Settling> = records.iter().filter_map(|record| record.settling).collect();
+    let median = |value: fn(&Settling) -> f64| headpond_measure::median(&of.iter().map(value).collect::<Vec<_>>());
+    let after: Vec<f64> = of.iter().filter_map(|one| one.after).collect();
+    Some(Settled {
+        runs: (after.len(), of.len()),
+        after: headpond_measure::median(&after),
+        first: median(|one| one.first)?,
+        mean: median(|one| one.mean)?,
+        deviation: median(|one| one.deviation)?,
     })
 }
 

@@ -231,20 +231,26 @@ impl Plan {
                 .collect();
             let settings =
                 settings.into_iter().chain(variant.filter(|variant| variant.flush).map(|_| "headpond flush"));
-            let settings: Vec<&str> = settings.collect();
+            let cores = variant.and_then(|variant| variant.cores).map(|cores| format!("on {cores} processors"));
+            let settings: Vec<&str> = settings.chain(cores.as_deref()).collect();
             let settings = if settings.is_empty() { String::new() } else { format!(" ({})", settings.join(" ")) };
             text += &format!("  {:<24} {}{settings}\n", side.name, target.describe());
         }
         let (data, writing) = self.written();
         text += &format!(
-            "\n{} runs ({} loads, {} sides, {} times each, taking turns), {} s that count and {} s of warm-up in each.\n\
+            "\n{} runs ({} loads, {} sides, {} times each, taking turns), {}.\n\
              About {}. Written: {data} MiB of data, and what the loads write in {writing} s: {} MiB for each 100 MiB/s that the storage takes.",
             self.runs(),
             self.points.len(),
             self.sides.len(),
             definition.repeats,
-            definition.seconds,
-            definition.warmup,
+            definition.round.map_or_else(
+                || format!("{} s that count and {} s of warm-up in each", definition.seconds, definition.warmup),
+                |round| format!(
+                    "{} s in each, of which those count after it settled, by rounds of {round} s",
+                    definition.seconds
+                )
+            ),
             duration(self.seconds()),
             writing * 100,
         );

@@ -109,6 +109,12 @@ pub struct Pond {
     pub origin_write_bytes: u64,
     /// Blocks that are newer than the origin's.
     pub dirty_blocks: u64,
+    /// Blocks that the pool holds, clean and dirty.
+    #[serde(default)]
+    pub held_blocks: u64,
+    /// Writes that had to wait for room or for destage.
+    #[serde(default)]
+    pub stalls: u64,
 }
 
 /// What the rule for a steady state says of the part that counts.
@@ -120,6 +126,21 @@ pub struct Steadiness {
     pub range: f64,
     /// The gain of the fitted line over them, as a share of their average.
     pub slope: f64,
+}
+
+/// Where a run that goes on until it is steady settled, and what it is like from there on.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Settling {
+    /// Seconds of a round.
+    pub round: u32,
+    /// Seconds from the start of the load to where it settled; none if it had not by its end.
+    pub after: Option<f64>,
+    /// Operations a second in the first round.
+    pub first: f64,
+    /// The mean of the seconds from there on; of the last five rounds where it has not settled.
+    pub mean: f64,
+    /// The standard deviation of those seconds.
+    pub deviation: f64,
 }
 
 /// A run.
@@ -137,6 +158,9 @@ pub struct Record {
     pub ended: u64,
     /// Seconds that were thrown away before the part that counts.
     pub warmup: f64,
+    /// Processors that it could use; 0 where that was not kept.
+    #[serde(default)]
+    pub cores: u32,
     /// The commands that made it, by what they do.
     pub commands: Vec<(String, String)>,
     /// The figures.
@@ -152,6 +176,9 @@ pub struct Record {
     pub pond: Vec<Pond>,
     /// Whether it had settled; none where it was too short to tell.
     pub steadiness: Option<Steadiness>,
+    /// Where it settled, of a run that counts from there on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settling: Option<Settling>,
     /// What does not add up, if anything.
     pub doubts: Vec<String>,
 }
@@ -202,6 +229,7 @@ impl Record {
             repetition: 1,
             ended: 0,
             warmup: 0.0,
+            cores: 0,
             commands: Vec::new(),
             figures: Figures::default(),
             kinds: Vec::new(),
@@ -209,6 +237,7 @@ impl Record {
             system: Vec::new(),
             pond: Vec::new(),
             steadiness: None,
+            settling: None,
             doubts: Vec::new(),
         }
     }

@@ -3,8 +3,9 @@
 use super::counters::watch;
 use super::plan::{Plan, Visit, duration};
 use super::record::{Figures, Record, Second};
+use super::settling::{self, Found};
 use super::side::{Session, Stage};
-use super::{Kind, Load, Results, fio_load, oltp_load, place, sense, tpcc_load};
+use super::{Definition, Kind, Load, Results, Transactions, fio_load, oltp_load, place, processors, sense, tpcc_load};
 use crate::command::{self, shortened};
 use crate::failure::{Failure, Result, check_interrupt};
 use crate::pond::Headpond;
@@ -59,6 +60,8 @@ pub fn run(results: &Results, headpond: &Headpond, means: &Means) -> Result<bool
                 place::may_destroy(path, &means.destroy)?;
             }
         }
+        let cores = plan.definition.variants.iter().filter_map(|variant| variant.cores).max();
+        cores.map(|cores| processors::Confined::to(cores as usize)).transpose()?;
         progress.show("making the data");
         session.prepare(&plan)?;
     }
@@ -133,7 +136,7 @@ fn run_point(
     let mut service = Service::start("the load", load, &log)?;
     let (ended, watched) = std::thread::scope(|scope| {
         let (stage, over) = (&*stage, &over);
-        let watched = scope.spawn(move || watch(&stage.below(), stage.mount(), start, over));
+        let watched = scope.spawn(move || watch(&stage.below(), stage.mount(), stage.cores(), start, over));
         let ended = wait(&mut service, limit, progress);
         over.store(true, Ordering::Relaxed);
         (ended, watched.join())
@@ -145,14 +148,7 @@ fn run_point(
     let (system, pond) =
         watched.map_err(|_| Failure::Other("the watch over the machine's counters failed".to_owned()))?;
     let output = std::fs::read_to_string(&log).map_err(Failure::io(format!("reading {}", log.display())))?;
-    let (warmup, counted) = (f64::from(definition.warmup), f64::from(definition.seconds));
-    let parsed = match definition.load {
-        Load::Fio => fio_load::parse(&output, warmup),
-        Load::Oltp | Load::Tpcc => oltp_load::parse(&output, counted),
-    };
-    let kinds = if definition.load == Load::Tpcc { tpcc_load::parse(&output, counted) } else { Ok(Vec::new()) };
-    let parsed = parsed.and_then(|(figures, seconds)| Ok((figures, seconds, kinds?)));
-    let (figures, seconds, kinds) = parsed.map_err(|what| {
+    let mut printed = Printed::read(definition, &output).map_err(|what| {
         let command = commands.last().map_or("", |(_, typed)| typed);
         Failure::Command {
             doing: "reading what the load printed".to_owned(),
@@ -161,14 +157,44 @@ fn run_point(
             output: shortened(&output),
         }
     })?;
-    let mut record = record(plan, index, point, figures, seconds);
-    (record.commands, record.system, record.pond, record.kinds) = (commands, system, pond, kinds);
+    if let Some(waits) = stage.waits(plan, &plan.points[point])? {
+        waits.put_into(f64::from(definition.warmup), &mut printed.figures, &mut printed.seconds);
+    }
+    let mut record = record(plan, index, point, printed.figures, printed.seconds);
+    (record.commands, record.system, record.pond, record.kinds) = (commands, system, pond, printed.kinds);
+    record.count_from(printed.found);
+    record.cores = stage.cores().map_or_else(|| processors::available().len(), <[usize]>::len) as u32;
     finish(plan, point, &mut record);
     if definition.load == Load::Tpcc {
         progress.show("looking at the consistency conditions");
         record.doubts.extend(stage.inconsistencies(plan)?);
     }
     Ok(record)
+}
+
+/// What a load printed.
+struct Printed {
+    figures: Figures,
+    seconds: Vec<Second>,
+    kinds: Vec<Transactions>,
+    found: Option<Found>,
+}
+
+impl Printed {
+    fn read(definition: &Definition, output: &str) -> std::result::Result<Self, String> {
+        let counted = f64::from(definition.seconds);
+        if definition.load.on_database() {
+            let (figures, seconds) = oltp_load::parse(output, counted)?;
+            let kinds = if definition.load == Load::Tpcc { tpcc_load::parse(output, counted)? } else { Vec::new() };
+            return Ok(Self { figures, seconds, kinds, found: None });
+        }
+        let (mut figures, mut seconds) = fio_load::parse(output, f64::from(definition.warmup))?;
+        let found = definition.round.and_then(|round| settling::find(&seconds, round));
+        if let Some(found) = &found {
+            (figures, seconds) = fio_load::parse(output, found.from)?;
+        }
+        Ok(Self { figures, seconds, kinds: Vec::new(), found })
+    }
 }
 
 fn record(plan: &Plan, index: usize, point: usize, figures: Figures, seconds: Vec<Second>) -> Record {
@@ -180,6 +206,7 @@ fn record(plan: &Plan, index: usize, point: usize, figures: Figures, seconds: Ve
         repetition: visit.repetition,
         ended: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         warmup: f64::from(plan.definition.warmup),
+        cores: 0,
         commands: Vec::new(),
         figures,
         kinds: Vec::new(),
@@ -187,12 +214,15 @@ fn record(plan: &Plan, index: usize, point: usize, figures: Figures, seconds: Ve
         system: Vec::new(),
         pond: Vec::new(),
         steadiness: None,
+        settling: None,
         doubts: Vec::new(),
     }
 }
 
 fn finish(plan: &Plan, point: usize, record: &mut Record) {
-    record.judge_steadiness();
+    if record.settling.is_none() {
+        record.judge_steadiness();
+    }
     let block = plan.points[point].block;
     record.doubts = sense::doubts(record, (plan.definition.load == Load::Fio).then_some(block));
     let variant = plan.sides[record.side].variant.map(|variant| &plan.definition.variants[variant]);
@@ -227,7 +257,9 @@ fn run_model(results: &Results, plan: &Plan, index: usize, model: Model) -> Resu
         let (at, definition) = (&plan.points[point], &plan.definition);
         let seed = results.session().seed + u64::from(plan.visits[index].repetition) * 1_000 + point as u64;
         let mut card = Card::filled(model, f64::from(at.used) / 100.0, seed);
-        card.settle();
+        if definition.round.is_none() {
+            card.settle();
+        }
         let bytes = u64::from(at.block) * 1024;
         let rate = |mib: f64| mib * f64::from(1 << 20) / bytes as f64;
         let second = |second: u32| Second {
@@ -237,7 +269,8 @@ fn run_model(results: &Results, plan: &Plan, index: usize, model: Model) -> Resu
             p99_ms: None,
         };
         let seconds: Vec<Second> = (1..=definition.warmup + definition.seconds).map(second).collect();
-        let warmup = f64::from(definition.warmup);
+        let found = definition.round.and_then(|round| settling::find(&seconds, round));
+        let warmup = found.as_ref().map_or(f64::from(definition.warmup), |found| found.from);
         let counted: Vec<f64> =
             seconds.iter().filter(|second| second.at > warmup).map(|second| second.throughput).collect();
         let operations = counted.iter().sum::<f64>() as u64;
@@ -249,6 +282,7 @@ fn run_model(results: &Results, plan: &Plan, index: usize, model: Model) -> Resu
             ..Figures::default()
         };
         let mut record = record(plan, index, point, figures, seconds);
+        record.count_from(found);
         let about = format!("modelled flash card {}: {:.1} % spare", model.name, model.spare * 100.0);
         record.commands.push(("model".to_owned(), about));
         finish(plan, point, &mut record);

@@ -5,7 +5,9 @@
 //! - the origin is written through the mount, or while nothing is mounted: never behind a mount's back;
 //! - the mount goes before the directories that it uses, also on the way out of a failure.
 
+use super::open_loop::Waits;
 use super::plan::{Plan, Point, Visit};
+use super::processors::Confined;
 use super::server::Server;
 use super::target::PondTarget;
 use super::{Definition, Kind, Load, Vary, fio_load, oltp_load, place, tpcc_load};
@@ -52,6 +54,10 @@ pub struct Stage {
     file: PathBuf,
     /// How much of it is there, in MiB.
     there: u64,
+    /// How the files begin in which fio keeps its requests, where they are due at a rate.
+    requests: PathBuf,
+    /// The processors that all of it runs on, where those are not all.
+    confined: Option<Confined>,
     /// The commands that set it up.
     commands: Vec<(String, String)>,
     _places: Vec<TempDir>,
@@ -105,13 +111,17 @@ impl Session {
         let database = if definition.load.on_database() { DATABASE_MIB } else { 0 };
         let dirty = definition.dirty.map_or(0, |dirty| u64::from(dirty.over));
         let room = u64::from(definition.size) + dirty + database + SPARE_MIB;
+        let cores = side.variant.and_then(|variant| definition.variants[variant].cores);
+        let confined = cores.map(|cores| Confined::to(cores as usize)).transpose()?;
         let mut stage = Stage {
             server: None,
             script: self.script.clone(),
             mount: None,
             file: PathBuf::new(),
             there: 0,
-            commands: Vec::new(),
+            requests: self.scratch.path().join("requests"),
+            commands: confined.iter().map(|confined| ("processors".to_owned(), confined.typed())).collect(),
+            confined,
             _places: Vec::new(),
         };
         let directory = match &plan.targets[side.target].kind {
@@ -283,7 +293,23 @@ impl Stage {
             });
         }
         self.lay_out(u64::from(plan.definition.size) * u64::from(point.used) / 100)?;
-        Ok(fio_load::command(&plan.definition, case, point, &self.file, seed))
+        let mut command = fio_load::command(&plan.definition, case, point, &self.file, seed);
+        if case.rate.is_some() {
+            fio_load::keep_requests(&mut command, &self.requests);
+        }
+        Ok(command)
+    }
+
+    /// What the requests of fio's last run waited that were due at a rate; none where there was no rate.
+    pub fn waits(&self, plan: &Plan, point: &Point) -> Result<Option<Waits>> {
+        let rate = plan.definition.cases[point.case].rate.filter(|_| plan.definition.load == Load::Fio);
+        rate.map(|rate| Waits::read(&self.requests, point.threads, rate)).transpose()
+    }
+
+    /// The processors that it runs on, where those are not all.
+    #[must_use]
+    pub fn cores(&self) -> Option<&[usize]> {
+        self.confined.as_ref().map(|confined| confined.numbers.as_slice())
     }
 
     /// Which of the load's consistency conditions the database breaks.

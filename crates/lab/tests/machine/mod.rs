@@ -8,7 +8,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use tempfile::TempDir;
 
 /// Set where every test must run: what a test lacks is a failure then.
@@ -49,6 +49,32 @@ pub fn scratch(prefix: &str) -> TempDir {
     let directory = tempfile::Builder::new().prefix(prefix).tempdir_in("/var/tmp").expect("a directory");
     fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("its owner may");
     directory
+}
+
+/// How many are under way that may have a neighbour, and who waits for one of them to end.
+static SIDE_BY_SIDE: (Mutex<u32>, Condvar) = (Mutex::new(0), Condvar::new());
+/// So many at a time: each has a load, a mount and mostly a database.
+const SIDE_BY_SIDE_MAX: u32 = 2;
+
+/// A test that may have a neighbour.
+pub struct SideBySide(());
+
+/// Two at a time: for those that mostly wait for a modelled disk, and of which nothing that is asserted depends on how
+/// fast they are.
+pub fn side_by_side() -> SideBySide {
+    let (running, ended) = &SIDE_BY_SIDE;
+    let running = running.lock().unwrap_or_else(PoisonError::into_inner);
+    let running = ended.wait_while(running, |running| *running >= SIDE_BY_SIDE_MAX);
+    *running.unwrap_or_else(PoisonError::into_inner) += 1;
+    SideBySide(())
+}
+
+impl Drop for SideBySide {
+    fn drop(&mut self) {
+        let (running, ended) = &SIDE_BY_SIDE;
+        *running.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        ended.notify_one();
+    }
 }
 
 /// One after the other: what is starved for time by its neighbours says nothing.

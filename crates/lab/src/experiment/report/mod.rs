@@ -10,10 +10,13 @@
 //! Invariant: the page takes each number from `figures.json`, and says with each where it is found there.
 
 mod kinds;
+mod limits;
 mod page;
 mod picture;
+mod settled;
 mod tables;
 
+use super::extrapolation::{Extrapolation, extrapolate};
 use super::judge::{Judgement, judge, short};
 use super::{Plan, Record, Results};
 use crate::failure::{Failure, Result};
@@ -26,6 +29,8 @@ struct Story<'a> {
     plan: &'a Plan,
     records: &'a [Record],
     judgement: &'a Judgement,
+    /// Where processors are varied: each side at its best.
+    limits: &'a [Extrapolation],
     /// `figures.json`.
     figures: &'a Value,
     about: &'a [(String, String)],
@@ -41,11 +46,13 @@ pub fn write(results: &Results) -> Result<(String, PathBuf)> {
     }
     let session = results.session();
     let judgement = judge(&plan, &records, session.seed);
-    let figures = figures(&plan, &records, &judgement, results);
+    let limits = extrapolate(&plan, &records, &judgement);
+    let figures = figures(&plan, &records, &judgement, &limits, results);
     let story = Story {
         plan: &plan,
         records: &records,
         judgement: &judgement,
+        limits: &limits,
         figures: &figures,
         about: &session.about,
         seed: session.seed,
@@ -69,7 +76,13 @@ pub fn write(results: &Results) -> Result<(String, PathBuf)> {
 }
 
 /// Every number, in the order of points and sides.
-fn figures(plan: &Plan, records: &[Record], judgement: &Judgement, results: &Results) -> Value {
+fn figures(
+    plan: &Plan,
+    records: &[Record],
+    judgement: &Judgement,
+    limits: &[Extrapolation],
+    results: &Results,
+) -> Value {
     let sides: Vec<Value> = plan
         .sides
         .iter()
@@ -91,6 +104,13 @@ fn figures(plan: &Plan, records: &[Record], judgement: &Judgement, results: &Res
                 "variation_10s": cell.variation, "origin_variation_10s": cell.origin_variation,
                 "kinds": kinds::figures(records, point, cell.side),
                 "steady_runs": cell.steady.0, "judged_runs": cell.steady.1,
+                "settled": cell.settled.map(|found| json!({
+                    "runs": found.runs.0, "after_s": found.after, "first": found.first, "mean": found.mean,
+                    "deviation": found.deviation,
+                })),
+                "regimes": cell.regimes.map(|[cold, warm, bound]| json!({
+                    "cold_fill": cold, "warm": warm, "destage_bound": bound,
+                })),
                 "limit": cell.limit,
             })).collect();
             json!({"title": plan.title(point), "x": plan.points[point].x, "sides": cells})
@@ -113,7 +133,7 @@ fn figures(plan: &Plan, records: &[Record], judgement: &Judgement, results: &Res
     json!({
         "experiment": plan.definition, "targets": session.targets, "seed": session.seed, "began": session.began,
         "about": session.about, "unit": unit(plan), "sides": sides, "points": points, "comparisons": comparisons,
-        "runs": records, "runs_planned": plan.runs(),
+        "limits": limits::figures(plan, limits), "runs": records, "runs_planned": plan.runs(),
     })
 }
 

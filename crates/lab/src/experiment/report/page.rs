@@ -6,8 +6,8 @@ use super::super::judge::short;
 use super::super::plan::SideName;
 use super::super::{Definition, Pond, Record, Second, System, Vary};
 pub(super) use super::picture::escaped;
-use super::picture::{Drawing, LEFT, Line, Picture, RIGHT, Scale, WIDTH};
-use super::{Story, kinds, tables, unit};
+use super::picture::{Drawing, LEFT, Line, Mark, Picture, RIGHT, Scale, WIDTH};
+use super::{Story, kinds, limits, settled, tables, unit};
 use std::fmt::Write;
 
 const TEMPLATE: &str = include_str!("page.html");
@@ -17,6 +17,8 @@ const SCRIPT: &str = include_str!("page.js");
 type Part = (&'static str, fn(&System) -> f64);
 /// So many points are drawn over time; the others are in the files.
 const OVER_TIME_MAX: usize = 12;
+/// So many stretches of a run are marked over time.
+const STRETCHES_MAX: usize = 6;
 
 /// The whole page.
 pub fn html(story: &Story<'_>, pictures: &[Picture]) -> String {
@@ -31,7 +33,7 @@ pub fn html(story: &Story<'_>, pictures: &[Picture]) -> String {
         ("{{PICTURES}}", figures),
         ("{{FIGURES}}", figures_table(story)),
         ("{{COMPARISONS}}", comparisons_table(story)),
-        ("{{KINDS}}", kinds::section(story)),
+        ("{{KINDS}}", kinds::section(story) + &settled::section(story) + &limits::section(story)),
         ("{{POND}}", pond_table(story)),
         ("{{DOUBTS}}", doubts(story)),
         ("{{ABOUT}}", about(story)),
@@ -84,6 +86,7 @@ pub fn pictures(story: &Story<'_>) -> Vec<Picture> {
                 drawing: Drawing::Lines {
                     scale: if vary == Vary::Used { Scale::Linear } else { Scale::Log },
                     warmup: None,
+                    marks: Vec::new(),
                 },
                 lines: lines_over_x(story, case, value),
             };
@@ -178,7 +181,7 @@ fn over_time(story: &Story<'_>) -> Vec<Picture> {
             along: "seconds".to_owned(),
             unit: unit.to_owned(),
             scale,
-            drawing: Drawing::Lines { scale: Scale::Linear, warmup: Some(f64::from(plan.definition.warmup)) },
+            drawing: Drawing::Lines { scale: Scale::Linear, warmup: warmup(story, point), marks: marks(story, point) },
             lines: plan.sides.iter().enumerate().map(side).collect(),
         }
     };
@@ -196,6 +199,28 @@ fn over_time(story: &Story<'_>) -> Vec<Picture> {
         ]
     };
     drawn.into_iter().flat_map(of).collect()
+}
+
+/// Up to where all runs that are drawn were warming up.
+fn warmup(story: &Story<'_>, point: usize) -> Option<f64> {
+    let firsts = (0..story.plan.sides.len()).filter_map(|side| runs(story, point, side).next());
+    firsts.map(|record| record.warmup).reduce(f64::min)
+}
+
+/// Where a cache came into another regime, and where a run settled, of the runs that are drawn.
+fn marks(story: &Story<'_>, point: usize) -> Vec<Mark> {
+    let of = |side: usize| {
+        let first = runs(story, point, side).next();
+        let mark = move |at: f64, text: &str| Mark { at, line: side, text: text.to_owned() };
+        if let Some(at) = first.and_then(|record| record.settling?.after) {
+            return vec![mark(at, "steady")];
+        }
+        let stretches = first.map(Record::stretches).unwrap_or_default();
+        // One that comes and goes all the time is told in the table: here it would be a fence.
+        let few = stretches.len() <= STRETCHES_MAX;
+        stretches.iter().filter(|_| few).map(|stretch| mark(stretch.from, stretch.regime.name())).collect()
+    };
+    (0..story.plan.sides.len()).flat_map(of).collect()
 }
 
 /// Where the blocks that reads asked for were found, in percent.
@@ -291,7 +316,7 @@ pub(super) fn cell(story: &Story<'_>, place: &str) -> String {
 fn figures_table(story: &Story<'_>) -> String {
     let plan = story.plan;
     let mut rows = format!(
-        "<tr><th>load</th><th>side</th><th>{}</th><th>least</th><th>most</th><th>variation of the runs</th><th>of averages of 10 s</th><th>of what the origin got in 10 s</th><th>p99, ms</th><th>longest, ms</th><th>runs</th><th>steady</th><th>what was the limit</th></tr>\n",
+        "<tr><th>load</th><th>side</th><th>{}</th><th>least</th><th>most</th><th>variation of the runs</th><th>of averages of 10 s</th><th>of what the origin got in 10 s</th><th>p99, ms</th><th>longest, ms</th><th>runs</th><th>steady</th><th>the cache meanwhile</th><th>what was the limit</th></tr>\n",
         unit(plan)
     );
     for (point, cells) in story.judgement.cells.iter().enumerate() {
@@ -305,7 +330,7 @@ fn figures_table(story: &Story<'_>) -> String {
             // Writing to a string does not fail.
             let _ = writeln!(
                 rows,
-                "<tr><th>{}</th><th><span class=\"key c{}\">{}</span></th>{}{}{}{}{}{}{}{}{}<td>{steady}</td><td class=\"words\">{}</td></tr>",
+                "<tr><th>{}</th><th><span class=\"key c{}\">{}</span></th>{}{}{}{}{}{}{}{}{}<td>{steady}</td><td class=\"words\">{}</td><td class=\"words\">{}</td></tr>",
                 escaped(&plan.title(point)),
                 found.side % 6,
                 escaped(&plan.sides[found.side].name),
@@ -318,6 +343,7 @@ fn figures_table(story: &Story<'_>) -> String {
                 at("p99_ms"),
                 at("max_ms"),
                 at("runs"),
+                settled::regimes(found),
                 escaped(&found.limit)
             );
         }
@@ -398,8 +424,9 @@ fn about(story: &Story<'_>) -> String {
     rows.push((
         "what counts".to_owned(),
         format!(
-            "{} s of each run, after {} s of warm-up that are thrown away by the clock. {} runs of each side, taking turns. No run and no value is left out.",
-            definition.seconds, definition.warmup, definition.repeats
+            "{}. {} runs of each side, taking turns. No run and no value is left out.",
+            what_counts(definition),
+            definition.repeats
         ),
     ));
     rows.push((
@@ -410,6 +437,8 @@ fn about(story: &Story<'_>) -> String {
         ),
     ));
     rows.push(("load".to_owned(), how_it_asks(definition).to_owned()));
+    rows.extend(limits::about(story).map(|text| ("how it is extrapolated".to_owned(), text)));
+    rows.extend(settled::about(story).map(|text| ("the cache meanwhile".to_owned(), text)));
     rows.extend(kinds::about(story).map(|text| ("rules".to_owned(), text)));
     if definition.load.on_database() {
         rows.push(("percentiles over time".to_owned(), "sysbench tells the 95th of each second; 50th, 99th and 99.9th are from its histogram of the part that counts.".to_owned()));
@@ -432,6 +461,24 @@ fn commands(story: &Story<'_>) -> String {
     story.records.iter().filter(|record| record.repetition == 1).map(of).collect()
 }
 
+/// Which part of a run counts.
+fn what_counts(definition: &Definition) -> String {
+    definition.round.map_or_else(
+        || {
+            format!(
+                "{} s of each run, after {} s of warm-up that are thrown away by the clock",
+                definition.seconds, definition.warmup
+            )
+        },
+        |round| {
+            format!(
+                "Of the {} s of each run what comes after it settled: the first round of {round} s from which on every five rounds in a row are steady, up to the end. Of a run that has not settled, the last five rounds",
+                definition.seconds
+            )
+        },
+    )
+}
+
 /// Whether the load waits for its answers.
 fn how_it_asks(definition: &Definition) -> &'static str {
     let rates = definition.cases.iter().filter(|case| case.rate.is_some()).count();
@@ -443,7 +490,7 @@ fn how_it_asks(definition: &Definition) -> &'static str {
             "Where a rate is named an open loop: transactions are due at random moments, and a latency counts from then on. Elsewhere a closed one: a client asks again when it was answered."
         }
         (false, 1..) => {
-            "Closed loop, also at a rate: no more requests than its depth are under way, and a latency counts from when one was sent, so a stall is one long latency for each of those, not one for each request that was due meanwhile."
+            "Where a rate is named an open loop: requests are due evenly, whatever became of those before, and a latency counts from when a request was due, sent late or not (by fio's log of every request; lateness below a millisecond is not seen). Before fio waits for the next to be due it lets what is under way end, so one slow answer delays those that were due meanwhile: no latency is too short, and some may be longer than those of users who do not wait for each other. Elsewhere a closed one: a client asks again when it was answered."
         }
         _ => {
             "Closed loop: a client asks again when it was answered, so a stall is one long latency for each client, not one for each request that would have come meanwhile."

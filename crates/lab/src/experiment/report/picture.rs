@@ -49,6 +49,8 @@ pub enum Drawing {
         scale: Scale,
         /// Up to here it is the warm-up.
         warmup: Option<f64>,
+        /// Where something changed.
+        marks: Vec<Mark>,
     },
     /// Groups of bars; each line has a bar in each group.
     Bars {
@@ -60,6 +62,17 @@ pub enum Drawing {
         /// The groups.
         groups: Vec<String>,
     },
+}
+
+/// A place on the lower axis at which something changed.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    /// Where.
+    pub at: f64,
+    /// Of which line.
+    pub line: usize,
+    /// What is from there on.
+    pub text: String,
 }
 
 /// A picture.
@@ -151,8 +164,9 @@ impl Picture {
             .collect();
         let height = HEIGHT + 24.0 + (self.lines.len() / 3) as f64 * 18.0;
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 -24 {WIDTH} {}\" font-family=\"sans-serif\">\n<style>{STYLE}</style>\n\
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{}\" viewBox=\"0 -24 {WIDTH} {}\" font-family=\"sans-serif\">\n<style>{STYLE}</style>\n\
              <rect class=\"ground\" x=\"0\" y=\"-24\" width=\"{WIDTH}\" height=\"{}\"/><text class=\"title\" x=\"{LEFT}\" y=\"-4\">{}</text>\n{body}{legend}</svg>\n",
+            height + 24.0,
             height + 24.0,
             height + 24.0,
             escaped(&self.title)
@@ -213,7 +227,12 @@ impl Picture {
             );
         }
         match &self.drawing {
-            Drawing::Lines { scale, warmup } => self.draw_lines(&mut svg, &heights, *scale, *warmup),
+            Drawing::Lines { scale, warmup, marks } => {
+                let axis = self.places(*scale);
+                Self::draw_warmup(&mut svg, &axis, *warmup);
+                self.draw_lines(&mut svg, &heights, &axis);
+                self.draw_marks(&mut svg, &axis, marks);
+            }
             Drawing::Bars { groups } => self.draw_bars(&mut svg, &heights, groups),
             Drawing::Stacks { groups } => self.draw_stacks(&mut svg, &heights, groups),
         }
@@ -229,13 +248,16 @@ impl Picture {
         svg
     }
 
-    fn draw_lines(&self, svg: &mut String, heights: &Axis, scale: Scale, warmup: Option<f64>) {
+    fn places(&self, scale: Scale) -> Axis {
         let places = self.lines.iter().flat_map(|line| line.points.iter().map(|(place, _)| *place));
         let most = places.clone().fold(f64::MIN_POSITIVE, f64::max);
         let least = places.fold(most, f64::min);
         // A place of zero has none on an axis by factors: it is drawn at the left end.
         let low = if scale == Scale::Log { least.max(most / 1e6).min(most / 2.0) } else { 0.0 };
-        let axis = Axis { scale, low, high: most, from: LEFT, to: WIDTH - RIGHT };
+        Axis { scale, low, high: most, from: LEFT, to: WIDTH - RIGHT }
+    }
+
+    fn draw_warmup(svg: &mut String, axis: &Axis, warmup: Option<f64>) {
         if let Some(warmup) = warmup.filter(|warmup| *warmup > 0.0) {
             let width = axis.place(warmup) - LEFT;
             let height = HEIGHT - BOTTOM - TOP;
@@ -254,7 +276,34 @@ impl Picture {
                 ),
             );
         }
-        let mut ticks: Vec<f64> = match scale {
+    }
+
+    /// A dashed line at each mark, and beside it what is from there on; a row of words for each line of the picture.
+    fn draw_marks(&self, svg: &mut String, axis: &Axis, marks: &[Mark]) {
+        for mark in marks {
+            let (x, colour) = (axis.place(mark.at), self.lines[mark.line].colour % COLOURS);
+            put(
+                svg,
+                format_args!(
+                    "<line class=\"mark c{colour}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{}\"/>",
+                    HEIGHT - BOTTOM
+                ),
+            );
+            // At the right end there is no room behind it.
+            let (place, anchor) = if x > WIDTH - RIGHT - 100.0 { (x - 4.0, "end") } else { (x + 4.0, "start") };
+            put(
+                svg,
+                format_args!(
+                    "<text class=\"tick\" x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
+                    TOP + 30.0 + 15.0 * mark.line as f64,
+                    escaped(&mark.text)
+                ),
+            );
+        }
+    }
+
+    fn draw_lines(&self, svg: &mut String, heights: &Axis, axis: &Axis) {
+        let mut ticks: Vec<f64> = match axis.scale {
             Scale::Linear => axis.ticks(),
             Scale::Log => self.lines.iter().flat_map(|line| line.points.iter().map(|(place, _)| *place)).collect(),
         };
@@ -438,9 +487,14 @@ mod tests {
     #[test]
     fn every_value_is_drawn_inside_the_frame() {
         let groups = || ["g", "h", "i"].map(str::to_owned).to_vec();
+        let lines = |scale, warmup| Drawing::Lines {
+            scale,
+            warmup,
+            marks: vec![Mark { at: 2.0, line: 1, text: "warm <".to_owned() }],
+        };
         for drawing in [
-            Drawing::Lines { scale: Scale::Linear, warmup: Some(1.0) },
-            Drawing::Lines { scale: Scale::Log, warmup: None },
+            lines(Scale::Linear, Some(1.0)),
+            lines(Scale::Log, None),
             Drawing::Bars { groups: groups() },
             Drawing::Stacks { groups: groups() },
         ] {
@@ -464,7 +518,7 @@ mod tests {
 
     #[test]
     fn a_file_needs_nothing_else() {
-        let file = picture(Scale::Log, Drawing::Lines { scale: Scale::Linear, warmup: None }).file();
+        let file = picture(Scale::Log, Drawing::Lines { scale: Scale::Linear, warmup: None, marks: Vec::new() }).file();
         assert!(file.starts_with("<svg xmlns") && file.contains("<style>") && !file.contains("href"), "{file}");
         assert!(file.contains(">one</text>") && file.contains(">two</text>"));
     }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 /// A line for each run.
 pub fn csv(story: &Story<'_>) -> String {
     let mut text = String::from(
-        "run,side,load,x,repetition,throughput,operations,seconds,read_bytes,write_bytes,mean_ms,p50_ms,p95_ms,p99_ms,p999_ms,max_ms,steady,variation_10s,origin_variation_10s\n",
+        "run,side,load,x,repetition,throughput,operations,seconds,read_bytes,write_bytes,mean_ms,p50_ms,p95_ms,p99_ms,p999_ms,max_ms,steady,variation_10s,origin_variation_10s,settled_after_s,cold_fill,warm,destage_bound\n",
     );
     let cell = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
     for record in story.records {
@@ -19,7 +19,7 @@ pub fn csv(story: &Story<'_>) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
             record.number,
             quoted(&story.plan.sides[record.side].name),
             quoted(&case.name),
@@ -33,7 +33,9 @@ pub fn csv(story: &Story<'_>) -> String {
             latencies.map(cell).join(","),
             record.steadiness.map_or("", |found| if found.steady { "yes" } else { "no" }),
             cell(record.variation()),
-            cell(record.origin_variation())
+            cell(record.origin_variation()),
+            cell(record.settling.and_then(|settling| settling.after)),
+            record.regimes().map_or_else(|| ",,".to_owned(), |shares| shares.map(|share| cell(Some(share))).join(","))
         );
     }
     text
@@ -137,6 +139,8 @@ pub fn verdict(story: &Story<'_>) -> Vec<String> {
         }
     }
     sentences.extend(super::kinds::sentences(story));
+    sentences.extend(super::limits::sentences(story));
+    sentences.extend(super::settled::sentences(story));
     let (judged, steady) = story
         .judgement
         .cells
