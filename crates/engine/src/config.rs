@@ -31,6 +31,9 @@ pub struct Config {
     pub flash_write_limit: Option<FlashWriteLimit>,
     /// Sequential runs longer than this many bytes, of one process in one object, pass by the cache.
     pub sequential_cutoff: Option<u64>,
+    /// While flash is the bottleneck and the origin answers sooner, up to this share of clean hits goes there, in
+    /// percent (1 to 90). 0: none.
+    pub hits_to_origin: u8,
     /// What may be kept for each class of requests.
     pub classes: [ClassLimit; Class::COUNT],
     /// A planted bug, for tests of the tests.
@@ -56,6 +59,7 @@ impl Default for Config {
             admission: Admission::default(),
             flash_write_limit: None,
             sequential_cutoff: Some(Streams::CUTOFF),
+            hits_to_origin: 0,
             classes: [ClassLimit::default(); Class::COUNT],
             mutation: None,
         }

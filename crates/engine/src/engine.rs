@@ -17,6 +17,7 @@ use crate::destage::Destage;
 use crate::effect::{Effect, Outcome, Ticket};
 use crate::fetch::{Fetch, FetchId};
 use crate::gather::GatherRead;
+use crate::hits_to_origin::HitsToOrigin;
 use crate::keep::Keep;
 use crate::locks::{OpId, Span};
 use crate::modes::{Rules, rules};
@@ -90,6 +91,7 @@ pub struct Engine {
     pub(crate) keep: Keep,
     pub(crate) streams: Streams,
     pub(crate) neighbours: Neighbours,
+    pub(crate) hits_to_origin: HitsToOrigin,
     pub(crate) checkpoints: Checkpoints,
     /// Writes that were found to be part of a stream, and pass by the pool.
     pub(crate) streamed_writes: u64,
@@ -138,6 +140,7 @@ impl Engine {
             keep,
             streams: Streams::new(config.sequential_cutoff),
             neighbours: Neighbours::new(data_blocks),
+            hits_to_origin: HitsToOrigin::default(),
             checkpoints,
             streamed_writes: 0,
             accepting: false,
@@ -396,7 +399,7 @@ impl Engine {
             Effect::OriginSync { .. } => self.stats.origin_syncs += 1,
             _ => {}
         }
-        let foreground = matches!(pending, Pending::Op(_) | Pending::Fetch(_));
+        let foreground = matches!(pending, Pending::Op(_) | Pending::Fetch(_) | Pending::Gather(_));
         self.origin_costs.started(ticket, &effect, foreground, self.now);
         self.pending.insert(ticket, pending);
         self.effects.push(effect);

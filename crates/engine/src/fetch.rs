@@ -5,7 +5,7 @@
 //! map had no slot for it and nobody changed it. Everything that changes blocks tells
 //! [`Engine::poison`].
 
-use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Class, Errno, ObjectId, Stream};
+use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Class, Errno, Nanos, ObjectId, Stream};
 use headpond_log::DataRecord;
 use headpond_policy::Admission;
 
@@ -42,6 +42,7 @@ pub(crate) struct Fetch {
     window: u64,
     /// Somebody who may let it into the pool asked for it: the class of the first.
     admit: Option<Class>,
+    since: Nanos,
 }
 
 impl Fetch {
@@ -96,7 +97,7 @@ impl Engine {
         }
         let id = FetchId(self.next_fetch);
         self.next_fetch += 1;
-        self.fetches.insert(id, Fetch { object, span, poisoned, waiters, valid, window, admit });
+        self.fetches.insert(id, Fetch { object, span, poisoned, waiters, valid, window, admit, since: self.now });
         let len = u32::try_from(span.blocks() * BLOCK_U64).expect("fetches are small");
         self.start(Pending::Fetch(id), |ticket| Effect::OriginRead { ticket, object, offset: span.first.byte(), len });
     }
@@ -157,6 +158,7 @@ impl Engine {
             Outcome::Failed(errno) => return self.fetch_failed(fetch, errno),
             _ => return self.fetch_failed(fetch, Errno::IO),
         };
+        self.hits_to_origin.origin_took(self.now.since(fetch.since), self.now);
         for waiter in &fetch.waiters {
             let from = usize::try_from(waiter.span.first.0 - fetch.span.first.0).expect("fetches are small") * BLOCK;
             let len = usize::try_from(waiter.span.blocks()).expect("fetches are small") * BLOCK;

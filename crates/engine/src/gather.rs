@@ -1,19 +1,21 @@
 //! Gathering the present bytes of some blocks for a request that has their lock.
 //!
-//! Every block comes from one of: a batch in memory, flash (verified), what waits in memory (only where
-//! the map has no slot), the origin, or nowhere, being zeros. A clean block that flash cannot give correctly comes from the origin and its
-//! slot is dropped; a dirty one is tried twice and then is an error: never wrong bytes.
+//! Every block comes from one of: a batch in memory, flash (verified), what waits in memory (only where the map has no
+//! slot), the origin, or nowhere, being zeros. A clean block that flash cannot give correctly comes from the origin and
+//! its slot is dropped; a dirty one is tried twice and then is an error: never wrong bytes. A share of what is clean on
+//! flash may come from the origin by choice (`hits_to_origin.rs`): verified as from flash, and from flash after all where
+//! that fails.
 
-use headpond_base::{BLOCK, Block, Buf, Errno, Location, ObjectId};
+use headpond_base::{BLOCK, Block, Buf, Errno, Location, Nanos, ObjectId};
 use headpond_map::Slot;
 
-use crate::effect::Outcome;
+use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending};
 use crate::locks::{OpId, Span};
 use crate::memory_window::Held;
 use crate::op::Op;
 
-/// A read from flash for a request.
+/// A read of what the map has, for a request.
 pub(crate) struct GatherRead {
     op: OpId,
     object: ObjectId,
@@ -26,6 +28,9 @@ pub(crate) struct GatherRead {
     /// The request wants just these bytes, so the buffer from flash is the answer.
     whole: bool,
     retried: bool,
+    /// It is the origin that is read.
+    at_origin: bool,
+    since: Nanos,
 }
 
 /// Where a run of blocks comes from.
@@ -98,8 +103,19 @@ impl Engine {
                     let whole = out_at == 0 && slots.len() == total;
                     let run = slots.len();
                     op.parts += 1;
-                    let (object, out_at) = (op.object, out_at + index);
-                    self.gather_read(GatherRead { op: id, object, first: block, slots, out_at, whole, retried: false });
+                    let (object, out_at, since) = (op.object, out_at + index, self.now);
+                    let at_origin = self.config.hits_to_origin > 0 && self.goes_to_origin(object, block, &slots);
+                    self.gather_read(GatherRead {
+                        op: id,
+                        object,
+                        first: block,
+                        slots,
+                        out_at,
+                        whole,
+                        retried: false,
+                        at_origin,
+                        since,
+                    });
                     index += run;
                 }
                 Source::Origin => {
@@ -141,12 +157,24 @@ impl Engine {
     }
 
     fn gather_read(&mut self, read: GatherRead) {
+        if read.at_origin {
+            let (object, offset) = (read.object, read.first.byte());
+            let len = u32::try_from(read.slots.len() * BLOCK).expect("a request has few blocks");
+            return self.start(Pending::Gather(read), |ticket| Effect::OriginRead { ticket, object, offset, len });
+        }
         self.read_flash(read.slots[0].location, read.slots.len(), Pending::Gather(read));
     }
 
     /// A read from flash came back.
     pub(crate) fn gathered(&mut self, mut read: GatherRead, outcome: Outcome) {
+        if read.at_origin {
+            return self.hit_came_from_origin(&read, outcome);
+        }
         self.flash_was_read(read.slots[0].location);
+        if self.config.hits_to_origin > 0 {
+            let took = self.now.since(read.since);
+            self.hits_to_origin.flash_took(took, self.config.hits_to_origin, self.now);
+        }
         let bytes = match outcome {
             Outcome::Bytes(bytes) if bytes.len() == read.slots.len() * BLOCK => Some(bytes),
             _ => None,
@@ -182,6 +210,60 @@ impl Engine {
         self.part_done(read.op, None);
     }
 
+    /// Whether these blocks on flash are read from the origin: clean, and its bytes count there. The request has their
+    /// lock, so that they stay so until it is done.
+    fn goes_to_origin(&mut self, object: ObjectId, first: Block, slots: &[Slot]) -> bool {
+        let end = first.plus(slots.len() as u64).byte();
+        slots.iter().all(|slot| !slot.dirty)
+            && self.store.get(object).is_some_and(|known| end <= known.origin_end())
+            && self.hits_to_origin.goes(self.config.hits_to_origin, self.now)
+    }
+
+    /// Clean blocks came from the origin by choice. Reclaim may have moved or dropped them meanwhile; dropped, they
+    /// are as good as any that flash had not got.
+    fn hit_came_from_origin(&mut self, read: &GatherRead, outcome: Outcome) {
+        let matches = |index: usize, bytes: &Buf| {
+            let block = read.first.plus(index as u64);
+            let present = self.store.slot(read.object, block);
+            let bytes = &bytes[index * BLOCK..(index + 1) * BLOCK];
+            present.is_none_or(|slot| !slot.dirty && self.store.verify(read.object, block, slot, bytes))
+        };
+        let good = match &outcome {
+            Outcome::Bytes(bytes) if bytes.len() == read.slots.len() * BLOCK => {
+                (0..read.slots.len()).all(|index| matches(index, bytes))
+            }
+            _ => false,
+        };
+        if let (true, Outcome::Bytes(bytes)) = (good, outcome) {
+            self.hits_to_origin.origin_took(self.now.since(read.since), self.now);
+            self.stats.origin_hits_blocks += read.slots.len() as u64;
+            if let Some(op) = self.ops.get_mut(&read.op) {
+                if read.whole {
+                    op.whole = Some(bytes);
+                } else {
+                    put(op, read.out_at, &bytes);
+                }
+            }
+            return self.part_done(read.op, None);
+        }
+        // It did not answer, or not with what is on flash: that is asked after all.
+        self.stats.origin_errors += 1;
+        self.hits_to_origin.origin_failed(self.now);
+        for index in 0..read.slots.len() {
+            let block = read.first.plus(index as u64);
+            if self.store.slot(read.object, block).is_some() {
+                self.read_again(read, index);
+            } else if let Some(op) = self.ops.get_mut(&read.op) {
+                op.parts += 1;
+                let how = op.how;
+                let admit = self.rules_for(how).admit_reads.then_some(how.class);
+                let span = Span { first: block, end: block.next() };
+                self.fetch(read.op, read.object, span, read.out_at + index, admit);
+            }
+        }
+        self.part_done(read.op, None);
+    }
+
     /// Whether reclaim moved a block since the read was begun: it is to be read at its new place.
     fn moved(&self, read: &GatherRead, index: usize) -> bool {
         let block = read.first.plus(index as u64);
@@ -200,8 +282,9 @@ impl Engine {
         }
         op.parts += 1;
         let out_at = read.out_at + index;
-        let (op, object, first) = (read.op, read.object, block);
-        self.gather_read(GatherRead { op, object, first, slots: vec![slot], out_at, whole: false, retried: false });
+        let (op, object, first, slots, since) = (read.op, read.object, block, vec![slot], self.now);
+        let (whole, retried, at_origin) = (false, false, false);
+        self.gather_read(GatherRead { op, object, first, slots, out_at, whole, retried, at_origin, since });
     }
 
     /// Some blocks of a read are not what they must be, for the second time.

@@ -25,6 +25,7 @@ mod engine;
 mod fetch;
 mod flash_read;
 mod gather;
+mod hits_to_origin;
 mod keep;
 mod locks;
 mod memory_window;

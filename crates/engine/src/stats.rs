@@ -21,6 +21,9 @@ pub struct Stats {
     /// Blocks of those that are in memory only, as not yet worth a write to flash.
     #[serde(default)]
     pub memory_hits_blocks: u64,
+    /// Blocks of those that came from the origin all the same, because it answers sooner than flash.
+    #[serde(default)]
+    pub origin_hits_blocks: u64,
     /// Blocks that had to come from the origin.
     pub read_miss_blocks: u64,
     /// Reads and writes that passed by the cache, by a rule or as part of a sequential stream: the reads let

@@ -18,6 +18,7 @@ mod exhaustive;
 #[cfg(test)]
 mod fake;
 mod flash;
+mod hits;
 mod machine;
 mod model;
 mod origin;
@@ -36,6 +37,7 @@ mod world;
 pub use campaign::{Findings, quiet_panics, run_caught, run_seeds};
 pub use card::OnCard;
 pub use exhaustive::{run_exhaustive, run_one_sequence};
+pub use hits::{HitLoad, read_hits};
 pub use machine::Hardware;
 pub use replayed::{Replayed, replay_through_engine};
 pub use scenario::Options;

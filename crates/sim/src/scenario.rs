@@ -180,6 +180,7 @@ fn change_settings(config: &mut Config, rng: &mut Rng) {
         4 => config.dirty_threshold = *rng.pick(&[0, 5, 20, 50, 70]),
         5 => config.idle_flush = rng.chance(500).then(|| Nanos(rng.below(2 * Nanos::SECOND.0))),
         6 => config.destage_rate = rng.chance(500).then(|| rng.between(64 << 10, 4 << 20)),
+        8 if rng.chance(500) => config.hits_to_origin = *rng.pick(&[0, 1, 30, 90]),
         _ if rng.chance(200) => config.flush_period = Config::OFF,
         _ => config.flush_period = Nanos(*rng.pick(&[50, 500, 5_000, 60_000]) * Nanos::MILLISECOND.0),
     }
@@ -329,6 +330,11 @@ impl Scenario {
         if classes.is_some() {
             (0..4).for_each(|_| change_class(&mut config, &mut own));
         }
+        // And this.
+        let mut hits = Rng::for_part(seed, u64::MAX - 4);
+        config.hits_to_origin = if hits.chance(300) { *hits.pick(&[10, 50, 90]) } else { config.hits_to_origin };
+        // With an origin that is slower than the flash hits would seldom go there.
+        let slow_flash = config.hits_to_origin > 0 && hits.chance(700);
         Self {
             geometry,
             treatments,
@@ -347,8 +353,8 @@ impl Scenario {
             power_cuts: *rng.pick(&[0, 500, 700, 1000]),
             origin_falls: *rng.pick(&[0, 500, 1000]),
             mode_switches: options.mode.is_none(),
-            flash_delay: *rng.pick(&[100_000, 1_000_000, 20_000_000]),
-            origin_delay: *rng.pick(&[1_000_000, 10_000_000, 50_000_000]),
+            flash_delay: if slow_flash { 20_000_000 } else { *rng.pick(&[100_000, 1_000_000, 20_000_000]) },
+            origin_delay: if slow_flash { 1_000_000 } else { *rng.pick(&[1_000_000, 10_000_000, 50_000_000]) },
         }
     }
 

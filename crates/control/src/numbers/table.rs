@@ -76,6 +76,12 @@ pub const METRICS: &[Metric] = &[
     ),
     blocks!(
         Counter,
+        "origin_hit_bytes_total",
+        origin_hits_blocks,
+        "Bytes of those that came from the origin all the same (hits-to-origin)"
+    ),
+    blocks!(
+        Counter,
         "read_miss_bytes_total",
         read_miss_blocks,
         "Bytes that had to come from the origin, in whole blocks"

@@ -164,6 +164,16 @@ pub const TABLE: &[Setting] = &[
         apply: |config, value| config.flash_write_limit = (value != OFF).then_some(FlashWriteLimit(value)),
     },
     Setting {
+        name: "hits-to-origin",
+        meaning: "The largest share of hits on clean data that may be read from the origin instead of flash.",
+        effect: "Where flash is the bottleneck, and the origin has headroom and answers sooner, hits go there as long as that holds, \
+                 up to this share; a slower origin gets none. Higher: more of the origin's throughput is used. off: flash answers \
+                 every hit. What comes back is verified as from flash.",
+        kind: Kind::Percent { min: 1, max: 90, can_be_off: true },
+        default: OFF,
+        apply: |config, value| config.hits_to_origin = if value == OFF { 0 } else { u8::try_from(value).unwrap_or(0) },
+    },
+    Setting {
         name: NUMBERS_DIRECTORY,
         meaning: "Whether the mount has a directory .headpond at its top, with numbers as small text files.",
         effect: "on: cat, watch and grep show how the mount is doing; it is in no listing. off: there is no such directory to be \
