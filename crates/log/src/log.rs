@@ -484,6 +484,12 @@ impl Log {
 
     /// Asks for everything appended to the host stream up to now to become durable.
     pub fn want_sync(&mut self) {
+        if let SyncState::Writing(target) | SyncState::Syncing(target) = self.sync
+            && target.sequence.next() == self.next_sequence
+        {
+            // The one under way covers everything: the device is not asked twice.
+            return;
+        }
         self.wanted = self.wanted.max(Wanted::Host);
         self.pump();
     }
@@ -506,6 +512,12 @@ impl Log {
     #[must_use]
     pub fn has_unsynced(&self) -> bool {
         self.durable_all.next() < self.next_sequence
+    }
+
+    /// Whether an entry of the host stream, a change that somebody asked for, is not durable.
+    #[must_use]
+    pub fn has_unsynced_changes(&self) -> bool {
+        self.durable < self.last_host_sequence
     }
 
     fn pump(&mut self) {

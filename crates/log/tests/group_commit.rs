@@ -1,0 +1,77 @@
+//! Group commit: how many syncs the device is asked for.
+
+#![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
+
+use headpond_base::{BatchNumber, Epoch, Generation, ObjectId, PoolId, Sequence, Stream};
+use headpond_format::{Entry, Geometry, SegmentRow, SegmentState};
+use headpond_log::{Log, LogIo, LogStart, Segment, WriteId};
+
+/// An empty log.
+fn log() -> Log {
+    let geometry = Geometry::with_segment_bytes(4 << 20, 128 << 10);
+    let free = SegmentRow { generation: Generation(0), state: SegmentState::Free, stream: Stream::Host };
+    Log::new(LogStart {
+        pool: PoolId([5; 16]),
+        geometry,
+        epoch: Epoch(1),
+        next_sequence: Sequence(1),
+        next_batch: BatchNumber(1),
+        next_generation: Generation(1),
+        segments: vec![Segment::from_row(free); geometry.segments as usize],
+        mutation: None,
+    })
+}
+
+/// What the log wants done now: the writes, and how many syncs.
+fn wanted(log: &mut Log) -> (Vec<WriteId>, usize) {
+    let (mut writes, mut syncs) = (Vec::new(), 0);
+    for io in log.take_io() {
+        match io {
+            LogIo::Write { id, .. } => writes.push(id),
+            LogIo::Sync => syncs += 1,
+            LogIo::Trim { .. } => {}
+        }
+    }
+    (writes, syncs)
+}
+
+fn complete(log: &mut Log, writes: Vec<WriteId>) {
+    writes.into_iter().for_each(|id| log.wrote(id, true));
+}
+
+#[test]
+fn a_sync_that_covers_everything_is_not_followed_by_another() {
+    let mut log = log();
+    let last = log.append(&Entry::Forget { object: ObjectId(1) });
+    log.want_sync();
+    let (writes, syncs) = wanted(&mut log);
+    assert_eq!(syncs, 0, "its writes are under way");
+    // Another one who waits for the same: while the writes are under way, and while the device syncs.
+    log.want_sync();
+    complete(&mut log, writes);
+    assert_eq!(wanted(&mut log), (Vec::new(), 1));
+    log.want_sync();
+    log.synced(true);
+    assert_eq!(log.durable(), last);
+    assert_eq!(wanted(&mut log), (Vec::new(), 0), "everything is durable");
+}
+
+#[test]
+fn what_was_appended_during_a_sync_gets_one_of_its_own() {
+    let mut log = log();
+    log.append(&Entry::Forget { object: ObjectId(1) });
+    log.want_sync();
+    let (writes, _) = wanted(&mut log);
+    complete(&mut log, writes);
+    assert_eq!(wanted(&mut log).1, 1);
+    let last = log.append(&Entry::Forget { object: ObjectId(2) });
+    log.want_sync();
+    log.synced(true);
+    assert!(log.durable() < last);
+    let (writes, syncs) = wanted(&mut log);
+    assert_eq!((writes.len(), syncs), (1, 0));
+    complete(&mut log, writes);
+    assert_eq!(wanted(&mut log).1, 1);
+    log.synced(true);
+    assert_eq!(log.durable(), last);
+}
