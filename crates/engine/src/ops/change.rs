@@ -79,7 +79,7 @@ impl Change {
         }
     }
 
-    const fn durable(&self) -> bool {
+    pub(super) const fn durable(&self) -> bool {
         matches!(self, Self::Write { durable: true, .. } | Self::Together { durable: true, .. })
     }
 

@@ -3,7 +3,8 @@
 //!
 //! Before the origin is touched, what the pool has of those blocks is durably dropped, and the
 //! log durably knows that the origin's file is being changed: after a crash no stale block comes
-//! back, and the changed time stamp is not taken for somebody else's work.
+//! back, and the changed time stamp is not taken for somebody else's work. A write that is to be durable by itself waits
+//! for the changes in the log that come before it, so that no crash shows it without them (promise 2).
 
 use headpond_base::{Block, Class, Errno, ObjectId};
 use headpond_format::Entry;
@@ -53,7 +54,8 @@ impl Engine {
             known.turns.over(id);
             op.stage = Stage::Dropped;
             self.poison(object, change.span());
-            if self.forget_stale(object, change.span()) && !self.wait_durable(id) && !self.store.log.failed() {
+            let stale = self.forget_stale(object, change.span());
+            if (stale || self.comes_after_logged(change)) && !self.wait_durable(id) {
                 return Progress::Wait;
             }
         }
@@ -103,6 +105,13 @@ impl Engine {
         if let Some(errno) = op.take_failure() {
             return Progress::Finish(Reply::Failed(errno));
         }
+        if op.stage == Stage::OriginSynced {
+            op.stage = Stage::Durable;
+            // What others were told is done in the meantime, through the log, comes before this one.
+            if self.comes_after_logged(change) && !self.wait_durable(id) {
+                return Progress::Wait;
+            }
+        }
         self.count_change(change);
         if let Change::Write { data, .. } = change
             && matches!(op.how.handling, Handling::Bypass | Handling::ReadOnly)
@@ -111,6 +120,11 @@ impl Engine {
             self.stats.bypassed_write_bytes += data.len() as u64;
         }
         Progress::Finish(Reply::Changed(self.store.known(object).attributes()))
+    }
+
+    /// Whether there are changes in the log that no crash may take back and leave this one.
+    fn comes_after_logged(&self, change: &Change) -> bool {
+        change.durable() && !self.store.log.failed() && self.store.log.has_unsynced_changes()
     }
 
     /// Drops what the pool has of these blocks; `true` if the log must become durable first.
