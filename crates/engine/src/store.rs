@@ -275,6 +275,11 @@ impl Store {
         }
     }
 
+    /// When the dirty data in this place was written, at the earliest.
+    pub(crate) fn dirty_since(&self, at: Location) -> Nanos {
+        self.ages.since(self.log.geometry().segment_of(at), at)
+    }
+
     /// How old the oldest dirty data on flash is, at most.
     pub(crate) fn oldest_dirty_age(&self) -> Nanos {
         self.ages.oldest(self.log.segments().iter().map(|(id, segment)| (id, segment.dirty)))

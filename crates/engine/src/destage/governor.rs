@@ -2,9 +2,11 @@
 //!
 //! Each reason to destage asks for a rate of its own, and the highest counts; `destage-rate` bounds it.
 //!
-//! - `flush-period`: all that was dirty when this way through began, in half a period. So no way takes
-//!   longer than a period although blocks become dirty meanwhile, and none stays dirty longer. The rate does
-//!   not sink while a way lasts: what is left of it would else be written slower and slower, and never be done.
+//! - `flush-period`: all that was dirty when this way through began, in half a period. So a way takes about a
+//!   period at most although blocks become dirty meanwhile. The rate does not sink while a way lasts: what is left
+//!   of it would else be written slower and slower, and never be done. A way that took longer than four fifths of
+//!   the period, as with blocks that are all changed alike, makes the next ones faster by as much: none stays
+//!   dirty for longer than a period.
 //! - `dirty-threshold`: near it, as much as becomes dirty. Below it less, in proportion, so that the share
 //!   settles instead of swinging about the threshold; above it more; a tenth above it, all that the origin takes.
 //! - `idle-flush`: all that the origin takes, while nobody else wants anything of it.
@@ -34,6 +36,10 @@ const RELAX: f64 = 1.0;
 const SLOW: f64 = 256.0;
 /// Writes beside misses at most, but for one: each may be of 1 MiB.
 const BESIDE_MAX: f64 = 31.0;
+/// A way is to take this part of the period.
+const WAY: f64 = 0.8;
+/// And is at most so many times as fast for it.
+const HASTE_MAX: f64 = 4.0;
 /// Over this many seconds the rate at which blocks become dirty is averaged.
 const INFLOW_SECONDS: f64 = 5.0;
 /// Destage for the threshold begins at this share of it.
@@ -68,6 +74,9 @@ pub(super) struct Governor {
     inflow: f64,
     /// Blocks that were dirty when this way through all of them began.
     way: u64,
+    way_began: Nanos,
+    /// So many times as fast as would be right if nothing became dirty meanwhile and all that is granted went.
+    haste: f64,
     /// Blocks a second; infinite if nothing holds it back.
     rate: f64,
     /// Blocks that may go now. Below zero: more went than was granted.
@@ -78,7 +87,17 @@ pub(super) struct Governor {
 
 impl Governor {
     pub(super) const fn new(now: Nanos) -> Self {
-        Self { last: now, dirtied: 0, inflow: 0.0, way: 0, rate: 0.0, saved: 0.0, pressed: 0.0 }
+        Self {
+            last: now,
+            dirtied: 0,
+            inflow: 0.0,
+            way: 0,
+            way_began: now,
+            haste: 1.0,
+            rate: 0.0,
+            saved: 0.0,
+            pressed: 0.0,
+        }
     }
 
     /// Tells how things stand.
@@ -118,7 +137,7 @@ impl Governor {
         let dirty = situation.dirty as f64;
         let for_period = situation.period.map_or(0.0, |period| {
             let half = (period.0 as f64 / 2e9).max(1e-9);
-            dirty.max(self.way as f64) / half
+            self.haste * dirty.max(self.way as f64) / half
         });
         let share = situation.threshold.map_or(0.0, |threshold| dirty / (threshold.max(1) as f64));
         let for_threshold = if share >= THRESHOLD_FULL {
@@ -131,9 +150,12 @@ impl Governor {
         for_period.max(for_threshold).max(drain).min(limit)
     }
 
-    /// A way through all that is dirty begins.
-    pub(super) const fn way_begins(&mut self, dirty: u64) {
-        self.way = dirty;
+    /// A way through all that is dirty begins now, and the one before is over.
+    pub(super) fn way_begins(&mut self, now: Nanos, dirty: u64, period: Option<Nanos>) {
+        let took = now.since(self.way_began).0 as f64;
+        let slower = period.map_or(0.0, |period| took / (period.0 as f64 * WAY).max(1.0));
+        self.haste = if self.way > 0 { (self.haste * slower).clamp(1.0, HASTE_MAX) } else { 1.0 };
+        (self.way, self.way_began) = (dirty, now);
     }
 
     /// Blocks a second, as of now.
@@ -178,7 +200,7 @@ mod tests {
     /// Blocks granted in each second, while so many become dirty in each tick.
     fn run(mut situation: Situation, seconds: usize, inflow: u64) -> (Vec<u64>, Situation) {
         let mut governor = Governor::new(Nanos(0));
-        governor.way_begins(situation.dirty);
+        governor.way_begins(Nanos(0), situation.dirty, situation.period);
         let mut granted = vec![0; seconds];
         for tick in 1..=seconds as u64 * 20 {
             situation.dirty += inflow;
@@ -198,6 +220,34 @@ mod tests {
         let (granted, left) = run(Situation { dirty: 3000, ..PERIOD }, 31, 0);
         assert!(granted[..29].iter().all(|blocks| (95..=105).contains(blocks)), "{granted:?}");
         assert_eq!(left.dirty, 0);
+    }
+
+    #[test]
+    fn ways_through_blocks_that_are_all_changed_alike_come_to_take_less_than_a_period() {
+        // An elevator over so many blocks, of which the same number becomes dirty in each tick, wherever it is; and what
+        // is granted in each fifth second is lost, as to a sync.
+        let blocks = 60_000_u64;
+        let mut dirty = std::collections::BTreeSet::new();
+        let (mut governor, mut at, mut began, mut ways) = (Governor::new(Nanos(0)), 0, Nanos(0), Vec::new());
+        for tick in 1..=20 * 600_u64 {
+            let now = Nanos(tick * TICK.0);
+            dirty.extend((0..10).map(|one| (tick * 10 + one).wrapping_mul(0x9E37_79B9_7F4A_7C15) % blocks));
+            governor.tick(now, Situation { dirty: dirty.len() as u64, dirtied: tick * 10, ..PERIOD });
+            while governor.grants() {
+                let Some(next) = dirty.range(at..).next().copied() else {
+                    ways.push(now.since(began).0 / SECOND);
+                    (at, began) = (0, now);
+                    governor.way_begins(now, dirty.len() as u64, PERIOD.period);
+                    break;
+                };
+                governor.spend(1);
+                if tick / 20 % 5 > 0 {
+                    dirty.remove(&next);
+                    at = next + 1;
+                }
+            }
+        }
+        assert!(ways[4..].iter().all(|seconds| (40..58).contains(seconds)), "{ways:?}");
     }
 
     #[test]

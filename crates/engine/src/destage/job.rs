@@ -59,7 +59,7 @@ pub(super) struct Job {
     /// About so many blocks: it ends with the first write that brings them. 0: none.
     aim: u64,
     /// Somebody waits for it: full depth.
-    urgent: bool,
+    pub(super) urgent: bool,
     /// It has waited for what was written or moved while the log was told of it.
     waited: bool,
     pub(super) runs: Vec<Run>,

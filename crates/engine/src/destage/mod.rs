@@ -16,6 +16,7 @@ mod gap;
 mod governor;
 mod job;
 mod moves;
+mod overdue;
 mod reading;
 mod run;
 
@@ -33,6 +34,7 @@ pub(crate) use governor::TICK;
 use governor::{Governor, Situation};
 pub(crate) use job::Pending;
 use job::{Job, JobId};
+use overdue::TurnedBack;
 
 /// Jobs at once while a flush runs or something waits: enough to keep an origin with several
 /// spindles or a network busy.
@@ -68,6 +70,7 @@ pub(crate) struct Destage {
     hurried: BTreeSet<ObjectId>,
     /// Where the elevator is.
     at: (ObjectId, Block),
+    turned_back: TurnedBack,
     governor: Governor,
     flushes: Vec<Flush>,
     stop_waiter: Option<OpId>,
@@ -81,6 +84,7 @@ impl Destage {
             noted: BTreeSet::new(),
             hurried: BTreeSet::new(),
             at: (ObjectId(0), Block(0)),
+            turned_back: TurnedBack::new(),
             governor: Governor::new(now),
             flushes: Vec::new(),
             stop_waiter: None,
@@ -234,7 +238,9 @@ impl Engine {
             let (at, block) = self.destage.at;
             let mut next = self.destage.noted.range(at..).next().copied();
             if next.is_none() {
-                self.destage.governor.way_begins(self.store.dirty_blocks);
+                let period = Some(self.config.flush_period).filter(|period| *period != Config::OFF);
+                self.destage.governor.way_begins(self.now, self.store.dirty_blocks, period);
+                self.destage.turned_back.way_begins();
                 next = self.destage.noted.first().copied();
             }
             let Some(object) = next else { return };
@@ -312,7 +318,8 @@ impl Engine {
     fn job_ended(&mut self, id: JobId, job: &Job, failed: Option<Errno>) {
         let object = job.object;
         self.count_for_flushes(id, job, failed.is_some());
-        self.destage.at = job.forward.map_or((object.next(), Block(0)), |next| (object, next));
+        let back = if failed.is_some() { None } else { self.turns_back(job) };
+        self.destage.at = back.or(job.forward).map_or((object.next(), Block(0)), |next| (object, next));
     }
 }
 
