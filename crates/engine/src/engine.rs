@@ -29,6 +29,7 @@ use crate::reclaim::Reclaim;
 use crate::request::{Reply, Request, RequestId};
 use crate::stats::Stats;
 use crate::store::Store;
+use crate::trails::Trails;
 use crate::treatment::Treatment;
 
 /// What a ticket stands for.
@@ -91,6 +92,7 @@ pub struct Engine {
     pub(crate) keep: Keep,
     pub(crate) streams: Streams,
     pub(crate) neighbours: Neighbours,
+    pub(crate) trails: Trails,
     pub(crate) hits_to_origin: HitsToOrigin,
     pub(crate) checkpoints: Checkpoints,
     /// Writes that were found to be part of a stream, and pass by the pool.
@@ -140,6 +142,7 @@ impl Engine {
             keep,
             streams: Streams::new(config.sequential_cutoff),
             neighbours: Neighbours::new(data_blocks),
+            trails: Trails::default(),
             hits_to_origin: HitsToOrigin::default(),
             checkpoints,
             streamed_writes: 0,

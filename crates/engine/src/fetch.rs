@@ -14,6 +14,7 @@ use crate::engine::{Engine, Pending};
 use crate::gather::put;
 use crate::keep::Place;
 use crate::locks::{OpId, Span};
+use crate::neighbours;
 use crate::store::Store;
 
 /// Names a fetch.
@@ -38,7 +39,8 @@ pub(crate) struct Fetch {
     waiters: Vec<Waiter>,
     /// The origin's bytes count up to here, as it was when the read was begun.
     valid: u64,
-    /// Blocks of the neighbourhood that was wanted: 1 where only what was asked for is read.
+    /// Blocks of the neighbourhood that was wanted: 1 where what is read beside what was asked for, if anything, lies
+    /// ahead on a trail, and tells nothing about neighbours.
     window: u64,
     /// Somebody who may let it into the pool asked for it: the class of the first.
     admit: Option<Class>,
@@ -64,6 +66,18 @@ impl Fetch {
     }
 }
 
+/// How many blocks a miss should bring, its own included.
+struct Wanted {
+    /// Around it: see `neighbours.rs`. 1: nothing.
+    window: u64,
+    /// From it on, if it is a step of a trail.
+    ahead: u64,
+}
+
+impl Wanted {
+    const NOTHING: Self = Self { window: 1, ahead: 1 };
+}
+
 /// Reclaim empties a few segments more than it needs: that is no room yet.
 const ROOM_SEGMENTS: usize = 4;
 
@@ -83,9 +97,18 @@ impl Engine {
             fetch.admit = fetch.admit.or(admit);
             return;
         }
-        let window = if admit.is_some() { self.window_wanted(object) } else { 1 };
-        let wide = if window > 1 { self.window(object, span, window) } else { span };
-        self.start_fetch(object, wide, vec![waiter], if wide == span { 1 } else { window }, admit);
+        let led = self.trails.leads_to(object, span);
+        let Wanted { window, ahead } = if admit.is_some() { self.wanted(object) } else { Wanted::NOTHING };
+        if window > 1 {
+            let wide = self.window(object, span, Block(span.first.0 / window * window), window);
+            self.start_fetch(object, wide, vec![waiter], if wide == span { 1 } else { window }, admit);
+        } else if led && ahead > 1 {
+            let wide = self.window(object, span, span.first, ahead);
+            self.trails.brought(wide.end);
+            self.start_fetch(object, wide, vec![waiter], 1, admit);
+        } else {
+            self.start_fetch(object, span, vec![waiter], 1, admit);
+        }
     }
 
     fn start_fetch(&mut self, object: ObjectId, span: Span, waiters: Vec<Waiter>, window: u64, admit: Option<Class>) {
@@ -102,17 +125,17 @@ impl Engine {
         self.start(Pending::Fetch(id), |ticket| Effect::OriginRead { ticket, object, offset: span.first.byte(), len });
     }
 
-    /// How many blocks a miss should bring, its own included: see `neighbours.rs`.
-    fn window_wanted(&mut self, object: ObjectId) -> u64 {
+    /// What a miss should bring.
+    fn wanted(&mut self, object: ObjectId) -> Wanted {
         let most = u64::from(self.config.fetch_bytes) / BLOCK_U64;
         let able = self.store.log.segments().free() > ADMIT_RESERVE && self.store.get(object).is_some();
         // Who lets in only what comes back wants nothing that nobody asked for; nor does who has so much to write and no more.
         let sparing = self.config.admission == Admission::Returning || self.config.flash_write_limit.is_some();
         if !able || !self.rules().admit_reads || sparing {
-            return 1;
+            return Wanted::NOTHING;
         }
-        let room = self.has_spare_room();
-        self.neighbours.wanted(self.origin_costs.reads(), most, room)
+        let (room, cost) = (self.has_spare_room(), self.origin_costs.reads());
+        Wanted { window: self.neighbours.wanted(cost, most, room), ahead: neighbours::cheap(cost, most) }
     }
 
     /// Whether something can come in that nothing has to go for: more is free than reclaim holds free.
@@ -120,12 +143,12 @@ impl Engine {
         self.keep.has_room() && self.store.log.segments().free() > self.free_wanted() + ROOM_SEGMENTS
     }
 
-    /// The blocks to read for a miss of `span`: its neighbourhood of `blocks` blocks, as far as nobody else is reading it.
-    fn window(&self, object: ObjectId, span: Span, blocks: u64) -> Span {
+    /// The blocks to read for a miss of `span`: `blocks` of them from `from` on, as far as nobody else is reading them.
+    fn window(&self, object: ObjectId, span: Span, from: Block, blocks: u64) -> Span {
         let Some(known) = self.store.get(object) else { return span };
         let end_of_origin = Block(headpond_base::blocks_for(known.origin_end()));
-        let mut first = Block(span.first.0 / blocks * blocks);
-        let mut end = Block(span.end.0.next_multiple_of(blocks)).min(end_of_origin).max(span.end);
+        let mut first = from;
+        let mut end = Block(from.0 + (span.end.0 - from.0).next_multiple_of(blocks)).min(end_of_origin).max(span.end);
         // What others are reading already is not read twice.
         for other in self.fetches.values().filter(|fetch| fetch.object == object) {
             if other.span.end > first && other.span.end <= span.first {
@@ -173,7 +196,7 @@ impl Engine {
     fn fetch_failed(&mut self, fetch: Fetch, errno: Errno) {
         self.stats.origin_errors += 1;
         for waiter in fetch.waiters {
-            if fetch.window > 1 {
+            if waiter.span != fetch.span {
                 // The bad place may be in what nobody asked for.
                 self.start_fetch(fetch.object, waiter.span, vec![waiter], 1, fetch.admit);
             } else {

@@ -56,6 +56,8 @@ impl Times {
 pub(crate) struct HitsToOrigin {
     flash: Times,
     origin: Times,
+    /// How long the origin took when it was last looked at.
+    origin_took_last: Option<f64>,
     /// In percent.
     share: f64,
     /// Percents that add up to a hit.
@@ -74,7 +76,9 @@ impl HitsToOrigin {
     /// A read of flash that a request waited for is over.
     pub(crate) fn flash_took(&mut self, took: Nanos, most: u8, now: Nanos) {
         self.flash.add(took);
-        let heard_enough = if self.share > 0.0 { self.origin.count >= LOOK_ORIGIN } else { self.origin.count > 0 };
+        // While none goes there what it took last has to do: then a few tell how it is now.
+        let known = self.origin.count > 0 || self.origin_took_last.is_some();
+        let heard_enough = if self.share > 0.0 { self.origin.count >= LOOK_ORIGIN } else { known };
         if self.flash.count >= LOOK && heard_enough {
             self.tune(most, now);
             (self.flash, self.origin) = (Times::default(), Times::default());
@@ -91,13 +95,17 @@ impl HitsToOrigin {
     /// The origin did not answer a hit, or with something else: it is left alone for a while.
     pub(crate) const fn origin_failed(&mut self, now: Nanos) {
         self.share = 0.0;
+        self.origin_took_last = None;
         self.failed = Some(now);
         self.heard = Some(now);
         self.unanswered = 0;
     }
 
     fn tune(&mut self, most: u8, now: Nanos) {
-        let (flash, origin) = (self.flash.mean(), self.origin.mean());
+        if self.origin.count > 0 {
+            self.origin_took_last = Some(self.origin.mean());
+        }
+        let (flash, origin) = (self.flash.mean(), self.origin_took_last.unwrap_or(f64::INFINITY));
         if self.has_failed(now) {
             self.share = 0.0;
         } else if origin < flash * SOONER {

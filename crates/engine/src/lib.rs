@@ -45,6 +45,7 @@ mod request;
 mod stats;
 mod store;
 mod streaming;
+mod trails;
 mod treatment;
 mod turns;
 

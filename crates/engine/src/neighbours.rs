@@ -75,9 +75,7 @@ impl Neighbours {
     pub(crate) fn wanted(&mut self, cost: OriginCost, most: u64, has_room: bool) -> u64 {
         self.misses += 1;
         self.judge(cost);
-        // As much as costs no more than the request itself.
-        let cheap = cost.gap_worth(headpond_base::Nanos(0)).clamp(1, most.max(1));
-        let window = if cheap.is_power_of_two() { cheap } else { cheap.next_power_of_two() / 2 };
+        let window = cheap(cost, most);
         let comes = if has_room { !self.misses.is_multiple_of(ALONE_EACH) } else { self.pays(cost) || self.tries() };
         if comes { window } else { 1 }
     }
@@ -113,7 +111,11 @@ impl Neighbours {
     /// A neighbourhood of `window` blocks came along, `blocks` of them unasked.
     pub(crate) fn came(&mut self, object: ObjectId, first: Block, window: u64, blocks: u32) {
         let place = (object, (first.0 / window.max(1)) << 8 | u64::from(window.trailing_zeros()));
-        if blocks == 0 || self.watched.contains_key(&place) || self.order.len() as u64 >= self.tells_after {
+        if window <= 1
+            || blocks == 0
+            || self.watched.contains_key(&place)
+            || self.order.len() as u64 >= self.tells_after
+        {
             return;
         }
         self.watched.insert(place, Watched { since: self.misses, blocks, asked_for: 0 });
@@ -130,6 +132,12 @@ impl Neighbours {
             }
         }
     }
+}
+
+/// As many blocks as cost the origin no more than the request itself; a power of two, 1 to `most`.
+pub(crate) fn cheap(cost: OriginCost, most: u64) -> u64 {
+    let cheap = cost.gap_worth(headpond_base::Nanos(0)).clamp(1, most.max(1));
+    if cheap.is_power_of_two() { cheap } else { cheap.next_power_of_two() / 2 }
 }
 
 /// Whether neighbours of which this share is asked for are worth what the origin does for them.
