@@ -1,19 +1,26 @@
-//! What counting by file, process and rule costs: the same work on one mount with the setting `counting`
-//! on and off, in turns, in slices so short that the machine is about the same for both.
+//! What counting by file, process and rule costs: one load runs on one mount all the time, the setting `counting` is
+//! switched on and off beneath it, and what the mount answers between two switches is counted.
 //!
-//! Which of a pair comes first changes from pair to pair. The cost is one minus the median of the pairs' ratios, with the
-//! interval that holds it in 95 of 100 such runs (percentile bootstrap over the pairs).
+//! A slice is so short that the machine is about the same for the two of a pair; which of them comes first changes from pair
+//! to pair. The cost is one minus the median of the pairs' ratios, with the interval that holds it in 95 of 100 such runs
+//! (percentile bootstrap over the pairs).
+
+use std::time::{Duration, Instant};
 
 use headpond_measure::ratio_of_medians;
 
 use crate::Outcome;
-use crate::fio::{self, Target as On};
+use crate::fio::{self, Running};
 use crate::pond::Mount;
 use crate::table::{Line, Target};
 use crate::works::{DATA, Plan, READS};
 
-/// Pairs for each round that is asked for: with the default of three rounds the interval is narrower than two percent.
-const PAIRS: usize = 4;
+/// What counts of a slice, and what passes before it: the switch writes to the flash as well.
+const SLICE: Duration = Duration::from_millis(250);
+const SWITCH: Duration = Duration::from_millis(50);
+
+/// Pairs for each second of each round that is asked for.
+const PAIRS: u64 = 2;
 
 /// The target, in percent of the rate.
 const COST_MAX: f64 = 2.0;
@@ -33,25 +40,36 @@ pub fn counting(plan: &Plan) -> Outcome<Vec<Line>> {
     jobs.iter().map(|(work, job)| cost(plan, &mount, work, job)).collect()
 }
 
+/// Requests a second in a slice.
+fn slice(mount: &Mount, setting: &str) -> Outcome<f64> {
+    mount.set(setting)?;
+    std::thread::sleep(SWITCH);
+    let (begun, before) = (Instant::now(), answered(mount)?);
+    std::thread::sleep(SLICE);
+    let (after, time) = (answered(mount)?, begun.elapsed());
+    Ok((after - before) / time.as_secs_f64())
+}
+
+/// Requests of applications that the mount has answered.
+fn answered(mount: &Mount) -> Outcome<f64> {
+    Ok(mount.number("reads_total")? + mount.number("writes_total")?)
+}
+
 fn cost(plan: &Plan, mount: &Mount, work: &str, job: &[&str]) -> Outcome<Line> {
-    let file = mount.file("data");
-    let seconds = (plan.seconds / PAIRS as u64).max(1);
-    let run = |setting: &str| -> Outcome<f64> {
-        mount.set(setting)?;
-        Ok(fio::run(&On::File(&file), DATA, seconds, &[job, &["--ioengine=io_uring"]].concat())?.rate)
-    };
+    let load = Running::start(&mount.file("data"), DATA, &[job, &["--ioengine=io_uring"]].concat())?;
     let (mut on, mut off) = (Vec::new(), Vec::new());
-    for pair in 0..plan.rounds * PAIRS {
+    for pair in 0..plan.rounds as u64 * plan.seconds * PAIRS {
         if pair % 2 == 0 {
-            on.push(run("counting=on")?);
-            off.push(run("counting=off")?);
+            on.push(slice(mount, "counting=on")?);
+            off.push(slice(mount, "counting=off")?);
         } else {
-            off.push(run("counting=off")?);
-            on.push(run("counting=on")?);
+            off.push(slice(mount, "counting=off")?);
+            on.push(slice(mount, "counting=on")?);
         }
     }
+    load.end()?;
     let ratios: Vec<f64> = on.iter().zip(&off).map(|(on, off)| on / off).collect();
-    let found = ratio_of_medians(&ratios, &vec![1.0; ratios.len()], 1).ok_or("a run had no request")?;
+    let found = ratio_of_medians(&ratios, &vec![1.0; ratios.len()], 1).ok_or("the load had no request answered")?;
     let percent = |ratio: f64| (1.0 - ratio) * 100.0;
     Ok(Line {
         work: format!("{work}: counting by file, process and rule"),

@@ -1,7 +1,7 @@
-//! One run of fio, and what it says.
+//! Runs of fio, and what they say.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
@@ -47,6 +47,38 @@ pub fn run(target: &Target<'_>, size: &str, seconds: u64, job: &[&str]) -> Outco
         median: micros(&way["clat_ns"]["percentile"]["50.000000"]),
         slowest: micros(&way["clat_ns"]["max"]),
     })
+}
+
+/// A job that goes on until it is ended. Ended when dropped.
+pub struct Running(Child);
+
+/// A job that is never ended ends by itself then, in seconds.
+const LONGEST: u64 = 3600;
+
+impl Running {
+    /// Starts a job on the first `size` of a file.
+    pub fn start(file: &Path, size: &str, job: &[&str]) -> Outcome<Self> {
+        let mut fio = Command::new("fio");
+        fio.args(["--name=job", "--randrepeat=0", "--time_based", "--thread"]);
+        fio.arg(format!("--size={size}")).arg(format!("--runtime={LONGEST}")).args(job);
+        fio.arg(format!("--filename={}", file.display()));
+        Ok(Self(fio.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
+    }
+
+    /// Ends it. An error if it had ended by itself.
+    pub fn end(mut self) -> Outcome<()> {
+        match self.0.try_wait()? {
+            Some(status) => Err(format!("fio ended before its time: {status}").into()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Writes a file once from start to end, or each of its 4 KiB blocks once in random order.

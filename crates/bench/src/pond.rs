@@ -66,6 +66,13 @@ impl Mount {
         self.point.join(name)
     }
 
+    /// One of the mount's numbers.
+    pub fn number(&self, name: &str) -> Outcome<f64> {
+        let text = std::fs::read_to_string(self.point.join(".headpond/stats"))?;
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        Ok(value.ok_or_else(|| format!("the mount has no number {name}"))?.trim().parse()?)
+    }
+
     /// What the mount tells of itself.
     pub fn status(&self) -> Outcome<Value> {
         status(&self.point)

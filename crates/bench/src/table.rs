@@ -13,6 +13,9 @@ pub enum Target {
     None,
 }
 
+/// More rounds are not shown one by one; programs get all.
+const ROUNDS_SHOWN: usize = 12;
+
 /// One line of the table.
 pub struct Line {
     /// What was done.
@@ -88,6 +91,16 @@ fn number(value: f64) -> String {
     }
 }
 
+/// All of a few, the ends of many.
+fn rounds(rounds: &[f64]) -> String {
+    if rounds.len() <= ROUNDS_SHOWN {
+        return rounds.iter().copied().map(number).collect::<Vec<_>>().join(", ");
+    }
+    let (least, most) =
+        rounds.iter().fold((f64::MAX, f64::MIN), |(least, most), one| (least.min(*one), most.max(*one)));
+    format!("{} from {} to {}", rounds.len(), number(least), number(most))
+}
+
 /// As a table in Markdown.
 pub fn markdown(lines: &[Line]) -> String {
     let mut text = String::from(
@@ -95,7 +108,6 @@ pub fn markdown(lines: &[Line]) -> String {
          | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for line in lines {
-        let rounds: Vec<String> = line.rounds.iter().copied().map(number).collect();
         let part = |index: usize| line.parts.get(index).map_or(String::new(), |(_, rounds)| number(median(rounds)));
         let target = match line.target {
             Target::AtLeast(least) => format!(">= {least}"),
@@ -108,7 +120,7 @@ pub fn markdown(lines: &[Line]) -> String {
         let (ours, theirs, verdict) = (part(0), part(1), line.verdict());
         text += &format!(
             "| {work} | {figure} | **{middle}**{interval} | {} | {ours} | {theirs} | {target} | {verdict} |\n",
-            rounds.join(", ")
+            rounds(&line.rounds)
         );
     }
     text
