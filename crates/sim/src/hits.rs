@@ -6,7 +6,7 @@
 use headpond_base::{BLOCK_U64, Nanos};
 use headpond_engine::{Config, Reply, Request, Stats, Treatment};
 
-use crate::machine::{Hardware, Machine};
+use crate::machine::{Hardware, Machine, Parts};
 use crate::rng::Rng;
 
 /// What is asked.
@@ -29,7 +29,7 @@ pub struct HitLoad {
 /// When a read fails: none does here.
 #[must_use]
 pub fn read_hits(load: HitLoad, hardware: Hardware, config: Config) -> (u64, Stats, Stats) {
-    let mut machine = Machine::new(hardware, config);
+    let mut machine = Machine::new(Parts::of(hardware), config);
     let object = machine.open(load.file);
     let read = |offset| Request::Read { object, offset, len: BLOCK_U64 as u32, how: Treatment::default() };
     let mut rng = Rng::new(load.seed);

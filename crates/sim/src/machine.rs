@@ -1,18 +1,24 @@
 //! The real engine with a flash and an origin that take as long as modelled volumes do, in virtual time.
 //!
-//! Keeps true: the same requests give the same history, to the last nanosecond. Nothing fails, and all bytes are
-//! alike, but no zeros, which could be holes: what is right is the business of the histories with faults (`sim.rs`); here it is how much and how fast.
+//! Keeps true: the same requests give the same history, to the last nanosecond. Nothing fails: what is right then is the
+//! business of the histories with faults (`sim.rs`); here it is how much and how fast.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use headpond_base::{Buf, BufMut, Errno, Nanos, ObjectId, PoolId, RECORD_BYTES_MAX, Result, UnixNanos};
+use headpond_base::{BLOCK_U64, Buf, BufMut, Errno, Nanos, ObjectId, PoolId, RECORD_BYTES_MAX, Result, UnixNanos};
 use headpond_engine::{
     Config, Effect, Engine, FlashRead, OpenFile, Outcome, Reply, Request, RequestId, Stats, Ticket, format_pool,
     recover,
 };
 use headpond_format::{Geometry, Stamp};
 use headpond_models::Network;
+
+use crate::card::ModelledCard;
+use crate::pages::Pages;
+
+/// A flash that is never the bottleneck: 0.1 ms for each access, and a nanosecond for each byte.
+pub(crate) const QUICK_FLASH: Network = Network { iops: 1e9, rate: 1e9, latency: 0.1e6 };
 
 /// What an engine runs on.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -25,12 +31,78 @@ pub struct Hardware {
     pub origin: Network,
 }
 
-struct Flash(Vec<u8>);
+/// The bytes of the origin.
+pub(crate) enum Contents {
+    /// Alike everywhere, whatever is written there, and no zeros, which could be holes.
+    Alike(Buf),
+    /// Those of its only file.
+    Kept(Vec<u8>),
+}
+
+impl Contents {
+    fn read(&self, offset: u64, len: u32) -> Buf {
+        match self {
+            Self::Alike(bytes) => bytes.slice(0..len as usize),
+            Self::Kept(bytes) => {
+                let end = (offset as usize + len as usize).min(bytes.len());
+                BufMut::copy_of(&bytes[(offset as usize).min(end)..end]).freeze()
+            }
+        }
+    }
+
+    fn write(&mut self, offset: u64, data: &[Buf]) {
+        let Self::Kept(bytes) = self else { return };
+        let mut at = offset as usize;
+        for piece in data {
+            bytes[at..at + piece.len()].copy_from_slice(piece);
+            at += piece.len();
+        }
+    }
+}
+
+/// What an engine is put on.
+pub(crate) struct Parts {
+    pub(crate) geometry: Geometry,
+    pub(crate) flash: Network,
+    pub(crate) origin: Network,
+    pub(crate) contents: Contents,
+    /// The origin serves a read one block at a time, as for a cache that fetches each by itself.
+    pub(crate) by_block: bool,
+    /// What the flash's writes take, if not what `flash` says.
+    pub(crate) card: Option<ModelledCard>,
+}
+
+impl Parts {
+    /// The hardware with a pool divided as for a user's.
+    ///
+    /// # Panics
+    /// When the pool is too small.
+    pub(crate) fn of(hardware: Hardware) -> Self {
+        let geometry = Geometry::for_bytes(hardware.pool).unwrap_or_else(|error| panic!("a pool for a test: {error}"));
+        let contents = Contents::Alike(some_data());
+        Self { geometry, flash: hardware.flash, origin: hardware.origin, contents, by_block: false, card: None }
+    }
+}
+
+/// What the origin did in a second.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Traffic {
+    /// I/Os that it began.
+    pub(crate) ios: u64,
+    /// Bytes of writes that ended.
+    pub(crate) written: u64,
+    /// Nanoseconds of its time that it was given to do.
+    pub(crate) busy: u64,
+}
+
+struct Flash(Pages);
 
 impl FlashRead for Flash {
     fn read(&mut self, offset: u64, len: usize) -> Result<Buf> {
-        let bytes = self.0.get(offset as usize..offset as usize + len).ok_or(Errno::IO)?;
-        Ok(BufMut::copy_of(bytes).freeze())
+        if offset + len as u64 > self.0.len() as u64 {
+            return Err(Errno::IO);
+        }
+        Ok(BufMut::copy_of(&self.0.read(offset, len)).freeze())
     }
 }
 
@@ -41,10 +113,15 @@ struct Queue {
 }
 
 impl Queue {
-    fn serve(&mut self, now: Nanos, bytes: u64) -> Nanos {
+    const fn of(network: Network) -> Self {
+        Self { network, free: Nanos(0) }
+    }
+
+    /// When it begins with an access that comes now, and when that ends.
+    fn serve(&mut self, now: Nanos, bytes: u64) -> (Nanos, Nanos) {
         let start = self.free.max(now);
         self.free = start.plus(self.network.pace(bytes));
-        start.plus(self.network.access(bytes))
+        (start, start.plus(self.network.access(bytes)))
     }
 }
 
@@ -59,38 +136,44 @@ pub(crate) fn some_data() -> Buf {
 pub(crate) struct Machine {
     engine: Engine,
     flash: Flash,
-    /// What the origin holds.
-    bytes: Buf,
+    contents: Contents,
+    by_block: bool,
+    card: Option<ModelledCard>,
+    sizes: BTreeMap<ObjectId, u64>,
+    /// By second.
+    traffic: Vec<Traffic>,
     flash_queue: Queue,
     origin_queue: Queue,
     now: Nanos,
     coming: BinaryHeap<Reverse<(Nanos, u64)>>,
     outcomes: BTreeMap<u64, (Ticket, Outcome)>,
     number: u64,
-    files: u64,
     replies: Vec<(RequestId, Reply)>,
 }
 
 impl Machine {
     /// An engine on an empty pool.
-    pub(crate) fn new(hardware: Hardware, config: Config) -> Self {
-        let geometry = Geometry::for_bytes(hardware.pool).unwrap_or_else(|error| panic!("a pool for a test: {error}"));
-        let mut flash = Flash(vec![0; hardware.pool as usize]);
-        for (offset, bytes) in format_pool(PoolId([4; 16]), geometry, None, config.mode) {
-            flash.0[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);
+    pub(crate) fn new(parts: Parts, config: Config) -> Self {
+        let pool = parts.geometry.pool_bytes;
+        let mut flash = Flash(Pages::zeroed(pool));
+        for (offset, bytes) in format_pool(PoolId([4; 16]), parts.geometry, None, config.mode) {
+            flash.0.write(offset, &bytes);
         }
-        let recovered = recover(&mut flash, hardware.pool).unwrap_or_else(|error| panic!("an empty pool: {error}"));
+        let recovered = recover(&mut flash, pool).unwrap_or_else(|error| panic!("an empty pool: {error}"));
         let mut machine = Self {
             engine: recovered.into_engine(config, Nanos(1)),
             flash,
-            bytes: some_data(),
-            flash_queue: Queue { network: hardware.flash, free: Nanos(0) },
-            origin_queue: Queue { network: hardware.origin, free: Nanos(0) },
+            contents: parts.contents,
+            by_block: parts.by_block,
+            card: parts.card,
+            sizes: BTreeMap::new(),
+            traffic: Vec::new(),
+            flash_queue: Queue::of(parts.flash),
+            origin_queue: Queue::of(parts.origin),
             now: Nanos(1),
             coming: BinaryHeap::new(),
             outcomes: BTreeMap::new(),
             number: 0,
-            files: 0,
             replies: Vec::new(),
         };
         machine.pump();
@@ -105,15 +188,33 @@ impl Machine {
         self.engine.stats()
     }
 
+    /// What the origin did in each second up to now, as far as it did anything.
+    pub(crate) fn traffic(&self) -> &[Traffic] {
+        &self.traffic
+    }
+
+    /// The card that the flash is, if it is one.
+    pub(crate) const fn card(&self) -> Option<&ModelledCard> {
+        self.card.as_ref()
+    }
+
+    /// The origin as it is now.
+    pub(crate) const fn contents(&self) -> &Contents {
+        &self.contents
+    }
+
     /// Opens a file of the origin that is so long.
     pub(crate) fn open(&mut self, size: u64) -> ObjectId {
-        self.files += 1;
+        let number = self.sizes.len() as u64 + 1;
         let stamp = Stamp { size, mtime: UnixNanos(1), ctime: UnixNanos(1) };
-        let path = format!("file {}", self.files).into_bytes();
+        let path = format!("file {number}").into_bytes();
         let birth = UnixNanos(1);
-        let file = OpenFile { inode: self.files, birth, path, stamp, created: false, allocated: size };
+        let file = OpenFile { inode: number, birth, path, stamp, created: false, allocated: size };
         match self.ask_and_wait(Request::Open(file)) {
-            Reply::Opened { object, .. } => object,
+            Reply::Opened { object, .. } => {
+                self.sizes.insert(object, size);
+                object
+            }
             other => panic!("opening is answered with {other:?}"),
         }
     }
@@ -175,28 +276,62 @@ impl Machine {
         }
     }
 
+    fn second(&mut self, at: Nanos) -> &mut Traffic {
+        let second = (at.0 / Nanos::SECOND.0) as usize;
+        if self.traffic.len() <= second {
+            self.traffic.resize(second + 1, Traffic::default());
+        }
+        &mut self.traffic[second]
+    }
+
+    fn flash_takes(&mut self, bytes: u64) -> Nanos {
+        self.flash_queue.serve(self.now, bytes).1
+    }
+
+    fn origin_takes(&mut self, bytes: u64) -> Nanos {
+        let (start, end) = self.origin_queue.serve(self.now, bytes);
+        let busy = self.origin_queue.network.pace(bytes).0;
+        self.second(start).ios += 1;
+        self.second(self.now).busy += busy;
+        end
+    }
+
+    fn origin_reads(&mut self, bytes: u64) -> Nanos {
+        let pieces = if self.by_block { bytes.div_ceil(BLOCK_U64) } else { 1 };
+        (0..pieces).fold(self.now, |_, _| self.origin_takes(bytes / pieces))
+    }
+
     fn carry_out(&mut self, effect: Effect) {
         let (when, ticket, outcome) = match effect {
             Effect::FlashRead { ticket, offset, len } => {
                 let bytes = self.flash.read(offset, len as usize).map_or_else(Outcome::Failed, Outcome::Bytes);
-                (self.flash_queue.serve(self.now, u64::from(len)), ticket, bytes)
+                (self.flash_takes(u64::from(len)), ticket, bytes)
             }
             Effect::FlashWrite { ticket, offset, data } => {
-                self.flash.0[offset as usize..offset as usize + data.len()].copy_from_slice(&data);
-                (self.flash_queue.serve(self.now, data.len() as u64), ticket, Outcome::Done)
+                self.flash.0.write(offset, &data);
+                let (bytes, now) = (data.len() as u64, self.now);
+                let when = match &mut self.card {
+                    Some(card) => card.write(now, offset, bytes),
+                    None => self.flash_takes(bytes),
+                };
+                (when, ticket, Outcome::Done)
             }
-            Effect::FlashSync { ticket } => (self.flash_queue.serve(self.now, 0), ticket, Outcome::Done),
-            Effect::OriginRead { ticket, len, .. } => {
-                let bytes = Outcome::Bytes(self.bytes.slice(0..len as usize));
-                (self.origin_queue.serve(self.now, u64::from(len)), ticket, bytes)
+            Effect::FlashSync { ticket } => (self.flash_takes(0), ticket, Outcome::Done),
+            Effect::OriginRead { ticket, offset, len, .. } => {
+                let bytes = Outcome::Bytes(self.contents.read(offset, len));
+                (self.origin_reads(u64::from(len)), ticket, bytes)
             }
-            Effect::OriginWrite { ticket, data, .. } => {
+            Effect::OriginWrite { ticket, offset, data, .. } => {
+                self.contents.write(offset, &data);
                 let bytes = data.iter().map(|piece| piece.len() as u64).sum();
-                (self.origin_queue.serve(self.now, bytes), ticket, Outcome::Done)
+                let when = self.origin_takes(bytes);
+                self.second(when).written += bytes;
+                (when, ticket, Outcome::Done)
             }
-            Effect::OriginSync { ticket, .. } => (self.origin_queue.serve(self.now, 0), ticket, Outcome::Done),
-            Effect::OriginStamp { ticket, mtime, .. } => {
-                (self.now, ticket, Outcome::Stamp(Stamp { size: 0, mtime, ctime: mtime }))
+            Effect::OriginSync { ticket, .. } => (self.origin_takes(0), ticket, Outcome::Done),
+            Effect::OriginStamp { ticket, object, mtime } => {
+                let size = self.sizes.get(&object).copied().unwrap_or(0);
+                (self.now, ticket, Outcome::Stamp(Stamp { size, mtime, ctime: mtime }))
             }
             Effect::OriginSeek { ticket, offset, .. } => (self.now, ticket, Outcome::Offset(offset)),
             Effect::PoolFailed { ticket }
@@ -204,7 +339,10 @@ impl Machine {
             | Effect::OriginResize { ticket, .. }
             | Effect::OriginZero { ticket, .. }
             | Effect::OriginNamespace { ticket, .. } => (self.now, ticket, Outcome::Done),
-            Effect::FlashTrim { .. } | Effect::OriginRelease { .. } => return,
+            Effect::FlashTrim { offset, len } => {
+                return self.card.iter_mut().for_each(|card| card.trim(offset, len));
+            }
+            Effect::OriginRelease { .. } => return,
             Effect::Reply { request, reply } => return self.replies.push((request, reply)),
         };
         self.number += 1;

@@ -10,7 +10,7 @@ use headpond_base::{BLOCK_U64, Buf, Nanos, ObjectId, RECORD_BYTES_MAX, UnixNanos
 use headpond_engine::{Config, Reply, Stats, Treatment};
 use headpond_trace::{Extent, Request};
 
-use crate::machine::{Hardware, Machine, some_data};
+use crate::machine::{Hardware, Machine, Parts, some_data};
 
 /// Requests under way at most: more wait in the application, or the kernel.
 const AT_ONCE: usize = 64;
@@ -101,7 +101,7 @@ pub fn replay_through_engine(requests: &[Request], hardware: Hardware, config: C
         let size = sizes.entry(volume).or_default();
         *size = (*size).max(offset + len);
     }
-    let mut machine = Machine::new(hardware, config);
+    let mut machine = Machine::new(Parts::of(hardware), config);
     let files = sizes.into_iter().map(|(volume, size)| (volume, machine.open(size))).collect();
     let mut run = Run { machine, files, data: some_data(), under_way: 0 };
     let start = requests.iter().find_map(|request| request.at).unwrap_or(Nanos(0));

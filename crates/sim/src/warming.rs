@@ -1,30 +1,20 @@
-//! How fast a cold pool becomes warm, in virtual time: the real engine on a volume that serves so many I/Os and so many
+//! How fast a cold pool becomes warm, in virtual time: a volume that serves so many I/Os and so many
 //! bytes a second, and pages of 8 KiB asked for at random, some much more often than others.
 //!
 //! Keeps true: the same load and settings give the same figures, on any machine. Every page of the file has a popularity of
 //! its own, and what lies beside a page says nothing about it: whatever neighbours are good for here, they are good for
 //! because they are there, not because they are alike.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
-
-use headpond_base::{BLOCK_U64, Buf, BufMut, CacheMode, Errno, Nanos, ObjectId, PoolId, Result, UnixNanos};
-use headpond_engine::{
-    Config, Effect, Engine, FlashRead, OpenFile, Outcome, Reply, Request, RequestId, Stats, Ticket, Treatment,
-    format_pool, recover,
-};
-use headpond_format::{Geometry, Stamp};
+use headpond_base::{Buf, Nanos, ObjectId, UnixNanos};
+use headpond_engine::{Config, Reply, Request, Stats, Treatment};
+use headpond_format::Geometry;
 use headpond_models::Network;
 
-use crate::pages::Pages;
+use crate::machine::{Contents, Machine, Parts, QUICK_FLASH, some_data};
 use crate::rng::{Rng, mix};
 
 const PAGE: u64 = 8 << 10;
 const SECOND: u64 = Nanos::SECOND.0;
-/// What does not read or write data at the origin.
-const AWAY: u64 = Nanos::MILLISECOND.0;
-/// Flash.
-const FLASH: u64 = Nanos::MILLISECOND.0 / 10;
 
 /// A load, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +52,20 @@ pub struct Second {
     pub stats: Stats,
 }
 
+impl Second {
+    fn answered(&mut self, reply: &Reply) {
+        self.requests += 1;
+        match reply {
+            Reply::Data(_, served) => {
+                self.hits += u64::from(served.hit_blocks);
+                self.misses += u64::from(served.miss_blocks);
+            }
+            Reply::Changed(_) => {}
+            other => panic!("answered with {other:?}"),
+        }
+    }
+}
+
 impl Warming {
     /// The share of reads that a pool gives which always holds the pages most often asked for, in percent.
     #[must_use]
@@ -71,185 +75,53 @@ impl Warming {
     }
 }
 
-struct Flash(Pages);
-
-impl FlashRead for Flash {
-    fn read(&mut self, offset: u64, len: usize) -> Result<Buf> {
-        if offset + len as u64 > self.0.len() as u64 {
-            return Err(Errno::IO);
-        }
-        Ok(BufMut::copy_of(&self.0.read(offset, len)).freeze())
-    }
-}
-
-struct World {
-    engine: Engine,
-    flash: Flash,
-    now: u64,
-    volume: Network,
-    by_block: bool,
-    origin_free: u64,
-    coming: BinaryHeap<Reverse<(u64, u64)>>,
-    outcomes: BTreeMap<u64, (Ticket, Outcome)>,
-    number: u64,
-    replies: Vec<Reply>,
-    seconds: Vec<Second>,
-}
-
-impl World {
-    fn new(load: &Warming, config: Config) -> Self {
-        let geometry = Geometry::with_segment_bytes(load.pool, 2 << 20);
-        let mut flash = Flash(Pages::zeroed(load.pool));
-        for (offset, bytes) in format_pool(PoolId([2; 16]), geometry, None, CacheMode::WriteBack) {
-            flash.0.write(offset, &bytes);
-        }
-        let recovered = recover(&mut flash, load.pool).unwrap_or_else(|error| panic!("an empty pool: {error}"));
-        Self {
-            engine: recovered.into_engine(config, Nanos(0)),
-            flash,
-            now: 0,
-            volume: load.origin,
-            by_block: load.by_block,
-            origin_free: 0,
-            coming: BinaryHeap::new(),
-            outcomes: BTreeMap::new(),
-            number: 0,
-            replies: Vec::new(),
-            seconds: vec![Second::default(); load.seconds as usize + 1],
-        }
-    }
-
-    fn second(&mut self) -> &mut Second {
-        &mut self.seconds[(self.now / SECOND) as usize]
-    }
-
-    /// When the origin is done with so many I/Os of so many bytes that come now.
-    fn origin(&mut self, ios: u64, bytes: u64) -> u64 {
-        let busy = ios * self.volume.pace(bytes).0;
-        self.origin_free = self.origin_free.max(self.now) + busy;
-        self.second().origin_busy += busy;
-        self.origin_free + self.volume.access(bytes).0
-    }
-
-    fn origin_read(&mut self, bytes: u64) -> u64 {
-        if self.by_block { self.origin(bytes / BLOCK_U64, BLOCK_U64) } else { self.origin(1, bytes) }
-    }
-
-    fn carry_out(&mut self) {
-        let mut effects = Vec::new();
-        self.engine.take_effects(&mut effects);
-        for effect in effects {
-            let (ticket, at, outcome) = match effect {
-                Effect::FlashRead { ticket, offset, len } => {
-                    let bytes = self.flash.read(offset, len as usize).map_or_else(Outcome::Failed, Outcome::Bytes);
-                    (ticket, self.now + FLASH, bytes)
-                }
-                Effect::FlashWrite { ticket, offset, data } => {
-                    self.flash.0.write(offset, &data);
-                    (ticket, self.now + FLASH, Outcome::Done)
-                }
-                Effect::FlashSync { ticket } => (ticket, self.now + FLASH, Outcome::Done),
-                Effect::OriginRead { ticket, len, .. } => {
-                    (ticket, self.origin_read(u64::from(len)), Outcome::Bytes(page(u64::from(len))))
-                }
-                Effect::OriginWrite { ticket, data, .. } => {
-                    let bytes = data.iter().map(|piece| piece.len() as u64).sum();
-                    (ticket, self.origin(1, bytes), Outcome::Done)
-                }
-                Effect::OriginStamp { ticket, mtime, .. } => {
-                    (ticket, self.now + AWAY, Outcome::Stamp(Stamp { size: 0, mtime, ctime: mtime }))
-                }
-                Effect::OriginSeek { ticket, offset, .. } => (ticket, self.now + AWAY, Outcome::Offset(offset)),
-                Effect::OriginZero { ticket, .. }
-                | Effect::OriginResize { ticket, .. }
-                | Effect::OriginReserve { ticket, .. }
-                | Effect::OriginSync { ticket, .. }
-                | Effect::OriginNamespace { ticket, .. }
-                | Effect::PoolFailed { ticket } => (ticket, self.now + AWAY, Outcome::Done),
-                Effect::FlashTrim { .. } | Effect::OriginRelease { .. } => continue,
-                Effect::Reply { reply, .. } => {
-                    self.replies.push(reply);
-                    continue;
-                }
-            };
-            self.number += 1;
-            self.coming.push(Reverse((at, self.number)));
-            self.outcomes.insert(self.number, (ticket, outcome));
-        }
-    }
-
-    /// Lets the next thing happen.
-    fn step(&mut self) {
-        let wake = self.engine.next_wake().map_or(u64::MAX, |at| at.0);
-        let next = self.coming.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
-        let to = self.now.max(wake.min(next));
-        if to / SECOND > self.now / SECOND {
-            let seconds = (self.now / SECOND) as usize..((to / SECOND) as usize).min(self.seconds.len());
-            let stats = self.engine.stats();
-            self.seconds[seconds].iter_mut().for_each(|second| second.stats = stats);
-        }
-        self.now = to;
-        self.engine.advance(Nanos(self.now));
-        if next <= wake
-            && let Some(Reverse((_, number))) = self.coming.pop()
-            && let Some((ticket, outcome)) = self.outcomes.remove(&number)
-        {
-            self.engine.complete(ticket, outcome);
-        }
-        self.carry_out();
-    }
-}
-
 /// Runs a load from cold.
 ///
 /// # Panics
 /// When the engine answers with an error: nothing fails here.
 #[must_use]
 pub fn warm_up(load: &Warming, config: Config) -> Vec<Second> {
-    let mut world = World::new(load, config);
-    let size = load.pool * 3 / PAGE * PAGE;
-    let stamp = Stamp { size, ..Stamp::default() };
-    let file = OpenFile { inode: 1, birth: UnixNanos(0), path: b"f".to_vec(), stamp, created: false, allocated: size };
-    world.engine.submit(RequestId(0), Request::Open(file));
-    world.carry_out();
-    let object = loop {
-        match world.replies.pop() {
-            Some(Reply::Opened { object, .. }) => break object,
-            _ => world.step(),
-        }
+    let parts = Parts {
+        geometry: Geometry::with_segment_bytes(load.pool, 2 << 20),
+        flash: QUICK_FLASH,
+        origin: load.origin,
+        contents: Contents::Alike(some_data()),
+        by_block: load.by_block,
+        card: None,
     };
+    let mut machine = Machine::new(parts, config);
+    let size = load.pool * 3 / PAGE * PAGE;
+    let object = machine.open(size);
     let popularity = popularity(size / PAGE, load.zipf);
     let places = places(size / PAGE, load.seed);
     let mut rng = Rng::new(load.seed);
-    let mut asked = 0;
-    let mut answered = 0;
-    let page = page(PAGE);
-    while world.now / SECOND < load.seconds {
-        while asked - answered < load.depth {
-            asked += 1;
-            let request = some_request(&mut rng, (&popularity, &places), load, object, &page);
-            world.engine.submit(RequestId(asked), request);
-            world.carry_out();
+    let page = some_data().slice(0..PAGE as usize);
+    let mut seconds = vec![Second::default(); load.seconds as usize];
+    let end = Nanos(load.seconds * SECOND);
+    let mut under_way = 0;
+    while machine.now() < end {
+        while under_way < load.depth {
+            under_way += 1;
+            machine.ask(some_request(&mut rng, (&popularity, &places), load, object, &page));
         }
-        if world.replies.is_empty() {
-            world.step();
+        let before = (machine.now().0 / SECOND) as usize;
+        machine.step(end);
+        let now = (machine.now().0 / SECOND) as usize;
+        if now > before {
+            let stats = machine.stats();
+            seconds[before..now].iter_mut().for_each(|second| second.stats = stats);
         }
-        for reply in std::mem::take(&mut world.replies) {
-            answered += 1;
-            let second = world.second();
-            second.requests += 1;
-            match reply {
-                Reply::Data(_, served) => {
-                    second.hits += u64::from(served.hit_blocks);
-                    second.misses += u64::from(served.miss_blocks);
-                }
-                Reply::Changed(_) => {}
-                other => panic!("answered with {other:?}"),
+        for (_, reply) in machine.take_replies() {
+            under_way -= 1;
+            if let Some(second) = seconds.get_mut(now) {
+                second.answered(&reply);
             }
         }
     }
-    world.seconds.truncate(load.seconds as usize);
-    world.seconds
+    for (second, traffic) in seconds.iter_mut().zip(machine.traffic()) {
+        second.origin_busy = traffic.busy;
+    }
+    seconds
 }
 
 /// Sums of the popularity of the pages by rank.
@@ -261,13 +133,6 @@ fn popularity(pages: u64, zipf: f64) -> Vec<f64> {
             sum
         })
         .collect()
-}
-
-/// Data. Not zeros: those may be a hole, and destage does not write over holes.
-fn page(bytes: u64) -> Buf {
-    let mut page = BufMut::zeroed(bytes as usize);
-    page.fill(0xA5);
-    page.freeze()
 }
 
 /// Where the page of each rank lies: anywhere, each somewhere else.
