@@ -1,0 +1,55 @@
+//! A log that comes round again, in virtual time: written piece by piece over what is at the origin and not in the pool,
+//! which is full of something else that is read all the while.
+//!
+//! Keeps true: the same load gives the same figures; one piece is written after the other, as commits are.
+
+use headpond_base::{Nanos, UnixNanos};
+use headpond_engine::{Config, Reply, Request, Stats, Treatment};
+
+use crate::machine::{Hardware, Machine, Parts, some_data};
+use crate::rng::Rng;
+
+/// A page of what is read.
+const PAGE: u64 = 8 << 10;
+
+/// What is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogLoad {
+    /// The log's size in bytes.
+    pub log: u64,
+    /// Bytes of each write.
+    pub piece: u64,
+    /// Writes for each read of something else.
+    pub writes_each: u64,
+    /// Which pages are read.
+    pub seed: u64,
+}
+
+/// Writes a log once round. Answers with what the engine had counted before and after, and how long it took.
+///
+/// # Panics
+/// When a request fails: none does here.
+#[must_use]
+pub fn rewrite_log(load: LogLoad, hardware: Hardware, config: Config) -> (Stats, Stats, Nanos) {
+    let mut machine = Machine::new(Parts::of(hardware), config);
+    let pages = hardware.pool * 3 / PAGE;
+    let (log, read) = (machine.open(load.log), machine.open(pages * PAGE));
+    let mut rng = Rng::new(load.seed);
+    let mut read_some = |machine: &mut Machine| {
+        let (offset, how) = (rng.below(pages) * PAGE, Treatment::default());
+        let reply = machine.ask_and_wait(Request::Read { object: read, offset, len: PAGE as u32, how });
+        assert!(matches!(reply, Reply::Data(..)), "a read is answered with {reply:?}");
+    };
+    (0..pages).for_each(|_| read_some(&mut machine));
+    let (before, begun, data) = (machine.stats(), machine.now(), some_data());
+    for (number, offset) in (0..load.log).step_by(load.piece as usize).enumerate() {
+        let data = data.slice(0..load.piece.min(load.log - offset) as usize);
+        let (mtime, how) = (UnixNanos(2), Treatment::default());
+        let reply = machine.ask_and_wait(Request::Write { object: log, offset, data, mtime, durable: true, how });
+        assert!(matches!(reply, Reply::Changed(_)), "a write is answered with {reply:?}");
+        if (number as u64).is_multiple_of(load.writes_each) {
+            read_some(&mut machine);
+        }
+    }
+    (before, machine.stats(), machine.now().since(begun))
+}
