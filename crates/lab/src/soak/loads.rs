@@ -97,8 +97,10 @@ impl Loads {
     pub(super) fn stop(mut self, promises: &mut Promises, sum: &mut Sum) -> Result<()> {
         self.check()?;
         for (clients, mut load) in std::mem::take(&mut self.databases) {
-            clients.stop()?;
+            // First: SQLite's lock is not fair, and a client that ends its transaction beside a load that goes on may
+            // wait for minutes.
             load.kill();
+            clients.stop()?;
         }
         self.end(promises, sum)
     }
