@@ -1,7 +1,7 @@
 //! A modelled flash card below the engine: its translation layer sees every write and every trim, and what it has to
 //! copy to clean its blocks makes the writes wait.
 //!
-//! The card is as small as the pool and slower in proportion ([`SLOWER`]): what counts is the share that is spare, and
+//! The card is as small as the pool, and slower as well ([`OnCard::SLOWER`]): what counts is the share that is spare, and
 //! how the log is written. Reads take no time from writes: cards of this kind read and write at once, and the published
 //! figures that the model stands for are of writes alone.
 //!
@@ -11,9 +11,6 @@
 use headpond_base::{BLOCK_U64, Nanos};
 use headpond_models::flash::{Cost, Model, Translation};
 
-/// So many times slower than the real card is the modelled one. A pool of 64 MiB is then written over in 3 s, which
-/// leaves the paces of destage and reclaim as far below the pool's own as they are on a large one.
-const SLOWER: f64 = 40.0;
 /// Pages of an erase block: a quarter of the segments that the simulated pools have.
 const PAGES_PER_BLOCK: u32 = 64;
 /// From a write's end on the bus to its answer.
@@ -26,6 +23,12 @@ pub struct OnCard {
     pub model: Model,
     /// The share of what the card exports that the pool lies on, from more than 0 to 1.
     pub share: f64,
+}
+
+impl OnCard {
+    /// So many times slower than the real card is the modelled one. A pool of 64 MiB is then written over in 3 s, and
+    /// not in less time than destage needs to notice.
+    pub const SLOWER: f64 = 40.0;
 }
 
 /// A card in use.
@@ -57,7 +60,7 @@ impl ModelledCard {
         let pages = Self::pages(offset, len);
         let written = u64::from(pages.end - pages.start);
         let cost = pages.fold(Cost::default(), |cost, page| cost.and(self.translation.write(page)));
-        let bytes_per_second = self.model.rate(written, cost) / SLOWER * f64::from(1 << 20);
+        let bytes_per_second = self.model.rate(written, cost) / OnCard::SLOWER * f64::from(1 << 20);
         self.free_at = self.free_at.max(now).plus(Nanos((len as f64 * 1e9 / bytes_per_second) as u64));
         (self.written, self.programs) = (self.written + written, self.programs + cost.programs);
         self.free_at.plus(LATENCY)
