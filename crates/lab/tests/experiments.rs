@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -198,6 +198,48 @@ fn pace_runs_in_short_and_a_rate_is_kept() {
     assert!(page.contains("counts from when a request was due"), "a rate of fio is an open loop, and the page says so");
     // A rate that the storage keeps has no other to be told from.
     assert!(figures["points"][1]["title"].as_str().is_some_and(|title| title.contains("100 a second")));
+}
+
+/// The daemon stands still for a second while 100 reads a second are due, four at once at most: a closed loop would tell
+/// of four long answers, and its users saw a hundred.
+#[test]
+fn at_a_rate_a_stall_is_seen_by_all_that_were_due_in_it() {
+    if !has(&["fio"]) {
+        return;
+    }
+    let _beside = machine::side_by_side();
+    let bench = Bench::new();
+    let shown = Command::new(machine::program()).args(["lab", "show", "pace"]).output().expect("headpond starts");
+    let changed =
+        String::from_utf8_lossy(&shown.stdout).replace("randwrite", "randread").replace("depth = 16", "depth = 4");
+    let (before, rest) = changed.split_once("[[case]]").expect("a case");
+    let (_, second) = rest.split_once("[[case]]").expect("another case");
+    let file = bench.path("rate.toml").display().to_string();
+    fs::write(&file, format!("{before}[[case]]{second}")).expect("written");
+    let words = ["run", &file, "--quick", "--seconds", "4", "--warmup", "0", "--target", "headpond:disk=none"];
+    let child = bench.command(&words).arg("--out").arg(bench.path("out")).stdout(Stdio::piped()).spawn();
+    let child = child.expect("headpond starts");
+    let (log, start) = (bench.path("out/logs/0001.txt"), Instant::now());
+    while !log.exists() {
+        assert!(start.elapsed() < Duration::from_secs(120), "no load starts");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // fio is at work by then.
+    std::thread::sleep(Duration::from_millis(1500));
+    let made = fs::read_dir(bench.path("scratch")).expect("it is there").flatten();
+    let mountpoint = made.map(|entry| entry.path().join("mnt")).find(|path| path.exists()).expect("a mount");
+    let status = Command::new(machine::program()).arg("status").arg(&mountpoint).arg("--json").output();
+    let status: Value = serde_json::from_slice(&status.expect("it starts").stdout).expect("JSON");
+    let daemon = rustix::process::Pid::from_raw(status["pid"].as_i64().expect("a number") as i32).expect("a process");
+    let signal = |signal| rustix::process::kill_process(daemon, signal).expect("it runs");
+    signal(rustix::process::Signal::STOP);
+    std::thread::sleep(Duration::from_secs(1));
+    signal(rustix::process::Signal::CONT);
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", text(&output));
+    let run = &bench.figures()["runs"][0]["figures"];
+    let (p95, operations) = (run["p95_ms"].as_f64().expect("a number"), run["operations"].as_u64().expect("a number"));
+    assert!(p95 > 300.0 && operations >= 350, "a quarter of {operations} waited up to a second: {run}");
 }
 
 #[test]
