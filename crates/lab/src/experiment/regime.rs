@@ -5,7 +5,8 @@
 //! in windows of five seconds:
 //!
 //! - **destage-bound**: of the load's operations, more than one in a hundred had to wait for room or for destage;
-//! - **cold fill**: else, what the pool holds grew by more than a hundredth;
+//! - **cold fill**: else, what the pool holds grew by more than a hundredth, and of the blocks that were read, if any,
+//!   more than two in a hundred were missing: a log that grows beside reads that hit changes nothing for anybody;
 //! - **warm**: else.
 //!
 //! Invariant: every moment between the first and the last look at the counters is in exactly one stretch.
@@ -18,6 +19,8 @@ use serde::Serialize;
 const WINDOW: f64 = 5.0;
 /// More waits than this for each operation are no accident.
 const WAITS_MAX: f64 = 0.01;
+/// More misses than this for each block read, and the pool lacks what is asked for.
+const MISSES_MAX: f64 = 0.02;
 /// More growth than this in a window, as a share of what is held, is filling.
 const GROWTH_MAX: f64 = 0.01;
 
@@ -91,9 +94,13 @@ impl Record {
             before = second.at;
         }
         let grown = to.held_blocks.saturating_sub(from.held_blocks) as f64;
+        let grows = grown > from.held_blocks as f64 * GROWTH_MAX * ((to.at - from.at) / WINDOW);
+        let gained = |counter: fn(&Pond) -> u64| counter(to).saturating_sub(counter(from)) as f64;
+        let (hits, misses) = (gained(|pond| pond.hit_blocks), gained(|pond| pond.miss_blocks));
+        let lacks = hits + misses == 0.0 || misses > (hits + misses) * MISSES_MAX;
         if waits > operations * WAITS_MAX {
             Regime::DestageBound
-        } else if grown > from.held_blocks as f64 * GROWTH_MAX * ((to.at - from.at) / WINDOW) {
+        } else if grows && lacks {
             Regime::ColdFill
         } else {
             Regime::Warm
@@ -108,7 +115,8 @@ impl Record {
         let all: f64 = stretches.iter().map(counted).sum();
         (all > 0.0).then(|| {
             Regime::ALL.map(|regime| {
-                stretches.iter().filter(|stretch| stretch.regime == regime).map(counted).sum::<f64>() / all
+                stretches.iter().filter(|stretch| stretch.regime == regime).map(counted).fold(0.0, |sum, of| sum + of)
+                    / all
             })
         })
     }
@@ -145,6 +153,18 @@ mod tests {
         // Of the last 30 s, 10 are warm.
         let shares = record().regimes().unwrap().map(|share| (share * 30.0).round());
         assert_eq!(shares, [0.0, 10.0, 20.0]);
+    }
+
+    #[test]
+    fn a_pool_that_grows_beside_reads_that_hit_is_warm() {
+        let with = |misses: u64| {
+            let mut reading = record();
+            for pond in &mut reading.pond {
+                (pond.hit_blocks, pond.miss_blocks) = (pond.held_blocks * 100, pond.held_blocks * misses);
+            }
+            reading.stretches()[0].regime
+        };
+        assert_eq!([with(1), with(5)], [Regime::Warm, Regime::ColdFill]);
     }
 
     #[test]

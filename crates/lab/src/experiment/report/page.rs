@@ -211,7 +211,9 @@ fn warmup(story: &Story<'_>, point: usize) -> Option<f64> {
 fn marks(story: &Story<'_>, point: usize) -> Vec<Mark> {
     let of = |side: usize| {
         let first = runs(story, point, side).next();
-        let mark = move |at: f64, text: &str| Mark { at, line: side, text: text.to_owned() };
+        let sides = &story.plan.sides;
+        let whose = if sides.len() > 1 { format!("{}: ", sides[side].name) } else { String::new() };
+        let mark = |at: f64, text: &str| Mark { at, line: side, text: format!("{whose}{text}") };
         if let Some(at) = first.and_then(|record| record.settling?.after) {
             return vec![mark(at, "steady")];
         }

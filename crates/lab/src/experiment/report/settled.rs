@@ -94,6 +94,6 @@ pub fn section(story: &Story<'_>) -> String {
 pub fn about(story: &Story<'_>) -> Option<String> {
     let any = story.judgement.cells.iter().flatten().any(|cell| cell.regimes.is_some());
     any.then(|| {
-        "By the mount's counters, in windows of 5 s. Destage-bound: more than one operation in a hundred had to wait for room or for destage. Cold fill: else, what the pool holds grew by more than a hundredth. Warm: else.".to_owned()
+        "By the mount's counters, in windows of 5 s. Destage-bound: more than one operation in a hundred had to wait for room or for destage. Cold fill: else, what the pool holds grew by more than a hundredth, and more than two in a hundred of the blocks that were read, if any, were missing. Warm: else.".to_owned()
     })
 }
