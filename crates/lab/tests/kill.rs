@@ -25,7 +25,7 @@ fn survives(kind: Kind, rounds: u64) {
     if !can_run(kind) {
         return;
     }
-    let _alone = machine::alone();
+    let _beside = machine::side_by_side();
     let options = Options {
         kind,
         rounds: machine::number("HEADPOND_KILL_ROUNDS", rounds) as u32,
@@ -80,7 +80,7 @@ fn on_flash_that_lies_about_its_syncs_the_loss_is_found() {
         if !can_run(kind) {
             return;
         }
-        let _alone = machine::alone();
+        let _beside = machine::side_by_side();
         let options = Options { kind, rounds: 3, seed: 1, flash: Flash::Lies, slow_origin: false, short: false };
         let directory = scratch();
         let failure =
@@ -95,7 +95,7 @@ fn a_transaction_that_is_lost_or_half_there_is_found() {
     if !can_run(Kind::Mariadb) {
         return;
     }
-    let _alone = machine::alone();
+    let _beside = machine::side_by_side();
     let directory = scratch();
     let (data, run) = (directory.path().join("mysql"), directory.path().join("run"));
     mariadb::install(&data).expect("a database");
