@@ -73,7 +73,9 @@ pub fn sentences(story: &Story<'_>) -> Vec<String> {
             };
             if let (Some(orders), Some(p90)) = (of("per_minute"), of("p90_ms")) {
                 let side = &story.plan.sides[found.side].name;
-                sentences.push(format!("{side} takes {orders} new orders a minute; 90 % of them take up to {p90} ms."));
+                let at = if story.plan.points.len() > 1 { story.plan.title(point) + ": " } else { String::new() };
+                sentences
+                    .push(format!("{at}{side} takes {orders} new orders a minute; 90 % of them take up to {p90} ms."));
             }
         }
     }

@@ -119,6 +119,6 @@ pub fn about(story: &Story<'_>) -> Option<String> {
         )
     };
     Some(format!(
-        "Assumed: what an operation costs, of a processor and of the device, stays the same however many run at once. {measured} Busy is the share of the time in which the device had something to do; one that serves many at once is not full at 100 %, and goes further than this says."
+        "Assumed: what an operation costs, of a processor and of the device, stays the same however many run at once. {measured} Busy is the share of the time in which the device had something to do; one that serves many at once is not full at 100 %, and goes further than this says. The counters are the machine's: whatever else ran on those processors and used that device is in them."
     ))
 }
