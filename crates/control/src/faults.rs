@@ -16,8 +16,9 @@ pub(crate) fn inject(handle: &FaultHandle, what: &str) -> Result<(), Refusal> {
         "heal" => handle.heal(),
         _ => {
             let plan: FaultPlan = what.parse().map_err(Refusal::Usage)?;
-            if plan.withhold.is_some() {
-                return Err(Refusal::Usage("writes can be withheld from the start only".to_owned()));
+            if plan.withhold.is_some() || plan.accept_torn_batch {
+                let why = "writes can be withheld, and torn batches accepted, from the start only";
+                return Err(Refusal::Usage(why.to_owned()));
             }
             plan.faults.into_iter().for_each(|fault| handle.fail(fault));
         }

@@ -11,7 +11,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use headpond_base::{BLOCK_U64, CacheMode, ObjectId, PoolId, UnixNanos};
-use headpond_engine::{Attributes, OpenFile, RecoverError, Recovered, RecoveredObject, Verdict, format_pool, recover};
+use headpond_engine::{
+    Attributes, Mutation, OpenFile, RecoverError, Recovered, RecoveredObject, Verdict, format_pool, recover_mutated,
+};
 use headpond_format::{Damage, OriginName, Stamp};
 use headpond_mount::KnownObject;
 use headpond_shard::FlashReader;
@@ -72,25 +74,26 @@ pub(crate) fn make_ready(
     plan: &MountPlan,
 ) -> Result<Ready, Refusal> {
     let allowed = Allowed { format: plan.format, discard_dirty: plan.discard_dirty };
-    let found = look_at(flash, allowed)?;
+    let planted = planted(plan);
+    let found = look_at(flash, allowed, planted)?;
     let held = found.as_ref().map(held);
     let mut notes = Vec::new();
     let (ownership, trust) = whose(root, flash, beside, held.as_ref(), allowed)?;
     let (mut recovered, key) = match ownership {
-        Ownership::Same(key) => (kept(found, flash)?, key),
+        Ownership::Same(key) => (kept(found, flash, planted)?, key),
         Ownership::TakeOver => {
             if let Some(name) = held.as_ref().and_then(|held| held.origin.as_ref()) {
                 let before = String::from_utf8_lossy(&name.path).into_owned();
                 notes
                     .push(format!("the pool held clean data of {before}; what are not this origin's files is dropped"));
             }
-            (kept(found, flash)?, random()?)
+            (kept(found, flash, planted)?, random()?)
         }
         Ownership::Format => {
             let key = random()?;
             let mode = plan.mode.unwrap_or_default();
             format(flash, OriginName { key, path: path_bytes(root.path()) }, plan, mode)?;
-            (read_pool(flash)?, key)
+            (read_pool(flash, planted)?, key)
         }
     };
     check_size(flash, &recovered, plan)?;
@@ -153,14 +156,14 @@ fn whose(
 }
 
 /// The pool that is there, if there is one that counts.
-fn look_at(flash: &Flash, allowed: Allowed) -> Result<Option<Recovered>, Refusal> {
+fn look_at(flash: &Flash, allowed: Allowed, planted: Option<Mutation>) -> Result<Option<Recovered>, Refusal> {
     let refuse =
         |what: String, advice, status| Err(Refusal::Pool { path: flash.path().to_owned(), what, advice, status });
     match flash.recognise()? {
         Content::Nothing => Ok(None),
         Content::Foreign(_) if allowed.format => Ok(None),
         Content::Foreign(what) => Err(Refusal::FlashForeign { path: flash.path().to_owned(), what }),
-        Content::Pool(_) => match read_pool(flash) {
+        Content::Pool(_) => match read_pool(flash, planted) {
             Ok(recovered) => Ok(Some(recovered)),
             Err(_) if allowed.format && allowed.discard_dirty => Ok(None),
             Err(refusal) => Err(refusal),
@@ -178,8 +181,14 @@ const NEWER: &str = "Use that headpond, or a newer one. Nothing was written.";
 
 const FAILING: &str = "Nothing was written. Look at the kernel's log: the device may be failing.";
 
-fn read_pool(flash: &Flash) -> Result<Recovered, Refusal> {
-    recover(&mut FlashReader(flash.opened()), flash.bytes()).map_err(|error| {
+/// The bug that a test of the tests asked for.
+fn planted(plan: &MountPlan) -> Option<Mutation> {
+    let asked = plan.fault.as_ref().is_some_and(|fault| fault.accept_torn_batch);
+    asked.then_some(Mutation::AcceptTornBatch)
+}
+
+fn read_pool(flash: &Flash, planted: Option<Mutation>) -> Result<Recovered, Refusal> {
+    recover_mutated(&mut FlashReader(flash.opened()), flash.bytes(), planted).map_err(|error| {
         let (advice, status) = match error {
             RecoverError::Newer { .. } => (NEWER, ExitStatus::PoolNewer),
             RecoverError::CutShort { .. } => (UNREADABLE, ExitStatus::PoolTruncated),
@@ -193,10 +202,10 @@ fn read_pool(flash: &Flash) -> Result<Recovered, Refusal> {
     })
 }
 
-fn kept(found: Option<Recovered>, flash: &Flash) -> Result<Recovered, Refusal> {
+fn kept(found: Option<Recovered>, flash: &Flash, planted: Option<Mutation>) -> Result<Recovered, Refusal> {
     match found {
         Some(recovered) => Ok(recovered),
-        None => read_pool(flash),
+        None => read_pool(flash, planted),
     }
 }
 

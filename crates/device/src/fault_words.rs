@@ -12,6 +12,7 @@
 //! | `seed=N` | decides which blocks and sectors |
 //! | `read-errors=FIRST[+COUNT]` | fails so many reads with EIO, from that one on, counted from 0; without a count all |
 //! | `write-errors=...`, `sync-errors=...` | the same for writes and syncs |
+//! | `accept-torn-batch` | is as it is; but recovery takes a torn batch of the log for whole |
 //!
 //! Invariant: a word that is not understood is refused, so that no test runs without the fault that
 //! it is about.
@@ -33,6 +34,7 @@ impl FromStr for FaultPlan {
             let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
             match (name, value) {
                 ("none", None) => {}
+                ("accept-torn-batch", None) => plan.accept_torn_batch = true,
                 ("lose-unsynced", None) => withhold = true,
                 ("lying-syncs", None) => (withhold, held.lies) = (true, true),
                 ("early", Some(value)) => held.early_per_mille = number(word, value)?,
@@ -76,6 +78,9 @@ mod tests {
         assert_eq!(plan.faults, [Fault { kind: OpKind::Sync, first: 3, count: 2, errno: Errno::IO }]);
         let plan: FaultPlan = "lying-syncs".parse().unwrap();
         assert!(plan.withhold.is_some_and(|withhold| withhold.lies));
+        assert!(!plan.accept_torn_batch);
+        let plan: FaultPlan = "lose-unsynced,accept-torn-batch".parse().unwrap();
+        assert!(plan.withhold.is_some() && plan.accept_torn_batch);
     }
 
     #[test]

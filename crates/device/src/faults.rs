@@ -85,6 +85,9 @@ pub struct FaultPlan {
     pub faults: Vec<Fault>,
     /// How long every operation takes at least.
     pub delay: Duration,
+    /// Not of the device, and told here because such a device is what it is for: recovery is to take torn batches of
+    /// the log for whole, so that a test shows that it would find them.
+    pub accept_torn_batch: bool,
 }
 
 /// Changes what is wrong while the device is in use, from any thread.

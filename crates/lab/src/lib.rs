@@ -29,3 +29,4 @@ pub mod soak;
 pub mod sqlite;
 pub mod statistics;
 pub mod sysbench;
+pub mod torn;

@@ -59,6 +59,8 @@ pub struct Figures {
     pub origin_read_bytes: u64,
     /// Bytes written to the origin.
     pub origin_write_bytes: u64,
+    /// Bytes written to the flash.
+    pub flash_write_bytes: u64,
     /// Blocks that reads found on flash.
     pub hit_blocks: u64,
     /// Blocks that reads had to fetch from the origin.
@@ -99,7 +101,12 @@ impl Headpond {
 
     /// Mounts, with the daemon as a child of this process, and waits until the mount answers.
     pub fn mount(&self, what: &Mounting) -> Result<Mount> {
-        let mut mount = self.begin_mount(what)?;
+        self.mount_with(what, &[])
+    }
+
+    /// The same with further options.
+    pub fn mount_with(&self, what: &Mounting, more: &[&str]) -> Result<Mount> {
+        let mut mount = self.begin_mount(what, more)?;
         let (headpond, mountpoint) = (self.clone(), what.mountpoint.clone());
         mount.service.wait_until(MOUNT_MAX, || headpond.figures(&mountpoint).is_ok())?;
         Ok(mount)
@@ -108,19 +115,19 @@ impl Headpond {
     /// Begins to mount, and kills the daemon a little later, wherever it is then: in its recovery, or
     /// serving already.
     pub fn kill_while_mounting(&self, what: &Mounting, after: Duration) -> Result<()> {
-        let mount = self.begin_mount(what)?;
+        let mount = self.begin_mount(what, &[])?;
         std::thread::sleep(after);
         mount.kill();
         Ok(())
     }
 
-    fn begin_mount(&self, what: &Mounting) -> Result<Mount> {
+    fn begin_mount(&self, what: &Mounting, more: &[&str]) -> Result<Mount> {
         std::fs::create_dir_all(&what.mountpoint)
             .map_err(Failure::io(format!("making {}", what.mountpoint.display())))?;
         let mut command = Command::new(&self.program);
         command.arg("mount").arg(&what.origin).arg(&what.mountpoint).arg("--flash").arg(&what.flash);
         command.args(what.size.iter().flat_map(|size| ["--size", size]));
-        command.args(["--mode", what.mode]);
+        command.args(["--mode", what.mode]).args(more);
         command.args(what.model_disk.iter().flat_map(|disk| ["--model-disk", disk]));
         command.args(what.fault.iter().flat_map(|fault| ["--test-fault", fault]));
         if rustix::process::geteuid().is_root() {
@@ -129,6 +136,23 @@ impl Headpond {
         }
         let service = Service::start("headpond mount", command, &what.log)?;
         Ok(Mount { headpond: self.clone(), mountpoint: what.mountpoint.clone(), service, mounted: true })
+    }
+
+    /// How many batches of its log a pool that is not in use will drop at its next start, as nobody had synced them and
+    /// a crash tore them. Fails if that loses anything.
+    pub fn dropped_batches(&self, flash: &Path) -> Result<u64> {
+        let mut check = Command::new(&self.program);
+        check.arg("check").arg(flash).args(["--json", "--quiet"]);
+        // Its exit status tells of every torn block, harmless or not; the report tells them apart.
+        let output = command::detach(&mut check).output().map_err(Failure::io("looking at the pool"))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let report = serde_json::from_str::<Value>(&text).unwrap_or_default();
+        let harmless = ["sound", "harmless"].map(Value::from).contains(&report["verdict"]);
+        let told = text.to_string() + &String::from_utf8_lossy(&output.stderr);
+        report["dropped_batches"]
+            .as_u64()
+            .filter(|_| harmless)
+            .ok_or_else(|| command::failed("looking at the pool", &check, output.status, &told))
     }
 
     fn figures(&self, mountpoint: &Path) -> Result<Figures> {
@@ -259,6 +283,7 @@ fn figures(json: &str) -> Result<Figures> {
         origin_writes: number("origin_writes")?,
         origin_read_bytes: number("origin_read_bytes")?,
         origin_write_bytes: number("origin_write_bytes")?,
+        flash_write_bytes: number("flash_write_bytes")?,
         hit_blocks: number("read_hits_blocks")?,
         miss_blocks: number("read_miss_blocks")?,
         dirty_blocks: number("dirty_blocks")?,
@@ -280,10 +305,11 @@ mod tests {
     #[test]
     fn figures_are_found_in_whichever_group_they_stand() {
         let json = r#"{"mode":"write-back","used_blocks":9,"engine":{"read_hits_blocks":7,"read_miss_blocks":1,"dirty_blocks":3,"stalls":2},
-            "origin":{"origin_reads":5,"origin_writes":6,"origin_read_bytes":20480,"origin_write_bytes":24576}}"#;
+            "origin":{"origin_reads":5,"origin_writes":6,"origin_read_bytes":20480,"origin_write_bytes":24576},
+            "flash":{"flash_write_bytes":4096}}"#;
         let figures = figures(json).expect("all are there");
         assert_eq!((figures.hit_blocks, figures.origin_writes, figures.dirty_blocks), (7, 6, 3));
-        assert_eq!((figures.held_blocks, figures.stalls), (9, 2));
+        assert_eq!((figures.held_blocks, figures.stalls, figures.flash_write_bytes), (9, 2, 4096));
     }
 
     #[test]

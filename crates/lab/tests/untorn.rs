@@ -2,13 +2,17 @@
 //! once, and PostgreSQL with `full_page_writes=off`, under load, with the daemon killed and the flash's unsynced writes
 //! dropped or torn. The server starts, its checks pass, no committed transaction is missing.
 //!
-//! `HEADPOND_UNTORN_ROUNDS` sets the number of kills of each, `HEADPOND_KILL_SEED` their moments.
+//! And the control that shows that these tests can fail: a recovery that accepts torn records breaks both.
+//!
+//! `HEADPOND_UNTORN_ROUNDS` sets the number of kills of each, `HEADPOND_TORN_ROUNDS` those of the control,
+//! `HEADPOND_KILL_SEED` their moments.
 
 mod machine;
 
 use headpond_lab::database::{Database, Kind, Pages};
 use headpond_lab::kill::{self, Flash, Options};
 use headpond_lab::mariadb::{Server, Settings};
+use headpond_lab::torn::{self, Damage, Round};
 use tempfile::TempDir;
 
 /// Whether this machine has what a test with that database needs.
@@ -80,4 +84,59 @@ fn where_nobody_promises_whole_writes_mariadb_goes_on_with_its_doublewrite() {
     let pages = server.pages().expect("it counts").expect("it is on trial");
     assert!(pages.copies > 100 && pages.copies <= pages.written, "{pages:?}");
     server.stop().expect("it stops");
+}
+
+/// Kills of the control that its test is satisfied with.
+const TORN_ROUNDS: u64 = 3;
+
+/// Kills in the middle of a change of every page, with or without a recovery that takes torn records for whole.
+fn torn(kind: Kind, accepts_torn: bool) -> Vec<Round> {
+    let seed = machine::number("HEADPOND_KILL_SEED", 1);
+    let rounds = machine::number("HEADPOND_TORN_ROUNDS", TORN_ROUNDS) as u32;
+    let options = torn::Options { kind, rounds, seed, accepts_torn };
+    let directory = scratch();
+    let mut rounds = Vec::new();
+    let outcome = torn::run(&machine::headpond(), directory.path(), &options, |round| {
+        println!("{}, accepts torn: {accepts_torn}: {round:?}", kind.name());
+        rounds.push(round.clone());
+    });
+    if let Err(failure) = outcome {
+        let kept = directory.keep();
+        panic!("after {} rounds, seed {seed}: {failure}\neverything is kept in {}", rounds.len(), kept.display());
+    }
+    rounds
+}
+
+/// With the recovery that users get nothing breaks, though records were torn; with the other one a page is found to be
+/// broken.
+fn torn_records_break_it_only_if_they_are_accepted(kind: Kind) -> Damage {
+    let sound = torn(kind, false);
+    for round in &sound {
+        assert!(round.damage.is_none(), "{round:?}");
+        assert_eq!(round.pages.unwrap_or_default().copies, 0, "{round:?}");
+    }
+    assert!(sound.iter().any(|round| round.dropped_batches > 0), "nothing was torn: {sound:?}");
+    let broken = torn(kind, true);
+    let last = broken.last().and_then(|round| round.damage.clone());
+    last.unwrap_or_else(|| panic!("nothing came of torn records: {broken:?}"))
+}
+
+#[test]
+fn a_recovery_that_accepts_torn_records_breaks_mariadb_and_headponds_does_not() {
+    if !can_run(Kind::MariadbWhole) {
+        return;
+    }
+    let _alone = machine::alone();
+    let damage = torn_records_break_it_only_if_they_are_accepted(Kind::MariadbWhole);
+    assert!(damage.page.is_some(), "the server tells of a damaged page: {damage:?}");
+}
+
+#[test]
+fn a_recovery_that_accepts_torn_records_breaks_postgresql_and_headponds_does_not() {
+    if !can_run(Kind::PostgresWhole) {
+        return;
+    }
+    let _alone = machine::alone();
+    let damage = torn_records_break_it_only_if_they_are_accepted(Kind::PostgresWhole);
+    assert!(damage.page.is_some(), "the server tells of a damaged page: {damage:?}");
 }

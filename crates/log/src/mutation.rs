@@ -1,11 +1,12 @@
 //! Bugs that can be planted, so that the simulator can show that it would find them.
 
-/// A planted bug. None is ever set outside of the simulator's tests.
+/// A planted bug. None is ever set outside of tests: the simulator's, and those of a mount made with
+/// `--test-fault accept-torn-batch`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mutation {
     /// A sync is answered without asking the flash.
     SkipSync,
-    /// Recovery takes batches whose payload does not match.
+    /// Recovery takes batches whose payload does not match, and reads give what is there.
     AcceptTornBatch,
     /// Blocks count as clean before the origin's sync.
     CleanBeforeOriginSync,
