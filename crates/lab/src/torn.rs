@@ -76,7 +76,7 @@ pub struct Damage {
 }
 
 /// Runs the rounds in `directory`, until the database is broken or there were enough: a recovery that takes torn batches
-/// is given [`ROUNDS_MAX`] to break it. Tells `each` about every one.
+/// is given `ROUNDS_MAX` to break it. Tells `each` about every one.
 pub fn run(headpond: &Headpond, directory: &Path, options: &Options, mut each: impl FnMut(&Round)) -> Result<()> {
     let mut place = Place::make(directory, options.kind)?;
     let mut random = options.seed;
