@@ -105,7 +105,7 @@ pub fn run(headpond: &Headpond, directory: &Path, options: &Options, mut each: i
             Err(failure) => {
                 let told = place.told()?.split_off(told_before);
                 let says = |words: &&str| told.lines().find(|line| line.contains(words)).map(str::to_owned);
-                let page = DAMAGE.iter().find_map(|words| says(words));
+                let page = DAMAGE.iter().find_map(says);
                 each(&Round { dropped_batches, pages, damage: Some(Damage { failure: failure.to_string(), page }) });
                 return Ok(());
             }
