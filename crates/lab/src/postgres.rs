@@ -77,7 +77,8 @@ fn account() -> Option<&'static str> {
 }
 
 /// Debian keeps each version's programs in a directory of its own; the newest is taken.
-fn program(name: &str) -> PathBuf {
+#[must_use]
+pub fn program(name: &str) -> PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let number = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
     let newest = versions.map(|entry| entry.path()).filter(|path| path.join("bin").join(name).exists());

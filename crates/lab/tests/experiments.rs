@@ -480,6 +480,23 @@ fn untorn_runs_in_short_and_turns_the_doublewrite_off() {
 }
 
 #[test]
+fn untorn_postgres_runs_in_short_and_leaves_whole_pages_out_of_the_log() {
+    if !has(&["psql", "pgbench", "fusermount3", "fio"]) {
+        return;
+    }
+    let _beside = machine::side_by_side();
+    let (_bench, figures) = runs_end_to_end("untorn-postgres", &[]);
+    let runs = figures["runs"].as_array().expect("runs");
+    let last = |run: &Value| {
+        let commands = run["commands"].to_string();
+        let at = commands.rfind("full_page_writes=").expect("it is set");
+        commands[at..].split(' ').next().map(str::to_owned)
+    };
+    let settings: Vec<_> = runs.iter().filter_map(last).collect();
+    assert_eq!(settings, ["full_page_writes=on", "full_page_writes=on", "full_page_writes=off"], "ext4, mount, mount");
+}
+
+#[test]
 fn an_interrupted_session_cleans_up_and_goes_on_where_it_was() {
     if !has(&["fio"]) {
         return;

@@ -53,7 +53,7 @@ fn mariadb_that_writes_each_page_once_survives_kills_and_torn_flash_writes() {
     if !can_run(Kind::MariadbWhole) {
         return;
     }
-    let _alone = machine::alone();
+    let _beside = machine::side_by_side();
     let pages = survives(Kind::MariadbWhole);
     assert!(pages.written > 1000, "otherwise nothing could have been torn: {pages:?}");
     assert_eq!(pages.copies, 0, "pages written through the doublewrite: {pages:?}");
@@ -64,7 +64,7 @@ fn postgresql_without_whole_pages_in_its_log_survives_kills_and_torn_flash_write
     if !can_run(Kind::PostgresWhole) {
         return;
     }
-    let _alone = machine::alone();
+    let _beside = machine::side_by_side();
     survives(Kind::PostgresWhole);
 }
 
@@ -74,7 +74,7 @@ fn where_nobody_promises_whole_writes_mariadb_goes_on_with_its_doublewrite() {
     if !can_run(Kind::MariadbWhole) {
         return;
     }
-    let _alone = machine::alone();
+    let _beside = machine::side_by_side();
     let directory = scratch();
     let (data, run) = (directory.path().join("mysql"), directory.path().join("run"));
     headpond_lab::mariadb::install(&data).expect("a database");
@@ -126,7 +126,7 @@ fn a_recovery_that_accepts_torn_records_breaks_mariadb_and_headponds_does_not() 
     if !can_run(Kind::MariadbWhole) {
         return;
     }
-    let _alone = machine::alone();
+    let _beside = machine::side_by_side();
     let damage = torn_records_break_it_only_if_they_are_accepted(Kind::MariadbWhole);
     assert!(damage.page.is_some(), "the server tells of a damaged page: {damage:?}");
 }
@@ -136,7 +136,7 @@ fn a_recovery_that_accepts_torn_records_breaks_postgresql_and_headponds_does_not
     if !can_run(Kind::PostgresWhole) {
         return;
     }
-    let _alone = machine::alone();
+    let _beside = machine::side_by_side();
     let damage = torn_records_break_it_only_if_they_are_accepted(Kind::PostgresWhole);
     assert!(damage.page.is_some(), "the server tells of a damaged page: {damage:?}");
 }

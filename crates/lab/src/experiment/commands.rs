@@ -57,6 +57,7 @@ enum Command {
 
 const RUN_HELP: &str = "Targets, [NAME=]PLACE:
   /slow                              a directory
+  flash                              a bare directory on the flash that the lab makes
   /dev/sdb                           a device, with --destroy /dev/sdb
   headpond:mode=write-back           headpond over a scratch directory behind a modelled 7,200 rpm disk
   headpond:origin=/slow,flash=/nvme  headpond over your own storage; other keys: mode, disk, size (MiB)
@@ -313,10 +314,13 @@ fn about(plan: &Plan) -> Vec<(String, String)> {
     about.push(version("headpond", Headpond::beside_this_program().and_then(|headpond| headpond.version())));
     match plan.definition.load {
         super::Load::Fio => about.push(version("fio", fio::version())),
-        super::Load::Oltp | super::Load::Tpcc => {
+        load @ (super::Load::Oltp | super::Load::Tpcc | super::Load::Pgbench) => {
             let software = plan.definition.database;
             about.push(version(software.title(), software.version()));
-            about.push(version("sysbench", sysbench::version()));
+            // pgbench comes with the server, and is of its version.
+            if load != super::Load::Pgbench {
+                about.push(version("sysbench", sysbench::version()));
+            }
         }
     }
     about

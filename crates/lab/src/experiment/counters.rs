@@ -23,6 +23,7 @@ struct Moment {
     waiting: u64,
     all: u64,
     device: Option<Device>,
+    flash: Option<Device>,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -32,19 +33,23 @@ struct Device {
     busy_ms: u64,
 }
 
-/// Reads the counters once a second until `over`. `path` lies on the device, or is the device. Of the processors those
-/// count that are named, or all.
+/// Reads the counters once a second until `over`. `path` lies on the device under the target, or is the device; `flash`
+/// on that of a mount's flash. Of the processors those count that are named, or all.
 pub fn watch(
     path: &Path,
+    flash: Option<&Path>,
     mount: Option<&Mount>,
     cores: Option<&[usize]>,
     start: Instant,
     over: &AtomicBool,
 ) -> (Vec<System>, Vec<Pond>) {
-    let number = fs::metadata(path).map(|metadata| if metadata.rdev() != 0 { metadata.rdev() } else { metadata.dev() });
-    let number = number.unwrap_or(0);
+    let number = |path: &Path| {
+        let metadata = fs::metadata(path);
+        metadata.map_or(0, |metadata| if metadata.rdev() != 0 { metadata.rdev() } else { metadata.dev() })
+    };
+    let devices = (number(path), flash.map(number));
     let (mut systems, mut ponds) = (Vec::new(), Vec::new());
-    let (mut before, mut before_at) = (now(number, cores), start.elapsed());
+    let (mut before, mut before_at) = (now(devices, cores), start.elapsed());
     let take_pond = |ponds: &mut Vec<Pond>| ponds.extend(mount.and_then(|mount| pond(mount, start)));
     take_pond(&mut ponds);
     loop {
@@ -54,7 +59,7 @@ pub fn watch(
             std::thread::sleep(LOOK);
             ended = over.load(Ordering::Relaxed);
         }
-        let (moment, at) = (now(number, cores), start.elapsed());
+        let (moment, at) = (now(devices, cores), start.elapsed());
         // A stump of a second says little, and a lot of it by chance.
         if at.saturating_sub(before_at) >= EVERY / 2 {
             systems.push(between(&before, &moment, (at - before_at).as_secs_f64(), at.as_secs_f64()));
@@ -91,6 +96,7 @@ fn between(before: &Moment, now: &Moment, seconds: f64, at: f64) -> System {
     let rate = |value: fn(&Device) -> u64| {
         device.map_or(0.0, |(before, now)| value(&now).saturating_sub(value(&before)) as f64 / seconds)
     };
+    let flash = before.flash.zip(now.flash);
     System {
         at,
         user: share(|moment| moment.user),
@@ -99,13 +105,17 @@ fn between(before: &Moment, now: &Moment, seconds: f64, at: f64) -> System {
         device_read: rate(|device| device.read),
         device_written: rate(|device| device.written),
         device_busy: device.map(|_| (rate(|device| device.busy_ms) / 1000.0).min(1.0)),
+        flash_written: flash.map(|(before, now)| now.written.saturating_sub(before.written) as f64 / seconds),
     }
 }
 
-fn now(device: u64, cores: Option<&[usize]>) -> Moment {
+/// Of a device and a flash.
+fn now((device, flash): (u64, Option<u64>), cores: Option<&[usize]>) -> Moment {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let mut moment = processors(&text("/proc/stat"), cores);
-    moment.device = disk(&text("/proc/diskstats"), device);
+    let disks = text("/proc/diskstats");
+    moment.device = disk(&disks, device);
+    moment.flash = flash.and_then(|flash| disk(&disks, flash));
     moment
 }
 
@@ -127,6 +137,7 @@ fn processors(stat: &str, cores: Option<&[usize]>) -> Moment {
         waiting: tick(4),
         all: ticks.iter().sum(),
         device: None,
+        flash: None,
     }
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: a name that the file does not know, or a value that makes no sense, is an error that says where, and
 //! never something silently left out.
 
-use super::Software;
+use super::{Software, pgbench_load};
 use crate::failure::{Failure, Result};
 use serde::{Deserialize, Serialize};
 
@@ -17,13 +17,15 @@ pub enum Load {
     Oltp,
     /// A load by the rules of TPC-C on a database.
     Tpcc,
+    /// PostgreSQL's own pgbench.
+    Pgbench,
 }
 
 impl Load {
     /// Whether a database stands between the load and the storage.
     #[must_use]
     pub const fn on_database(self) -> bool {
-        matches!(self, Self::Oltp | Self::Tpcc)
+        matches!(self, Self::Oltp | Self::Tpcc | Self::Pgbench)
     }
 }
 
@@ -75,7 +77,7 @@ pub struct Case {
     /// An open loop: so many a second, due whatever became of those before. fio: of each thread, evenly, reads or
     /// writes alone. A database: transactions in all, at random moments. As many as it takes without.
     pub rate: Option<u32>,
-    /// sysbench: which of its loads, such as `oltp_read_write`.
+    /// sysbench: which of its loads, such as `oltp_read_write`. pgbench: `tpcb-like`, `simple-update` or `select-only`.
     pub script: Option<String>,
     /// What goes along the axis.
     pub vary: Option<Vary>,
@@ -104,6 +106,9 @@ pub struct Variant {
     pub flush: bool,
     /// How many processors all of the side may use: the mount, the server and the load. All there are without.
     pub cores: Option<u32>,
+    /// Whether it is for mounts of headpond only, because elsewhere no data would be safe with it.
+    #[serde(default)]
+    pub mount_only: bool,
     /// The variant of the same target that it is compared with; without it, the first side of all.
     pub against: Option<String>,
 }
@@ -150,6 +155,8 @@ pub struct Quick {
     pub values: Vec<u32>,
     /// sysbench: rows of each table.
     pub rows: Option<u32>,
+    /// pgbench: its scale.
+    pub scale: Option<u32>,
     /// TPC-C: warehouses.
     pub warehouses: Option<u32>,
     /// TPC-C: items.
@@ -185,6 +192,8 @@ pub struct Definition {
     pub size: u32,
     /// The flash given to headpond where the lab makes it, in MiB.
     pub flash: u32,
+    /// MB of writes that the lab's flash takes in a second, for whoever writes there; as many as it can without.
+    pub write_limit: Option<u32>,
     /// sysbench: tables and rows of each.
     pub tables: Option<u32>,
     /// sysbench: rows of each table.
@@ -198,9 +207,11 @@ pub struct Definition {
     pub items: Option<u32>,
     /// TPC-C: customers of each district; without it the standard's 3,000.
     pub customers: Option<u32>,
+    /// pgbench: its scale, which decides how much data there is: about 15 MiB each.
+    pub scale: Option<u32>,
     /// Databases: the server's own cache of pages, in MiB.
     pub buffer_pool: Option<u32>,
-    /// sysbench: whether the pool begins with all of the tables, as one that has served them for long.
+    /// Databases: whether the pool begins with all of the tables, as one that has served them for long.
     #[serde(default)]
     pub warm: bool,
     /// What is compared where the user names nothing.
@@ -218,7 +229,7 @@ pub struct Definition {
     pub quick: Quick,
 }
 
-const SHIPPED: [(&str, &str); 15] = [
+const SHIPPED: [(&str, &str); 16] = [
     ("fileio", include_str!("../../experiments/fileio.toml")),
     ("fill", include_str!("../../experiments/fill.toml")),
     ("steady", include_str!("../../experiments/steady.toml")),
@@ -234,6 +245,7 @@ const SHIPPED: [(&str, &str); 15] = [
     ("pace", include_str!("../../experiments/pace.toml")),
     ("flush", include_str!("../../experiments/flush.toml")),
     ("untorn", include_str!("../../experiments/untorn.toml")),
+    ("untorn-postgres", include_str!("../../experiments/untorn-postgres.toml")),
 ];
 
 /// The experiments that come with headpond.
@@ -268,9 +280,10 @@ impl Definition {
         Ok(definition)
     }
 
-    /// The short form.
+    /// The short form. It limits no writes: it says nothing about speed, and works for everybody.
     #[must_use]
     pub fn quick(mut self) -> Self {
+        self.write_limit = None;
         let quick = &self.quick;
         (self.seconds, self.warmup, self.repeats) = (quick.seconds, quick.warmup, quick.repeats);
         self.round = self.round.and(quick.round).or(self.round);
@@ -282,6 +295,7 @@ impl Definition {
         self.flash = quick.flash.unwrap_or_else(|| self.flash.min((quick.size * 4).max(128)));
         self.size = quick.size;
         self.rows = quick.rows.or(self.rows);
+        self.scale = quick.scale.or(self.scale);
         self.warehouses = quick.warehouses.or(self.warehouses);
         self.items = quick.items.or(self.items);
         self.customers = quick.customers.or(self.customers);
@@ -310,8 +324,13 @@ impl Definition {
         if self.load.on_database() && self.buffer_pool.is_none() {
             return Err("a database needs buffer_pool".to_owned());
         }
-        if self.warm && self.database != Software::Mariadb {
-            return Err("warm is for database = \"mariadb\"".to_owned());
+        if self.write_limit == Some(0) {
+            return Err("a write_limit of 0 lets nothing through".to_owned());
+        }
+        if self.load == Load::Pgbench
+            && (self.database != Software::Postgres || self.scale.is_none_or(|scale| scale < 1))
+        {
+            return Err("load = \"pgbench\" needs database = \"postgres\", and a scale of at least 1".to_owned());
         }
         if self.load == Load::Tpcc {
             self.check_tpcc()?;
@@ -399,6 +418,11 @@ impl Definition {
                 }
                 if !case.script.as_deref().is_some_and(|script| script.starts_with("oltp_")) {
                     return Err("script must be one of sysbench's oltp_...".to_owned());
+                }
+            }
+            Load::Pgbench => {
+                if !case.script.as_deref().is_some_and(|script| pgbench_load::SCRIPTS.contains(&script)) {
+                    return Err(format!("script must be one of {}", pgbench_load::SCRIPTS.join(", ")));
                 }
             }
             Load::Tpcc => {

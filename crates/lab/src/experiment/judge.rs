@@ -29,6 +29,8 @@ pub struct Cell {
     pub variation: Option<f64>,
     /// The same of what was written to the origin.
     pub origin_variation: Option<f64>,
+    /// The middle of the bytes that the device, or a mount's flash, got for each operation.
+    pub written: Option<f64>,
     /// How many of them had settled, of how many that could be judged.
     pub steady: (usize, usize),
     /// How much of what counts was cold fill, warm and destage-bound, as shares; none without a cache.
@@ -67,6 +69,8 @@ pub struct Comparison {
     pub ratio: RatioInterval,
     /// How many times the other's 99th percentile.
     pub p99: Option<f64>,
+    /// How many times the bytes that the other's device got for each operation.
+    pub written: Option<f64>,
     /// Whether that may be chance.
     pub test: MannWhitney,
     /// Runs of the other side, and of this one.
@@ -116,28 +120,35 @@ pub struct Judgement {
 #[must_use]
 pub fn judge(plan: &Plan, records: &[Record], seed: u64) -> Judgement {
     let cells: Vec<Vec<Cell>> = (0..plan.points.len())
-        .map(|point| (0..plan.sides.len()).filter_map(|side| cell(records, point, side)).collect())
+        .map(|point| (0..plan.sides.len()).filter_map(|side| cell(plan, records, point, side)).collect())
         .collect();
     let mut comparisons = Vec::new();
     for (point, row) in cells.iter().enumerate() {
         for cell in row {
-            let against = plan.sides[cell.side].against;
-            let Some(base) = row.iter().find(|other| other.side == against && other.side != cell.side) else {
-                continue;
-            };
-            if let (Some(ratio), Some(test)) =
-                (ratio_of_medians(&cell.values, &base.values, seed), mann_whitney(&cell.values, &base.values))
-            {
-                let runs = (base.values.len(), cell.values.len());
-                let p99 = cell.p99_ms.zip(base.p99_ms).map(|(this, other)| this / other.max(f64::MIN_POSITIVE));
-                comparisons.push(Comparison { point, side: cell.side, against, ratio, p99, test, runs });
+            for base in row.iter().filter(|other| compared(plan, cell.side, other.side)) {
+                if let (Some(ratio), Some(test)) =
+                    (ratio_of_medians(&cell.values, &base.values, seed), mann_whitney(&cell.values, &base.values))
+                {
+                    let runs = (base.values.len(), cell.values.len());
+                    let times = |this: Option<f64>, other: Option<f64>| Some(this? / other?.max(f64::MIN_POSITIVE));
+                    let (p99, written) = (times(cell.p99_ms, base.p99_ms), times(cell.written, base.written));
+                    let (side, against) = (cell.side, base.side);
+                    comparisons.push(Comparison { point, side, against, ratio, p99, written, test, runs });
+                }
             }
         }
     }
     Judgement { cells, comparisons }
 }
 
-fn cell(records: &[Record], point: usize, side: usize) -> Option<Cell> {
+/// Whether a side is compared with another: with the one that it names, and with the first of all where that is another
+/// target.
+fn compared(plan: &Plan, side: usize, other: usize) -> bool {
+    let elsewhere = plan.sides[0].target != plan.sides[side].target;
+    side != other && (plan.sides[side].against == other || (other == 0 && elsewhere))
+}
+
+fn cell(plan: &Plan, records: &[Record], point: usize, side: usize) -> Option<Cell> {
     let of: Vec<&Record> = records.iter().filter(|record| record.point == point && record.side == side).collect();
     let values: Vec<f64> = of.iter().map(|record| record.figures.throughput).collect();
     let p99: Vec<f64> = of.iter().filter_map(|record| record.figures.p99_ms).collect();
@@ -152,10 +163,11 @@ fn cell(records: &[Record], point: usize, side: usize) -> Option<Cell> {
         max_ms: max,
         variation: middle(&of, Record::variation),
         origin_variation: middle(&of, Record::origin_variation),
+        written: middle(&of, Record::written_for_each),
         steady: (steady, judged.count()),
         regimes: regimes(&of),
         settled: settled(&of),
-        limit: limit(&of),
+        limit: limit(&of, plan.definition.write_limit),
     })
 }
 
@@ -185,7 +197,7 @@ fn middle(records: &[&Record], value: impl Fn(&Record) -> Option<f64>) -> Option
 }
 
 /// What the machine's counters say of who had no more to give.
-fn limit(records: &[&Record]) -> String {
+fn limit(records: &[&Record], write_limit: Option<u32>) -> String {
     let mean = |value: &dyn Fn(&Record) -> Option<f64>| {
         let values: Vec<f64> = records.iter().filter_map(|record| value(record)).collect();
         Summary::of(&values).map(|summary| summary.mean)
@@ -193,6 +205,13 @@ fn limit(records: &[&Record]) -> String {
     let processors = mean(&|record| record.machine(|system| Some(system.user + system.system)));
     let device = mean(&|record| record.machine(|system| system.device_busy));
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let written = mean(&|record| Some(record.written_for_each()? * record.figures.throughput));
+    if let Some((written, limit)) = written.zip(write_limit) {
+        let share = written / (f64::from(limit) * 1e6);
+        if share >= DEVICE_FULL {
+            return format!("what the flash takes ({} of {limit} MB/s)", percent(share));
+        }
+    }
     match (processors, device) {
         (Some(share), _) if share >= PROCESSORS_FULL => format!("the processors ({} used)", percent(share)),
         (_, Some(busy)) if busy >= DEVICE_FULL => format!("the device ({} busy)", percent(busy)),
@@ -264,11 +283,18 @@ mod tests {
         let with = |user: f64, busy: f64| {
             let mut record = record(0, 1, 1.0);
             record.system.push(super::super::System { at: 1.0, user, device_busy: Some(busy), ..Default::default() });
-            limit(&[&record])
+            limit(&[&record], None)
         };
         assert!(with(0.95, 0.95).starts_with("the processors"));
         assert!(with(0.30, 0.95).starts_with("the device (95 %"));
         assert!(with(0.30, 0.10).starts_with("neither"));
-        assert_eq!(limit(&[&record(0, 1, 1.0)]), "not known");
+        assert_eq!(limit(&[&record(0, 1, 1.0)], None), "not known");
+        let mut slow = record(0, 1, 100.0);
+        let system =
+            super::super::System { at: 1.0, device_written: 4.9e7, device_busy: Some(0.1), ..Default::default() };
+        slow.system.push(system);
+        assert_eq!(slow.written_for_each(), Some(4.9e5));
+        assert!(limit(&[&slow], Some(50)).starts_with("what the flash takes (98 % of 50"));
+        assert!(limit(&[&slow], Some(100)).starts_with("neither"));
     }
 }

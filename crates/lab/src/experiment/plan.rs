@@ -74,28 +74,7 @@ const MODEL_SECONDS: u64 = 1;
 impl Plan {
     /// Puts an experiment and targets together.
     pub fn of(definition: Definition, targets: Vec<Target>) -> Result<Self> {
-        let sides: Vec<SideName> = targets
-            .iter()
-            .enumerate()
-            .flat_map(|(target, of)| {
-                let one = targets.len() == 1;
-                let variants = &definition.variants;
-                let name = move |variant: &super::Variant| {
-                    if one { variant.name.clone() } else { format!("{}, {}", of.name, variant.name) }
-                };
-                let mut sides: Vec<SideName> = Vec::new();
-                if variants.is_empty() {
-                    sides.push(SideName { name: of.name.clone(), target, variant: None, against: 0 });
-                }
-                sides.extend(variants.iter().enumerate().map(|(index, variant)| {
-                    let named = variant.against.as_ref();
-                    let other = named.and_then(|name| variants.iter().position(|other| other.name == *name));
-                    let against = other.map_or(0, |other| target * variants.len() + other);
-                    SideName { name: name(variant), target, variant: Some(index), against }
-                }));
-                sides
-            })
-            .collect();
+        let sides = sides(&definition, &targets);
         let points = definition.cases.iter().enumerate().flat_map(|(index, case)| points(index, case)).collect();
         let visits = (1..=definition.repeats)
             .flat_map(|repetition| {
@@ -126,7 +105,9 @@ impl Plan {
                         && self.definition.cases.iter().all(|case| case.rw.as_deref() == Some("randwrite"))
                 }
                 Kind::Device(_) => self.definition.load == Load::Fio,
-                Kind::Directory(_) => self.definition.variants.iter().all(|variant| variant.headpond.is_empty()),
+                Kind::Directory(_) | Kind::Flash => {
+                    self.definition.variants.iter().all(|variant| variant.headpond.is_empty())
+                }
                 Kind::Headpond(_) => true,
             };
             if !fits || self.definition.dirty.is_some() && !matches!(target.kind, Kind::Headpond(_)) {
@@ -237,6 +218,11 @@ impl Plan {
             text += &format!("  {:<24} {}{settings}\n", side.name, target.describe());
         }
         let (data, writing) = self.written();
+        if let Some(limit) = definition.write_limit {
+            text += &format!(
+                "\nThe lab's flash takes no more than {limit} MB of writes a second, from whoever writes there.\n"
+            );
+        }
         text += &format!(
             "\n{} runs ({} loads, {} sides, {} times each, taking turns), {}.\n\
              About {}. Written: {data} MiB of data, and what the loads write in {writing} s: {} MiB for each 100 MiB/s that the storage takes.",
@@ -266,6 +252,30 @@ pub fn duration(seconds: u64) -> String {
         120..7200 => format!("{} min", seconds.div_ceil(60)),
         _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
     }
+}
+
+/// Each target with each of the variants that are for it.
+fn sides(definition: &Definition, targets: &[Target]) -> Vec<SideName> {
+    let variants = &definition.variants;
+    let mut sides: Vec<SideName> = Vec::new();
+    for (target, of) in targets.iter().enumerate() {
+        if variants.is_empty() {
+            sides.push(SideName { name: of.name.clone(), target, variant: None, against: 0 });
+        }
+        let mounted = matches!(of.kind, Kind::Headpond(_));
+        for (index, variant) in variants.iter().enumerate().filter(|(_, variant)| mounted || !variant.mount_only) {
+            let one = targets.len() == 1;
+            let name = if one { variant.name.clone() } else { format!("{}, {}", of.name, variant.name) };
+            sides.push(SideName { name, target, variant: Some(index), against: 0 });
+        }
+    }
+    for side in 0..sides.len() {
+        let named = sides[side].variant.and_then(|variant| variants[variant].against.as_ref());
+        let other = named.and_then(|name| variants.iter().position(|other| other.name == *name));
+        let of_target = |found: &SideName| found.target == sides[side].target && found.variant == other;
+        sides[side].against = other.and_then(|_| sides.iter().position(of_target)).unwrap_or(0);
+    }
+    sides
 }
 
 fn points(index: usize, case: &Case) -> Vec<Point> {
@@ -314,8 +324,11 @@ mod tests {
         assert_eq!(names(plan("untorn", &["headpond"]).unwrap()), ["doublewrite on", "doublewrite off"]);
         assert_eq!(
             names(plan("untorn", &["a=headpond", "b=/b"]).unwrap()),
-            ["a, doublewrite on", "a, doublewrite off", "b, doublewrite on", "b, doublewrite off"]
+            ["a, doublewrite on", "a, doublewrite off", "b, doublewrite on"],
+            "off is for mounts"
         );
+        let off = plan("untorn", &["b=/b", "a=headpond"]).unwrap();
+        assert_eq!(off.sides.iter().map(|side| side.against).collect::<Vec<_>>(), [0, 0, 1]);
     }
 
     #[test]

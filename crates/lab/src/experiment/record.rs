@@ -88,6 +88,9 @@ pub struct System {
     pub device_written: f64,
     /// The share of the time in which it had something to do; none where there is no such counter.
     pub device_busy: Option<f64>,
+    /// Bytes a second written to the device of a mount's flash; none without a mount or such a counter.
+    #[serde(default)]
+    pub flash_written: Option<f64>,
 }
 
 /// What a mount had counted by then, since it began.
@@ -207,6 +210,14 @@ impl Record {
     pub fn gained(&self, counter: impl Fn(&Pond) -> u64) -> Option<u64> {
         let first = self.pond.iter().rfind(|pond| pond.at <= self.warmup + 0.5).or_else(|| self.pond.first())?;
         Some(counter(self.pond.last()?).saturating_sub(counter(first)))
+    }
+
+    /// Bytes that the device got for each operation: of a mount that of its flash, else that under the target.
+    #[must_use]
+    pub fn written_for_each(&self) -> Option<f64> {
+        let plain = |system: &System| system.device_busy.map(|_| system.device_written);
+        let written = |system: &System| if self.pond.is_empty() { plain(system) } else { system.flash_written };
+        Some(self.machine(written)? / Some(self.figures.throughput).filter(|throughput| *throughput > 0.0)?)
     }
 
     /// The mean of something about the machine over the part that counts.

@@ -5,7 +5,10 @@ use super::plan::{Plan, Visit, duration};
 use super::record::{Figures, Record, Second};
 use super::settling::{self, Found};
 use super::side::{Session, Stage};
-use super::{Definition, Kind, Load, Results, Transactions, fio_load, oltp_load, place, processors, sense, tpcc_load};
+use super::{
+    Definition, Kind, Load, Results, Transactions, fio_load, oltp_load, pgbench_load, place, processors, sense,
+    tpcc_load,
+};
 use crate::command::{self, shortened};
 use crate::failure::{Failure, Result, check_interrupt};
 use crate::pond::Headpond;
@@ -52,6 +55,7 @@ pub fn run(results: &Results, headpond: &Headpond, means: &Means) -> Result<bool
         keep_tables: means.keep_tables.clone(),
         tables: PathBuf::new(),
         script: PathBuf::new(),
+        limited: None,
     };
     if visits.iter().any(|index| !modelled(index)) {
         // What may not be touched is told before anything is done.
@@ -104,7 +108,7 @@ fn run_visit(
         if !results.has(number) && *runs_left > 0 {
             *runs_left -= 1;
             progress.begin(number, &format!("{side}: {}", plan.title(point)));
-            let record = run_point(results, plan, index, point, &mut stage, progress)?;
+            let record = run_point(results, plan, index, point, session, &mut stage, progress)?;
             results.keep(&record)?;
             progress.ran(plan.run_seconds(&visit));
         }
@@ -117,6 +121,7 @@ fn run_point(
     plan: &Plan,
     index: usize,
     point: usize,
+    session: &Session,
     stage: &mut Stage,
     progress: &mut Progress,
 ) -> Result<Record> {
@@ -132,16 +137,19 @@ fn run_point(
     let _ = std::fs::remove_file(&log);
     let limit = Duration::from_secs(u64::from(definition.warmup + definition.seconds)) + GRACE;
     let flush = stage.begin_flush(plan, &visit)?;
+    let slow = session.limit()?;
     let (over, start) = (AtomicBool::new(false), Instant::now());
     let mut service = Service::start("the load", load, &log)?;
     let (ended, watched) = std::thread::scope(|scope| {
         let (stage, over) = (&*stage, &over);
-        let watched = scope.spawn(move || watch(&stage.below(), stage.mount(), stage.cores(), start, over));
+        let places = (stage.below(), stage.flash());
+        let watched = scope.spawn(move || watch(&places.0, places.1, stage.mount(), stage.cores(), start, over));
         let ended = wait(&mut service, limit, progress);
         over.store(true, Ordering::Relaxed);
         (ended, watched.join())
     });
     ended?;
+    drop(slow);
     if let Some((mount, handle)) = stage.mount().zip(flush) {
         mount.cancel_flush(handle);
     }
@@ -183,6 +191,10 @@ struct Printed {
 impl Printed {
     fn read(definition: &Definition, output: &str) -> std::result::Result<Self, String> {
         let counted = f64::from(definition.seconds);
+        if definition.load == Load::Pgbench {
+            let (figures, seconds) = pgbench_load::parse(output, f64::from(definition.warmup))?;
+            return Ok(Self { figures, seconds, kinds: Vec::new(), found: None });
+        }
         if definition.load.on_database() {
             let (figures, seconds) = oltp_load::parse(output, counted)?;
             let kinds = if definition.load == Load::Tpcc { tpcc_load::parse(output, counted)? } else { Vec::new() };

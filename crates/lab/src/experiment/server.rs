@@ -110,6 +110,14 @@ impl Server {
         }
     }
 
+    /// The options by which PostgreSQL's own programs find it; none of MariaDB.
+    pub fn host(&self) -> Vec<String> {
+        match self {
+            Self::Mariadb(_) => Vec::new(),
+            Self::Postgres(server) => vec![format!("--host={}", server.socket_directory().display())],
+        }
+    }
+
     /// Its command as it would be typed.
     pub fn typed(&self) -> String {
         match self {

@@ -5,12 +5,13 @@
 //! - the origin is written through the mount, or while nothing is mounted: never behind a mount's back;
 //! - the mount goes before the directories that it uses, also on the way out of a failure.
 
+use super::limited::{Limit, Limited};
 use super::open_loop::Waits;
 use super::plan::{Plan, Point, Visit};
 use super::processors::Confined;
 use super::server::Server;
 use super::target::PondTarget;
-use super::{Definition, Kind, Load, Vary, fio_load, oltp_load, place, tpcc_load};
+use super::{Definition, Kind, Load, Software, Vary, fio_load, oltp_load, pgbench_load, place, tpcc_load};
 use crate::command;
 use crate::failure::{Failure, Result};
 use crate::mariadb;
@@ -24,6 +25,8 @@ use tempfile::TempDir;
 const DATABASE_MIB: u64 = 600;
 /// What anything needs beside its data, in MiB.
 const SPARE_MIB: u64 = 64;
+/// A table's file of fewer bytes is not read beforehand: it is smaller than the requests that read it.
+const WARM_MIN: u64 = 512 << 10;
 /// The file that is made dirty, beside the data.
 const DIRTY: &str = "dirty";
 /// How long changing settings may take.
@@ -31,6 +34,8 @@ const SET_MAX: Duration = Duration::from_secs(60);
 
 /// What all visits of a session use.
 pub struct Session {
+    /// The lab's flash, where it is slowed down. Mounted in the scratch directory, so it goes before that.
+    pub limited: Option<Limited>,
     /// headpond's program.
     pub headpond: Headpond,
     /// The session's own directory: sockets, mount points, tables to copy.
@@ -60,13 +65,19 @@ pub struct Stage {
     confined: Option<Confined>,
     /// The commands that set it up.
     commands: Vec<(String, String)>,
-    _places: Vec<TempDir>,
+    /// What it works in: a directory, or an origin and the flash in front of it.
+    places: Vec<TempDir>,
 }
 
 impl Session {
     /// Makes what every visit copies: a database with its tables, unless it was kept from a session before.
     pub fn prepare(&mut self, plan: &Plan) -> Result<()> {
         let definition = &plan.definition;
+        if let Some(limit) = definition.write_limit {
+            // For the pool, or for what a bare side works on. A file system takes some of it for itself.
+            let mib = u64::from(definition.flash.max(definition.size)) + DATABASE_MIB + SPARE_MIB;
+            self.limited = Some(Limited::make(self.scratch.path(), mib + mib / 8, limit)?);
+        }
         if !definition.load.on_database() {
             return Ok(());
         }
@@ -90,6 +101,16 @@ impl Session {
         Ok(())
     }
 
+    /// Where the lab's flash is.
+    fn flash(&self) -> PathBuf {
+        self.limited.as_ref().map_or_else(|| self.scratch.path().to_path_buf(), Limited::path)
+    }
+
+    /// Slows the lab's flash down, if it is to be, until the answer is let go of.
+    pub fn limit(&self) -> Result<Option<Limit<'_>>> {
+        self.limited.as_ref().map(Limited::limit).transpose()
+    }
+
     fn make_tables(&self, plan: &Plan) -> Result<()> {
         let definition = &plan.definition;
         let needs = oltp_load::loading(definition);
@@ -99,7 +120,11 @@ impl Session {
                 command::run("loading the tables", &mut tpcc_load::step(definition, &server, &self.script, step))?;
             }
         } else {
-            command::run("loading the tables", &mut oltp_load::prepare(definition, &server))?;
+            let mut prepare = match definition.load {
+                Load::Pgbench => pgbench_load::prepare(definition, &server),
+                _ => oltp_load::prepare(definition, &server),
+            };
+            command::run("loading the tables", &mut prepare)?;
         }
         server.stop()
     }
@@ -122,7 +147,7 @@ impl Session {
             requests: self.scratch.path().join("requests"),
             commands: confined.iter().map(|confined| ("processors".to_owned(), confined.typed())).collect(),
             confined,
-            _places: Vec::new(),
+            places: Vec::new(),
         };
         let directory = match &plan.targets[side.target].kind {
             Kind::Device(path) => {
@@ -134,13 +159,8 @@ impl Session {
             Kind::Card(model) => {
                 return Err(Failure::Other(format!("{} is not set up: it is only modelled", model.name)));
             }
-            Kind::Directory(parent) => {
-                let made = place::directory_in(parent, room)?;
-                let directory = made.path().to_path_buf();
-                stage._places.push(made);
-                self.fill_directory(plan, &mut stage, &directory)?;
-                directory
-            }
+            Kind::Directory(parent) => self.set_up_directory(plan, &mut stage, parent, room)?,
+            Kind::Flash => self.set_up_directory(plan, &mut stage, &self.flash(), room)?,
             Kind::Headpond(pond) => self.set_up_pond(plan, visit, &mut stage, pond, room)?,
         };
         if definition.load.on_database() {
@@ -149,7 +169,7 @@ impl Session {
             let needs = oltp_load::needs(definition, variant.map_or(&[], |variant| variant.of_database(software)));
             let data = directory.join(software.directory());
             if definition.warm && stage.mount.is_some() {
-                warm(&data.join(mariadb::DATABASE))?;
+                warm(&data, software)?;
             }
             let server = software.start(&data, &self.scratch.path().join("run"), &needs)?;
             stage.commands.push((software.title().to_owned(), server.typed()));
@@ -157,6 +177,14 @@ impl Session {
         }
         stage.file = directory.join("data");
         Ok(stage)
+    }
+
+    fn set_up_directory(&self, plan: &Plan, stage: &mut Stage, parent: &Path, room: u64) -> Result<PathBuf> {
+        let made = place::directory_in(parent, room)?;
+        let directory = made.path().to_path_buf();
+        stage.places.push(made);
+        self.fill_directory(plan, stage, &directory)?;
+        Ok(directory)
     }
 
     /// Puts the data into a directory that nothing is mounted over.
@@ -188,7 +216,7 @@ impl Session {
         let scratch = self.scratch.path();
         let origin = place::directory_in(pond.origin.as_deref().unwrap_or(scratch), room)?;
         let size = u64::from(pond.size.unwrap_or(plan.definition.flash));
-        let flash = place::directory_in(pond.flash.as_deref().unwrap_or(scratch), size + SPARE_MIB)?;
+        let flash = place::directory_in(pond.flash.as_deref().unwrap_or(&self.flash()), size + SPARE_MIB)?;
         self.fill_directory(plan, stage, origin.path())?;
         let mounting = Mounting {
             origin: origin.path().to_path_buf(),
@@ -200,8 +228,11 @@ impl Session {
             fault: None,
             log: scratch.join("headpond.log"),
         };
-        let mount = self.headpond.mount(&mounting)?;
-        stage._places = vec![origin, flash];
+        // Of slow flash, what its file system notes at the first writing of each part would be a part of what is measured:
+        // it is a pool that was used before.
+        let fill: &[&str] = if self.limited.is_some() { &["--fill", "zeros"] } else { &[] };
+        let mount = self.headpond.mount_with(&mounting, fill)?;
+        stage.places = vec![origin, flash];
         stage.commands.push(("headpond".to_owned(), mount.typed()));
         let variant = plan.sides[visit.side].variant.map(|variant| &plan.definition.variants[variant]);
         let settings: Vec<&str> = variant.iter().flat_map(|variant| &variant.headpond).map(String::as_str).collect();
@@ -224,6 +255,7 @@ fn name_of_tables(definition: &Definition) -> Result<String> {
                 [definition.warehouses, definition.items, definition.customers].map(number);
             format!("tpcc-{warehouses}w{items}i{customers}c")
         }
+        Load::Pgbench => format!("pgbench-{}", number(definition.scale)),
         _ => format!("{}x{}", number(definition.tables), number(definition.rows)),
     };
     let (software, log) = (definition.database, oltp_load::loading(definition).log_mib);
@@ -231,16 +263,28 @@ fn name_of_tables(definition: &Definition) -> Result<String> {
     Ok(format!("{}-{version}-{shape}-log{log}", software.directory()))
 }
 
-/// Reads every table of a directory once.
-fn warm(directory: &Path) -> Result<()> {
-    let doing = || format!("looking for tables in {}", directory.display());
-    for entry in std::fs::read_dir(directory).map_err(Failure::io(doing()))? {
-        let path = entry.map_err(Failure::io(doing()))?.path();
-        if path.extension().is_some_and(|extension| extension == "ibd") {
-            command::run("reading the tables once", &mut fio_load::once_command(&path))?;
+/// Reads every table of a database once.
+fn warm(data: &Path, software: Software) -> Result<()> {
+    let directories = match software {
+        Software::Mariadb => vec![data.join(mariadb::DATABASE)],
+        Software::Postgres => entries(&data.join("base"))?,
+    };
+    for directory in directories {
+        for path in entries(&directory)? {
+            let table = software == Software::Postgres || path.extension().is_some_and(|extension| extension == "ibd");
+            // What is smaller is read by anybody who looks at it.
+            if table && path.metadata().is_ok_and(|metadata| metadata.len() >= WARM_MIN) {
+                command::run("reading the tables once", &mut fio_load::once_command(&path))?;
+            }
         }
     }
     Ok(())
+}
+
+fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
+    let doing = || format!("looking for tables in {}", directory.display());
+    let entries = std::fs::read_dir(directory).map_err(Failure::io(doing()))?;
+    entries.map(|entry| entry.map(|entry| entry.path()).map_err(Failure::io(doing()))).collect()
 }
 
 /// A mode's name that lives as long as the program.
@@ -286,10 +330,11 @@ impl Stage {
     pub fn command(&mut self, plan: &Plan, point: &Point, seed: u64) -> Result<Command> {
         let case = &plan.definition.cases[point.case];
         if let Some(server) = &self.server {
-            return Ok(if plan.definition.load == Load::Tpcc {
-                tpcc_load::command(&plan.definition, point, server, &self.script, seed)
-            } else {
-                oltp_load::command(&plan.definition, case, point, server, seed)
+            let definition = &plan.definition;
+            return Ok(match definition.load {
+                Load::Tpcc => tpcc_load::command(definition, point, server, &self.script, seed),
+                Load::Pgbench => pgbench_load::command(definition, case, point, server, seed),
+                _ => oltp_load::command(definition, case, point, server, seed),
             });
         }
         self.lay_out(u64::from(plan.definition.size) * u64::from(point.used) / 100)?;
@@ -332,10 +377,16 @@ impl Stage {
         self.mount.as_ref()
     }
 
-    /// A path on the device under it: of a mount, that of its flash and scratch origin.
+    /// A path on the flash of a mount.
+    #[must_use]
+    pub fn flash(&self) -> Option<&Path> {
+        self.places.get(1).map(TempDir::path)
+    }
+
+    /// A path on the device under it: of a mount, that of its origin.
     #[must_use]
     pub fn below(&self) -> PathBuf {
-        self._places.first().map_or_else(|| self.file.clone(), |place| place.path().to_path_buf())
+        self.places.first().map_or_else(|| self.file.clone(), |place| place.path().to_path_buf())
     }
 
     /// Takes it down. Nobody needs the data any more: nothing is written back.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! /slow                                       a directory: the lab works in a new one inside it
+//! flash                                       a bare directory on the experiment's own flash, as headpond gets it
 //! /dev/sdb                                    a whole device; must be named with --destroy too
 //! headpond:mode=write-back,origin=/slow,...   a mount that the lab makes; see the keys below
 //! model:tachion                               a modelled flash card, in modelled time (random writes only)
@@ -36,6 +37,8 @@ pub struct PondTarget {
 pub enum Kind {
     /// A directory, whatever is under it.
     Directory(PathBuf),
+    /// A directory on the experiment's own flash, with nothing in front of it.
+    Flash,
     /// A whole block device.
     Device(PathBuf),
     /// headpond in front of a directory.
@@ -56,6 +59,8 @@ pub struct Target {
 }
 
 const MODES: [&str; 4] = ["write-back", "write-through", "write-around", "pass-through"];
+/// The experiment's own flash, by itself.
+const FLASH: &str = "flash";
 /// What a scratch origin is made to behave like, unless said otherwise.
 const DISK: &str = "hdd-7200";
 
@@ -72,6 +77,7 @@ impl Target {
     fn own_name(kind: &Kind) -> String {
         match kind {
             Kind::Directory(path) | Kind::Device(path) => path.display().to_string(),
+            Kind::Flash => FLASH.to_owned(),
             Kind::Headpond(pond) => format!("headpond {}", pond.mode),
             Kind::Card(model) => format!("modelled {}", model.name),
         }
@@ -80,6 +86,9 @@ impl Target {
     fn kind(place: &str) -> std::result::Result<Kind, String> {
         if let Some(rest) = place.strip_prefix("headpond:") {
             return Self::pond(rest).map(Kind::Headpond);
+        }
+        if place == FLASH {
+            return Ok(Kind::Flash);
         }
         if place == "headpond" {
             return Self::pond("").map(Kind::Headpond);
@@ -92,7 +101,7 @@ impl Target {
         let path = PathBuf::from(place);
         if !path.is_absolute() {
             return Err(
-                "a directory or device is named by its absolute path; others begin with headpond: or model:".to_owned()
+                "a directory or device is named by its absolute path; others are flash, or begin with headpond: or model:".to_owned()
             );
         }
         Ok(if place.starts_with("/dev/") && !path.is_dir() { Kind::Device(path) } else { Kind::Directory(path) })
@@ -126,6 +135,7 @@ impl Target {
     pub fn describe(&self) -> String {
         match &self.kind {
             Kind::Directory(path) => format!("the directory {}", path.display()),
+            Kind::Flash => "a bare directory on the lab's own flash".to_owned(),
             Kind::Device(path) => format!("the device {}, overwritten", path.display()),
             Kind::Card(model) => {
                 format!("a modelled flash card, {:.1} % spare, in modelled time: no I/O is done", model.spare * 100.0)

@@ -101,6 +101,7 @@ fn figures(
                     "least": cell.summary.least, "most": cell.summary.most, "variation": cell.summary.variation(),
                 },
                 "p99_ms": cell.p99_ms, "max_ms": cell.max_ms,
+                "written_for_each": cell.written,
                 "variation_10s": cell.variation, "origin_variation_10s": cell.origin_variation,
                 "kinds": kinds::figures(records, point, cell.side),
                 "steady_runs": cell.steady.0, "judged_runs": cell.steady.1,
@@ -122,7 +123,7 @@ fn figures(
         .map(|found| {
             json!({
                 "point": plan.title(found.point), "side": plan.sides[found.side].name, "against": plan.sides[found.against].name,
-                "p99_ratio": found.p99,
+                "p99_ratio": found.p99, "written_ratio": found.written,
                 "ratio": found.ratio.ratio, "interval": found.ratio.interval, "p": found.test.p,
                 "enough_runs": found.enough(), "significant": found.enough() && found.test.significant(),
                 "runs": [found.runs.0, found.runs.1],
@@ -141,6 +142,6 @@ fn figures(
 fn unit(plan: &Plan) -> &'static str {
     match plan.definition.load {
         super::Load::Fio => "requests/s",
-        super::Load::Oltp | super::Load::Tpcc => "transactions/s",
+        super::Load::Oltp | super::Load::Tpcc | super::Load::Pgbench => "transactions/s",
     }
 }

@@ -4,7 +4,7 @@
 
 use super::super::judge::short;
 use super::super::plan::SideName;
-use super::super::{Definition, Pond, Record, Second, System, Vary};
+use super::super::{Definition, Load, Pond, Record, Second, System, Vary};
 pub(super) use super::picture::escaped;
 use super::picture::{Drawing, LEFT, Line, Mark, Picture, RIGHT, Scale, WIDTH};
 use super::{Story, kinds, limits, settled, tables, unit};
@@ -318,7 +318,7 @@ pub(super) fn cell(story: &Story<'_>, place: &str) -> String {
 fn figures_table(story: &Story<'_>) -> String {
     let plan = story.plan;
     let mut rows = format!(
-        "<tr><th>load</th><th>side</th><th>{}</th><th>least</th><th>most</th><th>variation of the runs</th><th>of averages of 10 s</th><th>of what the origin got in 10 s</th><th>p99, ms</th><th>longest, ms</th><th>runs</th><th>steady</th><th>the cache meanwhile</th><th>what was the limit</th></tr>\n",
+        "<tr><th>load</th><th>side</th><th>{}</th><th>least</th><th>most</th><th>variation of the runs</th><th>of averages of 10 s</th><th>of what the origin got in 10 s</th><th>p99, ms</th><th>longest, ms</th><th>bytes written for each</th><th>runs</th><th>steady</th><th>the cache meanwhile</th><th>what was the limit</th></tr>\n",
         unit(plan)
     );
     for (point, cells) in story.judgement.cells.iter().enumerate() {
@@ -332,7 +332,7 @@ fn figures_table(story: &Story<'_>) -> String {
             // Writing to a string does not fail.
             let _ = writeln!(
                 rows,
-                "<tr><th>{}</th><th><span class=\"key c{}\">{}</span></th>{}{}{}{}{}{}{}{}{}<td>{steady}</td><td class=\"words\">{}</td><td class=\"words\">{}</td></tr>",
+                "<tr><th>{}</th><th><span class=\"key c{}\">{}</span></th>{}{}{}{}{}{}{}{}{}{}<td>{steady}</td><td class=\"words\">{}</td><td class=\"words\">{}</td></tr>",
                 escaped(&plan.title(point)),
                 found.side % 6,
                 escaped(&plan.sides[found.side].name),
@@ -344,6 +344,7 @@ fn figures_table(story: &Story<'_>) -> String {
                 at("origin_variation_10s"),
                 at("p99_ms"),
                 at("max_ms"),
+                at("written_for_each"),
                 at("runs"),
                 settled::regimes(found),
                 escaped(&found.limit)
@@ -359,13 +360,13 @@ fn comparisons_table(story: &Story<'_>) -> String {
         return "<tr><td class=\"words\">One side alone: nothing is compared.</td></tr>".to_owned();
     }
     let mut rows = String::from(
-        "<tr><th>load</th><th>side</th><th>against</th><th>times</th><th>from</th><th>to</th><th>p</th><th>p99, times</th></tr>\n",
+        "<tr><th>load</th><th>side</th><th>against</th><th>times</th><th>from</th><th>to</th><th>p</th><th>p99, times</th><th>bytes written for each, times</th></tr>\n",
     );
     for (index, found) in story.judgement.comparisons.iter().enumerate() {
         let at = |name: &str| cell(story, &format!("/comparisons/{index}/{name}"));
         let _ = writeln!(
             rows,
-            "<tr><th>{}</th><th>{}</th><th>{}</th>{}{}{}{}{}</tr>",
+            "<tr><th>{}</th><th>{}</th><th>{}</th>{}{}{}{}{}{}</tr>",
             escaped(&plan.title(found.point)),
             escaped(&plan.sides[found.side].name),
             escaped(&plan.sides[found.against].name),
@@ -373,7 +374,8 @@ fn comparisons_table(story: &Story<'_>) -> String {
             at("interval/0"),
             at("interval/1"),
             at("p"),
-            at("p99_ratio")
+            at("p99_ratio"),
+            at("written_ratio")
         );
     }
     rows
@@ -442,7 +444,24 @@ fn about(story: &Story<'_>) -> String {
     rows.extend(limits::about(story).map(|text| ("how it is extrapolated".to_owned(), text)));
     rows.extend(settled::about(story).map(|text| ("the cache meanwhile".to_owned(), text)));
     rows.extend(kinds::about(story).map(|text| ("rules".to_owned(), text)));
-    if definition.load.on_database() {
+    if let Some(limit) = definition.write_limit {
+        rows.push((
+            "flash".to_owned(),
+            format!(
+                "The lab's own: ext4 on a loop device that takes no more than {limit} MB (1,000,000 bytes) of writes a second while a load runs, from whoever writes there; reads are not slowed down. Both headpond's pool and what is called flash lie on it."
+            ),
+        ));
+    }
+    rows.push((
+        "bytes written for each".to_owned(),
+        "What the block device under the flash of a mount, or under a bare directory, counted in the part that counts, by the operations in it: whatever else the file system writes there is in it.".to_owned(),
+    ));
+    if definition.load == Load::Pgbench {
+        rows.push((
+            "percentiles".to_owned(),
+            "pgbench tells the mean latency of each second, and no percentiles.".to_owned(),
+        ));
+    } else if definition.load.on_database() {
         rows.push(("percentiles over time".to_owned(), "sysbench tells the 95th of each second; 50th, 99th and 99.9th are from its histogram of the part that counts.".to_owned()));
     }
     rows.push(("from".to_owned(), definition.source.clone()));

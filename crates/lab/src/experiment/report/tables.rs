@@ -8,7 +8,7 @@ use std::fmt::Write;
 /// A line for each run.
 pub fn csv(story: &Story<'_>) -> String {
     let mut text = String::from(
-        "run,side,load,x,repetition,throughput,operations,seconds,read_bytes,write_bytes,mean_ms,p50_ms,p95_ms,p99_ms,p999_ms,max_ms,steady,variation_10s,origin_variation_10s,settled_after_s,cold_fill,warm,destage_bound\n",
+        "run,side,load,x,repetition,throughput,operations,seconds,read_bytes,write_bytes,mean_ms,p50_ms,p95_ms,p99_ms,p999_ms,max_ms,steady,variation_10s,origin_variation_10s,settled_after_s,cold_fill,warm,destage_bound,written_for_each\n",
     );
     let cell = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
     for record in story.records {
@@ -19,7 +19,7 @@ pub fn csv(story: &Story<'_>) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
             record.number,
             quoted(&story.plan.sides[record.side].name),
             quoted(&case.name),
@@ -35,7 +35,8 @@ pub fn csv(story: &Story<'_>) -> String {
             cell(record.variation()),
             cell(record.origin_variation()),
             cell(record.settling.and_then(|settling| settling.after)),
-            record.regimes().map_or_else(|| ",,".to_owned(), |shares| shares.map(|share| cell(Some(share))).join(","))
+            record.regimes().map_or_else(|| ",,".to_owned(), |shares| shares.map(|share| cell(Some(share))).join(",")),
+            cell(record.written_for_each())
         );
     }
     text
@@ -95,6 +96,9 @@ pub fn text(story: &Story<'_>) -> String {
 /// What else differs between the two sides of a comparison.
 fn besides(story: &Story<'_>, found: &Comparison) -> String {
     let mut text = found.p99.map_or(String::new(), |times| format!("; 99th percentile {} times", short(times)));
+    if let Some(times) = found.written {
+        text += &format!("; {} times the bytes written for each", short(times));
+    }
     let variation = |side: usize| {
         story.judgement.cells[found.point].iter().find(|cell| cell.side == side).and_then(|cell| cell.variation)
     };
