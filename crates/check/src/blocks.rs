@@ -4,10 +4,12 @@
 //! memory for sorting them is bounded and a large pool is read once, from front to back.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-use headpond_base::{BLOCK, Block, Location, ObjectId};
+use headpond_base::{BLOCK, Block, Buf, BufMut, Location, ObjectId};
 use headpond_engine::{FlashRead, Recovered, RecoveredObject};
-use headpond_map::Slot;
+use headpond_format::BLOCK_UNITS;
+use headpond_map::{PackedPlace, Slot};
 
 use crate::report::{Blocks, Findings, Progress, Severity};
 
@@ -52,17 +54,29 @@ pub(crate) fn verify(
             });
             places.extend(there.map(|(block, slot)| Place { object: object.object, block, slot }));
         }
-        places.sort_unstable_by_key(|place| place.slot.location);
-        for run in
-            places.chunk_by(|one, next| next.slot.location.0 == one.slot.location.0 + 1).flat_map(|run| run.chunks(RUN))
-        {
-            let bytes = read_run(flash, geometry.byte_of(run[0].slot.location), run.len());
-            for (place, bytes) in run.iter().zip(bytes) {
+        places.sort_unstable_by_key(|place| (place.slot.extent(), place.object, place.block));
+        let groups: Vec<Vec<Place>> = places.chunk_by(in_one_record).map(<[Place]>::to_vec).collect();
+        for run in groups.chunk_by(|one, next| lies_behind(one, next)).flat_map(|run| run.chunks(RUN)) {
+            let first = locations(&run[0]).start;
+            let end = run.last().map_or(first, |last| locations(last).end);
+            let run_bytes = read_run(flash, geometry.byte_of(Location(first)), (end - first) as usize);
+            let verdicts = run.iter().flat_map(|group| {
+                let there = locations(group);
+                let bytes = gathered(&run_bytes[(there.start - first) as usize..(there.end - first) as usize]);
+                let slots: Vec<Slot> = group.iter().map(|place| place.slot).collect();
+                let (verdicts, failed) = match bytes {
+                    Ok(bytes) => (recovered.verify(group[0].object, group[0].block, &slots, &bytes), None),
+                    Err(errno) => (vec![false; group.len()], Some(errno)),
+                };
+                group.iter().copied().zip(verdicts).map(move |(place, good)| (place, good, failed))
+            });
+            let verdicts: Vec<_> = verdicts.collect();
+            for (place, good, failed) in &verdicts {
                 blocks.verified += 1;
-                let wrong = match bytes {
-                    Ok(bytes) if recovered.verify(place.object, place.block, place.slot, &bytes) => continue,
-                    Ok(_) => "its checksum does not match".to_owned(),
-                    Err(errno) => format!("cannot be read: {errno}"),
+                let wrong = match failed {
+                    None if *good => continue,
+                    None => "its checksum does not match".to_owned(),
+                    Some(errno) => format!("cannot be read: {errno}"),
                 };
                 let (severity, kind, meaning) = if place.slot.dirty {
                     blocks.damaged_dirty += 1;
@@ -77,7 +91,7 @@ pub(crate) fn verify(
                 let structure = format!("{kind} block {} of {name}", place.block);
                 findings.add(severity, structure, offset, format!("{wrong}. {meaning}"));
             }
-            done += run.len() as u64;
+            done += verdicts.len() as u64;
             progress(Progress { doing: "data", done, of: blocks.cached });
         }
         from = to;
@@ -94,8 +108,42 @@ pub(crate) fn name(object: &RecoveredObject) -> String {
     }
 }
 
+/// Whether the second is the next block of the packed record that has the first.
+fn in_one_record(one: &Place, next: &Place) -> bool {
+    let (Some(place), Some(after)) = (one.slot.in_record(), next.slot.in_record()) else { return false };
+    one.object == next.object
+        && one.block.next() == next.block
+        && one.slot.location == next.slot.location
+        && after == PackedPlace { index: place.index + 1, ..place }
+}
+
+/// The locations to be read for blocks of one record.
+fn locations(group: &[Place]) -> Range<u32> {
+    let (start, end) = group[0].slot.extent();
+    let location = |units: u64| u32::try_from(units).expect("locations have 32 bits");
+    location(start / u64::from(BLOCK_UNITS))..location(end.div_ceil(u64::from(BLOCK_UNITS)))
+}
+
+/// Whether one read takes both.
+fn lies_behind(one: &[Place], next: &[Place]) -> bool {
+    let (one, next) = (locations(one), locations(next));
+    (one.end.saturating_sub(1)..=one.end).contains(&next.start) && next.end >= one.end
+}
+
+/// Blocks that were read, as one piece.
+fn gathered(blocks: &[headpond_base::Result<Buf>]) -> headpond_base::Result<Buf> {
+    if let [Ok(block)] = blocks {
+        return Ok(block.clone());
+    }
+    let mut whole = BufMut::zeroed(blocks.len() * BLOCK);
+    for (block, room) in blocks.iter().zip(whole.chunks_exact_mut(BLOCK)) {
+        room.copy_from_slice(block.as_ref().map_err(|errno| *errno)?);
+    }
+    Ok(whole.freeze())
+}
+
 /// Reads neighbouring blocks in one go or, where that fails, each for itself.
-fn read_run(flash: &mut dyn FlashRead, offset: u64, blocks: usize) -> Vec<headpond_base::Result<headpond_base::Buf>> {
+fn read_run(flash: &mut dyn FlashRead, offset: u64, blocks: usize) -> Vec<headpond_base::Result<Buf>> {
     match flash.read(offset, blocks * BLOCK) {
         Ok(bytes) => (0..blocks).map(|block| Ok(bytes.slice(block * BLOCK..(block + 1) * BLOCK))).collect(),
         Err(_) => (0..blocks).map(|block| flash.read(offset + (block * BLOCK) as u64, BLOCK)).collect(),

@@ -337,6 +337,8 @@ impl Service {
             capacity_bytes: engine.pool_blocks * BLOCK_U64,
             used_blocks: engine.cached_blocks,
             used_bytes: engine.cached_blocks * BLOCK_U64,
+            stored_bytes: engine.stored_bytes,
+            packed_bytes: engine.packed_blocks * BLOCK_U64,
             cached_blocks: clean,
             cached_bytes: clean * BLOCK_U64,
             dirty_blocks: engine.dirty_blocks,

@@ -40,6 +40,10 @@ pub struct Status {
     pub used_blocks: u64,
     /// The same in bytes.
     pub used_bytes: u64,
+    /// Bytes of flash that they take: fewer where they are packed.
+    pub stored_bytes: u64,
+    /// Bytes of those blocks that are packed, as they are unpacked.
+    pub packed_bytes: u64,
     /// Blocks that are as at the origin.
     pub cached_blocks: u64,
     /// The same in bytes.
@@ -102,15 +106,15 @@ impl fmt::Display for Status {
         row("pool", &self.pool)?;
         row("mode", &format!("{}, {}", self.mode, self.state))?;
         row("daemon", &format!("process {}, up {}", self.pid, clock::duration(self.uptime_seconds)))?;
-        row(
-            "used",
-            &format!(
-                "{} of {} ({})",
-                Size(self.used_bytes),
-                Size(self.capacity_bytes),
-                percent(self.used_bytes, self.capacity_bytes)
-            ),
-        )?;
+        let used = if self.packed_bytes > 0 { self.stored_bytes } else { self.used_bytes };
+        let packed = if self.packed_bytes > 0 {
+            let times = self.used_bytes as f64 / self.stored_bytes.max(1) as f64;
+            format!(", packed from {} ({times:.2} times as much)", Size(self.used_bytes))
+        } else {
+            String::new()
+        };
+        let (capacity, share) = (Size(self.capacity_bytes), percent(used, self.capacity_bytes));
+        row("used", &format!("{} of {capacity} ({share}){packed}", Size(used)))?;
         row("dirty", &format!("{} in {} files", Size(self.dirty_bytes), self.dirty_files))?;
         let (hits, misses) = (self.read_hits_blocks, self.read_miss_blocks);
         row(
@@ -188,6 +192,8 @@ mod tests {
             "size_bytes",
             "used_blocks",
             "used_bytes",
+            "stored_bytes",
+            "packed_bytes",
             "cached_blocks",
             "cached_bytes",
             "dirty_blocks",
@@ -210,6 +216,19 @@ mod tests {
         ] {
             assert!(value.get(field).is_some(), "{field} is missing");
         }
+    }
+
+    #[test]
+    fn people_see_what_packing_saves() {
+        let status = Status {
+            used_bytes: 6 << 30,
+            stored_bytes: 3 << 30,
+            packed_bytes: 5 << 30,
+            capacity_bytes: 4 << 30,
+            ..Status::default()
+        };
+        let shown = status.to_string();
+        assert!(shown.contains("3 GiB of 4 GiB (75.0 %), packed from 6 GiB (2.00 times as much)"), "{shown}");
     }
 
     #[test]

@@ -7,9 +7,10 @@
 
 use headpond_base::{BLOCK, Buf, BufMut, ObjectId, Sequence};
 use headpond_format::{
-    CheckpointHead, Entry, FrameKind, SUPERBLOCK_SLOTS, SegmentRow, Superblock, encode_checkpoint_head, encode_frame,
-    encode_superblock,
+    CheckpointHead, Compression, Entry, FrameKind, SUPERBLOCK_SLOTS, SegmentRow, Superblock, encode_checkpoint_head,
+    encode_frame, encode_superblock,
 };
+use headpond_map::{SLOT_BYTES, Slot};
 
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending};
@@ -24,8 +25,13 @@ const PIECES_AT_ONCE: u32 = 2;
 /// written at 6 %.
 const TAIL_BYTES: u64 = 512 << 20;
 const TAIL_CHECKPOINTS: u64 = 16;
+/// The share of its room that the map should not fill when a checkpoint is begun, as a fraction: what becomes dirty while it is
+/// written comes on top.
+const MAP_SPARE: u64 = 8;
 /// Bytes of map slots in one frame.
 const FRAME: usize = 64 << 10;
+/// Bytes before the slots of each chunk.
+const CHUNK_HEAD: u64 = 6;
 
 enum Stage {
     /// Goes on with this object, at this chunk; `None` for the object's own entry.
@@ -52,6 +58,28 @@ struct Running {
     path_room: u64,
     under_way: u32,
     superblock: Option<Superblock>,
+    /// Which clean slots are left out; `None` if there is room for all.
+    short: Option<Short>,
+}
+
+/// What a checkpoint leaves out. Packed, a pool can hold more blocks than there is room for in a checkpoint. Clean ones that are
+/// left out are, after a start, as if they had been evicted; dirty ones always have room.
+struct Short {
+    /// What is not kept is left out.
+    lingering: bool,
+    /// Bytes of clean slots for which there is room yet.
+    room: u64,
+}
+
+impl Short {
+    fn wants(&mut self, slot: &Slot) -> bool {
+        if slot.dirty {
+            return true;
+        }
+        let fits = self.room >= SLOT_BYTES as u64 && (slot.kept || self.lingering);
+        self.room -= if fits { SLOT_BYTES as u64 } else { 0 };
+        fits
+    }
 }
 
 /// The checkpoint that counts, and the one being written.
@@ -78,6 +106,11 @@ impl Checkpoints {
 
     pub(crate) const fn idle(&self) -> bool {
         self.running.is_none()
+    }
+
+    /// Whether the superblock that counts says that there may be packed records.
+    pub(crate) const fn may_pack(&self) -> bool {
+        self.superblock.packed
     }
 
     /// Where the replay of the checkpoint that counts begins, and of one being written.
@@ -117,6 +150,10 @@ impl Engine {
         }
         if self.stopping {
             return false;
+        }
+        if self.config.compression != Compression::Off && !self.checkpoints.may_pack() {
+            // The superblock must tell first.
+            return true;
         }
         let segments = self.store.log.segments();
         let tail = self.store.log.next_generation().0 - self.checkpoints.begun_generation;
@@ -162,7 +199,26 @@ impl Engine {
             path_room: 0,
             under_way: 0,
             superblock: None,
+            short: self.short_of_room(),
         });
+    }
+
+    /// What the checkpoint that is begun now has to leave out.
+    fn short_of_room(&self) -> Option<Short> {
+        let store = &self.store;
+        let slots = store.cached_blocks * SLOT_BYTES as u64;
+        let all = store.log.geometry().map_bytes();
+        let room = all - all / MAP_SPARE;
+        // As they are, all blocks that the pool can have fit, each in a chunk of its own.
+        if store.packed_blocks == 0 || store.cached_blocks * (SLOT_BYTES as u64 + CHUNK_HEAD) <= room {
+            return None;
+        }
+        let heads = store.objects.values().map(|object| object.map.chunks()).sum::<u64>() * CHUNK_HEAD;
+        let clean = store.cached_blocks - store.dirty_blocks;
+        let room = room.saturating_sub(heads + store.dirty_blocks * SLOT_BYTES as u64);
+        let lingering = clean.saturating_sub(store.kept_blocks) * SLOT_BYTES as u64;
+        (slots + heads > all - all / MAP_SPARE)
+            .then(|| Short { lingering: room >= store.kept_blocks * SLOT_BYTES as u64 + lingering, room })
     }
 
     /// Takes the next step that needs no answer.
@@ -211,6 +267,9 @@ impl Engine {
             mode: self.mode,
             clean_stop: self.checkpoints.last.is_some(),
             dirty_blocks: self.store.dirty_blocks,
+            packed: self.checkpoints.superblock.packed
+                || self.config.compression != Compression::Off
+                || self.store.packed_blocks > 0,
             ..self.checkpoints.superblock.clone()
         }
     }
@@ -246,14 +305,21 @@ impl Engine {
                 running.stage = Stage::Walking(id, Some(0));
                 continue;
             };
-            let (mut next, mut payload) = (chunk, id.0.to_le_bytes().to_vec());
+            let (mut next, mut payload, mut all) = (chunk, id.0.to_le_bytes().to_vec(), true);
             while payload.len() < FRAME
-                && let Some(number) = object.map.encode_chunk(next, &mut payload)
+                && let Some(number) = match &mut running.short {
+                    Some(short) => object.map.encode_some(next, &mut payload, |slot| short.wants(slot)),
+                    None => object.map.encode_chunk(next, &mut payload),
+                }
             {
+                all = false;
                 next = number + 1;
             }
-            if payload.len() == 8 {
+            if all {
                 running.stage = Stage::Walking(id.next(), None);
+            } else if payload.len() == 8 {
+                // All of it was left out.
+                running.stage = Stage::Walking(id, Some(next));
             } else {
                 encode_frame(FrameKind::Chunks, running.head.counter, &payload, &mut running.buffer);
                 running.stage = Stage::Walking(id, Some(next));
@@ -311,6 +377,7 @@ impl Engine {
         if let Some(superblock) = running.superblock {
             self.checkpoints.superblock = superblock;
         }
+        self.settle_packing();
         self.stats.checkpoints += 1;
         self.checkpoints.starting = false;
         if let Some(op) = self.checkpoints.last.take() {

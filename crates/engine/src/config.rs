@@ -1,6 +1,7 @@
 //! What can be set, with its range.
 
 use headpond_base::{CacheMode, Class, Nanos};
+use headpond_format::Compression;
 use headpond_log::Mutation;
 use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy, Streams};
 
@@ -36,6 +37,8 @@ pub struct Config {
     pub hits_to_origin: u8,
     /// What may be kept for each class of requests.
     pub classes: [ClassLimit; Class::COUNT],
+    /// How records are packed from now on; what is on flash stays as it is until it is written anew.
+    pub compression: Compression,
     /// A planted bug, for tests of the tests.
     pub mutation: Option<Mutation>,
 }
@@ -61,6 +64,7 @@ impl Default for Config {
             sequential_cutoff: Some(Streams::CUTOFF),
             hits_to_origin: 0,
             classes: [ClassLimit::default(); Class::COUNT],
+            compression: Compression::Off,
             mutation: None,
         }
     }

@@ -81,6 +81,10 @@ impl DirtyAges {
         let moved = &mut self.segments[segment.0 as usize].moved;
         let full = moved.len() >= RANGES_MAX;
         match moved.last_mut() {
+            // Blocks of packed records may lie in one place.
+            Some(last) if last.from <= at.0 && at.0 < last.to => {
+                (last.dirty, last.since) = (last.dirty + 1, last.since.min(since));
+            }
             Some(last) if full || last.to == at.0 && since.0.abs_diff(last.since.0) < Nanos::SECOND.0 => {
                 (last.to, last.dirty, last.since) = (at.0 + 1, last.dirty + 1, last.since.min(since));
             }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use headpond_base::{Buf, CacheMode, Errno, Nanos, ObjectId, Sequence};
+use headpond_format::UNIT;
 use headpond_log::{LogIo, Mutation, WriteId};
 use headpond_policy::Streams;
 
@@ -176,6 +177,7 @@ impl Engine {
         self.now = self.now.max(now);
         self.store.ages.advance(self.now);
         self.keep.tick(self.now);
+        self.fit_keep();
         self.learn_kept();
         debug_assert!(self.keep.is_learning() || self.quotas_hold(), "{:?}", self.stats());
         if self.store.log.has_unsynced() && self.now.since(self.last_sync_asked) >= self.config.sync_interval {
@@ -258,6 +260,10 @@ impl Engine {
         }
         Stats {
             cached_blocks: self.store.cached_blocks,
+            stored_bytes: self.store.stored_units * UNIT as u64,
+            packed_blocks: self.store.packed_blocks,
+            record_bytes: self.store.record_bytes,
+            payload_bytes: self.store.payload_bytes,
             dirty_blocks: self.store.dirty_blocks,
             pool_blocks: geometry.data_blocks(),
             free_segments: self.store.log.segments().free() as u64,

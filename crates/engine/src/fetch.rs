@@ -254,7 +254,12 @@ impl Engine {
         // A sparse file may be longer than what the pool can name.
         let nameable = span.end.byte() <= crate::begin::OBJECT_BYTES_MAX;
         let linked = self.store.get(object).is_some_and(|known| !known.state.flags.unlinked);
-        room && nameable && linked && self.rules().admit_reads && !self.store.log.failed() && !self.stopping
+        room && nameable
+            && linked
+            && !self.is_crowded()
+            && self.rules().admit_reads
+            && !self.store.log.failed()
+            && !self.stopping
     }
 
     /// Makes sure that the log may name the object of clean blocks; `false` if it cannot now.

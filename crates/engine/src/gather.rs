@@ -11,6 +11,7 @@ use headpond_map::Slot;
 
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending};
+use crate::flash_read::{ReadBack, Unpacked};
 use crate::locks::{OpId, Span};
 use crate::memory_window::Held;
 use crate::op::Op;
@@ -20,8 +21,7 @@ pub(crate) struct GatherRead {
     op: OpId,
     object: ObjectId,
     first: Block,
-    /// The slots of the blocks as they were when the read was begun; their locations follow
-    /// each other.
+    /// The slots of the blocks as they were when the read was begun; they lie behind each other.
     slots: Vec<Slot>,
     /// Where in the request's buffer the bytes go, in blocks.
     out_at: usize,
@@ -35,7 +35,7 @@ pub(crate) struct GatherRead {
 
 /// Where a run of blocks comes from.
 enum Source {
-    Memory(Slot, Buf),
+    Memory(Slot),
     Flash(Slot),
     /// What waits in memory, by its place there.
     Window(Held),
@@ -51,17 +51,19 @@ impl Engine {
         let total = usize::try_from(total).expect("a request has few blocks");
         let count = usize::try_from(span.blocks()).expect("a request has few blocks");
         op.total = total;
+        let mut unpacked = Unpacked::default();
         let mut index = 0;
         while index < count {
             let block = span.first.plus(index as u64);
             match self.source(op.object, block) {
-                Source::Memory(slot, bytes) => {
+                Source::Memory(slot) => {
+                    let bytes = self.store.in_batch(op.object, block, slot, &mut unpacked);
                     if self.rules_for(op.how).admit_reads {
                         self.used(op.object, block, slot, op.how.class);
                     }
                     self.stats.read_hits_blocks += 1;
                     op.served.hit_blocks += 1;
-                    put(op, out_at + index, &bytes);
+                    put(op, out_at + index, &bytes.expect("it is in memory"));
                     index += 1;
                 }
                 Source::Window(held) => {
@@ -89,7 +91,7 @@ impl Engine {
                     let mut slots = vec![slot];
                     while index + slots.len() < count
                         && let Source::Flash(next) = self.source(op.object, block.plus(slots.len() as u64))
-                        && self.store.lies_behind(slot, slots.len(), next)
+                        && self.store.lies_behind(&slots, next)
                     {
                         slots.push(next);
                     }
@@ -146,7 +148,11 @@ impl Engine {
         match known.map.get(block) {
             Some(slot) if slot.location == Location::ZERO => Source::Nowhere,
             Some(slot) if slot.dirty || self.rules().serve_hits => {
-                self.store.in_memory(slot).map_or(Source::Flash(slot), |bytes| Source::Memory(slot, bytes))
+                if self.store.is_in_batch(slot) {
+                    Source::Memory(slot)
+                } else {
+                    Source::Flash(slot)
+                }
             }
             _ if block.byte() >= known.origin_end() => Source::Nowhere,
             None if self.rules().serve_hits => {
@@ -162,7 +168,8 @@ impl Engine {
             let len = u32::try_from(read.slots.len() * BLOCK).expect("a request has few blocks");
             return self.start(Pending::Gather(read), |ticket| Effect::OriginRead { ticket, object, offset, len });
         }
-        self.read_flash(read.slots[0].location, read.slots.len(), Pending::Gather(read));
+        let slots = read.slots.clone();
+        self.read_flash(&slots, Pending::Gather(read));
     }
 
     /// A read from flash came back.
@@ -170,24 +177,12 @@ impl Engine {
         if read.at_origin {
             return self.hit_came_from_origin(&read, outcome);
         }
-        self.flash_was_read(read.slots[0].location);
         if self.config.hits_to_origin > 0 {
             let took = self.now.since(read.since);
             self.hits_to_origin.flash_took(took, self.config.hits_to_origin, self.now);
         }
-        let bytes = match outcome {
-            Outcome::Bytes(bytes) if bytes.len() == read.slots.len() * BLOCK => Some(bytes),
-            _ => None,
-        };
-        let good: Vec<bool> = (0..read.slots.len())
-            .map(|index| {
-                let block = bytes.as_ref().map(|bytes| &bytes[index * BLOCK..(index + 1) * BLOCK]);
-                block.is_some_and(|block| {
-                    self.store.verify(read.object, read.first.plus(index as u64), read.slots[index], block)
-                })
-            })
-            .collect();
-        let all_good = good.iter().all(|good| *good);
+        let found = self.flash_was_read(read.object, read.first, &read.slots, &outcome);
+        let all_good = found.all_good();
         let moved = !all_good && (0..read.slots.len()).any(|index| self.moved(&read, index));
         if !all_good && !read.retried && !moved {
             // A transfer may go wrong once; flash that has rotted stays so.
@@ -197,15 +192,15 @@ impl Engine {
         if !self.ops.contains_key(&read.op) {
             return;
         }
-        if let (true, Some(bytes)) = (all_good, &bytes) {
+        if all_good {
             let op = self.ops.get_mut(&read.op).expect("looked up above");
             if read.whole {
-                op.whole = Some(bytes.clone());
+                op.whole = Some(found.bytes);
             } else {
-                put(op, read.out_at, bytes);
+                put(op, read.out_at, &found.bytes);
             }
         } else {
-            self.repair(&read, &good, bytes.as_ref());
+            self.repair(&read, &found);
         }
         self.part_done(read.op, None);
     }
@@ -214,7 +209,8 @@ impl Engine {
     /// lock, so that they stay so until it is done.
     fn goes_to_origin(&mut self, object: ObjectId, first: Block, slots: &[Slot]) -> bool {
         let end = first.plus(slots.len() as u64).byte();
-        slots.iter().all(|slot| !slot.dirty)
+        // Of what is packed, only the record as a whole can be verified, as it is on flash.
+        slots.iter().all(|slot| !slot.dirty && !slot.packed)
             && self.store.get(object).is_some_and(|known| end <= known.origin_end())
             && self.hits_to_origin.goes(self.config.hits_to_origin, self.now)
     }
@@ -268,14 +264,14 @@ impl Engine {
     fn moved(&self, read: &GatherRead, index: usize) -> bool {
         let block = read.first.plus(index as u64);
         let present = self.store.get(read.object).and_then(|object| object.map.get(block));
-        present.is_some_and(|slot| slot.location != read.slots[index].location && slot.location != Location::ZERO)
+        present.is_some_and(|slot| !slot.is_where(&read.slots[index]) && slot.location != Location::ZERO)
     }
 
     /// Reads one block of an earlier read from where it is now.
     fn read_again(&mut self, read: &GatherRead, index: usize) {
         let block = read.first.plus(index as u64);
         let Some(slot) = self.store.get(read.object).and_then(|object| object.map.get(block)) else { return };
-        let bytes = self.store.in_memory(slot);
+        let bytes = self.store.in_batch(read.object, block, slot, &mut Unpacked::default());
         let Some(op) = self.ops.get_mut(&read.op) else { return };
         if let Some(bytes) = bytes {
             return put(op, read.out_at + index, &bytes);
@@ -288,11 +284,10 @@ impl Engine {
     }
 
     /// Some blocks of a read are not what they must be, for the second time.
-    fn repair(&mut self, read: &GatherRead, good: &[bool], bytes: Option<&Buf>) {
-        for (index, good) in good.iter().enumerate() {
+    fn repair(&mut self, read: &GatherRead, found: &ReadBack) {
+        for index in 0..read.slots.len() {
             let block = read.first.plus(index as u64);
-            if let (true, Some(bytes)) = (*good, bytes) {
-                let piece = bytes.slice(index * BLOCK..(index + 1) * BLOCK);
+            if let Some(piece) = found.block(index) {
                 let op = self.ops.get_mut(&read.op).expect("looked up by the caller");
                 put(op, read.out_at + index, &piece);
                 continue;
@@ -310,7 +305,7 @@ impl Engine {
                 continue;
             }
             self.stats.masked_flash_errors += 1;
-            if present.is_some_and(|slot| slot.location == read.slots[index].location) {
+            if present.is_some_and(|slot| slot.is_where(&read.slots[index])) {
                 self.store.clear_slot(read.object, block);
             }
             let span = Span { first: block, end: block.plus(1) };

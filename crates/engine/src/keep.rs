@@ -10,12 +10,14 @@
 //!   block is dropped and none is served that the map has not got.
 //! - Clean blocks that are kept are known to the policy, but for those that an earlier life of the engine kept:
 //!   these are learned a few at a time ([`Engine::learn_kept`]).
-//! - No more blocks are kept than [`KEEP_PERCENT`] of the pool, dirty ones that the policy refused left out.
+//! - No more blocks are kept than fit into [`KEEP_PERCENT`] of the pool by what one takes on the average, dirty ones that the
+//!   policy refused left out.
 //! - Clean blocks of a pinned class are kept, and no policy is let evict one; a share's are at most its quota (`quotas.rs`
 //!   in headpond-policy), but for those that an earlier life kept, or that a changed limit found: the same walk learns them.
 //! - Reclaim always finds something: where nothing lingers, the policy gives up some ([`Engine::keep_less`]).
 
 use headpond_base::{BLOCK, BLOCK_U64, Block, Class, Location, Nanos, ObjectId};
+use headpond_format::BLOCK_UNITS;
 use headpond_map::Slot;
 use headpond_policy::{Adaptive, Admitted, Cache, FlashBudget, Holder, Host, Key, Kind, Quotas};
 
@@ -39,6 +41,17 @@ const PINNED_PERCENT: u64 = 75;
 const UNASKED_SHARE: usize = 10;
 const UNASKED_MAX: usize = (64 << 20) / BLOCK;
 
+/// Where records are packed, up to so many times as many blocks are kept, and in the pool, as would fit as they are: memory
+/// for their names and slots has a bound.
+pub(crate) const PACKED_MOST: u64 = 4;
+
+/// How far what is kept may be from what would fit before that is changed, as a fraction: each change costs the policy what it
+/// remembers of blocks that it does not keep.
+const CAPACITY_STEP: u64 = 8;
+
+/// Blocks given up in each turn with the time while more is kept than fits.
+const FIT_STEP: u32 = 2048;
+
 /// Slots looked at in each turn with the time while the kept ones of an earlier life are learned: under a millisecond.
 const LEARN_STEP: usize = 2048;
 
@@ -50,7 +63,8 @@ pub(crate) struct Keep {
     cache: Cache,
     pub(crate) quotas: Quotas,
     budget: FlashBudget,
-    capacity: u64,
+    /// Blocks that are kept where none is packed.
+    plain: u64,
     /// Blocks that may wait in memory without anybody having asked for them.
     pub(crate) unasked_most: usize,
     /// Where learning goes on.
@@ -66,7 +80,7 @@ impl Keep {
             cache: Cache::new(config.policy, config.admission, blocks, Adaptive::memory_for(blocks)),
             quotas: Quotas::new(config.classes, data_blocks, capacity * PINNED_PERCENT / 100),
             budget: FlashBudget::new(config.flash_write_limit, now),
-            capacity,
+            plain: capacity,
             unasked_most: (blocks / UNASKED_SHARE).min(UNASKED_MAX),
             learn_from: Some((ObjectId(0), Block(0))),
         }
@@ -78,7 +92,20 @@ impl Keep {
 
     /// Whether more can be kept without anything going for it.
     pub(crate) fn has_room(&self) -> bool {
-        (self.cache.len() as u64) < self.capacity
+        self.cache.len() < self.cache.capacity()
+    }
+
+    /// Keeps so many blocks as fit, if one takes so many units of flash on the average.
+    fn fit(&mut self, blocks: u64, units: u64) {
+        let all = self.plain * u64::from(BLOCK_UNITS);
+        // Of few blocks nobody knows yet what the others will be like.
+        let fits = if blocks < self.plain / CAPACITY_STEP { self.plain } else { all * blocks / units.max(1) };
+        let fits = fits.clamp(self.plain, self.plain * PACKED_MOST);
+        let now = self.cache.capacity() as u64;
+        if fits.abs_diff(now) > now / CAPACITY_STEP || fits == self.plain && now != fits {
+            let blocks = usize::try_from(fits).unwrap_or(usize::MAX);
+            self.cache.resize(blocks, Adaptive::memory_for(blocks));
+        }
     }
 
     /// Bytes of memory that it takes at its capacity.
@@ -385,6 +412,19 @@ impl Engine {
     pub(crate) fn keep_less(&mut self, blocks: u32) -> bool {
         let (cache, _, mut pool) = self.keep_parts();
         (0..blocks).take_while(|_| cache.evict(&mut pool).is_some()).count() > 0
+    }
+
+    /// Keeps as much as fits: more blocks where they are packed. Where what is kept takes more than it may, some goes.
+    pub(crate) fn fit_keep(&mut self) {
+        self.keep.fit(self.store.cached_blocks, self.store.stored_units);
+        if self.store.kept_units > self.keep.plain * u64::from(BLOCK_UNITS) {
+            self.keep_less(FIT_STEP);
+        }
+    }
+
+    /// Whether the pool holds as many blocks as memory may be used for, however little flash they take.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.store.cached_blocks >= self.store.log.geometry().data_blocks() * PACKED_MOST
     }
 
     /// A block is not in the pool any more.

@@ -19,12 +19,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{BLOCK, Block, Location, ObjectId, SegmentId, Stream};
-use headpond_format::{Entry, SegmentState, decode_footer, decode_footer_tail};
+use headpond_format::{BLOCK_UNITS, Entry, SegmentState, decode_footer, decode_footer_tail};
 use headpond_log::DataRecord;
 use headpond_map::Slot;
 
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending as EnginePending};
+use crate::flash_read::ReadBack;
 use crate::store::Store;
 
 /// What reclaim waits for.
@@ -35,13 +36,42 @@ pub(crate) enum Pending {
     Move { segment: SegmentId, piece: Piece, slots: Vec<Slot>, again: bool },
 }
 
-/// Neighbouring blocks of an object that a segment holds, or held.
+/// Neighbouring blocks of an object that a segment holds, or held, in one record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     object: ObjectId,
     first: Block,
+    /// Where the first is, or the packed record begins that has them.
     at: Location,
+    /// The unit of that block with which the packed record begins, and which of its blocks the first is. `None` for what
+    /// is stored as it is.
+    packed: Option<(u8, u8)>,
     count: u32,
+}
+
+impl Piece {
+    /// Whether a block's slot points to this piece's block number `index`.
+    fn holds(&self, index: u32, slot: Slot) -> bool {
+        match (self.packed, slot.in_record()) {
+            (None, None) => slot.location == self.at.plus(index),
+            (Some((unit, from)), Some(place)) => {
+                slot.location == self.at && place.unit == unit && u32::from(place.index) == u32::from(from) + index
+            }
+            _ => false,
+        }
+    }
+
+    /// `count` of its blocks, from number `index` on.
+    fn part(self, index: u32, count: u32) -> Self {
+        let first = self.first.plus(u64::from(index));
+        match self.packed {
+            None => Self { first, at: self.at.plus(index), count, ..self },
+            Some((unit, from)) => {
+                let from = u8::try_from(u32::from(from) + index).expect("a packed record is bounded");
+                Self { first, packed: Some((unit, from)), count, ..self }
+            }
+        }
+    }
 }
 
 /// A segment being emptied.
@@ -52,7 +82,7 @@ struct Victim {
     /// Pieces with dirty or pinned blocks, for which there was no room.
     held: Vec<Piece>,
     under_way: u32,
-    /// Clean blocks that moved on so far.
+    /// Units of clean blocks that moved on so far.
     kept: u32,
 }
 
@@ -155,7 +185,7 @@ impl Engine {
         let held: Vec<Piece> = self.reclaim.victims.values().flat_map(|victim| victim.held.iter().copied()).collect();
         let there = |piece: &Piece, index: u32| {
             let slot = self.store.slot(piece.object, piece.first.plus(u64::from(index)));
-            slot.filter(|slot| slot.location == piece.at.plus(index))
+            slot.filter(|slot| piece.holds(index, *slot))
         };
         let slots = || held.iter().flat_map(|piece| (0..piece.count).map(move |index| (*piece, index)));
         if slots().any(|(piece, index)| there(&piece, index).is_some_and(|slot| slot.dirty)) {
@@ -177,7 +207,8 @@ impl Engine {
 
     fn wants_segments(&self) -> bool {
         let segments = self.store.log.segments();
-        segments.free() + segments.waiting() + self.reclaim.victims.len() < self.free_wanted()
+        let soon = segments.free() + segments.waiting() + self.reclaim.victims.len();
+        soon < self.free_wanted() || self.is_crowded() && self.reclaim.victims.is_empty()
     }
 
     /// Whether there is no room to move anything: only dropping and destage help.
@@ -202,12 +233,12 @@ impl Engine {
     /// Whether what is kept or dirty fits into the pool with segments to spare. Then a log that has
     /// come to its end wants to be packed, not emptied.
     fn roomy(&self) -> bool {
-        let wanted = self.store.dirty_blocks + self.store.kept_blocks;
-        wanted * 100 < self.store.log.geometry().data_blocks() * ROOMY_PERCENT
+        let wanted = self.store.dirty_units + self.store.kept_units;
+        wanted * 100 < self.store.log.geometry().data_blocks() * u64::from(BLOCK_UNITS) * ROOMY_PERCENT
     }
 
     fn choose_victim(&self) -> Option<SegmentId> {
-        let blocks = self.store.log.geometry().segment_blocks();
+        let all = self.store.log.geometry().segment_blocks() * BLOCK_UNITS;
         let mut full: Vec<_> = self
             .store
             .log
@@ -219,15 +250,15 @@ impl Engine {
                     && !self.reclaim.victims.contains_key(id)
                     && !self.reclaim.stuck.contains(id)
             })
-            .map(|(id, segment)| (segment.generation, segment.dirty, segment.kept, id))
+            .map(|(id, segment)| (segment.generation, segment.dirty_units, segment.kept_units, id))
             .collect();
-        let live = |id: SegmentId| self.store.log.segments().get(id).live;
-        if let Some((.., id)) = full.iter().find(|(.., id)| live(*id) == 0) {
+        let segment = |id: SegmentId| self.store.log.segments().get(id);
+        if let Some((.., id)) = full.iter().find(|(.., id)| segment(*id).live == 0) {
             return Some(*id);
         }
         if self.short_of_segments() {
             // Only what needs no room itself; rather what nobody keeps.
-            let clean = full.iter().filter(|(_, dirty, ..)| *dirty == 0);
+            let clean = full.iter().filter(|(.., id)| segment(*id).dirty == 0);
             return clean.min_by_key(|(generation, _, kept, _)| (*kept, *generation)).map(|(.., id)| *id);
         }
         full.sort_unstable();
@@ -237,11 +268,11 @@ impl Engine {
             for (younger, (_, dirty, kept, id)) in full.iter().rev().enumerate() {
                 let moved = dirty + kept;
                 // What lingers is freed, too, but may yet be asked for: dead blocks are better.
-                let live = live(*id).min(blocks);
-                let freed = u64::from(blocks - live) * DEAD_WORTH + u64::from(live.saturating_sub(moved));
+                let live = segment(*id).live_units.min(all);
+                let freed = u64::from(all - live) * DEAD_WORTH + u64::from(live.saturating_sub(moved));
                 let gain = freed * (younger as u64 + 1) * (1024 / DEAD_WORTH);
-                let score = gain / u64::from(blocks + moved);
-                if moved < blocks * 15 / 16 && score > best {
+                let score = gain / u64::from(all + moved);
+                if moved < all / 16 * 15 && score > best {
                     (best, found) = (score, Some(*id));
                 }
             }
@@ -254,11 +285,11 @@ impl Engine {
             some.iter().map(|(_, dirty, kept, id)| (dirty + if pins { *kept } else { 0 }, *id)).min()
         };
         let (moved, id) = least(&full[..oldest])?;
-        if moved <= blocks / 2 {
+        if moved <= all / 2 {
             return Some(id);
         }
         // The old ones are mostly dirty: moving those gains little. Whichever gains most, if any.
-        least(&full).filter(|(moved, _)| *moved < blocks * 7 / 8).map(|(_, id)| id)
+        least(&full).filter(|(moved, _)| *moved < all / 8 * 7).map(|(_, id)| id)
     }
 
     fn read_footer(&mut self, segment: SegmentId, len: usize) {
@@ -275,12 +306,12 @@ impl Engine {
 
     /// Something that reclaim waited for is there.
     pub(crate) fn reclaim_done(&mut self, pending: Pending, outcome: Outcome) {
-        let bytes = match outcome {
-            Outcome::Bytes(bytes) => Some(bytes),
-            _ => None,
-        };
         match pending {
             Pending::Footer { segment, len } => {
+                let bytes = match outcome {
+                    Outcome::Bytes(bytes) => Some(bytes),
+                    _ => None,
+                };
                 if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
                     victim.under_way -= 1;
                 }
@@ -299,12 +330,11 @@ impl Engine {
                 }
             }
             Pending::Move { segment, piece, slots, again } => {
-                self.flash_was_read(piece.at);
+                let found = self.flash_was_read(piece.object, piece.first, &slots, &outcome);
                 if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
                     victim.under_way -= 1;
                 }
-                let len = slots.len() * BLOCK;
-                self.move_on(segment, piece, &slots, bytes.filter(|bytes| bytes.len() == len).as_deref(), again);
+                self.move_on(segment, piece, &slots, &found, again);
             }
         }
     }
@@ -319,13 +349,22 @@ impl Engine {
         let first_location = self.store.log.geometry().first_location(segment);
         let mut pieces = Vec::new();
         for batch in summary {
-            let mut at = first_location.plus(batch.start + 1);
+            let start = first_location.plus(batch.start + 1);
+            let mut next = 0;
             for (_, entry) in Entry::decode_all(&batch.entries).ok()? {
-                let count = entry.payload_blocks();
-                if let Entry::Data { object, first, .. } = entry {
-                    pieces.push(Piece { object, first, at, count });
+                let units = entry.payload_units(next);
+                next = units.end;
+                let at = start.plus(units.start / BLOCK_UNITS);
+                let unit = u8::try_from(units.start % BLOCK_UNITS).expect("a block has few units");
+                match entry {
+                    Entry::Data { object, first, .. } => {
+                        pieces.push(Piece { object, first, at, packed: None, count: units.len() as u32 / BLOCK_UNITS });
+                    }
+                    Entry::Packed { object, first, blocks, .. } => {
+                        pieces.push(Piece { object, first, at, packed: Some((unit, 0)), count: blocks });
+                    }
+                    _ => {}
                 }
-                at = at.plus(count);
             }
         }
         Some(pieces)
@@ -338,7 +377,8 @@ impl Engine {
         for (object, known) in &self.store.objects {
             for (block, slot) in known.map.range(Block(0), Block(u64::MAX)) {
                 if slot.location != Location::ZERO && self.store.segment_of(slot.location) == segment {
-                    pieces.push(Piece { object: *object, first: block, at: slot.location, count: 1 });
+                    let packed = slot.in_record().map(|place| (place.unit, place.index));
+                    pieces.push(Piece { object: *object, first: block, at: slot.location, packed, count: 1 });
                 }
             }
         }
@@ -370,13 +410,13 @@ impl Engine {
     /// Drops the cold blocks of a piece, and starts moving the first run of others; what is
     /// behind that run is put back.
     fn empty_piece(&mut self, segment: SegmentId, piece: Piece) {
-        let budget = self.store.log.geometry().segment_blocks() / 2;
+        let budget = self.store.log.geometry().segment_blocks() * BLOCK_UNITS / 2;
         let mut run: Vec<Slot> = Vec::new();
         let mut run_from = 0;
         for index in 0..piece.count {
-            let (block, at) = (piece.first.plus(u64::from(index)), piece.at.plus(index));
+            let block = piece.first.plus(u64::from(index));
             let slot = self.store.get(piece.object).and_then(|known| known.map.get(block));
-            let slot = slot.filter(|slot| slot.location == at);
+            let slot = slot.filter(|slot| piece.holds(index, *slot));
             let kept = self.reclaim.victims.get(&segment).map_or(0, |victim| victim.kept);
             let worth = slot.is_some_and(|slot| {
                 slot.dirty
@@ -385,7 +425,7 @@ impl Engine {
             });
             if worth && let Some(slot) = slot {
                 if self.store.log.segments().free() < MOVE_RESERVE {
-                    self.hold(segment, Piece { first: block, at, count: 1, ..piece });
+                    self.hold(segment, piece.part(index, 1));
                     continue;
                 }
                 if run.is_empty() {
@@ -394,7 +434,7 @@ impl Engine {
                 if !slot.dirty
                     && let Some(victim) = self.reclaim.victims.get_mut(&segment)
                 {
-                    victim.kept += 1;
+                    victim.kept += slot.units();
                 }
                 run.push(slot);
                 continue;
@@ -404,12 +444,7 @@ impl Engine {
                 self.stats.evicted_blocks += 1;
             }
             if !run.is_empty() {
-                let rest = Piece {
-                    first: piece.first.plus(u64::from(index) + 1),
-                    at: piece.at.plus(index + 1),
-                    count: piece.count - index - 1,
-                    ..piece
-                };
+                let rest = piece.part(index + 1, piece.count - index - 1);
                 if rest.count > 0
                     && let Some(pieces) =
                         self.reclaim.victims.get_mut(&segment).and_then(|victim| victim.pieces.as_mut())
@@ -420,13 +455,8 @@ impl Engine {
             }
         }
         if !run.is_empty() {
-            let piece = Piece {
-                first: piece.first.plus(u64::from(run_from)),
-                at: piece.at.plus(run_from),
-                count: u32::try_from(run.len()).expect("a record is bounded"),
-                ..piece
-            };
-            self.read_piece(segment, piece, run, false);
+            let count = u32::try_from(run.len()).expect("a record is bounded");
+            self.read_piece(segment, piece.part(run_from, count), run, false);
         }
     }
 
@@ -434,31 +464,24 @@ impl Engine {
         if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
             victim.under_way += 1;
         }
-        let pending = Pending::Move { segment, piece, slots, again };
-        self.read_flash(piece.at, piece.count as usize, EnginePending::Reclaim(pending));
+        let pending = Pending::Move { segment, piece, slots: slots.clone(), again };
+        self.read_flash(&slots, EnginePending::Reclaim(pending));
     }
 
     /// Appends blocks that were read, as far as they are still what the map points to.
-    fn move_on(&mut self, segment: SegmentId, piece: Piece, slots: &[Slot], bytes: Option<&[u8]>, again: bool) {
-        let good = |index: usize| {
-            bytes.is_some_and(|bytes| {
-                let block = &bytes[index * BLOCK..(index + 1) * BLOCK];
-                self.store.verify(piece.object, piece.first.plus(index as u64), slots[index], block)
-            })
-        };
-        let verdicts: Vec<bool> = (0..slots.len()).map(good).collect();
-        if verdicts.contains(&false) && !again {
+    fn move_on(&mut self, segment: SegmentId, piece: Piece, slots: &[Slot], found: &ReadBack, again: bool) {
+        if !found.all_good() && !again {
             return self.read_piece(segment, piece, slots.to_vec(), true);
         }
         let mut index = 0;
         while index < slots.len() {
             let block = piece.first.plus(index as u64);
             let present = self.store.get(piece.object).and_then(|known| known.map.get(block));
-            let Some(slot) = present.filter(|slot| slot.location == slots[index].location) else {
+            let Some(slot) = present.filter(|slot| slot.is_where(&slots[index])) else {
                 index += 1;
                 continue;
             };
-            if !verdicts[index] {
+            if !found.good[index] {
                 if !slot.dirty {
                     self.stats.masked_flash_errors += 1;
                     self.store.clear_slot(piece.object, block);
@@ -468,9 +491,9 @@ impl Engine {
             }
             let same = |at: usize| {
                 let present = self.store.get(piece.object).and_then(|known| known.map.get(piece.first.plus(at as u64)));
-                verdicts[at]
+                found.good[at]
                     && present.is_some_and(|next| {
-                        next.location == slots[at].location
+                        next.is_where(&slots[at])
                             && (next.dirty, next.kept, next.class) == (slot.dirty, slot.kept, slot.class)
                     })
             };
@@ -487,21 +510,19 @@ impl Engine {
                 let stream = if slot.kept { Stream::Hot } else { Stream::Cold };
                 Store::clean_record(stream, piece.object, block, blocks)
             };
-            if let Some(bytes) = bytes {
-                let from = &bytes[index * BLOCK..(index + run) * BLOCK];
-                let (record, kept) = (DataRecord { class: slot.class, whole: true, ..record }, slot.kept || slot.dirty);
-                self.store.append_data(record, kept, slot.class, |payload| payload.copy_from_slice(from));
-                if slot.dirty {
-                    self.store.keep_age(slots[index].location, piece.object, block, blocks);
-                    for (at, from) in (0..).zip(&slots[index..index + run]) {
-                        let block = block.plus(at);
-                        if let Some(to) = self.store.slot(piece.object, block) {
-                            self.destage.note_moved(piece.object, block, *from, to);
-                        }
+            let from = &found.bytes[index * BLOCK..(index + run) * BLOCK];
+            let (record, kept) = (DataRecord { class: slot.class, whole: true, ..record }, slot.kept || slot.dirty);
+            self.store.append_data(record, kept, slot.class, |payload| payload.copy_from_slice(from));
+            if slot.dirty {
+                self.store.keep_age(&slots[index..index + run], piece.object, block);
+                for (at, from) in (0..).zip(&slots[index..index + run]) {
+                    let block = block.plus(at);
+                    if let Some(to) = self.store.slot(piece.object, block) {
+                        self.destage.note_moved(piece.object, block, *from, to);
                     }
                 }
-                self.stats.moved_blocks += run as u64;
             }
+            self.stats.moved_blocks += run as u64;
             index += run;
         }
     }
@@ -521,9 +542,8 @@ impl Engine {
             self.stats.evicted_blocks += run as u64;
             return;
         }
-        let at = piece.at.plus(u32::try_from(index).expect("a record is bounded"));
-        let count = u32::try_from(run).expect("a record is bounded");
-        self.hold(segment, Piece { first, at, count, ..piece });
+        let small = |number: usize| u32::try_from(number).expect("a record is bounded");
+        self.hold(segment, piece.part(small(index), small(run)));
     }
 
     fn hold(&mut self, segment: SegmentId, piece: Piece) {

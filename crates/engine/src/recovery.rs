@@ -54,6 +54,7 @@ pub fn format_pool(pool: PoolId, geometry: Geometry, origin: Option<OriginName>,
         clean_stop: true,
         dirty_blocks: 0,
         boot: [0; 16],
+        packed: false,
     };
     frames.resize(frames.len().next_multiple_of(headpond_base::BLOCK), 0);
     let block = |bytes: &[u8]| BufMut::copy_of(bytes).freeze();
@@ -190,10 +191,12 @@ impl Recovered {
         map.into_iter().flat_map(|map| map.range(Block(0), Block(u64::MAX)))
     }
 
-    /// Whether bytes read from a block's place on flash are what was written there for it.
+    /// Which of an object's neighbouring blocks, with these slots, are what was written for them. They are of one packed
+    /// record, block after block, or one that is stored as it is; `bytes` is what was read from the location of the first
+    /// on, as many blocks as [`Slot::extent`] tells.
     #[must_use]
-    pub fn verify(&self, object: ObjectId, block: Block, slot: Slot, bytes: &[u8]) -> bool {
-        self.store.verify(object, block, slot, bytes)
+    pub fn verify(&self, object: ObjectId, first: Block, slots: &[Slot], bytes: &Buf) -> Vec<bool> {
+        self.store.read_back(object, first, slots, Some(bytes)).good
     }
 
     /// The segments, as they are before the pool is taken into use.

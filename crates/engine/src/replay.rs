@@ -3,7 +3,7 @@
 use headpond_base::{Block, ObjectId, UnixNanos, blocks_for};
 use headpond_format::Entry;
 use headpond_log::TailEntry;
-use headpond_map::{ObjectMap, Slot};
+use headpond_map::{ObjectMap, PackedPlace, Slot};
 
 use crate::object::Object;
 use crate::store::Store;
@@ -34,13 +34,21 @@ impl Store {
             Entry::Data { object, first, dirty, grown, class, checksums } => {
                 let Some(location) = tail.location else { return };
                 for (index, checksum) in (0_u32..).zip(checksums) {
-                    let slot = Slot { location: location.plus(index), checksum, dirty, kept: true, class };
+                    let location = location.plus(index);
+                    let slot = Slot { location, checksum, packed: false, dirty, kept: true, class };
                     self.set_slot(object, first.plus(u64::from(index)), slot);
                 }
-                if let (Some((size, mtime)), Some(known)) = (grown, self.get_mut(object)) {
-                    known.state.size = size;
-                    touched(known, mtime);
+                self.replay_growth(object, grown);
+            }
+            Entry::Packed { object, first, blocks, dirty, grown, class, units, checksum, .. } => {
+                let Some(location) = tail.location else { return };
+                let small = |number: u32| u8::try_from(number).expect("an entry that decodes is bounded");
+                for index in 0..blocks {
+                    let place = PackedPlace::new(tail.unit, small(units), small(blocks), small(index), checksum);
+                    let slot = Slot { location, checksum: place.word(), packed: true, dirty, kept: true, class };
+                    self.set_slot(object, first.plus(u64::from(index)), slot);
                 }
+                self.replay_growth(object, grown);
             }
             Entry::Zero { object, first, blocks, mtime } => {
                 let end = first.plus(blocks);
@@ -72,6 +80,13 @@ impl Store {
             Entry::Rename { from, to } => self.rename_paths(&from, &to),
             Entry::Forget { object } => self.remove(object),
             Entry::Mark => {}
+        }
+    }
+
+    fn replay_growth(&mut self, object: ObjectId, grown: Option<(u64, UnixNanos)>) {
+        if let (Some((size, mtime)), Some(known)) = (grown, self.get_mut(object)) {
+            known.state.size = size;
+            touched(known, mtime);
         }
     }
 

@@ -46,6 +46,12 @@ pub struct Stats {
     pub lingering_hit_blocks: u64,
     /// Clean blocks dropped for room.
     pub evicted_blocks: u64,
+    /// Bytes of data appended to the log: written by applications, let in, and moved.
+    #[serde(default)]
+    pub record_bytes: u64,
+    /// Bytes that these took on flash, without heads and footers.
+    #[serde(default)]
+    pub payload_bytes: u64,
     /// Blocks copied inside the pool to free a segment.
     pub moved_blocks: u64,
     /// Flash reads, writes and syncs asked for.
@@ -88,6 +94,12 @@ pub struct Stats {
     pub stalls: u64,
     /// Gauge: blocks on flash that the map points to.
     pub cached_blocks: u64,
+    /// Gauge: bytes of flash that those take. Less than 4 KiB for each where records are packed.
+    #[serde(default)]
+    pub stored_bytes: u64,
+    /// Gauge: blocks of those that are in packed records.
+    #[serde(default)]
+    pub packed_blocks: u64,
     /// Gauge: dirty ones of those, and blocks of zeros that the origin has not got.
     pub dirty_blocks: u64,
     /// Gauge: blocks that the pool can hold.

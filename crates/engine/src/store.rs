@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use headpond_base::{Block, Buf, Class, Location, Nanos, ObjectId, SegmentId, Stream, UnixNanos};
-use headpond_format::Entry;
-use headpond_log::{DataRecord, Log, Placed};
+use headpond_base::{Block, Class, Location, Nanos, ObjectId, SegmentId, Stream, UnixNanos};
+use headpond_format::{Compression, Entry};
+use headpond_log::{DataRecord, Log};
 use headpond_map::Slot;
 
 use crate::dirty_age::DirtyAges;
@@ -27,6 +27,17 @@ pub(crate) struct Store {
     pub(crate) dirty_blocks: u64,
     /// Clean blocks that are worth keeping.
     pub(crate) kept_blocks: u64,
+    /// What the cached blocks take on flash, in units of 512 bytes; and the kept and the dirty ones of them.
+    pub(crate) stored_units: u64,
+    pub(crate) kept_units: u64,
+    pub(crate) dirty_units: u64,
+    /// Blocks that are in packed records.
+    pub(crate) packed_blocks: u64,
+    /// How records are packed from now on.
+    pub(crate) compression: Compression,
+    /// Bytes of records that were appended, and what they took.
+    pub(crate) record_bytes: u64,
+    pub(crate) payload_bytes: u64,
     /// Blocks of each class.
     pub(crate) class_blocks: [u64; Class::COUNT],
     /// Clean blocks that have no slot.
@@ -51,6 +62,13 @@ impl Store {
             cached_blocks: 0,
             dirty_blocks: 0,
             kept_blocks: 0,
+            stored_units: 0,
+            kept_units: 0,
+            dirty_units: 0,
+            packed_blocks: 0,
+            compression: Compression::Off,
+            record_bytes: 0,
+            payload_bytes: 0,
             class_blocks: [0; Class::COUNT],
             window: MemoryWindow::default(),
             gone: Vec::new(),
@@ -77,6 +95,10 @@ impl Store {
         let geometry = *self.log.geometry();
         for (_, slot) in object.map.range(Block(0), Block(u64::MAX)) {
             count(&mut self.log, geometry.segment_of(slot.location), slot, 1);
+            self.stored_units += u64::from(slot.units());
+            self.packed_blocks += u64::from(slot.packed);
+            self.kept_units += if slot.kept && !slot.dirty { u64::from(slot.units()) } else { 0 };
+            self.dirty_units += if slot.dirty { u64::from(slot.units()) } else { 0 };
             self.kept_blocks += u64::from(slot.kept && !slot.dirty);
             self.class_blocks[slot.class.index()] += 1;
         }
@@ -98,6 +120,10 @@ impl Store {
             self.ages.begins(segment);
         }
         count(&mut self.log, segment, slot, 1);
+        self.stored_units += u64::from(slot.units());
+        self.packed_blocks += u64::from(slot.packed);
+        self.kept_units += if slot.kept && !slot.dirty { u64::from(slot.units()) } else { 0 };
+        self.dirty_units += if slot.dirty { u64::from(slot.units()) } else { 0 };
         self.cached_blocks += 1;
         self.dirty_blocks += u64::from(slot.dirty);
         self.kept_blocks += u64::from(slot.kept && !slot.dirty);
@@ -125,6 +151,10 @@ impl Store {
         if old.dirty && old.location != Location::ZERO {
             self.ages.over(segment, old.location);
         }
+        self.stored_units -= u64::from(old.units());
+        self.packed_blocks -= u64::from(old.packed);
+        self.kept_units -= if old.kept && !old.dirty { u64::from(old.units()) } else { 0 };
+        self.dirty_units -= if old.dirty { u64::from(old.units()) } else { 0 };
         self.cached_blocks -= 1;
         self.dirty_blocks -= u64::from(old.dirty);
         self.kept_blocks -= u64::from(old.kept && !old.dirty);
@@ -206,26 +236,6 @@ impl Store {
         }
     }
 
-    /// Appends a record and points the map to it. Its blocks are of the given class, which is the record's own but for
-    /// blocks whose class shows only when they are there.
-    pub(crate) fn append_data(&mut self, record: DataRecord, kept: bool, class: Class, fill: impl FnOnce(&mut [u8])) {
-        let Placed { location, checksums, .. } = self.log.append_data(record, fill);
-        for (index, checksum) in (0_u32..).zip(checksums) {
-            let slot = Slot { location: location.plus(index), checksum, dirty: record.dirty, kept, class };
-            self.set_slot(record.object, record.first.plus(u64::from(index)), slot);
-        }
-    }
-
-    /// Whether a block's bytes are what the slot says.
-    pub(crate) fn verify(&self, object: ObjectId, block: Block, slot: Slot, bytes: &[u8]) -> bool {
-        self.log.verify(object, block, slot.location, slot.checksum, bytes)
-    }
-
-    /// A block's bytes, if they are in memory.
-    pub(crate) fn in_memory(&self, slot: Slot) -> Option<Buf> {
-        if slot.location == Location::ZERO { None } else { self.log.in_memory(slot.location) }
-    }
-
     /// The segment of a location.
     pub(crate) fn segment_of(&self, location: Location) -> SegmentId {
         self.log.geometry().segment_of(location)
@@ -264,13 +274,12 @@ impl Store {
         named
     }
 
-    /// Dirty blocks that lay together from `from` on were appended elsewhere: what they hold is no newer for that.
-    pub(crate) fn keep_age(&mut self, from: Location, object: ObjectId, first: Block, blocks: u32) {
+    /// Dirty blocks that had these slots were appended elsewhere: what they hold is no newer for that.
+    pub(crate) fn keep_age(&mut self, from: &[Slot], object: ObjectId, first: Block) {
         let Some(known) = self.objects.get(&object) else { return };
         let geometry = self.log.geometry();
-        for (block, slot) in known.map.range(first, first.plus(u64::from(blocks))) {
-            let was = from.plus(u32::try_from(block.0 - first.0).expect("a record is bounded"));
-            let since = self.ages.since(geometry.segment_of(was), was);
+        for ((_, slot), was) in known.map.range(first, first.plus(from.len() as u64)).zip(from) {
+            let since = self.ages.since(geometry.segment_of(was.location), was.location);
             self.ages.moved_here(geometry.segment_of(slot.location), slot.location, since);
         }
     }
@@ -315,10 +324,18 @@ fn count(log: &mut Log, segment: SegmentId, slot: Slot, by: i32) {
         return;
     }
     let segment = log.segments_mut().get_mut(segment);
-    segment.live = segment.live.checked_add_signed(by).expect("a segment's live blocks are counted exactly");
+    let units = by * slot.units().cast_signed();
+    let change = |blocks: &mut u32, in_units: &mut u32, what: &str| {
+        *blocks =
+            blocks.checked_add_signed(by).unwrap_or_else(|| panic!("a segment's {what} blocks are counted exactly"));
+        *in_units = in_units
+            .checked_add_signed(units)
+            .unwrap_or_else(|| panic!("a segment's {what} units are counted exactly"));
+    };
+    change(&mut segment.live, &mut segment.live_units, "live");
     if slot.dirty {
-        segment.dirty = segment.dirty.checked_add_signed(by).expect("a segment's dirty blocks are counted exactly");
+        change(&mut segment.dirty, &mut segment.dirty_units, "dirty");
     } else if slot.kept {
-        segment.kept = segment.kept.checked_add_signed(by).expect("a segment's kept blocks are counted exactly");
+        change(&mut segment.kept, &mut segment.kept_units, "kept");
     }
 }

@@ -108,8 +108,14 @@ fn write(log: &mut Log, map: &mut ObjectMap, stream: Stream, first: u64, fill: &
         payload.chunks_exact_mut(BLOCK).zip(fill).for_each(|(block, byte)| block.fill(*byte));
     });
     for (index, checksum) in (0_u32..).zip(placed.checksums) {
-        let slot =
-            Slot { location: placed.location.plus(index), checksum, dirty, kept: false, class: Class::EVERYBODY };
+        let slot = Slot {
+            location: placed.location.plus(index),
+            checksum,
+            packed: false,
+            dirty,
+            kept: false,
+            class: Class::EVERYBODY,
+        };
         map.insert(Block(first + u64::from(index)), slot);
     }
 }
@@ -159,6 +165,7 @@ fn in_use() -> Flash {
         clean_stop: false,
         dirty_blocks: map.dirty(),
         boot: [0; 16],
+        packed: false,
         ..before.superblock
     };
     let start = superblock.geometry.checkpoint_start(1);
@@ -234,7 +241,14 @@ fn the_blocks_of_a_pool_of_version_1_hold_what_was_written() {
             let location = tail.location.unwrap();
             Some((
                 first.0,
-                Slot { location, checksum: checksums[0], dirty: *dirty, kept: false, class: Class::EVERYBODY },
+                Slot {
+                    location,
+                    checksum: checksums[0],
+                    packed: false,
+                    dirty: *dirty,
+                    kept: false,
+                    class: Class::EVERYBODY,
+                },
             ))
         }
         _ => None,

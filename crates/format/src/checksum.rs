@@ -33,7 +33,7 @@ pub fn verify_block(bytes: &[u8], expected: u32, object: ObjectId, block: Block,
 /// Mixes the identity into 32 bits. Two different identities agree with probability 2^-32
 /// (the finaliser of SplitMix64: Steele, Lea and Flood, OOPSLA 2014). XOR-ing it onto the CRC
 /// costs a few instructions instead of a second pass over a prefix.
-fn binding(object: ObjectId, block: Block, generation: Generation) -> u32 {
+pub(crate) fn binding(object: ObjectId, block: Block, generation: Generation) -> u32 {
     let mut mixed = 0x9e37_79b9_7f4a_7c15_u64;
     for part in [object.0, block.0, generation.0] {
         mixed = (mixed ^ part).wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -5,12 +5,15 @@
 //! the order of their sequence, from any checkpoint on, ends in the same state however often
 //! it is done.
 
+use std::ops::Range;
+
 use headpond_base::{Block, Class, ObjectId, RECORD_BLOCKS_MAX, Sequence, UnixNanos};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::Damage;
 use crate::number::counted;
+use crate::packed::{BLOCK_UNITS, Codec, PACKED_BLOCKS_MAX};
 
 const WHAT: &str = "entry";
 
@@ -114,6 +117,27 @@ pub enum Entry {
         /// A checksum for each block: see [`crate::block_checksum`].
         checksums: Vec<u32>,
     },
+    /// The same of a packed record: see `packed.rs`.
+    Packed {
+        /// Which object.
+        object: ObjectId,
+        /// The first block.
+        first: Block,
+        /// How many, up to [`PACKED_BLOCKS_MAX`].
+        blocks: u32,
+        /// Newer than the origin; otherwise a copy of what the origin has.
+        dirty: bool,
+        /// The object's size and time after this write; `None` for clean and for moved data.
+        grown: Option<(u64, UnixNanos)>,
+        /// Whose share of the pool they use.
+        class: Class,
+        /// How it is packed. For people: the record says it, too.
+        codec: Codec,
+        /// Units of 512 bytes that it takes.
+        units: u32,
+        /// The record's checksum: see [`crate::seal`].
+        checksum: u32,
+    },
     /// These blocks are now zeros, newer than the origin.
     Zero {
         /// Which object.
@@ -189,13 +213,13 @@ const GROWN: u8 = 2;
 struct Raw {
     kind: u8,
     flags: u8,
-    /// Compression of the payload. Version 1 writes 0, stored as it is, and reads nothing else.
+    /// Compression of the payload: 0, stored as it is; else a [`Codec`], in Data only.
     codec: u8,
     /// Of a record, in the lower four bits.
     class: u8,
     /// Bytes of the whole entry, its tail included: a multiple of 4.
     len: U16,
-    /// Payload in units of 512 bytes. Version 1: eight for each block.
+    /// Payload in units of 512 bytes: eight for each block, unless it is packed.
     stored: U16,
     object: U64,
     first: U64,
@@ -259,6 +283,22 @@ impl Entry {
                     out.extend_from_slice(&checksum.to_le_bytes());
                 }
             }
+            Self::Packed { object, first, blocks, dirty, grown, class, codec, units, checksum } => {
+                assert!(fits_packed(*blocks, *units), "a packed record of {blocks} blocks in {units} units");
+                raw.kind = kind::DATA;
+                raw.flags = if *dirty { DIRTY } else { 0 } | if grown.is_some() { GROWN } else { 0 };
+                raw.codec = codec.number();
+                raw.class = class.number();
+                raw.object = object.0.into();
+                raw.first = first.0.into();
+                raw.blocks = u64::from(*blocks).into();
+                raw.stored = u16::try_from(*units).expect("bounded by PACKED_UNITS_MAX").into();
+                if let Some((size, mtime)) = grown {
+                    raw.size = (*size).into();
+                    raw.mtime = mtime.0.into();
+                }
+                out.extend_from_slice(&checksum.to_le_bytes());
+            }
             Self::Zero { object, first, blocks, mtime } => {
                 raw.kind = kind::ZERO;
                 (raw.object, raw.first, raw.blocks) = (object.0.into(), first.0.into(), (*blocks).into());
@@ -304,12 +344,21 @@ impl Entry {
     /// Bytes that [`Entry::encode`] appends at most for an entry other than data.
     pub const LEN_MAX: usize = HEAD + 2 * OBJECT_PATH_MAX;
 
-    /// Blocks of payload that come with the entry.
+    /// How many bytes [`Entry::encode`] appends for a packed record: never more than for one as it is.
+    pub const PACKED_LEN: usize = HEAD + 4;
+
+    /// Where its payload lies in that of its batch, in units, if that of the entries before it ends at `from`. Empty, and
+    /// at `from`, if none comes with it. What is stored as it is begins with a block.
     #[must_use]
-    pub fn payload_blocks(&self) -> u32 {
+    pub fn payload_units(&self, from: u32) -> Range<u32> {
         match self {
-            Self::Data { checksums, .. } => u32::try_from(checksums.len()).expect("bounded by RECORD_BLOCKS_MAX"),
-            _ => 0,
+            Self::Data { checksums, .. } => {
+                let blocks = u32::try_from(checksums.len()).expect("bounded by RECORD_BLOCKS_MAX");
+                let start = from.next_multiple_of(BLOCK_UNITS);
+                start..start + blocks * BLOCK_UNITS
+            }
+            Self::Packed { units, .. } => from..from + units,
+            _ => from..from,
         }
     }
 
@@ -322,7 +371,8 @@ impl Entry {
         let (raw, _) = Raw::ref_from_prefix(bytes).map_err(|_| Damage::Short(WHAT))?;
         let len = usize::from(raw.len.get());
         let tail = bytes.get(HEAD..len).ok_or(Damage::Short(WHAT))?;
-        if raw.codec != 0 {
+        let codec = Codec::from_number(raw.codec);
+        if raw.codec != 0 && (codec.is_none() || raw.kind != kind::DATA) {
             return Err(senseless("unknown compression"));
         }
         let object = ObjectId(raw.object.get());
@@ -335,6 +385,16 @@ impl Entry {
         let entry = match raw.kind {
             kind::OBJECT => {
                 Self::Object { object, state: decode_object(raw.size.get(), mtime, tail).ok_or(Damage::Short(WHAT))? }
+            }
+            kind::DATA if codec.is_some() => {
+                let codec = codec.ok_or(senseless("unknown compression"))?;
+                let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+                let units = u32::from(raw.stored.get());
+                let checksum = <&[u8; 4]>::try_from(tail).ok().filter(|_| fits_packed(blocks, units));
+                let checksum = u32::from_le_bytes(*checksum.ok_or(senseless("packed record of impossible size"))?);
+                let grown = (raw.flags & GROWN != 0).then_some((raw.size.get(), mtime));
+                let (dirty, class) = (raw.flags & DIRTY != 0, Class::from_bits(raw.class));
+                Self::Packed { object, first, blocks, dirty, grown, class, codec, units, checksum }
             }
             kind::DATA => {
                 let count = usize::try_from(blocks).unwrap_or(usize::MAX);
@@ -380,6 +440,11 @@ impl Entry {
         }
         Ok(entries)
     }
+}
+
+/// Whether a packed record can have so many blocks and units.
+fn fits_packed(blocks: u32, units: u32) -> bool {
+    (1..=PACKED_BLOCKS_MAX as u32).contains(&blocks) && (1..=blocks * 7).contains(&units)
 }
 
 fn encode_object(state: &ObjectState, out: &mut Vec<u8>) {

@@ -131,6 +131,12 @@ impl Geometry {
         (self.pool_bytes / 128).clamp(least, most)
     }
 
+    /// Bytes of map slots, with what goes before each chunk of them, that a checkpoint has room for.
+    #[must_use]
+    pub const fn map_bytes(&self) -> u64 {
+        self.pool_bytes / BLOCK_U64 * CHECKPOINT_BYTES_A_BLOCK
+    }
+
     /// Blocks of the largest record that a segment of this pool takes, next to its head, a batch
     /// head and a footer. Less than [`RECORD_BLOCKS_MAX`] only in the small segments of tests.
     #[must_use]

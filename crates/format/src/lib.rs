@@ -15,6 +15,7 @@ mod checksum;
 mod entry;
 mod geometry;
 mod number;
+mod packed;
 mod segment;
 mod settings;
 mod superblock;
@@ -27,6 +28,10 @@ pub use checkpoint::{
 pub use checksum::{block_checksum, bytes_checksum, verify_block};
 pub use entry::{Entry, OBJECT_PATH_MAX, ObjectFlags, ObjectState, Stamp};
 pub use geometry::{Geometry, GeometryError, POOL_BYTES_MIN};
+pub use packed::{
+    BLOCK_UNITS, Codec, Compression, Intact, PACKED_BLOCKS_MAX, PACKED_UNITS_MAX, UNIT, ZSTD_LEVEL_MAX, pack, seal,
+    verify_packed,
+};
 pub use segment::{
     FOOTER_TAIL_BYTES, SegmentHead, Summary, SummaryBatch, decode_footer, decode_footer_tail, decode_segment_head,
     encode_footer, encode_segment_head, footer_blocks,

@@ -59,7 +59,12 @@ pub struct Superblock {
     /// The boot of the host during which the pool was last taken into use; zeros if unknown. While
     /// it lasts the origin has lost nothing, synced or not.
     pub boot: [u8; 16],
+    /// The log may have packed records: set durably before the first is written, and for good.
+    pub packed: bool,
 }
+
+/// The incompatible feature of packed records. What does not know them would misread their slots.
+const PACKED: u64 = 1;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -68,7 +73,7 @@ struct Raw {
     /// Over all other bytes of the block, with this field as zero.
     checksum: U32,
     version: U32,
-    /// Features without which the pool must not be written. Version 1 knows none.
+    /// Features without which the pool must not be used: see [`PACKED`].
     incompatible: U64,
     /// Features that an older headpond may ignore. Version 1 knows none.
     compatible: U64,
@@ -132,6 +137,7 @@ pub fn encode_superblock(superblock: &Superblock) -> Vec<u8> {
         raw.path[..kept].copy_from_slice(&origin.path[..kept]);
     }
     raw.boot = superblock.boot;
+    raw.incompatible = if superblock.packed { PACKED } else { 0 }.into();
     let mut block = vec![0; BLOCK];
     block[..size_of::<Raw>()].copy_from_slice(raw.as_bytes());
     let checksum = bytes_checksum(&block);
@@ -158,7 +164,9 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
     match raw.version.get() {
         0 => return Err(senseless("version 0, which no headpond ever wrote")),
         found if found > VERSION => return Err(Damage::Newer { found }),
-        _ if raw.incompatible.get() != 0 => return Err(unsupported("features are in use that are unknown here")),
+        _ if raw.incompatible.get() & !PACKED != 0 => {
+            return Err(unsupported("features are in use that are unknown here"));
+        }
         _ => {}
     }
     // Written down so that a pool of several devices, or with copies, is never taken for half of itself.
@@ -195,6 +203,7 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
         clean_stop: raw.clean_stop != 0,
         dirty_blocks: raw.dirty_blocks.get(),
         boot: raw.boot,
+        packed: raw.incompatible.get() & PACKED != 0,
     })
 }
 
@@ -239,6 +248,7 @@ mod tests {
             clean_stop: true,
             dirty_blocks: 5,
             boot: [6; 16],
+            packed: false,
         }
     }
 
@@ -275,7 +285,8 @@ mod tests {
     #[test]
     fn what_this_version_cannot_honour_is_refused_in_words() {
         for (at, bytes, says) in [
-            (16, &1_u64.to_le_bytes()[..], "features"),
+            (16, &2_u64.to_le_bytes()[..], "features"),
+            (16, &3_u64.to_le_bytes()[..], "features"),
             (128, &1_u32.to_le_bytes()[..], "several devices"),
             (132, &2_u32.to_le_bytes()[..], "several devices"),
             (132, &0_u32.to_le_bytes()[..], "several devices"),

@@ -3,6 +3,7 @@
 mod batch;
 mod checkpoint;
 mod image;
+mod record;
 mod segment;
 mod settings;
 mod superblock;
@@ -24,6 +25,8 @@ pub enum Target {
     Segment,
     /// A batch's head and its entries.
     Batch,
+    /// A packed record.
+    Record,
     /// A checkpoint area.
     Checkpoint,
     /// A whole pool: recovery, reads after it, and the examination.
@@ -32,8 +35,8 @@ pub enum Target {
 
 impl Target {
     /// Every one.
-    pub const ALL: [Self; 6] =
-        [Self::Superblock, Self::Settings, Self::Segment, Self::Batch, Self::Checkpoint, Self::Image];
+    pub const ALL: [Self; 7] =
+        [Self::Superblock, Self::Settings, Self::Segment, Self::Batch, Self::Record, Self::Checkpoint, Self::Image];
 
     const fn name(self) -> &'static str {
         match self {
@@ -41,6 +44,7 @@ impl Target {
             Self::Settings => "settings",
             Self::Segment => "segment",
             Self::Batch => "batch",
+            Self::Record => "record",
             Self::Checkpoint => "checkpoint",
             Self::Image => "image",
         }
@@ -53,6 +57,7 @@ impl Target {
             Self::Settings => settings::base(seed),
             Self::Segment => segment::base(seed),
             Self::Batch => batch::base(seed),
+            Self::Record => record::base(seed),
             Self::Checkpoint => checkpoint::base(seed),
             Self::Image => image::base(seed),
         }
@@ -80,6 +85,7 @@ impl Target {
             Self::Settings => settings::run(&bytes),
             Self::Segment => segment::run(&bytes),
             Self::Batch => batch::run(&bytes),
+            Self::Record => record::run(&bytes, input.forged),
             Self::Checkpoint => checkpoint::run(&bytes),
             Self::Image => image::run(input, bytes, planted),
         }

@@ -53,11 +53,16 @@ impl Buffers {
         (location.0 - at.0 < kept.blocks()).then_some((*at, kept))
     }
 
-    /// A block's bytes, if they are in memory.
-    pub(crate) fn get(&self, location: Location) -> Option<Buf> {
+    /// Whether a block is in memory.
+    pub(crate) fn has(&self, location: Location) -> bool {
+        self.holding(location).is_some()
+    }
+
+    /// Some bytes of a batch, if they are in memory: `len` of them, from byte `skip` of a block on.
+    pub(crate) fn bytes(&self, location: Location, skip: usize, len: usize) -> Option<Buf> {
         let (at, kept) = self.holding(location)?;
-        let start = (location.0 - at.0) as usize * BLOCK;
-        Some(kept.bytes.slice(start..start + BLOCK))
+        let start = (location.0 - at.0) as usize * BLOCK + skip;
+        (start + len <= kept.bytes.len()).then(|| kept.bytes.slice(start..start + len))
     }
 
     /// Whether a block's batch was submitted, but is not durable yet.

@@ -23,7 +23,7 @@ mod tail;
 pub use batches::{Walk, read_footer, walk_segment};
 pub use buffers::Buffers;
 pub use checkpoint::{Checkpoint, read_checkpoint};
-pub use log::{DataRecord, Log, LogIo, LogStart, Placed, WriteId};
+pub use log::{DataRecord, Log, LogIo, LogStart, Placed, PlacedPacked, WriteId};
 pub use mutation::Mutation;
 pub use scan::{FlashRead, ScanError, Scanned, scan};
 pub use segments::{Segment, Segments};

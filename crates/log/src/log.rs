@@ -9,19 +9,21 @@
 //! for each such batch, 3 % of what is written. Where the flash does not keep up, batches grow instead.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use headpond_base::{
     BLOCK, BatchNumber, Block, Buf, BufMut, Class, Epoch, Generation, Location, ObjectId, PoolId, SegmentId, Sequence,
     Stream, UnixNanos,
 };
 use headpond_format::{
-    BatchHead, Entry, Geometry, SegmentHead, SegmentRow, SegmentState, SummaryBatch, block_checksum, encode_batch,
-    encode_footer, encode_segment_head, verify_block,
+    BLOCK_UNITS, BatchHead, Codec, Entry, Geometry, SegmentHead, SegmentRow, SegmentState, SummaryBatch, UNIT,
+    block_checksum, encode_batch, encode_footer, encode_segment_head, seal, verify_block, verify_packed,
 };
+use headpond_map::PackedPlace;
 
 use crate::buffers::Buffers;
 use crate::mutation::Mutation;
-use crate::open::OpenSegment;
+use crate::open::{OpenBatch, OpenSegment};
 use crate::segments::{Segment, Segments};
 
 /// Names a write of the log until it is completed; later ones are larger.
@@ -91,6 +93,21 @@ pub struct DataRecord {
     pub class: Class,
     /// Every byte of its payload is given. Else the first and the last block may be given in part: the rest is zeros.
     pub whole: bool,
+}
+
+/// Where a packed record went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlacedPacked {
+    /// Its place in the order.
+    pub sequence: Sequence,
+    /// The block on flash in which it begins.
+    pub location: Location,
+    /// The unit of that block with which it begins.
+    pub unit: u8,
+    /// Units that it takes.
+    pub units: u8,
+    /// Its checksum.
+    pub checksum: u32,
 }
 
 /// Where a record went.
@@ -293,12 +310,22 @@ impl Log {
         self.open_payload(location).is_none() && !self.buffers.unsynced(location)
     }
 
-    /// A block's bytes, if they are in memory.
+    /// Whether a block's bytes, or a packed record that begins there, are in memory.
     #[must_use]
-    pub fn in_memory(&self, location: Location) -> Option<Buf> {
+    pub fn is_in_memory(&self, location: Location) -> bool {
+        self.open_payload(location).is_some() || self.buffers.has(location)
+    }
+
+    /// The bytes of some units, counted from the first of `location` on, if they are in memory.
+    #[must_use]
+    pub fn in_memory(&self, location: Location, units: Range<u32>) -> Option<Buf> {
         match self.open_payload(location) {
-            Some(bytes) => Some(BufMut::copy_of(bytes).freeze()),
-            None => self.buffers.get(location),
+            Some((batch, index)) => {
+                let first = index * BLOCK_UNITS;
+                let bytes = batch.payload(first + units.start..first + units.end)?;
+                Some(BufMut::copy_of(bytes).freeze())
+            }
+            None => self.buffers.bytes(location, units.start as usize * UNIT, units.len() * UNIT),
         }
     }
 
@@ -310,13 +337,32 @@ impl Log {
             || verify_block(bytes, checksum, object, block, bound_generation(generation, self.mutation))
     }
 
-    fn open_payload(&self, location: Location) -> Option<&[u8]> {
+    /// Unpacks a record of `object` that begins in the block `location`, if its bytes are what was appended there.
+    /// `place` is that of any of its blocks; `first` is its first block. `false` if not.
+    #[must_use]
+    pub fn unpack(
+        &self,
+        (object, first): (ObjectId, Block),
+        location: Location,
+        place: PackedPlace,
+        bytes: &[u8],
+        plain: &mut [u8],
+    ) -> bool {
+        let generation = self.segments.get(self.geometry.segment_of(location)).generation;
+        let record = verify_packed(bytes, object, first, bound_generation(generation, self.mutation));
+        record.is_some_and(|record| {
+            record.blocks == usize::from(place.blocks) && place.agrees(record.checksum) && record.unpack(plain)
+        })
+    }
+
+    /// The open batch that a block is in, and which block of its payload it is.
+    fn open_payload(&self, location: Location) -> Option<(&OpenBatch, u32)> {
         let segment = self.geometry.segment_of(location);
         let open = self.open.iter().flatten().find(|open| open.id == segment)?;
         let batch = open.batch.as_ref()?;
         let block = location.0 - self.geometry.first_location(segment).0;
         let index = block.checked_sub(batch.start + 1)?;
-        (index < batch.payload_blocks).then(|| batch.payload(index))
+        (index < batch.payload_blocks()).then_some((batch, index))
     }
 
     /// Makes sure that entries of these bytes with these blocks of payload, appended next to
@@ -363,7 +409,7 @@ impl Log {
         let id = open.id;
         let generation = bound_generation(open.generation, self.mutation);
         let batch = open.batch();
-        let in_segment = batch.start + 1 + batch.payload_blocks;
+        let in_segment = batch.start + 1 + batch.payload_blocks();
         let payload = batch.extend(blocks, whole);
         fill(payload);
         let checksums: Vec<u32> = (first.0..)
@@ -376,6 +422,30 @@ impl Log {
         self.push(stream, &bytes);
         let Entry::Data { checksums, .. } = entry else { unreachable!("made as data above") };
         Placed { sequence, location: self.geometry.first_location(id).plus(in_segment), checksums }
+    }
+
+    /// Appends a packed record, which gets its checksum here. It takes no more of a batch than the same blocks as they
+    /// are, neither of its payload nor of its entries.
+    pub fn append_packed(&mut self, record: DataRecord, packed: &mut [u8]) -> PlacedPacked {
+        let DataRecord { stream, object, first, blocks, dirty, grown, class, .. } = record;
+        self.together(stream, Entry::data_len(blocks as usize), blocks);
+        let sequence = self.next_sequence;
+        let open = self.open[stream.index()].as_mut().expect("together opened it");
+        let id = open.id;
+        let checksum = seal(packed, object, first, bound_generation(open.generation, self.mutation));
+        let batch = open.batch();
+        let (start, from) = (batch.start + 1, batch.next_unit());
+        batch.append_packed(packed);
+        let codec = Codec::from_number(packed[4]).expect("packed by a codec");
+        let units = batch.next_unit() - from;
+        let entry = Entry::Packed { object, first, blocks, dirty, grown, class, codec, units, checksum };
+        let mut bytes = Vec::with_capacity(Entry::PACKED_LEN);
+        entry.encode(sequence, &mut bytes);
+        self.push(stream, &bytes);
+        let (block, unit) = (start + from / BLOCK_UNITS, from % BLOCK_UNITS);
+        let small = |units: u32| u8::try_from(units).expect("a packed record is bounded");
+        let location = self.geometry.first_location(id).plus(block);
+        PlacedPacked { sequence, location, unit: small(unit), units: small(units), checksum }
     }
 
     fn push(&mut self, stream: Stream, entry: &[u8]) {
@@ -395,7 +465,7 @@ impl Log {
     pub fn close(&mut self, stream: Stream) {
         let Some(open) = self.open[stream.index()].as_mut() else { return };
         let Some(batch) = open.batch.take() else { return };
-        let (id, start, payload_blocks) = (open.id, batch.start, batch.payload_blocks);
+        let (id, start, payload_blocks) = (open.id, batch.start, batch.payload_blocks());
         let number = self.next_batch;
         self.next_batch = number.next();
         let head = BatchHead {
@@ -604,7 +674,7 @@ impl Log {
     /// Submits the open host batch before anybody asks for it, if the flash has time for it.
     fn stream(&mut self) {
         let open = self.open[Stream::Host.index()].as_ref().and_then(|open| open.batch.as_ref());
-        if open.is_some_and(|batch| batch.payload_blocks >= STREAMED_BLOCKS)
+        if open.is_some_and(|batch| batch.payload_blocks() >= STREAMED_BLOCKS)
             && self.under_way.len() < STREAMED_AT_ONCE
             && !self.failed
         {

@@ -1,7 +1,9 @@
 //! What is being filled: an open segment and, in it, an open batch.
 
+use std::ops::Range;
+
 use headpond_base::{BLOCK, BufMut, Generation, SegmentId, Sequence, Stream};
-use headpond_format::{BATCH_ENTRY_BYTES, BATCH_PAYLOAD_BLOCKS_MAX, SummaryBatch, footer_blocks};
+use headpond_format::{BATCH_ENTRY_BYTES, BATCH_PAYLOAD_BLOCKS_MAX, BLOCK_UNITS, SummaryBatch, UNIT, footer_blocks};
 
 /// A batch being filled. Its first block is kept free for the head.
 pub(crate) struct OpenBatch {
@@ -9,7 +11,8 @@ pub(crate) struct OpenBatch {
     pub(crate) start: u32,
     pub(crate) entries: Vec<u8>,
     buffer: BufMut,
-    pub(crate) payload_blocks: u32,
+    /// Units of payload so far.
+    units: u32,
     pub(crate) last_sequence: Sequence,
 }
 
@@ -23,22 +26,58 @@ impl OpenBatch {
             start,
             entries: Vec::with_capacity(512),
             buffer: BufMut::unwritten(BUFFER_BLOCKS * BLOCK),
-            payload_blocks: 0,
+            units: 0,
             last_sequence: Sequence(0),
         }
+    }
+
+    /// Blocks of payload so far; the last may not be full.
+    pub(crate) const fn payload_blocks(&self) -> u32 {
+        self.units.div_ceil(BLOCK_UNITS)
+    }
+
+    /// The next unit of payload.
+    pub(crate) const fn next_unit(&self) -> u32 {
+        self.units
+    }
+
+    /// Fills the block that is begun up with zeros, so that the next record begins with one of its own.
+    fn fill_block(&mut self) {
+        let whole = self.units.next_multiple_of(BLOCK_UNITS);
+        let start = BLOCK + self.units as usize * UNIT;
+        self.buffer[start..start + (whole - self.units) as usize * UNIT].fill(0);
+        self.units = whole;
+    }
+
+    /// Makes the memory large enough for so many units of payload.
+    fn grow_to(&mut self, units: u32) {
+        let used = BLOCK + self.units as usize * UNIT;
+        let end = (1 + units.div_ceil(BLOCK_UNITS) as usize) * BLOCK;
+        if end > self.buffer.len() {
+            let mut larger = BufMut::unwritten((end * 2).min((1 + BATCH_PAYLOAD_BLOCKS_MAX) * BLOCK).max(end));
+            larger[BLOCK..used].copy_from_slice(&self.buffer[BLOCK..used]);
+            self.buffer = larger;
+        }
+    }
+
+    /// Appends a packed record, which is whole units.
+    pub(crate) fn append_packed(&mut self, packed: &[u8]) {
+        let units = self.units + u32::try_from(packed.len() / UNIT).expect("a packed record is bounded");
+        self.grow_to(units);
+        let start = BLOCK + self.units as usize * UNIT;
+        self.buffer[start..start + packed.len()].copy_from_slice(packed);
+        self.units = units;
     }
 
     /// Room for `blocks` more of payload. Unless all of it will be written (`whole`), the first and the last block are
     /// zeros, as what is put there may begin or end inside; the caller writes the others whole.
     pub(crate) fn extend(&mut self, blocks: u32, whole: bool) -> &mut [u8] {
-        let start = (1 + self.payload_blocks as usize) * BLOCK;
+        self.fill_block();
+        let units = self.units + blocks * BLOCK_UNITS;
+        self.grow_to(units);
+        let start = BLOCK + self.units as usize * UNIT;
         let end = start + blocks as usize * BLOCK;
-        if end > self.buffer.len() {
-            let mut larger = BufMut::unwritten((end * 2).min((1 + BATCH_PAYLOAD_BLOCKS_MAX) * BLOCK).max(end));
-            larger[..start].copy_from_slice(&self.buffer[..start]);
-            self.buffer = larger;
-        }
-        self.payload_blocks += blocks;
+        self.units = units;
         let room = &mut self.buffer[start..end];
         if whole {
             // In tests a caller that leaves something out is found by it.
@@ -57,17 +96,18 @@ impl OpenBatch {
         room
     }
 
-    /// The payload block `index` of this batch.
-    pub(crate) fn payload(&self, index: u32) -> &[u8] {
-        let start = (1 + index as usize) * BLOCK;
-        &self.buffer[start..start + BLOCK]
+    /// Some units of this batch's payload.
+    pub(crate) fn payload(&self, units: Range<u32>) -> Option<&[u8]> {
+        let inside = units.end <= self.units;
+        inside.then(|| &self.buffer[BLOCK + units.start as usize * UNIT..BLOCK + units.end as usize * UNIT])
     }
 
     /// The batch's bytes, cut to what is used, with the head still to be filled in.
     pub(crate) fn into_buffer(self) -> (BufMut, Vec<u8>) {
-        let mut buffer = self.buffer;
-        buffer.truncate((1 + self.payload_blocks as usize) * BLOCK);
-        (buffer, self.entries)
+        let mut batch = self;
+        batch.fill_block();
+        batch.buffer.truncate((1 + batch.payload_blocks() as usize) * BLOCK);
+        (batch.buffer, batch.entries)
     }
 }
 
@@ -93,8 +133,8 @@ impl OpenSegment {
     pub(crate) fn batch_fits(&self, entry_bytes: usize, blocks: u32) -> bool {
         self.batch.as_ref().is_some_and(|batch| {
             batch.entries.len() + entry_bytes <= BATCH_ENTRY_BYTES
-                && (batch.payload_blocks + blocks) as usize <= BATCH_PAYLOAD_BLOCKS_MAX
-                && self.segment_fits(batch.start, batch.entries.len() + entry_bytes, batch.payload_blocks + blocks)
+                && (batch.payload_blocks() + blocks) as usize <= BATCH_PAYLOAD_BLOCKS_MAX
+                && self.segment_fits(batch.start, batch.entries.len() + entry_bytes, batch.payload_blocks() + blocks)
         })
     }
 

@@ -6,8 +6,8 @@ use headpond_base::{
     BLOCK, BatchNumber, Block, Buf, Epoch, Errno, Generation, Location, ObjectId, Result as IoResult, SegmentId, Stream,
 };
 use headpond_format::{
-    Damage, Entry, Geometry, ObjectState, SUPERBLOCK_SLOTS, SegmentHead, SegmentRow, SegmentState, Superblock,
-    decode_checkpoint_head, decode_superblock,
+    BLOCK_UNITS, Damage, Entry, Geometry, ObjectState, SUPERBLOCK_SLOTS, SegmentHead, SegmentRow, SegmentState,
+    Superblock, decode_checkpoint_head, decode_superblock,
 };
 use headpond_map::ObjectMap;
 
@@ -260,6 +260,14 @@ fn drop_foreign_slots(
                 let damage = Damage::Senseless("checkpoint", "a block beyond the last segment");
                 return Err(damaged("checkpoint", offset, damage));
             };
+            // What is read for it ends with its segment.
+            let end =
+                u64::from(geometry.first_location(geometry.segment_of(slot.location)).0 + geometry.segment_blocks());
+            if slot.extent().1 > end * u64::from(BLOCK_UNITS) {
+                let offset = geometry.checkpoint_start(usize::from(superblock.checkpoint_area));
+                let damage = Damage::Senseless("checkpoint", "a packed record beyond the end of its segment");
+                return Err(damaged("checkpoint", offset, damage));
+            }
             // Free at the checkpoint's start: the slot was made later, in the new life.
             // In use then: the slot is of that life, and counts while it lasts.
             let same = row.state == SegmentState::Free || row.generation == life.generation;

@@ -28,6 +28,12 @@ pub struct Segment {
     pub dirty: u32,
     /// Clean blocks of those that are worth keeping.
     pub kept: u32,
+    /// What `live` takes, in units of 512 bytes: eight for a block, or its share of a packed record.
+    pub live_units: u32,
+    /// What `dirty` takes.
+    pub dirty_units: u32,
+    /// What `kept` takes.
+    pub kept_units: u32,
     /// The last entry in it.
     pub last_sequence: Sequence,
     /// Writes to it and reads of it that are under way.
@@ -45,6 +51,9 @@ impl Segment {
             live: 0,
             dirty: 0,
             kept: 0,
+            live_units: 0,
+            dirty_units: 0,
+            kept_units: 0,
             last_sequence: Sequence(0),
             under_way: 0,
         }

@@ -9,8 +9,10 @@
 //!   but no entry beyond the last host entry that counts: they may rest on host entries that are lost.
 //! - A durable host batch that is missing is no crash but damage, and is told as such.
 
-use headpond_base::{BLOCK, BatchNumber, Block, Generation, Location, ObjectId, SegmentId, Sequence, Stream};
-use headpond_format::{Damage, Entry, Geometry, SegmentHead, SummaryBatch, verify_block};
+use headpond_base::{BLOCK, BatchNumber, Block, Generation, Location, SegmentId, Sequence, Stream};
+use headpond_format::{
+    BLOCK_UNITS, Damage, Entry, Geometry, SegmentHead, SummaryBatch, UNIT, verify_block, verify_packed,
+};
 use headpond_map::CHUNK_BLOCKS;
 
 use crate::batches::{Wanted, read_footer, walk};
@@ -25,8 +27,10 @@ pub struct TailEntry {
     pub sequence: Sequence,
     /// What it says.
     pub entry: Entry,
-    /// Where its payload starts on flash, if it has any.
+    /// The block on flash in which its payload starts, if it has any.
     pub location: Option<Location>,
+    /// The unit of that block with which it starts.
+    pub unit: u8,
 }
 
 /// A batch found in the tail.
@@ -132,26 +136,23 @@ fn read_batch(
     let first = geometry.first_location(batch.segment).plus(batch.summary.start + 1);
     let mut next = 0;
     let mut read = Vec::new();
-    let mut payload = Vec::new();
     for (sequence, entry) in Entry::decode_all(&batch.summary.entries).ok()? {
         if !fits_a_map(&entry) {
             return None;
         }
-        let blocks = entry.payload_blocks();
-        let location = (blocks > 0).then(|| first.plus(next));
-        if let Entry::Data { object, first, ref checksums, .. } = entry {
-            payload.extend((first.0..).map(Block).zip(checksums).map(|(block, checksum)| (object, block, *checksum)));
-        }
-        next += blocks;
-        if batch.summary.start + 1 + next > geometry.segment_blocks() {
+        let units = entry.payload_units(next);
+        next = units.end;
+        if batch.summary.start + 1 + next.div_ceil(BLOCK_UNITS) > geometry.segment_blocks() {
             return None;
         }
-        read.push(TailEntry { sequence, entry, location });
+        let location = (!units.is_empty()).then(|| first.plus(units.start / BLOCK_UNITS));
+        let unit = u8::try_from(units.start % BLOCK_UNITS).expect("a block has few units");
+        read.push(TailEntry { sequence, entry, location, unit });
     }
     let generation = bound_generation(batch.generation, mutation);
     let whole = batch.summary.number <= durable.batch
         || mutation == Some(Mutation::AcceptTornBatch)
-        || payload_matches(&payload, first, generation, flash, geometry);
+        || payload_matches(&read, (first, next), generation, flash, geometry);
     whole.then_some(read)
 }
 
@@ -161,6 +162,7 @@ fn fits_a_map(entry: &Entry) -> bool {
     match entry {
         Entry::Object { object, .. } => object.0 < NUMBER_MAX,
         Entry::Data { first, checksums, .. } => first.plus(checksums.len() as u64).0 <= BLOCKS_MAX,
+        Entry::Packed { first, blocks, .. } => first.plus(u64::from(*blocks)).0 <= BLOCKS_MAX,
         Entry::Zero { first, blocks, .. } => first.plus(*blocks).0 <= BLOCKS_MAX,
         _ => true,
     }
@@ -171,21 +173,36 @@ fn forgets_lives(mutation: Option<Mutation>) -> bool {
     mutation == Some(Mutation::ForgetGeneration)
 }
 
+/// Whether each record of a batch has the bytes that its entry says. `units` is what the payload takes.
 fn payload_matches(
-    expected: &[(ObjectId, Block, u32)],
-    first: Location,
+    entries: &[TailEntry],
+    (first, units): (Location, u32),
     generation: Generation,
     flash: &mut dyn FlashRead,
     geometry: &Geometry,
 ) -> bool {
-    if expected.is_empty() {
+    if units == 0 {
         return true;
     }
-    let Ok(bytes) = flash.read(geometry.byte_of(first), expected.len() * BLOCK) else { return false };
-    expected
-        .iter()
-        .zip(bytes.as_chunks::<BLOCK>().0)
-        .all(|((object, block, checksum), bytes)| verify_block(bytes, *checksum, *object, *block, generation))
+    let payload = units.div_ceil(BLOCK_UNITS) as usize * BLOCK;
+    let Ok(bytes) = flash.read(geometry.byte_of(first), payload) else { return false };
+    let mut next = 0;
+    entries.iter().all(|TailEntry { entry, .. }| {
+        let units = entry.payload_units(next);
+        next = units.end;
+        let Some(bytes) = bytes.get(units.start as usize * UNIT..units.end as usize * UNIT) else { return false };
+        match entry {
+            Entry::Data { object, first, checksums, .. } => {
+                let mut blocks = (first.0..).map(Block).zip(checksums).zip(bytes.as_chunks::<BLOCK>().0);
+                blocks.all(|((block, checksum), bytes)| verify_block(bytes, *checksum, *object, block, generation))
+            }
+            Entry::Packed { object, first, blocks, checksum, .. } => {
+                let record = verify_packed(bytes, *object, *first, generation);
+                record.is_some_and(|record| record.checksum == *checksum && record.blocks == *blocks as usize)
+            }
+            _ => true,
+        }
+    })
 }
 
 /// Says what is wrong with a structure at a place.

@@ -73,17 +73,21 @@ impl Chunk {
         self.slots[start..].iter().map(|packed| (packed.position(), packed.slot()))
     }
 
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        for packed in &self.slots {
+    /// Appends the slots that are wanted; answers with how many.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, mut wanted: impl FnMut(&Slot) -> bool) -> usize {
+        let start = out.len();
+        for packed in self.slots.iter().filter(|packed| wanted(&packed.slot())) {
             out.extend_from_slice(packed.bytes());
         }
+        (out.len() - start) / SLOT_BYTES
     }
 
-    /// Takes packed slots; `None` unless they are sorted and without repetition.
+    /// Takes packed slots; `None` unless they are sorted, without repetition, and can be.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (slots, rest) = bytes.as_chunks::<SLOT_BYTES>();
         let slots: Vec<_> = slots.iter().map(|bytes| Packed::from_bytes(*bytes)).collect();
         let sorted = slots.is_sorted_by(|one, next| one.position() < next.position());
+        let sorted = sorted && slots.iter().all(|packed| packed.makes_sense());
         let dirty = slots.iter().filter(|packed| packed.dirty()).count();
         (rest.is_empty() && sorted && !slots.is_empty())
             .then(|| Self { dirty: u16::try_from(dirty).unwrap_or(u16::MAX), slots })

@@ -10,8 +10,10 @@
 
 mod chunk;
 mod object_map;
+mod packed;
 mod slot;
 
 pub use chunk::CHUNK_BLOCKS;
 pub use object_map::ObjectMap;
+pub use packed::PackedPlace;
 pub use slot::{SLOT_BYTES, Slot};

@@ -107,11 +107,30 @@ impl ObjectMap {
     /// # Panics
     /// When an object is larger than 2^53 bytes: the front doors allow none.
     pub fn encode_chunk(&self, from: u64, out: &mut Vec<u8>) -> Option<u64> {
+        self.encode_some(from, out, |_| true)
+    }
+
+    /// The same with those slots only that `wanted` takes; of a chunk that has none of them nothing is appended.
+    ///
+    /// # Panics
+    /// See [`ObjectMap::encode_chunk`].
+    pub fn encode_some(&self, from: u64, out: &mut Vec<u8>, wanted: impl FnMut(&Slot) -> bool) -> Option<u64> {
         let (number, chunk) = self.chunks.range(from..).next()?;
+        let start = out.len();
         out.extend_from_slice(&u32::try_from(*number).expect("objects are below 2^53 bytes").to_le_bytes());
-        out.extend_from_slice(&u16::try_from(chunk.len()).expect("a chunk has 512 slots at most").to_le_bytes());
-        chunk.encode(out);
+        out.extend_from_slice(&[0; 2]);
+        let count = u16::try_from(chunk.encode(out, wanted)).expect("a chunk has 512 slots at most");
+        out[start + 4..start + 6].copy_from_slice(&count.to_le_bytes());
+        if count == 0 {
+            out.truncate(start);
+        }
         Some(*number)
+    }
+
+    /// How many chunks have a slot.
+    #[must_use]
+    pub fn chunks(&self) -> u64 {
+        self.chunks.len() as u64
     }
 
     /// Takes a chunk's packed slots as they come from a checkpoint. Answers `false`, and
@@ -184,7 +203,7 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Insert(block, at, dirty) => {
-                        let slot = Slot { location: Location(at), checksum: at ^ 7, dirty, kept: at % 3 == 0, class: Class::from_bits(at as u8) };
+                        let slot = Slot { location: Location(at), checksum: at ^ 7, packed: false, dirty, kept: at % 3 == 0, class: Class::from_bits(at as u8) };
                         prop_assert_eq!(map.insert(Block(block), slot), array[block as usize].replace(slot));
                     }
                     Step::Remove(block) => prop_assert_eq!(map.remove(Block(block)), array[block as usize].take()),
@@ -207,7 +226,14 @@ mod tests {
         let (mut map, mut state) = (ObjectMap::default(), 1_u64);
         for _ in 0..2_000_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let slot = Slot { location: Location(7), checksum: 0, dirty: true, kept: false, class: Class::EVERYBODY };
+            let slot = Slot {
+                location: Location(7),
+                checksum: 0,
+                packed: false,
+                dirty: true,
+                kept: false,
+                class: Class::EVERYBODY,
+            };
             map.insert(Block((state >> 33) % 4_000_000), slot);
         }
         let each = map.memory() as f64 / map.blocks() as f64;

@@ -138,6 +138,26 @@ impl Cache {
         self.before = Some(std::mem::replace(&mut self.used, policy.make(self.capacity, self.memory)));
     }
 
+    /// Keeps up to so many blocks from now on, as [`Cache::new`] would; the contents stay, as far as they fit. `false`, and
+    /// nothing is done, while an earlier change is under way.
+    pub fn resize(&mut self, capacity: usize, memory: usize) -> bool {
+        if self.before.is_some() {
+            return false;
+        }
+        (self.capacity, self.memory) = (capacity, memory);
+        self.before = Some(std::mem::replace(&mut self.used, self.policy.make(capacity, memory)));
+        if self.names.is_some() {
+            self.names = Some(Ghosts::new(capacity));
+        }
+        true
+    }
+
+    /// How many blocks may be kept.
+    #[must_use]
+    pub const fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// Changes which reads are let in.
     pub fn set_admission(&mut self, admission: Admission) {
         if admission != self.admission {

@@ -14,8 +14,8 @@ pub(crate) trait Core {
     fn complete(&mut self, ticket: Ticket, outcome: Outcome);
     fn take_effects(&mut self, out: &mut Vec<Effect>);
     fn next_wake(&self) -> Option<Nanos>;
-    /// What the summary of a run shows: dirty blocks, segments reclaimed, checkpoints, blocks destaged.
-    fn figures(&self) -> [u64; 4];
+    /// What the summary of a run shows: dirty blocks, segments reclaimed, checkpoints, blocks destaged, bytes saved by packing.
+    fn figures(&self) -> [u64; 5];
     /// Writes that it sends past the pool as part of a stream, decided as each is taken; `None` while requests wait.
     fn streamed_writes(&self) -> Option<u64>;
     /// Everything that it counts: for people.
@@ -80,9 +80,10 @@ impl Core for Engine {
         Self::next_wake(self)
     }
 
-    fn figures(&self) -> [u64; 4] {
+    fn figures(&self) -> [u64; 5] {
         let stats = self.stats();
-        [stats.dirty_blocks, stats.segments_reclaimed, stats.checkpoints, stats.destaged_blocks]
+        let saved = stats.record_bytes - stats.payload_bytes;
+        [stats.dirty_blocks, stats.segments_reclaimed, stats.checkpoints, stats.destaged_blocks, saved]
     }
 
     fn streamed_writes(&self) -> Option<u64> {

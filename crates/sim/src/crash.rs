@@ -83,10 +83,11 @@ impl Sim<'_> {
 
     pub(crate) fn leave(&mut self, cut: Option<Cut>, origin_falls: bool) {
         if let Some(core) = &self.world.core {
-            let [_, reclaimed, checkpoints, destaged] = core.figures();
+            let [_, reclaimed, checkpoints, destaged, saved] = core.figures();
             self.summary.reclaimed += reclaimed;
             self.summary.checkpoints += checkpoints;
             self.summary.destaged += destaged;
+            self.summary.saved += saved;
         }
         if self.world.injected.flash_write > 0 {
             self.model.loosen_all();

@@ -276,8 +276,8 @@ impl Core for Fake {
         None
     }
 
-    fn figures(&self) -> [u64; 4] {
-        [0; 4]
+    fn figures(&self) -> [u64; 5] {
+        [0; 5]
     }
 
     fn told(&self) -> String {

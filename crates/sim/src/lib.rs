@@ -72,6 +72,8 @@ pub struct Summary {
     pub reclaimed: u64,
     /// See `destaged`.
     pub checkpoints: u64,
+    /// Bytes of flash that packing saved.
+    pub saved: u64,
     /// Writes that a crash found under way, or acknowledged and not synced: each could have been torn.
     pub at_risk: u64,
     /// Segments that were opened.
@@ -101,6 +103,7 @@ impl Summary {
         self.destaged += other.destaged;
         self.reclaimed += other.reclaimed;
         self.checkpoints += other.checkpoints;
+        self.saved += other.saved;
         self.hash ^= other.hash;
     }
 }
@@ -110,7 +113,7 @@ impl fmt::Display for Summary {
         write!(
             f,
             "{} operations, {} crashes that found {} writes not durable, {} clean stops, {} recoveries, {} flushes, {} conflicts, {} MiB read and checked, \
-             {} checkpoints, {} segments opened, {} reclaimed, {} blocks destaged, {} events",
+             {} checkpoints, {} segments opened, {} reclaimed, {} blocks destaged, {} MiB saved by packing, {} events",
             self.ops,
             self.crashes,
             self.at_risk,
@@ -123,6 +126,7 @@ impl fmt::Display for Summary {
             self.segments,
             self.reclaimed,
             self.destaged,
+            self.saved >> 20,
             self.steps
         )
     }

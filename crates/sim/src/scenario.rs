@@ -5,7 +5,7 @@
 //! rare combinations come sooner than from one even mix.
 
 use headpond_base::{CacheMode, Nanos};
-use headpond_engine::{Admission, Class, ClassLimit, Config, FlashWriteLimit, Mutation, Policy};
+use headpond_engine::{Admission, Class, ClassLimit, Compression, Config, FlashWriteLimit, Mutation, Policy};
 use headpond_format::Geometry;
 
 use crate::rng::Rng;
@@ -166,6 +166,9 @@ pub(crate) enum Classes {
 /// So short that streams are found in files of this size.
 const CUTOFFS: [u64; 3] = [8 << 10, 64 << 10, 256 << 10];
 
+/// How records may be packed.
+const CODECS: [Compression; 4] = [Compression::Off, Compression::Lz4, Compression::Zstd(1), Compression::Zstd(3)];
+
 /// Changes some settings, each to any value that it may have.
 fn change_settings(config: &mut Config, rng: &mut Rng) {
     match rng.below(9) {
@@ -228,6 +231,8 @@ pub(crate) struct Scenario {
     pub(crate) classes: Option<Classes>,
     /// Whether settings change in the middle.
     pub(crate) settings_change: bool,
+    /// Whether records are packed, at times.
+    pub(crate) packs: bool,
     /// Most nanoseconds that a flash operation takes, and an origin operation.
     pub(crate) flash_delay: u64,
     pub(crate) origin_delay: u64,
@@ -320,6 +325,12 @@ impl Scenario {
             change_settings(&mut config, &mut own);
         }
         let settings_change = own.chance(500);
+        // The same: half of the runs pack records, in one way or in changing ones.
+        let mut own = Rng::for_part(seed, u64::MAX - 4);
+        let packs = own.chance(500);
+        if packs && own.chance(700) {
+            config.compression = *own.pick(&CODECS);
+        }
         // And this.
         let mut own = Rng::for_part(seed, u64::MAX - 3);
         let classes = match own.below(10) {
@@ -340,6 +351,7 @@ impl Scenario {
             treatments,
             classes,
             settings_change,
+            packs,
             files,
             file_bytes,
             write_bytes,
@@ -361,6 +373,9 @@ impl Scenario {
     /// Changes settings while requests are under way.
     pub(crate) fn change_settings(&self, config: &mut Config, rng: &mut Rng) {
         change_settings(config, rng);
+        if self.packs && rng.chance(500) {
+            config.compression = *rng.pick(&CODECS);
+        }
         if self.classes.is_some() && rng.chance(500) {
             change_class(config, rng);
         }

@@ -164,6 +164,13 @@ pub const METRICS: &[Metric] = &[
         help: "Bytes in the pool that are as at the origin",
         value: |now| bytes(clean_blocks(&now.shard.engine)),
     },
+    counted!(
+        Gauge,
+        "stored_bytes",
+        stored_bytes,
+        "Bytes of flash that clean and dirty bytes take: fewer where they are packed"
+    ),
+    blocks!(Gauge, "packed_bytes", packed_blocks, "Clean and dirty bytes that are packed, as they are unpacked"),
     blocks!(Gauge, "dirty_bytes", dirty_blocks, "Bytes in the pool that are newer than the origin"),
     Metric {
         name: "oldest_dirty_age_seconds",
@@ -203,6 +210,13 @@ pub const METRICS: &[Metric] = &[
         "Bytes not worth keeping that were asked for before they went: misses less"
     ),
     blocks!(Counter, "evicted_bytes_total", evicted_blocks, "Clean bytes dropped for room"),
+    counted!(
+        Counter,
+        "record_bytes_total",
+        record_bytes,
+        "Bytes of data put into the log: written by applications, let in, or moved"
+    ),
+    counted!(Counter, "payload_bytes_total", payload_bytes, "Bytes of flash that those took"),
     blocks!(Counter, "moved_bytes_total", moved_blocks, "Bytes copied inside the pool to free a segment"),
     counted!(Counter, "reclaimed_segments_total", segments_reclaimed, "Segments emptied"),
     counted!(Counter, "checkpoints_total", checkpoints, "Checkpoints completed"),

@@ -5,7 +5,7 @@
 //! A new setting is one more entry here. A name, once released, keeps its meaning.
 
 use headpond_base::{CacheMode, Nanos};
-use headpond_engine::{Admission, Config, FlashWriteLimit, Policy};
+use headpond_engine::{Admission, Compression, Config, FlashWriteLimit, Policy};
 
 use super::kind::{Kind, OFF};
 
@@ -40,6 +40,9 @@ pub(super) const COUNTING: &str = "counting";
 
 const MODES: &[&str] = &["write-back", "write-through", "write-around", "pass-through"];
 const POLICIES: &[&str] = &["fifo", "lru", "s3-fifo", "w-tinylfu", "adaptive"];
+/// `zstd` and then its levels, each at the place that is its number and two.
+const COMPRESSIONS: &[&str] =
+    &["off", "lz4", "zstd", "zstd:1", "zstd:2", "zstd:3", "zstd:4", "zstd:5", "zstd:6", "zstd:7", "zstd:8", "zstd:9"];
 const MILLISECOND: u64 = Nanos::MILLISECOND.0;
 const SECOND: u64 = Nanos::SECOND.0;
 const DAY: u64 = 86_400 * SECOND;
@@ -174,6 +177,24 @@ pub const TABLE: &[Setting] = &[
         apply: |config, value| config.hits_to_origin = if value == OFF { 0 } else { u8::try_from(value).unwrap_or(0) },
     },
     Setting {
+        name: "compression",
+        meaning: "How data is packed as it is written to flash.",
+        effect: "lz4: more fits into the pool where data shrinks, for little time. zstd: more still, for more time; the number \
+                 behind it is the level, and zstd is zstd:1. off: everything is stored as it is. A change is for what is written, \
+                 let in or moved from then on; what is on flash stays readable. What would shrink by less than an eighth is stored \
+                 as it is. A pool that ever held packed data is refused by versions that cannot read it.",
+        kind: Kind::Choice(COMPRESSIONS),
+        default: 0,
+        apply: |config, value| {
+            config.compression = match u8::try_from(value) {
+                Ok(0) | Err(_) => Compression::Off,
+                Ok(1) => Compression::Lz4,
+                Ok(2) => Compression::Zstd(1),
+                Ok(level) => Compression::Zstd(level - 2),
+            };
+        },
+    },
+    Setting {
         name: NUMBERS_DIRECTORY,
         meaning: "Whether the mount has a directory .headpond at its top, with numbers as small text files.",
         effect: "on: cat, watch and grep show how the mount is doing; it is in no listing. off: there is no such directory to be \
@@ -224,6 +245,17 @@ mod tests {
         assert_eq!(POLICIES, names);
         let setting = TABLE.iter().find(|setting| setting.name == "policy").unwrap();
         assert_eq!(POLICIES[setting.default as usize], Policy::default().name());
+    }
+
+    #[test]
+    fn compressions_are_what_their_names_say() {
+        let setting = TABLE.iter().find(|setting| setting.name == "compression").unwrap();
+        for (index, name) in (0..).zip(COMPRESSIONS) {
+            let mut config = Config::default();
+            (setting.apply)(&mut config, index);
+            let shown = config.compression.to_string();
+            assert_eq!(shown, if *name == "zstd" { "zstd:1" } else { *name });
+        }
     }
 
     #[test]

@@ -30,6 +30,7 @@ use super::job::{Job, JobId, Pending};
 use super::run::{RUN_BLOCKS_MAX, Run};
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending as EnginePending};
+use crate::flash_read::Unpacked;
 use crate::object::Object;
 
 /// Runs of a job that go to the origin in one write.
@@ -101,6 +102,7 @@ impl Engine {
         };
         let mut missing: Option<(Block, Block)> = None;
         let mut on_flash: Vec<(Block, Vec<Slot>)> = Vec::new();
+        let mut unpacked = Unpacked::default();
         for (from, to) in ends {
             let Some(known) = self.store.get(object) else { return };
             match gap_of(known, from, to, RUN_BLOCKS_MAX as u64) {
@@ -111,14 +113,13 @@ impl Engine {
                 Gap::ToRead => missing = Some((missing.map_or(from, |(from, _)| from), to)),
                 Gap::AtHand => {
                     for (block, slot) in known.map.range(from, to) {
-                        if let Some(bytes) = self.store.in_memory(slot) {
+                        if let Some(bytes) = self.store.in_batch(object, block, slot, &mut unpacked) {
                             job.groups[index].filled.push((block, bytes));
                             continue;
                         }
                         match on_flash.last_mut() {
                             Some((first, slots))
-                                if first.plus(slots.len() as u64) == block
-                                    && self.store.lies_behind(slots[0], slots.len(), slot) =>
+                                if first.plus(slots.len() as u64) == block && self.store.lies_behind(slots, slot) =>
                             {
                                 slots.push(slot);
                             }
@@ -130,9 +131,8 @@ impl Engine {
         }
         for (first, slots) in on_flash {
             job.groups[index].reading += 1;
-            let (at, count) = (slots[0].location, slots.len());
-            let filling = Filling { group: index, first, blocks: count as u64, slots };
-            self.read_flash(at, count, EnginePending::Destage(Pending::Fill { job: id, filling }));
+            let filling = Filling { group: index, first, blocks: slots.len() as u64, slots: slots.clone() };
+            self.read_flash(&slots, EnginePending::Destage(Pending::Fill { job: id, filling }));
         }
         if let Some((first, to)) = missing {
             job.groups[index].reading += 1;
@@ -149,21 +149,16 @@ impl Engine {
     /// What lies in a gap is there, or will not come.
     pub(super) fn gap_read(&mut self, id: JobId, job: &mut Job, filling: Filling, outcome: Outcome) {
         let Filling { group, first, blocks, slots } = filling;
-        if let Some(slot) = slots.first() {
-            self.flash_was_read(slot.location);
-        }
-        let bytes = match outcome {
-            Outcome::Bytes(bytes) if bytes.len() as u64 == blocks * BLOCK_U64 => Some(bytes),
-            _ => None,
+        let bytes = if slots.is_empty() {
+            // Bytes of the origin have no checksum here, as in any miss.
+            match outcome {
+                Outcome::Bytes(bytes) if bytes.len() as u64 == blocks * BLOCK_U64 => Some(bytes),
+                _ => None,
+            }
+        } else {
+            let found = self.flash_was_read(job.object, first, &slots, &outcome);
+            found.all_good().then_some(found.bytes)
         };
-        // Bytes of the origin have no checksum here, as in any miss.
-        let bytes = bytes.filter(|bytes| {
-            let pieces = bytes.as_chunks::<BLOCK>().0;
-            (0..)
-                .zip(pieces)
-                .zip(&slots)
-                .all(|((at, piece), slot)| self.store.verify(job.object, first.plus(at), *slot, piece))
-        });
         let group_of = &mut job.groups[group];
         group_of.reading -= 1;
         match bytes {

@@ -17,14 +17,10 @@ use crate::locks::Span;
 #[derive(Default)]
 pub(super) struct Moves(BTreeMap<Block, Vec<Slot>>);
 
-fn same_place(one: Slot, other: Slot) -> bool {
-    one.location == other.location && one.checksum == other.checksum
-}
-
 impl Moves {
     fn note(&mut self, block: Block, from: Slot, to: Slot) {
         let slots = self.0.entry(block).or_default();
-        if !slots.last().is_some_and(|last| same_place(*last, from)) {
+        if !slots.last().is_some_and(|last| last.is_where(&from)) {
             *slots = vec![from];
         }
         slots.push(to);
@@ -36,8 +32,8 @@ impl Moves {
 
     /// Whether a block held the same bytes in both slots.
     pub(super) fn same(&self, block: Block, one: Slot, other: Slot) -> bool {
-        let was_in = |slot| self.0.get(&block).is_some_and(|slots| slots.iter().any(|had| same_place(*had, slot)));
-        same_place(one, other) || was_in(one) && was_in(other)
+        let was_in = |slot| self.0.get(&block).is_some_and(|slots| slots.iter().any(|had| had.is_where(&slot)));
+        one.is_where(&other) || was_in(one) && was_in(other)
     }
 }
 
@@ -66,6 +62,7 @@ mod tests {
         Slot {
             location: Location(at),
             checksum: at.wrapping_mul(7),
+            packed: false,
             dirty: true,
             kept: true,
             class: headpond_base::Class::EVERYBODY,

@@ -3,12 +3,13 @@
 //! Invariant: only bytes that agree with their slots' checksums are written. What flash cannot give for the second
 //! time stays dirty, and is counted as lost; what reclaim took elsewhere meanwhile is left for the next round.
 
-use headpond_base::{BLOCK, ObjectId};
+use headpond_base::{Block, ObjectId};
 
 use super::job::{Job, JobId, Pending};
 use super::run::Run;
 use crate::effect::Outcome;
 use crate::engine::{Engine, Pending as EnginePending};
+use crate::flash_read::Unpacked;
 
 /// A read of some blocks of a run, which lie together on flash.
 #[derive(Clone, Copy)]
@@ -23,7 +24,9 @@ impl Engine {
     /// Reads a run's blocks, those that lie together on flash in one go.
     pub(super) fn read_run(&mut self, id: JobId, job: &mut Job, index: usize) {
         let run = &mut job.runs[index];
-        run.bytes = run.slots.iter().map(|slot| self.store.in_memory(*slot)).collect();
+        let mut unpacked = Unpacked::default();
+        let blocks = (run.first.0..).map(Block).zip(&run.slots);
+        run.bytes = blocks.map(|(block, slot)| self.store.in_batch(job.object, block, *slot, &mut unpacked)).collect();
         let mut from = 0;
         while from < run.slots.len() {
             if run.bytes[from].is_some() {
@@ -33,7 +36,7 @@ impl Engine {
             let mut count = 1;
             while from + count < run.slots.len()
                 && run.bytes[from + count].is_none()
-                && self.store.lies_behind(run.slots[from], count, run.slots[from + count])
+                && self.store.lies_behind(&run.slots[from..from + count], run.slots[from + count])
             {
                 count += 1;
             }
@@ -45,25 +48,18 @@ impl Engine {
 
     fn read_blocks(&mut self, job: JobId, run: &Run, reading: Reading) {
         let pending = EnginePending::Destage(Pending::Read { job, reading });
-        self.read_flash(run.slots[reading.from].location, reading.count, pending);
+        self.read_flash(&run.slots[reading.from..reading.from + reading.count], pending);
     }
 
     /// A read of a run's blocks came back.
     pub(super) fn run_read(&mut self, id: JobId, job: &mut Job, reading: Reading, outcome: Outcome) {
         let Reading { run: index, from, count, again } = reading;
         let run = &mut job.runs[index];
-        self.flash_was_read(run.slots[from].location);
-        let bytes = match outcome {
-            Outcome::Bytes(bytes) if bytes.len() == count * BLOCK => Some(bytes),
-            _ => None,
-        };
-        let good = bytes.filter(|bytes| {
-            let mut blocks = bytes.as_chunks::<BLOCK>().0.iter().zip(from..);
-            blocks.all(|(block, at)| self.store.verify(job.object, run.first.plus(at as u64), run.slots[at], block))
-        });
-        if let Some(bytes) = good {
+        let first = run.first.plus(from as u64);
+        let found = self.flash_was_read(job.object, first, &run.slots[from..from + count], &outcome);
+        if found.all_good() {
             for part in 0..count {
-                run.bytes[from + part] = Some(bytes.slice(part * BLOCK..(part + 1) * BLOCK));
+                run.bytes[from + part] = found.block(part);
             }
         } else if self.run_moved(job.object, &job.runs[index], reading) {
             // Reclaim took it elsewhere meanwhile; the next round finds it there.
@@ -85,7 +81,7 @@ impl Engine {
     fn run_moved(&self, object: ObjectId, run: &Run, reading: Reading) -> bool {
         (reading.from..reading.from + reading.count).any(|at| {
             let present = self.store.get(object).and_then(|known| known.map.get(run.first.plus(at as u64)));
-            present.is_none_or(|slot| slot.location != run.slots[at].location)
+            present.is_none_or(|slot| !slot.is_where(&run.slots[at]))
         })
     }
 }

@@ -566,4 +566,4 @@ const fn widened(start: u64, end: u64, size: u64) -> (u64, u64) {
 
 /// A block of zeros that the origin has not got.
 pub(crate) const ZERO_SLOT: Slot =
-    Slot { location: Location::ZERO, checksum: 0, dirty: true, kept: true, class: Class::EVERYBODY };
+    Slot { location: Location::ZERO, checksum: 0, packed: false, dirty: true, kept: true, class: Class::EVERYBODY };

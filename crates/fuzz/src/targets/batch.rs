@@ -4,7 +4,7 @@ use headpond_base::{
     BLOCK, BatchNumber, Block, Class, Epoch, Generation, ObjectId, PoolId, SegmentId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::{
-    BATCH_ENTRY_BYTES, BatchHead, Entry, ObjectFlags, ObjectState, Stamp, decode_batch, encode_batch,
+    BATCH_ENTRY_BYTES, BatchHead, Codec, Entry, ObjectFlags, ObjectState, Stamp, decode_batch, encode_batch,
 };
 
 use super::{same, told};
@@ -41,7 +41,7 @@ pub(super) fn entries(seed: &mut Seed) -> Vec<u8> {
         let mtime = UnixNanos(seed.next().cast_signed());
         let mut path = vec![b'p'; seed.index(200)];
         seed.fill(&mut path);
-        let entry = match seed.below(9) {
+        let entry = match seed.below(10) {
             0 => Entry::Object {
                 object,
                 state: ObjectState {
@@ -63,6 +63,20 @@ pub(super) fn entries(seed: &mut Seed) -> Vec<u8> {
                 class: Class::from_bits(seed.below(16) as u8),
                 checksums: (0..1 + seed.below(30)).map(|at| u32::try_from(at).unwrap_or(0)).collect(),
             },
+            9 => {
+                let few = 1 + seed.below(16) as u32;
+                Entry::Packed {
+                    object,
+                    first,
+                    blocks: few,
+                    dirty: seed.one_in(2),
+                    grown: seed.one_in(2).then_some((1 << 40, mtime)),
+                    class: Class::from_bits(seed.below(16) as u8),
+                    codec: if seed.one_in(2) { Codec::Lz4 } else { Codec::Zstd },
+                    units: 1 + seed.below(u64::from(few) * 7) as u32,
+                    checksum: seed.next() as u32,
+                }
+            }
             3 => Entry::Zero { object, first, blocks, mtime },
             4 => Entry::Drop { object, first, blocks },
             5 => Entry::Clean { object, first, blocks },

@@ -35,6 +35,7 @@ fn superblock() -> Superblock {
         clean_stop: false,
         dirty_blocks: 0,
         boot: [0; 16],
+        packed: false,
     }
 }
 
@@ -70,7 +71,14 @@ pub(super) fn base(seed: u64) -> Base {
         for _ in 0..seed.below(300) {
             let at = u32::try_from(seed.below(1000)).unwrap_or(0);
             let location = if seed.one_in(9) { Location::ZERO } else { Location(at) };
-            let slot = Slot { location, checksum: at, dirty: seed.one_in(2), kept: false, class: Class::EVERYBODY };
+            let slot = Slot {
+                location,
+                checksum: at,
+                packed: false,
+                dirty: seed.one_in(2),
+                kept: false,
+                class: Class::EVERYBODY,
+            };
             map.insert(Block(seed.below(3000)), slot);
         }
         let (mut payload, mut next) = (object.to_le_bytes().to_vec(), 0);

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use headpond_base::{BLOCK, BufMut, CacheMode, Nanos, PoolId};
 use headpond_check::{Report, Verdict, examine};
-use headpond_engine::{Config, Reply, Request, Treatment, format_pool, recover, recover_mutated};
+use headpond_engine::{Compression, Config, Reply, Request, Treatment, format_pool, recover, recover_mutated};
 use headpond_format::Geometry;
 
 use super::without_numbers;
@@ -54,8 +54,10 @@ fn made(seed: u64) -> Arc<Made> {
     made
 }
 
-fn config() -> Config {
+/// Every second pool packs what it writes.
+fn config(base: u64) -> Config {
     Config {
+        compression: [Compression::Off, Compression::Lz4, Compression::Off, Compression::Zstd(1)][base as usize % 4],
         mode: CacheMode::WriteBack,
         flush_period: Nanos::SECOND,
         fetch_bytes: 16 << 10,
@@ -64,9 +66,17 @@ fn config() -> Config {
     }
 }
 
-fn start(flash: Flash, origin: Origin) -> Result<World, String> {
+/// Some bytes; in pools that pack, bytes that shrink.
+fn fill(base: u64, seed: &mut Seed, bytes: &mut [u8]) {
+    seed.fill(bytes);
+    if base % 2 == 1 {
+        bytes.iter_mut().for_each(|byte| *byte &= 0x0f);
+    }
+}
+
+fn start(base: u64, flash: Flash, origin: Origin) -> Result<World, String> {
     let recovered = recover(&mut flash.clone(), POOL_BYTES).map_err(|error| error.to_string())?;
-    match World::start(flash, origin, recovered, config(), &mut || false)? {
+    match World::start(flash, origin, recovered, config(base), &mut || false)? {
         (world, conflicts) if conflicts.is_empty() => Ok(world),
         (_, conflicts) => Err(format!("a conflict about {conflicts:?}, and nobody changed anything")),
     }
@@ -78,7 +88,7 @@ fn make(base: u64) -> Result<Made, String> {
     let mut files = BTreeMap::new();
     for inode in 1..=FILES {
         let mut bytes = vec![0; seed.index(FILE_BYTES)];
-        seed.fill(&mut bytes);
+        fill(base, &mut seed, &mut bytes);
         files.insert(inode, bytes);
     }
     let mut flash = Flash(vec![0; usize::try_from(POOL_BYTES).unwrap_or(0)]);
@@ -88,11 +98,11 @@ fn make(base: u64) -> Result<Made, String> {
         flash.0[at..at + bytes.len()].copy_from_slice(&bytes);
     }
     let mut history = History::new(&files);
-    let mut world = start(flash, Origin::new(&files))?;
+    let mut world = start(base, flash, Origin::new(&files))?;
     for _ in 0..20 + seed.below(150) {
         match seed.below(40) {
             0..20 => {
-                let request = change(&mut seed, &mut world, &mut files)?;
+                let request = change(base, &mut seed, &mut world, &mut files)?;
                 match world.ask(request)? {
                     Reply::Changed(_) => history.push(&files),
                     other => return Err(format!("a change is answered with {other:?}")),
@@ -113,14 +123,14 @@ fn make(base: u64) -> Result<Made, String> {
             37 => {
                 world.ask(Request::Stop)?;
                 let (flash, origin) = world.crash(&mut seed);
-                world = start(flash, origin)?;
+                world = start(base, flash, origin)?;
             }
             38 => {
-                let request = change(&mut seed, &mut world, &mut files)?;
+                let request = change(base, &mut seed, &mut world, &mut files)?;
                 world.ask_and_leave(request, u32::try_from(seed.below(20)).unwrap_or(0))?;
                 history.push(&files);
                 let (flash, origin) = world.crash(&mut seed);
-                world = start(flash, origin)?;
+                world = start(base, flash, origin)?;
                 settle(&mut world, &mut history, &mut files)?;
             }
             _ => world.sleep(5000)?,
@@ -128,7 +138,7 @@ fn make(base: u64) -> Result<Made, String> {
     }
     // So that later batches say of the ones before that they were durable.
     for _ in 0..3 {
-        let request = change(&mut seed, &mut world, &mut files)?;
+        let request = change(base, &mut seed, &mut world, &mut files)?;
         world.ask(request)?;
         history.push(&files);
         world.ask(Request::SyncAll)?;
@@ -139,7 +149,7 @@ fn make(base: u64) -> Result<Made, String> {
             world.ask(Request::Stop)?;
         }
         1 => {
-            let request = change(&mut seed, &mut world, &mut files)?;
+            let request = change(base, &mut seed, &mut world, &mut files)?;
             world.ask(request)?;
             history.push(&files);
         }
@@ -150,7 +160,12 @@ fn make(base: u64) -> Result<Made, String> {
 }
 
 /// A change to one of the files.
-fn change(seed: &mut Seed, world: &mut World, files: &mut BTreeMap<u64, Vec<u8>>) -> Result<Request, String> {
+fn change(
+    base: u64,
+    seed: &mut Seed,
+    world: &mut World,
+    files: &mut BTreeMap<u64, Vec<u8>>,
+) -> Result<Request, String> {
     let inode = 1 + seed.below(FILES);
     let (object, _) = world.open(inode)?;
     let file = files.get_mut(&inode).ok_or("a file that was never made")?;
@@ -172,7 +187,7 @@ fn change(seed: &mut Seed, world: &mut World, files: &mut BTreeMap<u64, Vec<u8>>
         }
         _ => {
             let mut bytes = vec![0; (end - offset).max(1)];
-            seed.fill(&mut bytes);
+            fill(base, seed, &mut bytes);
             let end = offset + bytes.len();
             file.resize(file.len().max(end), 0);
             file[offset..end].copy_from_slice(&bytes);
@@ -227,7 +242,8 @@ pub(super) fn run(input: &Input, bytes: Vec<u8>, planted: PlantedBug) -> Result<
         return Err(format!("recovery takes what the examination says it refuses: {}", report.why));
     }
     let mut seed = Seed(input.base ^ report.device_bytes);
-    let (mut world, conflicts) = World::start(flash, made.origin.clone(), recovered, config(), &mut || seed.one_in(2))?;
+    let (mut world, conflicts) =
+        World::start(flash, made.origin.clone(), recovered, config(input.base), &mut || seed.one_in(2))?;
     let mut found = look_at_all(&mut world)?;
     found.retain(|inode, _| !conflicts.contains(inode));
     if !input.forged {

@@ -31,6 +31,7 @@ pub(super) fn base(seed: u64) -> Base {
         clean_stop: seed.one_in(2),
         dirty_blocks: seed.next(),
         boot: [0; 16],
+        packed: false,
     });
     Base { bytes, seals: vec![Seal::new(0..BLOCK, 8, 12..1208)] }
 }

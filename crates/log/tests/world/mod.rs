@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{
-    BLOCK, BatchNumber, Block, Buf, BufMut, CacheMode, Class, Epoch, Errno, Generation, ObjectId, PoolId, Result,
-    SegmentId, Sequence, Stream, UnixNanos,
+    BLOCK, BatchNumber, Block, Buf, BufMut, CacheMode, Class, Epoch, Errno, Generation, Location, ObjectId, PoolId,
+    Result, SegmentId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::{
-    CheckpointHead, Entry, FrameKind, Geometry, SUPERBLOCK_SLOTS, SegmentRow, SegmentState, Superblock, decode_batch,
-    encode_checkpoint_head, encode_frame, encode_superblock,
+    CheckpointHead, Codec, Compression, Entry, FrameKind, Geometry, PACKED_BLOCKS_MAX, SUPERBLOCK_SLOTS, SegmentRow,
+    SegmentState, Superblock, UNIT, decode_batch, encode_checkpoint_head, encode_frame, encode_superblock, pack,
+    verify_packed,
 };
 use headpond_log::{DataRecord, FlashRead, Log, LogIo, LogStart, Mutation, Scanned, Segment, TailEntry, WriteId, scan};
 
@@ -83,8 +84,11 @@ fn geometry() -> Geometry {
 /// Every block tells which append wrote it.
 fn content(sequence: Sequence, object: ObjectId, block: Block, bytes: &mut [u8]) {
     let mut seed = Seed(sequence.0 ^ object.0 << 40 ^ block.0 << 20);
+    // Half of it can be packed.
+    let first = seed.next();
     for eight in bytes.as_chunks_mut::<8>().0 {
-        *eight = seed.next().to_le_bytes();
+        let next = if sequence.0.is_multiple_of(2) { seed.next() } else { first };
+        *eight = next.to_le_bytes();
     }
 }
 
@@ -185,6 +189,21 @@ impl World {
         let dirty = stream == Stream::Host;
         let record = DataRecord { stream, object, first, blocks, dirty, grown, class: Class::EVERYBODY, whole: false };
         let sequence = self.log.next_sequence();
+        let mut plain = vec![0; blocks as usize * BLOCK];
+        for (block, bytes) in (first.0..).zip(plain.chunks_exact_mut(BLOCK)) {
+            content(sequence, object, Block(block), bytes);
+        }
+        let compression = [Compression::Off, Compression::Lz4, Compression::Zstd(1)][self.seed.below(3) as usize];
+        if blocks as usize <= PACKED_BLOCKS_MAX
+            && let Some(mut packed) = pack(compression, &plain)
+        {
+            let codec = Codec::from_number(packed[4]).unwrap();
+            let placed = self.log.append_packed(record, &mut packed);
+            assert_eq!(placed.sequence, sequence, "seed {}", self.number);
+            let (class, checksum, units) = (Class::EVERYBODY, placed.checksum, u32::from(placed.units));
+            let entry = Entry::Packed { object, first, blocks, dirty, grown, class, codec, units, checksum };
+            return self.oracle.push(Appended { sequence, stream, entry });
+        }
         let placed = self.log.append_data(record, |payload| {
             for (block, bytes) in (first.0..).zip(payload.chunks_exact_mut(BLOCK)) {
                 content(sequence, object, Block(block), bytes);
@@ -346,8 +365,21 @@ impl World {
     fn check_content(&mut self, tail: &[TailEntry]) {
         let number = self.number;
         let (mut blocks, mut expected) = (BTreeMap::new(), BTreeMap::new());
-        for TailEntry { sequence, entry, location } in tail {
+        for TailEntry { sequence, entry, location, unit } in tail {
             let gone = match *entry {
+                Entry::Packed { object, first, blocks: count, units, checksum, .. } => {
+                    let location = location.unwrap_or_else(|| panic!("seed {number}: data {sequence} without a place"));
+                    let plain = self.unpacked(object, first, (location, *unit, units), checksum);
+                    for (index, block) in (0..).zip(first.0..first.0 + u64::from(count)) {
+                        let mut wanted = vec![0; BLOCK];
+                        content(*sequence, object, Block(block), &mut wanted);
+                        let found = &plain[index * BLOCK..(index + 1) * BLOCK];
+                        assert!(*found == wanted[..], "seed {number}: other bytes in block {block} of object {object}");
+                        blocks.remove(&(object, block));
+                        expected.remove(&(object, block));
+                    }
+                    continue;
+                }
                 Entry::Data { object, first, ref checksums, .. } => {
                     let location = location.unwrap_or_else(|| panic!("seed {number}: data {sequence} without a place"));
                     for (index, block) in (0..).zip(first.0..first.0 + checksums.len() as u64) {
@@ -373,6 +405,22 @@ impl World {
             let read = self.flash.read(geometry().byte_of(location), BLOCK).unwrap();
             assert!(read[..] == wanted[..], "seed {number}: other bytes in block {block} of object {object}");
         }
+    }
+
+    fn unpacked(&mut self, object: ObjectId, first: Block, place: (Location, u8, u32), checksum: u32) -> Vec<u8> {
+        let (location, unit, units) = place;
+        let offset = geometry().byte_of(location);
+        let from = usize::from(unit) * UNIT;
+        let len = from + units as usize * UNIT;
+        let read = self.flash.read(offset, len.next_multiple_of(BLOCK)).unwrap();
+        let generation = self.lives.iter().filter(|(segment, _)| *segment == geometry().segment_of(location).0);
+        let mut records = generation.filter_map(|(_, life)| verify_packed(&read[from..len], object, first, *life));
+        let record =
+            records.next_back().unwrap_or_else(|| panic!("seed {}: a packed record that is none", self.number));
+        assert_eq!(record.checksum, checksum, "seed {}", self.number);
+        let mut plain = vec![0; record.blocks * BLOCK];
+        assert!(record.unpack(&mut plain), "seed {}", self.number);
+        plain
     }
 
     /// Takes the pool into use again, as recovery does: a checkpoint of a new epoch first.
@@ -417,6 +465,7 @@ impl World {
             clean_stop: false,
             dirty_blocks: 0,
             boot: [0; 16],
+            packed: false,
         };
         let start = geometry.checkpoint_start(usize::from(area)) as usize;
         let mut put = |at: usize, bytes: &[u8]| self.flash.0[at..at + bytes.len()].copy_from_slice(bytes);

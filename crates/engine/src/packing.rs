@@ -1,0 +1,115 @@
+//! Appending records, packed where that is asked for and saves something.
+//!
+//! Invariants:
+//! - What the host wrote with one request stays in one batch, and a record takes no more of a batch than it would as it
+//!   is, neither payload nor entries: who made sure of room for it ([`headpond_log::Log::together`]) has it.
+//! - Nothing is packed before the superblock durably says that the pool may have packed records.
+//!
+//! The price is the shard's time: see docs/compression.md.
+
+use headpond_base::{BLOCK, BufMut, Class, Stream};
+use headpond_format::{Compression, Entry, PACKED_BLOCKS_MAX, UNIT, pack};
+use headpond_log::{DataRecord, Placed, PlacedPacked};
+use headpond_map::{PackedPlace, Slot};
+
+use crate::engine::Engine;
+use crate::store::Store;
+
+/// What comes from the origin, or moves on as clean, is packed in units of so many blocks, which begin at a multiple of
+/// that: the page of the databases with large ones. It was read along with others, and is asked for by itself.
+const CLEAN_UNIT: u64 = 4;
+
+/// Some blocks of a record, as they are to be stored.
+struct Part {
+    blocks: u32,
+    packed: Option<Vec<u8>>,
+}
+
+impl Part {
+    fn entry_bytes(&self) -> usize {
+        if self.packed.is_some() { Entry::PACKED_LEN } else { Entry::data_len(self.blocks as usize) }
+    }
+}
+
+impl Engine {
+    /// Packs records as the settings say, as soon as the pool may have packed ones.
+    pub(crate) fn settle_packing(&mut self) {
+        let may = self.checkpoints.may_pack();
+        self.store.compression = if may { self.config.compression } else { Compression::Off };
+    }
+}
+
+impl Store {
+    /// Appends a record and points the map to it. Its blocks are of the given class, which is the record's own but for
+    /// blocks whose class shows only when they are there.
+    pub(crate) fn append_data(&mut self, record: DataRecord, kept: bool, class: Class, fill: impl FnOnce(&mut [u8])) {
+        if self.compression == Compression::Off {
+            return self.append_plain(record, kept, class, fill);
+        }
+        let len = record.blocks as usize * BLOCK;
+        let mut plain = if record.whole { BufMut::unwritten(len) } else { BufMut::zeroed(len) };
+        fill(&mut plain);
+        let parts = self.parts(&record, &plain);
+        let entry_bytes: usize = parts.iter().map(Part::entry_bytes).sum();
+        let whole = DataRecord { whole: true, ..record };
+        if record.stream == Stream::Host {
+            if entry_bytes > Entry::data_len(record.blocks as usize) {
+                return self.append_plain(whole, kept, class, |payload| payload.copy_from_slice(&plain));
+            }
+            self.log.together(record.stream, entry_bytes, record.blocks);
+        }
+        let mut at = 0;
+        for part in parts {
+            let record = DataRecord { first: record.first.plus(at as u64), blocks: part.blocks, ..whole };
+            let bytes = &plain[at * BLOCK..(at + part.blocks as usize) * BLOCK];
+            at += part.blocks as usize;
+            match part.packed {
+                Some(packed) => self.append_packed(record, kept, class, packed),
+                None => self.append_plain(record, kept, class, |payload| payload.copy_from_slice(bytes)),
+            }
+        }
+    }
+
+    /// A record in the parts in which it is stored. Neighbours that are stored as they are are one.
+    fn parts(&self, record: &DataRecord, plain: &[u8]) -> Vec<Part> {
+        let host = record.stream == Stream::Host;
+        let mut parts: Vec<Part> = Vec::new();
+        let (mut block, end) = (record.first.0, record.first.0 + u64::from(record.blocks));
+        while block < end {
+            let next = if host { block + PACKED_BLOCKS_MAX as u64 } else { (block + 1).next_multiple_of(CLEAN_UNIT) };
+            let next = next.min(end);
+            let at = |block: u64| usize::try_from(block - record.first.0).expect("a record is bounded") * BLOCK;
+            let packed = pack(self.compression, &plain[at(block)..at(next)]);
+            let blocks = u32::try_from(next - block).expect("a record is bounded");
+            match parts.last_mut() {
+                Some(last) if last.packed.is_none() && packed.is_none() => last.blocks += blocks,
+                _ => parts.push(Part { blocks, packed }),
+            }
+            block = next;
+        }
+        parts
+    }
+
+    fn append_plain(&mut self, record: DataRecord, kept: bool, class: Class, fill: impl FnOnce(&mut [u8])) {
+        let Placed { location, checksums, .. } = self.log.append_data(record, fill);
+        for (index, checksum) in (0_u32..).zip(checksums) {
+            let location = location.plus(index);
+            let slot = Slot { location, checksum, packed: false, dirty: record.dirty, kept, class };
+            self.set_slot(record.object, record.first.plus(u64::from(index)), slot);
+        }
+        let bytes = u64::from(record.blocks) * BLOCK as u64;
+        (self.record_bytes, self.payload_bytes) = (self.record_bytes + bytes, self.payload_bytes + bytes);
+    }
+
+    fn append_packed(&mut self, record: DataRecord, kept: bool, class: Class, mut packed: Vec<u8>) {
+        let PlacedPacked { location, unit, units, checksum, .. } = self.log.append_packed(record, &mut packed);
+        let blocks = u8::try_from(record.blocks).expect("a packed record is bounded");
+        for index in 0..blocks {
+            let place = PackedPlace::new(unit, units, blocks, index, checksum);
+            let slot = Slot { location, checksum: place.word(), packed: true, dirty: record.dirty, kept, class };
+            self.set_slot(record.object, record.first.plus(u64::from(index)), slot);
+        }
+        self.record_bytes += u64::from(record.blocks) * BLOCK as u64;
+        self.payload_bytes += u64::from(units) * UNIT as u64;
+    }
+}

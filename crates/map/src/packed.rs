@@ -1,0 +1,98 @@
+//! Where a block is in a packed record, in the four bytes that are the checksum of one that is stored as it is.
+//!
+//! The whole checksum stands before the record's bytes, and is bound to object, position and life; the bits of it that are
+//! here are for the case that a record is intact, of the same place and life, and yet another one, which no writer makes.
+
+/// Units of 512 bytes in a block.
+pub(crate) const BLOCK_UNITS: u32 = 8;
+
+/// Blocks of the largest packed record.
+const BLOCKS_MAX: u8 = 16;
+
+/// Bits of the record's checksum that fit.
+const CHECK_BITS: u32 = 14;
+
+/// A block's place in a packed record, which begins in the block of the slot's location.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PackedPlace {
+    /// The unit of that block with which the record begins, 0 to 7.
+    pub unit: u8,
+    /// Units that the record takes, 1 to 128.
+    pub units: u8,
+    /// Blocks that it has, 1 to 16.
+    pub blocks: u8,
+    /// Which of them this is.
+    pub index: u8,
+    /// The lowest bits of the record's checksum.
+    pub check: u16,
+}
+
+#[allow(clippy::cast_possible_truncation)] // each is masked to its bits
+impl PackedPlace {
+    /// The place of block `index` of a record.
+    #[must_use]
+    pub const fn new(unit: u8, units: u8, blocks: u8, index: u8, checksum: u32) -> Self {
+        Self { unit, units, blocks, index, check: (checksum & ((1 << CHECK_BITS) - 1)) as u16 }
+    }
+
+    /// As the slot has it: unit (3 bits), units less one (7), blocks less one (4), index (4), and bits of the checksum.
+    #[must_use]
+    pub const fn word(self) -> u32 {
+        self.unit as u32 & 7
+            | (self.units.wrapping_sub(1) as u32 & 127) << 3
+            | (self.blocks.wrapping_sub(1) as u32 & 15) << 10
+            | (self.index as u32 & 15) << 14
+            | (self.check as u32) << 18
+    }
+
+    pub(crate) const fn from_word(word: u32) -> Self {
+        Self {
+            unit: (word & 7) as u8,
+            units: (word >> 3 & 127) as u8 + 1,
+            blocks: (word >> 10 & 15) as u8 + 1,
+            index: (word >> 14 & 15) as u8,
+            check: (word >> 18) as u16,
+        }
+    }
+
+    /// Whether a record's checksum has these bits.
+    #[must_use]
+    pub const fn agrees(self, checksum: u32) -> bool {
+        checksum & ((1 << CHECK_BITS) - 1) == self.check as u32
+    }
+
+    /// The block's share of the record's units: what all blocks have together is what the record takes.
+    #[must_use]
+    pub const fn share(self) -> u32 {
+        let (units, blocks, index) = (self.units as u32, self.blocks as u32, self.index as u32);
+        units * (index + 1) / blocks - units * index / blocks
+    }
+
+    /// Whether it can be: the block is one of the record's, and the record no larger than its blocks.
+    pub(crate) const fn makes_sense(self) -> bool {
+        self.index < self.blocks && self.blocks <= BLOCKS_MAX && self.units as u32 <= self.blocks as u32 * 7
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_survives_its_word_and_the_shares_are_the_record() {
+        for blocks in 1..=BLOCKS_MAX {
+            for units in 1..=blocks * 7 {
+                let places = (0..blocks).map(|index| PackedPlace::new(units % 8, units, blocks, index, 0xdead_beef));
+                let mut shares = 0;
+                for place in places {
+                    assert_eq!(PackedPlace::from_word(place.word()), place);
+                    assert!(place.makes_sense() && place.agrees(0xdead_beef) && !place.agrees(0xdead_beee));
+                    shares += place.share();
+                }
+                assert_eq!(shares, u32::from(units));
+            }
+        }
+        assert!(!PackedPlace::new(0, 3, 2, 2, 0).makes_sense(), "a block that the record has not got");
+        assert!(!PackedPlace::new(0, 8, 1, 0, 0).makes_sense(), "a record larger than what it holds");
+    }
+}
