@@ -416,7 +416,9 @@ impl Engine {
 
     /// Keeps as much as fits: more blocks where they are packed. Where what is kept takes more than it may, some goes.
     pub(crate) fn fit_keep(&mut self) {
-        self.keep.fit(self.store.cached_blocks, self.store.stored_units);
+        // Zeros take no flash, packed or not: without packed records they are no reason to keep more.
+        let blocks = if self.store.packed_blocks > 0 { self.store.cached_blocks } else { 0 };
+        self.keep.fit(blocks, self.store.stored_units);
         if self.store.kept_units > self.keep.plain * u64::from(BLOCK_UNITS) {
             self.keep_less(FIT_STEP);
         }
