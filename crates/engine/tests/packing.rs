@@ -169,6 +169,35 @@ fn what_is_packed_in_changing_ways_is_what_was_written() {
 }
 
 #[test]
+fn a_request_of_several_units_is_there_as_a_whole_or_not_at_all_wherever_a_batch_ends() {
+    let shrinks = || vec![7_u8; 64 << 10];
+    let noise = || pages(4, PAGE, 3);
+    for large in [[shrinks(), shrinks()].concat(), [noise(), shrinks()].concat(), [shrinks(), noise()].concat()] {
+        let mut split = Vec::new();
+        for before in 50..70_u64 {
+            let mut world = World::new(config(Compression::Lz4));
+            let file = world.open(1, &[]);
+            world.write(file, 0, &vec![7; PAGE]);
+            assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+            // These fill a batch by their entries, and next to nothing of its payload.
+            for page in 1..=before {
+                world.write(file, page * PAGE as u64, &vec![7; PAGE]);
+            }
+            let at = 100 * PAGE as u64;
+            world.write(file, at, &large);
+            // As after a crash: what was submitted is there, and the batch that is still open is not.
+            let recovered = recover(&mut world.flash, POOL).unwrap();
+            let object = recovered.objects()[0].object;
+            let there = recovered.blocks(object).filter(|(block, _)| block.byte() >= at).count();
+            if there != 0 && there != 32 {
+                split.push((before, there));
+            }
+        }
+        assert!(split.is_empty(), "blocks of 32, by the number of writes before: {split:?}");
+    }
+}
+
+#[test]
 fn more_blocks_than_a_checkpoint_has_room_for_cost_a_part_of_the_warmth_and_nothing_else() {
     let mut world = World::new(config(Compression::Lz4));
     let content = pages(14_000, 0, 5);

@@ -425,10 +425,11 @@ impl Log {
     }
 
     /// Appends a packed record, which gets its checksum here. It takes no more of a batch than the same blocks as they
-    /// are, neither of its payload nor of its entries.
+    /// are, neither of its payload nor of its entries, and asks for no more: records for which room was made together
+    /// stay together.
     pub fn append_packed(&mut self, record: DataRecord, packed: &mut [u8]) -> PlacedPacked {
         let DataRecord { stream, object, first, blocks, dirty, grown, class, .. } = record;
-        self.together(stream, Entry::data_len(blocks as usize), blocks);
+        self.together(stream, Entry::PACKED_LEN, blocks);
         let sequence = self.next_sequence;
         let open = self.open[stream.index()].as_mut().expect("together opened it");
         let id = open.id;

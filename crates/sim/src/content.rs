@@ -1,7 +1,7 @@
 //! What a file holds, as the model sees it: byte ranges with the write that they came from.
 //!
 //! Every write has its own number, and every byte it writes is a function of that number and
-//! of its position. So any eight bytes found anywhere tell who wrote them, and where: an old, a
+//! of its position. So any eight bytes found anywhere tell who wrote them, and where, by 512 bytes at least: an old, a
 //! foreign or a misplaced byte is never taken for the right one.
 
 use crate::rng::mix;
@@ -10,10 +10,15 @@ use crate::rng::mix;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Writer(pub(crate) u32);
 
-/// The eight bytes that `writer` writes at word `index` of a file. What every second writer writes can be made smaller.
+/// Words of which one writer's may be the same, with little else to tell: 512 bytes, the unit of packed records.
+const ALIKE: u64 = 64;
+
+/// The eight bytes that `writer` writes at word `index` of a file. Of some writers every second one's bytes can be made
+/// smaller; after those come as many of whose bytes next to nothing is left, so that records are packed in all sizes.
 const fn word(writer: Writer, index: u64) -> u64 {
-    let name = ((writer.0 as u64) << 40) ^ index;
-    if writer.0.is_multiple_of(2) { mix(name) } else { name ^ 0x5aa5_c33c_5aa5_c33c }
+    let tiny = writer.0 >> 6 & 1 == 1;
+    let name = ((writer.0 as u64) << 40) ^ if tiny { index / ALIKE * ALIKE } else { index };
+    if !tiny && writer.0.is_multiple_of(2) { mix(name) } else { name ^ 0x5aa5_c33c_5aa5_c33c }
 }
 
 /// Fills `out` with what `writer` writes from byte `offset` on.
