@@ -7,8 +7,11 @@
 //! Keeps true: no dirty data on flash is older than what is said here since this start, and what is said
 //! is older than the oldest by no more than the time in which a segment was filled. Blocks of zeros, which
 //! take no place, are not counted.
+//!
+//! Places are counted in units of 512 bytes, as in [`Slot::extent`]: packed records begin and end within blocks.
 
-use headpond_base::{Location, Nanos, SegmentId};
+use headpond_base::{Nanos, SegmentId};
+use headpond_map::Slot;
 
 /// Ranges of a segment that are told apart; more become one with their neighbour.
 const RANGES_MAX: usize = 512;
@@ -16,8 +19,8 @@ const RANGES_MAX: usize = 512;
 /// Dirty data that was moved here.
 #[derive(Clone, Copy)]
 struct Moved {
-    from: u32,
-    to: u32,
+    from: u64,
+    to: u64,
     since: Nanos,
     /// Blocks of it that are still dirty.
     dirty: u32,
@@ -32,10 +35,11 @@ struct Ages {
 }
 
 impl Ages {
-    /// The range that a place is in.
-    fn range_of(&self, at: Location) -> Option<usize> {
-        let index = self.moved.partition_point(|moved| moved.from <= at.0).checked_sub(1)?;
-        (at.0 < self.moved[index].to).then_some(index)
+    /// The range that a block's place is in.
+    fn range_of(&self, slot: Slot) -> Option<usize> {
+        let (at, _) = slot.extent();
+        let index = self.moved.partition_point(|moved| moved.from <= at).checked_sub(1)?;
+        (at < self.moved[index].to).then_some(index)
     }
 }
 
@@ -71,31 +75,32 @@ impl DirtyAges {
     }
 
     /// When what is in this place was written.
-    pub(crate) fn since(&self, segment: SegmentId, at: Location) -> Nanos {
+    pub(crate) fn since(&self, segment: SegmentId, slot: Slot) -> Nanos {
         let ages = &self.segments[segment.0 as usize];
-        ages.range_of(at).map_or(ages.since, |index| ages.moved[index].since)
+        ages.range_of(slot).map_or(ages.since, |index| ages.moved[index].since)
     }
 
     /// A dirty block that was just appended here was written earlier.
-    pub(crate) fn moved_here(&mut self, segment: SegmentId, at: Location, since: Nanos) {
+    pub(crate) fn moved_here(&mut self, segment: SegmentId, slot: Slot, since: Nanos) {
+        let (from, to) = slot.extent();
         let moved = &mut self.segments[segment.0 as usize].moved;
         let full = moved.len() >= RANGES_MAX;
         match moved.last_mut() {
-            // Blocks of packed records may lie in one place.
-            Some(last) if last.from <= at.0 && at.0 < last.to => {
+            // Blocks of a packed record lie in one place.
+            Some(last) if last.from <= from && to <= last.to => {
                 (last.dirty, last.since) = (last.dirty + 1, last.since.min(since));
             }
-            Some(last) if full || last.to == at.0 && since.0.abs_diff(last.since.0) < Nanos::SECOND.0 => {
-                (last.to, last.dirty, last.since) = (at.0 + 1, last.dirty + 1, last.since.min(since));
+            Some(last) if full || last.to == from && since.0.abs_diff(last.since.0) < Nanos::SECOND.0 => {
+                (last.to, last.dirty, last.since) = (to, last.dirty + 1, last.since.min(since));
             }
-            _ => moved.push(Moved { from: at.0, to: at.0 + 1, since, dirty: 1 }),
+            _ => moved.push(Moved { from, to, since, dirty: 1 }),
         }
     }
 
     /// A block is dirty no more.
-    pub(crate) fn over(&mut self, segment: SegmentId, at: Location) {
+    pub(crate) fn over(&mut self, segment: SegmentId, slot: Slot) {
         let ages = &mut self.segments[segment.0 as usize];
-        if let Some(index) = ages.range_of(at) {
+        if let Some(index) = ages.range_of(slot) {
             ages.moved[index].dirty = ages.moved[index].dirty.saturating_sub(1);
         }
     }
@@ -116,6 +121,17 @@ impl DirtyAges {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headpond_base::{Class, Location};
+    use headpond_map::PackedPlace;
+
+    fn at(location: u32) -> Slot {
+        let (location, class) = (Location(location), Class::EVERYBODY);
+        Slot { location, checksum: 0, packed: false, dirty: true, kept: true, class }
+    }
+
+    fn packed_at(location: u32, unit: u8) -> Slot {
+        Slot { checksum: PackedPlace::new(unit, 3, 4, 0, 0).word(), packed: true, ..at(location) }
+    }
 
     #[test]
     fn data_that_moves_keeps_its_age_and_new_data_beside_it_has_its_own() {
@@ -125,14 +141,29 @@ mod tests {
         ages.begins(old);
         ages.advance(Nanos(50));
         ages.begins(new);
-        ages.moved_here(new, Location(100), ages.since(old, Location(7)));
+        ages.moved_here(new, at(100), ages.since(old, at(7)));
         ages.advance(Nanos(60));
         assert_eq!(ages.oldest([(new, 2)].into_iter()), Nanos(50), "what was moved");
         ages.begins(other);
-        ages.moved_here(other, Location(200), ages.since(new, Location(101)));
+        ages.moved_here(other, at(200), ages.since(new, at(101)));
         assert_eq!(ages.oldest([(other, 1)].into_iter()), Nanos(10), "what was new there moved on");
-        ages.over(new, Location(100));
+        ages.over(new, at(100));
         assert_eq!(ages.oldest([(new, 1)].into_iter()), Nanos(10), "what was moved is clean");
         assert_eq!(ages.oldest([(old, 0)].into_iter()), Nanos(0), "nothing is dirty");
+    }
+
+    #[test]
+    fn new_data_in_the_same_block_as_what_was_moved_is_not_taken_for_it() {
+        let mut ages = DirtyAges::new(1);
+        let segment = SegmentId(0);
+        ages.advance(Nanos(50));
+        ages.begins(segment);
+        ages.moved_here(segment, packed_at(100, 0), Nanos(10));
+        ages.advance(Nanos(60));
+        assert_eq!(ages.since(segment, packed_at(100, 3)), Nanos(50), "the record behind it is new");
+        ages.over(segment, packed_at(100, 3));
+        assert_eq!(ages.oldest([(segment, 1)].into_iter()), Nanos(50), "the new one is clean, the moved one is not");
+        ages.over(segment, packed_at(100, 0));
+        assert_eq!(ages.oldest([(segment, 1)].into_iter()), Nanos(10));
     }
 }

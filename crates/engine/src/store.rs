@@ -149,7 +149,7 @@ impl Store {
         let segment = geometry.segment_of(old.location);
         count(&mut self.log, segment, old, -1);
         if old.dirty && old.location != Location::ZERO {
-            self.ages.over(segment, old.location);
+            self.ages.over(segment, old);
         }
         self.stored_units -= u64::from(old.units());
         self.packed_blocks -= u64::from(old.packed);
@@ -279,14 +279,14 @@ impl Store {
         let Some(known) = self.objects.get(&object) else { return };
         let geometry = self.log.geometry();
         for ((_, slot), was) in known.map.range(first, first.plus(from.len() as u64)).zip(from) {
-            let since = self.ages.since(geometry.segment_of(was.location), was.location);
-            self.ages.moved_here(geometry.segment_of(slot.location), slot.location, since);
+            let since = self.ages.since(geometry.segment_of(was.location), *was);
+            self.ages.moved_here(geometry.segment_of(slot.location), slot, since);
         }
     }
 
-    /// When the dirty data in this place was written, at the earliest.
-    pub(crate) fn dirty_since(&self, at: Location) -> Nanos {
-        self.ages.since(self.log.geometry().segment_of(at), at)
+    /// When the dirty data of this block was written, at the earliest.
+    pub(crate) fn dirty_since(&self, slot: Slot) -> Nanos {
+        self.ages.since(self.log.geometry().segment_of(slot.location), slot)
     }
 
     /// How old the oldest dirty data on flash is, at most.

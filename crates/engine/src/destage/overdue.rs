@@ -4,6 +4,7 @@
 //! Invariant: it turns back at most once for a block in each way through all that is dirty, so a way ends.
 
 use headpond_base::{Block, Location, Nanos, ObjectId};
+use headpond_map::Slot;
 
 use super::job::Job;
 use crate::config::Config;
@@ -39,8 +40,9 @@ impl Engine {
         };
         let end = job.forward.unwrap_or(Block(u64::MAX));
         let passed = self.store.get(job.object)?.map.dirty_from(from).take_while(|(block, _)| *block < end);
-        let overdue = |location| location != Location::ZERO && self.now.since(self.store.dirty_since(location)) >= old;
-        let block = passed.into_iter().find_map(|(block, slot)| overdue(slot.location).then_some(block))?;
+        let overdue =
+            |slot: Slot| slot.location != Location::ZERO && self.now.since(self.store.dirty_since(slot)) >= old;
+        let block = passed.into_iter().find_map(|(block, slot)| overdue(slot).then_some(block))?;
         self.destage.turned_back.0 = Some((job.object, block));
         Some(block)
     }
