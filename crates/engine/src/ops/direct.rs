@@ -60,6 +60,18 @@ impl Engine {
             }
         }
         if op.stage == Stage::Dropped {
+            // The log may have failed while this waited for it; then the origin's side is told of that first.
+            if let Some(errno) = self.origin_barred() {
+                let known = self.store.known(object);
+                known.direct -= 1;
+                known.turns.over(id);
+                return Progress::Finish(Reply::Failed(errno));
+            }
+            if !self.may_change_origin() {
+                self.wait_for_turn(id, object, true);
+                return Progress::Wait;
+            }
+            self.store.known(object).turns.over(id);
             op.stage = Stage::AtOrigin;
             if self.change_origin(id, object, change) {
                 return Progress::Wait;
@@ -67,11 +79,7 @@ impl Engine {
         }
         if op.stage == Stage::AtOrigin {
             if let Some(errno) = op.take_failure() {
-                let known = self.store.known(object);
-                known.direct -= 1;
-                // It may have been done in part: destage sets the size right.
-                known.origin_size = u64::MAX;
-                self.destage.hurry(object);
+                self.direct_failed(object);
                 self.poison(object, change.span());
                 return Progress::Finish(Reply::Failed(errno));
             }
@@ -86,15 +94,11 @@ impl Engine {
             }
         }
         if op.stage == Stage::Resized {
-            let failure = op.take_failure();
-            let known = self.store.known(object);
-            known.direct -= 1;
-            if let Some(errno) = failure {
-                // Perhaps it grew all the same.
-                known.origin_size = u64::MAX;
-                self.destage.hurry(object);
+            if let Some(errno) = op.take_failure() {
+                self.direct_failed(object);
                 return Progress::Finish(Reply::Failed(errno));
             }
+            self.store.known(object).direct -= 1;
             self.apply_direct(object, change, op.how);
             op.stage = Stage::OriginSynced;
             if let Change::Write { durable: true, .. } = change {
@@ -120,6 +124,22 @@ impl Engine {
             self.stats.bypassed_write_bytes += data.len() as u64;
         }
         Progress::Finish(Reply::Changed(self.store.known(object).attributes()))
+    }
+
+    /// A change at the origin failed, and may be there in part, or have made the file longer: destage sets that right. Until
+    /// it has, the size that the object has here counts after a crash, and not the origin's.
+    fn direct_failed(&mut self, object: ObjectId) {
+        let log_works = !self.store.log.failed();
+        let known = self.store.known(object);
+        known.direct -= 1;
+        known.origin_size = u64::MAX;
+        // What others have under way is known to the origin alone so far.
+        if known.direct == 0 && log_works && known.persisted {
+            known.state.flags.direct = false;
+            known.state.flags.attributes_dirty = true;
+            self.store.persist(object);
+        }
+        self.destage.hurry(object);
     }
 
     /// Whether there are changes in the log that no crash may take back and leave this one.
