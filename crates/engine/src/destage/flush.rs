@@ -56,7 +56,13 @@ struct Left {
     next: Block,
     /// Blocks that were dirty at the start, but for those that became clean since.
     blocks: u64,
+    /// Rounds that began there and had to leave just that block.
+    left_again: u32,
 }
+
+/// A block is asked for in so many rounds before it counts as one that changes again and again: reclaim may have moved it
+/// a moment ago, and that is no change.
+const ROUNDS_FOR_ONE: u32 = 4;
 
 impl Flush {
     fn progress(&self, store: &Store, now: Nanos) -> FlushProgress {
@@ -88,7 +94,7 @@ impl Engine {
         let left: BTreeMap<_, _> = wanted
             .map(|object| {
                 let blocks = store.get(*object).map_or(0, |known| known.map.dirty());
-                (*object, Left { next: Block(0), blocks })
+                (*object, Left { next: Block(0), blocks, left_again: 0 })
             })
             .collect();
         let durable_at = Sequence(store.log.next_sequence().0 - 1);
@@ -178,14 +184,15 @@ impl Engine {
     pub(super) fn count_for_flushes(&mut self, id: JobId, job: &Job, failed: bool) {
         let (object, from) = (job.object, job.from);
         // What changes again and again is passed by in the end: it came after the flush was asked for.
-        let stuck = job.next == Some(from);
-        let next = if stuck && job.forward.is_some() { job.forward } else { job.next };
+        let stuck = job.next == Some(from) && job.forward.is_some();
         for flush in &mut self.destage.flushes {
             let Some(left) = flush.left.get_mut(&object) else { continue };
             left.blocks = left.blocks.saturating_sub(job.cleaned);
             if flush.first_job.is_none_or(|first| id < first) || from > left.next {
                 continue;
             }
+            left.left_again = if stuck { left.left_again + 1 } else { 0 };
+            let next = if left.left_again >= ROUNDS_FOR_ONE { job.forward } else { job.next };
             match next {
                 Some(next) => left.next = next.max(left.next),
                 None if !failed => {
