@@ -209,8 +209,10 @@ impl Engine {
         let slots = store.cached_blocks * SLOT_BYTES as u64;
         let all = store.log.geometry().map_bytes();
         let room = all - all / MAP_SPARE;
-        // As they are, all blocks that the pool can have fit, each in a chunk of its own.
-        if store.packed_blocks == 0 || store.cached_blocks * (SLOT_BYTES as u64 + CHUNK_HEAD) <= room {
+        // As they are, all blocks that lie on flash fit, each in a chunk of its own; zeros, which take no place there, come
+        // on top.
+        let plain = store.packed_blocks == 0 && store.cached_blocks <= store.log.geometry().data_blocks();
+        if plain || store.cached_blocks * (SLOT_BYTES as u64 + CHUNK_HEAD) <= room {
             return None;
         }
         let heads = store.objects.values().map(|object| object.map.chunks()).sum::<u64>() * CHUNK_HEAD;
