@@ -62,6 +62,8 @@ struct File {
     /// How many changes were made durable and left `unsynced` at its front.
     synced: u64,
     allocated: BTreeSet<u64>,
+    /// Those whose space went with a cut or a range of zeros, and was not asked for since.
+    gave_back: BTreeSet<u64>,
     written: BTreeSet<u64>,
     open: bool,
 }
@@ -145,6 +147,7 @@ impl SimOrigin {
             unsynced: Vec::new(),
             synced: 0,
             allocated: BTreeSet::new(),
+            gave_back: BTreeSet::new(),
             written: BTreeSet::new(),
             open: false,
         };
@@ -219,8 +222,14 @@ impl SimOrigin {
         if wanted.len() as u64 > free {
             return Err(Errno::NOSPC);
         }
+        file.gave_back.retain(|block| !wanted.contains(block));
         file.allocated.extend(wanted);
         Ok(())
+    }
+
+    /// Whether a cut or a range of zeros took the space of some of these blocks with it, which somebody else has had since.
+    pub(crate) fn gave_back(&self, id: FileId, offset: u64, len: u64) -> bool {
+        self.files.get(&id).is_some_and(|file| blocks(offset, len).any(|block| file.gave_back.contains(&block)))
     }
 
     /// Makes a change.
@@ -236,6 +245,7 @@ impl SimOrigin {
             Change::Write { offset, data } => file.written.extend(blocks(*offset, data.len() as u64)),
             Change::Zero { offset, len } => {
                 let inner = offset.div_ceil(BLOCK_U64)..(offset + len) / BLOCK_U64;
+                file.gave_back.extend(file.allocated.iter().filter(|block| inner.contains(block)));
                 file.allocated.retain(|block| !inner.contains(block));
                 file.written.retain(|block| !inner.contains(block));
             }
@@ -243,7 +253,7 @@ impl SimOrigin {
             Change::Resize { size } if *size > file.stamp.size => {}
             Change::Resize { size } => {
                 let end = size.div_ceil(BLOCK_U64);
-                file.allocated.retain(|block| *block < end);
+                file.gave_back.extend(file.allocated.split_off(&end));
                 file.written.retain(|block| *block < end);
             }
             Change::Times { .. } => {}
