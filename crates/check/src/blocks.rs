@@ -9,7 +9,7 @@ use std::ops::Range;
 use headpond_base::{BLOCK, Block, Buf, BufMut, Location, ObjectId};
 use headpond_engine::{FlashRead, Recovered, RecoveredObject};
 use headpond_format::BLOCK_UNITS;
-use headpond_map::{PackedPlace, Slot};
+use headpond_map::Slot;
 
 use crate::report::{Blocks, Findings, Progress, Severity};
 
@@ -110,11 +110,7 @@ pub(crate) fn name(object: &RecoveredObject) -> String {
 
 /// Whether the second is the next block of the packed record that has the first.
 fn in_one_record(one: &Place, next: &Place) -> bool {
-    let (Some(place), Some(after)) = (one.slot.in_record(), next.slot.in_record()) else { return false };
-    one.object == next.object
-        && one.block.next() == next.block
-        && one.slot.location == next.slot.location
-        && after == PackedPlace { index: place.index + 1, ..place }
+    one.object == next.object && one.block.next() == next.block && one.slot.goes_on_in(&next.slot)
 }
 
 /// The locations to be read for blocks of one record.

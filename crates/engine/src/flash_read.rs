@@ -40,12 +40,7 @@ pub(crate) struct Unpacked(Option<(Slot, Buf)>);
 
 /// Which of these slots, from the first on, are of one packed record, block after block.
 fn record_run(slots: &[Slot]) -> usize {
-    slots.windows(2).take_while(|pair| follows_in_record(pair[0], pair[1])).count() + 1
-}
-
-fn follows_in_record(one: Slot, next: Slot) -> bool {
-    let (Some(place), Some(after)) = (one.in_record(), next.in_record()) else { return false };
-    one.location == next.location && after == PackedPlace { index: place.index + 1, ..place }
+    slots.windows(2).take_while(|pair| pair[0].goes_on_in(&pair[1])).count() + 1
 }
 
 impl Store {
@@ -54,7 +49,7 @@ impl Store {
         let Some(last) = before.last() else { return false };
         let (end, start) = (last.extent().1, next.extent().0);
         let behind = start >= end && start - end < u64::from(BLOCK_UNITS);
-        self.segment_of(next.location) == self.segment_of(last.location) && (follows_in_record(*last, next) || behind)
+        self.segment_of(next.location) == self.segment_of(last.location) && (last.goes_on_in(&next) || behind)
     }
 
     /// The bytes of blocks that lie behind each other, out of what was read for them.
@@ -150,6 +145,19 @@ impl Store {
     }
 }
 
+/// What has to be read for blocks that lie behind each other.
+#[derive(Clone, Copy)]
+pub(crate) struct Stretch {
+    from: Location,
+    blocks: usize,
+}
+
+impl Stretch {
+    pub(crate) fn of(slots: &[Slot]) -> Self {
+        Self { from: slots[0].location, blocks: blocks_of(slots) }
+    }
+}
+
 /// How many blocks have to be read for some that lie behind each other.
 fn blocks_of(slots: &[Slot]) -> usize {
     let units = |slot: Option<&Slot>| slot.map_or((0, 0), Slot::extent);
@@ -160,12 +168,11 @@ fn blocks_of(slots: &[Slot]) -> usize {
 
 impl Engine {
     /// Starts to read blocks that lie behind each other.
-    pub(crate) fn read_flash(&mut self, slots: &[Slot], pending: Pending) {
-        let at = slots[0].location;
-        let segment = self.store.segment_of(at);
+    pub(crate) fn read_flash(&mut self, stretch: Stretch, pending: Pending) {
+        let segment = self.store.segment_of(stretch.from);
         self.store.log.segments_mut().get_mut(segment).under_way += 1;
-        let offset = self.store.log.geometry().byte_of(at);
-        let len = u32::try_from(blocks_of(slots) * BLOCK).expect("a read is at most a segment");
+        let offset = self.store.log.geometry().byte_of(stretch.from);
+        let len = u32::try_from(stretch.blocks * BLOCK).expect("a read is at most a segment");
         self.start(pending, |ticket| Effect::FlashRead { ticket, offset, len });
     }
 

@@ -11,7 +11,7 @@ use headpond_map::Slot;
 
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending};
-use crate::flash_read::{ReadBack, Unpacked};
+use crate::flash_read::{ReadBack, Stretch, Unpacked};
 use crate::locks::{OpId, Span};
 use crate::memory_window::Held;
 use crate::op::Op;
@@ -168,8 +168,7 @@ impl Engine {
             let len = u32::try_from(read.slots.len() * BLOCK).expect("a request has few blocks");
             return self.start(Pending::Gather(read), |ticket| Effect::OriginRead { ticket, object, offset, len });
         }
-        let slots = read.slots.clone();
-        self.read_flash(&slots, Pending::Gather(read));
+        self.read_flash(Stretch::of(&read.slots), Pending::Gather(read));
     }
 
     /// A read from flash came back.
@@ -193,12 +192,7 @@ impl Engine {
             return;
         }
         if all_good {
-            let op = self.ops.get_mut(&read.op).expect("looked up above");
-            if read.whole {
-                op.whole = Some(found.bytes);
-            } else {
-                put(op, read.out_at, &found.bytes);
-            }
+            self.give(&read, found.bytes);
         } else {
             self.repair(&read, &found);
         }
@@ -233,13 +227,7 @@ impl Engine {
         if let (true, Outcome::Bytes(bytes)) = (good, outcome) {
             self.hits_to_origin.origin_took(self.now.since(read.since), self.now);
             self.stats.origin_hits_blocks += read.slots.len() as u64;
-            if let Some(op) = self.ops.get_mut(&read.op) {
-                if read.whole {
-                    op.whole = Some(bytes);
-                } else {
-                    put(op, read.out_at, &bytes);
-                }
-            }
+            self.give(read, bytes);
             return self.part_done(read.op, None);
         }
         // It did not answer, or not with what is on flash: that is asked after all.
@@ -251,10 +239,7 @@ impl Engine {
                 self.read_again(read, index);
             } else if let Some(op) = self.ops.get_mut(&read.op) {
                 op.parts += 1;
-                let how = op.how;
-                let admit = self.rules_for(how).admit_reads.then_some(how.class);
-                let span = Span { first: block, end: block.next() };
-                self.fetch(read.op, read.object, span, read.out_at + index, admit);
+                self.fetch_again(read, index);
             }
         }
         self.part_done(read.op, None);
@@ -308,10 +293,26 @@ impl Engine {
             if present.is_some_and(|slot| slot.is_where(&read.slots[index])) {
                 self.store.clear_slot(read.object, block);
             }
-            let span = Span { first: block, end: block.plus(1) };
-            let how = self.ops.get(&read.op).map(|op| op.how);
-            let admit = how.filter(|how| self.rules_for(*how).admit_reads).map(|how| how.class);
-            self.fetch(read.op, read.object, span, read.out_at + index, admit);
+            self.fetch_again(read, index);
+        }
+    }
+
+    /// Gets one block of an earlier read from the origin, as if the map had not had it.
+    fn fetch_again(&mut self, read: &GatherRead, index: usize) {
+        let block = read.first.plus(index as u64);
+        let how = self.ops.get(&read.op).map(|op| op.how);
+        let admit = how.filter(|how| self.rules_for(*how).admit_reads).map(|how| how.class);
+        let span = Span { first: block, end: block.next() };
+        self.fetch(read.op, read.object, span, read.out_at + index, admit);
+    }
+
+    /// The bytes of a whole read are the request's.
+    fn give(&mut self, read: &GatherRead, bytes: Buf) {
+        let Some(op) = self.ops.get_mut(&read.op) else { return };
+        if read.whole {
+            op.whole = Some(bytes);
+        } else {
+            put(op, read.out_at, &bytes);
         }
     }
 

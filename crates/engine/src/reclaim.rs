@@ -25,7 +25,7 @@ use headpond_map::Slot;
 
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending as EnginePending};
-use crate::flash_read::ReadBack;
+use crate::flash_read::{ReadBack, Stretch};
 use crate::store::Store;
 
 /// What reclaim waits for.
@@ -464,8 +464,9 @@ impl Engine {
         if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
             victim.under_way += 1;
         }
-        let pending = Pending::Move { segment, piece, slots: slots.clone(), again };
-        self.read_flash(&slots, EnginePending::Reclaim(pending));
+        let stretch = Stretch::of(&slots);
+        let pending = Pending::Move { segment, piece, slots, again };
+        self.read_flash(stretch, EnginePending::Reclaim(pending));
     }
 
     /// Appends blocks that were read, as far as they are still what the map points to.

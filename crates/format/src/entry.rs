@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::Damage;
 use crate::number::counted;
-use crate::packed::{BLOCK_UNITS, Codec, PACKED_BLOCKS_MAX};
+use crate::packed::{BLOCK_UNITS, Codec, PACKED_BLOCKS_MAX, packed_units_max};
 
 const WHAT: &str = "entry";
 
@@ -292,7 +292,7 @@ impl Entry {
                 raw.object = object.0.into();
                 raw.first = first.0.into();
                 raw.blocks = u64::from(*blocks).into();
-                raw.stored = u16::try_from(*units).expect("bounded by PACKED_UNITS_MAX").into();
+                raw.stored = u16::try_from(*units).expect("bounded by packed_units_max").into();
                 if let Some((size, mtime)) = grown {
                     raw.size = (*size).into();
                     raw.mtime = mtime.0.into();
@@ -444,7 +444,8 @@ impl Entry {
 
 /// Whether a packed record can have so many blocks and units.
 fn fits_packed(blocks: u32, units: u32) -> bool {
-    (1..=PACKED_BLOCKS_MAX as u32).contains(&blocks) && (1..=blocks * 7).contains(&units)
+    let (blocks, units) = (blocks as usize, units as usize);
+    (1..=PACKED_BLOCKS_MAX).contains(&blocks) && (1..=packed_units_max(blocks)).contains(&units)
 }
 
 fn encode_object(state: &ObjectState, out: &mut Vec<u8>) {

@@ -29,7 +29,7 @@ pub use checksum::{block_checksum, bytes_checksum, verify_block};
 pub use entry::{Entry, OBJECT_PATH_MAX, ObjectFlags, ObjectState, Stamp};
 pub use geometry::{Geometry, GeometryError, POOL_BYTES_MIN};
 pub use packed::{
-    BLOCK_UNITS, Codec, Compression, Intact, PACKED_BLOCKS_MAX, PACKED_UNITS_MAX, UNIT, ZSTD_LEVEL_MAX, pack, seal,
+    BLOCK_UNITS, Codec, Compression, Intact, PACKED_BLOCKS_MAX, UNIT, ZSTD_LEVEL_MAX, pack, packed_units_max, seal,
     verify_packed,
 };
 pub use segment::{

@@ -26,8 +26,11 @@ pub const BLOCK_UNITS: u32 = (BLOCK / UNIT) as u32;
 /// Blocks of the largest packed record. More would make a small read of it dearer than it saves.
 pub const PACKED_BLOCKS_MAX: usize = 16;
 
-/// Units of the largest packed record: an eighth is saved.
-pub const PACKED_UNITS_MAX: usize = PACKED_BLOCKS_MAX * 7;
+/// Units that a packed record of so many blocks takes at most: an eighth is saved.
+#[must_use]
+pub const fn packed_units_max(blocks: usize) -> usize {
+    blocks * (BLOCK_UNITS as usize - 1)
+}
 
 /// Checksum, codec, blocks, length of what follows.
 const HEAD: usize = 8;
@@ -115,7 +118,7 @@ pub fn pack(compression: Compression, plain: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     // What does not fit is not worth it: the codec gives up as soon as it knows.
-    let mut packed = vec![0; blocks * 7 * UNIT];
+    let mut packed = vec![0; packed_units_max(blocks) * UNIT];
     let room = &mut packed[HEAD..];
     let (codec, len) = match compression {
         Compression::Off => return None,
@@ -262,7 +265,7 @@ mod tests {
             for blocks in 1..=PACKED_BLOCKS_MAX {
                 let plain = text(blocks);
                 let packed = sealed(compression, &plain).unwrap();
-                assert!(packed.len().is_multiple_of(UNIT) && packed.len() <= blocks * 7 * UNIT);
+                assert!(packed.len().is_multiple_of(UNIT) && packed.len() <= packed_units_max(blocks) * UNIT);
                 assert_eq!(read_back(&packed).as_deref(), Some(&plain[..]), "{compression}, {blocks} blocks");
                 let (object, first, generation) = PLACE;
                 assert!(verify_packed(&packed, ObjectId(9), first, generation).is_none(), "another object");

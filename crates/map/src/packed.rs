@@ -3,11 +3,7 @@
 //! The whole checksum stands before the record's bytes, and is bound to object, position and life; the bits of it that are
 //! here are for the case that a record is intact, of the same place and life, and yet another one, which no writer makes.
 
-/// Units of 512 bytes in a block.
-pub(crate) const BLOCK_UNITS: u32 = 8;
-
-/// Blocks of the largest packed record.
-const BLOCKS_MAX: u8 = 16;
+use headpond_format::{PACKED_BLOCKS_MAX, packed_units_max};
 
 /// Bits of the record's checksum that fit.
 const CHECK_BITS: u32 = 14;
@@ -68,9 +64,16 @@ impl PackedPlace {
         units * (index + 1) / blocks - units * index / blocks
     }
 
+    /// The place of the block after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self { index: self.index + 1, ..self }
+    }
+
     /// Whether it can be: the block is one of the record's, and the record no larger than its blocks.
     pub(crate) const fn makes_sense(self) -> bool {
-        self.index < self.blocks && self.blocks <= BLOCKS_MAX && self.units as u32 <= self.blocks as u32 * 7
+        let blocks = self.blocks as usize;
+        self.index < self.blocks && blocks <= PACKED_BLOCKS_MAX && self.units as usize <= packed_units_max(blocks)
     }
 }
 
@@ -80,8 +83,8 @@ mod tests {
 
     #[test]
     fn every_place_survives_its_word_and_the_shares_are_the_record() {
-        for blocks in 1..=BLOCKS_MAX {
-            for units in 1..=blocks * 7 {
+        for blocks in 1..=PACKED_BLOCKS_MAX as u8 {
+            for units in 1..=packed_units_max(blocks.into()) as u8 {
                 let places = (0..blocks).map(|index| PackedPlace::new(units % 8, units, blocks, index, 0xdead_beef));
                 let mut shares = 0;
                 for place in places {

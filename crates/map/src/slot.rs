@@ -1,8 +1,9 @@
 //! One block's slot, and its ten bytes.
 
 use headpond_base::{Class, Location};
+use headpond_format::BLOCK_UNITS;
 
-use crate::packed::{BLOCK_UNITS, PackedPlace};
+use crate::packed::PackedPlace;
 
 /// Bytes of a packed slot, in memory and in a checkpoint.
 pub const SLOT_BYTES: usize = 10;
@@ -29,6 +30,13 @@ impl Slot {
     #[must_use]
     pub const fn in_record(&self) -> Option<PackedPlace> {
         if self.packed { Some(PackedPlace::from_word(self.checksum)) } else { None }
+    }
+
+    /// Whether `next` is of the block after this one in the same packed record.
+    #[must_use]
+    pub fn goes_on_in(&self, next: &Self) -> bool {
+        let (Some(place), Some(after)) = (self.in_record(), next.in_record()) else { return false };
+        self.location == next.location && after == place.next()
     }
 
     /// Whether both are the same bytes on flash.

@@ -30,7 +30,7 @@ use super::job::{Job, JobId, Pending};
 use super::run::{RUN_BLOCKS_MAX, Run};
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending as EnginePending};
-use crate::flash_read::Unpacked;
+use crate::flash_read::{Stretch, Unpacked};
 use crate::object::Object;
 
 /// Runs of a job that go to the origin in one write.
@@ -131,8 +131,9 @@ impl Engine {
         }
         for (first, slots) in on_flash {
             job.groups[index].reading += 1;
-            let filling = Filling { group: index, first, blocks: slots.len() as u64, slots: slots.clone() };
-            self.read_flash(&slots, EnginePending::Destage(Pending::Fill { job: id, filling }));
+            let stretch = Stretch::of(&slots);
+            let filling = Filling { group: index, first, blocks: slots.len() as u64, slots };
+            self.read_flash(stretch, EnginePending::Destage(Pending::Fill { job: id, filling }));
         }
         if let Some((first, to)) = missing {
             job.groups[index].reading += 1;

@@ -9,7 +9,7 @@ use super::job::{Job, JobId, Pending};
 use super::run::Run;
 use crate::effect::Outcome;
 use crate::engine::{Engine, Pending as EnginePending};
-use crate::flash_read::Unpacked;
+use crate::flash_read::{Stretch, Unpacked};
 
 /// A read of some blocks of a run, which lie together on flash.
 #[derive(Clone, Copy)]
@@ -48,7 +48,7 @@ impl Engine {
 
     fn read_blocks(&mut self, job: JobId, run: &Run, reading: Reading) {
         let pending = EnginePending::Destage(Pending::Read { job, reading });
-        self.read_flash(&run.slots[reading.from..reading.from + reading.count], pending);
+        self.read_flash(Stretch::of(&run.slots[reading.from..reading.from + reading.count]), pending);
     }
 
     /// A read of a run's blocks came back.
