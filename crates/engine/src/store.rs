@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use headpond_base::{Block, Class, Location, Nanos, ObjectId, SegmentId, Stream, UnixNanos};
 use headpond_format::{Compression, Entry};
-use headpond_log::{DataRecord, Log};
+use headpond_log::{DataRecord, Log, Segment};
 use headpond_map::Slot;
 
 use crate::dirty_age::DirtyAges;
@@ -92,18 +92,7 @@ impl Store {
 
     /// Adds an object with its slots, and counts them.
     pub(crate) fn adopt(&mut self, id: ObjectId, object: Object) {
-        let geometry = *self.log.geometry();
-        for (_, slot) in object.map.range(Block(0), Block(u64::MAX)) {
-            count(&mut self.log, geometry.segment_of(slot.location), slot, 1);
-            self.stored_units += u64::from(slot.units());
-            self.packed_blocks += u64::from(slot.packed);
-            self.kept_units += if slot.kept && !slot.dirty { u64::from(slot.units()) } else { 0 };
-            self.dirty_units += if slot.dirty { u64::from(slot.units()) } else { 0 };
-            self.kept_blocks += u64::from(slot.kept && !slot.dirty);
-            self.class_blocks[slot.class.index()] += 1;
-        }
-        self.cached_blocks += object.map.blocks();
-        self.dirty_blocks += object.map.dirty();
+        object.map.range(Block(0), Block(u64::MAX)).for_each(|(_, slot)| self.count(slot, 1));
         self.persisted_objects += u64::from(object.persisted);
         self.by_inode.insert(object.state.inode, id);
         self.objects.insert(id, object);
@@ -119,15 +108,7 @@ impl Store {
         if slot.dirty && slot.location != Location::ZERO && self.log.segments().get(segment).dirty == 0 {
             self.ages.begins(segment);
         }
-        count(&mut self.log, segment, slot, 1);
-        self.stored_units += u64::from(slot.units());
-        self.packed_blocks += u64::from(slot.packed);
-        self.kept_units += if slot.kept && !slot.dirty { u64::from(slot.units()) } else { 0 };
-        self.dirty_units += if slot.dirty { u64::from(slot.units()) } else { 0 };
-        self.cached_blocks += 1;
-        self.dirty_blocks += u64::from(slot.dirty);
-        self.kept_blocks += u64::from(slot.kept && !slot.dirty);
-        self.class_blocks[slot.class.index()] += 1;
+        self.count(slot, 1);
         self.dirtied_blocks += u64::from(slot.dirty && old.is_none_or(|old| !old.dirty));
         if let Some(old) = old {
             self.uncount(old);
@@ -145,20 +126,30 @@ impl Store {
     }
 
     fn uncount(&mut self, old: Slot) {
-        let geometry = *self.log.geometry();
-        let segment = geometry.segment_of(old.location);
-        count(&mut self.log, segment, old, -1);
+        self.count(old, -1);
         if old.dirty && old.location != Location::ZERO {
-            self.ages.over(segment, old);
+            self.ages.over(self.segment_of(old.location), old);
         }
-        self.stored_units -= u64::from(old.units());
-        self.packed_blocks -= u64::from(old.packed);
-        self.kept_units -= if old.kept && !old.dirty { u64::from(old.units()) } else { 0 };
-        self.dirty_units -= if old.dirty { u64::from(old.units()) } else { 0 };
-        self.cached_blocks -= 1;
-        self.dirty_blocks -= u64::from(old.dirty);
-        self.kept_blocks -= u64::from(old.kept && !old.dirty);
-        self.class_blocks[old.class.index()] -= 1;
+    }
+
+    /// Counts a slot in all sums; `by` is 1, or -1 for one that is no more.
+    fn count(&mut self, slot: Slot, by: i32) {
+        let units = by * slot.units().cast_signed();
+        add(&mut self.cached_blocks, by);
+        add(&mut self.stored_units, units);
+        add(&mut self.packed_blocks, if slot.packed { by } else { 0 });
+        add(&mut self.class_blocks[slot.class.index()], by);
+        if slot.dirty {
+            add(&mut self.dirty_blocks, by);
+            add(&mut self.dirty_units, units);
+        } else if slot.kept {
+            add(&mut self.kept_blocks, by);
+            add(&mut self.kept_units, units);
+        }
+        if slot.location != Location::ZERO {
+            let segment = self.segment_of(slot.location);
+            count_in(self.log.segments_mut().get_mut(segment), slot, by, units);
+        }
     }
 
     /// Takes all clean slots of an object away.
@@ -319,12 +310,11 @@ impl Store {
     }
 }
 
-fn count(log: &mut Log, segment: SegmentId, slot: Slot, by: i32) {
-    if slot.location == Location::ZERO {
-        return;
-    }
-    let segment = log.segments_mut().get_mut(segment);
-    let units = by * slot.units().cast_signed();
+fn add(sum: &mut u64, by: i32) {
+    *sum = sum.checked_add_signed(by.into()).expect("the pool's blocks are counted exactly");
+}
+
+fn count_in(segment: &mut Segment, slot: Slot, by: i32, units: i32) {
     let change = |blocks: &mut u32, in_units: &mut u32, what: &str| {
         *blocks =
             blocks.checked_add_signed(by).unwrap_or_else(|| panic!("a segment's {what} blocks are counted exactly"));
