@@ -65,9 +65,7 @@ struct Running {
 /// What a checkpoint leaves out. Packed, a pool can hold more blocks than there is room for in a checkpoint. Clean ones that are
 /// left out are, after a start, as if they had been evicted; dirty ones always have room.
 struct Short {
-    /// What is not kept is left out.
-    lingering: bool,
-    /// Bytes of clean slots for which there is room yet.
+    /// Bytes of clean slots for which there is room yet. What is not kept is left out.
     room: u64,
 }
 
@@ -76,7 +74,7 @@ impl Short {
         if slot.dirty {
             return true;
         }
-        let fits = self.room >= SLOT_BYTES as u64 && (slot.kept || self.lingering);
+        let fits = slot.kept && self.room >= SLOT_BYTES as u64;
         self.room -= if fits { SLOT_BYTES as u64 } else { 0 };
         fits
     }
@@ -206,7 +204,6 @@ impl Engine {
     /// What the checkpoint that is begun now has to leave out.
     fn short_of_room(&self) -> Option<Short> {
         let store = &self.store;
-        let slots = store.cached_blocks * SLOT_BYTES as u64;
         let all = store.log.geometry().map_bytes();
         let room = all - all / MAP_SPARE;
         // As they are, all blocks that lie on flash fit, each in a chunk of its own; zeros, which take no place there, come
@@ -216,11 +213,9 @@ impl Engine {
             return None;
         }
         let heads = store.objects.values().map(|object| object.map.chunks()).sum::<u64>() * CHUNK_HEAD;
-        let clean = store.cached_blocks - store.dirty_blocks;
-        let room = room.saturating_sub(heads + store.dirty_blocks * SLOT_BYTES as u64);
-        let lingering = clean.saturating_sub(store.kept_blocks) * SLOT_BYTES as u64;
-        (slots + heads > all - all / MAP_SPARE)
-            .then(|| Short { lingering: room >= store.kept_blocks * SLOT_BYTES as u64 + lingering, room })
+        let slots = |blocks: u64| blocks * SLOT_BYTES as u64;
+        let is_short = heads + slots(store.cached_blocks) > room;
+        is_short.then(|| Short { room: room.saturating_sub(heads + slots(store.dirty_blocks)) })
     }
 
     /// Takes the next step that needs no answer.

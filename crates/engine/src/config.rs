@@ -48,6 +48,14 @@ impl Config {
     pub const OFF: Nanos = Nanos(u64::MAX);
 }
 
+impl Config {
+    /// For how long a block may stay dirty; `None`: for ever.
+    #[must_use]
+    pub fn period(&self) -> Option<Nanos> {
+        Some(self.flush_period).filter(|period| *period != Self::OFF)
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {

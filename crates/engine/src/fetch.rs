@@ -66,18 +66,6 @@ impl Fetch {
     }
 }
 
-/// How many blocks a miss should bring, its own included.
-struct Wanted {
-    /// Around it: see `neighbours.rs`. 1: nothing.
-    window: u64,
-    /// From it on, if it is a step of a trail.
-    ahead: u64,
-}
-
-impl Wanted {
-    const NOTHING: Self = Self { window: 1, ahead: 1 };
-}
-
 /// Reclaim empties a few segments more than it needs: that is no room yet.
 const ROOM_SEGMENTS: usize = 4;
 
@@ -98,17 +86,8 @@ impl Engine {
             return;
         }
         let led = self.trails.leads_to(object, span);
-        let Wanted { window, ahead } = if admit.is_some() { self.wanted(object) } else { Wanted::NOTHING };
-        if window > 1 {
-            let wide = self.window(object, span, Block(span.first.0 / window * window), window);
-            self.start_fetch(object, wide, vec![waiter], if wide == span { 1 } else { window }, admit);
-        } else if led && ahead > 1 {
-            let wide = self.window(object, span, span.first, ahead);
-            self.trails.brought(wide.end);
-            self.start_fetch(object, wide, vec![waiter], 1, admit);
-        } else {
-            self.start_fetch(object, span, vec![waiter], 1, admit);
-        }
+        let (wide, window) = if admit.is_some() { self.brings(object, span, led) } else { (span, 1) };
+        self.start_fetch(object, wide, vec![waiter], window, admit);
     }
 
     fn start_fetch(&mut self, object: ObjectId, span: Span, waiters: Vec<Waiter>, window: u64, admit: Option<Class>) {
@@ -125,17 +104,29 @@ impl Engine {
         self.start(Pending::Fetch(id), |ticket| Effect::OriginRead { ticket, object, offset: span.first.byte(), len });
     }
 
-    /// What a miss should bring.
-    fn wanted(&mut self, object: ObjectId) -> Wanted {
+    /// What a miss should bring: itself with what lies around it (`neighbours.rs`) or, if it was led to by a trail
+    /// (`trails.rs`), ahead; and the blocks of the neighbourhood, 1 if it is none.
+    fn brings(&mut self, object: ObjectId, span: Span, led: bool) -> (Span, u64) {
         let most = u64::from(self.config.fetch_bytes) / BLOCK_U64;
         let able = self.store.log.segments().free() > ADMIT_RESERVE && self.store.get(object).is_some();
         // Who lets in only what comes back wants nothing that nobody asked for; nor does who has so much to write and no more.
         let sparing = self.config.admission == Admission::Returning || self.config.flash_write_limit.is_some();
         if !able || !self.rules().admit_reads || sparing {
-            return Wanted::NOTHING;
+            return (span, 1);
         }
         let (room, cost) = (self.has_spare_room(), self.origin_costs.reads());
-        Wanted { window: self.neighbours.wanted(cost, most, room), ahead: neighbours::cheap(cost, most) }
+        let window = self.neighbours.wanted(cost, most, room);
+        if window > 1 {
+            let wide = self.window(object, span, Block(span.first.0 / window * window), window);
+            return (wide, if wide == span { 1 } else { window });
+        }
+        let ahead = neighbours::cheap(cost, most);
+        if !led || ahead == 1 {
+            return (span, 1);
+        }
+        let wide = self.window(object, span, span.first, ahead);
+        self.trails.brought(wide.end);
+        (wide, 1)
     }
 
     /// Whether something can come in that nothing has to go for: more is free than reclaim holds free.

@@ -24,7 +24,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{Block, Errno, Nanos, ObjectId};
 
-use crate::config::Config;
 use crate::engine::Engine;
 use crate::locks::OpId;
 use crate::store::Store;
@@ -34,7 +33,6 @@ pub(crate) use governor::TICK;
 use governor::{Governor, Situation};
 pub(crate) use job::Pending;
 use job::{Job, JobId};
-use overdue::TurnedBack;
 
 /// Jobs at once while a flush runs or something waits: enough to keep an origin with several
 /// spindles or a network busy.
@@ -70,7 +68,8 @@ pub(crate) struct Destage {
     hurried: BTreeSet<ObjectId>,
     /// Where the elevator is.
     at: (ObjectId, Block),
-    turned_back: TurnedBack,
+    /// For which block it last turned back on this way.
+    turned_back: Option<(ObjectId, Block)>,
     governor: Governor,
     flushes: Vec<Flush>,
     stop_waiter: Option<OpId>,
@@ -84,7 +83,7 @@ impl Destage {
             noted: BTreeSet::new(),
             hurried: BTreeSet::new(),
             at: (ObjectId(0), Block(0)),
-            turned_back: TurnedBack::new(),
+            turned_back: None,
             governor: Governor::new(now),
             flushes: Vec::new(),
             stop_waiter: None,
@@ -238,9 +237,8 @@ impl Engine {
             let (at, block) = self.destage.at;
             let mut next = self.destage.noted.range(at..).next().copied();
             if next.is_none() {
-                let period = Some(self.config.flush_period).filter(|period| *period != Config::OFF);
-                self.destage.governor.way_begins(self.now, self.store.dirty_blocks, period);
-                self.destage.turned_back.way_begins();
+                self.destage.governor.way_begins(self.now, self.store.dirty_blocks, self.config.period());
+                self.destage.turned_back = None;
                 next = self.destage.noted.first().copied();
             }
             let Some(object) = next else { return };
@@ -273,7 +271,7 @@ impl Engine {
         Situation {
             dirty: self.store.dirty_blocks,
             dirtied: self.store.dirtied_blocks,
-            period: Some(config.flush_period).filter(|period| *period != Config::OFF),
+            period: config.period(),
             threshold: self.dirty_threshold(),
             limit: config.destage_rate,
             drain: idle || !self.stalled.is_empty(),
