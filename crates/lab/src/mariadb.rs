@@ -148,12 +148,18 @@ pub fn give(directory: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Where a server keeps temporary tables. A server that starts takes away all that it finds of them, so two must not
+/// share a directory, as they would `/tmp`.
+fn own_scratch(directory: &Path) -> String {
+    format!("--tmpdir={}", directory.display())
+}
+
 /// Makes an empty database in `data`, a directory that is made for it.
 pub fn install(data: &Path) -> Result<()> {
     std::fs::create_dir_all(data).map_err(Failure::io(format!("making {}", data.display())))?;
     give(data)?;
     let mut install = Command::new("mariadb-install-db");
-    install.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
+    install.arg("--no-defaults").arg(format!("--datadir={}", data.display())).arg(own_scratch(data));
     // `--force` leaves out the look-up of the machine's name, by a program that Debian has in the
     // package of the system-wide server only.
     install.args(["--auth-root-authentication-method=normal", "--skip-test-db", "--force"]);
@@ -188,6 +194,7 @@ impl Server {
         command.arg("--no-defaults");
         command.args(account().map(|account| format!("--user={account}")));
         command.arg(format!("--datadir={}", data.display())).arg(format!("--socket={}", socket.display()));
+        command.arg(own_scratch(run));
         command.arg(format!("--pid-file={}", run.join("mariadb.pid").display()));
         command.args(settings.options());
         let service = Service::start("starting MariaDB", command, &run.join("mariadb.log"))?;

@@ -39,8 +39,17 @@ const ROUNDS_MAX: u32 = 20;
 /// How often all rows are changed, one change after the other: more than a round has time for.
 const CHANGES: usize = 40;
 /// What a server says in its log of a page that is not what it wrote; what says most comes first.
-const DAMAGE: [&str; 5] =
-    ["page verification failed", "invalid page in block", "log to corrupted page", "page corruption", "corrupted page"];
+const DAMAGE: [&str; 8] = [
+    "page verification failed",
+    "invalid page in block",
+    "log to corrupted page",
+    "page corruption",
+    "corrupted page",
+    // Of the first page of a file.
+    "wrong space ID",
+    "Inconsistent tablespace ID",
+    "Data structure corruption",
+];
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug)]
