@@ -354,7 +354,10 @@ impl Engine {
             Progress::Wait => {
                 self.ops.insert(id, op);
             }
-            Progress::Finish(reply) => self.finish(id, &op, reply),
+            Progress::Finish(reply) => {
+                self.reserve_over(&mut op);
+                self.finish(id, &op, reply);
+            }
         }
     }
 

@@ -261,7 +261,9 @@ impl Engine {
             return false;
         }
         if dirty_unnamed {
-            self.store.known(object).state.flags.destaging = true;
+            let known = self.store.known(object);
+            known.state.flags.destaging = true;
+            known.said_for_space = false;
         }
         true
     }

@@ -28,6 +28,12 @@ pub(crate) struct Object {
     pub(crate) switched_at: Option<Nanos>,
     /// Byte ranges that have space at the origin.
     pub(crate) reserved: RangeSet,
+    /// Changes that are asking the origin for space, or are about to.
+    pub(crate) reserving: u32,
+    /// The origin's file is said to be changing because of them alone.
+    pub(crate) said_for_space: bool,
+    /// The first entry of the log that says so, if it is not one of an earlier life.
+    pub(crate) said_at: Option<Sequence>,
     /// How often destage gave space back: what was reserved before may be gone.
     pub(crate) space_lost: u64,
     /// The size of the origin's file now; `u64::MAX` while it is unknown, after a failed write.
@@ -96,6 +102,9 @@ impl Object {
             turns: Turns::default(),
             switched_at: None,
             reserved: RangeSet::default(),
+            reserving: 0,
+            said_for_space: false,
+            said_at: None,
             space_lost: 0,
             in_memory: 0,
             traces: true,
@@ -115,6 +124,12 @@ impl Object {
 
     pub(crate) const fn attributes(&self) -> Attributes {
         Attributes { size: self.state.size, mtime: self.state.mtime }
+    }
+
+    /// Destage is through with the origin's file. Others may be asking for space there.
+    pub(crate) const fn origin_is_left(&mut self) {
+        self.said_for_space = self.reserving > 0;
+        self.state.flags.destaging = self.said_for_space;
     }
 
     /// Whether the origin lacks anything: data, size or time.

@@ -120,6 +120,8 @@ pub(crate) struct Op {
     pub(crate) left: Vec<ObjectId>,
     /// Bytes for which the origin was asked for space, from and to.
     pub(crate) asked: Option<(u64, u64)>,
+    /// It counts as one that asks the origin for space.
+    pub(crate) reserving: bool,
     /// The object's count of lost space when this change made sure of its own.
     pub(crate) space_seen: u64,
 }
@@ -145,6 +147,7 @@ impl Op {
             seen_changes: 0,
             left: Vec::new(),
             asked: None,
+            reserving: false,
             space_seen: 0,
         }
     }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use headpond_base::{Block, Class, Location, Nanos, ObjectId, SegmentId, Stream, UnixNanos};
+use headpond_base::{Block, Class, Location, Nanos, ObjectId, SegmentId, Sequence, Stream, UnixNanos};
 use headpond_format::{Compression, Entry};
 use headpond_log::{DataRecord, Log, Segment};
 use headpond_map::Slot;
@@ -201,7 +201,10 @@ impl Store {
             self.persisted_objects += u64::from(!object.persisted);
             object.persisted = true;
             object.traces = true;
+            let says_changing = state.flags.destaging;
             self.log.append(&Entry::Object { object: id, state });
+            let this = Sequence(self.log.next_sequence().0 - 1);
+            object.said_at = says_changing.then(|| object.said_at.unwrap_or(this));
         }
     }
 

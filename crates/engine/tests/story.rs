@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use headpond_base::{CacheMode, Errno, Nanos, ObjectId, UnixNanos};
 use headpond_engine::{Config, FlushId, FlushScope, OpenFile, Reply, Request, RequestId, Verdict, recover};
 use headpond_format::Stamp;
-use world::{POOL, World};
+use world::{Memory, POOL, World};
 
 fn random(state: &mut u64) -> u64 {
     *state ^= *state << 13;
@@ -114,6 +114,27 @@ fn long_random_use_of_a_small_pool_agrees_with_a_plain_file_in_every_mode() {
             );
         }
     }
+}
+
+/// File systems take a reservation for a change of the file's time, and somebody may be killed before it is put back.
+#[test]
+fn a_file_that_is_killed_while_it_grows_is_known_again_and_one_that_others_changed_is_not() {
+    let mut world = World::new(Config::default());
+    let file = world.open(1, &[5; 10_000]);
+    world.write(file, 0, b"dirty");
+    world.ask(Request::Sync { object: file });
+    world.keep_at_reserve = true;
+    for mebibyte in 1..4 {
+        world.write(file, mebibyte << 20, &[7; 4096]);
+    }
+    world.ask(Request::Sync { object: file });
+    assert!(world.at_reserve.len() > 1);
+    let changed = UnixNanos(77);
+    for mut flash in std::mem::take(&mut world.at_reserve) {
+        assert!(matches!(world.found_at_start(&mut flash, file, changed)[..], [Verdict::Kept]));
+    }
+    let mut flash = Memory(world.flash.0.clone());
+    assert!(matches!(world.found_at_start(&mut flash, file, changed)[..], [Verdict::Conflict(_)]));
 }
 
 #[test]

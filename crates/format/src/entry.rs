@@ -39,7 +39,8 @@ pub struct ObjectFlags {
     /// Its directory entry is not known to be durable at the origin. If it is missing after a
     /// crash, nothing of it was ever synced.
     pub unanchored: bool,
-    /// Destage may have changed the origin's file since the stamp: the stamp proves nothing.
+    /// Destage, or a change that asks for space there, may have changed the origin's file since the stamp: the stamp
+    /// proves nothing.
     pub destaging: bool,
     /// Its last name is being, or has been, removed. If it is missing, that is as it should be.
     pub unlinked: bool,

@@ -227,6 +227,17 @@ impl SimOrigin {
         Ok(())
     }
 
+    /// A reservation is interrupted: there may be space, and nobody has put the file's time back.
+    pub(crate) fn reserve_in_part(&mut self, id: FileId, offset: u64, len: u64, rng: &mut Rng) {
+        if !rng.chance(500) || self.reserve(id, offset, len).is_err() {
+            return;
+        }
+        if rng.chance(500) {
+            let mtime = self.tick().0;
+            self.change(id, Change::Times { mtime }).ok();
+        }
+    }
+
     /// Whether a cut or a range of zeros took the space of some of these blocks with it, which somebody else has had since.
     pub(crate) fn gave_back(&self, id: FileId, offset: u64, len: u64) -> bool {
         self.files.get(&id).is_some_and(|file| blocks(offset, len).any(|block| file.gave_back.contains(&block)))

@@ -517,6 +517,11 @@ impl World {
                     self.run_names(*request).ok();
                 }
                 Effect::PoolFailed { .. } => self.disowned |= rng.chance(500),
+                Effect::OriginReserve { object, offset, len, .. } => {
+                    if let Ok(Ok(file)) = self.file(*object) {
+                        self.origin.reserve_in_part(file, *offset, *len, &mut rng);
+                    }
+                }
                 effect => {
                     if let Some((file, change)) = self.origin_change(effect) {
                         self.origin.change_in_part(file, change, &mut rng);

@@ -142,6 +142,7 @@ impl Engine {
         known.cut_in_job = None;
         let announced = known.state.flags.destaging || !known.persisted;
         known.state.flags.destaging = true;
+        known.said_for_space = false;
         if !announced && !failed {
             self.store.persist(object);
         }
@@ -510,7 +511,7 @@ impl Engine {
         let log_works = !self.store.log.failed();
         let known = self.store.known(job.object);
         known.state.flags.unanchored = false;
-        known.state.flags.destaging = false;
+        known.origin_is_left();
         known.state.stamp = job.stamp.unwrap_or(known.state.stamp);
         known.origin_unsynced = false;
         if log_works && known.persisted {
@@ -527,7 +528,7 @@ impl Engine {
         let valid = cut.unwrap_or(u64::MAX);
         known.failing = None;
         known.state.flags.unanchored = false;
-        known.state.flags.destaging = false;
+        known.origin_is_left();
         known.state.flags.direct = false;
         known.state.flags.attributes_dirty = known.changed_in_stamp;
         known.state.origin_valid = valid;

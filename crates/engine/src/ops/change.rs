@@ -14,17 +14,11 @@ use headpond_map::Slot;
 
 use super::drop_entry;
 use super::together::{Pieces, partial, room, runs};
-use crate::effect::Effect;
-use crate::engine::{Engine, Pending};
+use crate::engine::Engine;
 use crate::locks::{OpId, Span};
 use crate::op::{Change, Op, Progress, Stage, Work};
 use crate::request::Reply;
 use crate::store::Store;
-
-/// Space at the origin is reserved at least this much at a time, and up to a quarter of the
-/// file or [`RESERVE_MAX`]: appends ask a slow origin seldom.
-const RESERVE_MIN: u64 = 1 << 20;
-const RESERVE_MAX: u64 = 64 << 20;
 
 /// Segments that only reclaim and bookkeeping may take.
 const WRITE_RESERVE: usize = 4;
@@ -119,6 +113,9 @@ impl Engine {
             if !self.may_go_on(id, op, change) {
                 return Progress::Wait;
             }
+            if self.lacks_space(op.object, change).is_some() && !self.may_reserve(id, op) {
+                return Progress::Wait;
+            }
             op.stage = Stage::Reserved;
             op.left.clear();
             op.space_seen = self.store.known(op.object).space_lost;
@@ -149,6 +146,7 @@ impl Engine {
                 // The next of several places.
                 return Progress::Wait;
             }
+            self.reserve_over(op);
             op.stage = Stage::Gathered;
             self.gather_edges(id, op, change);
         }
@@ -191,11 +189,6 @@ impl Engine {
         }
         self.count_change(change);
         Progress::Finish(Reply::Changed(self.store.known(op.object).attributes()))
-    }
-
-    /// Whether destage gave space at the origin back since this change made sure of its own.
-    fn space_went_meanwhile(&mut self, op: &Op, change: &Change) -> bool {
-        reserve_ranges(change).next().is_some() && self.store.known(op.object).space_lost != op.space_seen
     }
 
     pub(super) fn count_change(&mut self, change: &Change) {
@@ -309,20 +302,6 @@ impl Engine {
         // What is pinned stays: dirty data has the rest of what the pool can be packed with.
         let beside_pins = (blocks * crate::keep::KEEP_PERCENT / 100).saturating_sub(self.pinned_blocks());
         (blocks * percent.min(75) / 100).min(beside_pins).max(1)
-    }
-
-    /// Asks the origin for space if it is not known to have it; `true` if it was asked.
-    fn reserve(&mut self, id: OpId, op: &mut Op, change: &Change, ahead: bool) -> bool {
-        op.asked = None;
-        let object = op.object;
-        let known = self.store.known(object);
-        let missing = reserve_ranges(change).find(|(start, end)| !known.reserved.contains(*start, *end));
-        let Some((start, end)) = missing else { return false };
-        let (start, end) = if ahead { widened(start, end, known.state.size) } else { (start, end) };
-        let len = end - start;
-        op.asked = Some((start, end));
-        self.start(Pending::Op(id), |ticket| Effect::OriginReserve { ticket, object, offset: start, len });
-        true
     }
 
     /// Gathers the blocks that the change covers only in part.
@@ -530,38 +509,10 @@ fn partial_blocks(start: u64, end: u64, size: u64) -> Vec<Block> {
     partial
 }
 
-/// The bytes for which a change needs space at the origin.
-fn reserve_ranges(change: &Change) -> impl Iterator<Item = (u64, u64)> {
-    let (one, pieces) = match change {
-        Change::Write { offset, data, .. } => (Some((*offset, offset + data.len() as u64)), None),
-        Change::Allocate { offset, len, .. } => (Some((*offset, offset + len)), None),
-        Change::Together { pieces, .. } => (None, Some(pieces)),
-        Change::Truncate { .. } | Change::Zero { .. } => (None, None),
-    };
-    let pieces = pieces.into_iter().flat_map(|pieces| pieces.iter());
-    one.into_iter().chain(pieces.map(|(offset, data)| (*offset, offset + data.len() as u64)))
-}
-
 /// From the first byte of the first piece to the end of the last.
 fn hull(pieces: &Pieces) -> (u64, u64) {
     let start = pieces.first().map_or(0, |(offset, _)| *offset);
     (start, pieces.last().map_or(start, |(offset, data)| offset + data.len() as u64))
-}
-
-/// What is reserved in the neighbourhood: whole steps, and further ahead in a growing file.
-const fn widened(start: u64, end: u64, size: u64) -> (u64, u64) {
-    let quarter = size / 4;
-    let step = if quarter < RESERVE_MIN {
-        RESERVE_MIN
-    } else if quarter > RESERVE_MAX {
-        RESERVE_MAX
-    } else {
-        quarter
-    };
-    let start = start / RESERVE_MIN * RESERVE_MIN;
-    // Beyond the end ahead; inside only what the change touches.
-    let end = if end >= size { end + step } else { end };
-    (start, end.next_multiple_of(RESERVE_MIN))
 }
 
 /// A block of zeros that the origin has not got.

@@ -155,6 +155,7 @@ impl Engine {
         let (traces, unflagged) = (known.traces, known.persisted && !flagged);
         known.state.flags.direct = true;
         known.state.flags.destaging = true;
+        known.said_for_space = false;
         known.state.flags.attributes_dirty = true;
         self.store.clear_range(object, span.first, span.end);
         if !log_works {

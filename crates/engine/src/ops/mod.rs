@@ -5,6 +5,7 @@ mod direct;
 mod flush;
 mod namespace;
 mod read;
+mod reserve;
 mod seek;
 mod set_mode;
 mod stop;

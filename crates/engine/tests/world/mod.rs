@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use headpond_base::{Buf, BufMut, CacheMode, Errno, Nanos, ObjectId, PoolId, Result, UnixNanos};
 use headpond_engine::{
     Config, Effect, Engine, FlashRead, Handling, OpenFile, Outcome, Reply, Request, RequestId, Served, Treatment,
-    format_pool, recover,
+    Verdict, format_pool, recover,
 };
 use headpond_format::{Geometry, Stamp};
 
@@ -29,6 +29,9 @@ pub struct World {
     pub now: u64,
     pub next: u64,
     pub replies: BTreeMap<RequestId, Reply>,
+    /// The flash as it was when the origin was asked for space.
+    pub at_reserve: Vec<Memory>,
+    pub keep_at_reserve: bool,
 }
 
 pub const POOL: u64 = 48 << 20;
@@ -52,9 +55,20 @@ impl World {
             now: 0,
             next: 0,
             replies: BTreeMap::new(),
+            at_reserve: Vec::new(),
+            keep_at_reserve: false,
         };
         world.run();
         world
+    }
+
+    /// What a start finds that sees the file of an object with this time at the origin.
+    pub fn found_at_start(&self, flash: &mut Memory, object: ObjectId, mtime: UnixNanos) -> Vec<Verdict> {
+        let mut recovered = recover(flash, POOL).unwrap();
+        let stamp = Stamp { size: self.files[&object].len() as u64, mtime, ctime: mtime };
+        let file = OpenFile { inode: 1, birth: UnixNanos(0), path: b"f".to_vec(), stamp, created: false, allocated: 0 };
+        let objects = recovered.objects();
+        objects.iter().map(|object| recovered.reconcile(object.object, Some(&file))).collect()
     }
 
     pub fn run(&mut self) {
@@ -109,9 +123,14 @@ impl World {
                 self.stamps.insert(object, stamp);
                 (ticket, Outcome::Stamp(stamp))
             }
+            Effect::OriginReserve { ticket, .. } => {
+                if self.keep_at_reserve {
+                    self.at_reserve.push(Memory(self.flash.0.clone()));
+                }
+                (ticket, Outcome::Done)
+            }
             Effect::FlashSync { ticket }
             | Effect::PoolFailed { ticket }
-            | Effect::OriginReserve { ticket, .. }
             | Effect::OriginSync { ticket, .. }
             | Effect::OriginNamespace { ticket, .. } => (ticket, Outcome::Done),
             Effect::OriginSeek { ticket, .. } => (ticket, Outcome::Offset(0)),
