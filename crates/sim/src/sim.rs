@@ -513,6 +513,10 @@ impl<'a> Sim<'a> {
             }
             (Asked::Change { id: change, .. }, Reply::Failed(_)) => {
                 self.model.unwatch(id.0);
+                if self.world.injected.flash_write > 0 {
+                    // The flash failed before it was its turn: it went to the origin.
+                    self.model.make_loose(change);
+                }
                 self.model.fail(change);
                 Ok(())
             }

@@ -68,6 +68,9 @@ impl Engine {
                 return Progress::Finish(Reply::Failed(errno));
             }
             if !self.may_change_origin() {
+                // From the start again: destage may have to set right before it what fails meanwhile.
+                self.store.known(object).direct -= 1;
+                op.stage = Stage::Locked;
                 self.wait_for_turn(id, object, true);
                 return Progress::Wait;
             }
@@ -100,6 +103,7 @@ impl Engine {
             }
             self.store.known(object).direct -= 1;
             self.apply_direct(object, change, op.how);
+            self.size_counts_here(object);
             op.stage = Stage::OriginSynced;
             if let Change::Write { durable: true, .. } = change {
                 self.start(Pending::Op(id), |ticket| Effect::OriginSync { ticket, object });
@@ -129,17 +133,22 @@ impl Engine {
     /// A change at the origin failed, and may be there in part, or have made the file longer: destage sets that right. Until
     /// it has, the size that the object has here counts after a crash, and not the origin's.
     fn direct_failed(&mut self, object: ObjectId) {
-        let log_works = !self.store.log.failed();
         let known = self.store.known(object);
         known.direct -= 1;
         known.origin_size = u64::MAX;
-        // What others have under way is known to the origin alone so far.
-        if known.direct == 0 && log_works && known.persisted {
+        self.size_counts_here(object);
+        self.destage.hurry(object);
+    }
+
+    /// After a failure the log gets the size, as soon as nobody has a change under way that only the origin knows of so far.
+    fn size_counts_here(&mut self, object: ObjectId) {
+        let log_works = !self.store.log.failed();
+        let known = self.store.known(object);
+        if known.origin_size == u64::MAX && known.direct == 0 && log_works && known.persisted {
             known.state.flags.direct = false;
             known.state.flags.attributes_dirty = true;
             self.store.persist(object);
         }
-        self.destage.hurry(object);
     }
 
     /// Whether there are changes in the log that no crash may take back and leave this one.
