@@ -55,6 +55,8 @@ pub(crate) struct Object {
     pub(crate) direct_changes: u64,
     /// Written to the origin directly, and not synced there since.
     pub(crate) origin_unsynced: bool,
+    /// A reservation failed, and may have changed the time of the origin's file: it is known again once it gets a stamp.
+    pub(crate) time_adrift: bool,
     /// Size or time changed since the origin was last given them.
     pub(crate) changed_in_stamp: bool,
     /// Its last name is gone from the origin.
@@ -114,6 +116,7 @@ impl Object {
             direct: 0,
             direct_changes: 0,
             origin_unsynced: false,
+            time_adrift: false,
             changed_in_stamp: false,
             gone: false,
             burying: false,
@@ -129,7 +132,8 @@ impl Object {
     /// Destage is through with the origin's file. Others may be asking for space there.
     pub(crate) const fn origin_is_left(&mut self) {
         self.said_for_space = self.reserving > 0;
-        self.state.flags.destaging = self.said_for_space;
+        self.state.flags.destaging = self.said_for_space || self.time_adrift;
+        self.state.flags.attributes_dirty |= self.time_adrift;
     }
 
     /// Whether the origin lacks anything: data, size or time.

@@ -7,8 +7,10 @@ mod world;
 
 use std::collections::BTreeSet;
 
-use headpond_base::{CacheMode, Errno, Nanos, ObjectId, UnixNanos};
-use headpond_engine::{Config, FlushId, FlushScope, OpenFile, Reply, Request, RequestId, Verdict, recover};
+use headpond_base::{BufMut, CacheMode, Errno, Nanos, ObjectId, UnixNanos};
+use headpond_engine::{
+    Config, FlushId, FlushScope, OpenFile, Reply, Request, RequestId, Treatment, Verdict, recover,
+};
 use headpond_format::Stamp;
 use world::{Memory, POOL, World};
 
@@ -135,6 +137,22 @@ fn a_file_that_is_killed_while_it_grows_is_known_again_and_one_that_others_chang
     }
     let mut flash = Memory(world.flash.0.clone());
     assert!(matches!(world.found_at_start(&mut flash, file, changed)[..], [Verdict::Conflict(_)]));
+}
+
+/// The same if there was no space, and so nobody put the time back.
+#[test]
+fn a_file_that_could_not_grow_is_known_again() {
+    let mut world = World::new(Config::default());
+    let file = world.open(1, &[5; 10_000]);
+    world.write(file, 0, b"dirty");
+    world.full = true;
+    let data = BufMut::copy_of(&[7; 4096]).freeze();
+    let how = Treatment::default();
+    let write = Request::Write { object: file, offset: 9 << 20, data, mtime: UnixNanos(7), durable: false, how };
+    assert!(matches!(world.ask(write), Reply::Failed(Errno::NOSPC)));
+    world.ask(Request::Sync { object: file });
+    let mut flash = Memory(world.flash.0.clone());
+    assert!(matches!(world.found_at_start(&mut flash, file, UnixNanos(77))[..], [Verdict::Kept]));
 }
 
 #[test]

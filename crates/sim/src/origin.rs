@@ -238,6 +238,24 @@ impl SimOrigin {
         }
     }
 
+    /// There is no space for a reservation: it may have changed the file's time all the same.
+    pub(crate) fn touch_in_vain(&mut self, id: FileId, rng: &mut Rng) {
+        if rng.chance(300) {
+            let mtime = self.tick().0;
+            self.change(id, Change::Times { mtime }).ok();
+        }
+    }
+
+    /// There is no space for a write: what comes first of it may be there.
+    pub(crate) fn fill_up(&mut self, id: FileId, write: &Change, rng: &mut Rng) {
+        let Change::Write { offset, data } = write else { return };
+        for (at, page) in pages(*offset, data) {
+            if !rng.chance(700) || self.change(id, Change::Write { offset: at, data: page.to_vec() }).is_err() {
+                return;
+            }
+        }
+    }
+
     /// Whether a cut or a range of zeros took the space of some of these blocks with it, which somebody else has had since.
     pub(crate) fn gave_back(&self, id: FileId, offset: u64, len: u64) -> bool {
         self.files.get(&id).is_some_and(|file| blocks(offset, len).any(|block| file.gave_back.contains(&block)))

@@ -393,24 +393,43 @@ impl World {
                 Ok(Outcome::Done)
             }
             Effect::OriginReserve { object, offset, len, .. } => {
-                let result = self.file(object)?.and_then(|file| self.origin.reserve(file, offset, len));
-                self.injected.no_space += u64::from(result == Err(Errno::NOSPC));
+                let Ok(file) = self.file(object)? else { return failed(Errno::BADF) };
+                if self.origin_fails(faults.origin_write) {
+                    self.origin.reserve_in_part(file, offset, len, &mut self.rng);
+                    return failed(Errno::IO);
+                }
+                let result = self.origin.reserve(file, offset, len);
+                if result == Err(Errno::NOSPC) {
+                    self.injected.no_space += 1;
+                    self.origin.touch_in_vain(file, &mut self.rng);
+                }
                 of(result)
             }
             Effect::OriginSeek { object, offset, data, .. } => {
+                if self.origin_fails(faults.origin_read) {
+                    return failed(Errno::IO);
+                }
                 let found = self.file(object)?.and_then(|file| self.origin.seek(file, offset, data));
                 Ok(found.map_or_else(Outcome::Failed, Outcome::Offset))
             }
             Effect::OriginStamp { object, mtime, .. } => {
+                let Ok(file) = self.file(object)? else { return failed(Errno::BADF) };
                 if self.origin_fails(faults.origin_write) {
+                    // The time may be set, and only the answer be missing.
+                    let mut rng = self.rng.clone();
+                    self.origin.change_in_part(file, Change::Times { mtime: mtime.0 }, &mut rng);
+                    self.rng = rng;
                     return failed(Errno::IO);
                 }
-                let Ok(file) = self.file(object)? else { return failed(Errno::BADF) };
                 let done = self.origin.change(file, Change::Times { mtime: mtime.0 });
                 Ok(done.and_then(|()| self.origin.stamp(file)).map_or_else(Outcome::Failed, Outcome::Stamp))
             }
             Effect::OriginNamespace { request, .. } => {
                 if self.origin_fails(faults.origin_names) {
+                    // What failed may be done: a server's answer can get lost.
+                    if self.rng.chance(500) {
+                        self.run_names(request).ok();
+                    }
                     return failed(Errno::IO);
                 }
                 Ok(match self.run_names(request) {
@@ -420,6 +439,10 @@ impl World {
                 })
             }
             Effect::PoolFailed { .. } => {
+                if self.origin_fails(2 * faults.origin_write) {
+                    self.disowned |= self.rng.chance(500);
+                    return failed(Errno::IO);
+                }
                 self.disowned = true;
                 Ok(Outcome::Done)
             }
@@ -440,7 +463,11 @@ impl World {
                     Change::Write { offset, data } => self.origin.gave_back(file, *offset, data.len() as u64),
                     _ => false,
                 };
+                let in_part = if let Change::Write { .. } = &change { Some(change.clone()) } else { None };
                 let result = self.origin.change(file, change);
+                if let (Err(Errno::NOSPC), Some(change)) = (&result, in_part) {
+                    self.origin.fill_up(file, &change, &mut self.rng);
+                }
                 if result == Err(Errno::NOSPC) {
                     self.injected.no_space += 1;
                     // Told in docs/fault-model.md: what a cut gives back may be another's when destage asks for it again.

@@ -493,6 +493,7 @@ impl Engine {
         let object = job.object;
         let known = self.store.known(object);
         known.changed_in_stamp = false;
+        known.time_adrift = false;
         let mtime = known.state.mtime;
         self.origin_step(id, job, |ticket| Effect::OriginStamp { ticket, object, mtime });
     }
@@ -528,9 +529,9 @@ impl Engine {
         let valid = cut.unwrap_or(u64::MAX);
         known.failing = None;
         known.state.flags.unanchored = false;
-        known.origin_is_left();
         known.state.flags.direct = false;
         known.state.flags.attributes_dirty = known.changed_in_stamp;
+        known.origin_is_left();
         known.state.origin_valid = valid;
         known.state.stamp = job.stamp.unwrap_or(known.state.stamp);
         known.origin_unsynced = false;

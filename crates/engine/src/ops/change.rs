@@ -125,6 +125,7 @@ impl Engine {
         }
         if op.stage == Stage::Reserved {
             if let Some(errno) = op.take_failure() {
+                self.reserve_failed(op.object);
                 // Ahead of need it may fail; just what is needed must not.
                 if errno == Errno::NOSPC && op.left.is_empty() {
                     op.left.push(op.object);

@@ -55,13 +55,21 @@ impl Engine {
         let log_works = !self.store.log.failed();
         let known = self.store.known(op.object);
         known.reserving -= 1;
-        if known.reserving > 0 || !std::mem::take(&mut known.said_for_space) {
+        if known.reserving > 0 || !std::mem::take(&mut known.said_for_space) || known.time_adrift {
             return;
         }
         known.state.flags.destaging = false;
         if log_works && known.persisted {
             self.store.persist(op.object);
         }
+    }
+
+    /// The origin gave no space, and nobody has put the file's time back: it is known again once destage has given it a stamp.
+    pub(super) fn reserve_failed(&mut self, object: ObjectId) {
+        let known = self.store.known(object);
+        known.time_adrift = true;
+        known.state.flags.attributes_dirty = true;
+        self.destage.note(object);
     }
 
     /// Asks the origin for space if it is not known to have it; `true` if it was asked.

@@ -3,7 +3,7 @@
 
 #![allow(dead_code)] // each test program uses a part of it
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{Buf, BufMut, CacheMode, Errno, Nanos, ObjectId, PoolId, Result, UnixNanos};
 use headpond_engine::{
@@ -32,6 +32,14 @@ pub struct World {
     /// The flash as it was when the origin was asked for space.
     pub at_reserve: Vec<Memory>,
     pub keep_at_reserve: bool,
+    /// The origin has no space to reserve.
+    pub full: bool,
+    /// The origin refuses this many stamps.
+    pub refuse_stamps: u32,
+    /// Files whose size was set, and not synced since.
+    pub resized: BTreeSet<ObjectId>,
+    /// Of each write to the origin, whether its file was one of those.
+    pub written_resized: Vec<bool>,
 }
 
 pub const POOL: u64 = 48 << 20;
@@ -57,6 +65,10 @@ impl World {
             replies: BTreeMap::new(),
             at_reserve: Vec::new(),
             keep_at_reserve: false,
+            full: false,
+            refuse_stamps: 0,
+            resized: BTreeSet::new(),
+            written_resized: Vec::new(),
         };
         world.run();
         world
@@ -107,6 +119,7 @@ impl World {
                     file.resize(end, 0);
                 }
                 file[offset as usize..end].copy_from_slice(&bytes);
+                self.written_resized.push(self.resized.contains(&object));
                 (ticket, Outcome::Done)
             }
             Effect::OriginZero { ticket, object, offset, len } => {
@@ -115,7 +128,12 @@ impl World {
             }
             Effect::OriginResize { ticket, object, size } => {
                 self.files.get_mut(&object).unwrap().resize(size as usize, 0);
+                self.resized.insert(object);
                 (ticket, Outcome::Done)
+            }
+            Effect::OriginStamp { ticket, .. } if self.refuse_stamps > 0 => {
+                self.refuse_stamps -= 1;
+                (ticket, Outcome::Failed(Errno::IO))
             }
             Effect::OriginStamp { ticket, object, mtime } => {
                 let size = self.files[&object].len() as u64;
@@ -127,12 +145,15 @@ impl World {
                 if self.keep_at_reserve {
                     self.at_reserve.push(Memory(self.flash.0.clone()));
                 }
+                (ticket, if self.full { Outcome::Failed(Errno::NOSPC) } else { Outcome::Done })
+            }
+            Effect::OriginSync { ticket, object } => {
+                self.resized.remove(&object);
                 (ticket, Outcome::Done)
             }
-            Effect::FlashSync { ticket }
-            | Effect::PoolFailed { ticket }
-            | Effect::OriginSync { ticket, .. }
-            | Effect::OriginNamespace { ticket, .. } => (ticket, Outcome::Done),
+            Effect::FlashSync { ticket } | Effect::PoolFailed { ticket } | Effect::OriginNamespace { ticket, .. } => {
+                (ticket, Outcome::Done)
+            }
             Effect::OriginSeek { ticket, .. } => (ticket, Outcome::Offset(0)),
             Effect::FlashTrim { .. } | Effect::OriginRelease { .. } => return,
             Effect::Reply { request, reply } => {
