@@ -43,7 +43,8 @@ impl Engine {
         }
         match op.outcome.take() {
             Some(Outcome::Failed(errno)) => {
-                if let Some(object) = going {
+                // After an I/O error it may be gone all the same. If it is not, the next start finds it.
+                if let Some(object) = going.filter(|_| errno != Errno::IO) {
                     self.note_unlinked(object, false);
                 }
                 return Progress::Finish(Reply::Failed(errno));
