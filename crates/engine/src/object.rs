@@ -55,6 +55,8 @@ pub(crate) struct Object {
     pub(crate) direct_changes: u64,
     /// Written to the origin directly, and not synced there since.
     pub(crate) origin_unsynced: bool,
+    /// A job changed the origin's file, and it was not synced since: a size that looks right there may be lost.
+    pub(crate) job_unsynced: bool,
     /// A reservation failed, and may have changed the time of the origin's file: it is known again once it gets a stamp.
     pub(crate) time_adrift: bool,
     /// Size or time changed since the origin was last given them.
@@ -116,6 +118,7 @@ impl Object {
             direct: 0,
             direct_changes: 0,
             origin_unsynced: false,
+            job_unsynced: false,
             time_adrift: false,
             changed_in_stamp: false,
             gone: false,
@@ -141,9 +144,9 @@ impl Object {
         self.data_dirty() || self.state.flags.attributes_dirty
     }
 
-    /// Whether the origin lacks data or has too much or too little of it.
+    /// Whether the origin lacks data or has too much or too little of it, or could in a power cut.
     pub(crate) const fn data_dirty(&self) -> bool {
-        self.data_dirty_against(self.origin_size)
+        self.data_dirty_against(self.origin_size) || self.job_unsynced
     }
 
     /// Gone at the origin, and nobody here has it open: nothing is worth writing to it.

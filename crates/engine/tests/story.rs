@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use headpond_base::{BufMut, CacheMode, Errno, Nanos, ObjectId, UnixNanos};
 use headpond_engine::{
-    Config, FlushId, FlushScope, OpenFile, Reply, Request, RequestId, Treatment, Verdict, recover,
+    Config, FlushId, FlushScope, Handling, OpenFile, Reply, Request, RequestId, Treatment, Verdict, recover,
 };
 use headpond_format::Stamp;
 use world::{Memory, POOL, World};
@@ -153,6 +153,19 @@ fn a_file_that_could_not_grow_is_known_again() {
     world.ask(Request::Sync { object: file });
     let mut flash = Memory(world.flash.0.clone());
     assert!(matches!(world.found_at_start(&mut flash, file, UnixNanos(77))[..], [Verdict::Kept]));
+}
+
+/// What went to the origin directly has its size from there after a crash: so there must be nothing left of the log's.
+#[test]
+fn a_size_that_the_origin_has_not_synced_is_synced_before_a_write_goes_there_directly() {
+    let mut world = World::new(Config::default());
+    let file = world.open(1, &[5; 10_000]);
+    world.ask(Request::Truncate { object: file, size: 5000, mtime: UnixNanos(7) });
+    world.refuse_stamps = 1;
+    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Failed(Errno::IO)));
+    assert!(world.files[&file].len() == 5000 && world.resized.contains(&file));
+    world.write_as(file, 0, &[9; 4096], Handling::Bypass);
+    assert_eq!(world.written_resized, [false]);
 }
 
 #[test]

@@ -278,6 +278,7 @@ impl Engine {
 
     fn origin_step(&mut self, id: JobId, job: &mut Job, effect: impl FnOnce(crate::Ticket) -> Effect) {
         job.busy = true;
+        self.store.known(job.object).job_unsynced |= matches!(job.stage, Stage::Cutting(_) | Stage::Growing(_));
         self.start(EnginePending::Destage(Pending::Step(id)), effect);
     }
 
@@ -515,6 +516,7 @@ impl Engine {
         known.origin_is_left();
         known.state.stamp = job.stamp.unwrap_or(known.state.stamp);
         known.origin_unsynced = false;
+        known.job_unsynced = false;
         if log_works && known.persisted {
             self.store.persist(job.object);
         }
@@ -535,6 +537,7 @@ impl Engine {
         known.state.origin_valid = valid;
         known.state.stamp = job.stamp.unwrap_or(known.state.stamp);
         known.origin_unsynced = false;
+        known.job_unsynced = false;
         // Before the marks: what they say is clean lies where the origin's file counts.
         if log_works && known.persisted {
             self.store.persist(object);
@@ -641,7 +644,13 @@ impl Engine {
         match (job.stage, outcome) {
             // The write itself will tell, if it comes to that.
             (Stage::Reserving | Stage::Writing, _) => {}
-            (_, Outcome::Failed(errno)) => job.failed = Some(errno),
+            (stage, Outcome::Failed(errno)) => {
+                job.failed = Some(errno);
+                if matches!(stage, Stage::Cutting(_) | Stage::Growing(_)) {
+                    // It may be done all the same.
+                    known.origin_size = u64::MAX;
+                }
+            }
             (Stage::Cutting(size), _) => {
                 known.origin_size = size;
                 // Writes were promised that space; cutting gave it back.
