@@ -169,6 +169,16 @@ fn a_size_that_the_origin_has_not_synced_is_synced_before_a_write_goes_there_dir
 }
 
 #[test]
+fn a_file_that_got_only_shorter_or_longer_is_so_at_the_origin_without_a_flush() {
+    let mut world = World::new(Config::default());
+    let (short, long) = (world.open(1, &[5; 10_000]), world.open(2, &[6; 10_000]));
+    world.ask(Request::Truncate { object: short, size: 100, mtime: UnixNanos(7) });
+    world.ask(Request::Truncate { object: long, size: 20_000, mtime: UnixNanos(7) });
+    (0..200).for_each(|_| world.sleep(50));
+    assert_eq!((world.files[&short].len(), world.files[&long].len()), (100, 20_000));
+}
+
+#[test]
 fn more_files_than_the_pool_can_name_are_served_and_flushed() {
     const FILES: u64 = 4000;
     let mut world = World::new(Config { flush_period: Nanos::SECOND, ..Config::default() });

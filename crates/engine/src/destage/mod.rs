@@ -52,7 +52,7 @@ const DEPTH_MIN: usize = 4;
 const DEPTH_MAX: usize = 16;
 const AHEAD: Nanos = Nanos(20 * Nanos::MILLISECOND.0);
 
-/// An object's size and time are left for the origin until it was quiet for this long.
+/// An object's size and time, if it lacks nothing else, are left for the origin until it was quiet for this long.
 const QUIET: Nanos = Nanos::SECOND;
 
 /// A failed destage is tried again after this.
@@ -251,7 +251,8 @@ impl Engine {
             };
             let quiet = known.opens == 0 || self.now.since(known.changed_at) >= QUIET;
             let granted = self.destage.governor.grants_a_job(self.store.dirty_blocks);
-            let worth = if known.data_dirty() { granted } else { quiet };
+            // The pace is one of blocks, and stands still when there are none: a size alone goes as a time does.
+            let worth = known.data_dirty() && granted || known.map.dirty() == 0 && quiet;
             if worth && self.may_start(object) {
                 // About a second's worth; at full speed the job's time bounds it.
                 let aim = if full { ROUND_BLOCKS } else { (rate as u64).clamp(256, ROUND_BLOCKS) };
