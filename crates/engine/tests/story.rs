@@ -155,6 +155,20 @@ fn a_file_that_could_not_grow_is_known_again() {
     assert!(matches!(world.found_at_start(&mut flash, file, UnixNanos(77))[..], [Verdict::Kept]));
 }
 
+/// Then the origin must not be changed any more. Nobody may wait for that it is.
+#[test]
+fn a_pool_whose_failure_cannot_be_written_down_ends_flushes_and_switches_and_stops_with_an_error() {
+    let mut world = World::new(Config::default());
+    let file = world.open(1, &[5; 10_000]);
+    world.write(file, 0, b"dirty");
+    world.broken = true;
+    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Failed(Errno::IO)));
+    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Failed(Errno::IO)));
+    assert!(matches!(world.ask(Request::SetMode(CacheMode::WriteThrough)), Reply::Failed(Errno::IO)));
+    assert_eq!(world.files[&file], [5; 10_000]);
+    assert!(matches!(world.ask(Request::Stop), Reply::Failed(Errno::IO)));
+}
+
 /// What went to the origin directly has its size from there after a crash: so there must be nothing left of the log's.
 #[test]
 fn a_size_that_the_origin_has_not_synced_is_synced_before_a_write_goes_there_directly() {

@@ -158,11 +158,13 @@ impl Engine {
 
     /// Takes objects out of flushes that have nothing more to do, or cannot.
     pub(super) fn finish_flushes(&mut self) {
+        let barred = self.origin_barred();
         let (store, ops, ready) = (&self.store, &mut self.ops, &mut self.ready);
         for flush in self.destage.flushes.iter_mut().filter(|flush| flush.settled(store)) {
             flush.left.retain(|object, _| {
                 let Some(known) = store.get(*object) else { return false };
-                if let Some((errno, _)) = known.failing.filter(|_| !known.in_job) {
+                let failing = known.failing.map(|(errno, _)| errno).or(barred.filter(|_| known.is_dirty()));
+                if let Some(errno) = failing.filter(|_| !known.in_job) {
                     if let Some(op) = ops.get_mut(&flush.op) {
                         op.error = op.error.or(Some(errno));
                     }

@@ -206,6 +206,11 @@ impl Engine {
             if job.busy {
                 return true;
             }
+            if !self.may_change_origin() {
+                // Goes on once it is said that the pool has failed. If it cannot be, nothing goes to the origin any more.
+                let Some(errno) = self.origin_barred() else { return true };
+                job.failed = job.failed.or(Some(errno));
+            }
             if job.failed.is_some() && job.under_way == 0 {
                 return false;
             }

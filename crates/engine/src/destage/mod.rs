@@ -168,7 +168,8 @@ impl Engine {
                 continue;
             };
             let stays = known.data_dirty() && (!known.state.flags.destaging || self.store.log.failed());
-            if !known.is_dirty() || known.failing.is_some() || known.leaving() || stays {
+            let barred = self.origin_barred().is_some();
+            if !known.is_dirty() || known.failing.is_some() || known.leaving() || stays || barred {
                 self.destage.noted.remove(&object);
             } else if self.may_start(object) && known.data_dirty() {
                 self.start_stamp(object);

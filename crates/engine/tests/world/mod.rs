@@ -34,6 +34,8 @@ pub struct World {
     pub keep_at_reserve: bool,
     /// The origin has no space to reserve.
     pub full: bool,
+    /// The flash takes nothing more, and that cannot be written down at the origin.
+    pub broken: bool,
     /// The origin refuses this many stamps.
     pub refuse_stamps: u32,
     /// Files whose size was set, and not synced since.
@@ -66,6 +68,7 @@ impl World {
             at_reserve: Vec::new(),
             keep_at_reserve: false,
             full: false,
+            broken: false,
             refuse_stamps: 0,
             resized: BTreeSet::new(),
             written_resized: Vec::new(),
@@ -100,6 +103,9 @@ impl World {
         let (ticket, outcome) = match effect {
             Effect::FlashRead { ticket, offset, len } => {
                 (ticket, Outcome::Bytes(self.flash.read(offset, len as usize).unwrap()))
+            }
+            Effect::FlashWrite { ticket, .. } | Effect::PoolFailed { ticket } if self.broken => {
+                (ticket, Outcome::Failed(Errno::IO))
             }
             Effect::FlashWrite { ticket, offset, data } => {
                 self.flash.0[offset as usize..offset as usize + data.len()].copy_from_slice(&data);
