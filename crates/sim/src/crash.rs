@@ -92,7 +92,7 @@ impl Sim<'_> {
         if self.world.injected.flash_write > 0 {
             self.model.loosen_all();
         }
-        if self.world.injected.any_rot > 0 {
+        if self.world.injected.any_rot > 0 || std::mem::take(&mut self.world.unsaid) {
             self.damaged = true;
         }
         self.world.lose_daemon(cut, origin_falls);

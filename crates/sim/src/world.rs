@@ -78,6 +78,8 @@ pub(crate) struct World {
     origin_delay: u64,
     /// It is written beside the origin that this pool must not be trusted any more.
     pub(crate) disowned: bool,
+    /// The pool failed, and that could not be written down: names may go that it was not told of.
+    pub(crate) unsaid: bool,
     /// A hash over all that happened: two runs of a seed must agree.
     pub(crate) hash: u64,
     pub(crate) steps: u64,
@@ -110,6 +112,7 @@ impl World {
             flash_delay: scenario.flash_delay,
             origin_delay: scenario.origin_delay,
             disowned: false,
+            unsaid: false,
             hash: 0,
             steps: 0,
             device_changes: 0,
@@ -441,6 +444,7 @@ impl World {
             Effect::PoolFailed { .. } => {
                 if self.origin_fails(2 * faults.origin_write) {
                     self.disowned |= self.rng.chance(500);
+                    self.unsaid = true;
                     return failed(Errno::IO);
                 }
                 self.disowned = true;
