@@ -199,6 +199,9 @@ impl Engine {
             return self.answer(id, Reply::Failed(Errno::BADF));
         };
         known.opens -= 1;
+        if known.opens == 0 {
+            known.sync_failed = None;
+        }
         self.answer(id, Reply::Done);
         self.retire(object);
     }

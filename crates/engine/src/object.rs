@@ -55,6 +55,9 @@ pub(crate) struct Object {
     pub(crate) direct_changes: u64,
     /// Written to the origin directly, and not synced there since.
     pub(crate) origin_unsynced: bool,
+    /// The origin refused to sync what went there directly, and may have let go of it: no later sync is believed while
+    /// the file is open (promise 8).
+    pub(crate) sync_failed: Option<Errno>,
     /// A job changed the origin's file, and it was not synced since: a size that looks right there may be lost.
     pub(crate) job_unsynced: bool,
     /// A reservation failed, and may have changed the time of the origin's file: it is known again once it gets a stamp.
@@ -118,6 +121,7 @@ impl Object {
             direct: 0,
             direct_changes: 0,
             origin_unsynced: false,
+            sync_failed: None,
             job_unsynced: false,
             time_adrift: false,
             changed_in_stamp: false,
@@ -137,6 +141,13 @@ impl Object {
         self.said_for_space = self.reserving > 0;
         self.state.flags.destaging = self.said_for_space || self.time_adrift;
         self.state.flags.attributes_dirty |= self.time_adrift;
+    }
+
+    /// The origin failed to sync the file. Whoever asked for that is not the only one whom it concerns.
+    pub(crate) const fn origin_refused_sync(&mut self, errno: Errno) {
+        if self.origin_unsynced && self.sync_failed.is_none() {
+            self.sync_failed = Some(errno);
+        }
     }
 
     /// Whether the origin lacks anything: data, size or time.

@@ -182,6 +182,27 @@ fn a_size_that_the_origin_has_not_synced_is_synced_before_a_write_goes_there_dir
     assert_eq!(world.written_resized, [false]);
 }
 
+/// Kernels tell of data that they could not write once, and then forget it.
+#[test]
+fn a_sync_that_failed_for_destage_fails_for_who_wrote_past_the_pool_until_the_file_is_closed() {
+    let mut world = World::new(Config::default());
+    let file = world.open(1, &[5; 10_000]);
+    world.write_as(file, 0, &[9; 4096], Handling::Bypass);
+    world.refuse_syncs = 1;
+    (0..100).for_each(|_| world.sleep(50));
+    assert_eq!(world.refuse_syncs, 0, "destage had the origin sync the file");
+    for _ in 0..2 {
+        assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Failed(Errno::IO)));
+        assert!(matches!(world.ask(Request::SyncAll), Reply::Failed(Errno::IO)));
+    }
+    let other = world.open(2, &[6; 10_000]);
+    assert!(matches!(world.ask(Request::Sync { object: other }), Reply::Done), "it concerns one file");
+    assert!(matches!(world.ask(Request::Close { object: file }), Reply::Done));
+    let at_origin = world.files[&file].clone();
+    let again = world.open(1, &at_origin);
+    assert!(matches!(world.ask(Request::Sync { object: again }), Reply::Done));
+}
+
 #[test]
 fn a_file_that_got_only_shorter_or_longer_is_so_at_the_origin_without_a_flush() {
     let mut world = World::new(Config::default());

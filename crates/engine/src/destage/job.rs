@@ -655,6 +655,9 @@ impl Engine {
                     // It may be done all the same.
                     known.origin_size = u64::MAX;
                 }
+                if stage == Stage::Syncing {
+                    known.origin_refused_sync(errno);
+                }
             }
             (Stage::Cutting(size), _) => {
                 known.origin_size = size;

@@ -110,8 +110,15 @@ impl Engine {
                 return Progress::Wait;
             }
         }
-        if let Some(errno) = op.take_failure() {
-            return Progress::Finish(Reply::Failed(errno));
+        if op.stage == Stage::OriginSynced && change.durable() {
+            if let Some(errno) = op.take_failure() {
+                self.store.known(object).origin_refused_sync(errno);
+                return Progress::Finish(Reply::Failed(errno));
+            }
+            // The origin may have told destage, and nobody else, that it has lost this write.
+            if let Some(errno) = self.store.known(object).sync_failed {
+                return Progress::Finish(Reply::Failed(errno));
+            }
         }
         if op.stage == Stage::OriginSynced {
             op.stage = Stage::Durable;

@@ -63,9 +63,14 @@ impl Engine {
     }
 
     /// Promise 8: after a failure of the flash, a sync fails as long as the object's data is
-    /// neither durable there nor at the origin.
+    /// neither durable there nor at the origin; after a failed sync of what went to the origin directly, while
+    /// anybody has the file open who could have written it. Kernels forget what they could not write, and say so once only,
+    /// perhaps to destage.
     fn unsafe_data(&self, object: ObjectId) -> Option<Errno> {
         let known = self.store.get(object)?;
+        if let Some(errno) = known.sync_failed.filter(|_| known.opens > 0) {
+            return Some(errno);
+        }
         (self.store.log.failed() && known.data_dirty()).then_some(Errno::IO)
     }
 
@@ -89,8 +94,10 @@ impl Engine {
         let known = self.store.get_mut(object)?;
         known.active -= 1;
         if let crate::Outcome::Failed(errno) = outcome {
+            known.origin_refused_sync(errno);
             return Some(errno);
         }
+        let failed_for_another = known.sync_failed;
         // What was changed since the sync was asked for is not covered by it.
         if known.direct_changes == op.seen_changes {
             known.origin_unsynced = false;
@@ -99,6 +106,6 @@ impl Engine {
             self.store.persist(object);
         }
         self.retire(object);
-        None
+        failed_for_another
     }
 }

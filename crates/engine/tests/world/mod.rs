@@ -38,6 +38,8 @@ pub struct World {
     pub broken: bool,
     /// The origin refuses this many stamps.
     pub refuse_stamps: u32,
+    /// The origin refuses this many syncs.
+    pub refuse_syncs: u32,
     /// Files whose size was set, and not synced since.
     pub resized: BTreeSet<ObjectId>,
     /// Of each write to the origin, whether its file was one of those.
@@ -70,6 +72,7 @@ impl World {
             full: false,
             broken: false,
             refuse_stamps: 0,
+            refuse_syncs: 0,
             resized: BTreeSet::new(),
             written_resized: Vec::new(),
         };
@@ -152,6 +155,10 @@ impl World {
                     self.at_reserve.push(Memory(self.flash.0.clone()));
                 }
                 (ticket, if self.full { Outcome::Failed(Errno::NOSPC) } else { Outcome::Done })
+            }
+            Effect::OriginSync { ticket, .. } if self.refuse_syncs > 0 => {
+                self.refuse_syncs -= 1;
+                (ticket, Outcome::Failed(Errno::IO))
             }
             Effect::OriginSync { ticket, object } => {
                 self.resized.remove(&object);
