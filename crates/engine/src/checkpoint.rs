@@ -4,6 +4,10 @@
 //! the flash takes the pieces and no faster. What it finds may already be newer than its beginning;
 //! replay from there makes that exact. It counts once three things are durable, in this order:
 //! every entry that it may show, its own bytes, and the superblock that names it.
+//!
+//! Invariant: a checkpoint that counts has every slot that is dirty. Where room is short, clean ones are left out, slot by
+//! slot as it is written ([`Room`]); one that becomes too long all the same, because much became dirty before and behind the
+//! walk, is given up, and begun again with what is dirty alone while changes wait.
 
 use headpond_base::{BLOCK, Buf, BufMut, ObjectId, Sequence};
 use headpond_format::{
@@ -25,9 +29,12 @@ const PIECES_AT_ONCE: u32 = 2;
 /// written at 6 %.
 const TAIL_BYTES: u64 = 512 << 20;
 const TAIL_CHECKPOINTS: u64 = 16;
-/// The share of its room that the map should not fill when a checkpoint is begun, as a fraction: what becomes dirty while it is
-/// written comes on top.
+/// The share of its room that clean slots leave free in a checkpoint that is short of it when it is begun, as a fraction:
+/// what becomes dirty while it is written comes on top.
 const MAP_SPARE: u64 = 8;
+/// The same for one that is not. Unpacked, a full pool with each block in a chunk of its own leaves so much: the checkpoint
+/// areas themselves take more than a 128th of the pool. The frames of long objects need a 16th of it.
+const MAP_LEAST_SPARE: u64 = 128;
 /// Bytes of map slots in one frame.
 const FRAME: usize = 64 << 10;
 /// Bytes before the slots of each chunk.
@@ -36,6 +43,8 @@ const CHUNK_HEAD: u64 = 6;
 enum Stage {
     /// Goes on with this object, at this chunk; `None` for the object's own entry.
     Walking(ObjectId, Option<u64>),
+    /// Is given up for its length, and begun again once nothing of it is under way.
+    TooLong,
     /// Waits for everything up to here to be durable.
     Settling(Sequence),
     /// Waits for its own bytes to be durable.
@@ -58,25 +67,39 @@ struct Running {
     path_room: u64,
     under_way: u32,
     superblock: Option<Superblock>,
-    /// Which clean slots are left out; `None` if there is room for all.
-    short: Option<Short>,
+    room: Room,
 }
 
-/// What a checkpoint leaves out. Packed, a pool can hold more blocks than there is room for in a checkpoint. Clean ones that are
-/// left out are, after a start, as if they had been evicted; dirty ones always have room.
-struct Short {
-    /// Bytes of clean slots for which there is room yet. What is not kept is left out.
-    room: u64,
+/// What a checkpoint leaves out. Packed, or with many dirty zeros, a pool can hold more blocks than there is room for in a
+/// checkpoint. Clean ones that are left out are, after a start, as if they had been evicted.
+struct Room {
+    /// Bytes of map of which clean slots may fill what dirty ones, here or to come, do not.
+    for_map: u64,
+    /// At most so many bytes go before chunks that are still to come.
+    heads: u64,
+    /// Whether clean slots that are not worth keeping are left out.
+    short: bool,
+    /// Only what is dirty is written.
+    bare: bool,
+    /// Bytes of map that were written.
+    used: u64,
+    /// Dirty slots that were written.
+    dirty: u64,
 }
 
-impl Short {
-    fn wants(&mut self, slot: &Slot) -> bool {
-        if slot.dirty {
-            return true;
-        }
-        let fits = slot.kept && self.room >= SLOT_BYTES as u64;
-        self.room -= if fits { SLOT_BYTES as u64 } else { 0 };
-        fits
+impl Room {
+    /// Whether a slot is written, in a pool with so many dirty blocks. Some of those may have been written already and be
+    /// clean by now, so what is to come is an estimate; too much is noticed in [`Engine::walk`].
+    fn wants(&mut self, slot: &Slot, dirty_blocks: u64) -> bool {
+        let slot_bytes = SLOT_BYTES as u64;
+        let wanted = slot.dirty || {
+            let to_come = dirty_blocks.saturating_sub(self.dirty);
+            let reserved = to_come * slot_bytes + self.heads.min(to_come * CHUNK_HEAD);
+            !self.bare && (slot.kept || !self.short) && self.used + slot_bytes + CHUNK_HEAD + reserved <= self.for_map
+        };
+        self.dirty += u64::from(slot.dirty);
+        self.used += if wanted { slot_bytes } else { 0 };
+        wanted
     }
 }
 
@@ -128,7 +151,11 @@ impl Engine {
             return self.give_up_checkpoint();
         }
         if self.checkpoints.running.is_none() && self.checkpoint_is_due() {
-            self.begin_checkpoint();
+            self.begin_checkpoint(false);
+        }
+        let given_up = |running: &Running| matches!(running.stage, Stage::TooLong) && running.under_way == 0;
+        if self.checkpoints.running.as_ref().is_some_and(given_up) {
+            self.begin_checkpoint(true);
         }
         while let Some(mut running) = self.checkpoints.running.take() {
             let before = running.under_way;
@@ -162,7 +189,8 @@ impl Engine {
         long || waited_for && segments.free() < self.free_wanted()
     }
 
-    fn begin_checkpoint(&mut self) {
+    /// Begins one; `bare` with what is dirty alone.
+    fn begin_checkpoint(&mut self, bare: bool) {
         if self.checkpoints.last.is_some() {
             self.store.log.mark();
             self.store.log.seal_all();
@@ -197,25 +225,33 @@ impl Engine {
             path_room: 0,
             under_way: 0,
             superblock: None,
-            short: self.short_of_room(),
+            room: self.room_of_checkpoint(bare),
         });
     }
 
-    /// What the checkpoint that is begun now has to leave out.
-    fn short_of_room(&self) -> Option<Short> {
+    /// What the checkpoint that is begun now has room for.
+    fn room_of_checkpoint(&self, bare: bool) -> Room {
         let store = &self.store;
         let all = store.log.geometry().map_bytes();
+        let least = all - all / MAP_LEAST_SPARE;
+        let ample = Room { for_map: least, heads: u64::MAX, short: false, bare, used: 0, dirty: 0 };
         let room = all - all / MAP_SPARE;
         // As they are, all blocks that lie on flash fit, each in a chunk of its own; zeros, which take no place there, come
         // on top.
         let plain = store.packed_blocks == 0 && store.cached_blocks <= store.log.geometry().data_blocks();
         if plain || store.cached_blocks * (SLOT_BYTES as u64 + CHUNK_HEAD) <= room {
-            return None;
+            return ample;
         }
         let heads = store.objects.values().map(|object| object.map.chunks()).sum::<u64>() * CHUNK_HEAD;
-        let slots = |blocks: u64| blocks * SLOT_BYTES as u64;
-        let is_short = heads + slots(store.cached_blocks) > room;
-        is_short.then(|| Short { room: room.saturating_sub(heads + slots(store.dirty_blocks)) })
+        let short = heads + store.cached_blocks * SLOT_BYTES as u64 > room;
+        if short { Room { for_map: room, heads, short, ..ample } } else { Room { heads, ..ample } }
+    }
+
+    /// Whether changes have to wait, so that what is dirty does not change while all of it is written down.
+    pub(crate) fn checkpoint_holds_changes(&self) -> bool {
+        self.checkpoints.running.as_ref().is_some_and(|running| {
+            matches!(running.stage, Stage::TooLong) || running.room.bare && matches!(running.stage, Stage::Walking(..))
+        })
     }
 
     /// Takes the next step that needs no answer.
@@ -276,11 +312,12 @@ impl Engine {
         if running.under_way >= PIECES_AT_ONCE {
             return;
         }
+        let dirty = self.store.dirty_blocks;
         while running.buffer.len() < PIECE {
             let Stage::Walking(at, chunk) = running.stage else { break };
             let Some((id, object)) = self.store.objects.range(at..).next() else {
                 encode_frame(FrameKind::End, running.head.counter, &[], &mut running.buffer);
-                return self.end_walk(running);
+                return if self.is_too_long(running) { running.stage = Stage::TooLong } else { self.end_walk(running) };
             };
             let id = *id;
             let chunk = chunk.filter(|_| id == at);
@@ -303,14 +340,14 @@ impl Engine {
                 continue;
             };
             let (mut next, mut payload, mut all) = (chunk, id.0.to_le_bytes().to_vec(), true);
+            let mut before = payload.len();
             while payload.len() < FRAME
-                && let Some(number) = match &mut running.short {
-                    Some(short) => object.map.encode_some(next, &mut payload, |slot| short.wants(slot)),
-                    None => object.map.encode_chunk(next, &mut payload),
-                }
+                && let Some(number) = object.map.encode_some(next, &mut payload, |slot| running.room.wants(slot, dirty))
             {
                 all = false;
                 next = number + 1;
+                running.room.used += CHUNK_HEAD * u64::from(payload.len() > before);
+                before = payload.len();
             }
             if all {
                 running.stage = Stage::Walking(id.next(), None);
@@ -322,9 +359,23 @@ impl Engine {
                 running.stage = Stage::Walking(id, Some(next));
             }
         }
+        if self.is_too_long(running) {
+            running.stage = Stage::TooLong;
+            return;
+        }
         let rest = running.buffer.split_off(running.buffer.len() / BLOCK * BLOCK);
         let piece = std::mem::replace(&mut running.buffer, rest);
         self.write_frames(running, &piece);
+    }
+
+    /// Bytes of frames that an area has room for.
+    fn frames_max(&self) -> u64 {
+        self.store.log.geometry().checkpoint_bytes - BLOCK as u64
+    }
+
+    /// Whether what is gathered does not fit any more.
+    fn is_too_long(&self, running: &Running) -> bool {
+        running.written + (running.buffer.len() as u64).next_multiple_of(BLOCK as u64) > self.frames_max()
     }
 
     fn end_walk(&mut self, running: &mut Running) {
@@ -344,10 +395,8 @@ impl Engine {
 
     fn write_frames(&mut self, running: &mut Running, piece: &[u8]) {
         let geometry = self.store.log.geometry();
-        let room = geometry.checkpoint_bytes - BLOCK as u64;
-        // The area has room for every slot that the pool can have, and for as many objects as
-        // the log may name.
-        assert!(running.written + piece.len() as u64 <= room, "a checkpoint fits its area");
+        // `walk` gives up what does not fit.
+        assert!(running.written + piece.len() as u64 <= self.frames_max(), "a checkpoint fits its area");
         let offset = geometry.checkpoint_start(usize::from(running.area)) + BLOCK as u64 + running.written;
         running.written += piece.len() as u64;
         let piece = BufMut::copy_of(piece).freeze();

@@ -277,6 +277,7 @@ impl Engine {
         });
         let dirty_after = self.store.dirty_blocks + blocks - covered.min(blocks);
         self.may_name(object)
+            && !self.checkpoint_holds_changes()
             && log.segments().free() > WRITE_RESERVE
             && log.unsynced_bytes() < self.unsynced_bytes_max()
             && (dirty_after <= self.dirty_blocks_max() || self.store.dirty_blocks == 0)

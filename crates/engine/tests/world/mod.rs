@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{Buf, BufMut, CacheMode, Errno, Nanos, ObjectId, PoolId, Result, UnixNanos};
 use headpond_engine::{
-    Config, Effect, Engine, FlashRead, Handling, OpenFile, Outcome, Reply, Request, RequestId, Served, Treatment,
-    Verdict, format_pool, recover,
+    Config, Effect, Engine, FlashRead, Handling, OpenFile, Outcome, Reply, Request, RequestId, Served, Ticket,
+    Treatment, Verdict, format_pool, recover,
 };
 use headpond_format::{Geometry, Stamp};
 
@@ -44,6 +44,9 @@ pub struct World {
     pub resized: BTreeSet<ObjectId>,
     /// Of each write to the origin, whether its file was one of those.
     pub written_resized: Vec<bool>,
+    /// Writes to flash below this byte are done, and their completion waits for [`World::release`].
+    pub hold_below: u64,
+    pub held: Vec<Ticket>,
 }
 
 pub const POOL: u64 = 48 << 20;
@@ -54,11 +57,16 @@ pub fn geometry() -> Geometry {
 
 impl World {
     pub fn new(config: Config) -> Self {
-        let mut flash = Memory(vec![0; POOL as usize]);
-        for (offset, bytes) in format_pool(PoolId([1; 16]), geometry(), None, CacheMode::WriteBack) {
+        Self::on(geometry(), config)
+    }
+
+    /// On a new pool that is divided like this.
+    pub fn on(geometry: Geometry, config: Config) -> Self {
+        let mut flash = Memory(vec![0; geometry.pool_bytes as usize]);
+        for (offset, bytes) in format_pool(PoolId([1; 16]), geometry, None, CacheMode::WriteBack) {
             flash.0[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);
         }
-        let engine = recover(&mut flash, POOL).unwrap().into_engine(config, Nanos(0));
+        let engine = recover(&mut flash, geometry.pool_bytes).unwrap().into_engine(config, Nanos(0));
         let mut world = Self {
             engine,
             flash,
@@ -75,6 +83,8 @@ impl World {
             refuse_syncs: 0,
             resized: BTreeSet::new(),
             written_resized: Vec::new(),
+            hold_below: 0,
+            held: Vec::new(),
         };
         world.run();
         world
@@ -112,6 +122,9 @@ impl World {
             }
             Effect::FlashWrite { ticket, offset, data } => {
                 self.flash.0[offset as usize..offset as usize + data.len()].copy_from_slice(&data);
+                if offset < self.hold_below {
+                    return self.held.push(ticket);
+                }
                 (ticket, Outcome::Done)
             }
             Effect::OriginRead { ticket, object, offset, len } => {
@@ -175,6 +188,15 @@ impl World {
             }
         };
         self.engine.complete(ticket, outcome);
+    }
+
+    /// Completes what was held, and holds nothing more.
+    pub fn release(&mut self) {
+        self.hold_below = 0;
+        for ticket in std::mem::take(&mut self.held) {
+            self.engine.complete(ticket, Outcome::Done);
+        }
+        self.run();
     }
 
     pub fn ask(&mut self, request: Request) -> Reply {
