@@ -9,11 +9,9 @@ use crate::failure::{Failure, Result};
 use crate::fio::Job;
 use crate::fsx::{self, Shape};
 use crate::pjdfstest::{self, Compared};
-use crate::pond::{Headpond, Mounting};
+use crate::pond::{Headpond, Mounting, directory_in};
 use crate::random::{below, next};
 use crate::service::Service;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -87,26 +85,8 @@ struct Place {
 
 impl Place {
     fn make(directory: &Path) -> Result<Self> {
-        let make = |name: &str| {
-            let path = directory.join(name);
-            fs::create_dir_all(&path)
-                // pjdfstest works as other users too.
-                .and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o755)))
-                .map_err(Failure::io(format!("making {}", path.display())))?;
-            Ok(path)
-        };
-        make(".")?;
-        let mounting = Mounting {
-            origin: make("origin")?,
-            mountpoint: make("mnt")?,
-            flash: directory.join("flash.pond"),
-            size: Some(POOL.to_owned()),
-            mode: "write-back",
-            model_disk: None,
-            fault: None,
-            log: directory.join("headpond.log"),
-        };
-        Ok(Self { mounting, run: make("run")?, bare: make("bare")? })
+        let mounting = Mounting::below(directory, POOL)?;
+        Ok(Self { mounting, run: directory_in(directory, "run")?, bare: directory_in(directory, "bare")? })
     }
 
     fn posix(&self, mode: &str) -> Result<Compared> {

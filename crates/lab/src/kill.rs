@@ -10,12 +10,10 @@
 
 use crate::command;
 use crate::database::{Database, Kind, Pages, Places};
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::ledger::{Found, Ledgers};
-use crate::pond::{Headpond, Mount, Mounting};
+use crate::pond::{Headpond, Mount, Mounting, directory_in};
 use crate::random::{below, next};
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -148,26 +146,13 @@ struct Place {
 
 impl Place {
     fn make(directory: &Path, options: &Options) -> Result<Self> {
-        // The server's account must be able to pass through.
-        fs::set_permissions(directory, Permissions::from_mode(0o755))
-            .map_err(Failure::io(format!("opening {} to the server", directory.display())))?;
-        let make = |name: &str| {
-            let path = directory.join(name);
-            fs::create_dir_all(&path).map_err(Failure::io(format!("making {}", path.display())))?;
-            Ok(path)
-        };
+        // A few times what a round writes: the log comes round, and segments are used again.
         let mounting = Mounting {
-            origin: make("origin")?,
-            mountpoint: make("mnt")?,
-            flash: directory.join("flash.pond"),
-            // A few times what a round writes: the log comes round, and segments are used again.
-            size: Some("192M".to_owned()),
-            mode: "write-back",
             model_disk: options.slow_origin.then(|| SLOW_ORIGIN.to_owned()),
-            fault: None,
-            log: directory.join("headpond.log"),
+            ..Mounting::below(directory, "192M")?
         };
-        Ok(Self { kind: options.kind, mounting, run: make("run")?, ledgers: make("ledgers")? })
+        let [run, ledgers] = [directory_in(directory, "run")?, directory_in(directory, "ledgers")?];
+        Ok(Self { kind: options.kind, mounting, run, ledgers })
     }
 
     fn places(&self) -> Places {

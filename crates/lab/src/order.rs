@@ -74,21 +74,7 @@ pub fn run(
     flash: Flash,
     mut each: impl FnMut(&Round),
 ) -> Result<()> {
-    let make = |name: &str| {
-        let path = directory.join(name);
-        fs::create_dir_all(&path).map_err(Failure::io(format!("making {}", path.display())))?;
-        Ok(path)
-    };
-    let mut mounting = Mounting {
-        origin: make("origin")?,
-        mountpoint: make("mnt")?,
-        flash: directory.join("flash.pond"),
-        size: Some("96M".to_owned()),
-        mode: "write-back",
-        model_disk: None,
-        fault: None,
-        log: directory.join("headpond.log"),
-    };
+    let mut mounting = Mounting::below(directory, "96M")?;
     let mut random = seed;
     let mut state = vec![Vec::new(); FILES];
     for round in 0..rounds {

@@ -6,6 +6,8 @@ use crate::command;
 use crate::failure::{Failure, Result};
 use crate::service::Service;
 use serde_json::Value;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -46,6 +48,35 @@ pub struct Mounting {
     pub fault: Option<String>,
     /// Where the daemon's messages go.
     pub log: PathBuf,
+}
+
+impl Mounting {
+    /// In write-back, with everything below one directory, which is made so that a server under another account can pass
+    /// through.
+    pub fn below(directory: &Path, size: &str) -> Result<Self> {
+        std::fs::create_dir_all(directory)
+            .and_then(|()| std::fs::set_permissions(directory, Permissions::from_mode(0o755)))
+            .map_err(Failure::io(format!("making {}", directory.display())))?;
+        Ok(Self {
+            origin: directory_in(directory, "origin")?,
+            mountpoint: directory_in(directory, "mnt")?,
+            flash: directory.join("flash.pond"),
+            size: Some(size.to_owned()),
+            mode: "write-back",
+            model_disk: None,
+            fault: None,
+            log: directory.join("headpond.log"),
+        })
+    }
+}
+
+/// A directory in another, made if it is missing, through which everybody can pass.
+pub fn directory_in(parent: &Path, name: &str) -> Result<PathBuf> {
+    let path = parent.join(name);
+    std::fs::create_dir_all(&path)
+        .and_then(|()| std::fs::set_permissions(&path, Permissions::from_mode(0o755)))
+        .map_err(Failure::io(format!("making {}", path.display())))?;
+    Ok(path)
 }
 
 /// What a mount has counted since it began.

@@ -13,15 +13,14 @@ mod promises;
 
 use crate::command;
 use crate::database::Kind;
-use crate::failure::{Failure, Result, check_interrupt};
+use crate::failure::{Result, check_interrupt};
 use crate::fsx;
-use crate::pond::{Headpond, Mount, Mounting};
+use crate::pond::{Headpond, Mount, Mounting, directory_in};
 use crate::random::{below, next};
 use crate::service::Service;
 use loads::Loads;
 use promises::Promises;
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -145,24 +144,11 @@ struct Soak<'a> {
 
 impl<'a> Soak<'a> {
     fn make(headpond: &'a Headpond, directory: &Path, options: &Options) -> Result<Self> {
-        let make = |name: &str| {
-            let path = directory.join(name);
-            fs::create_dir_all(&path).map_err(Failure::io(format!("making {}", path.display())))?;
-            Ok(path)
-        };
-        let mounting = Mounting {
-            origin: make("origin")?,
-            mountpoint: make("mnt")?,
-            flash: directory.join("flash.pond"),
-            size: Some(POOL.to_owned()),
-            mode: "write-back",
-            model_disk: None,
-            fault: None,
-            log: directory.join("headpond.log"),
-        };
-        let promises = Promises::new(make("ledgers")?, make("run")?);
-        make(&format!("origin/{WORK}"))?;
-        let soak = Self { headpond, mounting, run: make("run")?, promises, random: options.seed, sum: Sum::default() };
+        let mounting = Mounting::below(directory, POOL)?;
+        let run = directory_in(directory, "run")?;
+        let promises = Promises::new(directory_in(directory, "ledgers")?, run.clone());
+        directory_in(&mounting.origin, WORK)?;
+        let soak = Self { headpond, mounting, run, promises, random: options.seed, sum: Sum::default() };
         let mount = headpond.mount(&soak.mounting)?;
         soak.promises.create(&soak.mounted())?;
         mount.unmount_keep_dirty()?;

@@ -13,12 +13,11 @@
 use crate::command;
 use crate::database::{Database, Kind, Pages, Places};
 use crate::failure::{Failure, Result, check_interrupt};
-use crate::pond::{Headpond, Mount, Mounting};
+use crate::pond::{Headpond, Mount, Mounting, directory_in};
 use crate::random::{below, next};
 use crate::{mariadb, postgres};
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -152,26 +151,9 @@ struct Place {
 
 impl Place {
     fn make(directory: &Path, kind: Kind) -> Result<Self> {
-        // The server's account must be able to pass through.
-        fs::set_permissions(directory, Permissions::from_mode(0o755))
-            .map_err(Failure::io(format!("opening {} to the server", directory.display())))?;
-        let make = |name: &str| {
-            let path = directory.join(name);
-            fs::create_dir_all(&path).map_err(Failure::io(format!("making {}", path.display())))?;
-            Ok(path)
-        };
-        let mounting = Mounting {
-            origin: make("origin")?,
-            mountpoint: make("mnt")?,
-            flash: directory.join("flash.pond"),
-            size: Some("192M".to_owned()),
-            mode: "write-back",
-            model_disk: None,
-            fault: None,
-            log: directory.join("headpond.log"),
-        };
-        let places = Places { data: mounting.mountpoint.join("data"), run: make("run")? };
-        Ok(Self { kind, mounting, places, log: make("log")? })
+        let mounting = Mounting::below(directory, "192M")?;
+        let places = Places { data: mounting.mountpoint.join("data"), run: directory_in(directory, "run")? };
+        Ok(Self { kind, mounting, places, log: directory_in(directory, "log")? })
     }
 
     /// Makes the database on the mount, moves its own log away, and fills its table.

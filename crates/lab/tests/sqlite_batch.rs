@@ -109,16 +109,7 @@ fn a_client_commits_until_it_is_killed() {
 }
 
 fn mounting(directory: &Path, fault: Option<String>) -> Mounting {
-    Mounting {
-        origin: directory.join("origin"),
-        mountpoint: directory.join("mnt"),
-        flash: directory.join("flash.pond"),
-        size: Some("128M".to_owned()),
-        mode: "write-back",
-        model_disk: None,
-        fault,
-        log: directory.join("headpond.log"),
-    }
+    Mounting { fault, ..Mounting::below(directory, "128M").expect("directories") }
 }
 
 fn scratch() -> TempDir {
