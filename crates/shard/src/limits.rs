@@ -12,7 +12,8 @@ pub struct Limits {
     /// Threads for what applications wait for: reads of the origin, seeks, reservations. As many as
     /// a disk gains from having in its queue.
     pub origin_readers: usize,
-    /// Threads for what changes the origin: destage, mostly.
+    /// Threads for what changes the origin. Destage bounds itself; in write-through as many as a disk gains from having in
+    /// its queue.
     pub origin_writers: usize,
     /// Threads for changes of directories, which wait for neither of the above.
     pub origin_directories: usize,
@@ -33,7 +34,7 @@ impl Default for Limits {
         Self {
             requests: 256,
             origin_readers: 32,
-            origin_writers: 16,
+            origin_writers: 32,
             origin_directories: 4,
             operations: 1024,
             spin: spin_default(),
