@@ -189,7 +189,8 @@ impl crate::Origin for FileOrigin {
             // File systems take this for a change of the file. It is none: left like that, the next
             // mount would find a file that somebody else seems to have changed.
             result => {
-                return result.and_then(|()| set_mtime(&attached.file, unix(before.mtime(), before.mtime_nsec())));
+                let put_back = set_mtime(&attached.file, unix(before.mtime(), before.mtime_nsec()));
+                return result.and(put_back);
             }
         }
         drop(times);
