@@ -237,7 +237,11 @@ impl Recovered {
             // Changed at the origin, where the size and the time are; what was on flash of the
             // changed blocks was dropped before. What came in since was never synced at the
             // origin: it may be newer than what the origin has after a power cut.
-            object.follow_origin(now);
+            if object.state.flags.size_counts {
+                object.meets(now);
+            } else {
+                object.follow_origin(now);
+            }
             let had = object.map.blocks();
             if !self.origin_stood {
                 self.store.clear_range(id, Block(0), Block(u64::MAX));

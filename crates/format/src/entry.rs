@@ -49,6 +49,9 @@ pub struct ObjectFlags {
     /// It is being changed at the origin directly, without entries in the log: until an entry
     /// says otherwise, the origin's size and time count.
     pub direct: bool,
+    /// With `direct`: the size and the time here count all the same, for a change at the origin failed and may have left
+    /// others there.
+    pub size_counts: bool,
 }
 
 impl ObjectFlags {
@@ -58,6 +61,7 @@ impl ObjectFlags {
             | (self.unlinked as u8) << 2
             | (self.attributes_dirty as u8) << 3
             | (self.direct as u8) << 4
+            | (self.size_counts as u8) << 5
     }
 
     const fn from_bits(bits: u8) -> Self {
@@ -67,6 +71,7 @@ impl ObjectFlags {
             unlinked: bits & 4 != 0,
             attributes_dirty: bits & 8 != 0,
             direct: bits & 16 != 0,
+            size_counts: bits & 32 != 0,
         }
     }
 }

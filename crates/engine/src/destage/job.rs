@@ -536,7 +536,7 @@ impl Engine {
         let valid = cut.unwrap_or(u64::MAX);
         known.failing = None;
         known.state.flags.unanchored = false;
-        known.state.flags.direct = false;
+        (known.state.flags.direct, known.state.flags.size_counts) = (false, false);
         known.state.flags.attributes_dirty = known.changed_in_stamp;
         known.origin_is_left();
         known.state.origin_valid = valid;

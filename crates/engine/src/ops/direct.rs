@@ -152,7 +152,7 @@ impl Engine {
         let log_works = !self.store.log.failed();
         let known = self.store.known(object);
         if known.origin_size == u64::MAX && known.direct == 0 && log_works && known.persisted {
-            known.state.flags.direct = false;
+            known.state.flags.size_counts = true;
             known.state.flags.attributes_dirty = true;
             self.store.persist(object);
         }
@@ -167,9 +167,10 @@ impl Engine {
     fn forget_stale(&mut self, object: ObjectId, span: Span) -> bool {
         let log_works = !self.store.log.failed();
         let known = self.store.known(object);
-        let flagged = known.state.flags.destaging && known.state.flags.direct;
+        let flags = known.state.flags;
+        let flagged = flags.destaging && flags.direct && !flags.size_counts;
         let (traces, unflagged) = (known.traces, known.persisted && !flagged);
-        known.state.flags.direct = true;
+        (known.state.flags.direct, known.state.flags.size_counts) = (true, false);
         known.state.flags.destaging = true;
         known.said_for_space = false;
         known.state.flags.attributes_dirty = true;
