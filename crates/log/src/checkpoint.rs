@@ -70,7 +70,8 @@ pub fn read_checkpoint(flash: &mut dyn FlashRead, superblock: &Superblock) -> Re
             }
             FrameKind::Chunks => read_chunks(frame.payload, &mut objects)
                 .ok_or_else(|| fail(Damage::Senseless(WHAT, "chunks that make no sense")))?,
-            FrameKind::End => ended = true,
+            FrameKind::End if rest.is_empty() => ended = true,
+            FrameKind::End => return Err(fail(Damage::Senseless(WHAT, "an end before its last byte"))),
         }
     }
     let last = objects.last().map_or(ObjectId(0), |(last, _, _)| *last);

@@ -10,9 +10,10 @@ mod world;
 
 use headpond_base::BLOCK;
 use headpond_format::{
-    FOOTER_TAIL_BYTES, SUPERBLOCK_SLOTS, bytes_checksum, decode_batch, decode_footer_tail, decode_segment_head,
+    FOOTER_TAIL_BYTES, FrameKind, SUPERBLOCK_SLOTS, bytes_checksum, decode_batch, decode_checkpoint_head,
+    decode_footer_tail, decode_segment_head, encode_checkpoint_head, encode_frame,
 };
-use headpond_log::{Mutation, ScanError, scan};
+use headpond_log::{Mutation, ScanError, read_checkpoint, scan};
 use world::{Flash, POOL_BYTES, SEGMENT_BYTES, Seed, World};
 
 const SEEDS: u64 = 300;
@@ -245,4 +246,25 @@ fn senseless_numbers_under_right_checksums_never_panic_the_scan() {
         let scanned = std::panic::catch_unwind(move || drop(scan(&mut flash, POOL_BYTES, None)));
         assert!(scanned.is_ok(), "seed {seed}: the scan panicked");
     }
+}
+
+/// An intact end in the wrong place would leave out what comes after it, and nothing would say so.
+#[test]
+fn a_checkpoint_that_ends_before_its_last_byte_is_damaged() {
+    let mut world = World::new(3);
+    world.write_and_sync(5);
+    world.crash();
+    world.start_again();
+    let mut flash = Flash(world.image().to_vec());
+    let superblock = scan(&mut flash, POOL_BYTES, None).unwrap().superblock;
+    let start = superblock.geometry.checkpoint_start(usize::from(superblock.checkpoint_area)) as usize;
+    let mut head = decode_checkpoint_head(&flash.0[start..start + BLOCK]).unwrap();
+    let end = start + BLOCK + head.frame_bytes as usize;
+    let mut frame = Vec::new();
+    encode_frame(FrameKind::End, head.counter, &[], &mut frame);
+    flash.0[end..end + frame.len()].copy_from_slice(&frame);
+    head.frame_bytes += frame.len() as u64;
+    flash.0[start..start + BLOCK].copy_from_slice(&encode_checkpoint_head(&head));
+    let refused = read_checkpoint(&mut flash, &superblock).err().unwrap();
+    assert!(refused.to_string().contains("an end before its last byte"), "{refused}");
 }
