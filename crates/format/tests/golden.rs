@@ -141,6 +141,7 @@ fn entries() -> Vec<Entry> {
             unlinked: true,
             attributes_dirty: false,
             direct: true,
+            size_counts: false,
         },
         size: 0x2122_2324_2526_2728,
         origin_valid: u64::MAX,
@@ -148,8 +149,7 @@ fn entries() -> Vec<Entry> {
         stamp: Stamp { size: 0x3132, mtime: UnixNanos(0x4142), ctime: UnixNanos(0x5152) },
         path: b"db/ibdata1".to_vec(),
     };
-    let other =
-        ObjectFlags { unanchored: false, destaging: true, unlinked: false, attributes_dirty: true, direct: false };
+    let other = ObjectFlags { destaging: true, attributes_dirty: true, ..ObjectFlags::default() };
     vec![
         Entry::Object { object, state: state.clone() },
         Entry::Object { object, state: ObjectState { flags: other, path: Vec::new(), ..state } },
