@@ -170,7 +170,8 @@ fn an_ordinary_user_mounts_own_files() {
         std::os::unix::fs::chown(place(name), Some(user), Some(user)).unwrap();
     }
     let program = place("program");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // Another process copies it: what this one has open for writing may be inherited by a child of another test, and does not run then.
+    assert!(Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status().unwrap().success());
     let mut child = Command::new(&program);
     let status = child
         .uid(user)

@@ -251,8 +251,7 @@ fn an_ordinary_user_mounts_own_files() {
     let own = Command::new("chown").args(["-R", "nobody"]).arg(pond.at("")).status().unwrap();
     assert!(own.success());
     // The user must be able to reach the binary, wherever it was built.
-    let binary = pond.at("headpond");
-    fs::copy(env!("CARGO_BIN_EXE_headpond"), &binary).unwrap();
+    let binary = pond.program(env!("CARGO_BIN_EXE_headpond"), "headpond");
     let as_nobody = |arguments: &[&OsStr]| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]).arg(&binary).args(arguments);

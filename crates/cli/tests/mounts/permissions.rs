@@ -17,7 +17,7 @@ fn nobodys() -> Option<Pond> {
         return None;
     }
     let pond = Pond::new();
-    fs::copy(env!("CARGO_BIN_EXE_headpond"), pond.at("headpond")).unwrap();
+    pond.program(env!("CARGO_BIN_EXE_headpond"), "headpond");
     run(Command::new("chown").args(["-R", "nobody"]).arg(pond.at("")));
     Some(pond)
 }

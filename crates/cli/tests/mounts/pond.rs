@@ -89,11 +89,13 @@ impl Pond {
         self.root.path().join(name)
     }
 
-    /// A program under another name: the kernel names a process after its program's file.
+    /// A program under another name: the kernel names a process after its program's file. Another process copies it: a child that
+    /// another test starts meanwhile inherits what this one has open until it runs its own program, and a file that somebody has open
+    /// for writing does not run (ETXTBSY).
     pub fn program(&self, from: &str, name: &str) -> PathBuf {
         let path = self.at(name);
         if !path.exists() {
-            fs::copy(from, &path).unwrap();
+            assert!(Command::new("cp").arg(from).arg(&path).status().unwrap().success());
         }
         path
     }
