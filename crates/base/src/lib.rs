@@ -4,12 +4,14 @@
 //! function of headpond where it means one of the types below.
 
 mod buf;
+mod compression;
 mod errno;
 mod ids;
 mod mode;
 mod time;
 
 pub use buf::{Buf, BufMut};
+pub use compression::{Compression, ZSTD_LEVEL_MAX};
 pub use errno::{Errno, Result};
 pub use ids::{BatchNumber, Block, Class, Epoch, Generation, Location, ObjectId, PoolId, SegmentId, Sequence, Stream};
 pub use mode::CacheMode;

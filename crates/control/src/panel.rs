@@ -68,14 +68,16 @@ fn dirty(numbers: &Numbers, flushes: &[FlushShown]) -> String {
 
 /// A line for each file, its path last, as that may hold anything but the end of a line.
 fn files(files: &[FileNumbers]) -> String {
-    let mut text =
-        columns(&["hit_bytes", "miss_bytes", "bypassed_bytes", "written_bytes", "dirty_bytes", "bytes_per_s"]);
-    text += " path\n";
+    let counts = ["hit_bytes", "miss_bytes", "bypassed_bytes", "written_bytes", "dirty_bytes"];
+    let held = ["cached_bytes", "stored_bytes", "bytes_per_s"];
+    let mut text = format!("{} {} path\n", columns(&counts), columns(&held));
     for file in files {
-        let FileNumbers { path, hit_bytes, miss_bytes, bypassed_bytes, written_bytes, dirty_bytes, recent_bytes } =
-            file;
-        let counts = [hit_bytes, miss_bytes, bypassed_bytes, written_bytes, dirty_bytes, recent_bytes];
-        let _ = writeln!(text, "{} {}", columns(&counts), path.replace('\n', "\\n"));
+        let FileNumbers { hit_bytes, miss_bytes, bypassed_bytes, written_bytes, dirty_bytes, recent_bytes, .. } = file;
+        let counts = columns(&[hit_bytes, miss_bytes, bypassed_bytes, written_bytes, dirty_bytes]);
+        // Where others have more, it is not known.
+        let known = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
+        let held = columns(&[known(file.cached_bytes), known(file.stored_bytes), recent_bytes.to_string()]);
+        let _ = writeln!(text, "{counts} {held} {}", file.path.replace('\n', "\\n"));
     }
     text
 }
@@ -155,7 +157,7 @@ mod tests {
         assert!(text.starts_with("dirty_bytes 4096\n") && text.contains("\nflush_3 done left_bytes 0 "), "{text}");
         let text = files(&[FileNumbers { path: "db/a b\nc".to_owned(), hit_bytes: 7, ..FileNumbers::default() }]);
         let row: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
-        assert_eq!(row, ["7", "0", "0", "0", "0", "0", "db/a", "b\\nc"], "{text}");
+        assert_eq!(row, ["7", "0", "0", "0", "0", "-", "-", "0", "db/a", "b\\nc"], "{text}");
         let text = errors(&numbers, &["2026-01-01T00:00:00Z something".to_owned()]);
         assert!(text.contains("flash_failed 0\n") && text.ends_with("Z something\n"), "{text}");
         let text = latency(&numbers);

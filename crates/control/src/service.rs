@@ -202,7 +202,7 @@ impl Service {
 
     /// All numbers, with the busiest files and processes: a look at every file that is known.
     pub(crate) fn numbers(&self) -> Numbers {
-        let files = numbers::files(&self.insight, &self.handle.stats().dirtiest);
+        let files = numbers::files(&self.insight, &self.handle.stats().holdings);
         Numbers { files, processes: numbers::processes(&self.insight), ..self.numbers_of_mount() }
     }
 

@@ -113,6 +113,9 @@ impl Engine {
 
     fn on_object(&mut self, id: RequestId, object: ObjectId, work: Work, how: Treatment) {
         if self.store.get(object).is_some() {
+            if work.is_treated() {
+                self.store.pack_as(object, how.compression);
+            }
             self.start_op(id, object, work, how);
         } else {
             self.answer(id, Reply::Failed(Errno::BADF));

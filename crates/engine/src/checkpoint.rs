@@ -9,10 +9,10 @@
 //! slot as it is written ([`Room`]); one that becomes too long all the same, because much became dirty before and behind the
 //! walk, is given up, and begun again with what is dirty alone while changes wait.
 
-use headpond_base::{BLOCK, Buf, BufMut, ObjectId, Sequence};
+use headpond_base::{BLOCK, Buf, BufMut, Compression, ObjectId, Sequence};
 use headpond_format::{
-    CheckpointHead, Compression, Entry, FrameKind, SUPERBLOCK_SLOTS, SegmentRow, Superblock, encode_checkpoint_head,
-    encode_frame, encode_superblock,
+    CheckpointHead, Entry, FrameKind, SUPERBLOCK_SLOTS, SegmentRow, Superblock, encode_checkpoint_head, encode_frame,
+    encode_superblock,
 };
 use headpond_map::{SLOT_BYTES, Slot};
 
@@ -176,7 +176,7 @@ impl Engine {
         if self.stopping {
             return false;
         }
-        if self.config.compression != Compression::Off && !self.checkpoints.may_pack() {
+        if self.is_to_pack() && !self.checkpoints.may_pack() {
             // The superblock must tell first.
             return true;
         }
@@ -187,6 +187,11 @@ impl Engine {
         let long = tail >= tail_max(segments.len() as u64, u64::from(geometry.segment_bytes), checkpoint_bytes);
         let waited_for = segments.wait_for_checkpoint(self.checkpoints.replay_from) > 0;
         long || waited_for && segments.free() < self.free_wanted()
+    }
+
+    /// Whether the settings or a request asked for packed records since the start.
+    fn is_to_pack(&self) -> bool {
+        self.config.compression != Compression::Off || self.store.asked_to_pack
     }
 
     /// Begins one; `bare` with what is dirty alone.
@@ -300,9 +305,7 @@ impl Engine {
             mode: self.mode,
             clean_stop: self.checkpoints.last.is_some(),
             dirty_blocks: self.store.dirty_blocks,
-            packed: self.checkpoints.superblock.packed
-                || self.config.compression != Compression::Off
-                || self.store.packed_blocks > 0,
+            packed: self.checkpoints.superblock.packed || self.is_to_pack() || self.store.packed_blocks > 0,
             ..self.checkpoints.superblock.clone()
         }
     }

@@ -1,7 +1,6 @@
 //! What can be set, with its range.
 
-use headpond_base::{CacheMode, Class, Nanos};
-use headpond_format::Compression;
+use headpond_base::{CacheMode, Class, Compression, Nanos};
 use headpond_log::Mutation;
 use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy, Streams};
 

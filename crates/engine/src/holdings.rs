@@ -1,39 +1,60 @@
-//! Which objects have most that the origin has not got: for people who want to know what a flush is about.
+//! Which objects have most in the pool, and most that the origin has not got: for people who want to know what the flash
+//! is used for, how well that is packed, and what a flush is about.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
-use headpond_base::UnixNanos;
+use headpond_base::{ObjectId, UnixNanos};
+use headpond_format::UNIT;
 
 use crate::engine::Engine;
+use crate::object::Object;
 
-/// One object with dirty blocks.
+/// What the pool has of one object.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DirtyObject {
+pub struct Holding {
     /// Inode number at the origin.
     pub inode: u64,
     /// Birth time there, 0 where the origin has none.
     pub birth: UnixNanos,
     /// The path that is kept as a hint for the next start.
     pub path: Vec<u8>,
-    /// Dirty blocks of 4 KiB.
+    /// Blocks of 4 KiB, clean or dirty.
     pub blocks: u64,
+    /// Those of them that are dirty.
+    pub dirty_blocks: u64,
+    /// What the blocks take on flash, in bytes: less than they are where they are packed, or zeros.
+    pub stored_bytes: u64,
 }
 
 impl Engine {
-    /// At most so many objects, those with most dirty blocks first. Costs a look at each object that may
-    /// be dirty.
+    /// At most so many objects with most blocks, and as many with most dirty ones, each once, in no order. Costs a look at
+    /// each object that has a block or may be dirty.
     #[must_use]
-    pub fn dirtiest(&self, most: usize) -> Vec<DirtyObject> {
-        let noted = self.destage.noted().filter_map(|object| self.store.get(object));
-        let mut dirty: Vec<_> = noted.filter(|object| object.map.dirty() > 0).collect();
-        dirty.sort_unstable_by_key(|object| Reverse(object.map.dirty()));
-        dirty.truncate(most);
-        let shown = |object: &crate::object::Object| DirtyObject {
+    pub fn holdings(&self, most: usize) -> Vec<Holding> {
+        let dirty = self.destage.noted().filter_map(|id| Some((id, self.store.get(id)?)));
+        let dirty = top(dirty.collect(), most, |object| object.map.dirty());
+        let all = self.store.objects.iter().map(|(id, object)| (*id, object));
+        let mut held: BTreeMap<_, _> = top(all.collect(), most, |object| object.map.blocks()).into_iter().collect();
+        held.extend(dirty);
+        let shown = |object: &Object| Holding {
             inode: object.state.inode,
             birth: object.state.birth,
             path: object.state.path.clone(),
-            blocks: object.map.dirty(),
+            blocks: object.map.blocks(),
+            dirty_blocks: object.map.dirty(),
+            stored_bytes: object.stored_units * UNIT as u64,
         };
-        dirty.into_iter().map(shown).collect()
+        held.into_values().map(shown).collect()
     }
+}
+
+/// Those of which there is most, and anything of.
+fn top(mut objects: Vec<(ObjectId, &Object)>, most: usize, of: impl Fn(&Object) -> u64) -> Vec<(ObjectId, &Object)> {
+    objects.retain(|(_, object)| of(object) > 0);
+    if objects.len() > most {
+        objects.select_nth_unstable_by_key(most, |(_, object)| Reverse(of(object)));
+        objects.truncate(most);
+    }
+    objects
 }

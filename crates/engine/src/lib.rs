@@ -18,7 +18,6 @@ mod begin;
 mod checkpoint;
 mod config;
 mod destage;
-mod dirtiest;
 mod dirty_age;
 mod effect;
 mod engine;
@@ -26,6 +25,7 @@ mod fetch;
 mod flash_read;
 mod gather;
 mod hits_to_origin;
+mod holdings;
 mod keep;
 mod locks;
 mod memory_window;
@@ -52,13 +52,12 @@ mod turns;
 
 pub use config::Config;
 pub use destage::FlushProgress;
-pub use dirtiest::DirtyObject;
 pub use effect::{Effect, Outcome, Ticket};
 pub use engine::Engine;
-pub use headpond_base::Class;
-pub use headpond_format::Compression;
+pub use headpond_base::{Class, Compression};
 pub use headpond_log::{FlashRead, Mutation};
 pub use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy};
+pub use holdings::Holding;
 pub use ops::together::fits_together;
 pub use recovery::{
     Conflict, RecoverError, Recovered, RecoveredObject, Verdict, format_pool, recover, recover_mutated,

@@ -1,6 +1,6 @@
 //! One object: what is remembered of it, and what is going on with it.
 
-use headpond_base::{Errno, Nanos, Sequence, UnixNanos};
+use headpond_base::{Compression, Errno, Nanos, Sequence, UnixNanos};
 use headpond_format::{OBJECT_PATH_MAX, ObjectFlags, ObjectState, Stamp};
 use headpond_map::ObjectMap;
 
@@ -38,6 +38,10 @@ pub(crate) struct Object {
     pub(crate) space_lost: u64,
     /// The size of the origin's file now; `u64::MAX` while it is unknown, after a failed write.
     pub(crate) origin_size: u64,
+    /// What its blocks take on flash, in units of 512 bytes.
+    pub(crate) stored_units: u64,
+    /// How the last request that said so wants it to be packed.
+    pub(crate) compression: Option<Compression>,
     /// Blocks of it that are in memory only.
     pub(crate) in_memory: u32,
     /// A replay could bring back blocks of it, even if the map has none.
@@ -113,6 +117,8 @@ impl Object {
             said_for_space: false,
             said_at: None,
             space_lost: 0,
+            stored_units: 0,
+            compression: None,
             in_memory: 0,
             traces: true,
             shaped_at: Sequence(0),

@@ -23,6 +23,13 @@ pub(crate) enum Work {
     Stop,
 }
 
+impl Work {
+    /// A request with a [`Treatment`] of its own, rather than the usual one.
+    pub(crate) const fn is_treated(&self) -> bool {
+        matches!(self, Self::Read { .. } | Self::Change(Change::Write { .. } | Change::Together { .. }))
+    }
+}
+
 /// A change to an object's bytes or size.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {

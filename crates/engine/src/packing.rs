@@ -7,8 +7,8 @@
 //!
 //! The price is the shard's time: see docs/compression.md.
 
-use headpond_base::{BLOCK, BufMut, Class, Stream};
-use headpond_format::{Compression, Entry, PACKED_BLOCKS_MAX, UNIT, pack};
+use headpond_base::{BLOCK, BufMut, Class, Compression, ObjectId, Stream};
+use headpond_format::{Entry, PACKED_BLOCKS_MAX, UNIT, pack};
 use headpond_log::{DataRecord, Placed, PlacedPacked};
 use headpond_map::{PackedPlace, Slot};
 
@@ -34,22 +34,38 @@ impl Part {
 impl Engine {
     /// Packs records as the settings say, as soon as the pool may have packed ones.
     pub(crate) fn settle_packing(&mut self) {
-        let may = self.checkpoints.may_pack();
-        self.store.compression = if may { self.config.compression } else { Compression::Off };
+        (self.store.compression, self.store.may_pack) = (self.config.compression, self.checkpoints.may_pack());
     }
 }
 
 impl Store {
+    /// A request says how its file is to be packed from now on, whatever appends to it: the log, a read that lets it in,
+    /// or reclaim. `None` is as the settings say.
+    pub(crate) fn pack_as(&mut self, id: ObjectId, compression: Option<Compression>) {
+        if let Some(object) = self.objects.get_mut(&id) {
+            object.compression = compression;
+            self.asked_to_pack |= compression.is_some_and(|compression| compression != Compression::Off);
+        }
+    }
+
+    fn compression_of(&self, id: ObjectId) -> Compression {
+        if !self.may_pack {
+            return Compression::Off;
+        }
+        self.get(id).and_then(|object| object.compression).unwrap_or(self.compression)
+    }
+
     /// Appends a record and points the map to it. Its blocks are of the given class, which is the record's own but for
     /// blocks whose class shows only when they are there.
     pub(crate) fn append_data(&mut self, record: DataRecord, kept: bool, class: Class, fill: impl FnOnce(&mut [u8])) {
-        if self.compression == Compression::Off {
+        let compression = self.compression_of(record.object);
+        if compression == Compression::Off {
             return self.append_plain(record, kept, class, fill);
         }
         let len = record.blocks as usize * BLOCK;
         let mut plain = if record.whole { BufMut::unwritten(len) } else { BufMut::zeroed(len) };
         fill(&mut plain);
-        let parts = self.parts(&record, &plain);
+        let parts = parts(compression, &record, &plain);
         let entry_bytes: usize = parts.iter().map(Part::entry_bytes).sum();
         let whole = DataRecord { whole: true, ..record };
         if record.stream == Stream::Host {
@@ -68,26 +84,6 @@ impl Store {
                 None => self.append_plain(record, kept, class, |payload| payload.copy_from_slice(bytes)),
             }
         }
-    }
-
-    /// A record in the parts in which it is stored. Neighbours that are stored as they are are one.
-    fn parts(&self, record: &DataRecord, plain: &[u8]) -> Vec<Part> {
-        let host = record.stream == Stream::Host;
-        let mut parts: Vec<Part> = Vec::new();
-        let (mut block, end) = (record.first.0, record.first.0 + u64::from(record.blocks));
-        while block < end {
-            let next = if host { block + PACKED_BLOCKS_MAX as u64 } else { (block + 1).next_multiple_of(CLEAN_UNIT) };
-            let next = next.min(end);
-            let at = |block: u64| usize::try_from(block - record.first.0).expect("a record is bounded") * BLOCK;
-            let packed = pack(self.compression, &plain[at(block)..at(next)]);
-            let blocks = u32::try_from(next - block).expect("a record is bounded");
-            match parts.last_mut() {
-                Some(last) if last.packed.is_none() && packed.is_none() => last.blocks += blocks,
-                _ => parts.push(Part { blocks, packed }),
-            }
-            block = next;
-        }
-        parts
     }
 
     fn append_plain(&mut self, record: DataRecord, kept: bool, class: Class, fill: impl FnOnce(&mut [u8])) {
@@ -112,4 +108,24 @@ impl Store {
         self.record_bytes += u64::from(record.blocks) * BLOCK as u64;
         self.payload_bytes += u64::from(units) * UNIT as u64;
     }
+}
+
+/// A record in the parts in which it is stored. Neighbours that are stored as they are are one.
+fn parts(compression: Compression, record: &DataRecord, plain: &[u8]) -> Vec<Part> {
+    let host = record.stream == Stream::Host;
+    let mut parts: Vec<Part> = Vec::new();
+    let (mut block, end) = (record.first.0, record.first.0 + u64::from(record.blocks));
+    while block < end {
+        let next = if host { block + PACKED_BLOCKS_MAX as u64 } else { (block + 1).next_multiple_of(CLEAN_UNIT) };
+        let next = next.min(end);
+        let at = |block: u64| usize::try_from(block - record.first.0).expect("a record is bounded") * BLOCK;
+        let packed = pack(compression, &plain[at(block)..at(next)]);
+        let blocks = u32::try_from(next - block).expect("a record is bounded");
+        match parts.last_mut() {
+            Some(last) if last.packed.is_none() && packed.is_none() => last.blocks += blocks,
+            _ => parts.push(Part { blocks, packed }),
+        }
+        block = next;
+    }
+    parts
 }

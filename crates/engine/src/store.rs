@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use headpond_base::{Block, Class, Location, Nanos, ObjectId, SegmentId, Sequence, Stream, UnixNanos};
-use headpond_format::{Compression, Entry};
+use headpond_base::{Block, Class, Compression, Location, Nanos, ObjectId, SegmentId, Sequence, Stream, UnixNanos};
+use headpond_format::Entry;
 use headpond_log::{DataRecord, Log, Segment};
 use headpond_map::Slot;
 
@@ -33,8 +33,12 @@ pub(crate) struct Store {
     pub(crate) dirty_units: u64,
     /// Blocks that are in packed records.
     pub(crate) packed_blocks: u64,
-    /// How records are packed from now on.
+    /// How records are packed from now on, but for files of which the last request said otherwise.
     pub(crate) compression: Compression,
+    /// The pool may have packed records.
+    pub(crate) may_pack: bool,
+    /// A request said that its file is to be packed.
+    pub(crate) asked_to_pack: bool,
     /// Bytes of records that were appended, and what they took.
     pub(crate) record_bytes: u64,
     pub(crate) payload_bytes: u64,
@@ -67,6 +71,8 @@ impl Store {
             dirty_units: 0,
             packed_blocks: 0,
             compression: Compression::Off,
+            may_pack: false,
+            asked_to_pack: false,
             record_bytes: 0,
             payload_bytes: 0,
             class_blocks: [0; Class::COUNT],
@@ -92,7 +98,12 @@ impl Store {
 
     /// Adds an object with its slots, and counts them.
     pub(crate) fn adopt(&mut self, id: ObjectId, object: Object) {
-        object.map.range(Block(0), Block(u64::MAX)).for_each(|(_, slot)| self.count(slot, 1));
+        let mut object = object;
+        object.stored_units = 0;
+        for (_, slot) in object.map.range(Block(0), Block(u64::MAX)) {
+            object.stored_units += u64::from(slot.units());
+            self.count(slot, 1);
+        }
         self.persisted_objects += u64::from(object.persisted);
         self.by_inode.insert(object.state.inode, id);
         self.objects.insert(id, object);
@@ -104,6 +115,8 @@ impl Store {
         let geometry = *self.log.geometry();
         object.traces = true;
         let old = object.map.insert(block, slot);
+        object.stored_units += u64::from(slot.units());
+        object.stored_units -= u64::from(old.map_or(0, |old| old.units()));
         let segment = geometry.segment_of(slot.location);
         if slot.dirty && slot.location != Location::ZERO && self.log.segments().get(segment).dirty == 0 {
             self.ages.begins(segment);
@@ -117,7 +130,9 @@ impl Store {
 
     /// Takes a block's slot away.
     pub(crate) fn clear_slot(&mut self, id: ObjectId, block: Block) -> Option<Slot> {
-        let old = self.objects.get_mut(&id)?.map.remove(block)?;
+        let object = self.objects.get_mut(&id)?;
+        let old = object.map.remove(block)?;
+        object.stored_units -= u64::from(old.units());
         self.uncount(old);
         if old.kept || old.dirty || old.class != Class::EVERYBODY {
             self.note_gone(id, block);

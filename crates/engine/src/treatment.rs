@@ -3,7 +3,7 @@
 //! Invariant: a treatment only ever takes away from what the cache mode allows. So no rule makes a
 //! write less durable than the mode's, and in pass-through nothing comes into the pool by any rule.
 
-use headpond_base::Class;
+use headpond_base::{Class, Compression};
 
 use crate::modes::Rules;
 
@@ -17,6 +17,8 @@ pub struct Treatment {
     pub handling: Handling,
     /// Whose share of the pool it uses.
     pub class: Class,
+    /// How the file is packed from now on, until another request on it says otherwise; `None` is as the settings say.
+    pub compression: Option<Compression>,
 }
 
 /// What is done with a request.

@@ -5,7 +5,7 @@
 mod world;
 
 use headpond_base::{Nanos, ObjectId, UnixNanos};
-use headpond_engine::{Compression, Config, OpenFile, Policy, Reply, Request, Verdict, recover};
+use headpond_engine::{Compression, Config, OpenFile, Policy, Reply, Request, Treatment, Verdict, recover};
 use headpond_format::{SUPERBLOCK_SLOTS, Stamp, decode_superblock};
 use world::{POOL, World};
 
@@ -104,6 +104,41 @@ fn nothing_is_packed_before_the_superblock_says_so_and_then_it_says_so_for_good(
     assert!(world.read(file, 0, PAGE as u32) == content[..PAGE]);
     assert!(matches!(world.ask(Request::Stop), Reply::Done));
     assert_eq!(says(&world), [true; 2]);
+}
+
+#[test]
+fn a_file_is_packed_as_its_last_request_says_whatever_the_setting() {
+    for setting in [Compression::Off, Compression::Lz4] {
+        let mut world = World::new(config(setting));
+        let content = pages(400, 0, 5);
+        let files = [1, 2, 3].map(|inode| world.open(inode, &content));
+        let ways = [Some(Compression::Zstd(1)), Some(Compression::Off), None];
+        let how = |way: usize| Treatment { compression: ways[way], ..Treatment::default() };
+        // The first request alone asks for a superblock that says so: what follows it is packed.
+        for (way, file) in files.into_iter().enumerate() {
+            world.read_treated(file, 0, PAGE as u32, how(way));
+        }
+        for page in 1..200 {
+            for (way, file) in files.into_iter().enumerate() {
+                let (written, read) = (page * PAGE, (200 + page) * PAGE);
+                world.write_treated(file, written as u64, &content[written..written + PAGE], how(way));
+                world.read_treated(file, read as u64, PAGE as u32, how(way));
+            }
+        }
+        let held: Vec<_> = world.engine.holdings(9).into_iter().collect();
+        let stored = [1, 2, 3].map(|inode| {
+            let holding = held.iter().find(|holding| holding.inode == inode).unwrap();
+            assert!(holding.blocks >= 4 * 397 && holding.dirty_blocks <= holding.blocks);
+            holding.stored_bytes as f64 / (holding.blocks * 4096) as f64
+        });
+        assert!(stored[0] < 0.2 && stored[1] > 0.99, "{setting}: {stored:?}");
+        assert_eq!(stored[2] < 0.2, setting == Compression::Lz4, "{setting}: {stored:?}");
+        let sum: u64 = held.iter().map(|holding| holding.stored_bytes).sum();
+        assert_eq!(sum, world.engine.stats().stored_bytes, "{setting}: a file's share is counted as the pool's is");
+        for file in files {
+            assert!(world.read(file, 0, 1 << 20) == content[..1 << 20], "{setting}");
+        }
+    }
 }
 
 #[test]

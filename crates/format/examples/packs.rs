@@ -6,8 +6,8 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use headpond_base::{BLOCK, Block, Generation, ObjectId};
-use headpond_format::{Compression, UNIT, pack, seal, verify_packed};
+use headpond_base::{BLOCK, Block, Compression, Generation, ObjectId};
+use headpond_format::{UNIT, pack, seal, verify_packed};
 
 const WAYS: [Compression; 4] = [Compression::Lz4, Compression::Zstd(1), Compression::Zstd(3), Compression::Zstd(9)];
 

@@ -11,9 +11,8 @@
 //! - A record is packed only where that saves an eighth of it or more. So it is never larger on flash than it is.
 
 use std::cell::RefCell;
-use std::fmt;
 
-use headpond_base::{BLOCK, Block, Generation, ObjectId};
+use headpond_base::{BLOCK, Block, Compression, Generation, ObjectId, ZSTD_LEVEL_MAX};
 
 use crate::checksum::{binding, bytes_checksum};
 
@@ -34,9 +33,6 @@ pub const fn packed_units_max(blocks: usize) -> usize {
 
 /// Checksum, codec, blocks, length of what follows.
 const HEAD: usize = 8;
-
-/// The strongest level that zstd is asked for: what comes after it costs more time than any flash.
-pub const ZSTD_LEVEL_MAX: u8 = 9;
 
 /// How a record is packed on flash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,28 +60,6 @@ impl Codec {
             1 => Some(Self::Lz4),
             2 => Some(Self::Zstd),
             _ => None,
-        }
-    }
-}
-
-/// Whether records are packed from now on, and how.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Compression {
-    /// They are stored as they are.
-    #[default]
-    Off,
-    /// With LZ4.
-    Lz4,
-    /// With Zstandard at this level, 1 to [`ZSTD_LEVEL_MAX`].
-    Zstd(u8),
-}
-
-impl fmt::Display for Compression {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Off => f.pad("off"),
-            Self::Lz4 => f.pad("lz4"),
-            Self::Zstd(level) => write!(f, "zstd:{level}"),
         }
     }
 }

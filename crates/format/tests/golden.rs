@@ -12,15 +12,15 @@ mod sparse;
 use std::path::PathBuf;
 
 use headpond_base::{
-    BLOCK, BatchNumber, Block, CacheMode, Class, Epoch, Generation, ObjectId, PoolId, SegmentId, Sequence, Stream,
-    UnixNanos,
+    BLOCK, BatchNumber, Block, CacheMode, Class, Compression, Epoch, Generation, ObjectId, PoolId, SegmentId, Sequence,
+    Stream, UnixNanos,
 };
 use headpond_format::{
-    BatchHead, CheckpointHead, Codec, Compression, Entry, FRAME_HEAD, Frame, FrameKind, Geometry, ObjectFlags,
-    ObjectState, OriginName, SegmentHead, SegmentRow, SegmentState, Stamp, SummaryBatch, Superblock, VERSION,
-    block_checksum, bytes_checksum, decode_batch, decode_checkpoint_head, decode_footer, decode_frame,
-    decode_segment_head, decode_superblock, encode_batch, encode_checkpoint_head, encode_footer, encode_frame,
-    encode_segment_head, encode_superblock, pack, seal, verify_packed,
+    BatchHead, CheckpointHead, Codec, Entry, FRAME_HEAD, Frame, FrameKind, Geometry, ObjectFlags, ObjectState,
+    OriginName, SegmentHead, SegmentRow, SegmentState, Stamp, SummaryBatch, Superblock, VERSION, block_checksum,
+    bytes_checksum, decode_batch, decode_checkpoint_head, decode_footer, decode_frame, decode_segment_head,
+    decode_superblock, encode_batch, encode_checkpoint_head, encode_footer, encode_frame, encode_segment_head,
+    encode_superblock, pack, seal, verify_packed,
 };
 
 fn path(version: u32, name: &str) -> PathBuf {

@@ -62,13 +62,14 @@ impl InForce {
         if let Some(size) = counted {
             self.set.count(index, size);
         }
-        let handling = match self.set.rules()[index].action {
+        let rule = &self.set.rules()[index];
+        let handling = match rule.action {
             Action::Bypass => Handling::Bypass,
             Action::ReadOnly => Handling::ReadOnly,
             Action::WriteThrough => Handling::WriteThrough,
             Action::Cache | Action::Pin(_) | Action::Share(_) => Handling::Cache,
         };
-        let class = self.set.rules()[index].class.and_then(Class::new).unwrap_or_default();
-        Treatment { process, handling, class }
+        let class = rule.class.and_then(Class::new).unwrap_or_default();
+        Treatment { process, handling, class, compression: rule.compression }
     }
 }

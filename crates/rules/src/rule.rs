@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use headpond_base::Compression;
+
 use crate::action::{Action, Quota};
 use crate::pattern::Pattern;
 use crate::words::{quote, show_size, size, split};
@@ -67,6 +69,8 @@ pub struct Rule {
     pub until: Option<u64>,
     /// What is done.
     pub action: Action,
+    /// How the file is packed, whatever the settings say.
+    pub compression: Option<Compression>,
     /// The class of blocks that the pool counts for a pin or share, from 1; none if it was not given one yet.
     pub class: Option<u8>,
 }
@@ -83,7 +87,8 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-const KEYS: &str = "pid, name, command, user, cgroup, path, ext, min-size, max-size, direction, until, action, quota";
+const KEYS: &str =
+    "pid, name, command, user, cgroup, path, ext, min-size, max-size, direction, until, action, quota, compression";
 
 impl Rule {
     /// A rule that matches everything.
@@ -102,6 +107,7 @@ impl Rule {
             direction: None,
             until: None,
             action,
+            compression: None,
             class: None,
         }
     }
@@ -157,12 +163,19 @@ impl Rule {
                 "quota" => {
                     quota = Some(Quota::parse(value).ok_or_else(|| refused("a size such as 2G, or 1% to 100%"))?)
                 }
+                "compression" => {
+                    let compression = Compression::parse(value).ok_or_else(|| refused(Compression::WORDS))?;
+                    rule.compression = Some(compression);
+                }
                 "class" => rule.class = Some(value.parse().map_err(|_| refused("a number"))?),
                 _ => return Err(format!("unknown key '{key}': one of {KEYS}")),
             }
         }
         let action = action.ok_or_else(|| format!("a rule needs an action: action={}", Action::WORDS.join("|")))?;
         rule.action = Action::parse(action, quota)?;
+        if rule.compression.is_some() && matches!(rule.action, Action::Bypass) {
+            return Err("compression goes with what lets data in, and action=bypass does not".to_owned());
+        }
         match (&mut rule.pid, born) {
             (Some(pid), Some(born)) => pid.born = born,
             (None, Some(_)) => return Err("born goes with pid only".to_owned()),
@@ -252,6 +265,7 @@ impl fmt::Display for Rule {
         word("until", self.until.map(|until| until.to_string()));
         word("action", Some(self.action.word().to_owned()));
         word("quota", self.action.quota().map(|quota| quota.to_string()));
+        word("compression", self.compression.map(|compression| compression.to_string()));
         word("class", self.class.map(|class| class.to_string()));
         f.write_str(&words.join(" "))
     }
@@ -277,6 +291,8 @@ mod tests {
             ("ext=a/b action=bypass", "such as ibd"),
             ("min-size=2M max-size=1M action=bypass", "above max-size 1M"),
             ("direction=both action=bypass", "read or write"),
+            ("compression=gzip action=cache", "off, lz4, zstd"),
+            ("compression=lz4 action=bypass", "lets data in"),
             ("backup action=bypass", "KEY=VALUE"),
             ("name=\"x action=bypass", "quote is not closed"),
         ] {

@@ -2,6 +2,7 @@
 //! request is decided by the first rule all of whose conditions hold.
 #![allow(clippy::unwrap_used, reason = "a test ends where its ground gives way")]
 
+use headpond_base::Compression;
 use headpond_rules::{Action, Direction, Pattern, Pid, Process, Quota, Rule, RuleSet};
 use proptest::prelude::*;
 
@@ -31,12 +32,14 @@ prop_compose! {
         direction in proptest::option::of(prop_oneof![Just(Direction::Read), Just(Direction::Write)]),
         until in proptest::option::of(0..4_u64),
         action in action(),
+        compression in proptest::option::of(prop_oneof![Just(Compression::Off), Just(Compression::Lz4), (1..=9_u8).prop_map(Compression::Zstd)]),
     ) -> Rule {
         let (name, command, cgroup, path) = texts;
         Rule {
             pid: pid.map(|(number, born)| Pid { number, born }),
             name, command, user, cgroup, path, extension,
             min_size: sizes.0, max_size: sizes.1, direction, until, action, class: None,
+            compression: compression.filter(|_| action != Action::Bypass),
         }
     }
 }

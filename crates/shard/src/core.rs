@@ -1,7 +1,7 @@
 //! What the shard needs of an engine. There is one; tests have doubles.
 
 use headpond_base::Nanos;
-use headpond_engine::{DirtyObject, Effect, Engine, FlushProgress, Outcome, Request, RequestId, Stats, Ticket};
+use headpond_engine::{Effect, Engine, FlushProgress, Holding, Outcome, Request, RequestId, Stats, Ticket};
 
 /// Something that takes requests and completions and gives effects. See the engine's own methods,
 /// which these are.
@@ -22,8 +22,8 @@ pub trait Core: Send + 'static {
     fn flushes(&self) -> Vec<FlushProgress> {
         Vec::new()
     }
-    /// Those with most that the origin has not got, at most so many.
-    fn dirtiest(&self, most: usize) -> Vec<DirtyObject> {
+    /// The objects with most in the pool, and with most that the origin has not got, at most so many of each.
+    fn holdings(&self, most: usize) -> Vec<Holding> {
         let _ = most;
         Vec::new()
     }
@@ -58,7 +58,7 @@ impl Core for Engine {
         Self::flushes(self)
     }
 
-    fn dirtiest(&self, most: usize) -> Vec<DirtyObject> {
-        Self::dirtiest(self, most)
+    fn holdings(&self, most: usize) -> Vec<Holding> {
+        Self::holdings(self, most)
     }
 }

@@ -1,6 +1,6 @@
 //! What a shard knows about itself.
 
-use headpond_engine::{DirtyObject, FlushProgress, Stats};
+use headpond_engine::{FlushProgress, Holding, Stats};
 
 use crate::Histogram;
 
@@ -11,8 +11,8 @@ pub struct ShardStats {
     pub engine: Stats,
     /// The flushes under way, oldest first.
     pub flushes: Vec<FlushProgress>,
-    /// The files with most that the origin has not got.
-    pub dirtiest: Vec<DirtyObject>,
+    /// The files with most in the pool, and with most that the origin has not got.
+    pub holdings: Vec<Holding>,
     /// How long requests took.
     pub latency: Latencies,
     /// What carries out flash operations: `uring` or `psync`.

@@ -23,8 +23,8 @@ use crate::mailbox::{Item, Mailbox};
 use crate::requests::{Kind, Requests, Way};
 use crate::{Core, Door, Latencies, Limits, ShardStats, Taken, clock};
 
-/// Files that a snapshot names.
-const DIRTIEST: usize = 32;
+/// Files of each kind that a snapshot names.
+const HOLDINGS: usize = 32;
 
 /// Requests taken through the door in one turn while the flash has nothing to do: their reads are started before more
 /// are taken in. Not fewer, as each portion costs whoever asks a wake-up for its answers.
@@ -380,7 +380,7 @@ impl<C: Core> Turner<C> {
         ShardStats {
             engine: self.engine.stats(),
             flushes: self.engine.flushes(),
-            dirtiest: self.engine.dirtiest(DIRTIEST),
+            holdings: self.engine.holdings(HOLDINGS),
             latency: self.latency.clone(),
             device: self.flash.name(),
             requests_under_way: self.requests.len() as u64,

@@ -1,7 +1,7 @@
 //! A run from its first operation to its last: what is asked, and when.
 
 use headpond_base::{CacheMode, Nanos, PoolId};
-use headpond_engine::{Class, FlushId, Handling, Treatment};
+use headpond_engine::{Class, Compression, FlushId, Handling, Treatment};
 
 use crate::content::{Change, Content};
 use crate::core::Maker;
@@ -265,7 +265,9 @@ impl Sim<'_> {
         // Writes that must be whole have a run of their own: `untorn.rs`.
         let handlings = [Handling::Cache, Handling::Bypass, Handling::ReadOnly, Handling::WriteThrough];
         let handling = handlings[(draw % handlings.len() as u64) as usize];
-        Treatment { process: (draw >> 32) as u32 % 3, handling, class }
+        let packings = [Some(Compression::Off), Some(Compression::Lz4), Some(Compression::Zstd(1)), None, None, None];
+        let compression = packings[((draw >> 16) % packings.len() as u64) as usize];
+        Treatment { process: (draw >> 32) as u32 % 3, handling, class, compression }
     }
 
     /// A place in a file: often in the same few blocks, often at borders, of any alignment.

@@ -23,7 +23,7 @@ const LAYERS: [(&str, &[&str]); 20] = [
     ("trace", &["base", "policy"]),
     ("sim", &["base", "format", "map", "models", "policy", "log", "engine", "trace"]),
     ("shard", &["base", "format", "device", "map", "models", "log", "engine"]),
-    ("rules", &[]),
+    ("rules", &["base"]),
     ("bench", &["base", "measure", "format", "device", "engine", "shard"]),
     ("mount", &["base", "format", "device", "engine", "shard", "rules"]),
     ("control", &["base", "format", "device", "engine", "shard", "rules", "mount"]),

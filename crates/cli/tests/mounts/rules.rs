@@ -341,3 +341,49 @@ fn what_is_pinned_stays_while_three_times_the_pool_goes_by_and_a_share_is_kept_t
     assert_eq!(amount(0, "held_bytes"), MIB);
     pond.unmount(&[]).ok();
 }
+
+#[test]
+fn files_are_packed_as_the_rule_for_their_path_says_and_numbers_show_how_well() {
+    let pond = Pond::new();
+    fs::create_dir(pond.origin().join("db")).unwrap();
+    pond.mount(&["--size", SIZE]).ok();
+    rules(&pond, "add", &["path=db/**", "action=cache", "compression=gzip"]).refused(2, &["off, lz4, zstd"]);
+    rules(&pond, "add", &["path=db/**", "action=bypass", "compression=lz4"]).refused(2, &["lets data in"]);
+    rules(&pond, "add", &["ext=jpg", "action=cache", "compression=off"]).ok();
+    rules(&pond, "add", &["path=db/**", "action=cache", "compression=zstd:1"]).ok();
+    let tested = rules(&pond, "test", &["path=db/t.ibd", "direction=write"]);
+    tested.ok();
+    assert!(tested.text.contains("compression=zstd:1"), "{tested:?}");
+    let shrinks = b"a page of a table, more or less. ".repeat(MIB as usize / 32);
+    // The first request asks for a superblock that says so.
+    write_and_sync(&pond.mnt().join("db/first"), b"x");
+    wait_until("records are packed", || {
+        write_and_sync(&pond.mnt().join("db/first"), &shrinks[..1 << 16]);
+        number(&pond, "packed_bytes") > 0
+    });
+    for name in ["db/table.ibd", "db/picture.jpg", "other"] {
+        write_and_sync(&pond.mnt().join(name), &shrinks);
+    }
+    let stored = || {
+        let mnt = pond.mnt();
+        let said = run([OsStr::new("stats"), mnt.as_os_str(), OsStr::new("--json")]);
+        said.ok();
+        let numbers: serde_json::Value = serde_json::from_str(&said.text).unwrap();
+        ["db/table.ibd", "db/picture.jpg", "other"].map(|name| {
+            let file = numbers["files"].as_array().unwrap().iter().find(|file| file["path"] == name).unwrap().clone();
+            file["stored_bytes"].as_f64().unwrap() / file["cached_bytes"].as_f64().unwrap()
+        })
+    };
+    let as_the_rules_say = |[table, picture, other]: [f64; 3]| table < 0.3 && picture > 0.99 && other > 0.99;
+    let before = stored();
+    assert!(as_the_rules_say(before), "{before:?}");
+    pond.unmount(&[]).ok();
+    pond.mount(&[]).ok();
+    for name in ["db/table.ibd", "db/picture.jpg", "other"] {
+        assert!(fs::read(pond.mnt().join(name)).unwrap() == shrinks, "{name}");
+        write_and_sync(&pond.mnt().join(name), &shrinks);
+    }
+    let after = stored();
+    assert!(as_the_rules_say(after), "after another mount: {after:?}");
+    pond.unmount(&[]).ok();
+}

@@ -132,6 +132,8 @@ const HEAD: &str = "# Numbers
     headpond mount ... --metrics 127.0.0.1:9187      as Prometheus takes them, at http://127.0.0.1:9187/metrics
 
 `stats` leaves the `headpond_` away; `--json` also has `files` and `processes`, those at the top by what they read from flash, from the origin and past the cache, wrote, or did in the last second.
+Of `files` there are also those of which the pool has most, clean or dirty: `cached_bytes` is what it has of a file and `stored_bytes` what that takes on flash, so `cached_bytes / stored_bytes` says how well the file is packed.
+Both are `null` for a file that is not among the 32 with most in the pool or most dirty, and `.headpond/files` shows `-`.
 Processes are remembered for the 1,024 threads that did most; one that ended within a moment is shown without its name. Counters start with the daemon; bytes of hits, misses and the pool are in whole blocks of 4 KiB.
 
 | name | kind | what |

@@ -1,7 +1,7 @@
-//! The busiest files and processes, with what is dirty of them.
+//! The busiest files and processes, with what the pool has of them.
 
 use headpond_base::BLOCK_U64;
-use headpond_engine::DirtyObject;
+use headpond_engine::Holding;
 use headpond_mount::{FileUse, Insight, ProcessUse};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,10 @@ pub struct FileNumbers {
     pub written_bytes: u64,
     /// Newer than the origin now.
     pub dirty_bytes: u64,
+    /// In the pool now, clean or dirty; none where others have more, and it is not known.
+    pub cached_bytes: Option<u64>,
+    /// What that takes on flash: less where it is packed, or zeros.
+    pub stored_bytes: Option<u64>,
     /// Read and written in the last second.
     pub recent_bytes: u64,
 }
@@ -64,37 +68,35 @@ impl ProcessNumbers {
     }
 }
 
-/// The files at the top by any count, and those with most dirty bytes.
-pub(crate) fn files(insight: &Insight, dirtiest: &[DirtyObject]) -> Vec<FileNumbers> {
-    join(insight.files(MOST), &dirtiest[..dirtiest.len().min(MOST)], dirtiest)
+/// The files at the top by any count, and those of which the pool has most, clean or dirty.
+pub(crate) fn files(insight: &Insight, holdings: &[Holding]) -> Vec<FileNumbers> {
+    join(insight.files(MOST), holdings)
 }
 
-fn join(used: Vec<FileUse>, top_dirty: &[DirtyObject], dirtiest: &[DirtyObject]) -> Vec<FileNumbers> {
+fn join(used: Vec<FileUse>, holdings: &[Holding]) -> Vec<FileNumbers> {
     let path = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
-    let mut files: Vec<(u64, FileNumbers)> = used
-        .into_iter()
-        .map(|file| {
-            let dirty = dirtiest.iter().find(|dirty| (dirty.inode, dirty.birth) == (file.inode, file.birth));
-            let known = if file.path.is_empty() { dirty.map_or(&[][..], |dirty| &dirty.path) } else { &file.path };
-            let numbers = FileNumbers {
-                path: path(known),
-                hit_bytes: file.done.hit_bytes,
-                miss_bytes: file.done.miss_bytes,
-                bypassed_bytes: file.done.bypassed_bytes,
-                written_bytes: file.done.written_bytes,
-                dirty_bytes: dirty.map_or(0, |dirty| dirty.blocks * BLOCK_U64),
-                recent_bytes: file.recent_bytes,
-            };
-            (file.inode, numbers)
-        })
-        .collect();
-    for dirty in top_dirty {
-        if !files.iter().any(|(inode, _)| *inode == dirty.inode) {
-            let dirty_bytes = dirty.blocks * BLOCK_U64;
-            files.push((dirty.inode, FileNumbers { path: path(&dirty.path), dirty_bytes, ..FileNumbers::default() }));
+    let held = |holding: &Holding| FileNumbers {
+        path: path(&holding.path),
+        dirty_bytes: holding.dirty_blocks * BLOCK_U64,
+        cached_bytes: Some(holding.blocks * BLOCK_U64),
+        stored_bytes: Some(holding.stored_bytes),
+        ..FileNumbers::default()
+    };
+    let is = |holding: &Holding, file: &FileUse| (holding.inode, holding.birth) == (file.inode, file.birth);
+    let of_used = |file: &FileUse| {
+        let holding = holdings.iter().find(|holding| is(holding, file)).map(held).unwrap_or_default();
+        FileNumbers {
+            path: if file.path.is_empty() { holding.path.clone() } else { path(&file.path) },
+            hit_bytes: file.done.hit_bytes,
+            miss_bytes: file.done.miss_bytes,
+            bypassed_bytes: file.done.bypassed_bytes,
+            written_bytes: file.done.written_bytes,
+            recent_bytes: file.recent_bytes,
+            ..holding
         }
-    }
-    files.into_iter().map(|(_, numbers)| numbers).collect()
+    };
+    let unused = holdings.iter().filter(|holding| !used.iter().any(|file| is(holding, file)));
+    used.iter().map(of_used).chain(unused.map(held)).collect()
 }
 
 /// The processes at the top by any count.
@@ -118,18 +120,31 @@ mod tests {
     use headpond_mount::Totals;
 
     #[test]
-    fn a_file_that_is_only_dirty_is_shown_and_one_that_is_both_is_shown_once() {
-        let used = FileUse {
-            inode: 7,
+    fn a_file_that_is_only_held_is_shown_and_one_that_is_both_is_shown_once() {
+        let used = |inode, path: &[u8]| FileUse {
+            inode,
             birth: UnixNanos(1),
-            path: b"db/a".to_vec(),
+            path: path.to_vec(),
             done: Totals { hit_bytes: 8192, ..Totals::default() },
             recent_bytes: 0,
         };
-        let dirty = |inode, path: &[u8]| DirtyObject { inode, birth: UnixNanos(1), path: path.to_vec(), blocks: 2 };
-        let dirtiest = [dirty(7, b"db/old-name"), dirty(8, b"db/b")];
-        let files = join(vec![used], &dirtiest, &dirtiest);
-        let shown: Vec<_> = files.iter().map(|file| (file.path.as_str(), file.hit_bytes, file.dirty_bytes)).collect();
-        assert_eq!(shown, [("db/a", 8192, 8192), ("db/b", 0, 8192)]);
+        let held = |inode, path: &[u8]| Holding {
+            inode,
+            birth: UnixNanos(1),
+            path: path.to_vec(),
+            blocks: 4,
+            dirty_blocks: 2,
+            stored_bytes: 5120,
+        };
+        let files = join(vec![used(7, b"db/a"), used(9, b"db/c")], &[held(7, b"db/old-name"), held(8, b"db/b")]);
+        let shown: Vec<_> = files
+            .iter()
+            .map(|file| (file.path.as_str(), file.hit_bytes, file.dirty_bytes, file.cached_bytes, file.stored_bytes))
+            .collect();
+        let (most, few) = ((Some(16384), Some(5120)), (None, None));
+        assert_eq!(
+            shown,
+            [("db/a", 8192, 8192, most.0, most.1), ("db/c", 8192, 0, few.0, few.1), ("db/b", 0, 8192, most.0, most.1)]
+        );
     }
 }

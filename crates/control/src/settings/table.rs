@@ -40,7 +40,7 @@ pub(super) const COUNTING: &str = "counting";
 
 const MODES: &[&str] = &["write-back", "write-through", "write-around", "pass-through"];
 const POLICIES: &[&str] = &["fifo", "lru", "s3-fifo", "w-tinylfu", "adaptive"];
-/// `zstd` and then its levels, each at the place that is its number and two.
+/// In the order of the numbers that are kept: at the end only can one be added.
 const COMPRESSIONS: &[&str] =
     &["off", "lz4", "zstd", "zstd:1", "zstd:2", "zstd:3", "zstd:4", "zstd:5", "zstd:6", "zstd:7", "zstd:8", "zstd:9"];
 const MILLISECOND: u64 = Nanos::MILLISECOND.0;
@@ -186,12 +186,8 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Choice(COMPRESSIONS),
         default: 0,
         apply: |config, value| {
-            config.compression = match u8::try_from(value) {
-                Ok(0) | Err(_) => Compression::Off,
-                Ok(1) => Compression::Lz4,
-                Ok(2) => Compression::Zstd(1),
-                Ok(level) => Compression::Zstd(level - 2),
-            };
+            let word = usize::try_from(value).ok().and_then(|index| COMPRESSIONS.get(index));
+            config.compression = word.and_then(|word| Compression::parse(word)).unwrap_or_default();
         },
     },
     Setting {

@@ -233,8 +233,11 @@ impl World {
     }
 
     pub fn write_as(&mut self, object: ObjectId, offset: u64, bytes: &[u8], handling: Handling) {
+        self.write_treated(object, offset, bytes, Treatment { handling, ..Treatment::default() });
+    }
+
+    pub fn write_treated(&mut self, object: ObjectId, offset: u64, bytes: &[u8], how: Treatment) {
         let data = BufMut::copy_of(bytes).freeze();
-        let how = Treatment { handling, ..Treatment::default() };
         let reply = self.ask(Request::Write { object, offset, data, mtime: UnixNanos(7), durable: false, how });
         assert!(matches!(reply, Reply::Changed(_)), "{reply:?}");
     }
@@ -244,7 +247,10 @@ impl World {
     }
 
     pub fn read_as(&mut self, object: ObjectId, offset: u64, len: u32, handling: Handling) -> (Vec<u8>, Served) {
-        let how = Treatment { handling, ..Treatment::default() };
+        self.read_treated(object, offset, len, Treatment { handling, ..Treatment::default() })
+    }
+
+    pub fn read_treated(&mut self, object: ObjectId, offset: u64, len: u32, how: Treatment) -> (Vec<u8>, Served) {
         match self.ask(Request::Read { object, offset, len, how }) {
             Reply::Data(pieces, served) => (pieces.iter().flat_map(|piece| piece.to_vec()).collect(), served),
             other => panic!("read answered {other:?}"),

@@ -1,7 +1,7 @@
 //! A packed record: verified, and unpacked into the room that it says it needs and no further.
 
-use headpond_base::{BLOCK, Block, Generation, ObjectId};
-use headpond_format::{Compression, PACKED_BLOCKS_MAX, pack, seal, verify_packed};
+use headpond_base::{BLOCK, Block, Compression, Generation, ObjectId};
+use headpond_format::{PACKED_BLOCKS_MAX, pack, seal, verify_packed};
 
 use crate::campaign::{Base, Told};
 use crate::seed::Seed;

@@ -4,13 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{
-    BLOCK, BatchNumber, Block, Buf, BufMut, CacheMode, Class, Epoch, Errno, Generation, Location, ObjectId, PoolId,
-    Result, SegmentId, Sequence, Stream, UnixNanos,
+    BLOCK, BatchNumber, Block, Buf, BufMut, CacheMode, Class, Compression, Epoch, Errno, Generation, Location,
+    ObjectId, PoolId, Result, SegmentId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::{
-    CheckpointHead, Codec, Compression, Entry, FrameKind, Geometry, PACKED_BLOCKS_MAX, SUPERBLOCK_SLOTS, SegmentRow,
-    SegmentState, Superblock, UNIT, decode_batch, encode_checkpoint_head, encode_frame, encode_superblock, pack,
-    verify_packed,
+    CheckpointHead, Codec, Entry, FrameKind, Geometry, PACKED_BLOCKS_MAX, SUPERBLOCK_SLOTS, SegmentRow, SegmentState,
+    Superblock, UNIT, decode_batch, encode_checkpoint_head, encode_frame, encode_superblock, pack, verify_packed,
 };
 use headpond_log::{DataRecord, FlashRead, Log, LogIo, LogStart, Mutation, Scanned, Segment, TailEntry, WriteId, scan};
 
