@@ -8,9 +8,10 @@ use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending};
 use crate::locks::OpId;
 use crate::object::{Object, kept_path};
-use crate::op::{Change, Op, Progress, Work};
+use crate::op::{Change, Op, Progress, Stage, Work};
 use crate::ops::together;
 use crate::request::{OpenFile, Reply, Request, RequestId};
+use crate::store::NO_BIRTH;
 use crate::treatment::Treatment;
 
 /// No object is longer: block numbers and checkpoints rely on it.
@@ -132,6 +133,10 @@ impl Engine {
 
     pub(crate) fn step_op(&mut self, id: OpId, op: &mut Op) -> Progress {
         match &op.work {
+            Work::Open { allocated } => {
+                let allocated = *allocated;
+                self.step_open(id, op, allocated)
+            }
             Work::Read { .. } => self.step_read(id, op),
             Work::Change(_) => self.step_change(id, op),
             Work::Sync => self.step_sync(id, op),
@@ -147,11 +152,32 @@ impl Engine {
     fn open(&mut self, id: RequestId, file: &OpenFile) {
         let object = self.object_for(file);
         let known = self.store.known(object);
+        // Without a birth time a file is known by its inode number alone. If it is new, that may have been another's a moment
+        // ago: after a crash before the log's word of that one is durable it would be taken for it.
+        let new = file.birth == NO_BIRTH && !known.persisted;
+        if new && self.store.nameless_forgotten > self.store.log.durable() {
+            return self.start_op(id, object, Work::Open { allocated: file.allocated }, Treatment::default());
+        }
+        let reply = self.opened(object, file.allocated);
+        self.answer(id, reply);
+    }
+
+    fn step_open(&mut self, id: OpId, op: &mut Op, allocated: u64) -> Progress {
+        if op.stage == Stage::Begin {
+            op.stage = Stage::Durable;
+            if !self.wait_durable(id) {
+                return Progress::Wait;
+            }
+        }
+        Progress::Finish(self.opened(op.object, allocated))
+    }
+
+    fn opened(&mut self, object: ObjectId, allocated: u64) -> Reply {
+        let known = self.store.known(object);
         known.opens += 1;
         known.attached = true;
-        known.reserved.add(0, file.allocated);
-        let attributes = known.attributes();
-        self.answer(id, Reply::Opened { object, attributes });
+        known.reserved.add(0, allocated);
+        Reply::Opened { object, attributes: known.attributes() }
     }
 
     /// The object of a file: the known one, if it is the same file and still as it was left.

@@ -12,13 +12,27 @@ use crate::treatment::Treatment;
 /// What a request asks for, once it is known to make sense.
 #[derive(Debug)]
 pub(crate) enum Work {
-    Read { offset: u64, len: u64 },
+    /// The file is known already, and waits for what the log says of another that had its inode number. The origin has so
+    /// many bytes of space for it.
+    Open {
+        allocated: u64,
+    },
+    Read {
+        offset: u64,
+        len: u64,
+    },
     Change(Change),
     Sync,
     SyncAll,
-    Seek { offset: u64, data: bool },
+    Seek {
+        offset: u64,
+        data: bool,
+    },
     Namespace(Namespace),
-    Flush { id: FlushId, scope: FlushScope },
+    Flush {
+        id: FlushId,
+        scope: FlushScope,
+    },
     SetMode(CacheMode),
     Stop,
 }

@@ -17,6 +17,9 @@ use crate::memory_window::MemoryWindow;
 use crate::object::Object;
 use crate::ops::ZERO_SLOT;
 
+/// The birth time of a file where the origin keeps none.
+pub(crate) const NO_BIRTH: UnixNanos = UnixNanos(0);
+
 /// The log, the objects, and the sums over them.
 pub(crate) struct Store {
     pub(crate) log: Log,
@@ -52,6 +55,9 @@ pub(crate) struct Store {
     pub(crate) dirtied_blocks: u64,
     /// Objects that the log has an entry of.
     pub(crate) persisted_objects: u64,
+    /// The log's last word of an object without a birth time that it is forgotten: until that is durable nothing tells
+    /// another file that gets its inode number from it.
+    pub(crate) nameless_forgotten: Sequence,
     pub(crate) ages: DirtyAges,
 }
 
@@ -80,6 +86,7 @@ impl Store {
             gone: Vec::new(),
             dirtied_blocks: 0,
             persisted_objects: 0,
+            nameless_forgotten: Sequence(0),
         }
     }
 
@@ -260,7 +267,10 @@ impl Store {
             }
             if object.persisted {
                 self.persisted_objects -= 1;
-                self.log.append(&Entry::Forget { object: id });
+                let at = self.log.append(&Entry::Forget { object: id });
+                if object.state.birth == NO_BIRTH {
+                    self.nameless_forgotten = at;
+                }
             }
         }
     }

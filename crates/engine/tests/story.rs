@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use headpond_base::{BufMut, CacheMode, Errno, Nanos, ObjectId, UnixNanos};
 use headpond_engine::{
-    Config, FlushId, FlushScope, Handling, OpenFile, Reply, Request, RequestId, Treatment, Verdict, recover,
+    Config, FlushId, FlushScope, Handling, Namespace, OpenFile, Reply, Request, RequestId, Treatment, Verdict, recover,
 };
 use headpond_format::Stamp;
 use world::{Memory, POOL, World};
@@ -140,6 +140,22 @@ fn a_file_that_is_killed_while_it_grows_is_known_again_and_one_that_others_chang
 }
 
 /// The same if there was no space, and so nobody put the time back.
+#[test]
+fn a_new_file_with_the_number_of_a_removed_one_is_answered_for_once_the_log_tells_them_apart() {
+    let mut world = World::new(Config::default());
+    let old = world.open(1, &[]);
+    world.write(old, 0, &[7; 4096]);
+    assert!(matches!(world.ask(Request::Sync { object: old }), Reply::Done));
+    assert!(matches!(world.ask(Request::Close { object: old }), Reply::Done));
+    assert!(matches!(world.ask(Request::Namespace(Namespace::Unlink { object: old })), Reply::Done));
+    assert_eq!(recover(&mut world.flash, POOL).unwrap().objects().len(), 1, "nobody has waited for the log's word");
+    let new = world.open(1, &[]);
+    assert_ne!(new, old);
+    assert!(recover(&mut world.flash, POOL).unwrap().objects().is_empty(), "the new one would be taken for it");
+    world.write(new, 0, b"new");
+    assert_eq!(world.read(new, 0, 10), b"new");
+}
+
 #[test]
 fn a_file_that_could_not_grow_is_known_again() {
     let mut world = World::new(Config::default());
