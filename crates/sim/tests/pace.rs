@@ -36,8 +36,8 @@ fn under_a_steady_load_the_origin_gets_as_much_in_every_ten_seconds() {
     let period = Config { flush_period: Nanos(20 * Nanos::SECOND.0), ..Config::default() };
     let report = run_paged(&steady, period);
     assert!(Report::variation(&report.origin_bytes[100..]) < 0.15, "{:?}", report.origin_bytes);
-    // On top of the period come a round and its sync. Reclaim moves many of those blocks meanwhile.
-    assert!(report.stats.oldest_dirty_age_nanos < 25 * Nanos::SECOND.0, "{:?}", report.stats);
+    // A round and its sync included; and reclaim moves many of those blocks meanwhile.
+    assert!(report.stats.oldest_dirty_age_nanos < 20 * Nanos::SECOND.0, "{:?}", report.stats);
     let threshold = Config { dirty_threshold: 20, flush_period: Config::OFF, ..Config::default() };
     let report = run_paged(&steady, threshold);
     assert!(Report::variation(&report.origin_bytes[100..]) < 0.15, "{:?}", report.origin_bytes);
@@ -47,7 +47,7 @@ fn under_a_steady_load_the_origin_gets_as_much_in_every_ten_seconds() {
 fn a_way_through_all_that_is_dirty_ends_though_the_load_does_not() {
     let load = PagedLoad { arrival: Arrival::PerSecond(200.0), seconds: 60, ..LOAD };
     let report = run_paged(&load, Config { flush_period: Nanos(10 * Nanos::SECOND.0), ..Config::default() });
-    assert!(report.stats.oldest_dirty_age_nanos < 13 * Nanos::SECOND.0, "{:?}", report.stats);
+    assert!(report.stats.oldest_dirty_age_nanos < 10 * Nanos::SECOND.0, "{:?}", report.stats);
 }
 
 #[test]
@@ -67,8 +67,8 @@ fn misses_that_would_take_all_of_the_origin_do_not_keep_anything_dirty_for_longe
     let kept = warm_up(&load, Config { flush_period: period, ..Config::default() });
     let oldest: Vec<u64> =
         kept.iter().map(|second| second.stats.oldest_dirty_age_nanos / Nanos::MILLISECOND.0).collect();
-    // On top of the period come a round and its sync, which waits its turn among the misses.
-    assert!(oldest.iter().all(|age| *age < 25_000), "{oldest:?}");
+    // A round and its sync included, which waits its turn among the misses.
+    assert!(oldest.iter().all(|age| *age < 20_000), "{oldest:?}");
     // Misses come first: what destage does not need is theirs.
     let never = warm_up(&load, Config { flush_period: Config::OFF, dirty_threshold: 0, ..Config::default() });
     let answered = |seconds: &[Second]| seconds.iter().map(|second| second.requests).sum::<u64>();
