@@ -33,9 +33,9 @@ impl Engine {
     #[must_use]
     pub fn holdings(&self, most: usize) -> Vec<Holding> {
         let dirty = self.destage.noted().filter_map(|id| Some((id, self.store.get(id)?)));
-        let dirty = top(dirty.collect(), most, |object| object.map.dirty());
+        let dirty = top(dirty, most, |object| object.map.dirty());
         let all = self.store.objects.iter().map(|(id, object)| (*id, object));
-        let mut held: BTreeMap<_, _> = top(all.collect(), most, |object| object.map.blocks()).into_iter().collect();
+        let mut held: BTreeMap<_, _> = top(all, most, |object| object.map.blocks()).into_iter().collect();
         held.extend(dirty);
         let shown = |object: &Object| Holding {
             inode: object.state.inode,
@@ -50,11 +50,15 @@ impl Engine {
 }
 
 /// Those of which there is most, and anything of.
-fn top(mut objects: Vec<(ObjectId, &Object)>, most: usize, of: impl Fn(&Object) -> u64) -> Vec<(ObjectId, &Object)> {
-    objects.retain(|(_, object)| of(object) > 0);
-    if objects.len() > most {
-        objects.select_nth_unstable_by_key(most, |(_, object)| Reverse(of(object)));
-        objects.truncate(most);
+fn top<'a>(
+    objects: impl Iterator<Item = (ObjectId, &'a Object)>,
+    most: usize,
+    of: impl Fn(&Object) -> u64,
+) -> Vec<(ObjectId, &'a Object)> {
+    let mut found: Vec<_> = objects.filter(|(_, object)| of(object) > 0).collect();
+    if found.len() > most {
+        found.select_nth_unstable_by_key(most, |(_, object)| Reverse(of(object)));
+        found.truncate(most);
     }
-    objects
+    found
 }
