@@ -452,16 +452,27 @@ fn thresholds_run_in_short_with_the_settings_of_each_variant() {
     }
     let _beside = machine::side_by_side();
     let (_bench, figures) = database_runs_end_to_end("thresholds");
-    let settings: BTreeSet<&str> = figures["runs"]
-        .as_array()
-        .expect("runs")
-        .iter()
-        .flat_map(|run| run["commands"].as_array().expect("commands"))
-        .filter(|command| command[0] == "settings")
-        .filter_map(|command| command[1].as_str()?.split_once("dirty-threshold=").map(|(_, rest)| rest))
-        .collect();
     let expected = ["10 flush-period=30s", "10 flush-period=off", "50 flush-period=30s", "50 flush-period=off"];
-    assert_eq!(settings.into_iter().collect::<Vec<_>>(), expected);
+    assert_eq!(settings_behind(&figures, "dirty-threshold="), expected);
+}
+
+/// What stands behind a word in the settings that mounts were given, each once, in order.
+fn settings_behind<'a>(figures: &'a Value, word: &str) -> Vec<&'a str> {
+    let runs = figures["runs"].as_array().expect("runs");
+    let commands = runs.iter().flat_map(|run| run["commands"].as_array().expect("commands"));
+    let given = commands.filter(|command| command[0] == "settings").filter_map(|command| command[1].as_str());
+    let found: BTreeSet<&str> = given.filter_map(|text| text.split_once(word).map(|(_, rest)| rest)).collect();
+    found.into_iter().collect()
+}
+
+#[test]
+fn compression_runs_in_short_with_each_codec() {
+    if !has(&DATABASE) {
+        return;
+    }
+    let _beside = machine::side_by_side();
+    let (_bench, figures) = database_runs_end_to_end("compression");
+    assert_eq!(settings_behind(&figures, "compression="), ["lz4", "off", "zstd:1"]);
 }
 
 #[test]

@@ -229,7 +229,7 @@ pub struct Definition {
     pub quick: Quick,
 }
 
-const SHIPPED: [(&str, &str); 16] = [
+const SHIPPED: [(&str, &str); 17] = [
     ("fileio", include_str!("../../experiments/fileio.toml")),
     ("fill", include_str!("../../experiments/fill.toml")),
     ("steady", include_str!("../../experiments/steady.toml")),
@@ -246,6 +246,7 @@ const SHIPPED: [(&str, &str); 16] = [
     ("flush", include_str!("../../experiments/flush.toml")),
     ("untorn", include_str!("../../experiments/untorn.toml")),
     ("untorn-postgres", include_str!("../../experiments/untorn-postgres.toml")),
+    ("compression", include_str!("../../experiments/compression.toml")),
 ];
 
 /// The experiments that come with headpond.

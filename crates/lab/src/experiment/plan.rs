@@ -106,7 +106,7 @@ impl Plan {
                 }
                 Kind::Device(_) => self.definition.load == Load::Fio,
                 Kind::Directory(_) | Kind::Flash => {
-                    self.definition.variants.iter().all(|variant| variant.headpond.is_empty())
+                    self.definition.variants.iter().all(|variant| variant.headpond.is_empty() || variant.mount_only)
                 }
                 Kind::Headpond(_) => true,
             };
