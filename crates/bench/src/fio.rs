@@ -83,14 +83,16 @@ impl Drop for Running {
 
 /// Writes a file once from start to end, or each of its 4 KiB blocks once in random order.
 pub fn fill(file: &Path, size: &str, random: bool) -> Outcome<()> {
+    let order =
+        if random { ["--rw=randwrite", "--bs=4k", "--iodepth=32"] } else { ["--rw=write", "--bs=1m", "--iodepth=4"] };
+    write_once(file, size, &[&order[..], &["--direct=1", "--ioengine=io_uring"]].concat())
+}
+
+/// Writes the first `size` of a file once, as a job says, and syncs it.
+pub fn write_once(file: &Path, size: &str, job: &[&str]) -> Outcome<()> {
     let mut fio = Command::new("fio");
-    fio.args(["--name=fill", "--output-format=json", "--direct=1", "--end_fsync=1", "--ioengine=io_uring"]);
+    fio.args(["--name=fill", "--output-format=json", "--end_fsync=1"]).args(job);
     fio.arg(format!("--filename={}", file.display())).arg(format!("--size={size}"));
-    fio.args(if random {
-        ["--rw=randwrite", "--bs=4k", "--iodepth=32"]
-    } else {
-        ["--rw=write", "--bs=1m", "--iodepth=4"]
-    });
     finished(&mut fio).map(drop)
 }
 

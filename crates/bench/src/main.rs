@@ -8,6 +8,7 @@ mod counting;
 mod engine;
 mod fio;
 mod nbdkit;
+mod packed;
 mod pond;
 mod table;
 mod works;
@@ -43,7 +44,7 @@ struct Arguments {
     /// How long each run of fio takes
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// Only these: engine, reads, writes, appends, counting, steady, restart
+    /// Only these: engine, reads, writes, appends, packed, counting, steady, restart
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// How much is cached for the restart

@@ -11,6 +11,7 @@ use crate::counting::counting;
 use crate::engine::Filled;
 use crate::fio::{self, Target as On};
 use crate::nbdkit::Nbdkit;
+use crate::packed::packed;
 use crate::pond::Mount;
 use crate::table::{Line, Target};
 
@@ -85,11 +86,12 @@ fn forget(origin: &Path, flash: &Path) -> Outcome<()> {
 pub type Work = (&'static str, &'static str, fn(&Plan) -> Outcome<Vec<Line>>);
 
 /// All of them.
-pub const WORKS: [Work; 7] = [
+pub const WORKS: [Work; 8] = [
     ("engine", "the engine alone, read hits", engine),
     ("reads", "read hits through the mount", reads),
     ("writes", "random writes through the mount", writes),
     ("appends", "appends with a sync each through the mount", appends),
+    ("packed", "read hits of packed records", packed),
     ("counting", "what counting by file, process and rule costs", counting),
     ("steady", "the slowest request while reclaim and destage run", steady),
     ("restart", "restart after a crash, and memory for the map", restart),
