@@ -70,6 +70,12 @@ impl Store {
             }
             Entry::Truncate { object, size, mtime } => {
                 self.clear_range(object, Block(blocks_for(size)), Block(u64::MAX));
+                let (within, shorter) =
+                    (Block::holding(size), self.get(object).is_some_and(|known| size < known.state.size));
+                if shorter && self.slot(object, within).is_some_and(|slot| !slot.dirty) {
+                    // It has bytes from behind the cut: it had been evicted before, of which the log says nothing.
+                    self.clear_slot(object, within);
+                }
                 let Some(known) = self.get_mut(object) else { return };
                 if size < known.state.size {
                     known.state.origin_valid = known.state.origin_valid.min(size);
