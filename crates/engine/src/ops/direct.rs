@@ -143,6 +143,9 @@ impl Engine {
         let known = self.store.known(object);
         known.direct -= 1;
         known.origin_size = u64::MAX;
+        // Whoever reads what is there of it, and syncs, counts on it.
+        known.origin_unsynced = true;
+        known.direct_changes += 1;
         self.size_counts_here(object);
         self.destage.hurry(object);
     }
