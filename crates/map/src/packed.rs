@@ -8,6 +8,16 @@ use headpond_format::{PACKED_BLOCKS_MAX, packed_units_max};
 /// Bits of the record's checksum that fit.
 const CHECK_BITS: u32 = 14;
 
+/// What stands there of a block in a blank record: units less one that no packed record has, and nothing else.
+pub(crate) const BLANK_WORD: u32 = 127 << 3;
+
+/// Whether this is meant to be of a block in a blank record.
+pub(crate) const fn says_blank(word: u32) -> bool {
+    word & BLANK_WORD == BLANK_WORD
+}
+
+const _: () = assert!(packed_units_max(PACKED_BLOCKS_MAX) < 128);
+
 /// A block's place in a packed record, which begins in the block of the slot's location.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PackedPlace {

@@ -3,7 +3,7 @@
 use headpond_base::{Class, Location};
 use headpond_format::BLOCK_UNITS;
 
-use crate::packed::PackedPlace;
+use crate::packed::{BLANK_WORD, PackedPlace, says_blank};
 
 /// Bytes of a packed slot, in memory and in a checkpoint.
 pub const SLOT_BYTES: usize = 10;
@@ -11,11 +11,12 @@ pub const SLOT_BYTES: usize = 10;
 /// What the map knows of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// Where the block's bytes are, or the packed record that has them begins; [`Location::ZERO`] for a block of zeros.
+    /// Where the block's bytes are, or the packed record that has them begins; the head of its batch in a blank record;
+    /// [`Location::ZERO`] for a block of zeros that is in none.
     pub location: Location,
     /// The checksum that the bytes must have; in a packed record the [`PackedPlace`].
     pub checksum: u32,
-    /// It is in a packed record.
+    /// It is in a packed or a blank record.
     pub packed: bool,
     /// Newer than the origin.
     pub dirty: bool,
@@ -26,10 +27,22 @@ pub struct Slot {
 }
 
 impl Slot {
+    /// A block of a blank record in the batch with its head here.
+    #[must_use]
+    pub const fn blank(batch: Location, dirty: bool, kept: bool, class: Class) -> Self {
+        Self { location: batch, checksum: BLANK_WORD, packed: true, dirty, kept, class }
+    }
+
+    /// Whether it is in a blank record: zeros, of which nothing is stored.
+    #[must_use]
+    pub const fn is_blank(&self) -> bool {
+        self.packed && says_blank(self.checksum)
+    }
+
     /// Its place in a packed record, if it is in one.
     #[must_use]
     pub const fn in_record(&self) -> Option<PackedPlace> {
-        if self.packed { Some(PackedPlace::from_word(self.checksum)) } else { None }
+        if self.packed && !self.is_blank() { Some(PackedPlace::from_word(self.checksum)) } else { None }
     }
 
     /// Whether `next` is of the block after this one in the same packed record.
@@ -49,13 +62,14 @@ impl Slot {
     #[must_use]
     pub fn units(&self) -> u32 {
         match self.in_record() {
-            _ if self.location == Location::ZERO => 0,
+            _ if self.location == Location::ZERO || self.is_blank() => 0,
             Some(place) => place.share(),
             None => BLOCK_UNITS,
         }
     }
 
-    /// The units that have to be read for it, counted over all locations: the first, and the one behind the last.
+    /// The units that have to be read for it, counted over all locations: the first, and the one behind the last. None
+    /// where it is blank.
     #[must_use]
     pub fn extent(&self) -> (u64, u64) {
         let start = u64::from(self.location.0) * u64::from(BLOCK_UNITS);
@@ -64,6 +78,7 @@ impl Slot {
                 let start = start + u64::from(place.unit);
                 (start, start + u64::from(place.units))
             }
+            None if self.is_blank() => (start, start),
             None => (start, start + u64::from(BLOCK_UNITS)),
         }
     }
@@ -113,9 +128,11 @@ impl Packed {
         self.word() & DIRTY != 0
     }
 
-    /// Whether it can be: a packed record has bounds.
+    /// Whether it can be: a packed record has bounds, and of a blank one there is nothing to be said.
     pub(crate) fn makes_sense(self) -> bool {
-        self.slot().in_record().is_none_or(|place| place.makes_sense())
+        let slot = self.slot();
+        let nothing_said = !slot.is_blank() || slot.checksum == BLANK_WORD && slot.location != Location::ZERO;
+        nothing_said && slot.in_record().is_none_or(|place| place.makes_sense())
     }
 
     pub(crate) fn slot(self) -> Slot {
@@ -128,5 +145,30 @@ impl Packed {
             kept: self.word() & KEPT != 0,
             class: Class::from_bits((self.word() >> CLASS_AT) as u8),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_of_a_blank_record_takes_and_reads_nothing_and_is_no_packed_one() {
+        let slot = Slot::blank(Location(77), true, false, Class::EVERYBODY);
+        assert!(slot.is_blank() && slot.in_record().is_none() && !slot.goes_on_in(&slot));
+        assert_eq!((slot.units(), slot.extent()), (0, (77 * 8, 77 * 8)));
+        let packed = Packed::new(5, slot);
+        assert!(packed.makes_sense() && packed.slot() == slot);
+    }
+
+    #[test]
+    fn a_blank_slot_that_says_more_or_lies_nowhere_makes_no_sense() {
+        let slot = Slot::blank(Location(77), true, false, Class::EVERYBODY);
+        for bit in (0..3).chain(10..32) {
+            assert!(!Packed::new(5, Slot { checksum: slot.checksum | 1 << bit, ..slot }).makes_sense(), "bit {bit}");
+        }
+        assert!(!Packed::new(5, Slot { location: Location::ZERO, ..slot }).makes_sense());
+        // What is stored as it is may have any checksum.
+        assert!(!Slot { packed: false, ..slot }.is_blank());
     }
 }
