@@ -50,7 +50,7 @@ pub(crate) fn verify(
         let mut places: Vec<Place> = Vec::new();
         for object in objects {
             let there = recovered.blocks(object.object).filter(|(_, slot)| {
-                slot.location != Location::ZERO && (from..to).contains(&u64::from(slot.location.0))
+                slot.location != Location::ZERO && !slot.is_blank() && (from..to).contains(&u64::from(slot.location.0))
             });
             places.extend(there.map(|(block, slot)| Place { object: object.object, block, slot }));
         }

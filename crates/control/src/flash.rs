@@ -361,6 +361,7 @@ mod tests {
             dirty_blocks: 0,
             boot: [0; 16],
             packed: false,
+            blanks: false,
         }
     }
 

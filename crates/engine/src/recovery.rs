@@ -55,6 +55,7 @@ pub fn format_pool(pool: PoolId, geometry: Geometry, origin: Option<OriginName>,
         dirty_blocks: 0,
         boot: [0; 16],
         packed: false,
+        blanks: false,
     };
     frames.resize(frames.len().next_multiple_of(headpond_base::BLOCK), 0);
     let block = |bytes: &[u8]| BufMut::copy_of(bytes).freeze();
@@ -192,7 +193,7 @@ impl Recovered {
     }
 
     /// Which of an object's neighbouring blocks, with these slots, are what was written for them. They are of one packed
-    /// record, block after block, or one that is stored as it is; `bytes` is what was read from the location of the first
+    /// record, block after block, or one that is stored as it is; none is blank. `bytes` is what was read from the location of the first
     /// on, as many blocks as [`Slot::extent`] tells.
     #[must_use]
     pub fn verify(&self, object: ObjectId, first: Block, slots: &[Slot], bytes: &Buf) -> Vec<bool> {

@@ -50,6 +50,13 @@ impl Store {
                 }
                 self.replay_growth(object, grown);
             }
+            Entry::Blank { object, first, blocks, dirty, grown, class } => {
+                let Some(batch) = tail.location else { return };
+                for block in 0..u64::from(blocks) {
+                    self.set_slot(object, first.plus(block), Slot::blank(batch, dirty, true, class));
+                }
+                self.replay_growth(object, grown);
+            }
             Entry::Zero { object, first, blocks, mtime } => {
                 let end = first.plus(blocks);
                 self.clear_range(object, first, end);

@@ -166,6 +166,7 @@ fn in_use() -> Flash {
         dirty_blocks: map.dirty(),
         boot: [0; 16],
         packed: false,
+        blanks: false,
         ..before.superblock
     };
     let start = superblock.geometry.checkpoint_start(1);

@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::Damage;
 use crate::number::counted;
-use crate::packed::{BLOCK_UNITS, Codec, PACKED_BLOCKS_MAX, packed_units_max};
+use crate::packed::{BLANK, BLOCK_UNITS, Codec, PACKED_BLOCKS_MAX, packed_units_max};
 
 const WHAT: &str = "entry";
 
@@ -144,6 +144,21 @@ pub enum Entry {
         /// The record's checksum: see [`crate::seal`].
         checksum: u32,
     },
+    /// The same of a blank record: the blocks are zeros, and no payload comes with it.
+    Blank {
+        /// Which object.
+        object: ObjectId,
+        /// The first block.
+        first: Block,
+        /// How many, up to [`RECORD_BLOCKS_MAX`].
+        blocks: u32,
+        /// Newer than the origin; otherwise a copy of what the origin has.
+        dirty: bool,
+        /// The object's size and time after this write; `None` for clean and for moved data.
+        grown: Option<(u64, UnixNanos)>,
+        /// Whose share of the pool they use.
+        class: Class,
+    },
     /// These blocks are now zeros, newer than the origin.
     Zero {
         /// Which object.
@@ -219,13 +234,13 @@ const GROWN: u8 = 2;
 struct Raw {
     kind: u8,
     flags: u8,
-    /// Compression of the payload: 0, stored as it is; else a [`Codec`], in Data only.
+    /// Compression of the payload: 0, stored as it is; else a [`Codec`] or [`BLANK`], in Data only.
     codec: u8,
     /// Of a record, in the lower four bits.
     class: u8,
     /// Bytes of the whole entry, its tail included: a multiple of 4.
     len: U16,
-    /// Payload in units of 512 bytes: eight for each block, unless it is packed.
+    /// Payload in units of 512 bytes: eight for each block, unless it is packed or blank.
     stored: U16,
     object: U64,
     first: U64,
@@ -305,6 +320,20 @@ impl Entry {
                 }
                 out.extend_from_slice(&checksum.to_le_bytes());
             }
+            Self::Blank { object, first, blocks, dirty, grown, class } => {
+                assert!(fits_blank((*blocks).into(), 0), "a blank record of {blocks} blocks");
+                raw.kind = kind::DATA;
+                raw.flags = if *dirty { DIRTY } else { 0 } | if grown.is_some() { GROWN } else { 0 };
+                raw.codec = BLANK;
+                raw.class = class.number();
+                raw.object = object.0.into();
+                raw.first = first.0.into();
+                raw.blocks = u64::from(*blocks).into();
+                if let Some((size, mtime)) = grown {
+                    raw.size = (*size).into();
+                    raw.mtime = mtime.0.into();
+                }
+            }
             Self::Zero { object, first, blocks, mtime } => {
                 raw.kind = kind::ZERO;
                 (raw.object, raw.first, raw.blocks) = (object.0.into(), first.0.into(), (*blocks).into());
@@ -353,6 +382,9 @@ impl Entry {
     /// How many bytes [`Entry::encode`] appends for a packed record: never more than for one as it is.
     pub const PACKED_LEN: usize = HEAD + 4;
 
+    /// How many bytes [`Entry::encode`] appends for a blank record.
+    pub const BLANK_LEN: usize = HEAD;
+
     /// Where its payload lies in that of its batch, in units, if that of the entries before it ends at `from`. Empty, and
     /// at `from`, if none comes with it. What is stored as it is begins with a block.
     #[must_use]
@@ -378,7 +410,8 @@ impl Entry {
         let len = usize::from(raw.len.get());
         let tail = bytes.get(HEAD..len).ok_or(Damage::Short(WHAT))?;
         let codec = Codec::from_number(raw.codec);
-        if raw.codec != 0 && (codec.is_none() || raw.kind != kind::DATA) {
+        let blank = raw.codec == BLANK;
+        if raw.codec != 0 && (codec.is_none() && !blank || raw.kind != kind::DATA) {
             return Err(senseless("unknown compression"));
         }
         let object = ObjectId(raw.object.get());
@@ -401,6 +434,15 @@ impl Entry {
                 let grown = (raw.flags & GROWN != 0).then_some((raw.size.get(), mtime));
                 let (dirty, class) = (raw.flags & DIRTY != 0, Class::from_bits(raw.class));
                 Self::Packed { object, first, blocks, dirty, grown, class, codec, units, checksum }
+            }
+            kind::DATA if blank => {
+                if !fits_blank(blocks, raw.stored.get()) || !tail.is_empty() {
+                    return Err(senseless("blank record of impossible size"));
+                }
+                let blocks = u32::try_from(blocks).expect("bounded by RECORD_BLOCKS_MAX");
+                let grown = (raw.flags & GROWN != 0).then_some((raw.size.get(), mtime));
+                let (dirty, class) = (raw.flags & DIRTY != 0, Class::from_bits(raw.class));
+                Self::Blank { object, first, blocks, dirty, grown, class }
             }
             kind::DATA => {
                 let count = usize::try_from(blocks).unwrap_or(usize::MAX);
@@ -452,6 +494,11 @@ impl Entry {
 fn fits_packed(blocks: u32, units: u32) -> bool {
     let (blocks, units) = (blocks as usize, units as usize);
     (1..=PACKED_BLOCKS_MAX).contains(&blocks) && (1..=packed_units_max(blocks)).contains(&units)
+}
+
+/// Whether a blank record can have so many blocks and units.
+fn fits_blank(blocks: u64, units: u16) -> bool {
+    (1..=RECORD_BLOCKS_MAX as u64).contains(&blocks) && units == 0
 }
 
 fn encode_object(state: &ObjectState, out: &mut Vec<u8>) {
@@ -539,6 +586,21 @@ mod tests {
                     class: Class::from_bits(class),
                     checksums
                 }),
+            (
+                span(),
+                any::<bool>(),
+                proptest::option::of((0..1_u64 << 62, any::<i64>())),
+                any::<u8>(),
+                1..=RECORD_BLOCKS_MAX as u32
+            )
+                .prop_map(|((object, first, _), dirty, grown, class, blocks)| Entry::Blank {
+                    object,
+                    first,
+                    blocks,
+                    dirty,
+                    grown: grown.map(|(size, mtime)| (size, UnixNanos(mtime))),
+                    class: Class::from_bits(class),
+                }),
             (span(), any::<i64>()).prop_map(|((object, first, blocks), mtime)| Entry::Zero {
                 object,
                 first,
@@ -556,6 +618,46 @@ mod tests {
             any::<u64>().prop_map(|object| Entry::Forget { object: ObjectId(object) }),
             Just(Entry::Mark),
         ]
+    }
+
+    #[test]
+    fn a_blank_record_with_a_payload_and_a_packed_one_without_are_damage() {
+        const CODEC: usize = 2;
+        const LEN: usize = 4;
+        const STORED: usize = 6;
+        const BLOCKS: usize = 24;
+        let (object, first, dirty, grown, class) = (ObjectId(1), Block(2), true, None, Class::EVERYBODY);
+        let mut blank = Vec::new();
+        Entry::Blank { object, first, blocks: 9, dirty, grown, class }.encode(Sequence(3), &mut blank);
+        assert_eq!(blank.len(), Entry::BLANK_LEN);
+        let mut packed = Vec::new();
+        let (codec, units, checksum) = (Codec::Lz4, 5, 7);
+        Entry::Packed { object, first, blocks: 9, dirty, grown, class, codec, units, checksum }
+            .encode(Sequence(3), &mut packed);
+        let forged = |bytes: &[u8], at: usize, byte: u8| {
+            let mut forged = bytes.to_vec();
+            forged[at] = byte;
+            Entry::decode_all(&forged).is_ok()
+        };
+        assert!(forged(&blank, CODEC, BLANK) && forged(&packed, STORED, 1), "as they are");
+        for (at, byte, why) in [
+            (STORED, 1, "a payload of one unit"),
+            (STORED + 1, 1, "one of 256"),
+            (BLOCKS, 0, "no blocks"),
+            (BLOCKS + 1, 2, "more blocks than a record has"),
+            (CODEC, 0, "as it is, without checksums"),
+            (CODEC, 1, "packed into nothing"),
+            (CODEC, 4, "a codec that nobody knows"),
+            (0, kind::ZERO, "another kind"),
+        ] {
+            assert!(!forged(&blank, at, byte), "{why}");
+        }
+        for (at, byte, why) in [(STORED, 0, "packed into nothing"), (CODEC, BLANK, "blank with a payload")] {
+            assert!(!forged(&packed, at, byte), "{why}");
+        }
+        let mut longer = [&blank[..], &[0; 4]].concat();
+        longer[LEN] += 4;
+        assert!(Entry::decode_all(&longer).is_err(), "with a tail");
     }
 
     proptest! {

@@ -28,7 +28,9 @@ pub use checkpoint::{
 pub use checksum::{block_checksum, bytes_checksum, verify_block};
 pub use entry::{Entry, OBJECT_PATH_MAX, ObjectFlags, ObjectState, Stamp};
 pub use geometry::{Geometry, GeometryError, POOL_BYTES_MIN};
-pub use packed::{BLOCK_UNITS, Codec, Intact, PACKED_BLOCKS_MAX, UNIT, pack, packed_units_max, seal, verify_packed};
+pub use packed::{
+    BLOCK_UNITS, Codec, Intact, PACKED_BLOCKS_MAX, UNIT, is_blank, pack, packed_units_max, seal, verify_packed,
+};
 pub use segment::{
     FOOTER_TAIL_BYTES, SegmentHead, Summary, SummaryBatch, decode_footer, decode_footer_tail, decode_segment_head,
     encode_footer, encode_segment_head, footer_blocks,

@@ -9,6 +9,8 @@
 //! - Unpacking writes into the room it is given and nowhere else, whatever the bytes: a record that does not fill
 //!   exactly that room is damage.
 //! - A record is packed only where that saves an eighth of it or more. So it is never larger on flash than it is.
+//!
+//! A record of zeros is none of these where blank records may be: its entry says all (see [`is_blank`]).
 
 use std::cell::RefCell;
 
@@ -33,6 +35,16 @@ pub const fn packed_units_max(blocks: usize) -> usize {
 
 /// Checksum, codec, blocks, length of what follows.
 const HEAD: usize = 8;
+
+/// What an entry has for a codec where the record is blank. No record's head has it.
+pub(crate) const BLANK: u8 = 3;
+
+/// Whether blocks are zeros, all of them. What is not is told by its first byte that is none.
+#[must_use]
+pub fn is_blank(plain: &[u8]) -> bool {
+    // Each byte is the one before it: compared as fast as memory is read.
+    plain.first() == Some(&0) && plain[1..] == plain[..plain.len() - 1]
+}
 
 /// How a record is packed on flash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -302,7 +314,19 @@ mod tests {
     }
 
     #[test]
-    fn zeros_take_one_unit() {
+    fn only_zeros_are_blank() {
+        let mut plain = vec![0; 4 * BLOCK];
+        assert!(is_blank(&plain) && !is_blank(&[]));
+        for at in [0, 1, 7, 8, BLOCK - 1, BLOCK, 4 * BLOCK - 1] {
+            plain[at] = 1;
+            assert!(!is_blank(&plain), "byte {at} is none");
+            plain[at] = 0;
+        }
+        assert!(!is_blank(&[7; BLOCK]));
+    }
+
+    #[test]
+    fn zeros_that_are_packed_all_the_same_take_one_unit() {
         for compression in ALL {
             assert_eq!(pack(compression, &[0; 16 * BLOCK]).map(|packed| packed.len()), Some(UNIT), "{compression}");
         }

@@ -61,10 +61,15 @@ pub struct Superblock {
     pub boot: [u8; 16],
     /// The log may have packed records: set durably before the first is written, and for good.
     pub packed: bool,
+    /// The same of blank records. A pool of a headpond that knew packed ones only has not got it.
+    pub blanks: bool,
 }
 
 /// The incompatible feature of packed records. What does not know them would misread their slots.
 const PACKED: u64 = 1;
+
+/// That of blank records, whose entries and slots are damage to what does not know them.
+const BLANKS: u64 = 2;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -73,7 +78,7 @@ struct Raw {
     /// Over all other bytes of the block, with this field as zero.
     checksum: U32,
     version: U32,
-    /// Features without which the pool must not be used: see [`PACKED`].
+    /// Features without which the pool must not be used: see [`PACKED`] and [`BLANKS`].
     incompatible: U64,
     /// Features that an older headpond may ignore. Version 1 knows none.
     compatible: U64,
@@ -137,7 +142,8 @@ pub fn encode_superblock(superblock: &Superblock) -> Vec<u8> {
         raw.path[..kept].copy_from_slice(&origin.path[..kept]);
     }
     raw.boot = superblock.boot;
-    raw.incompatible = if superblock.packed { PACKED } else { 0 }.into();
+    let feature = |is: bool, bit: u64| if is { bit } else { 0 };
+    raw.incompatible = (feature(superblock.packed, PACKED) | feature(superblock.blanks, BLANKS)).into();
     let mut block = vec![0; BLOCK];
     block[..size_of::<Raw>()].copy_from_slice(raw.as_bytes());
     let checksum = bytes_checksum(&block);
@@ -164,7 +170,7 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
     match raw.version.get() {
         0 => return Err(senseless("version 0, which no headpond ever wrote")),
         found if found > VERSION => return Err(Damage::Newer { found }),
-        _ if raw.incompatible.get() & !PACKED != 0 => {
+        _ if raw.incompatible.get() & !(PACKED | BLANKS) != 0 => {
             return Err(unsupported("features are in use that are unknown here"));
         }
         _ => {}
@@ -204,6 +210,7 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
         dirty_blocks: raw.dirty_blocks.get(),
         boot: raw.boot,
         packed: raw.incompatible.get() & PACKED != 0,
+        blanks: raw.incompatible.get() & BLANKS != 0,
     })
 }
 
@@ -249,12 +256,23 @@ mod tests {
             dirty_blocks: 5,
             boot: [6; 16],
             packed: false,
+            blanks: false,
         }
     }
 
     #[test]
     fn a_superblock_reads_back_as_it_was_written() {
         assert_eq!(decode_superblock(&encode_superblock(&example())), Ok(example()));
+    }
+
+    #[test]
+    fn each_feature_has_a_bit_of_its_own() {
+        for (packed, blanks) in [(false, false), (true, false), (false, true), (true, true)] {
+            let superblock = Superblock { packed, blanks, ..example() };
+            let block = encode_superblock(&superblock);
+            assert_eq!(block[16], u8::from(packed) | u8::from(blanks) << 1);
+            assert_eq!(decode_superblock(&block), Ok(superblock));
+        }
     }
 
     #[test]
@@ -285,8 +303,8 @@ mod tests {
     #[test]
     fn what_this_version_cannot_honour_is_refused_in_words() {
         for (at, bytes, says) in [
-            (16, &2_u64.to_le_bytes()[..], "features"),
-            (16, &3_u64.to_le_bytes()[..], "features"),
+            (16, &4_u64.to_le_bytes()[..], "features"),
+            (16, &7_u64.to_le_bytes()[..], "features"),
             (128, &1_u32.to_le_bytes()[..], "several devices"),
             (132, &2_u32.to_le_bytes()[..], "several devices"),
             (132, &0_u32.to_le_bytes()[..], "several devices"),

@@ -52,6 +52,7 @@ fn superblock(origin: bool) -> Superblock {
         dirty_blocks: 0x4142_4344_4546_4748,
         boot: [0; 16],
         packed: false,
+        blanks: false,
     }
 }
 
@@ -238,6 +239,23 @@ fn packed_entry_bytes() -> Vec<u8> {
     bytes
 }
 
+/// Entries of blank records.
+fn blank_entries() -> Vec<(Sequence, Entry)> {
+    let (object, first, class) = (ObjectId(0x8182_8384_8586_8788), Block(0x0001_0203_0405_0607), Class::from_bits(9));
+    let grown = Some((0x2122_2324_2526_2728, UnixNanos(-0x0102_0304_0506_0708)));
+    let entries = [
+        Entry::Blank { object, first, blocks: 257, dirty: true, grown, class },
+        Entry::Blank { object, first, blocks: 1, dirty: false, grown: None, class: Class::EVERYBODY },
+    ];
+    (0x0102_0304_0506_0700..).map(Sequence).zip(entries).collect()
+}
+
+fn blank_entry_bytes() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    blank_entries().iter().for_each(|(sequence, entry)| entry.encode(*sequence, &mut bytes));
+    bytes
+}
+
 const RECORD: (ObjectId, Block, Generation) = (ObjectId(7), Block(40), Generation(3));
 
 /// What the golden records hold.
@@ -270,6 +288,8 @@ fn written() -> Vec<(&'static str, Vec<u8>)> {
         ("block-checksums", block_checksums()),
         ("packed-superblock", encode_superblock(&Superblock { packed: true, ..superblock(true) })),
         ("packed-entries", packed_entry_bytes()),
+        ("blank-superblock", encode_superblock(&Superblock { packed: true, blanks: true, ..superblock(true) })),
+        ("blank-entries", blank_entry_bytes()),
     ]
 }
 
@@ -327,6 +347,14 @@ fn packed_records_are_read_as_they_were_meant() {
         let mut plain = vec![0; record.blocks * BLOCK];
         assert!(record.unpack(&mut plain) && plain == plain_record(), "{name}");
     }
+}
+
+#[test]
+fn blank_records_are_read_as_they_were_meant() {
+    let golden = |name| sparse::read(&path(1, name));
+    let superblock = Superblock { packed: true, blanks: true, ..superblock(true) };
+    assert_eq!(decode_superblock(&golden("blank-superblock")), Ok(superblock));
+    assert_eq!(Entry::decode_all(&golden("blank-entries")), Ok(blank_entries()));
 }
 
 #[test]

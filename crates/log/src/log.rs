@@ -304,10 +304,10 @@ impl Log {
         self.failed = true;
     }
 
-    /// Whether a block on flash is durable there.
+    /// Whether a block on flash is durable there. That of a batch's head is with the batch.
     #[must_use]
     pub fn is_durable(&self, location: Location) -> bool {
-        self.open_payload(location).is_none() && !self.buffers.unsynced(location)
+        self.open_batch(location).is_none() && !self.buffers.unsynced(location)
     }
 
     /// Whether a block's bytes, or a packed record that begins there, are in memory.
@@ -355,14 +355,20 @@ impl Log {
         })
     }
 
-    /// The open batch that a block is in, and which block of its payload it is.
-    fn open_payload(&self, location: Location) -> Option<(&OpenBatch, u32)> {
+    /// The open batch that a block is in, and which block of it that is; its head is the first.
+    fn open_batch(&self, location: Location) -> Option<(&OpenBatch, u32)> {
         let segment = self.geometry.segment_of(location);
         let open = self.open.iter().flatten().find(|open| open.id == segment)?;
         let batch = open.batch.as_ref()?;
         let block = location.0 - self.geometry.first_location(segment).0;
-        let index = block.checked_sub(batch.start + 1)?;
-        (index < batch.payload_blocks()).then_some((batch, index))
+        let index = block.checked_sub(batch.start)?;
+        (index <= batch.payload_blocks()).then_some((batch, index))
+    }
+
+    /// The open batch that a block is in, and which block of its payload it is.
+    fn open_payload(&self, location: Location) -> Option<(&OpenBatch, u32)> {
+        let (batch, index) = self.open_batch(location)?;
+        Some((batch, index.checked_sub(1)?))
     }
 
     /// Makes sure that entries of these bytes with these blocks of payload, appended next to
@@ -447,6 +453,19 @@ impl Log {
         let small = |units: u32| u8::try_from(units).expect("a packed record is bounded");
         let location = self.geometry.first_location(id).plus(block);
         PlacedPacked { sequence, location, unit: small(unit), units: small(units), checksum }
+    }
+
+    /// Appends a blank record, of which a batch has the entry alone; answers with the place of that batch's head. Like
+    /// [`Log::append_packed`] it takes no more than room was made for.
+    pub fn append_blank(&mut self, record: DataRecord) -> Location {
+        let DataRecord { stream, object, first, blocks, dirty, grown, class, .. } = record;
+        self.together(stream, Entry::BLANK_LEN, 0);
+        let open = self.open[stream.index()].as_mut().expect("together opened it");
+        let (id, start) = (open.id, open.batch().start);
+        let mut bytes = Vec::with_capacity(Entry::BLANK_LEN);
+        Entry::Blank { object, first, blocks, dirty, grown, class }.encode(self.next_sequence, &mut bytes);
+        self.push(stream, &bytes);
+        self.geometry.first_location(id).plus(start)
     }
 
     fn push(&mut self, stream: Stream, entry: &[u8]) {

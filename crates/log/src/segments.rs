@@ -28,7 +28,7 @@ pub struct Segment {
     pub dirty: u32,
     /// Clean blocks of those that are worth keeping.
     pub kept: u32,
-    /// What `live` takes, in units of 512 bytes: eight for a block, or its share of a packed record.
+    /// What `live` takes, in units of 512 bytes: eight for a block, its share of a packed record, or none.
     pub live_units: u32,
     /// What `dirty` takes.
     pub dirty_units: u32,

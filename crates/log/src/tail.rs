@@ -27,7 +27,7 @@ pub struct TailEntry {
     pub sequence: Sequence,
     /// What it says.
     pub entry: Entry,
-    /// The block on flash in which its payload starts, if it has any.
+    /// The block on flash in which its payload starts, if it has any; of a blank record the head of its batch.
     pub location: Option<Location>,
     /// The unit of that block with which it starts.
     pub unit: u8,
@@ -145,7 +145,10 @@ fn read_batch(
         if batch.summary.start + 1 + next.div_ceil(BLOCK_UNITS) > geometry.segment_blocks() {
             return None;
         }
-        let location = (!units.is_empty()).then(|| first.plus(units.start / BLOCK_UNITS));
+        let location = match entry {
+            Entry::Blank { .. } => Some(geometry.first_location(batch.segment).plus(batch.summary.start)),
+            _ => (!units.is_empty()).then(|| first.plus(units.start / BLOCK_UNITS)),
+        };
         let unit = u8::try_from(units.start % BLOCK_UNITS).expect("a block has few units");
         read.push(TailEntry { sequence, entry, location, unit });
     }
@@ -162,7 +165,9 @@ fn fits_a_map(entry: &Entry) -> bool {
     match entry {
         Entry::Object { object, .. } => object.0 < NUMBER_MAX,
         Entry::Data { first, checksums, .. } => first.plus(checksums.len() as u64).0 <= BLOCKS_MAX,
-        Entry::Packed { first, blocks, .. } => first.plus(u64::from(*blocks)).0 <= BLOCKS_MAX,
+        Entry::Packed { first, blocks, .. } | Entry::Blank { first, blocks, .. } => {
+            first.plus(u64::from(*blocks)).0 <= BLOCKS_MAX
+        }
         Entry::Zero { first, blocks, .. } => first.plus(*blocks).0 <= BLOCKS_MAX,
         _ => true,
     }

@@ -41,7 +41,7 @@ pub(super) fn entries(seed: &mut Seed) -> Vec<u8> {
         let mtime = UnixNanos(seed.next().cast_signed());
         let mut path = vec![b'p'; seed.index(200)];
         seed.fill(&mut path);
-        let entry = match seed.below(10) {
+        let entry = match seed.below(11) {
             0 => Entry::Object {
                 object,
                 state: ObjectState {
@@ -77,6 +77,14 @@ pub(super) fn entries(seed: &mut Seed) -> Vec<u8> {
                     checksum: seed.next() as u32,
                 }
             }
+            10 => Entry::Blank {
+                object,
+                first,
+                blocks: 1 + seed.below(257) as u32,
+                dirty: seed.one_in(2),
+                grown: seed.one_in(2).then_some((1 << 40, mtime)),
+                class: Class::from_bits(seed.below(16) as u8),
+            },
             3 => Entry::Zero { object, first, blocks, mtime },
             4 => Entry::Drop { object, first, blocks },
             5 => Entry::Clean { object, first, blocks },

@@ -36,6 +36,7 @@ fn superblock() -> Superblock {
         dirty_blocks: 0,
         boot: [0; 16],
         packed: false,
+        blanks: false,
     }
 }
 
@@ -71,13 +72,11 @@ pub(super) fn base(seed: u64) -> Base {
         for _ in 0..seed.below(300) {
             let at = u32::try_from(seed.below(1000)).unwrap_or(0);
             let location = if seed.one_in(9) { Location::ZERO } else { Location(at) };
-            let slot = Slot {
-                location,
-                checksum: at,
-                packed: false,
-                dirty: seed.one_in(2),
-                kept: false,
-                class: Class::EVERYBODY,
+            let (dirty, kept, class) = (seed.one_in(2), false, Class::EVERYBODY);
+            let slot = if seed.one_in(9) {
+                Slot::blank(Location(at), dirty, kept, class)
+            } else {
+                Slot { location, checksum: at, packed: false, dirty, kept, class }
             };
             map.insert(Block(seed.below(3000)), slot);
         }

@@ -31,7 +31,8 @@ pub(super) fn base(seed: u64) -> Base {
         clean_stop: seed.one_in(2),
         dirty_blocks: seed.next(),
         boot: [0; 16],
-        packed: false,
+        packed: seed.one_in(2),
+        blanks: seed.one_in(2),
     });
     Base { bytes, seals: vec![Seal::new(0..BLOCK, 8, 12..1208)] }
 }

@@ -9,7 +9,8 @@ use headpond_base::{
 };
 use headpond_format::{
     CheckpointHead, Codec, Entry, FrameKind, Geometry, PACKED_BLOCKS_MAX, SUPERBLOCK_SLOTS, SegmentRow, SegmentState,
-    Superblock, UNIT, decode_batch, encode_checkpoint_head, encode_frame, encode_superblock, pack, verify_packed,
+    Superblock, UNIT, decode_batch, encode_checkpoint_head, encode_frame, encode_superblock, is_blank, pack,
+    verify_packed,
 };
 use headpond_log::{DataRecord, FlashRead, Log, LogIo, LogStart, Mutation, Scanned, Segment, TailEntry, WriteId, scan};
 
@@ -72,6 +73,8 @@ pub struct World {
     replay_from: Sequence,
     counter: u64,
     lives: BTreeSet<(u32, Generation)>,
+    /// Where blank records went.
+    blanks: BTreeMap<Sequence, Location>,
     /// A planted bug of recovery.
     pub mutation: Option<Mutation>,
 }
@@ -83,8 +86,8 @@ fn geometry() -> Geometry {
 /// Every block tells which append wrote it.
 fn content(sequence: Sequence, object: ObjectId, block: Block, bytes: &mut [u8]) {
     let mut seed = Seed(sequence.0 ^ object.0 << 40 ^ block.0 << 20);
-    // Half of it can be packed.
-    let first = seed.next();
+    // Half of it can be packed, and some of that is zeros.
+    let first = if sequence.0 % 8 == 7 { 0 } else { seed.next() };
     for eight in bytes.as_chunks_mut::<8>().0 {
         let next = if sequence.0.is_multiple_of(2) { seed.next() } else { first };
         *eight = next.to_le_bytes();
@@ -122,6 +125,7 @@ impl World {
             replay_from: Sequence(1),
             counter: 0,
             lives: BTreeSet::new(),
+            blanks: BTreeMap::new(),
             mutation: None,
         };
         world.checkpoint();
@@ -191,6 +195,13 @@ impl World {
         let mut plain = vec![0; blocks as usize * BLOCK];
         for (block, bytes) in (first.0..).zip(plain.chunks_exact_mut(BLOCK)) {
             content(sequence, object, Block(block), bytes);
+        }
+        if is_blank(&plain) && self.seed.below(4) > 0 {
+            let location = self.log.append_blank(record);
+            assert!(!self.log.is_durable(location), "seed {}: durable before it is submitted", self.number);
+            self.blanks.insert(sequence, location);
+            let entry = Entry::Blank { object, first, blocks, dirty, grown, class: Class::EVERYBODY };
+            return self.oracle.push(Appended { sequence, stream, entry });
         }
         let compression = [Compression::Off, Compression::Lz4, Compression::Zstd(1)][self.seed.below(3) as usize];
         if blocks as usize <= PACKED_BLOCKS_MAX
@@ -379,6 +390,19 @@ impl World {
                     }
                     continue;
                 }
+                Entry::Blank { object, first, blocks: count, .. } => {
+                    let location =
+                        location.unwrap_or_else(|| panic!("seed {number}: blank {sequence} without a place"));
+                    assert_eq!(location, self.blanks[sequence], "seed {number}: blank {sequence} in another place");
+                    for block in first.0..first.0 + u64::from(count) {
+                        let mut wanted = vec![0; BLOCK];
+                        content(*sequence, object, Block(block), &mut wanted);
+                        assert!(is_blank(&wanted), "seed {number}: zeros in block {block} of object {object}");
+                        blocks.remove(&(object, block));
+                        expected.remove(&(object, block));
+                    }
+                    continue;
+                }
                 Entry::Data { object, first, ref checksums, .. } => {
                     let location = location.unwrap_or_else(|| panic!("seed {number}: data {sequence} without a place"));
                     for (index, block) in (0..).zip(first.0..first.0 + checksums.len() as u64) {
@@ -465,6 +489,7 @@ impl World {
             dirty_blocks: 0,
             boot: [0; 16],
             packed: false,
+            blanks: false,
         };
         let start = geometry.checkpoint_start(usize::from(area)) as usize;
         let mut put = |at: usize, bytes: &[u8]| self.flash.0[at..at + bytes.len()].copy_from_slice(bytes);
