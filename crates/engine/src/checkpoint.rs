@@ -129,9 +129,9 @@ impl Checkpoints {
         self.running.is_none()
     }
 
-    /// Whether the superblock that counts says that there may be packed records.
+    /// Whether the superblock that counts says that there may be packed records, and blank ones.
     pub(crate) const fn may_pack(&self) -> bool {
-        self.superblock.packed
+        self.superblock.packed && self.superblock.blanks
     }
 
     /// Where the replay of the checkpoint that counts begins, and of one being written.
@@ -306,6 +306,7 @@ impl Engine {
             clean_stop: self.checkpoints.last.is_some(),
             dirty_blocks: self.store.dirty_blocks,
             packed: self.checkpoints.superblock.packed || self.is_to_pack() || self.store.packed_blocks > 0,
+            blanks: self.checkpoints.superblock.blanks || self.is_to_pack() || self.store.blank_blocks > 0,
             ..self.checkpoints.superblock.clone()
         }
     }

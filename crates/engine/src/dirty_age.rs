@@ -8,7 +8,8 @@
 //! is older than the oldest by no more than the time in which a segment was filled. Blocks of zeros, which
 //! take no place, are not counted.
 //!
-//! Places are counted in units of 512 bytes, as in [`Slot::extent`]: packed records begin and end within blocks.
+//! Places are counted in units of 512 bytes, as in [`Slot::extent`]: packed records begin and end within blocks. Blank ones
+//! have none: where one is moved to, all of the segment that was not moved there counts as being as old.
 
 use headpond_base::{Nanos, SegmentId};
 use headpond_map::Slot;
@@ -37,6 +38,9 @@ struct Ages {
 impl Ages {
     /// The range that a block's place is in.
     fn range_of(&self, slot: Slot) -> Option<usize> {
+        if slot.is_blank() {
+            return None;
+        }
         let (at, _) = slot.extent();
         let index = self.moved.partition_point(|moved| moved.from <= at).checked_sub(1)?;
         (at < self.moved[index].to).then_some(index)
@@ -82,8 +86,13 @@ impl DirtyAges {
 
     /// A dirty block that was just appended here was written earlier.
     pub(crate) fn moved_here(&mut self, segment: SegmentId, slot: Slot, since: Nanos) {
+        let ages = &mut self.segments[segment.0 as usize];
+        if slot.is_blank() {
+            ages.since = ages.since.min(since);
+            return;
+        }
         let (from, to) = slot.extent();
-        let moved = &mut self.segments[segment.0 as usize].moved;
+        let moved = &mut ages.moved;
         let full = moved.len() >= RANGES_MAX;
         match moved.last_mut() {
             // Blocks of a packed record lie in one place.
@@ -150,6 +159,22 @@ mod tests {
         ages.over(new, at(100));
         assert_eq!(ages.oldest([(new, 1)].into_iter()), Nanos(10), "what was moved is clean");
         assert_eq!(ages.oldest([(old, 0)].into_iter()), Nanos(0), "nothing is dirty");
+    }
+
+    #[test]
+    fn zeros_that_move_keep_their_age_though_they_have_no_place() {
+        let mut ages = DirtyAges::new(1);
+        let (segment, blank) = (SegmentId(0), Slot::blank(Location(99), true, true, Class::EVERYBODY));
+        ages.advance(Nanos(50));
+        ages.begins(segment);
+        ages.moved_here(segment, at(99), Nanos(20));
+        ages.moved_here(segment, blank, Nanos(10));
+        ages.advance(Nanos(60));
+        assert_eq!((ages.since(segment, blank), ages.since(segment, at(99))), (Nanos(10), Nanos(20)));
+        ages.over(segment, at(99));
+        assert_eq!(ages.oldest([(segment, 1)].into_iter()), Nanos(50), "the zeros are dirty still");
+        ages.over(segment, blank);
+        assert_eq!(ages.oldest([(segment, 0)].into_iter()), Nanos(0));
     }
 
     #[test]

@@ -191,7 +191,7 @@ impl Engine {
     #[must_use]
     pub fn next_wake(&self) -> Option<Nanos> {
         let log = &self.store.log;
-        let learning = self.keep.is_learning();
+        let learning = self.keep.is_learning() || self.reclaim.waits_for_its_turn();
         let busy = log.has_unsynced() && !log.failed() || self.destage.has_work(&self.store) || learning;
         (busy && !self.stopped).then(|| self.now.plus(crate::destage::TICK))
     }

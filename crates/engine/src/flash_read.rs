@@ -6,6 +6,7 @@
 //!   [`Engine::flash_was_read`].
 //! - Bytes come out only if they agree with their slot: with the block's checksum, or with that of the packed record, which is
 //!   unpacked after that, into a buffer of the size that it must have.
+//! - Of blocks in blank records nothing is read: [`Store::in_batch`] gives their zeros, and whoever wants blocks asks it first.
 
 use headpond_base::{BLOCK, Block, Buf, BufMut, Location, ObjectId};
 use headpond_format::{BLOCK_UNITS, UNIT};
@@ -24,6 +25,11 @@ pub(crate) struct ReadBack {
 }
 
 impl ReadBack {
+    /// Of blocks in blank records there is nothing to bring.
+    pub(crate) fn of_blanks(blocks: usize) -> Self {
+        Self { bytes: Buf::empty(), good: vec![true; blocks] }
+    }
+
     pub(crate) fn all_good(&self) -> bool {
         self.good.iter().all(|good| *good)
     }
@@ -112,18 +118,21 @@ impl Store {
         !slot.packed && self.log.verify(object, block, slot.location, slot.checksum, bytes)
     }
 
-    /// Whether a block's bytes are in memory, as part of a batch.
+    /// Whether a block's bytes are in memory, as part of a batch, or are known to be zeros.
     pub(crate) fn is_in_batch(&self, slot: Slot) -> bool {
-        slot.location != Location::ZERO && self.log.is_in_memory(slot.location)
+        slot.is_blank() || slot.location != Location::ZERO && self.log.is_in_memory(slot.location)
     }
 
-    /// A block's bytes, if they are in memory.
+    /// A block's bytes, if they are in memory or known to be zeros.
     ///
     /// # Panics
     /// When a record in memory is not what was appended.
     pub(crate) fn in_batch(&self, object: ObjectId, block: Block, slot: Slot, unpacked: &mut Unpacked) -> Option<Buf> {
         if !self.is_in_batch(slot) {
             return None;
+        }
+        if slot.is_blank() {
+            return Some(self.zeros.clone());
         }
         let Some(place) = slot.in_record() else { return self.log.in_memory(slot.location, 0..BLOCK_UNITS) };
         let from = usize::from(place.index) * BLOCK;

@@ -1,14 +1,14 @@
-//! Appending records, packed where that is asked for and saves something.
+//! Appending records, packed where that is asked for and saves something, and blank where they are zeros then.
 //!
 //! Invariants:
 //! - What the host wrote with one request stays in one batch, and a record takes no more of a batch than it would as it
 //!   is, neither payload nor entries: who made sure of room for it ([`headpond_log::Log::together`]) has it.
-//! - Nothing is packed before the superblock durably says that the pool may have packed records.
+//! - Nothing is packed or blank before the superblock durably says that the pool may have packed and blank records.
 //!
 //! The price is the shard's time: see docs/compression.md.
 
 use headpond_base::{BLOCK, BufMut, Class, Compression, ObjectId, Stream};
-use headpond_format::{Entry, PACKED_BLOCKS_MAX, UNIT, pack};
+use headpond_format::{Entry, PACKED_BLOCKS_MAX, UNIT, is_blank, pack};
 use headpond_log::{DataRecord, Placed, PlacedPacked};
 use headpond_map::{PackedPlace, Slot};
 
@@ -22,12 +22,37 @@ const CLEAN_UNIT: u64 = 4;
 /// Some blocks of a record, as they are to be stored.
 struct Part {
     blocks: u32,
-    packed: Option<Vec<u8>>,
+    form: Form,
+}
+
+/// How they are stored.
+enum Form {
+    Plain,
+    Packed(Vec<u8>),
+    Blank,
+}
+
+impl Form {
+    fn of(compression: Compression, plain: &[u8]) -> Self {
+        if is_blank(plain) {
+            return Self::Blank;
+        }
+        pack(compression, plain).map_or(Self::Plain, Self::Packed)
+    }
+
+    /// Whether neighbours of both are one part.
+    const fn joins(&self, next: &Self) -> bool {
+        matches!((self, next), (Self::Plain, Self::Plain) | (Self::Blank, Self::Blank))
+    }
 }
 
 impl Part {
     fn entry_bytes(&self) -> usize {
-        if self.packed.is_some() { Entry::PACKED_LEN } else { Entry::data_len(self.blocks as usize) }
+        match self.form {
+            Form::Plain => Entry::data_len(self.blocks as usize),
+            Form::Packed(_) => Entry::PACKED_LEN,
+            Form::Blank => Entry::BLANK_LEN,
+        }
     }
 }
 
@@ -72,16 +97,18 @@ impl Store {
             if entry_bytes > Entry::data_len(record.blocks as usize) {
                 return self.append_plain(whole, kept, class, |payload| payload.copy_from_slice(&plain));
             }
-            self.log.together(record.stream, entry_bytes, record.blocks);
+            let payload = parts.iter().filter(|part| !matches!(part.form, Form::Blank)).map(|part| part.blocks).sum();
+            self.log.together(record.stream, entry_bytes, payload);
         }
         let mut at = 0;
         for part in parts {
             let record = DataRecord { first: record.first.plus(at as u64), blocks: part.blocks, ..whole };
             let bytes = &plain[at * BLOCK..(at + part.blocks as usize) * BLOCK];
             at += part.blocks as usize;
-            match part.packed {
-                Some(packed) => self.append_packed(record, kept, class, packed),
-                None => self.append_plain(record, kept, class, |payload| payload.copy_from_slice(bytes)),
+            match part.form {
+                Form::Plain => self.append_plain(record, kept, class, |payload| payload.copy_from_slice(bytes)),
+                Form::Packed(packed) => self.append_packed(record, kept, class, packed),
+                Form::Blank => self.append_blank(record, kept, class),
             }
         }
     }
@@ -108,9 +135,18 @@ impl Store {
         self.record_bytes += u64::from(record.blocks) * BLOCK as u64;
         self.payload_bytes += u64::from(units) * UNIT as u64;
     }
+
+    /// Appends a record of zeros to a pool that may have blank ones, whatever its file is to be packed like.
+    pub(crate) fn append_blank(&mut self, record: DataRecord, kept: bool, class: Class) {
+        let batch = self.log.append_blank(record);
+        for block in 0..u64::from(record.blocks) {
+            self.set_slot(record.object, record.first.plus(block), Slot::blank(batch, record.dirty, kept, class));
+        }
+        self.record_bytes += u64::from(record.blocks) * BLOCK as u64;
+    }
 }
 
-/// A record in the parts in which it is stored. Neighbours that are stored as they are are one.
+/// A record in the parts in which it is stored. Neighbours that are stored as they are are one, and so are blank ones.
 fn parts(compression: Compression, record: &DataRecord, plain: &[u8]) -> Vec<Part> {
     let host = record.stream == Stream::Host;
     let mut parts: Vec<Part> = Vec::new();
@@ -119,11 +155,11 @@ fn parts(compression: Compression, record: &DataRecord, plain: &[u8]) -> Vec<Par
         let next = if host { block + PACKED_BLOCKS_MAX as u64 } else { (block + 1).next_multiple_of(CLEAN_UNIT) };
         let next = next.min(end);
         let at = |block: u64| usize::try_from(block - record.first.0).expect("a record is bounded") * BLOCK;
-        let packed = pack(compression, &plain[at(block)..at(next)]);
+        let form = Form::of(compression, &plain[at(block)..at(next)]);
         let blocks = u32::try_from(next - block).expect("a record is bounded");
         match parts.last_mut() {
-            Some(last) if last.packed.is_none() && packed.is_none() => last.blocks += blocks,
-            _ => parts.push(Part { blocks, packed }),
+            Some(last) if last.form.joins(&form) => last.blocks += blocks,
+            _ => parts.push(Part { blocks, form }),
         }
         block = next;
     }

@@ -18,7 +18,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headpond_base::{BLOCK, Block, Location, ObjectId, SegmentId, Stream};
+use headpond_base::{BLOCK, Block, Location, ObjectId, RECORD_BLOCKS_MAX, SegmentId, Stream};
 use headpond_format::{BLOCK_UNITS, Entry, SegmentState, decode_footer, decode_footer_tail};
 use headpond_log::DataRecord;
 use headpond_map::Slot;
@@ -41,35 +41,51 @@ pub(crate) enum Pending {
 pub(crate) struct Piece {
     object: ObjectId,
     first: Block,
-    /// Where the first is, or the packed record begins that has them.
+    /// Where the first is, or the packed record begins that has them, or the batch of the blank one.
     at: Location,
-    /// The unit of that block with which the packed record begins, and which of its blocks the first is. `None` for what
-    /// is stored as it is.
-    packed: Option<(u8, u8)>,
+    form: Form,
     count: u32,
+}
+
+/// How a piece is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    Plain,
+    /// The unit of the block with which the packed record begins, and which of its blocks the first is.
+    Packed(u8, u8),
+    Blank,
 }
 
 impl Piece {
     /// Whether a block's slot points to this piece's block number `index`.
     fn holds(&self, index: u32, slot: Slot) -> bool {
-        match (self.packed, slot.in_record()) {
-            (None, None) => slot.location == self.at.plus(index),
-            (Some((unit, from)), Some(place)) => {
+        match (self.form, slot.in_record()) {
+            (Form::Plain, None) => !slot.packed && slot.location == self.at.plus(index),
+            (Form::Packed(unit, from), Some(place)) => {
                 slot.location == self.at && place.unit == unit && u32::from(place.index) == u32::from(from) + index
             }
+            (Form::Blank, None) => slot.is_blank() && slot.location == self.at,
             _ => false,
         }
+    }
+
+    /// Whether both are neighbours in one blank record.
+    fn goes_on_in(&self, next: &Self) -> bool {
+        (self.object, self.at, self.form, Form::Blank) == (next.object, next.at, next.form, self.form)
+            && self.first.plus(u64::from(self.count)) == next.first
+            && (self.count as usize) < RECORD_BLOCKS_MAX
     }
 
     /// `count` of its blocks, from number `index` on.
     fn part(self, index: u32, count: u32) -> Self {
         let first = self.first.plus(u64::from(index));
-        match self.packed {
-            None => Self { first, at: self.at.plus(index), count, ..self },
-            Some((unit, from)) => {
+        match self.form {
+            Form::Plain => Self { first, at: self.at.plus(index), count, ..self },
+            Form::Packed(unit, from) => {
                 let from = u8::try_from(u32::from(from) + index).expect("a packed record is bounded");
-                Self { first, packed: Some((unit, from)), count, ..self }
+                Self { first, form: Form::Packed(unit, from), count, ..self }
             }
+            Form::Blank => Self { first, count, ..self },
         }
     }
 }
@@ -92,11 +108,18 @@ pub(crate) struct Reclaim {
     victims: BTreeMap<SegmentId, Victim>,
     /// Segments with dirty blocks that cannot be read: they stay as they are.
     stuck: BTreeSet<SegmentId>,
+    /// Blank pieces that may still be dealt with before others have their turn.
+    blanks_left: u32,
 }
 
 impl Reclaim {
     pub(crate) fn idle(&self) -> bool {
         self.victims.is_empty()
+    }
+
+    /// Whether it goes on with nothing but time.
+    pub(crate) fn waits_for_its_turn(&self) -> bool {
+        self.blanks_left == 0 && !self.idle()
     }
 }
 
@@ -104,6 +127,8 @@ impl Reclaim {
 const VICTIMS_MAX: usize = 2;
 /// Reads of a victim at once.
 const DEPTH: u32 = 4;
+/// Blank pieces, which no read paces, at once: up to 32,000 blocks, some milliseconds, and two batches of entries.
+const BLANKS_AT_ONCE: u32 = 128;
 /// Segments kept free or on their way there, but for a share of the pool.
 const FREE_MIN: usize = 8;
 /// Below this many free segments nothing is moved: what is left is for entries without data.
@@ -168,6 +193,7 @@ impl Engine {
             self.reclaim.victims.retain(|_, victim| victim.under_way > 0);
             return;
         }
+        self.reclaim.blanks_left = BLANKS_AT_ONCE;
         let victims: Vec<_> = self.reclaim.victims.keys().copied().collect();
         for victim in victims {
             self.empty_on(victim);
@@ -358,10 +384,15 @@ impl Engine {
                 let unit = u8::try_from(units.start % BLOCK_UNITS).expect("a block has few units");
                 match entry {
                     Entry::Data { object, first, .. } => {
-                        pieces.push(Piece { object, first, at, packed: None, count: units.len() as u32 / BLOCK_UNITS });
+                        let count = units.len() as u32 / BLOCK_UNITS;
+                        pieces.push(Piece { object, first, at, form: Form::Plain, count });
                     }
                     Entry::Packed { object, first, blocks, .. } => {
-                        pieces.push(Piece { object, first, at, packed: Some((unit, 0)), count: blocks });
+                        pieces.push(Piece { object, first, at, form: Form::Packed(unit, 0), count: blocks });
+                    }
+                    Entry::Blank { object, first, blocks, .. } => {
+                        let at = first_location.plus(batch.start);
+                        pieces.push(Piece { object, first, at, form: Form::Blank, count: blocks });
                     }
                     _ => {}
                 }
@@ -373,12 +404,21 @@ impl Engine {
     /// What a segment holds, by searching the whole map: for the few segments without a footer,
     /// which were open at a crash.
     fn pieces_by_map(&self, segment: SegmentId) -> Vec<Piece> {
-        let mut pieces = Vec::new();
+        let mut pieces: Vec<Piece> = Vec::new();
         for (object, known) in &self.store.objects {
             for (block, slot) in known.map.range(Block(0), Block(u64::MAX)) {
-                if slot.location != Location::ZERO && self.store.segment_of(slot.location) == segment {
-                    let packed = slot.in_record().map(|place| (place.unit, place.index));
-                    pieces.push(Piece { object: *object, first: block, at: slot.location, packed, count: 1 });
+                if slot.location == Location::ZERO || self.store.segment_of(slot.location) != segment {
+                    continue;
+                }
+                let form = match slot.in_record() {
+                    Some(place) => Form::Packed(place.unit, place.index),
+                    None if slot.is_blank() => Form::Blank,
+                    None => Form::Plain,
+                };
+                let piece = Piece { object: *object, first: block, at: slot.location, form, count: 1 };
+                match pieces.last_mut() {
+                    Some(last) if last.goes_on_in(&piece) => last.count += 1,
+                    _ => pieces.push(piece),
                 }
             }
         }
@@ -391,7 +431,7 @@ impl Engine {
             let room = self.store.log.segments().free() >= MOVE_RESERVE;
             let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
             let Some(pieces) = &mut victim.pieces else { return };
-            if victim.under_way >= DEPTH {
+            if victim.under_way >= DEPTH || self.reclaim.blanks_left == 0 {
                 return;
             }
             if room {
@@ -403,6 +443,7 @@ impl Engine {
                 }
                 return;
             };
+            self.reclaim.blanks_left -= u32::from(piece.form == Form::Blank);
             self.empty_piece(segment, piece);
         }
     }
@@ -456,7 +497,12 @@ impl Engine {
         }
         if !run.is_empty() {
             let count = u32::try_from(run.len()).expect("a record is bounded");
-            self.read_piece(segment, piece.part(run_from, count), run, false);
+            let piece = piece.part(run_from, count);
+            if piece.form == Form::Blank {
+                self.move_on(segment, piece, &run, &ReadBack::of_blanks(run.len()), false);
+            } else {
+                self.read_piece(segment, piece, run, false);
+            }
         }
     }
 
@@ -511,9 +557,13 @@ impl Engine {
                 let stream = if slot.kept { Stream::Hot } else { Stream::Cold };
                 Store::clean_record(stream, piece.object, block, blocks)
             };
-            let from = &found.bytes[index * BLOCK..(index + run) * BLOCK];
             let (record, kept) = (DataRecord { class: slot.class, whole: true, ..record }, slot.kept || slot.dirty);
-            self.store.append_data(record, kept, slot.class, |payload| payload.copy_from_slice(from));
+            if slot.is_blank() {
+                self.store.append_blank(record, kept, slot.class);
+            } else {
+                let from = &found.bytes[index * BLOCK..(index + run) * BLOCK];
+                self.store.append_data(record, kept, slot.class, |payload| payload.copy_from_slice(from));
+            }
             if slot.dirty {
                 self.store.keep_age(&slots[index..index + run], piece.object, block);
                 for (at, from) in (0..).zip(&slots[index..index + run]) {

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use headpond_base::{Block, Class, Compression, Location, Nanos, ObjectId, SegmentId, Sequence, Stream, UnixNanos};
+use headpond_base::{
+    BLOCK, Block, Buf, BufMut, Class, Compression, Location, Nanos, ObjectId, SegmentId, Sequence, Stream, UnixNanos,
+};
 use headpond_format::Entry;
 use headpond_log::{DataRecord, Log, Segment};
 use headpond_map::Slot;
@@ -34,11 +36,14 @@ pub(crate) struct Store {
     pub(crate) stored_units: u64,
     pub(crate) kept_units: u64,
     pub(crate) dirty_units: u64,
-    /// Blocks that are in packed records.
+    /// Blocks that are in packed or blank records, and those in blank ones.
     pub(crate) packed_blocks: u64,
+    pub(crate) blank_blocks: u64,
     /// How records are packed from now on, but for files of which the last request said otherwise.
     pub(crate) compression: Compression,
-    /// The pool may have packed records.
+    /// A block of zeros.
+    pub(crate) zeros: Buf,
+    /// The pool may have packed and blank records.
     pub(crate) may_pack: bool,
     /// A request said that its file is to be packed.
     pub(crate) asked_to_pack: bool,
@@ -76,6 +81,8 @@ impl Store {
             kept_units: 0,
             dirty_units: 0,
             packed_blocks: 0,
+            blank_blocks: 0,
+            zeros: BufMut::zeroed(BLOCK).freeze(),
             compression: Compression::Off,
             may_pack: false,
             asked_to_pack: false,
@@ -160,6 +167,7 @@ impl Store {
         add(&mut self.cached_blocks, by);
         add(&mut self.stored_units, units);
         add(&mut self.packed_blocks, if slot.packed { by } else { 0 });
+        add(&mut self.blank_blocks, if slot.is_blank() { by } else { 0 });
         add(&mut self.class_blocks[slot.class.index()], by);
         if slot.dirty {
             add(&mut self.dirty_blocks, by);

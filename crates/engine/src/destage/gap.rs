@@ -252,7 +252,7 @@ fn gap_of(known: &Object, from: Block, to: Block, widest: u64) -> Gap {
     }
     let mut clean = 0;
     for (_, slot) in known.map.range(from, to) {
-        if slot.location == Location::ZERO {
+        if slot.location == Location::ZERO || slot.is_blank() && !slot.dirty {
             return Gap::Closed;
         }
         clean += u64::from(!slot.dirty);

@@ -44,6 +44,11 @@ pub struct World {
     pub resized: BTreeSet<ObjectId>,
     /// Of each write to the origin, whether its file was one of those.
     pub written_resized: Vec<bool>,
+    /// Bytes that were written to the origin, and bytes that it was to make zeros by itself.
+    pub written: u64,
+    pub zeroed: u64,
+    /// How many times it was read.
+    pub origin_reads: u64,
     /// Writes to flash below this byte are done, and their completion waits for [`World::release`].
     pub hold_below: u64,
     pub held: Vec<Ticket>,
@@ -83,6 +88,9 @@ impl World {
             refuse_syncs: 0,
             resized: BTreeSet::new(),
             written_resized: Vec::new(),
+            written: 0,
+            zeroed: 0,
+            origin_reads: 0,
             hold_below: 0,
             held: Vec::new(),
         };
@@ -128,6 +136,7 @@ impl World {
                 (ticket, Outcome::Done)
             }
             Effect::OriginRead { ticket, object, offset, len } => {
+                self.origin_reads += 1;
                 let file = &self.files[&object];
                 let start = (offset as usize).min(file.len());
                 let end = (start + len as usize).min(file.len());
@@ -142,9 +151,11 @@ impl World {
                 }
                 file[offset as usize..end].copy_from_slice(&bytes);
                 self.written_resized.push(self.resized.contains(&object));
+                self.written += bytes.len() as u64;
                 (ticket, Outcome::Done)
             }
             Effect::OriginZero { ticket, object, offset, len } => {
+                self.zeroed += len;
                 self.files.get_mut(&object).unwrap()[offset as usize..(offset + len) as usize].fill(0);
                 (ticket, Outcome::Done)
             }

@@ -66,11 +66,12 @@ fn config(base: u64) -> Config {
     }
 }
 
-/// Some bytes; in pools that pack, bytes that shrink.
+/// Some bytes; in pools that pack, bytes that shrink, or none but zeros.
 fn fill(base: u64, seed: &mut Seed, bytes: &mut [u8]) {
     seed.fill(bytes);
     if base % 2 == 1 {
-        bytes.iter_mut().for_each(|byte| *byte &= 0x0f);
+        let kept = if seed.one_in(4) { 0 } else { 0x0f };
+        bytes.iter_mut().for_each(|byte| *byte &= kept);
     }
 }
 
