@@ -2,7 +2,8 @@
 //!
 //! Every write has its own number, and every byte it writes is a function of that number and
 //! of its position. So any eight bytes found anywhere tell who wrote them, and where, by 512 bytes at least: an old, a
-//! foreign or a misplaced byte is never taken for the right one.
+//! foreign or a misplaced byte is never taken for the right one. But for zeros, which some writers write in whole runs of
+//! blocks: those are the same whoever wrote them, and never the bytes of one who writes something else there.
 
 use crate::rng::mix;
 
@@ -13,9 +14,21 @@ pub(crate) struct Writer(pub(crate) u32);
 /// Words of which one writer's may be the same, with little else to tell: 512 bytes, the unit of packed records.
 const ALIKE: u64 = 64;
 
+/// Words of a run that some writers write zeros in, or not: 64 KiB, the largest packed record.
+const ZEROS_ALIKE: u64 = 8192;
+
+/// Whether `writer` writes zeros at word `index` of a file. The first writers, of the shortest histories, do so nowhere.
+const fn is_blank(writer: Writer, index: u64) -> bool {
+    let some = writer.0 > 8 && writer.0 % 8 == 5;
+    some && !(index / ZEROS_ALIKE + writer.0 as u64 / 8).is_multiple_of(3)
+}
+
 /// The eight bytes that `writer` writes at word `index` of a file. Of some writers every second one's bytes can be made
 /// smaller; after those come as many of whose bytes next to nothing is left, so that records are packed in all sizes.
 const fn word(writer: Writer, index: u64) -> u64 {
+    if is_blank(writer, index) {
+        return 0;
+    }
     let tiny = writer.0 >> 6 & 1 == 1;
     let name = ((writer.0 as u64) << 40) ^ if tiny { index / ALIKE * ALIKE } else { index };
     if !tiny && writer.0.is_multiple_of(2) { mix(name) } else { name ^ 0x5aa5_c33c_5aa5_c33c }
@@ -199,6 +212,15 @@ impl Content {
             pieces.push((at, end, None));
         }
         pieces
+    }
+
+    /// Whether somebody wrote something else than zeros there. Nobody can tell who wrote those, or whether anybody did.
+    pub(crate) fn has_data(&self, start: u64, end: u64) -> bool {
+        let shown = |from: u64, to: u64, writer: Writer| {
+            (from / 8 / ZEROS_ALIKE..=(to - 1) / 8 / ZEROS_ALIKE).any(|run| !is_blank(writer, run * ZEROS_ALIKE))
+        };
+        start < end
+            && self.pieces(start, end).iter().any(|(from, to, writer)| writer.is_some_and(|by| shown(*from, *to, by)))
     }
 
     /// Where `bytes`, found at `offset`, first differ; a wrong length counts as a difference at

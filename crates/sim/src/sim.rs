@@ -674,8 +674,7 @@ fn short_reply(reply: &Reply) -> String {
 
 /// Whether an answer to a search for data or a hole fits the content.
 fn check_seek(content: &Content, offset: u64, data: bool, reply: &Reply) -> Result<(), String> {
-    let has_data =
-        |from: u64, to: u64| from < to && content.pieces(from, to).iter().any(|(_, _, writer)| writer.is_some());
+    let has_data = |from: u64, to: u64| content.has_data(from, to);
     match reply {
         Reply::Offset(found) if data => {
             let fits = *found >= offset && *found < content.size && !has_data(offset, *found);
