@@ -80,6 +80,26 @@ fn misses_that_would_take_all_of_the_origin_do_not_keep_anything_dirty_for_longe
 }
 
 #[test]
+fn the_defaults_keep_their_period_on_a_large_warm_pool_whose_misses_would_take_all_of_the_origin() {
+    // A pool that has become warm: what is dirty lies further apart than what one write of the origin may join.
+    let load = Warming {
+        pool: 1 << 30,
+        seconds: 900,
+        depth: 32,
+        reads: 80,
+        zipf: 1.1,
+        origin: Network::VOLUME_200,
+        by_block: false,
+        seed: 1,
+    };
+    let oldest: Vec<u64> = warm_up(&load, Config::default())
+        .iter()
+        .map(|second| second.stats.oldest_dirty_age_nanos / Nanos::SECOND.0)
+        .collect();
+    assert!(oldest.iter().all(|age| *age < 60), "{oldest:?}");
+}
+
+#[test]
 fn with_every_reason_off_nothing_is_destaged_until_the_pool_can_take_no_more() {
     let off = Config { dirty_threshold: 0, flush_period: Config::OFF, ..Config::default() };
     let few = PagedLoad { arrival: Arrival::PerSecond(20.0), seconds: 60, ..LOAD };

@@ -78,7 +78,7 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         name: "flush-period",
-        meaning: "No block stays dirty much longer than this while the origin keeps up.",
+        meaning: "No block stays dirty longer than this while the origin keeps up.",
         effect: "Shorter: a lost flash costs less. Longer: fewer writes at the origin. off: destage begins at the dirty-threshold \
                  only, or with a flush.",
         kind: Kind::Duration { min: SECOND, max: 7 * DAY, can_be_off: true },

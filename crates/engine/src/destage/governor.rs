@@ -2,11 +2,11 @@
 //!
 //! Each reason to destage asks for a rate of its own, and the highest counts; `destage-rate` bounds it.
 //!
-//! - `flush-period`, of which three quarters are planned with: all that was dirty when this way through began, in half of
-//!   that. So a way takes about that time at most although blocks become dirty meanwhile. The rate does not sink while a way lasts: what is left
-//!   of it would else be written slower and slower, and never be done. A way that took longer than four fifths of
-//!   it, as with blocks that are all changed alike, makes the next ones faster by as much. With the round and the sync that
-//!   come on top, none stays dirty for longer than the period, as long as the origin takes what that needs.
+//! - `flush-period`, less a margin: all that was dirty when this way through began, in half of that. So a way takes
+//!   about that time at most although blocks become dirty meanwhile. The rate does not sink while a way lasts: what is
+//!   left of it would else be written slower and slower, and never be done. A way that took longer than four fifths of
+//!   it, as with blocks that are all changed alike, makes the next ones faster by as much. With the round and the sync
+//!   that come on top, none stays dirty for longer than the period, as long as the origin takes what that needs.
 //! - `dirty-threshold`: near it, as much as becomes dirty. Below it less, in proportion, so that the share
 //!   settles instead of swinging about the threshold; above it more; a tenth above it, all that the origin takes.
 //! - `idle-flush`: all that the origin takes, while nobody else wants anything of it.
@@ -34,10 +34,12 @@ const PRESS: f64 = 4.0;
 const RELAX: f64 = 1.0;
 /// A rate of fewer blocks a second goes out once a second, so that not each needs a sync of its own.
 const SLOW: f64 = 256.0;
-/// Writes beside misses at most, but for one: each may be of 1 MiB.
-const BESIDE_MAX: f64 = 31.0;
-/// What is planned with, as a part of the period: on top of that come a round and its sync.
-const PLANNED: f64 = 0.75;
+/// Writes beside misses at most, but for one: each may be of 1 MiB. As many as there are misses would be less than half of
+/// the origin, as the end of a round and its sync wait their turn, too.
+const BESIDE_MAX: f64 = 63.0;
+/// Of a period so much is left for a round and its sync, which come on top of a way: at most that part of it.
+const MARGIN: Nanos = Nanos(5 * Nanos::SECOND.0);
+const MARGIN_MOST: f64 = 0.25;
 /// A way is to take this part of what is planned with.
 const WAY: f64 = 0.8;
 /// And is at most so many times as fast for it.
@@ -138,7 +140,7 @@ impl Governor {
         }
         let dirty = situation.dirty as f64;
         let for_period = situation.period.map_or(0.0, |period| {
-            let half = (period.0 as f64 * PLANNED / 2e9).max(1e-9);
+            let half = (planned(period) / 2e9).max(1e-9);
             self.haste * dirty.max(self.way as f64) / half
         });
         let share = situation.threshold.map_or(0.0, |threshold| dirty / (threshold.max(1) as f64));
@@ -155,7 +157,7 @@ impl Governor {
     /// A way through all that is dirty begins now, and the one before is over.
     pub(super) fn way_begins(&mut self, now: Nanos, dirty: u64, period: Option<Nanos>) {
         let took = now.since(self.way_began).0 as f64;
-        let slower = period.map_or(0.0, |period| took / (period.0 as f64 * PLANNED * WAY).max(1.0));
+        let slower = period.map_or(0.0, |period| took / (planned(period) * WAY).max(1.0));
         self.haste = if self.way > 0 { (self.haste * slower).clamp(1.0, HASTE_MAX) } else { 1.0 };
         (self.way, self.way_began) = (dirty, now);
     }
@@ -182,6 +184,12 @@ impl Governor {
             self.saved -= blocks as f64;
         }
     }
+}
+
+/// What a way is planned with, in nanoseconds.
+fn planned(period: Nanos) -> f64 {
+    let period = period.0 as f64;
+    period - (MARGIN.0 as f64).min(period * MARGIN_MOST)
 }
 
 #[cfg(test)]
@@ -220,7 +228,7 @@ mod tests {
     #[test]
     fn what_is_dirty_goes_in_half_of_the_planned_time_in_equal_steps_and_is_done_then() {
         let (granted, left) = run(Situation { dirty: 3000, ..PERIOD }, 31, 0);
-        assert!(granted[..22].iter().all(|blocks| (130..=137).contains(blocks)), "{granted:?}");
+        assert!(granted[..27].iter().all(|blocks| (106..=112).contains(blocks)), "{granted:?}");
         assert_eq!(left.dirty, 0);
     }
 
@@ -249,7 +257,7 @@ mod tests {
                 }
             }
         }
-        assert!(ways[4..].iter().all(|seconds| (30..45).contains(seconds)), "{ways:?}");
+        assert!(ways[4..].iter().all(|seconds| (36..55).contains(seconds)), "{ways:?}");
     }
 
     #[test]
