@@ -38,6 +38,8 @@ fn name(way: &str) -> String {
 /// Reads of what is packed against reads of what is not.
 pub fn packed(plan: &Plan) -> Outcome<Vec<Line>> {
     let mount = plan.mount("packed", "3g")?;
+    // There is room for all of it as it is.
+    mount.set("compression-from=0%")?;
     for way in ["off"].into_iter().chain(WAYS.map(|(way, _)| way)) {
         let (path, compression) = (format!("path={}", name(way)), format!("compression={way}"));
         mount.add_rule(&[&path, "action=cache", &compression])?;

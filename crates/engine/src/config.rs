@@ -38,6 +38,9 @@ pub struct Config {
     pub classes: [ClassLimit; Class::COUNT],
     /// How records are packed from now on; what is on flash stays as it is until it is written anew.
     pub compression: Compression,
+    /// Records are packed while so much of the pool is in use, in percent, or more; 0: always. Below that packing would
+    /// cost time and gain no room.
+    pub compression_from: u8,
     /// A planted bug, for tests of the tests.
     pub mutation: Option<Mutation>,
 }
@@ -72,6 +75,7 @@ impl Default for Config {
             hits_to_origin: 0,
             classes: [ClassLimit::default(); Class::COUNT],
             compression: Compression::Off,
+            compression_from: 50,
             mutation: None,
         }
     }

@@ -3,12 +3,13 @@
 //! Invariants:
 //! - What the host wrote with one request stays in one batch, and a record takes no more of a batch than it would as it
 //!   is, neither payload nor entries: who made sure of room for it ([`headpond_log::Log::together`]) has it.
+//! - Nothing is packed before so much of the pool is in use as the settings say (`compression-from`).
 //! - Nothing is packed or blank before the superblock durably says that the pool may have packed and blank records.
 //!
 //! The price is the shard's time: see docs/compression.md.
 
 use headpond_base::{BLOCK, BufMut, Class, Compression, ObjectId, Stream};
-use headpond_format::{Entry, PACKED_BLOCKS_MAX, UNIT, is_blank, pack};
+use headpond_format::{BLOCK_UNITS, Entry, PACKED_BLOCKS_MAX, UNIT, is_blank, pack};
 use headpond_log::{DataRecord, Placed, PlacedPacked};
 use headpond_map::{PackedPlace, Slot};
 
@@ -59,6 +60,8 @@ impl Part {
 impl Engine {
     /// Packs records as the settings say, as soon as the pool may have packed ones.
     pub(crate) fn settle_packing(&mut self) {
+        let units = self.store.log.geometry().data_blocks() * u64::from(BLOCK_UNITS);
+        self.store.pack_from_units = units * u64::from(self.config.compression_from) / 100;
         (self.store.compression, self.store.may_pack) = (self.config.compression, self.checkpoints.may_pack());
     }
 }
@@ -80,6 +83,12 @@ impl Store {
         self.get(id).and_then(|object| object.compression).unwrap_or(self.compression)
     }
 
+    /// Where there is room for all as it is, packing would take time and gain nothing. Zeros are seen at once, and take no
+    /// room all the same.
+    const fn codec_now(&self, compression: Compression) -> Compression {
+        if self.stored_units < self.pack_from_units { Compression::Off } else { compression }
+    }
+
     /// Appends a record and points the map to it. Its blocks are of the given class, which is the record's own but for
     /// blocks whose class shows only when they are there.
     pub(crate) fn append_data(&mut self, record: DataRecord, kept: bool, class: Class, fill: impl FnOnce(&mut [u8])) {
@@ -90,7 +99,7 @@ impl Store {
         let len = record.blocks as usize * BLOCK;
         let mut plain = if record.whole { BufMut::unwritten(len) } else { BufMut::zeroed(len) };
         fill(&mut plain);
-        let parts = parts(compression, &record, &plain);
+        let parts = parts(self.codec_now(compression), &record, &plain);
         let entry_bytes: usize = parts.iter().map(Part::entry_bytes).sum();
         let whole = DataRecord { whole: true, ..record };
         if record.stream == Stream::Host {

@@ -43,6 +43,8 @@ pub(crate) struct Store {
     pub(crate) compression: Compression,
     /// A block of zeros.
     pub(crate) zeros: Buf,
+    /// Records are packed while at least so much is stored, in units.
+    pub(crate) pack_from_units: u64,
     /// The pool may have packed and blank records.
     pub(crate) may_pack: bool,
     /// A request said that its file is to be packed.
@@ -84,6 +86,7 @@ impl Store {
             blank_blocks: 0,
             zeros: BufMut::zeroed(BLOCK).freeze(),
             compression: Compression::Off,
+            pack_from_units: 0,
             may_pack: false,
             asked_to_pack: false,
             record_bytes: 0,

@@ -12,7 +12,8 @@ use world::{POOL, World};
 const MIB: usize = 1 << 20;
 
 fn config(compression: Compression) -> Config {
-    Config { compression, sequential_cutoff: None, policy: Policy::Lru, flush_period: Config::OFF, ..Config::default() }
+    let (sequential_cutoff, policy, flush_period) = (None, Policy::Lru, Config::OFF);
+    Config { compression, compression_from: 0, sequential_cutoff, policy, flush_period, ..Config::default() }
 }
 
 fn noise(len: usize, mut state: u64) -> Vec<u8> {

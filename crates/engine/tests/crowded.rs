@@ -27,6 +27,7 @@ fn config() -> Config {
     let (compression, flush_period, dirty_threshold) = (Compression::Lz4, Config::OFF, 0);
     Config {
         compression,
+        compression_from: 0,
         sequential_cutoff: None,
         policy: Policy::Lru,
         flush_period,

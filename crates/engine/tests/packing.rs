@@ -5,7 +5,7 @@
 mod world;
 
 use headpond_base::{Nanos, ObjectId, UnixNanos};
-use headpond_engine::{Compression, Config, OpenFile, Policy, Reply, Request, Treatment, Verdict, recover};
+use headpond_engine::{Compression, Config, OpenFile, Policy, Reply, Request, Stats, Treatment, Verdict, recover};
 use headpond_format::{SUPERBLOCK_SLOTS, Stamp, decode_superblock};
 use world::{POOL, World};
 
@@ -31,8 +31,9 @@ fn pages(count: usize, noise: usize, seed: u64) -> Vec<u8> {
 }
 
 fn config(compression: Compression) -> Config {
-    // All that is read comes in.
-    Config { compression, sequential_cutoff: None, fetch_bytes: 16 << 10, policy: Policy::Lru, ..Config::default() }
+    // All that is read comes in, and is packed however much room there is.
+    let (sequential_cutoff, fetch_bytes, policy) = (None, 16 << 10, Policy::Lru);
+    Config { compression, compression_from: 0, sequential_cutoff, fetch_bytes, policy, ..Config::default() }
 }
 
 /// Reads pages in no order.
@@ -108,6 +109,37 @@ fn nothing_is_packed_before_the_superblock_says_so_and_then_it_says_so_for_good(
     assert!(world.read(file, 0, PAGE as u32) == content[..PAGE]);
     assert!(matches!(world.ask(Request::Stop), Reply::Done));
     assert_eq!(says(&world), [true; 2]);
+}
+
+#[test]
+fn nothing_but_zeros_is_packed_until_so_much_of_the_pool_is_in_use_as_is_set() {
+    let from = |compression_from| Config { compression_from, ..config(Compression::Lz4) };
+    let mut world = World::new(from(25));
+    let content = pages(6000, 100, 5);
+    let (file, zeros) = (world.open(1, &content), world.open(2, &vec![0; 64 * PAGE]));
+    for page in 0..64 {
+        world.read(zeros, page * PAGE as u64, PAGE as u32);
+    }
+    let at_first = world.engine.stats();
+    assert_eq!((at_first.cached_blocks, at_first.stored_bytes), (256, 0), "zeros never need room");
+    let mut left = content.chunks_exact(PAGE).enumerate();
+    let mut fill_until = |world: &mut World, enough: &dyn Fn(&Stats) -> bool| {
+        while !enough(&world.engine.stats()) {
+            let (page, bytes) = left.next().unwrap();
+            assert!(world.read(file, (page * PAGE) as u64, PAGE as u32) == bytes);
+        }
+        world.engine.stats()
+    };
+    let packed = |stats: &Stats| stats.packed_blocks > at_first.packed_blocks;
+    let filled = fill_until(&mut world, &packed);
+    let share = filled.stored_bytes * 100 / (filled.pool_blocks * 4096);
+    assert!((24..=26).contains(&share), "a quarter was in use, not {share} %, when the first record was packed");
+    // Live: with more room wanted nothing is packed again, with none all is.
+    assert!(matches!(world.ask(Request::Configure(Box::new(from(50)))), Reply::Done));
+    let more = fill_until(&mut world, &|stats| stats.stored_bytes * 100 > stats.pool_blocks * 4096 * 45);
+    assert_eq!(more.packed_blocks, filled.packed_blocks);
+    assert!(matches!(world.ask(Request::Configure(Box::new(from(0)))), Reply::Done));
+    fill_until(&mut world, &|stats| stats.packed_blocks > more.packed_blocks);
 }
 
 #[test]

@@ -169,6 +169,9 @@ const CUTOFFS: [u64; 3] = [8 << 10, 64 << 10, 256 << 10];
 /// How records may be packed.
 const CODECS: [Compression; 4] = [Compression::Off, Compression::Lz4, Compression::Zstd(1), Compression::Zstd(3)];
 
+/// From which share of the pool on, mostly from the first record: the pools here are seldom full for long.
+const COMPRESSION_FROM: [u8; 4] = [0, 0, 10, 50];
+
 /// Changes some settings, each to any value that it may have.
 fn change_settings(config: &mut Config, rng: &mut Rng) {
     match rng.below(9) {
@@ -328,8 +331,10 @@ impl Scenario {
         // The same: half of the runs pack records, in one way or in changing ones.
         let mut own = Rng::for_part(seed, u64::MAX - 4);
         let packs = own.chance(500);
+        config.compression_from = 0;
         if packs && own.chance(700) {
             config.compression = *own.pick(&CODECS);
+            config.compression_from = *own.pick(&COMPRESSION_FROM);
         }
         // And this.
         let mut own = Rng::for_part(seed, u64::MAX - 3);
@@ -375,6 +380,7 @@ impl Scenario {
         change_settings(config, rng);
         if self.packs && rng.chance(500) {
             config.compression = *rng.pick(&CODECS);
+            config.compression_from = *rng.pick(&COMPRESSION_FROM);
         }
         if self.classes.is_some() && rng.chance(500) {
             change_class(config, rng);

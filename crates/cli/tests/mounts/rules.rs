@@ -354,6 +354,7 @@ fn files_are_packed_as_the_rule_for_their_path_says_and_numbers_show_how_well() 
     let tested = rules(&pond, "test", &["path=db/t.ibd", "direction=write"]);
     tested.ok();
     assert!(tested.text.contains("compression=zstd:1"), "{tested:?}");
+    run([OsStr::new("set"), pond.mnt().as_os_str(), OsStr::new("compression-from=0%")]).ok();
     let shrinks = b"a page of a table, more or less. ".repeat(MIB as usize / 32);
     // The first request asks for a superblock that says so.
     write_and_sync(&pond.mnt().join("db/first"), b"x");

@@ -191,6 +191,17 @@ pub const TABLE: &[Setting] = &[
         },
     },
     Setting {
+        name: "compression-from",
+        meaning: "The share of the pool that must be in use before records are packed.",
+        effect: "Below it there is room for all, and packing would cost the processor time for nothing. Lower: less is written to \
+                 flash, so it lasts longer, and a flash whose writes are the limit does more. 0%: all is packed from the \
+                 first write on. Higher: packing only as room gets short. What was stored as it is is packed as reclaim moves it. It \
+                 is for compression by rules, too.",
+        kind: Kind::Percent { min: 0, max: 75, can_be_off: false },
+        default: 50,
+        apply: |config, value| config.compression_from = u8::try_from(value).unwrap_or(50),
+    },
+    Setting {
         name: NUMBERS_DIRECTORY,
         meaning: "Whether the mount has a directory .headpond at its top, with numbers as small text files.",
         effect: "on: cat, watch and grep show how the mount is doing; it is in no listing. off: there is no such directory to be \

@@ -58,6 +58,7 @@ fn made(seed: u64) -> Arc<Made> {
 fn config(base: u64) -> Config {
     Config {
         compression: [Compression::Off, Compression::Lz4, Compression::Off, Compression::Zstd(1)][base as usize % 4],
+        compression_from: 0,
         mode: CacheMode::WriteBack,
         flush_period: Nanos::SECOND,
         fetch_bytes: 16 << 10,
