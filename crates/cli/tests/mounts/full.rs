@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use crate::loop_device::{Loop, make_ext4};
-use crate::pond::{Pond, SIZE, pattern, run, tree, write_and_sync};
+use crate::pond::{Pond, SIZE, pattern, run, tree, wait_until, write_and_sync};
 
 #[test]
 fn a_pool_smaller_than_what_is_written_means_waiting_and_not_failure() {
@@ -63,9 +63,12 @@ fn a_full_origin_is_told_at_the_write_and_what_was_acknowledged_reaches_it() {
         let there = fs::read(pond.origin().join("large")).unwrap();
         assert!(there.len() >= written * piece.len(), "{mode}");
         assert!(there.chunks(piece.len()).take(written).all(|chunk| chunk == piece), "{mode}");
-        // Room again, and it goes on.
+        // Room again, and it goes on: as soon as the removal is durable at the origin and the file there is closed, until
+        // which its space is not free.
         fs::remove_file(pond.mnt().join("large")).unwrap();
-        write_and_sync(&pond.mnt().join("after"), &pattern(4 << 20, 5));
+        let (after, piece) = (pond.mnt().join("after"), pattern(4 << 20, 5));
+        wait_until("there is room again", || fs::write(&after, &piece).is_ok());
+        write_and_sync(&after, &piece);
         pond.unmount(&[]).ok();
         assert!(fs::read(pond.origin().join("before")).unwrap() == pattern(1 << 20, 1), "{mode}");
         assert!(fs::read(pond.origin().join("after")).unwrap() == pattern(4 << 20, 5), "{mode}");
