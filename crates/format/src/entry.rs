@@ -253,6 +253,25 @@ struct Raw {
 const HEAD: usize = size_of::<Raw>();
 const _: () = assert!(HEAD == 56);
 
+impl Raw {
+    /// What all records of data have, however they are stored.
+    fn set_record(
+        &mut self,
+        (object, first, blocks): (ObjectId, Block, u64),
+        dirty: bool,
+        grown: Option<(u64, UnixNanos)>,
+        class: Class,
+    ) {
+        self.kind = kind::DATA;
+        self.flags = if dirty { DIRTY } else { 0 } | if grown.is_some() { GROWN } else { 0 };
+        self.class = class.number();
+        (self.object, self.first, self.blocks) = (object.0.into(), first.0.into(), blocks.into());
+        if let Some((size, mtime)) = grown {
+            (self.size, self.mtime) = (size.into(), mtime.0.into());
+        }
+    }
+}
+
 /// The tail of an object's entry; its path follows.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -289,50 +308,23 @@ impl Entry {
             }
             Self::Data { object, first, dirty, grown, class, checksums } => {
                 assert!(checksums.len() <= RECORD_BLOCKS_MAX, "a record of {} blocks", checksums.len());
-                raw.kind = kind::DATA;
-                raw.flags = if *dirty { DIRTY } else { 0 } | if grown.is_some() { GROWN } else { 0 };
-                raw.class = class.number();
-                raw.object = object.0.into();
-                raw.first = first.0.into();
-                raw.blocks = (checksums.len() as u64).into();
+                raw.set_record((*object, *first, checksums.len() as u64), *dirty, *grown, *class);
                 raw.stored = u16::try_from(checksums.len() * 8).expect("bounded by RECORD_BLOCKS_MAX").into();
-                if let Some((size, mtime)) = grown {
-                    raw.size = (*size).into();
-                    raw.mtime = mtime.0.into();
-                }
                 for checksum in checksums {
                     out.extend_from_slice(&checksum.to_le_bytes());
                 }
             }
             Self::Packed { object, first, blocks, dirty, grown, class, codec, units, checksum } => {
                 assert!(fits_packed(*blocks, *units), "a packed record of {blocks} blocks in {units} units");
-                raw.kind = kind::DATA;
-                raw.flags = if *dirty { DIRTY } else { 0 } | if grown.is_some() { GROWN } else { 0 };
+                raw.set_record((*object, *first, (*blocks).into()), *dirty, *grown, *class);
                 raw.codec = codec.number();
-                raw.class = class.number();
-                raw.object = object.0.into();
-                raw.first = first.0.into();
-                raw.blocks = u64::from(*blocks).into();
                 raw.stored = u16::try_from(*units).expect("bounded by packed_units_max").into();
-                if let Some((size, mtime)) = grown {
-                    raw.size = (*size).into();
-                    raw.mtime = mtime.0.into();
-                }
                 out.extend_from_slice(&checksum.to_le_bytes());
             }
             Self::Blank { object, first, blocks, dirty, grown, class } => {
                 assert!(fits_blank((*blocks).into(), 0), "a blank record of {blocks} blocks");
-                raw.kind = kind::DATA;
-                raw.flags = if *dirty { DIRTY } else { 0 } | if grown.is_some() { GROWN } else { 0 };
+                raw.set_record((*object, *first, (*blocks).into()), *dirty, *grown, *class);
                 raw.codec = BLANK;
-                raw.class = class.number();
-                raw.object = object.0.into();
-                raw.first = first.0.into();
-                raw.blocks = u64::from(*blocks).into();
-                if let Some((size, mtime)) = grown {
-                    raw.size = (*size).into();
-                    raw.mtime = mtime.0.into();
-                }
             }
             Self::Zero { object, first, blocks, mtime } => {
                 raw.kind = kind::ZERO;
@@ -417,6 +409,8 @@ impl Entry {
         let object = ObjectId(raw.object.get());
         let (first, blocks) = (Block(raw.first.get()), raw.blocks.get());
         let mtime = UnixNanos(raw.mtime.get());
+        let grown = (raw.flags & GROWN != 0).then_some((raw.size.get(), mtime));
+        let (dirty, class) = (raw.flags & DIRTY != 0, Class::from_bits(raw.class));
         // Bounds every later sum of a position and a count: files end below 2^63 bytes.
         if raw.kind != kind::RENAME && (first.0 >= 1 << 51 || blocks > 1 << 51) || raw.size.get() >= 1 << 63 {
             return Err(senseless("position beyond any file"));
@@ -431,8 +425,6 @@ impl Entry {
                 let units = u32::from(raw.stored.get());
                 let checksum = <&[u8; 4]>::try_from(tail).ok().filter(|_| fits_packed(blocks, units));
                 let checksum = u32::from_le_bytes(*checksum.ok_or(senseless("packed record of impossible size"))?);
-                let grown = (raw.flags & GROWN != 0).then_some((raw.size.get(), mtime));
-                let (dirty, class) = (raw.flags & DIRTY != 0, Class::from_bits(raw.class));
                 Self::Packed { object, first, blocks, dirty, grown, class, codec, units, checksum }
             }
             kind::DATA if blank => {
@@ -440,8 +432,6 @@ impl Entry {
                     return Err(senseless("blank record of impossible size"));
                 }
                 let blocks = u32::try_from(blocks).expect("bounded by RECORD_BLOCKS_MAX");
-                let grown = (raw.flags & GROWN != 0).then_some((raw.size.get(), mtime));
-                let (dirty, class) = (raw.flags & DIRTY != 0, Class::from_bits(raw.class));
                 Self::Blank { object, first, blocks, dirty, grown, class }
             }
             kind::DATA => {
@@ -450,9 +440,7 @@ impl Entry {
                     return Err(senseless("record of impossible size"));
                 }
                 let checksums = tail.as_chunks::<4>().0.iter().map(|four| u32::from_le_bytes(*four)).collect();
-                let grown = (raw.flags & GROWN != 0).then_some((raw.size.get(), mtime));
-                let class = Class::from_bits(raw.class);
-                Self::Data { object, first, dirty: raw.flags & DIRTY != 0, grown, class, checksums }
+                Self::Data { object, first, dirty, grown, class, checksums }
             }
             kind::ZERO => Self::Zero { object, first, blocks, mtime },
             kind::DROP => Self::Drop { object, first, blocks },

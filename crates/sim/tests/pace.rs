@@ -18,6 +18,18 @@ const LOAD: PagedLoad = PagedLoad {
     seed: 1,
 };
 
+/// As many misses as the volume serves, and more waiting, for as long as it lasts; a fifth of the requests are writes.
+const MISSES: Warming = Warming {
+    pool: 64 << 20,
+    seconds: 120,
+    depth: 32,
+    reads: 80,
+    zipf: 1.1,
+    origin: Network::VOLUME_200,
+    by_block: false,
+    seed: 1,
+};
+
 #[test]
 fn random_writes_over_twice_the_pool_go_on_at_five_times_the_origins_rate_without_a_stall() {
     let report = run_paged(&LOAD, Config::default());
@@ -52,25 +64,14 @@ fn a_way_through_all_that_is_dirty_ends_though_the_load_does_not() {
 
 #[test]
 fn misses_that_would_take_all_of_the_origin_do_not_keep_anything_dirty_for_longer_than_the_period() {
-    // As many misses as the volume serves, and more waiting, for as long as it lasts; a fifth of the requests are writes.
-    let load = Warming {
-        pool: 64 << 20,
-        seconds: 120,
-        depth: 32,
-        reads: 80,
-        zipf: 1.1,
-        origin: Network::VOLUME_200,
-        by_block: false,
-        seed: 1,
-    };
     let period = Nanos(20 * Nanos::SECOND.0);
-    let kept = warm_up(&load, Config { flush_period: period, ..Config::default() });
+    let kept = warm_up(&MISSES, Config { flush_period: period, ..Config::default() });
     let oldest: Vec<u64> =
         kept.iter().map(|second| second.stats.oldest_dirty_age_nanos / Nanos::MILLISECOND.0).collect();
     // A round and its sync included, which waits its turn among the misses.
     assert!(oldest.iter().all(|age| *age < 20_000), "{oldest:?}");
     // Misses come first: what destage does not need is theirs.
-    let never = warm_up(&load, Config { flush_period: Config::OFF, dirty_threshold: 0, ..Config::default() });
+    let never = warm_up(&MISSES, Config { flush_period: Config::OFF, dirty_threshold: 0, ..Config::default() });
     let answered = |seconds: &[Second]| seconds.iter().map(|second| second.requests).sum::<u64>();
     assert!(answered(&kept) * 10 > answered(&never) * 6, "{} and {}", answered(&kept), answered(&never));
     // Evenly: the way does not skip what it then has to catch up with.
@@ -82,16 +83,7 @@ fn misses_that_would_take_all_of_the_origin_do_not_keep_anything_dirty_for_longe
 #[test]
 fn the_defaults_keep_their_period_on_a_large_warm_pool_whose_misses_would_take_all_of_the_origin() {
     // A pool that has become warm: what is dirty lies further apart than what one write of the origin may join.
-    let load = Warming {
-        pool: 1 << 30,
-        seconds: 900,
-        depth: 32,
-        reads: 80,
-        zipf: 1.1,
-        origin: Network::VOLUME_200,
-        by_block: false,
-        seed: 1,
-    };
+    let load = Warming { pool: 1 << 30, seconds: 900, ..MISSES };
     let oldest: Vec<u64> = warm_up(&load, Config::default())
         .iter()
         .map(|second| second.stats.oldest_dirty_age_nanos / Nanos::SECOND.0)
