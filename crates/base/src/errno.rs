@@ -25,6 +25,8 @@ impl Errno {
     pub const FBIG: Self = Self(27);
     /// The origin has no room for what would have to be written to it later.
     pub const NOSPC: Self = Self(28);
+    /// The same, by a quota.
+    pub const DQUOT: Self = Self(122);
     /// No data or hole past this offset.
     pub const NXIO: Self = Self(6);
     /// Interrupted, and may be tried again.

@@ -13,8 +13,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use headpond_shard::Removed;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, Statx, StatxFlags};
 use rustix::io::Errno;
 
@@ -97,6 +98,8 @@ pub(crate) struct Inode {
     lookups: AtomicU64,
     privileges: AtomicU8,
     known: RwLock<Option<Arc<Known>>>,
+    /// Its last name is gone. Behind the path, which is closed first.
+    removed: OnceLock<Removed>,
 }
 
 impl Inode {
@@ -138,6 +141,16 @@ impl Inode {
         if !slot.as_ref().is_some_and(|old| Arc::ptr_eq(old, known)) {
             *slot = Some(known.clone());
         }
+    }
+
+    /// Its last name is gone.
+    pub(crate) fn set_removed(&self, removed: Removed) {
+        let _ = self.removed.set(removed);
+    }
+
+    /// That its last name is gone, if it is.
+    pub(crate) fn removed(&self) -> Option<&Removed> {
+        self.removed.get()
     }
 
     pub(crate) fn privileges(&self) -> Privileges {
@@ -194,6 +207,7 @@ impl Inodes {
             lookups: AtomicU64::new(1),
             privileges: AtomicU8::new(Privileges::Unknown as u8),
             known: RwLock::new(None),
+            removed: OnceLock::new(),
         });
         Ok(Self {
             root,
@@ -281,6 +295,7 @@ impl Inodes {
             lookups: AtomicU64::new(1),
             privileges: AtomicU8::new(Privileges::Unknown as u8),
             known: RwLock::new(if managed { known(key) } else { None }),
+            removed: OnceLock::new(),
         });
         table.nodes.insert(node, inode.clone());
         inode

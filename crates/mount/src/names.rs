@@ -44,6 +44,9 @@ impl Front {
     /// The kernel gave back lookups.
     pub(crate) fn forget(&self, node: u64, count: u64) {
         let Some(inode) = self.inodes.forget(node, count) else { return };
+        if let Some(removed) = inode.removed() {
+            removed.is_closing();
+        }
         if !inode.managed || inode.known().is_none() {
             return;
         }
@@ -139,11 +142,14 @@ impl Front {
         // The kernel holds the directory meanwhile: the name stays what it is here.
         let found = stat(&**parent, name)?;
         let known = self.known_file(&found);
+        let gone = self.when_gone(&found, known.as_deref());
         match known {
             Some(known) if found.stx_nlink == 1 => {
                 let (directory, entry) = (parent.clone(), name.to_owned());
                 let operation = move || {
-                    rustix::fs::unlinkat(&*directory, &entry, AtFlags::empty()).map_err(engine_errno).map(|()| None)
+                    rustix::fs::unlinkat(&*directory, &entry, AtFlags::empty()).map_err(engine_errno)?;
+                    gone();
+                    Ok(None)
                 };
                 let change = Namespace::Unlink { object: known.object() };
                 self.pond.namespace(change, Box::new(operation)).map_err(errno)?;
@@ -155,6 +161,7 @@ impl Front {
             }
             _ => {
                 rustix::fs::unlinkat(&**parent, name, AtFlags::empty())?;
+                gone();
                 if let Some(inode) = self.inodes.find(&found) {
                     self.changed_at_origin(&inode);
                 }
@@ -198,6 +205,8 @@ impl Front {
         let moved = self.known_file(&source);
         let other = target.as_ref().filter(|_| !same).and_then(|target| self.known_file(target));
         let replaced = other.as_ref().filter(|_| !exchange && target.is_some_and(|target| target.stx_nlink == 1));
+        let gone =
+            target.as_ref().filter(|_| !same && !exchange).map(|target| self.when_gone(target, other.as_deref()));
         let directory = |found: &Statx| kind_of(found) == FileType::Directory;
         let concerns_log = moved.is_some()
             || other.is_some()
@@ -211,6 +220,9 @@ impl Front {
                 move || {
                     rustix::fs::renameat_with(&*from_directory, &from, &*to_directory, &to, flags)
                         .map_err(engine_errno)?;
+                    if let Some(gone) = gone {
+                        gone();
+                    }
                     let found = if is_known { stat(&*to_directory, &to).ok() } else { None };
                     Ok(found.as_ref().map(stamp))
                 }
@@ -225,6 +237,9 @@ impl Front {
             self.pond.namespace(change, Box::new(operation)).map_err(errno)?;
         } else {
             rustix::fs::renameat_with(&**from_directory, from, &**to_directory, to, flags)?;
+            if let Some(gone) = gone {
+                gone();
+            }
         }
         self.renamed(&source, moved.as_deref());
         if let Some(moved) = &moved {
@@ -241,6 +256,20 @@ impl Front {
             }
         }
         Ok(())
+    }
+
+    /// To be called when a name of a file is gone, and before anybody is told: if it was the last, those who need space wait
+    /// until the file is closed here.
+    fn when_gone(&self, found: &Statx, known: Option<&Known>) -> impl FnOnce() + Send + 'static + use<> {
+        let inode = self.inodes.find(found).filter(|inode| inode.managed && found.stx_nlink == 1);
+        let (pond, object) = (self.pond.clone(), known.map(Known::object));
+        move || {
+            if let Some(inode) = inode
+                && let Some(removed) = pond.removed(object)
+            {
+                inode.set_removed(removed);
+            }
+        }
     }
 
     /// The engine was given the stamp along with the change; the rest is told here.

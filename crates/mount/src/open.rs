@@ -136,6 +136,9 @@ impl Front {
             }
             self.abort(&file);
             self.close(&file);
+            if let Some(removed) = file.inode.removed() {
+                removed.is_let_go();
+            }
         }
     }
 

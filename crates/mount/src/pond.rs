@@ -14,7 +14,7 @@ use std::sync::mpsc;
 use headpond_base::{Errno, ObjectId, Result};
 use headpond_engine::{Namespace, Reply, Request};
 pub use headpond_shard::{Done, Operation};
-use headpond_shard::{Door, Handle};
+use headpond_shard::{Door, Handle, Removed};
 
 /// Where the mount sends what concerns the content of regular files.
 pub trait Pond: Send + Sync + 'static {
@@ -43,6 +43,12 @@ pub trait Pond: Send + Sync + 'static {
     /// # Errors
     /// As of fsync.
     fn sync_origin(&self, object: ObjectId) -> Result<()>;
+
+    /// The origin's file has just lost its last name. What is returned is to be kept until the mount has closed it.
+    fn removed(&self, object: Option<ObjectId>) -> Option<Removed> {
+        let _ = object;
+        None
+    }
 }
 
 /// Asks and waits for the answer, which is first shown to `see` on the shard's thread. Never to be
@@ -77,5 +83,9 @@ impl Pond for Handle {
 
     fn sync_origin(&self, object: ObjectId) -> Result<()> {
         self.origin().sync(object)
+    }
+
+    fn removed(&self, object: Option<ObjectId>) -> Option<Removed> {
+        self.origin().removed(object)
     }
 }

@@ -21,13 +21,16 @@ use headpond_format::Stamp;
 use rustix::fs::{FallocateFlags, Mode, OFlags, ResolveFlags, SeekFrom, Timespec, Timestamps};
 use rustix::io::Errno as E;
 
+use crate::Removed;
 use crate::origin::Remains;
+use crate::removed::RemovedFiles;
 
 /// The files of a directory tree.
 #[derive(Default)]
 pub struct FileOrigin {
     files: RwLock<HashMap<ObjectId, Arc<Attached>>>,
     root: Option<Root>,
+    removed: RemovedFiles,
     /// What says beside the origin that the flash failed; see [`Origin::pool_failed`].
     on_pool_failed: OnceLock<Box<dyn Fn() -> io::Result<()> + Send + Sync>>,
 }
@@ -40,6 +43,8 @@ struct Attached {
     /// Held while the file's mtime is read and put back, or set: one at a time, or what one puts
     /// back is what another's reservation made of it.
     times: Mutex<()>,
+    /// Its last name is gone. Behind the file, which is closed first.
+    removed: OnceLock<Removed>,
 }
 
 /// The top of the tree.
@@ -70,7 +75,7 @@ impl FileOrigin {
     pub fn below(directory: OwnedFd) -> io::Result<Self> {
         let directory = File::from(directory);
         let path = path_of(&directory)?;
-        Ok(Self { files: RwLock::default(), root: Some(Root { directory, path }), on_pool_failed: OnceLock::new() })
+        Ok(Self { root: Some(Root { directory, path }), ..Self::default() })
     }
 
     /// Gives what says, durably and beside the origin, that the flash failed. Without it the
@@ -94,6 +99,69 @@ impl FileOrigin {
         File::from(parent).sync_all()?;
         attached.anchored.store(true, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+impl Attached {
+    fn write(&self, offset: u64, data: &[Buf]) -> Result<()> {
+        let mut slices: Vec<_> = data.iter().map(|piece| IoSlice::new(piece)).collect();
+        let mut rest = &mut slices[..];
+        let mut at = offset;
+        IoSlice::advance_slices(&mut rest, 0);
+        while !rest.is_empty() {
+            let now = &rest[..rest.len().min(PIECES_MAX)];
+            match rustix::io::pwritev(&self.file, now, at) {
+                Ok(0) => return Err(Errno::IO),
+                Ok(put) => {
+                    at += put as u64;
+                    IoSlice::advance_slices(&mut rest, put);
+                }
+                Err(E::INTR) => {}
+                Err(errno) => return Err(from(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    fn zero(&self, offset: u64, len: u64) -> Result<()> {
+        let size = self.file.metadata()?.len();
+        let len = len.min(size.saturating_sub(offset));
+        if len == 0 {
+            return Ok(());
+        }
+        for how in [FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE] {
+            match allocate(&self.file, how | FallocateFlags::KEEP_SIZE, offset, len) {
+                Err(Errno::OPNOTSUPP) => {}
+                result => return result,
+            }
+        }
+        let zeros = BufMut::zeroed(ZEROS);
+        let (mut at, end) = (offset, offset + len);
+        while at < end {
+            let step = usize::try_from(end - at).unwrap_or(ZEROS).min(ZEROS);
+            self.file.write_all_at(&zeros[..step], at)?;
+            at += step as u64;
+        }
+        Ok(())
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> Result<()> {
+        let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.file.metadata()?;
+        match allocate(&self.file, FallocateFlags::KEEP_SIZE, offset, len) {
+            Err(Errno::OPNOTSUPP) => {}
+            // File systems take this for a change of the file. It is none: left like that, the next
+            // mount would find a file that somebody else seems to have changed.
+            result => {
+                let put_back = set_mtime(&self.file, unix(before.mtime(), before.mtime_nsec()));
+                return result.and(put_back);
+            }
+        }
+        drop(times);
+        // No reservation is to be had. The next best: refuse what surely does not fit.
+        let stat = rustix::fs::fstatvfs(&self.file).map_err(from)?;
+        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+        if free < len { Err(Errno::NOSPC) } else { Ok(()) }
     }
 }
 
@@ -134,70 +202,22 @@ impl crate::Origin for FileOrigin {
 
     fn write(&self, object: ObjectId, offset: u64, data: &[Buf]) -> Result<()> {
         let attached = self.get(object)?;
-        let mut slices: Vec<_> = data.iter().map(|piece| IoSlice::new(piece)).collect();
-        let mut rest = &mut slices[..];
-        let mut at = offset;
-        IoSlice::advance_slices(&mut rest, 0);
-        while !rest.is_empty() {
-            let now = &rest[..rest.len().min(PIECES_MAX)];
-            match rustix::io::pwritev(&attached.file, now, at) {
-                Ok(0) => return Err(Errno::IO),
-                Ok(put) => {
-                    at += put as u64;
-                    IoSlice::advance_slices(&mut rest, put);
-                }
-                Err(E::INTR) => {}
-                Err(errno) => return Err(from(errno)),
-            }
-        }
-        Ok(())
+        self.removed.asking_again(|| attached.write(offset, data))
     }
 
     fn zero(&self, object: ObjectId, offset: u64, len: u64) -> Result<()> {
         let attached = self.get(object)?;
-        let size = attached.file.metadata()?.len();
-        let len = len.min(size.saturating_sub(offset));
-        if len == 0 {
-            return Ok(());
-        }
-        for how in [FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE] {
-            match allocate(&attached.file, how | FallocateFlags::KEEP_SIZE, offset, len) {
-                Err(Errno::OPNOTSUPP) => {}
-                result => return result,
-            }
-        }
-        let zeros = BufMut::zeroed(ZEROS);
-        let (mut at, end) = (offset, offset + len);
-        while at < end {
-            let step = usize::try_from(end - at).unwrap_or(ZEROS).min(ZEROS);
-            attached.file.write_all_at(&zeros[..step], at)?;
-            at += step as u64;
-        }
-        Ok(())
+        self.removed.asking_again(|| attached.zero(offset, len))
     }
 
     fn resize(&self, object: ObjectId, size: u64) -> Result<()> {
-        Ok(self.get(object)?.file.set_len(size)?)
+        let attached = self.get(object)?;
+        self.removed.asking_again(|| Ok(attached.file.set_len(size)?))
     }
 
     fn reserve(&self, object: ObjectId, offset: u64, len: u64) -> Result<()> {
         let attached = self.get(object)?;
-        let times = attached.times.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = attached.file.metadata()?;
-        match allocate(&attached.file, FallocateFlags::KEEP_SIZE, offset, len) {
-            Err(Errno::OPNOTSUPP) => {}
-            // File systems take this for a change of the file. It is none: left like that, the next
-            // mount would find a file that somebody else seems to have changed.
-            result => {
-                let put_back = set_mtime(&attached.file, unix(before.mtime(), before.mtime_nsec()));
-                return result.and(put_back);
-            }
-        }
-        drop(times);
-        // No reservation is to be had. The next best: refuse what surely does not fit.
-        let stat = rustix::fs::fstatvfs(&attached.file).map_err(from)?;
-        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-        if free < len { Err(Errno::NOSPC) } else { Ok(()) }
+        self.removed.asking_again(|| attached.reserve(offset, len))
     }
 
     fn sync(&self, object: ObjectId) -> Result<()> {
@@ -239,13 +259,28 @@ impl crate::Origin for FileOrigin {
         }
         files.insert(
             object,
-            Arc::new(Attached { file, writable, anchored: AtomicBool::new(false), times: Mutex::new(()) }),
+            Arc::new(Attached {
+                file,
+                writable,
+                anchored: AtomicBool::new(false),
+                times: Mutex::new(()),
+                removed: OnceLock::new(),
+            }),
         );
     }
 
     fn release(&self, object: ObjectId) -> Option<Remains> {
         let released = self.files.write().unwrap_or_else(PoisonError::into_inner).remove(&object)?;
-        Some(Box::new(released))
+        // In this order: closed, and then told. It may be removed before it is closed.
+        Some(Box::new((released, self.removed.add_closing())))
+    }
+
+    fn removed(&self, object: Option<ObjectId>) -> Option<Removed> {
+        let removed = self.removed.add();
+        if let Some(attached) = object.and_then(|object| self.get(object).ok()) {
+            let _ = attached.removed.set(removed.clone());
+        }
+        Some(removed)
     }
 }
 

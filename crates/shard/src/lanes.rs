@@ -3,6 +3,8 @@
 //! - `reads`: what applications wait for. Never behind destage.
 //! - `changes`: destage's writes and syncs, which may take long.
 //! - `directories`: rename, unlink and whatever else goes with the log.
+//! - `closes`: files that are let go. A change may wait for the space of one that was removed (`removed.rs`), so closing it
+//!   is behind none.
 //!
 //! A thread is started when work comes and none is idle, up to the lane's limit, and stays. A lane's queue
 //! is bounded by the shard, which takes no new requests while too much is under way.
@@ -52,6 +54,7 @@ pub(crate) struct Lanes {
     reads: Lane,
     changes: Lane,
     directories: Lane,
+    closes: Lane,
     shared: Arc<Shared>,
 }
 
@@ -98,9 +101,10 @@ impl Lanes {
             reads: lane("origin-read", limits.origin_readers),
             changes: lane("origin-change", limits.origin_writers),
             directories: lane("origin-dir", limits.origin_directories),
+            closes: lane("origin-close", limits.origin_directories),
             shared: Arc::new(Shared { origin, finished: Mutex::default(), waker }),
         };
-        for lane in [&mut lanes.reads, &mut lanes.changes, &mut lanes.directories] {
+        for lane in [&mut lanes.reads, &mut lanes.changes, &mut lanes.directories, &mut lanes.closes] {
             lane.spawn(&lanes.shared)?;
         }
         Ok(lanes)
@@ -111,6 +115,7 @@ impl Lanes {
         let lane = match job {
             Job::Read { .. } | Job::Seek { .. } | Job::Reserve { .. } => &mut self.reads,
             Job::Directory(_) => &mut self.directories,
+            Job::Close(_) => &mut self.closes,
             _ => &mut self.changes,
         };
         lane.push(ticket, job, &self.shared);

@@ -15,7 +15,7 @@ pub struct Limits {
     /// Threads for what changes the origin. Destage bounds itself; in write-through as many as a disk gains from having in
     /// its queue.
     pub origin_writers: usize,
-    /// Threads for changes of directories, which wait for neither of the above.
+    /// Threads for changes of directories, which wait for neither of the above, and as many for closing files.
     pub origin_directories: usize,
     /// Operations of the origin, and of the flash, above which no new request is taken from the
     /// mailbox until some are done.

@@ -20,9 +20,9 @@ use headpond_format::Stamp;
 use headpond_models::{Access, DiskModel, Elevator, Head, Network, Spindle};
 use serde::{Deserialize, Serialize};
 
-use crate::Origin;
 use crate::layout::Layout;
 use crate::origin::Remains;
+use crate::{Origin, Removed};
 
 /// An origin behind a modelled disk.
 pub struct ModelDisk<O> {
@@ -308,5 +308,9 @@ impl<O: Origin> Origin for ModelDisk<O> {
     fn release(&self, object: ObjectId) -> Option<Remains> {
         self.locked().layout.release(object);
         self.below.release(object)
+    }
+
+    fn removed(&self, object: Option<ObjectId>) -> Option<Removed> {
+        self.below.removed(object)
     }
 }

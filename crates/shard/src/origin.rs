@@ -5,6 +5,8 @@ use std::fs::File;
 use headpond_base::{Buf, ObjectId, Result, UnixNanos};
 use headpond_format::Stamp;
 
+use crate::Removed;
+
 /// What is left of a released file.
 pub type Remains = Box<dyn Send>;
 
@@ -78,4 +80,11 @@ pub trait Origin: Send + Sync + 'static {
     /// returned: it is dropped elsewhere.
     #[must_use]
     fn release(&self, object: ObjectId) -> Option<Remains>;
+
+    /// A file has lost its last name; its object, if the engine has one for it, is not released yet. What is returned is to
+    /// be kept as long as the caller has the file open: until then its space may not be free, and those who need it wait.
+    fn removed(&self, object: Option<ObjectId>) -> Option<Removed> {
+        let _ = object;
+        None
+    }
 }

@@ -1,0 +1,272 @@
+//! Removed files that are still open here, so that their space at the origin is not free yet.
+//!
+//! Who has removed a file expects to have its space at once. A file system gives it back with the last descriptor of the
+//! file, and of those some are closed only after the removal was answered: the kernel lets the mount forget a file no
+//! sooner, and closing a large one takes its time. So whoever finds no space waits for files that are about to be closed,
+//! and asks again, as file systems themselves do for space that their journal still holds.
+//!
+//! Invariants
+//! - Who finds no space, and no file is about to be closed, is told at once.
+//! - Nobody waits for files that were removed after he asked, nor longer than the times below from the last that was heard
+//!   of those removed before: one that an application keeps open holds nobody up for long.
+//!
+//! Price: a wait takes one of the threads of its lane; that of a write, with a modelled disk, the disk's arm.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use headpond_base::{Errno, Result};
+
+/// How long the kernel may take at most to let go of a file that nobody uses any more: a message through the mount's door,
+/// on a machine with other work to do. Somebody may also have it open, and for that nobody should wait longer.
+const LET_GO: Duration = Duration::from_millis(500);
+
+/// How long closing may take at most. A large file on a slow disk takes seconds.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// All of one origin.
+#[derive(Default)]
+pub(crate) struct RemovedFiles {
+    shared: Arc<Shared>,
+}
+
+/// A removed file. It counts as closed when the last clone of this is dropped, which is to be after the descriptors.
+#[derive(Clone)]
+pub struct Removed {
+    open: Arc<Open>,
+}
+
+struct Open {
+    number: u64,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    files: Mutex<Files>,
+    closed: Condvar,
+}
+
+#[derive(Default)]
+struct Files {
+    /// Until when each is waited for, by its number.
+    open: BTreeMap<u64, Instant>,
+    /// The number of the next.
+    next: u64,
+    /// How many were closed.
+    closed: u64,
+}
+
+impl RemovedFiles {
+    /// A file has lost its last name, and will be closed unless somebody still uses it.
+    pub(crate) fn add(&self) -> Removed {
+        self.add_until(LET_GO)
+    }
+
+    /// A file that is being closed.
+    pub(crate) fn add_closing(&self) -> Removed {
+        self.add_until(CLOSING)
+    }
+
+    fn add_until(&self, patience: Duration) -> Removed {
+        let mut files = self.shared.locked();
+        let number = files.next;
+        files.next += 1;
+        files.open.insert(number, Instant::now() + patience);
+        drop(files);
+        Removed { open: Arc::new(Open { number, shared: self.shared.clone() }) }
+    }
+
+    /// Asks for something that needs space; again when there is none, as long as files are about to be closed.
+    pub(crate) fn asking_again<T>(&self, mut ask: impl FnMut() -> Result<T>) -> Result<T> {
+        let before = self.shared.locked().next;
+        loop {
+            let (last, closed) = {
+                let files = self.shared.locked();
+                (files.waited_for(before).is_none(), files.closed)
+            };
+            let result = ask();
+            if last || !matches!(result, Err(Errno::NOSPC | Errno::DQUOT)) {
+                return result;
+            }
+            self.wait(before, closed);
+        }
+    }
+
+    /// Waits until more than `closed` are, or none with a smaller number than `before` is waited for any more.
+    fn wait(&self, before: u64, closed: u64) {
+        let mut files = self.shared.locked();
+        while files.closed == closed
+            && let Some(patience) = files.waited_for(before)
+        {
+            let waited = self.shared.closed.wait_timeout(files, patience);
+            files = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Files {
+    /// How long those with smaller numbers are still waited for, if they are.
+    fn waited_for(&self, before: u64) -> Option<Duration> {
+        let until = self.open.range(..before).map(|(_, until)| *until).max()?;
+        Some(until.saturating_duration_since(Instant::now())).filter(|patience| !patience.is_zero())
+    }
+}
+
+impl Removed {
+    /// Somebody who had it open has closed it: perhaps he was the last.
+    pub fn is_let_go(&self) {
+        self.open.shared.wait_for(self.open.number, LET_GO);
+    }
+
+    /// Nobody has it open any more: it is now closed.
+    pub fn is_closing(&self) {
+        self.open.shared.wait_for(self.open.number, CLOSING);
+    }
+}
+
+impl fmt::Debug for Removed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Removed({})", self.open.number)
+    }
+}
+
+impl Shared {
+    fn locked(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_for(&self, number: u64, patience: Duration) {
+        if let Some(until) = self.locked().open.get_mut(&number) {
+            *until = (*until).max(Instant::now() + patience);
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut files = self.shared.locked();
+        files.open.remove(&self.number);
+        files.closed += 1;
+        drop(files);
+        self.shared.closed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    /// An origin with so much room in it.
+    #[derive(Default)]
+    struct Disk {
+        room: AtomicU32,
+        asked: AtomicU32,
+    }
+
+    impl Disk {
+        fn take(&self) -> Result<()> {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            let taken = self.room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |room| room.checked_sub(1));
+            taken.map(drop).map_err(|_| Errno::NOSPC)
+        }
+
+        fn asked(&self) -> u32 {
+            self.asked.load(Ordering::SeqCst)
+        }
+    }
+
+    fn wait_until(is_so: impl Fn() -> bool) {
+        while !is_so() {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn who_finds_no_space_is_told_at_once_where_no_file_is_about_to_be_closed() {
+        let (files, disk) = (RemovedFiles::default(), Disk::default());
+        drop(files.add());
+        let since = Instant::now();
+        assert_eq!(files.asking_again(|| disk.take()), Err(Errno::NOSPC));
+        assert_eq!(disk.asked(), 1);
+        assert!(since.elapsed() < LET_GO);
+    }
+
+    #[test]
+    fn space_of_a_removed_file_is_had_once_all_who_hold_it_have_closed_it() {
+        let (files, disk) = (RemovedFiles::default(), Disk::default());
+        let removed = files.add_closing();
+        let also = removed.clone();
+        thread::scope(|scope| {
+            let asking = scope.spawn(|| files.asking_again(|| disk.take()));
+            wait_until(|| disk.asked() == 1);
+            drop(removed);
+            thread::sleep(Duration::from_millis(20));
+            assert!(!asking.is_finished(), "one still has it open");
+            disk.room.store(1, Ordering::SeqCst);
+            drop(also);
+            assert_eq!(asking.join().unwrap(), Ok(()));
+        });
+        assert_eq!(disk.asked(), 2);
+    }
+
+    #[test]
+    fn each_file_that_is_closed_may_have_been_the_one_with_the_space() {
+        let (files, disk) = (RemovedFiles::default(), Disk::default());
+        let (one, other) = (files.add_closing(), files.add_closing());
+        thread::scope(|scope| {
+            let asking = scope.spawn(|| files.asking_again(|| disk.take()));
+            wait_until(|| disk.asked() == 1);
+            drop(one);
+            wait_until(|| disk.asked() == 2);
+            disk.room.store(1, Ordering::SeqCst);
+            drop(other);
+            assert_eq!(asking.join().unwrap(), Ok(()));
+        });
+    }
+
+    #[test]
+    fn a_removed_file_that_stays_open_is_not_waited_for_long_and_not_twice() {
+        let (files, disk) = (RemovedFiles::default(), Disk::default());
+        let kept = files.add();
+        let since = Instant::now();
+        assert_eq!(files.asking_again(|| disk.take()), Err(Errno::NOSPC));
+        assert!(since.elapsed() >= LET_GO);
+        let asked = disk.asked();
+        assert_eq!(files.asking_again(|| disk.take()), Err(Errno::NOSPC));
+        assert_eq!(disk.asked(), asked + 1, "it was waited for before");
+        // Until something is heard of it again.
+        kept.is_let_go();
+        thread::scope(|scope| {
+            let asking = scope.spawn(|| files.asking_again(|| disk.take()));
+            wait_until(|| disk.asked() == asked + 2);
+            disk.room.store(1, Ordering::SeqCst);
+            drop(kept);
+            assert_eq!(asking.join().unwrap(), Ok(()));
+        });
+    }
+
+    #[test]
+    fn files_removed_after_one_asked_are_not_waited_for() {
+        let (files, disk) = (RemovedFiles::default(), Disk::default());
+        let mut later = Vec::new();
+        let asked = files.asking_again(|| {
+            later.push(files.add_closing());
+            disk.take()
+        });
+        assert_eq!(asked, Err(Errno::NOSPC));
+        assert_eq!(disk.asked(), 1);
+    }
+
+    #[test]
+    fn another_error_is_passed_on() {
+        let files = RemovedFiles::default();
+        let _removed = files.add_closing();
+        assert_eq!(files.asking_again(|| Err::<(), _>(Errno::IO)), Err(Errno::IO));
+    }
+}
