@@ -66,7 +66,7 @@ pub(crate) struct Parts {
     pub(crate) flash: Network,
     pub(crate) origin: Network,
     pub(crate) contents: Contents,
-    /// The origin serves a read one block at a time, as for a cache that fetches each by itself.
+    /// The origin serves what a request misses one block at a time, as for a cache that fetches each by itself.
     pub(crate) by_block: bool,
     /// What the flash's writes take, if not what `flash` says.
     pub(crate) card: Option<ModelledCard>,
@@ -131,6 +131,9 @@ pub(crate) fn some_data() -> Buf {
     data.fill(0xA5);
     data.freeze()
 }
+
+/// What a request can miss: a larger read is destage's, for what lies between dirty blocks.
+const MISS_MAX: u64 = 16 << 10;
 
 /// An engine, its devices, and its clock.
 pub(crate) struct Machine {
@@ -297,7 +300,7 @@ impl Machine {
     }
 
     fn origin_reads(&mut self, bytes: u64) -> Nanos {
-        let pieces = if self.by_block { bytes.div_ceil(BLOCK_U64) } else { 1 };
+        let pieces = if self.by_block && bytes <= MISS_MAX { bytes.div_ceil(BLOCK_U64) } else { 1 };
         (0..pieces).fold(self.now, |_, _| self.origin_takes(bytes / pieces))
     }
 

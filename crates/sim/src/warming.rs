@@ -31,7 +31,7 @@ pub struct Warming {
     pub zipf: f64,
     /// The origin.
     pub origin: Network,
-    /// The origin serves a read one block of 4 KiB at a time, as for a cache that fetches each by itself.
+    /// The origin serves what a request misses one block of 4 KiB at a time, as for a cache that fetches each by itself.
     pub by_block: bool,
     /// Where chance begins.
     pub seed: u64,
