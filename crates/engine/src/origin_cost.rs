@@ -5,6 +5,10 @@
 //! busy: the time since the later of its own start and the end of the one that ended before it. For
 //! one served at a time that is its service; where several are served at once, its share.
 //!
+//! A volume that is reached over a network may serve the next I/O while the bytes of a large one are still on their way.
+//! Then the large one seems to keep it busy for longer, and the next one comes sooner by as much: what comes right behind
+//! a large one, and was waiting, counts for that.
+//!
 //! A straight line is fitted through that, where each sample counts a little less with every one after
 //! it. While all sizes were alike, a further MiB is taken to cost as much as an I/O: if that is too
 //! little, the larger I/Os that come of it tell. Where writes are buffered and the sync has the work to
@@ -23,6 +27,8 @@ const FORGET: f64 = 0.99;
 const GUESS_WEIGHT: f64 = 0.1;
 /// A sample counts as at most so many times what was expected: one hiccup is no new origin.
 const HICCUP: f64 = 16.0;
+/// From so many MiB on an I/O is large: its bytes take a while on their way.
+const LARGE: f64 = 1.0 / 16.0;
 /// Before anything is known.
 const FIRST_GUESS: f64 = 0.005;
 /// From so many reads on their line is used for writes that are buffered.
@@ -46,9 +52,14 @@ struct Line {
 }
 
 impl Line {
-    fn add(&mut self, x: f64, y: f64) {
+    /// What an I/O of so many MiB should keep the origin busy, in seconds.
+    fn expected(&self, x: f64) -> f64 {
         let (each, slope) = self.fit();
-        let expected = (each + slope * x).max(0.000_05);
+        (each + slope * x).max(0.000_05)
+    }
+
+    fn add(&mut self, x: f64, y: f64) {
+        let expected = self.expected(x);
         let y = if self.n < SAMPLES_MIN { y } else { y.min(HICCUP * expected) };
         for (sum, sample) in
             [(&mut self.n, 1.0), (&mut self.x, x), (&mut self.y, y), (&mut self.xx, x * x), (&mut self.xy, x * y)]
@@ -69,6 +80,15 @@ impl Line {
     }
 }
 
+/// A large I/O that is over, and has yet to be counted.
+#[derive(Clone, Copy)]
+struct Large {
+    kind: Kind,
+    mebibytes: f64,
+    busy: f64,
+    done_at: Nanos,
+}
+
 struct UnderWay {
     kind: Kind,
     bytes: u64,
@@ -86,6 +106,7 @@ pub(crate) struct OriginCosts {
     sync_busy: f64,
     under_way: HashMap<Ticket, UnderWay>,
     last_done: Nanos,
+    large: Option<Large>,
     /// When somebody last waited for the origin.
     foreground_at: Nanos,
     foreground: usize,
@@ -121,14 +142,32 @@ impl OriginCosts {
         }
         let mebibytes = io.bytes as f64 / f64::from(1 << 20);
         match io.kind {
-            Kind::Read => self.reads.add(mebibytes, busy),
+            Kind::Read => {}
             Kind::Write => {
-                self.writes.add(mebibytes, busy);
                 self.write_busy = self.write_busy * FORGET + busy;
                 self.sync_busy *= FORGET;
             }
-            Kind::Sync => self.sync_busy += busy,
+            Kind::Sync => {
+                self.sync_busy += busy;
+                return;
+            }
         }
+        let mut counts = true;
+        if let Some(large) = self.large.take() {
+            let behind = mebibytes * 2.0 < large.mebibytes && io.since < large.done_at;
+            let sooner = if behind { busy - self.line(io.kind).expected(mebibytes) } else { 0.0 };
+            self.line(large.kind).add(large.mebibytes, (large.busy + sooner).max(0.0));
+            counts = !behind;
+        }
+        if mebibytes >= LARGE {
+            self.large = Some(Large { kind: io.kind, mebibytes, busy, done_at: now });
+        } else if counts {
+            self.line(io.kind).add(mebibytes, busy);
+        }
+    }
+
+    fn line(&mut self, kind: Kind) -> &mut Line {
+        if kind == Kind::Read { &mut self.reads } else { &mut self.writes }
     }
 
     /// Since when nobody has waited for the origin.
@@ -190,6 +229,30 @@ mod tests {
             assert!((7_500_000..8_500_000).contains(&found.each.0), "{at_once} at once: {found:?}");
             assert!((9_000_000..11_000_000).contains(&found.mebibyte.0), "{at_once} at once: {found:?}");
         }
+    }
+
+    #[test]
+    fn bytes_on_their_way_while_the_next_is_served_cost_the_origin_nothing() {
+        // A volume that begins an I/O each 5 ms, and whose bytes then take 1 ms and 150 MB a second.
+        let mut costs = OriginCosts::default();
+        let sizes = |number: u64| if number.is_multiple_of(10) { 512_u64 << 10 } else { 8 << 10 };
+        let end = |number: u64| number * 5_000_000 + 1_000_000 + sizes(number) * 1000 / 150;
+        let mut ends: Vec<_> = (0..2000).map(|number| (end(number), number)).collect();
+        ends.sort_unstable();
+        let mut started = 0;
+        for (now, number) in ends {
+            while started < number + 16 {
+                let len = u32::try_from(sizes(started)).unwrap();
+                let read = Effect::OriginRead { ticket: Ticket(started), object: ObjectId(1), offset: 0, len };
+                let asked = Nanos((started.saturating_sub(16)) * 5_000_000);
+                costs.started(Ticket(started), &read, true, asked);
+                started += 1;
+            }
+            costs.done(Ticket(number), true, Nanos(now));
+        }
+        let found = costs.reads();
+        assert!((4_500_000..5_500_000).contains(&found.each.0), "{found:?}");
+        assert!(found.mebibyte.0 < 2_000_000, "{found:?}");
     }
 
     #[test]
