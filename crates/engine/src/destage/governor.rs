@@ -38,10 +38,10 @@ const SLOW: f64 = 256.0;
 /// the origin, as the end of a round and its sync wait their turn, too.
 const BESIDE_MAX: f64 = 63.0;
 /// Of a period so much is left for a round and its sync, which come on top of a way: at most that part of it.
-const MARGIN: Nanos = Nanos(5 * Nanos::SECOND.0);
+const MARGIN: Nanos = Nanos(3 * Nanos::SECOND.0);
 const MARGIN_MOST: f64 = 0.25;
 /// A way is to take this part of what is planned with.
-const WAY: f64 = 0.8;
+const WAY: f64 = 0.9;
 /// And is at most so many times as fast for it.
 const HASTE_MAX: f64 = 4.0;
 /// Over this many seconds the rate at which blocks become dirty is averaged.
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn what_is_dirty_goes_in_half_of_the_planned_time_in_equal_steps_and_is_done_then() {
         let (granted, left) = run(Situation { dirty: 3000, ..PERIOD }, 31, 0);
-        assert!(granted[..27].iter().all(|blocks| (106..=112).contains(blocks)), "{granted:?}");
+        assert!(granted[..28].iter().all(|blocks| (102..=108).contains(blocks)), "{granted:?}");
         assert_eq!(left.dirty, 0);
     }
 
