@@ -152,18 +152,22 @@ impl OriginCosts {
                 return;
             }
         }
-        let mut counts = true;
-        if let Some(large) = self.large.take() {
-            let behind = mebibytes * 2.0 < large.mebibytes && io.since < large.done_at;
-            let sooner = if behind { busy - self.line(io.kind).expected(mebibytes) } else { 0.0 };
-            self.line(large.kind).add(large.mebibytes, (large.busy + sooner).max(0.0));
-            counts = !behind;
-        }
+        let counted = self.count_large(&io, mebibytes, busy);
         if mebibytes >= LARGE {
             self.large = Some(Large { kind: io.kind, mebibytes, busy, done_at: now });
-        } else if counts {
+        } else if !counted {
             self.line(io.kind).add(mebibytes, busy);
         }
+    }
+
+    /// Counts the large I/O that waits for it, with what this one behind it came sooner or later than it should; `true` if that
+    /// is all that this one says.
+    fn count_large(&mut self, io: &UnderWay, mebibytes: f64, busy: f64) -> bool {
+        let Some(large) = self.large.take() else { return false };
+        let behind = mebibytes * 2.0 < large.mebibytes && io.since < large.done_at;
+        let later = if behind { busy - self.line(io.kind).expected(mebibytes) } else { 0.0 };
+        self.line(large.kind).add(large.mebibytes, (large.busy + later).max(0.0));
+        behind
     }
 
     fn line(&mut self, kind: Kind) -> &mut Line {

@@ -142,7 +142,7 @@ impl Front {
         // The kernel holds the directory meanwhile: the name stays what it is here.
         let found = stat(&**parent, name)?;
         let known = self.known_file(&found);
-        let gone = self.when_gone(&found, known.as_deref());
+        let gone = self.when_gone(Some(&found), known.as_deref());
         match known {
             Some(known) if found.stx_nlink == 1 => {
                 let (directory, entry) = (parent.clone(), name.to_owned());
@@ -205,8 +205,7 @@ impl Front {
         let moved = self.known_file(&source);
         let other = target.as_ref().filter(|_| !same).and_then(|target| self.known_file(target));
         let replaced = other.as_ref().filter(|_| !exchange && target.is_some_and(|target| target.stx_nlink == 1));
-        let gone =
-            target.as_ref().filter(|_| !same && !exchange).map(|target| self.when_gone(target, other.as_deref()));
+        let gone = self.when_gone(target.as_ref().filter(|_| !same && !exchange), other.as_deref());
         let directory = |found: &Statx| kind_of(found) == FileType::Directory;
         let concerns_log = moved.is_some()
             || other.is_some()
@@ -220,9 +219,7 @@ impl Front {
                 move || {
                     rustix::fs::renameat_with(&*from_directory, &from, &*to_directory, &to, flags)
                         .map_err(engine_errno)?;
-                    if let Some(gone) = gone {
-                        gone();
-                    }
+                    gone();
                     let found = if is_known { stat(&*to_directory, &to).ok() } else { None };
                     Ok(found.as_ref().map(stamp))
                 }
@@ -237,9 +234,7 @@ impl Front {
             self.pond.namespace(change, Box::new(operation)).map_err(errno)?;
         } else {
             rustix::fs::renameat_with(&**from_directory, from, &**to_directory, to, flags)?;
-            if let Some(gone) = gone {
-                gone();
-            }
+            gone();
         }
         self.renamed(&source, moved.as_deref());
         if let Some(moved) = &moved {
@@ -258,10 +253,11 @@ impl Front {
         Ok(())
     }
 
-    /// To be called when a name of a file is gone, and before anybody is told: if it was the last, those who need space wait
-    /// until the file is closed here.
-    fn when_gone(&self, found: &Statx, known: Option<&Known>) -> impl FnOnce() + Send + 'static + use<> {
-        let inode = self.inodes.find(found).filter(|inode| inode.managed && found.stx_nlink == 1);
+    /// To be called when a name of a file, if there is one, is gone, and before anybody is told: if it was the last, those who
+    /// need space wait until the file is closed here.
+    fn when_gone(&self, found: Option<&Statx>, known: Option<&Known>) -> impl FnOnce() + Send + 'static + use<> {
+        let last = found.filter(|found| found.stx_nlink == 1);
+        let inode = last.and_then(|found| self.inodes.find(found)).filter(|inode| inode.managed);
         let (pond, object) = (self.pond.clone(), known.map(Known::object));
         move || {
             if let Some(inode) = inode

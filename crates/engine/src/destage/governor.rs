@@ -4,7 +4,7 @@
 //!
 //! - `flush-period`, less a margin: all that was dirty when this way through began, in half of that. So a way takes
 //!   about that time at most although blocks become dirty meanwhile. The rate does not sink while a way lasts: what is
-//!   left of it would else be written slower and slower, and never be done. A way that took longer than four fifths of
+//!   left of it would else be written slower and slower, and never be done. A way that took longer than nine tenths of
 //!   it, as with blocks that are all changed alike, makes the next ones faster by as much. With the round and the sync
 //!   that come on top, none stays dirty for longer than the period, as long as the origin takes what that needs.
 //! - `dirty-threshold`: near it, as much as becomes dirty. Below it less, in proportion, so that the share
