@@ -32,6 +32,7 @@ use crate::stats::Stats;
 use crate::store::Store;
 use crate::trails::Trails;
 use crate::treatment::Treatment;
+use crate::victim::Lingered;
 
 /// What a ticket stands for.
 pub(crate) enum Pending {
@@ -90,6 +91,7 @@ pub struct Engine {
     pub(crate) next_fetch: u64,
     pub(crate) destage: Destage,
     pub(crate) reclaim: Reclaim,
+    pub(crate) lingered: Lingered,
     pub(crate) keep: Keep,
     pub(crate) streams: Streams,
     pub(crate) neighbours: Neighbours,
@@ -140,6 +142,7 @@ impl Engine {
             next_fetch: 0,
             destage: Destage::new(now),
             reclaim: Reclaim::default(),
+            lingered: Lingered::new(data_blocks),
             keep,
             streams: Streams::new(config.sequential_cutoff),
             neighbours: Neighbours::new(data_blocks),

@@ -210,7 +210,10 @@ impl Engine {
         if !cache.touch(key, &mut pool) && cache.admit(key, Kind::OnFlash, &mut pool) != Admitted::Refused && !slot.kept
         {
             self.store.keep(object, block, true);
-            self.stats.lingering_hit_blocks += u64::from(!slot.dirty);
+            if !slot.dirty {
+                self.stats.lingering_hit_blocks += 1;
+                self.lingered.was_asked_for();
+            }
             self.neighbours.promoted(object, block, u64::from(self.config.fetch_bytes) / BLOCK_U64);
         }
         self.count_for_class(object, block, Some(slot.class), by);

@@ -49,6 +49,7 @@ mod streaming;
 mod trails;
 mod treatment;
 mod turns;
+mod victim;
 
 pub use config::Config;
 pub use destage::FlushProgress;

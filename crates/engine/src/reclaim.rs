@@ -6,9 +6,7 @@
 //! while some segments are still free: nobody waits for it but on a pool that is written faster
 //! than it can move.
 //!
-//! The order is by what a segment gives for its price, and for how long: the share of it that is
-//! freed, times its age, by what has to be read and moved (the cost-benefit rule of Rosenblum and
-//! Ousterhout, 1992). So what nobody has asked for yet gets some time, and what is old goes.
+//! Which segment is next: `victim.rs`.
 //!
 //! What is pinned moves on as what is dirty does, and waits for room with it. Only where there is none, none is on its way
 //! and nothing dirty is waited for, pins give way: a pool that stands still serves nobody.
@@ -19,7 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{BLOCK, Block, Location, ObjectId, RECORD_BLOCKS_MAX, SegmentId, Stream};
-use headpond_format::{BLOCK_UNITS, Entry, SegmentState, decode_footer, decode_footer_tail};
+use headpond_format::{BLOCK_UNITS, Entry, decode_footer, decode_footer_tail};
 use headpond_log::DataRecord;
 use headpond_map::Slot;
 
@@ -117,6 +115,11 @@ impl Reclaim {
         self.victims.is_empty()
     }
 
+    /// Whether a segment is being emptied, or cannot be.
+    pub(crate) fn is_on(&self, segment: SegmentId) -> bool {
+        self.victims.contains_key(&segment) || self.stuck.contains(&segment)
+    }
+
     /// Whether it goes on with nothing but time.
     pub(crate) fn waits_for_its_turn(&self) -> bool {
         self.blanks_left == 0 && !self.idle()
@@ -138,8 +141,6 @@ pub(crate) const START_RESERVE: usize = 6;
 /// Up to this share of the pool may be kept or dirty before anything of it is dropped: a little more
 /// than the policy keeps.
 const ROOMY_PERCENT: u64 = 86;
-/// A dead block is freed as gladly as so many that linger.
-const DEAD_WORTH: u64 = 8;
 /// How much of a segment's end is read first.
 const FOOTER_GUESS: usize = 64 << 10;
 
@@ -258,64 +259,9 @@ impl Engine {
 
     /// Whether what is kept or dirty fits into the pool with segments to spare. Then a log that has
     /// come to its end wants to be packed, not emptied.
-    fn roomy(&self) -> bool {
+    pub(crate) fn roomy(&self) -> bool {
         let wanted = self.store.dirty_units + self.store.kept_units;
         wanted * 100 < self.store.log.geometry().data_blocks() * u64::from(BLOCK_UNITS) * ROOMY_PERCENT
-    }
-
-    fn choose_victim(&self) -> Option<SegmentId> {
-        let all = self.store.log.geometry().segment_blocks() * BLOCK_UNITS;
-        let mut full: Vec<_> = self
-            .store
-            .log
-            .segments()
-            .iter()
-            .filter(|(id, segment)| {
-                segment.state == SegmentState::Sealed
-                    && segment.under_way == 0
-                    && !self.reclaim.victims.contains_key(id)
-                    && !self.reclaim.stuck.contains(id)
-            })
-            .map(|(id, segment)| (segment.generation, segment.dirty_units, segment.kept_units, id))
-            .collect();
-        let segment = |id: SegmentId| self.store.log.segments().get(id);
-        if let Some((.., id)) = full.iter().find(|(.., id)| segment(*id).live == 0) {
-            return Some(*id);
-        }
-        if self.short_of_segments() {
-            // Only what needs no room itself; rather what nobody keeps.
-            let clean = full.iter().filter(|(.., id)| segment(*id).dirty == 0);
-            return clean.min_by_key(|(generation, _, kept, _)| (*kept, *generation)).map(|(.., id)| *id);
-        }
-        full.sort_unstable();
-        if self.roomy() {
-            // What is worth it fits: pack the pool, and drop nothing of that.
-            let (mut best, mut found) = (0, None);
-            for (younger, (_, dirty, kept, id)) in full.iter().rev().enumerate() {
-                let moved = dirty + kept;
-                // What lingers is freed, too, but may yet be asked for: dead blocks are better.
-                let live = segment(*id).live_units.min(all);
-                let freed = u64::from(all - live) * DEAD_WORTH + u64::from(live.saturating_sub(moved));
-                let gain = freed * (younger as u64 + 1) * (1024 / DEAD_WORTH);
-                let score = gain / u64::from(all + moved);
-                if moved < all / 16 * 15 && score > best {
-                    (best, found) = (score, Some(*id));
-                }
-            }
-            return found;
-        }
-        let oldest = (full.len() / 4).max(4).min(full.len());
-        // What is kept goes in part, but for what is pinned.
-        let pins = self.pinned_blocks() > 0;
-        let least = |some: &[(_, u32, u32, SegmentId)]| {
-            some.iter().map(|(_, dirty, kept, id)| (dirty + if pins { *kept } else { 0 }, *id)).min()
-        };
-        let (moved, id) = least(&full[..oldest])?;
-        if moved <= all / 2 {
-            return Some(id);
-        }
-        // The old ones are mostly dirty: moving those gains little. Whichever gains most, if any.
-        least(&full).filter(|(moved, _)| *moved < all / 8 * 7).map(|(_, id)| id)
     }
 
     fn read_footer(&mut self, segment: SegmentId, len: usize) {
@@ -480,9 +426,12 @@ impl Engine {
                 run.push(slot);
                 continue;
             }
-            if slot.is_some() {
+            if let Some(slot) = slot {
                 self.store.clear_slot(piece.object, block);
                 self.stats.evicted_blocks += 1;
+                if !slot.kept {
+                    self.lingered.was_dropped();
+                }
             }
             if !run.is_empty() {
                 let rest = piece.part(index + 1, piece.count - index - 1);

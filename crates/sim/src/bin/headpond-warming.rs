@@ -80,7 +80,14 @@ fn main() {
         with(false).best(),
         most * 100.0
     );
-    let stats = wide[wide.len() - 1].stats;
+    let (before, stats) = (wide[wide.len().saturating_sub(WARM + 1)].stats, wide[wide.len() - 1].stats);
+    let asked_for = stats.lingering_hit_blocks - before.lingering_hit_blocks;
+    let dropped = stats.evicted_blocks - before.evicted_blocks;
+    println!(
+        "last {} s: of the blocks that lingered and do no more {:.1} % were asked for, the others dropped",
+        warm.len(),
+        asked_for as f64 * 100.0 / (asked_for + dropped).max(1) as f64
+    );
     println!(
         "neighbours: {:.0} MB of flash written, {:.0} KiB for each block of what lingered that was asked for; all writes to flash {:.0} MB",
         stats.neighbour_blocks as f64 * 4096.0 / 1e6,
