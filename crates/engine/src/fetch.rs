@@ -114,7 +114,7 @@ impl Engine {
         if !able || !self.rules().admit_reads || sparing {
             return (span, 1);
         }
-        let (room, cost) = (self.has_spare_room(), self.origin_costs.reads());
+        let (room, cost) = (self.has_spare_room() || self.memory_has_room(most), self.origin_costs.reads());
         let window = self.neighbours.wanted(cost, most, room);
         if window > 1 {
             let wide = self.window(object, span, Block(span.first.0 / window * window), window);
@@ -132,6 +132,12 @@ impl Engine {
     /// Whether something can come in that nothing has to go for: more is free than reclaim holds free.
     pub(crate) fn has_spare_room(&self) -> bool {
         self.keep.has_room() && self.store.log.segments().free() > self.free_wanted() + ROOM_SEGMENTS
+    }
+
+    /// Whether a neighbourhood of so many blocks can wait in memory, beside those on their way, with nothing going for it.
+    fn memory_has_room(&self, blocks: u64) -> bool {
+        let coming: u64 = self.fetches.values().filter(|fetch| fetch.window > 1).map(|fetch| fetch.window).sum();
+        self.store.window.unasked() as u64 + coming + blocks <= self.keep.unasked_most as u64
     }
 
     /// The blocks to read for a miss of `span`: `blocks` of them from `from` on, as far as nobody else is reading them.

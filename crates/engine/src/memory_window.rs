@@ -69,6 +69,11 @@ impl MemoryWindow {
         self.held.len()
     }
 
+    /// How many are here that nobody has asked for.
+    pub(crate) const fn unasked(&self) -> usize {
+        self.unasked_len
+    }
+
     /// Where a block is, if it is here.
     pub(crate) fn find(&self, object: ObjectId, block: Block) -> Option<Held> {
         if self.held.is_empty() {

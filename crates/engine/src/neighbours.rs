@@ -3,14 +3,14 @@
 //! The origin charges by the request more than by the byte. So while the pool has room a miss brings as many
 //! neighbours as cost the origin about as much as the request itself. They linger (`keep.rs`): the first to go, until
 //! they are asked for. Once the pool is full a neighbour on flash would push out something else that lingers and is as
-//! likely to be asked for some day: so it waits in memory (`memory_window.rs`), costs no flash, and comes only where enough
-//! of those that came before were asked for soon after.
+//! likely to be asked for some day: so it waits in memory (`memory_window.rs`) and costs no flash. When memory is full, too, it
+//! comes only where enough of those that came before were asked for soon after.
 //!
 //! Invariants:
 //! - What is learned is a share of the last few neighbourhoods, each counted once, when it is old enough to tell.
 //! - A miss brings its neighbourhood now and then whatever was learned, so that a change is seen; the longer that did
 //!   not pay, the seldomer.
-//! - While there is room a miss comes alone now and then: from reads of one size nobody learns what a byte costs.
+//! - While there is room, on flash or in memory, a miss comes alone now and then: from reads of one size nobody learns what a byte costs.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -45,6 +45,24 @@ fn from_cold_three_times_as_many_requests_are_answered_as_when_each_block_is_fet
 }
 
 #[test]
+fn a_gibibyte_is_cold_for_three_minutes_and_answers_three_times_as_many_requests_meanwhile() {
+    let load = Warming { pool: 1 << 30, seconds: 180, ..LOAD };
+    let wide = warm_up(&load, Config::default());
+    let blocks = warm_up(&Warming { by_block: true, ..load }, NARROW());
+    assert!(requests(&wide) >= 3 * requests(&blocks), "{} against {}", requests(&wide), requests(&blocks));
+}
+
+#[test]
+fn once_flash_is_full_neighbours_come_into_memory_until_that_is_too() {
+    let seconds = warm_up(&LOAD, Config::default());
+    // A tenth of the eight tenths that may be kept.
+    let most = (LOAD.pool >> 12) * 8 / 100;
+    let waiting: Vec<_> = [14, 44].map(|second: usize| seconds[second].stats.waiting_neighbour_blocks).into();
+    assert!(waiting[0] > most * 3 / 4, "{waiting:?} of {most}");
+    assert!(waiting[1] < most * 2, "{waiting:?} of {most}");
+}
+
+#[test]
 fn neighbours_of_pages_that_are_all_asked_for_alike_are_not_brought_into_a_full_pool_for_ever() {
     let uniform = warm_up(&Warming { pool: 32 << 20, seconds: 100, zipf: 0.0, ..LOAD }, Config::default());
     let (middle, end) = (uniform[50].stats, uniform[99].stats);

@@ -105,7 +105,7 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         name: "fetch-size",
-        meaning: "A miss brings up to this much of its neighbourhood along: while the pool has room, then where that proved useful.",
+        meaning: "A miss brings up to this much of its neighbourhood along: while the pool, or memory for such blocks, has room, then where that proved useful.",
         effect: "Larger: a cold cache warms up in fewer reads of the origin. Smaller: where the origin charges by the byte, or \
                  the data is read in no order at all. 4K: the block alone.",
         kind: Kind::Size { min: 4 << 10, max: 1 << 20, power_of_two: true, can_be_off: false },
