@@ -134,6 +134,11 @@ impl Queues {
         self.free_pages < QUEUES
     }
 
+    /// Whether a block can be moved that leaves room where it was, and need not be.
+    pub(crate) const fn has_page(&self) -> bool {
+        self.free_pages > 1
+    }
+
     pub(crate) const fn len(&self, queue: u8) -> usize {
         self.queues[queue as usize].len
     }

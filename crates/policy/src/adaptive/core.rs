@@ -4,7 +4,8 @@
 //! A block comes into the young part of the window, which is in memory if the owner can hold it
 //! there, then into the window's part on flash, if the window is larger than the memory for it. At
 //! its end it moves to the main queue or leaves; [`Gate`] says which. The main queue is a CLOCK:
-//! blocks used since they last came by go round again.
+//! blocks used since they last came by go round again. One that may not go when its turn comes is put
+//! aside; once it may, it goes, or if it was used meanwhile, to the main queue.
 //!
 //! Time is counted in blocks that left and are remembered. Names grow old by that clock, so the age
 //! of a name and that of a block in the main queue can be compared.
@@ -104,6 +105,11 @@ impl Core {
 
     pub(super) fn len(&self) -> usize {
         (YOUNG..=FIRST).map(|queue| self.queues.len(queue)).sum()
+    }
+
+    /// Blocks of the main queue, and those put aside, which come from there or go there.
+    fn main_len(&self) -> usize {
+        self.queues.len(MAIN) + self.queues.len(HELD)
     }
 
     fn windowed(&self) -> usize {
@@ -224,6 +230,9 @@ impl Core {
     }
 
     pub(super) fn evict(&mut self, host: &mut dyn Host) -> Option<Key> {
+        if let Some(key) = self.next_of_held(host) {
+            return Some(key);
+        }
         loop {
             if let Some(slot) = self.queues.tail(FIRST) {
                 if let Some(key) = self.drop_or_hold(slot, host) {
@@ -231,8 +240,7 @@ impl Core {
                 }
                 continue;
             }
-            let main = self.queues.len(MAIN);
-            if main > 0 && (main > self.main_most() || self.windowed() == 0) {
+            if self.queues.len(MAIN) > 0 && (self.main_len() > self.main_most() || self.windowed() == 0) {
                 let slot = self.next_of_main()?;
                 if self.tuning.gate == Gate::Recency && self.windowed() > 0 {
                     let state = self.queues.state(slot);
@@ -267,8 +275,8 @@ impl Core {
         let state = self.queues.state(slot);
         let next = match self.tuning.gate {
             Gate::Returning | Gate::Either | Gate::Recency if state.uses >= self.tuning.uses => None,
-            Gate::Contest | Gate::Either if self.queues.len(MAIN) < self.main_most() && state.frequency > 1 => None,
-            Gate::Contest | Gate::Either if self.queues.len(MAIN) >= self.main_most() => match self.next_of_main() {
+            Gate::Contest | Gate::Either if self.main_len() < self.main_most() && state.frequency > 1 => None,
+            Gate::Contest | Gate::Either if self.main_len() >= self.main_most() => match self.next_of_main() {
                 Some(next) if self.queues.state(next).frequency < state.frequency => Some(next),
                 _ => return self.drop_window(slot, host),
             },
@@ -292,6 +300,27 @@ impl Core {
             return Step::Goes(key);
         }
         self.settle(slot, MAIN, host).map_or(Step::Again, Step::Goes)
+    }
+
+    /// Looks at the block that was put aside first: it may have been let go while there was no page to move it to. Without this
+    /// it would stay, and so would others, until all blocks were put aside.
+    fn next_of_held(&mut self, host: &mut dyn Host) -> Option<Key> {
+        let slot = self.queues.tail(HELD)?;
+        let (key, state) = (self.queues.key(slot), self.queues.state(slot));
+        let queue = match (host.evictable(key), state.uses) {
+            (true, 0) => {
+                self.queues.remove(slot);
+                host.evicted(key);
+                return Some(key);
+            }
+            (true, _) => MAIN,
+            (false, _) => HELD,
+        };
+        if self.queues.has_page() {
+            let uses = if queue == MAIN { 0 } else { state.uses };
+            self.queues.move_to(slot, State { queue, uses, ..state });
+        }
+        None
     }
 
     /// Everything was put aside. Looks through some of it, in case one was released in silence.
@@ -360,7 +389,7 @@ impl Core {
     pub(super) fn release(&mut self, key: Key) {
         let Some(slot) = self.queues.find(key) else { return };
         let state = self.queues.state(slot);
-        // Without a page to move it to it stays where it is, and `evict` comes by in the end.
+        // Without a page to move it to it stays where it is, and `next_of_held` comes by.
         if state.queue == HELD && !self.queues.is_full() {
             // Used while it was held: it is worth the main queue.
             let queue = if state.uses > 0 { MAIN } else { FIRST };
