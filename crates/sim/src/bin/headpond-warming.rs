@@ -1,6 +1,7 @@
 //! `headpond-warming`: a cold pool on a slow origin, with neighbourhoods and without, in virtual time.
 
 use clap::Parser;
+use headpond_base::Nanos;
 use headpond_engine::{Config, Stats};
 use headpond_models::{DiskModel, Network};
 use headpond_sim::{Second, Warming, warm_up};
@@ -32,6 +33,12 @@ struct Arguments {
     /// The origin: a modelled volume (volume-200, cloud, ssd-mirror, flash-card)
     #[arg(long, default_value = "volume-200")]
     origin: DiskModel,
+    /// No block stays dirty for longer than so many seconds; 0: for ever. For the last of the three alone
+    #[arg(long, default_value_t = 60)]
+    flush_period: u64,
+    /// The share of the pool near which destage keeps what is dirty, in percent; 0: off. For the last of the three alone
+    #[arg(long, default_value_t = 50)]
+    dirty_threshold: u8,
     /// Where chance begins
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -62,7 +69,12 @@ fn main() {
         .filter(|_| !arguments.alone)
         .map(|(name, by_block)| (name, warm_up(&with(by_block), narrow)))
         .collect();
-    let wide = warm_up(&with(false), Config::default());
+    let flush_period = match arguments.flush_period {
+        0 => Config::OFF,
+        seconds => Nanos(seconds * Nanos::SECOND.0),
+    };
+    let config = Config { flush_period, dirty_threshold: arguments.dirty_threshold, ..Config::default() };
+    let wide = warm_up(&with(false), config);
     print_table(&others, &wide, origin);
     let cold = COLD.min(wide.len());
     for (name, other) in &others {
