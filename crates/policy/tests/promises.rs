@@ -250,7 +250,7 @@ fn memory_is_bounded_and_the_default_takes_eighteen_bytes_a_block() {
     }
 }
 
-/// Misses among the last third of references to pages of unequal popularity, one in five a write that stays for as long as it
+/// Misses among the last third of references to pages of unequal popularity, one in three a write that stays for as long as it
 /// takes to come by in the order of places: `dirty_for` references, or not at all.
 fn late_misses(policy: Policy, capacity: u64, dirty_for: u64) -> u64 {
     let references = 100 * capacity;
@@ -262,7 +262,7 @@ fn late_misses(policy: Policy, capacity: u64, dirty_for: u64) -> u64 {
         let share = (random >> 11) as f64 / (1_u64 << 53) as f64;
         let rank = ((4 * capacity) as f64).powf(share) as u64;
         let key = Key(rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32);
-        let write = number.is_multiple_of(5);
+        let write = number.is_multiple_of(3);
         let kind = if write { Kind::OnFlash } else { Kind::Read };
         if !cache.touch(key, &mut model) {
             misses += u64::from(number * 3 >= references * 2);
