@@ -14,6 +14,7 @@ mod configuration;
 mod content;
 mod core;
 mod crash;
+mod destage_arguments;
 mod exhaustive;
 #[cfg(test)]
 mod fake;
@@ -37,6 +38,7 @@ mod world;
 
 pub use campaign::{Findings, quiet_panics, run_caught, run_seeds};
 pub use card::OnCard;
+pub use destage_arguments::DestageArguments;
 pub use exhaustive::{run_exhaustive, run_one_sequence};
 pub use hits::{HitLoad, read_hits};
 pub use machine::Hardware;

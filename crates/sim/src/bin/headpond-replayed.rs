@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use headpond_base::{BLOCK_U64, Nanos};
+use headpond_base::BLOCK_U64;
 use headpond_engine::{Config, Policy};
 use headpond_models::{DiskModel, Network};
-use headpond_sim::{Hardware, Replayed, replay_through_engine};
+use headpond_sim::{DestageArguments, Hardware, Replayed, replay_through_engine};
 use headpond_trace::{CacheSize, Format, Load, Options, TraceError, Unit, read_requests};
 
 /// Replays a trace through the real engine, on modelled flash and a modelled origin, and prints for each policy what was
@@ -37,12 +37,8 @@ struct Arguments {
     /// Nothing passes by the cache as a sequential stream
     #[arg(long)]
     no_cutoff: bool,
-    /// No block stays dirty for longer than so many seconds; 0: for ever
-    #[arg(long, default_value_t = 60)]
-    flush_period: u64,
-    /// The share of the pool near which destage keeps what is dirty, in percent; 0: off
-    #[arg(long, default_value_t = 50)]
-    dirty_threshold: u8,
+    #[command(flatten)]
+    destage: DestageArguments,
     /// The origin: a modelled volume (volume-200, cloud, ssd-mirror, flash-card)
     #[arg(long, default_value = "volume-200")]
     origin: DiskModel,
@@ -95,12 +91,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         "destaged"
     );
     for policy in &arguments.policies {
-        let mut config = Config { policy: *policy, fetch_bytes: arguments.fetch << 10, ..Config::default() };
-        config.dirty_threshold = arguments.dirty_threshold;
-        config.flush_period = match arguments.flush_period {
-            0 => Config::OFF,
-            seconds => Nanos(seconds * Nanos::SECOND.0),
-        };
+        let mut config = Config { policy: *policy, fetch_bytes: arguments.fetch << 10, ..arguments.destage.config() };
         if arguments.no_cutoff {
             config.sequential_cutoff = None;
         }

@@ -1,10 +1,9 @@
 //! `headpond-warming`: a cold pool on a slow origin, with neighbourhoods and without, in virtual time.
 
 use clap::Parser;
-use headpond_base::Nanos;
 use headpond_engine::{Config, Stats};
 use headpond_models::{DiskModel, Network};
-use headpond_sim::{Second, Warming, warm_up};
+use headpond_sim::{DestageArguments, Second, Warming, warm_up};
 
 /// Seconds of the cold start that are compared, and of the end that are taken for warm.
 const COLD: usize = 180;
@@ -12,7 +11,8 @@ const WARM: usize = 60;
 
 /// Reads and writes pages of 8 KiB at random, some much more often than others, over three times the pool, on a slow origin,
 /// and prints what was answered: each block of 4 KiB fetched by itself, then what a request misses in one read, then
-/// neighbourhoods too. What the origin, the pool and its flash did is that of the last.
+/// neighbourhoods too. What the origin, the pool and its flash did is that of the last, and what is said of destage holds for
+/// it alone.
 #[derive(Parser)]
 struct Arguments {
     /// The pool, in MiB
@@ -33,12 +33,8 @@ struct Arguments {
     /// The origin: a modelled volume (volume-200, cloud, ssd-mirror, flash-card)
     #[arg(long, default_value = "volume-200")]
     origin: DiskModel,
-    /// No block stays dirty for longer than so many seconds; 0: for ever. For the last of the three alone
-    #[arg(long, default_value_t = 60)]
-    flush_period: u64,
-    /// The share of the pool near which destage keeps what is dirty, in percent; 0: off. For the last of the three alone
-    #[arg(long, default_value_t = 50)]
-    dirty_threshold: u8,
+    #[command(flatten)]
+    destage: DestageArguments,
     /// Where chance begins
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -69,12 +65,7 @@ fn main() {
         .filter(|_| !arguments.alone)
         .map(|(name, by_block)| (name, warm_up(&with(by_block), narrow)))
         .collect();
-    let flush_period = match arguments.flush_period {
-        0 => Config::OFF,
-        seconds => Nanos(seconds * Nanos::SECOND.0),
-    };
-    let config = Config { flush_period, dirty_threshold: arguments.dirty_threshold, ..Config::default() };
-    let wide = warm_up(&with(false), config);
+    let wide = warm_up(&with(false), arguments.destage.config());
     print_table(&others, &wide, origin);
     let cold = COLD.min(wide.len());
     for (name, other) in &others {
