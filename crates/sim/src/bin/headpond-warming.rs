@@ -83,7 +83,8 @@ fn main() {
         with(false).best(),
         most * 100.0
     );
-    let (before, stats) = (wide[wide.len().saturating_sub(WARM + 1)].stats, wide[wide.len() - 1].stats);
+    let before = wide.len().checked_sub(WARM + 1).map_or(Stats::default(), |second| wide[second].stats);
+    let stats = wide[wide.len() - 1].stats;
     let asked_for = stats.lingering_hit_blocks - before.lingering_hit_blocks;
     let dropped = stats.evicted_blocks - before.evicted_blocks;
     println!(
