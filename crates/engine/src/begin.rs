@@ -199,7 +199,8 @@ impl Engine {
             }
             // The inode number was given to a new file: the old one is gone from the origin.
             self.store.by_inode.remove(&file.inode);
-            if self.store.get(id).is_some_and(|old| old.opens == 0 && old.active == 0 && !old.in_job) {
+            let idle = self.store.get(id).is_some_and(|old| old.opens == 0 && old.active == 0 && !old.in_job);
+            if idle && !self.is_bringing(id) {
                 self.forget(id);
             } else if let Some(old) = self.store.get_mut(id) {
                 old.gone = true;
@@ -216,7 +217,8 @@ impl Engine {
     fn drop_clean(&mut self, id: ObjectId) {
         let all = crate::locks::Span::from_byte(0);
         self.store.clear_range(id, all.first, all.end);
-        self.store.drop_from_memory(id, all);
+        // What is being brought was the origin's before.
+        self.poison(id, all);
         if self.store.known(id).persisted && !self.store.log.failed() {
             self.store.log.append(&crate::ops::drop_entry(id, all));
             self.store.persist(id);
@@ -252,7 +254,7 @@ impl Engine {
     /// Lets go of what nobody needs: a file that is gone, or one that is closed and clean.
     pub(crate) fn retire(&mut self, id: ObjectId) {
         let Some(object) = self.store.get(id) else { return };
-        if object.opens > 0 || object.active > 0 || object.in_job || !object.locks.idle() {
+        if object.opens > 0 || object.active > 0 || object.in_job || !object.locks.idle() || self.is_bringing(id) {
             return;
         }
         if object.gone && object.attached && object.persisted && object.is_dirty() && !self.store.log.failed() {

@@ -15,6 +15,7 @@ use crate::gather::put;
 use crate::keep::Place;
 use crate::locks::{OpId, Span};
 use crate::neighbours;
+use crate::op::Op;
 use crate::store::Store;
 
 /// Names a fetch.
@@ -61,6 +62,10 @@ impl Fetch {
         self.waiters.iter().filter(waits).find_map(|waiter| waiter.admit)
     }
 
+    fn covers(&self, block: Block) -> bool {
+        self.span.first <= block && block < self.span.end
+    }
+
     fn clean(&self, span: Span) -> bool {
         (span.first.0..span.end.0).all(|block| !self.poisoned[(block - self.span.first.0) as usize])
     }
@@ -71,6 +76,9 @@ const ROOM_SEGMENTS: usize = 4;
 
 /// Segments that must stay free for what cannot wait, before a fetch may take room.
 pub(crate) const ADMIT_RESERVE: usize = 6;
+
+/// What is brought ahead on one trail has this part at most of the memory for what nobody has asked for.
+const TRAIL_SHARE: u64 = 4;
 
 impl Engine {
     /// Reads blocks that the map has not got for a request that has their lock.
@@ -87,6 +95,7 @@ impl Engine {
         }
         let led = self.trails.leads_to(object, span);
         let (wide, window) = if admit.is_some() { self.brings(object, span, led) } else { (span, 1) };
+        self.trails.brought(wide.end);
         self.start_fetch(object, wide, vec![waiter], window, admit);
     }
 
@@ -104,29 +113,65 @@ impl Engine {
         self.start(Pending::Fetch(id), |ticket| Effect::OriginRead { ticket, object, offset: span.first.byte(), len });
     }
 
-    /// What a miss should bring: itself with what lies around it (`neighbours.rs`) or, if it was led to by a trail
-    /// (`trails.rs`), ahead; and the blocks of the neighbourhood, 1 if it is none.
+    /// What a miss should bring: itself with what lies ahead, if it was led to by a trail (`trails.rs`), or around it
+    /// (`neighbours.rs`); and the blocks of the neighbourhood, 1 if it is none.
     fn brings(&mut self, object: ObjectId, span: Span, led: bool) -> (Span, u64) {
-        let most = u64::from(self.config.fetch_bytes) / BLOCK_U64;
+        if !self.may_bring(object) {
+            return (span, 1);
+        }
+        let (most, cost) = (self.fetch_most(), self.origin_costs.reads());
+        let ahead = neighbours::cheap(cost, most);
+        if led && ahead > 1 {
+            return (self.window(object, span, span.first, ahead), 1);
+        }
+        let room = self.has_spare_room() || self.memory_has_room(most);
+        let window = self.neighbours.wanted(cost, most, room);
+        if window == 1 {
+            return (span, 1);
+        }
+        let wide = self.window(object, span, Block(span.first.0 / window * window), window);
+        (wide, if wide == span { 1 } else { window })
+    }
+
+    /// Blocks that a read of the origin has at most.
+    fn fetch_most(&self) -> u64 {
+        u64::from(self.config.fetch_bytes) / BLOCK_U64
+    }
+
+    /// Whether what nobody asked for yet may come along.
+    fn may_bring(&self, object: ObjectId) -> bool {
         let able = self.store.log.segments().free() > ADMIT_RESERVE && self.store.get(object).is_some();
         // Who lets in only what comes back wants nothing that nobody asked for; nor does who has so much to write and no more.
         let sparing = self.config.admission == Admission::Returning || self.config.flash_write_limit.is_some();
-        if !able || !self.rules().admit_reads || sparing {
-            return (span, 1);
+        able && self.rules().admit_reads && !sparing
+    }
+
+    /// A request that followed a trail has what is there of its blocks: what comes next is brought before it is asked for.
+    pub(crate) fn bring_ahead(&mut self, op: &Op, span: Span) {
+        let object = op.object;
+        let window = neighbours::cheap(self.origin_costs.reads(), self.fetch_most());
+        if window == 1 || !self.rules_for(op.how).admit_reads || self.stopping || !self.may_bring(object) {
+            return;
         }
-        let (room, cost) = (self.has_spare_room() || self.memory_has_room(most), self.origin_costs.reads());
-        let window = self.neighbours.wanted(cost, most, room);
-        if window > 1 {
-            let wide = self.window(object, span, Block(span.first.0 / window * window), window);
-            return (wide, if wide == span { 1 } else { window });
+        let most = (self.keep.unasked_most as u64 / TRAIL_SHARE).max(window);
+        let mut waits = op.served.miss_blocks > 0;
+        while let Some(from) = self.trails.lacks(object, span, window, most, std::mem::take(&mut waits)) {
+            let Some(known) = self.store.get(object) else { return };
+            let end_of_origin = Block(headpond_base::blocks_for(known.origin_end()));
+            let is_there = |block: &Block| {
+                known.map.get(*block).is_some()
+                    || self.store.is_in_memory(object, *block)
+                    || self.fetches.values().any(|fetch| fetch.object == object && fetch.covers(*block))
+            };
+            let first = (0..window).map(|index| from.plus(index)).find(|block| !is_there(block));
+            let Some(first) = first.filter(|block| *block < end_of_origin) else {
+                self.trails.goes_on(object, from, from.plus(window));
+                continue;
+            };
+            let wide = self.window(object, Span { first, end: first.next() }, first, window);
+            self.start_fetch(object, wide, Vec::new(), 1, Some(op.how.class));
+            self.trails.goes_on(object, from, wide.end);
         }
-        let ahead = neighbours::cheap(cost, most);
-        if !led || ahead == 1 {
-            return (span, 1);
-        }
-        let wide = self.window(object, span, span.first, ahead);
-        self.trails.brought(wide.end);
-        (wide, 1)
     }
 
     /// Whether something can come in that nothing has to go for: more is free than reclaim holds free.
@@ -178,7 +223,9 @@ impl Engine {
             Outcome::Failed(errno) => return self.fetch_failed(fetch, errno),
             _ => return self.fetch_failed(fetch, Errno::IO),
         };
-        self.hits_to_origin.origin_took(self.now.since(fetch.since), self.now);
+        if !fetch.waiters.is_empty() {
+            self.hits_to_origin.origin_took(self.now.since(fetch.since), self.now);
+        }
         for waiter in &fetch.waiters {
             let from = usize::try_from(waiter.span.first.0 - fetch.span.first.0).expect("fetches are small") * BLOCK;
             let len = usize::try_from(waiter.span.blocks()).expect("fetches are small") * BLOCK;
@@ -188,10 +235,24 @@ impl Engine {
             self.part_done(waiter.op, None);
         }
         self.admit(&fetch, &bytes);
+        self.fetch_over(&fetch);
+    }
+
+    /// Whether something of an object is on its way that no request waits for: the origin's file is still used.
+    pub(crate) fn is_bringing(&self, object: ObjectId) -> bool {
+        self.fetches.values().any(|fetch| fetch.object == object && fetch.waiters.is_empty())
+    }
+
+    /// Who waits keeps the object; with what nobody waited for it may go.
+    fn fetch_over(&mut self, fetch: &Fetch) {
+        if fetch.waiters.is_empty() {
+            self.retire(fetch.object);
+        }
     }
 
     fn fetch_failed(&mut self, fetch: Fetch, errno: Errno) {
         self.stats.origin_errors += 1;
+        self.fetch_over(&fetch);
         for waiter in fetch.waiters {
             if waiter.span != fetch.span {
                 // The bad place may be in what nobody asked for.

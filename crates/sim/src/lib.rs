@@ -43,7 +43,7 @@ pub use exhaustive::{run_exhaustive, run_one_sequence};
 pub use hits::{HitLoad, read_hits};
 pub use machine::Hardware;
 pub use replayed::{Replayed, replay_through_engine};
-pub use rewritten::{LogLoad, rewrite_log};
+pub use rewritten::{LogLoad, LogRun, rewrite_log};
 pub use scenario::Options;
 pub use shrink::shrink;
 pub use timed::{Arrival, PAGE, PagedLoad, Report, run_paged};

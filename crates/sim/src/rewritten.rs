@@ -25,12 +25,25 @@ pub struct LogLoad {
     pub seed: u64,
 }
 
-/// Writes a log once round. Answers with what the engine had counted before and after, and how long it took.
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+pub struct LogRun {
+    /// What the engine had counted before the log was written.
+    pub before: Stats,
+    /// And after.
+    pub after: Stats,
+    /// How long it took.
+    pub took: Nanos,
+    /// Writes that had to wait for the origin, as they need bytes of it that were not there yet.
+    pub waited: u64,
+}
+
+/// Writes a log once round.
 ///
 /// # Panics
 /// When a request fails: none does here.
 #[must_use]
-pub fn rewrite_log(load: LogLoad, hardware: Hardware, config: Config) -> (Stats, Stats, Nanos) {
+pub fn rewrite_log(load: LogLoad, hardware: Hardware, config: Config) -> LogRun {
     let mut machine = Machine::new(Parts::of(hardware), config);
     let pages = hardware.pool * 3 / PAGE;
     let (log, read) = (machine.open(load.log), machine.open(pages * PAGE));
@@ -42,14 +55,16 @@ pub fn rewrite_log(load: LogLoad, hardware: Hardware, config: Config) -> (Stats,
     };
     (0..pages).for_each(|_| read_some(&mut machine));
     let (before, begun, data) = (machine.stats(), machine.now(), some_data());
+    let mut waited = 0;
     for (number, offset) in (0..load.log).step_by(load.piece as usize).enumerate() {
         let data = data.slice(0..load.piece.min(load.log - offset) as usize);
-        let (mtime, how) = (UnixNanos(2), Treatment::default());
+        let (mtime, how, missed) = (UnixNanos(2), Treatment::default(), machine.stats().read_miss_blocks);
         let reply = machine.ask_and_wait(Request::Write { object: log, offset, data, mtime, durable: true, how });
         assert!(matches!(reply, Reply::Changed(_)), "a write is answered with {reply:?}");
+        waited += u64::from(machine.stats().read_miss_blocks > missed);
         if (number as u64).is_multiple_of(load.writes_each) {
             read_some(&mut machine);
         }
     }
-    (before, machine.stats(), machine.now().since(begun))
+    LogRun { before, after: machine.stats(), took: machine.now().since(begun), waited }
 }

@@ -310,9 +310,13 @@ impl Engine {
     fn gather_edges(&mut self, id: OpId, op: &mut Op, change: &Change) {
         op.edges = self.edges(op.object, change);
         let edges = op.edges.clone();
+        let on_a_trail = matches!(change, Change::Write { .. }) && self.trails.follows(op.object, change.span());
         let total = edges.len() as u64;
         for (index, block) in (0..).zip(edges) {
             self.gather(id, op, Span { first: block, end: block.plus(1) }, index, total);
+        }
+        if on_a_trail {
+            self.bring_ahead(op, change.span());
         }
     }
 

@@ -52,6 +52,11 @@ pub struct World {
     /// Writes to flash below this byte are done, and their completion waits for [`World::release`].
     pub hold_below: u64,
     pub held: Vec<Ticket>,
+    /// Reads of the origin from this byte on wait for [`World::serve`].
+    pub starve: Option<u64>,
+    /// Files that the engine let go of.
+    pub released: Vec<ObjectId>,
+    pub starved: Vec<(Ticket, ObjectId, u64, u32)>,
 }
 
 pub const POOL: u64 = 48 << 20;
@@ -93,6 +98,9 @@ impl World {
             origin_reads: 0,
             hold_below: 0,
             held: Vec::new(),
+            starve: None,
+            released: Vec::new(),
+            starved: Vec::new(),
         };
         world.run();
         world
@@ -134,6 +142,9 @@ impl World {
                     return self.held.push(ticket);
                 }
                 (ticket, Outcome::Done)
+            }
+            Effect::OriginRead { ticket, object, offset, len } if self.starve.is_some_and(|from| offset >= from) => {
+                return self.starved.push((ticket, object, offset, len));
             }
             Effect::OriginRead { ticket, object, offset, len } => {
                 self.origin_reads += 1;
@@ -192,7 +203,8 @@ impl World {
                 (ticket, Outcome::Done)
             }
             Effect::OriginSeek { ticket, .. } => (ticket, Outcome::Offset(0)),
-            Effect::FlashTrim { .. } | Effect::OriginRelease { .. } => return,
+            Effect::OriginRelease { object } => return self.released.push(object),
+            Effect::FlashTrim { .. } => return,
             Effect::Reply { request, reply } => {
                 self.replies.insert(request, reply);
                 return;
@@ -206,6 +218,15 @@ impl World {
         self.hold_below = 0;
         for ticket in std::mem::take(&mut self.held) {
             self.engine.complete(ticket, Outcome::Done);
+        }
+        self.run();
+    }
+
+    /// The reads of the origin that waited are served, and those that come.
+    pub fn serve(&mut self) {
+        self.starve = None;
+        for (ticket, object, offset, len) in std::mem::take(&mut self.starved) {
+            self.carry_out(Effect::OriginRead { ticket, object, offset, len });
         }
         self.run();
     }
