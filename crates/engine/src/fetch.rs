@@ -224,7 +224,9 @@ impl Engine {
             _ => return self.fetch_failed(fetch, Errno::IO),
         };
         if !fetch.waiters.is_empty() {
-            self.hits_to_origin.origin_took(self.now.since(fetch.since), self.now);
+            let took = self.now.since(fetch.since);
+            self.hits_to_origin.origin_took(took, self.now);
+            self.destage.patience.took(took);
         }
         for waiter in &fetch.waiters {
             let from = usize::try_from(waiter.span.first.0 - fetch.span.first.0).expect("fetches are small") * BLOCK;
@@ -241,6 +243,11 @@ impl Engine {
     /// Whether something of an object is on its way that no request waits for: the origin's file is still used.
     pub(crate) fn is_bringing(&self, object: ObjectId) -> bool {
         self.fetches.values().any(|fetch| fetch.object == object && fetch.waiters.is_empty())
+    }
+
+    /// Since when the miss has waited that has waited longest.
+    pub(crate) fn oldest_miss(&self) -> Option<Nanos> {
+        self.fetches.values().find(|fetch| !fetch.waiters.is_empty()).map(|fetch| fetch.since)
     }
 
     /// Who waits keeps the object; with what nobody waited for it may go.

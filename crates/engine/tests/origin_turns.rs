@@ -1,15 +1,47 @@
-//! What nobody waits for on its way from the origin.
+//! Whose turn it is at the origin: misses before destage, and what nobody waits for beside both.
 
 #![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
 
 mod world;
 
-use headpond_base::{BufMut, ObjectId, UnixNanos};
+use headpond_base::{BufMut, Nanos, ObjectId, UnixNanos};
 use headpond_engine::{Config, OpenFile, Outcome, Reply, Request, RequestId, Treatment};
 use headpond_format::Stamp;
 use world::World;
 
+const BLOCK: u64 = 4096;
 const FILE: usize = 128 << 20;
+
+fn read(object: ObjectId, block: u64) -> Request {
+    Request::Read { object, offset: block * BLOCK, len: BLOCK as u32, how: Treatment::default() }
+}
+
+#[test]
+fn destage_stands_back_for_a_miss_that_waits_too_long_and_goes_on_once_it_is_answered() {
+    let mut world = World::new(Config { flush_period: Nanos(4 * Nanos::SECOND.0), ..Config::default() });
+    let file = world.open(1, &vec![0; FILE]);
+    for block in 0..600 {
+        world.write(file, block * 50 * BLOCK, &[7; BLOCK as usize]);
+    }
+    let written = |world: &mut World, milliseconds: u64| {
+        let before = world.written;
+        (0..milliseconds / 10).for_each(|_| world.sleep(10));
+        world.written - before
+    };
+    assert!(written(&mut world, 500) > 0, "what is dirty goes by and by");
+    // Not what destage reads over gaps.
+    world.starve = Some(30_500 * BLOCK);
+    world.engine.submit(RequestId(900_000), read(file, 31_000));
+    world.run();
+    assert_eq!(world.starved.len(), 1);
+    written(&mut world, 150);
+    assert_eq!(written(&mut world, 500), 0, "one that has waited for a tenth of a second, where they take no time, is");
+    world.serve();
+    assert!(matches!(world.replies.remove(&RequestId(900_000)), Some(Reply::Data(..))));
+    assert!(written(&mut world, 500) > 0);
+    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
+    assert_eq!(world.engine.stats().dirty_blocks, 0);
+}
 
 /// Appends that end inside a block, one behind the other, to an origin that takes 10 ms for a read, until something is brought
 /// ahead of them and nobody waits for it.

@@ -17,6 +17,7 @@ mod governor;
 mod job;
 mod moves;
 mod overdue;
+mod patience;
 mod reading;
 mod run;
 
@@ -33,6 +34,7 @@ pub(crate) use governor::TICK;
 use governor::{Governor, Situation};
 pub(crate) use job::Pending;
 use job::{Job, JobId};
+use patience::Patience;
 
 /// Jobs at once while a flush runs or something waits: enough to keep an origin with several
 /// spindles or a network busy.
@@ -71,12 +73,14 @@ pub(crate) struct Destage {
     /// For which block it last turned back on this way.
     turned_back: Option<(ObjectId, Block)>,
     governor: Governor,
+    /// What misses take, so that none waits for long behind what goes to the origin.
+    pub(crate) patience: Patience,
     flushes: Vec<Flush>,
     stop_waiter: Option<OpId>,
 }
 
 impl Destage {
-    pub(crate) const fn new(now: Nanos) -> Self {
+    pub(crate) fn new(now: Nanos) -> Self {
         Self {
             jobs: BTreeMap::new(),
             next_job: 0,
@@ -85,6 +89,7 @@ impl Destage {
             at: (ObjectId(0), Block(0)),
             turned_back: None,
             governor: Governor::new(now),
+            patience: Patience::default(),
             flushes: Vec::new(),
             stop_waiter: None,
         }
@@ -295,9 +300,13 @@ impl Engine {
             || self.destage.flushes.iter().any(|flush| flush.wants(object))
     }
 
-    /// Origin writes of one job at once. Foreground misses come first: while there are any, few. Otherwise as
-    /// many as keep the origin busy without a miss having to wait long behind them.
+    /// Origin writes of one job at once. Foreground misses come first: while there are any, few, and none while one waits too
+    /// long. Otherwise as many as keep the origin busy without a miss having to wait long behind them.
     fn depth(&self, fast: bool) -> usize {
+        let oldest = self.oldest_miss().map(|since| self.now.since(since));
+        if oldest.is_some_and(|waited| self.destage.patience.is_over(waited)) {
+            return 0;
+        }
         let each = self.origin_costs.writes().each.0.max(1);
         let enough = usize::try_from(AHEAD.0 / each).unwrap_or(DEPTH_MAX).clamp(DEPTH_MIN, DEPTH_MAX);
         match (fast, self.fetches.is_empty()) {
