@@ -185,9 +185,8 @@ impl Engine {
         if let Some(id) = self.store.by_inode.get(&file.inode).copied() {
             let known = self.store.known(id);
             if known.state.birth == file.birth && !file.created {
-                let left_alone = known.opens == 0 && known.active == 0 && !known.in_job;
                 let changed = known.state.stamp.size != file.stamp.size || known.state.stamp.mtime != file.stamp.mtime;
-                if left_alone && !known.is_dirty() && !known.state.flags.destaging && changed {
+                if !known.is_in_use() && !known.is_dirty() && !known.state.flags.destaging && changed {
                     // Written behind the mount's back while nobody had it open here: promise 6.
                     known.follow_origin(file.stamp);
                     self.drop_clean(id);
@@ -199,11 +198,10 @@ impl Engine {
             }
             // The inode number was given to a new file: the old one is gone from the origin.
             self.store.by_inode.remove(&file.inode);
-            let idle = self.store.get(id).is_some_and(|old| old.opens == 0 && old.active == 0 && !old.in_job);
-            if idle && !self.is_bringing(id) {
+            if self.is_used(id) {
+                self.store.known(id).gone = true;
+            } else {
                 self.forget(id);
-            } else if let Some(old) = self.store.get_mut(id) {
-                old.gone = true;
             }
         }
         let id = self.store.next_object;
@@ -251,10 +249,15 @@ impl Engine {
         self.answer(id, Reply::Done);
     }
 
+    /// Whether something needs a known object: an open file, a request, destage, or a read that no request waits for.
+    fn is_used(&self, id: ObjectId) -> bool {
+        self.store.get(id).is_some_and(Object::is_in_use) || self.is_bringing(id)
+    }
+
     /// Lets go of what nobody needs: a file that is gone, or one that is closed and clean.
     pub(crate) fn retire(&mut self, id: ObjectId) {
         let Some(object) = self.store.get(id) else { return };
-        if object.opens > 0 || object.active > 0 || object.in_job || !object.locks.idle() || self.is_bringing(id) {
+        if self.is_used(id) || !object.locks.idle() {
             return;
         }
         if object.gone && object.attached && object.persisted && object.is_dirty() && !self.store.log.failed() {

@@ -52,18 +52,14 @@ impl Fetch {
     fn poison(&mut self, span: Span) {
         for (index, poisoned) in self.poisoned.iter_mut().enumerate() {
             let block = self.span.first.plus(index as u64);
-            *poisoned |= span.first <= block && block < span.end;
+            *poisoned |= span.contains(block);
         }
     }
 
     /// The class of the first who may let it in and waits for this block.
     fn asked_for(&self, block: Block) -> Option<Class> {
-        let waits = |waiter: &&Waiter| waiter.span.first <= block && block < waiter.span.end;
+        let waits = |waiter: &&Waiter| waiter.span.contains(block);
         self.waiters.iter().filter(waits).find_map(|waiter| waiter.admit)
-    }
-
-    fn covers(&self, block: Block) -> bool {
-        self.span.first <= block && block < self.span.end
     }
 
     fn clean(&self, span: Span) -> bool {
@@ -157,14 +153,13 @@ impl Engine {
         let mut waits = op.served.miss_blocks > 0;
         while let Some(from) = self.trails.lacks(object, span, window, most, std::mem::take(&mut waits)) {
             let Some(known) = self.store.get(object) else { return };
-            let end_of_origin = Block(headpond_base::blocks_for(known.origin_end()));
             let is_there = |block: &Block| {
                 known.map.get(*block).is_some()
                     || self.store.is_in_memory(object, *block)
-                    || self.fetches.values().any(|fetch| fetch.object == object && fetch.covers(*block))
+                    || self.fetches.values().any(|fetch| fetch.object == object && fetch.span.contains(*block))
             };
             let first = (0..window).map(|index| from.plus(index)).find(|block| !is_there(block));
-            let Some(first) = first.filter(|block| *block < end_of_origin) else {
+            let Some(first) = first.filter(|block| block.byte() < known.origin_end()) else {
                 self.trails.goes_on(object, from, from.plus(window));
                 continue;
             };

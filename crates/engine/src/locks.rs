@@ -26,6 +26,10 @@ impl Span {
         Self { first: Block::holding(offset), end: Block(u64::MAX) }
     }
 
+    pub(crate) fn contains(self, block: Block) -> bool {
+        self.first <= block && block < self.end
+    }
+
     pub(crate) fn overlaps(self, other: Self) -> bool {
         self.first < other.end && other.first < self.end
     }
@@ -90,7 +94,7 @@ impl Locks {
 
     /// Whether somebody is changing this block now.
     pub(crate) fn excluded(&self, block: Block) -> bool {
-        self.held.iter().any(|hold| hold.exclusive && hold.span.first <= block && block < hold.span.end)
+        self.held.iter().any(|hold| hold.exclusive && hold.span.contains(block))
     }
 
     /// Whether nobody holds or waits.

@@ -181,7 +181,7 @@ impl MemoryWindow {
         }
         let inside = |key: &Key| {
             let (of, block) = block_of(*key);
-            of == object && span.first <= block && block < span.end
+            of == object && span.contains(block)
         };
         let mut keys: Vec<Key> = self.held.keys().copied().filter(inside).collect();
         keys.sort_unstable();

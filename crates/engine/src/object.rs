@@ -166,6 +166,11 @@ impl Object {
         self.data_dirty_against(self.origin_size) || self.job_unsynced
     }
 
+    /// Whether an open file, a request or destage needs it.
+    pub(crate) const fn is_in_use(&self) -> bool {
+        self.opens > 0 || self.active > 0 || self.in_job
+    }
+
     /// Gone at the origin, and nobody here has it open: nothing is worth writing to it.
     pub(crate) const fn leaving(&self) -> bool {
         self.gone && self.opens == 0 && self.active == 0

@@ -43,9 +43,11 @@ fn destage_stands_back_for_a_miss_that_waits_too_long_and_goes_on_once_it_is_ans
     assert_eq!(world.engine.stats().dirty_blocks, 0);
 }
 
-/// Appends that end inside a block, one behind the other, to an origin that takes 10 ms for a read, until something is brought
-/// ahead of them and nobody waits for it.
-fn until_something_is_on_its_way(world: &mut World, file: ObjectId) {
+/// A clean file that was closed while something of it was on its way and nobody waited for it: appends to it, each of which ends
+/// inside a block, to an origin that takes 10 ms for a read.
+fn closed_with_something_on_its_way() -> (World, ObjectId) {
+    let mut world = World::new(Config { sequential_cutoff: None, ..Config::default() });
+    let file = world.open(1, &vec![1; FILE]);
     for piece in 0..2000 {
         world.starve = Some(0);
         let (id, data) = (RequestId(900_000 + piece), BufMut::copy_of(&[9; 3000]).freeze());
@@ -53,7 +55,9 @@ fn until_something_is_on_its_way(world: &mut World, file: ObjectId) {
         world.engine.submit(id, Request::Write { object: file, offset, data, mtime, durable: false, how });
         world.run();
         if world.replies.contains_key(&id) && !world.starved.is_empty() {
-            return;
+            assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
+            assert!(matches!(world.ask(Request::Close { object: file }), Reply::Done));
+            return (world, file);
         }
         world.sleep(10);
         world.serve();
@@ -62,14 +66,9 @@ fn until_something_is_on_its_way(world: &mut World, file: ObjectId) {
     panic!("nothing is brought ahead of a log");
 }
 
-/// A file that was closed while something of it was on its way, changed by somebody else, and opened again.
 #[test]
 fn what_was_on_its_way_when_a_file_was_closed_is_not_taken_for_what_somebody_else_wrote_since() {
-    let mut world = World::new(Config { sequential_cutoff: None, ..Config::default() });
-    let file = world.open(1, &vec![1; FILE]);
-    until_something_is_on_its_way(&mut world, file);
-    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
-    assert!(matches!(world.ask(Request::Close { object: file }), Reply::Done));
+    let (mut world, file) = closed_with_something_on_its_way();
     let (old, (ticket, object, offset, len)) = (world.files[&file].clone(), world.starved[0]);
     assert_eq!(object, file);
     let from = offset as usize;
@@ -90,11 +89,7 @@ fn what_was_on_its_way_when_a_file_was_closed_is_not_taken_for_what_somebody_els
 
 #[test]
 fn a_file_is_let_go_of_only_when_nothing_of_it_is_on_its_way_any_more() {
-    let mut world = World::new(Config { sequential_cutoff: None, ..Config::default() });
-    let file = world.open(1, &vec![1; FILE]);
-    until_something_is_on_its_way(&mut world, file);
-    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
-    assert!(matches!(world.ask(Request::Close { object: file }), Reply::Done));
+    let (mut world, file) = closed_with_something_on_its_way();
     assert_eq!(world.released, []);
     world.serve();
     assert_eq!(world.released, [file]);

@@ -27,7 +27,7 @@ impl Moves {
     }
 
     fn forget(&mut self, span: Span) {
-        self.0.retain(|block, _| !(span.first <= *block && *block < span.end));
+        self.0.retain(|block, _| !span.contains(*block));
     }
 
     /// Whether a block held the same bytes in both slots.
