@@ -15,7 +15,11 @@ const LAST_LINES: usize = 30;
 #[must_use]
 pub fn typed(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words.map(quoted).collect::<Vec<_>>().join(" ")
+    let words = words.map(quoted).collect::<Vec<_>>().join(" ");
+    match command.get_current_dir() {
+        Some(directory) => format!("cd {} && {words}", quoted(directory.as_os_str())),
+        None => words,
+    }
 }
 
 fn quoted(word: &OsStr) -> String {
@@ -85,6 +89,7 @@ mod tests {
         let mut command = Command::new("mariadb");
         command.args(["--execute=SELECT 1", "it's", "a/b", ""]);
         assert_eq!(typed(&command), r"mariadb '--execute=SELECT 1' 'it'\''s' a/b ''");
+        assert_eq!(typed(Command::new("ls").current_dir("/a b")), "cd '/a b' && ls");
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub fn run(headpond: &Headpond, directory: &Path, options: &Options, mut each: i
         let files = place.write_files(options.fio_files, &mut random)?;
         mount.unmount()?;
         for (name, job) in &files {
-            let mut verify = job.verify(&place.mounting.origin.join(name));
+            let mut verify = job.verify(&place.mounting.origin, name);
             command::run("verifying at the origin what fio wrote through the mount", &mut verify)?;
             report.fio_files += 1;
         }
@@ -153,12 +153,12 @@ impl Place {
                 seed: next(random) >> 33,
             };
             let name = format!("fio-{number}");
-            command::run("running fio", &mut job.write(&self.mounting.mountpoint.join(&name)))?;
+            command::run("running fio", &mut job.write(&self.mounting.mountpoint, &name))?;
             files.push((name, job));
         }
         // Once more when others have been written since: by now much of it comes from the origin.
         for (name, job) in &files {
-            command::run("verifying with fio", &mut job.verify(&self.mounting.mountpoint.join(name)))?;
+            command::run("verifying with fio", &mut job.verify(&self.mounting.mountpoint, name))?;
         }
         Ok(files)
     }

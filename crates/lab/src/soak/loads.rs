@@ -210,7 +210,7 @@ impl Shared {
                 seed: next(&mut seed) >> 33,
             };
             self.locked().files.retain(|file| file.name != name);
-            if self.succeeded("writing and verifying a file with fio", job.write(&root.join(&name))) {
+            if self.succeeded("writing and verifying a file with fio", job.write(root, &name)) {
                 let mut found = self.locked();
                 found.fio_written += 1;
                 found.files.push(Written { name, job });

@@ -83,7 +83,7 @@ impl Promises {
         }
         sum.transactions = promised;
         for Written { name, job } in &self.files {
-            command::run("verifying a file that was written and synced before", &mut job.verify(&root.join(name)))?;
+            command::run("verifying a file that was written and synced before", &mut job.verify(root, name))?;
             sum.fio_verified += 1;
         }
         Ok(())
