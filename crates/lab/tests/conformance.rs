@@ -16,7 +16,7 @@ fn fsx_fio_and_pjdfstest_find_nothing_that_the_origin_does_not_have() {
         fio_files: 1,
         seed: machine::number("HEADPOND_CONFORMANCE_SEED", 1),
     };
-    let directory = tempfile::Builder::new().prefix("headpond-").tempdir_in("/var/tmp").expect("a directory");
+    let directory = machine::scratch("headpond-");
     match conformance::run(&machine::headpond(), directory.path(), &options, |line| println!("{line}")) {
         Ok(report) => {
             assert_eq!(report.fsx_operations, options.fsx_operations);

@@ -19,7 +19,7 @@ fn what_survives_a_kill_is_a_prefix_of_whole_writes_not_older_than_the_last_sync
     }
     let (rounds, seed) =
         (machine::number("HEADPOND_ORDER_ROUNDS", 12) as u32, machine::number("HEADPOND_ORDER_SEED", 1));
-    let directory = tempfile::Builder::new().prefix("headpond-").tempdir_in("/var/tmp").expect("a directory");
+    let directory = machine::scratch("headpond-");
     let mut lost = 0;
     let outcome = order::run(&machine::headpond(), directory.path(), rounds, seed, Flash::EveryOtherLoses, |round| {
         println!("{round:?}");
@@ -37,7 +37,7 @@ fn on_flash_that_lies_the_loss_of_synced_writes_is_found() {
     if !can_run() {
         return;
     }
-    let directory = tempfile::Builder::new().prefix("headpond-").tempdir_in("/var/tmp").expect("a directory");
+    let directory = machine::scratch("headpond-");
     let failure = order::run(&machine::headpond(), directory.path(), 12, 1, Flash::Lies, |_| {}).expect_err("it lies");
     let said = failure.to_string();
     assert!(said.contains("no number gives what was found") || said.contains("changed at the origin"), "{said}");

@@ -21,7 +21,7 @@ fn a_minute_of_everything_breaks_no_promise() {
         leg_max: Duration::from_secs(8),
         seed: machine::number("HEADPOND_SOAK_SEED", 1),
     };
-    let directory = tempfile::Builder::new().prefix("headpond-soak-").tempdir_in("/var/tmp").expect("a directory");
+    let directory = machine::scratch("headpond-soak-");
     match soak::run(&machine::headpond(), directory.path(), &options, |sum| println!("{sum}")) {
         Ok(sum) => {
             assert!(sum.tried_everything(), "not everything was tried: {sum}");
@@ -40,7 +40,7 @@ fn fio_makes_nothing_on_a_mount_point_that_is_bare_by_now() {
     if !machine::lacks_nothing(soak::missing()) {
         return;
     }
-    let directory = tempfile::Builder::new().prefix("headpond-bare-").tempdir_in("/var/tmp").expect("a directory");
+    let directory = machine::scratch("headpond-bare-");
     let work = directory.path().join("work");
     fs::create_dir(&work).expect("a directory");
     let job = Job { mib: 1, request: 4096, random: false, direct: false, sync_every: 8, seed: 1 };
