@@ -13,6 +13,7 @@ use headpond_engine::{Reply, Request};
 use headpond_shard::Handle;
 
 use crate::clock::{unix_seconds, utc};
+use crate::flash::Superblocks;
 use crate::marker::{Marker, MarkerHold, MarkerState};
 use crate::service::{Event, Service, outcome};
 use crate::{Refusal, Size};
@@ -38,6 +39,8 @@ pub struct Ended {
     pub dirty_files: u64,
     /// What went wrong on the way, if anything did.
     pub trouble: Option<String>,
+    /// The engine wrote its last checkpoint.
+    pub stopped: bool,
 }
 
 impl Ended {
@@ -75,15 +78,17 @@ pub(crate) fn end(service: &Service, flush: Option<&Receiver<Event>>) -> Ended {
     let stats = service.handle.stats().engine;
     if stats.flash_failed != 0 && flushed.is_ok() && stats.dirty_blocks == 0 && stats.dirty_objects == 0 {
         // The pool cannot be stopped in order any more, and need not be: nobody will use what it has.
-        return Ended { dirty_bytes: 0, dirty_files: 0, trouble: without_pool(service).err() };
+        return Ended { dirty_bytes: 0, dirty_files: 0, trouble: without_pool(service).err(), stopped: false };
     }
+    let is_stopped = stopped.is_ok();
     let mut trouble = flushed.err();
     trouble = trouble.or_else(|| synced.err().map(|why| crash("making the pool durable", &why)));
     trouble = trouble.or_else(|| match stopped {
         Err(Stuck::Late(_)) if flush.is_none() => None,
         stopped => stopped.err().map(|why| crash("stopping the engine", &why)),
     });
-    Ended { dirty_bytes: stats.dirty_blocks * BLOCK_U64, dirty_files: stats.dirty_objects, trouble }
+    let (dirty_bytes, dirty_files) = (stats.dirty_blocks * BLOCK_U64, stats.dirty_objects);
+    Ended { dirty_bytes, dirty_files, trouble, stopped: is_stopped }
 }
 
 /// After a failure of the flash everything went to the origin directly, whose file system may
@@ -147,7 +152,7 @@ fn wait_for(handle: &Handle, request: Request, patience: Duration) -> Result<(),
 
 /// The last word beside the origin. Where it cannot be written, the marker of a running mount
 /// stays, which claims more than this one would.
-pub(crate) fn settle_marker(marker: MarkerHold, claim: Marker, ended: &Ended) {
+pub(crate) fn settle_marker(marker: MarkerHold, superblocks: &Superblocks, mut claim: Marker, ended: &Ended) {
     let settled = if ended.is_complete() {
         marker.remove()
     } else if ended.trouble.is_some() && ended.dirty_files == 0 {
@@ -155,6 +160,9 @@ pub(crate) fn settle_marker(marker: MarkerHold, claim: Marker, ended: &Ended) {
         Ok(())
     } else {
         let (state, since) = (MarkerState::DirtyLeft, utc(unix_seconds()));
+        if let Some(claim) = claim.claim.as_mut().filter(|_| ended.stopped) {
+            claim.stopped_at = superblocks.stopped_at();
+        }
         marker.write(&Marker { state, since, dirty_bytes: ended.dirty_bytes, ..claim })
     };
     if let Err(refusal) = settled {

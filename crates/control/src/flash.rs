@@ -8,7 +8,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use headpond_base::{BLOCK, BLOCK_U64, BufMut};
@@ -227,6 +227,27 @@ impl Flash {
     }
 }
 
+/// Looks at the superblocks of a pool that a shard has in use.
+#[derive(Debug)]
+pub(crate) struct Superblocks(File);
+
+impl Superblocks {
+    pub(crate) fn of(flash: &Opened) -> io::Result<Self> {
+        Ok(Self(flash.file().try_clone()?))
+    }
+
+    /// The count of the one that a stop in order left; `None` if there is none.
+    pub(crate) fn stopped_at(&self) -> Option<u64> {
+        let read = |offset| {
+            let mut block = BufMut::zeroed(BLOCK);
+            self.0.read_exact_at(&mut block, offset).ok()?;
+            decode_superblock(&block).ok()
+        };
+        let newest = SUPERBLOCK_SLOTS.into_iter().filter_map(read).max_by_key(|superblock| superblock.counter)?;
+        newest.clean_stop.then_some(newest.counter)
+    }
+}
+
 impl Drop for Flash {
     fn drop(&mut self) {
         // Best effort: what cannot be undone is a file of zeros, which the next start names.
@@ -254,6 +275,7 @@ fn refusal(path: &Path, error: FlashError) -> Refusal {
         },
         FlashError::Missing(_) => Refusal::Flash { path, why: "does not exist".to_owned() },
         FlashError::Exists(_) => Refusal::Flash { path, why: "was made by somebody else at this moment".to_owned() },
+        FlashError::NotOwn { why, .. } => Refusal::Flash { path, why },
         FlashError::NotFlash(_) => {
             let why = "is neither a file nor a block device: give a file (made if missing) or a block device";
             Refusal::Flash { path, why: why.to_owned() }

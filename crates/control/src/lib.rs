@@ -49,7 +49,7 @@ mod watch;
 
 pub use background::{leave_terminal, report_ready, report_refusal, start as start_background};
 pub use client::Daemon;
-pub use conflict::{Conflicts, Decisions, FileConflict, Leftover, Side};
+pub use conflict::{Conflicts, Decisions, Doubtful, FileConflict, Leftover, Side};
 pub use ending::Ended;
 pub use exit::ExitStatus;
 pub use flash::{Content, Flash};

@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::conflict::{Conflicts, Leftover};
+use crate::conflict::{Conflicts, Doubtful, Leftover};
 use crate::{ExitStatus, Size};
 
 /// Why not.
@@ -65,6 +65,16 @@ pub enum Refusal {
         when: String,
         /// What the operator has to decide on.
         left: Leftover,
+    },
+    /// The pool is not the one that the marker waits for, but an image of it.
+    #[error("flash {}: {what}\n{left}", .path.display())]
+    PoolImage {
+        /// The flash.
+        path: PathBuf,
+        /// What kind of image, and of when.
+        what: String,
+        /// What the operator has to decide on.
+        left: Doubtful,
     },
     /// The marker makes no sense.
     #[error(
@@ -277,6 +287,7 @@ impl Refusal {
             Self::OriginInUse { .. } => ExitStatus::OriginInUse,
             Self::OriginDirtyElsewhere { .. } => ExitStatus::OriginDirtyElsewhere,
             Self::PoolObsolete { .. } => ExitStatus::PoolObsolete,
+            Self::PoolImage { .. } => ExitStatus::PoolImage,
             Self::Marker { .. } => ExitStatus::MarkerDamaged,
             Self::BesideNotOurs { .. } => ExitStatus::BesideNotOurs,
             Self::MountPoint { .. } => ExitStatus::MountPointUnusable,
