@@ -16,6 +16,7 @@
 //!
 //! What a request costs is in `ARCHITECTURE.md`, and what it comes to in `docs/benchmarks.md`.
 
+mod claim;
 mod clock;
 mod core;
 mod door;
@@ -34,6 +35,7 @@ mod requests;
 mod stats;
 mod turn;
 
+pub use claim::{Claim, Gate, Standing};
 pub use clock::now;
 pub use core::Core;
 pub use door::{Done, Door, Taken};
