@@ -17,7 +17,7 @@
 //! Price: a read of a clock for each change of the origin, and a look for each interval in which there are any. No hit pays.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use headpond_base::{Errno, Result};
@@ -42,7 +42,7 @@ pub trait Claim: Send + Sync + 'static {
 
 /// Lets changes of the origin through for as long as the claim stands.
 pub struct Gate {
-    claim: Box<dyn Claim>,
+    claim: Arc<dyn Claim>,
     interval: Duration,
     /// When the last good look began, by [`clock`]; [`NEVER`] when there is a doubt.
     seen: AtomicU64,
@@ -69,13 +69,13 @@ impl Gate {
 
     /// A gate for a claim that was made a moment ago.
     #[must_use]
-    pub fn new(claim: Box<dyn Claim>) -> Self {
+    pub fn new(claim: Arc<dyn Claim>) -> Self {
         Self::with_interval(claim, Self::INTERVAL)
     }
 
     /// The same with another interval.
     #[must_use]
-    pub fn with_interval(claim: Box<dyn Claim>, interval: Duration) -> Self {
+    pub fn with_interval(claim: Arc<dyn Claim>, interval: Duration) -> Self {
         Self {
             claim,
             interval,
@@ -186,8 +186,6 @@ fn clock() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     /// Says what it was told to say, and counts.
@@ -196,7 +194,7 @@ mod tests {
         looks: AtomicU64,
     }
 
-    impl Claim for Arc<Said> {
+    impl Claim for Said {
         fn look(&self) -> Standing {
             self.looks.fetch_add(1, Ordering::SeqCst);
             self.standing.lock().unwrap().clone()
@@ -205,7 +203,7 @@ mod tests {
 
     fn gate(interval: Duration) -> (Gate, Arc<Said>) {
         let said = Arc::new(Said { standing: Mutex::new(Standing::Ours), looks: AtomicU64::new(0) });
-        (Gate::with_interval(Box::new(said.clone()), interval), said)
+        (Gate::with_interval(said.clone(), interval), said)
     }
 
     fn say(said: &Said, standing: Standing) {

@@ -203,7 +203,7 @@ fn equal_seeds_make_equal_disks() {
 /// A claim that somebody else takes over while changes are made.
 struct TakenOver(std::sync::Mutex<Standing>);
 
-impl Claim for Arc<TakenOver> {
+impl Claim for TakenOver {
     fn look(&self) -> Standing {
         self.0.lock().unwrap().clone()
     }
@@ -214,7 +214,7 @@ fn once_the_claim_is_lost_no_change_reaches_the_origin() {
     let dir = tempfile::tempdir().unwrap();
     let claim = Arc::new(TakenOver(std::sync::Mutex::new(Standing::Ours)));
     let origin = FileOrigin::below(File::open(dir.path()).unwrap().into()).unwrap();
-    let gate = Arc::new(Gate::new(Box::new(claim.clone())));
+    let gate = Arc::new(Gate::new(claim.clone()));
     origin.guard(gate.clone());
     origin.when_pool_fails(Box::new(|| panic!("the note is a change, too")));
     let path = dir.path().join("file");
