@@ -14,7 +14,6 @@ use headpond_shard::Handle;
 
 use crate::clock::{unix_seconds, utc};
 use crate::marker::{Marker, MarkerHold, MarkerState};
-use crate::resolve::OriginRoot;
 use crate::service::{Event, Service, outcome};
 use crate::{Refusal, Size};
 
@@ -90,8 +89,7 @@ pub(crate) fn end(service: &Service, flush: Option<&Receiver<Event>>) -> Ended {
 /// After a failure of the flash everything went to the origin directly, whose file system may
 /// still have it in memory only.
 fn without_pool(service: &Service) -> Result<(), String> {
-    let root = OriginRoot::open(&service.places.origin).map_err(|refusal| refusal.to_string())?;
-    root.sync_file_system().map_err(|error| format!("the origin's file system cannot be synced: {error}"))
+    service.root.sync_file_system().map_err(|error| format!("the origin's file system cannot be synced: {error}"))
 }
 
 fn flush_all(service: &Service, events: &Receiver<Event>) -> Result<(), String> {

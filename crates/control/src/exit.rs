@@ -24,6 +24,8 @@ pub enum ExitStatus {
     MarkerDamaged = 13,
     /// The origin's file system fails at the start.
     OriginFailed = 14,
+    /// What lies beside the origin under headpond's names is not headpond's.
+    BesideNotOurs = 15,
     /// Mount point missing, or no directory.
     MountPointUnusable = 20,
     /// Mount point holds files.
@@ -76,7 +78,7 @@ pub enum ExitStatus {
 
 impl ExitStatus {
     /// All, with what they mean, in the order of their numbers.
-    pub const TABLE: [(Self, &'static str); 32] = [
+    pub const TABLE: [(Self, &'static str); 33] = [
         (Self::Done, "done"),
         (Self::Failed, "failed for a reason that has no status of its own; the message says which"),
         (Self::Usage, "the command line makes no sense"),
@@ -85,6 +87,7 @@ impl ExitStatus {
         (Self::OriginDirtyElsewhere, "the origin's newest data is in another pool"),
         (Self::MarkerDamaged, "the marker beside the origin cannot be read"),
         (Self::OriginFailed, "the origin failed to sync what was written to it before a crash"),
+        (Self::BesideNotOurs, "what lies in .headpond beside the origin is not headpond's, or others may write it"),
         (Self::MountPointUnusable, "the mount point is missing or no directory"),
         (Self::MountPointNotEmpty, "the mount point is not empty"),
         (Self::MountPointInUse, "something is mounted on the mount point already"),

@@ -360,6 +360,7 @@ mod tests {
             clean_stop: true,
             dirty_blocks: 0,
             boot: [0; 16],
+            claim: [0; 16],
             packed: false,
             blanks: false,
         }

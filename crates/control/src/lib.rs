@@ -8,6 +8,7 @@
 //! - Nothing here is on the path of a read or a write.
 
 mod background;
+mod beside;
 mod boot;
 mod client;
 mod clock;
@@ -27,6 +28,7 @@ mod notify;
 mod numbers;
 mod obsolete;
 mod operations;
+mod origin_root;
 mod ownership;
 mod panel;
 mod places;
@@ -55,16 +57,17 @@ pub use flushes::FlushShown;
 pub use headpond_device::{Backend, FaultPlan, Fill};
 pub use headpond_shard::DiskModel;
 pub use holders::{Holder, describe as describe_holders, holders};
-pub use marker::{MARKER_NAME, Marker, MarkerHold, MarkerState};
+pub use marker::{Claim, ClaimWatch, MARKER_NAME, Marker, MarkerHold, MarkerState, Standing};
 pub use mounts::{Detach, FS_TYPE, Mounted, detach, mounted_on, mounts};
 pub use numbers::{
     FileNumbers, Latency, METRICS, Metric, MetricKind, Numbers, ProcessNumbers, Snapshot, metrics_reference,
 };
+pub use origin_root::OriginRoot;
 pub use places::{Places, mountpoint_path};
 pub use plan::MountPlan;
 pub use protocol::{Answer, Command, Progress};
 pub use refusal::Refusal;
-pub use resolve::{Found, OriginRoot, Wanted};
+pub use resolve::{Found, Wanted};
 pub use rules::{RuleShown, Verdict};
 pub use running::Running;
 pub use runtime_dir::{make as make_runtime_dir, name_of as runtime_name};

@@ -4,44 +4,35 @@
 //! goes only when another pool has taken the failed one's place. It outlives the marker, because
 //! a pool that failed still looks as if it had the newest data.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::sync::Arc;
 
 use crate::Refusal;
+use crate::beside::BesideDir;
 use crate::clock::{unix_seconds, utc};
-use crate::marker::MARKER_NAME;
 
 const FILE: &str = "obsolete-pool";
 
 /// The place of the note for one origin.
 #[derive(Clone, Debug)]
 pub(crate) struct ObsoleteNote {
-    origin: PathBuf,
+    dir: Arc<BesideDir>,
 }
 
 impl ObsoleteNote {
-    pub(crate) fn of(origin: &Path) -> Self {
-        Self { origin: origin.to_owned() }
-    }
-
-    fn path(&self) -> PathBuf {
-        self.origin.join(MARKER_NAME).join(FILE)
+    pub(crate) const fn in_dir(dir: Arc<BesideDir>) -> Self {
+        Self { dir }
     }
 
     /// Says durably that `pool` is obsolete from now on.
     pub(crate) fn write(&self, pool: &str) -> io::Result<()> {
-        let dir = self.origin.join(MARKER_NAME);
-        match fs::DirBuilder::new().mode(0o755).create(&dir) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
+        let text = format!("{pool}\n{}\n", utc(unix_seconds()));
+        if self.dir.is_in_place() {
+            return self.dir.replace(FILE, text.as_bytes());
         }
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(self.path())?;
-        writeln!(file, "{pool}\n{}", utc(unix_seconds()))?;
-        file.sync_all()?;
-        File::open(&dir)?.sync_all()?;
-        File::open(&self.origin)?.sync_all()
+        // Moved away or removed by who owns the origin: what counts is what lies beside it.
+        let dir = BesideDir::make(self.dir.root()).map_err(|refusal| io::Error::other(refusal.to_string()))?;
+        dir.replace(FILE, text.as_bytes())
     }
 
     /// What the note says, if there is one.
@@ -49,11 +40,8 @@ impl ObsoleteNote {
     /// # Errors
     /// When it cannot be read: then nobody knows which pool it is about.
     pub(crate) fn read(&self) -> Result<Option<Failure>, Refusal> {
-        let text = match fs::read_to_string(self.path()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Refusal::from_io("read the note of a failed pool", &self.path(), error)),
-            Ok(text) => text,
-        };
+        let Some(text) = self.dir.read(FILE)? else { return Ok(None) };
+        let text = String::from_utf8_lossy(&text);
         let mut lines = text.lines();
         let pool = lines.next().filter(|name| !name.is_empty()).map(str::to_owned);
         let when = lines.next().unwrap_or("at an unknown time").to_owned();
@@ -62,12 +50,8 @@ impl ObsoleteNote {
 
     /// Removes the note: another pool has taken over.
     pub(crate) fn remove(&self) -> Result<(), Refusal> {
-        match fs::remove_file(self.path()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Refusal::from_io("remove the note of a failed pool", &self.path(), error))
-            }
-            _ => Ok(()),
-        }
+        let failed = |error| Refusal::from_io("remove the note of a failed pool", &self.dir.path(FILE), error);
+        self.dir.remove(FILE).map_err(failed)
     }
 }
 
@@ -95,11 +79,19 @@ impl Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::marker::MARKER_NAME;
+    use crate::marker::tests::root;
+    use std::fs;
+    use std::path::Path;
+
+    fn note_of(origin: &Path) -> ObsoleteNote {
+        ObsoleteNote::in_dir(Arc::new(BesideDir::make(&root(origin)).unwrap()))
+    }
 
     #[test]
     fn a_note_names_the_pool_that_failed_and_no_other() {
         let origin = tempfile::tempdir().unwrap();
-        let note = ObsoleteNote::of(origin.path());
+        let note = note_of(origin.path());
         assert_eq!(note.read().unwrap(), None);
         note.write("aa").unwrap();
         let failure = note.read().unwrap().unwrap();
@@ -113,10 +105,34 @@ mod tests {
     #[test]
     fn a_note_that_was_cut_short_may_be_about_every_pool() {
         let origin = tempfile::tempdir().unwrap();
-        let note = ObsoleteNote::of(origin.path());
+        let note = note_of(origin.path());
         note.write("aa").unwrap();
-        fs::write(note.path(), "").unwrap();
+        fs::write(origin.path().join(MARKER_NAME).join(FILE), "").unwrap();
         let failure = note.read().unwrap().unwrap();
         assert!(failure.is_of("aa") && failure.is_of("bb") && !failure.names("aa"));
+    }
+
+    #[test]
+    fn a_note_lies_beside_the_origin_even_if_its_directory_was_moved_away() {
+        let origin = tempfile::tempdir().unwrap();
+        let note = note_of(origin.path());
+        fs::rename(origin.path().join(MARKER_NAME), origin.path().join("aside")).unwrap();
+        note.write("aa").unwrap();
+        assert!(note_of(origin.path()).read().unwrap().unwrap().names("aa"));
+    }
+
+    #[test]
+    fn a_note_is_not_written_through_a_link() {
+        let top = tempfile::tempdir().unwrap();
+        let origin = top.path().join("origin");
+        fs::create_dir(&origin).unwrap();
+        let note = note_of(&origin);
+        for name in [FILE, "obsolete-pool.next"] {
+            std::os::unix::fs::symlink(top.path().join("out"), origin.join(MARKER_NAME).join(name)).unwrap();
+        }
+        assert!(note.read().is_err());
+        note.write("aa").unwrap();
+        assert!(note.read().unwrap().unwrap().names("aa"));
+        assert!(!top.path().join("out").exists());
     }
 }

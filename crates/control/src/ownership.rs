@@ -155,6 +155,7 @@ mod tests {
             pid: 1,
             since: "then".into(),
             dirty_bytes: 0,
+            claim: None,
         }
     }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::marker::{MARKER_NAME, Marker};
 use crate::mounts::{Detach, FS_TYPE, Mounted, detach, mounted_on, mounts};
+use crate::origin_root::OriginRoot;
 use crate::refusal::Refusal;
 
 /// Three checked places, each as an absolute path without symbolic links.
@@ -26,7 +27,7 @@ impl Places {
     ///
     /// # Errors
     /// The first reason not to mount; see the statuses 10, 20 to 23 and 30.
-    pub fn check(origin: &Path, mountpoint: &Path, flash: &Path) -> Result<Self, Refusal> {
+    pub fn check(origin: &OriginRoot, mountpoint: &Path, flash: &Path) -> Result<Self, Refusal> {
         let origin = check_origin(origin)?;
         let mountpoint = check_mountpoint(mountpoint)?;
         let flash = check_flash(flash)?;
@@ -73,24 +74,16 @@ impl Places {
     }
 }
 
-fn check_origin(given: &Path) -> Result<PathBuf, Refusal> {
-    let refuse = |why: &str| Err(Refusal::Origin { path: given.to_owned(), why: why.to_owned() });
-    let path = match fs::canonicalize(given) {
-        Ok(path) => path,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return refuse("does not exist"),
-        Err(error) => return Err(Refusal::from_io("open the origin", given, error)),
-    };
-    let metadata = fs::metadata(&path).map_err(|error| Refusal::from_io("open the origin", &path, error))?;
-    if !metadata.is_dir() {
-        return refuse("is no directory");
-    }
+fn check_origin(root: &OriginRoot) -> Result<PathBuf, Refusal> {
+    let path = root.path();
+    let refuse = |why: &str| Err(Refusal::Origin { path: path.to_owned(), why: why.to_owned() });
     if path.components().any(|part| part.as_os_str() == MARKER_NAME) {
         return refuse("is headpond's own directory");
     }
-    if mounted_on(&path).is_some_and(|mount| mount.fs_type == FS_TYPE) {
+    if mounted_on(path).is_some_and(|mount| mount.fs_type == FS_TYPE) {
         return refuse("is itself a headpond mount: a pond in front of a pond only adds cost");
     }
-    Ok(path)
+    Ok(path.to_owned())
 }
 
 /// One file has one cache: an origin above or below this one must not be served too. Above, its
@@ -209,7 +202,7 @@ mod tests {
     fn good_places_come_out_without_links() {
         let root = tree();
         let at = |name: &str| root.path().join(name);
-        let places = Places::check(&at("link"), &at("mnt/"), &at("fast/pond")).unwrap();
+        let places = Places::check(&OriginRoot::open(&at("link")).unwrap(), &at("mnt/"), &at("fast/pond")).unwrap();
         let base = fs::canonicalize(root.path()).unwrap();
         assert_eq!(places.origin, base.join("origin"));
         assert_eq!(places.mountpoint, base.join("mnt"));
@@ -232,7 +225,7 @@ mod tests {
         assert!(refusal.to_string().contains("headpond unmount /somewhere"), "{refusal}");
         let other = Mounted { fs_type: "ext4".into(), ..below("sub") };
         assert!(check_neighbours(&origin, &[other]).is_ok(), "any other mount is no concern");
-        let hold = crate::MarkerHold::take(&origin).unwrap();
+        let hold = crate::MarkerHold::take(&crate::marker::tests::root(&origin)).unwrap();
         hold.write(&crate::marker::tests::example(crate::MarkerState::DirtyLeft)).unwrap();
         let refusal = check_neighbours(&origin.join("sub"), &[]).unwrap_err();
         assert!(refusal.to_string().contains("as a part of"), "{refusal}");
@@ -257,7 +250,8 @@ mod tests {
             ("origin", "mnt", "gone/p", ExitStatus::FlashUnusable, "does not exist"),
         ] {
             let at = |name: &str| root.path().join(name);
-            let refusal = Places::check(&at(origin), &at(mountpoint), &at(flash)).unwrap_err();
+            let places = |root: OriginRoot| Places::check(&root, &at(mountpoint), &at(flash));
+            let refusal = OriginRoot::open(&at(origin)).and_then(places).unwrap_err();
             assert_eq!(refusal.status(), status, "{origin} {mountpoint} {flash}: {refusal}");
             assert!(refusal.to_string().contains(says), "{origin} {mountpoint} {flash}: {refusal}");
         }

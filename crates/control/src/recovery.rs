@@ -23,10 +23,11 @@ use crate::boot::boot;
 use crate::clock::utc;
 use crate::conflict::{Conflicts, FileConflict, Leftover, Side};
 use crate::flash::{Content, Flash};
-use crate::marker::{Marker, MarkerState};
+use crate::marker::{Claim, Marker, MarkerState, hex};
 use crate::obsolete::Failure;
+use crate::origin_root::OriginRoot;
 use crate::ownership::{Allowed, Held, Ownership, judge};
-use crate::resolve::{Found, OriginRoot, Wanted};
+use crate::resolve::{Found, Wanted};
 use crate::{Decisions, ExitStatus, MountPlan, Refusal};
 
 /// A pool ready to be taken into use.
@@ -45,6 +46,8 @@ pub(crate) struct Ready {
     pub(crate) files: Vec<(ObjectId, File)>,
     /// The same for the mount.
     pub(crate) known: Vec<KnownObject>,
+    /// The claim of this use, which the pool has from its first checkpoint on.
+    pub(crate) claim: Claim,
     /// What to tell the operator.
     pub(crate) notes: Vec<String>,
 }
@@ -125,9 +128,18 @@ pub(crate) fn make_ready(
         Err(errno) => notes.push(format!("a damaged copy of the pool's superblock cannot be written anew: {errno}")),
     }
     recovered.adopt(OriginName { key, path: path_bytes(root.path()) });
+    let id = random()?;
+    let claim = Claim {
+        epoch: recovered.epoch().0,
+        id: hex(&id),
+        before: hex(&recovered.superblock().claim),
+        begun: false,
+        stopped_at: None,
+    };
+    recovered.claim(id);
     let superblock = recovered.superblock();
     let (pool, pool_bytes, mode) = (superblock.pool, superblock.geometry.pool_bytes, superblock.mode);
-    Ok(Ready { recovered, pool, key, mode, pool_bytes, files, known, notes })
+    Ok(Ready { recovered, pool, key, mode, pool_bytes, files, known, claim, notes })
 }
 
 /// Whose the pool is, and what its data is worth.

@@ -77,6 +77,16 @@ pub enum Refusal {
         /// What is wrong with it.
         why: String,
     },
+    /// What is in headpond's place beside the origin is not headpond's.
+    #[error("{} {what}: it is not used, not followed and not changed\n  {advice}", .path.display())]
+    BesideNotOurs {
+        /// The directory, or the file in it.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+        /// What to do.
+        advice: String,
+    },
     /// The mount point cannot be used.
     #[error("mount point {}: {why}", .path.display())]
     MountPoint {
@@ -268,6 +278,7 @@ impl Refusal {
             Self::OriginDirtyElsewhere { .. } => ExitStatus::OriginDirtyElsewhere,
             Self::PoolObsolete { .. } => ExitStatus::PoolObsolete,
             Self::Marker { .. } => ExitStatus::MarkerDamaged,
+            Self::BesideNotOurs { .. } => ExitStatus::BesideNotOurs,
             Self::MountPoint { .. } => ExitStatus::MountPointUnusable,
             Self::MountPointNotEmpty { .. } => ExitStatus::MountPointNotEmpty,
             Self::MountPointInUse { .. } => ExitStatus::MountPointInUse,

@@ -3,7 +3,8 @@
 //!
 //! Invariants:
 //! - A file is recognised by inode number and birth time, never by its name alone.
-//! - The walk stays on the origin's device, follows no link, and looks at a file only when its
+//! - Every name is reached from the origin's root by descriptor; no link is followed, at its end or on the way.
+//! - The walk stays on the origin's device, and looks at a file only when its
 //!   inode number is one that is missing. It runs only when dirty data is missing its file:
 //!   clean data is not worth it.
 
@@ -11,17 +12,19 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use headpond_base::UnixNanos;
 use headpond_format::Stamp;
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Statx, StatxFlags, openat, statx};
+use headpond_shard::{Mounts, open_beneath, reopen};
+use rustix::fs::{Dir, FileType, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
 use crate::Refusal;
 use crate::marker::MARKER_NAME;
+use crate::origin_root::{OriginRoot, look_at};
 
 /// A file that a pool remembers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,29 +52,7 @@ pub struct Found {
     pub stamp: Stamp,
 }
 
-/// The origin's root, open, so that nothing mounted over its name later deceives.
-#[derive(Debug)]
-pub struct OriginRoot {
-    path: PathBuf,
-    dir: OwnedFd,
-    device: (u32, u32),
-}
-
-const FIELDS: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
-
 impl OriginRoot {
-    /// Opens the origin.
-    ///
-    /// # Errors
-    /// When it cannot be opened.
-    pub fn open(path: &Path) -> Result<Self, Refusal> {
-        let failed = |error: Errno| Refusal::from_io("open the origin", path, error);
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = openat(CWD, path, flags, Mode::empty()).map_err(failed)?;
-        let now = statx(&dir, "", AtFlags::EMPTY_PATH, FIELDS).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), dir, device: (now.stx_dev_major, now.stx_dev_minor) })
-    }
-
     /// For each wanted file what the origin has of it now.
     ///
     /// # Errors
@@ -97,18 +78,22 @@ impl OriginRoot {
         if file.path.is_empty() || !below {
             return Ok(None);
         }
-        match statx(&self.dir, path, AtFlags::SYMLINK_NOFOLLOW, FIELDS) {
+        let looked = open_beneath(self, path, OFlags::PATH | OFlags::NOFOLLOW, Mounts::Entered)
+            .and_then(|place| look_at(&place, c""));
+        match looked {
             Ok(now) => Ok(self.is_it(file, &now).then(|| describe(&file.path, &now))),
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::INVAL) => Ok(None),
-            Err(error) => Err(Refusal::from_io("look at", &self.path.join(path), error)),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NAMETOOLONG | Errno::INVAL) => {
+                Ok(None)
+            }
+            Err(error) => Err(Refusal::from_io("look at", &self.path().join(path), error)),
         }
     }
 
     fn is_it(&self, file: &Wanted, now: &Statx) -> bool {
         now.stx_ino == file.inode
             && birth(now) == file.birth
-            && (now.stx_dev_major, now.stx_dev_minor) == self.device
-            && FileType::from_raw_mode(now.stx_mode.into()) == FileType::RegularFile
+            && (now.stx_dev_major, now.stx_dev_minor) == self.device()
+            && is_file(now)
     }
 
     fn walk(
@@ -120,12 +105,12 @@ impl OriginRoot {
         // Paths and not open directories wait here: a wide tree must not exhaust descriptors.
         let mut waiting: Vec<Vec<u8>> = vec![Vec::new()];
         while let Some(below) = waiting.pop() {
-            let shown = self.path.join(OsStr::from_bytes(&below));
+            let shown = self.path().join(OsStr::from_bytes(&below));
             let failed = |error: Errno| Refusal::from_io("search the origin's directory", &shown, error);
             let dir = match self.open_dir(&below) {
                 Ok(dir) => dir,
                 // Removed or replaced since it was listed.
-                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => continue,
                 Err(error) => return Err(failed(error)),
             };
             let listing = Dir::read_from(&dir).map_err(failed)?;
@@ -145,7 +130,7 @@ impl OriginRoot {
                 if candidates.is_none() && kind != FileType::Unknown {
                     continue;
                 }
-                let now = match statx(&dir, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW, FIELDS) {
+                let now = match look_at(&dir, entry.file_name()) {
                     Ok(now) => now,
                     Err(Errno::NOENT) => continue,
                     Err(error) => return Err(failed(error)),
@@ -169,12 +154,11 @@ impl OriginRoot {
     }
 
     fn open_dir(&self, below: &[u8]) -> rustix::io::Result<OwnedFd> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let path: &[u8] = if below.is_empty() { b"." } else { below };
-        let dir = openat(&self.dir, path, flags, Mode::empty())?;
-        let now = statx(&dir, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
-        // Another file system mounted below: not the origin's files.
-        if (now.stx_dev_major, now.stx_dev_minor) == self.device { Ok(dir) } else { Err(Errno::NOTDIR) }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        let dir = open_beneath(self, Path::new(OsStr::from_bytes(below)), flags, Mounts::Entered)?;
+        let now = look_at(&dir, c"")?;
+        // Another file system below, or a part of this one with numbers of its own: not the origin's files.
+        if (now.stx_dev_major, now.stx_dev_minor) == self.device() { Ok(dir) } else { Err(Errno::NOTDIR) }
     }
 
     /// Opens a found file for writing, so that its dirty data can be destaged.
@@ -183,35 +167,25 @@ impl OriginRoot {
     /// When it cannot be opened, or is another file by now.
     pub fn open_file(&self, found: &Found) -> Result<File, Refusal> {
         let path = Path::new(OsStr::from_bytes(&found.path));
-        let failed = |error: io::Error| Refusal::from_io("open for destaging", &self.path.join(path), error);
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-        let file = openat(&self.dir, path, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
-        let now = statx(&file, "", AtFlags::EMPTY_PATH, FIELDS).map_err(|error| failed(error.into()))?;
-        if now.stx_ino != found.inode || birth(&now) != found.birth {
-            return Err(failed(io::Error::other("the file was replaced during the start; try again")));
+        let failed = |error: io::Error| Refusal::from_io("open for destaging", &self.path().join(path), error);
+        let open = || {
+            let place = open_beneath(self, path, OFlags::PATH | OFlags::NOFOLLOW, Mounts::Entered)?;
+            let now = look_at(&place, c"")?;
+            let is_it = now.stx_ino == found.inode && birth(&now) == found.birth && is_file(&now);
+            if is_it { reopen(&place, OFlags::RDWR).map(Some) } else { Ok(None) }
+        };
+        match open() {
+            Ok(Some(file)) => Ok(file.into()),
+            Ok(None) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => {
+                Err(failed(io::Error::other("the file was replaced during the start; try again")))
+            }
+            Err(error) => Err(failed(error.into())),
         }
-        Ok(file.into())
-    }
-
-    /// Makes durable whatever the origin's file system still has in memory only.
-    ///
-    /// # Errors
-    /// The origin's: some of what was written there may be lost.
-    pub fn sync_file_system(&self) -> io::Result<()> {
-        Ok(rustix::fs::syncfs(&self.dir)?)
-    }
-
-    /// The origin's root directory.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 }
 
-impl AsFd for OriginRoot {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.dir.as_fd()
-    }
+fn is_file(now: &Statx) -> bool {
+    FileType::from_raw_mode(now.stx_mode.into()) == FileType::RegularFile
 }
 
 fn join(below: &[u8], name: &[u8]) -> Vec<u8> {
@@ -245,7 +219,7 @@ mod tests {
     use std::fs;
 
     fn wanted(root: &OriginRoot, path: &str, must: bool) -> Wanted {
-        let now = statx(root, path, AtFlags::SYMLINK_NOFOLLOW, FIELDS).unwrap();
+        let now = look_at(root, path).unwrap();
         Wanted { inode: now.stx_ino, birth: birth(&now), path: path.as_bytes().to_vec(), must }
     }
 

@@ -15,7 +15,7 @@ use headpond_device::{Device, FaultHandle, FaultPlan, Faults};
 use headpond_engine::{Reply, Request};
 use headpond_mount::{Beside as BesideMount, MountError, MountOptions, Mounted, THREADS, mount_with};
 use headpond_shard::{FileOrigin, Handle, Limits, ModelDisk, Origin, Shard};
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, OwnedFd};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -29,10 +29,10 @@ use crate::mounts::{Detach, detach};
 use crate::notify::notify;
 use crate::numbers::exposition;
 use crate::obsolete::ObsoleteNote;
+use crate::origin_root::OriginRoot;
 use crate::places::Places;
 use crate::protocol::Answer;
 use crate::recovery::{Beside, make_ready};
-use crate::resolve::OriginRoot;
 use crate::rules;
 use crate::runtime_dir;
 use crate::service::{Event, Phase, Service};
@@ -62,16 +62,16 @@ impl Running {
     pub fn start(plan: &MountPlan) -> Result<Self, Refusal> {
         let metrics = plan.metrics.map(MetricsServer::listen).transpose()?;
         let from_file = live_settings::from_file(plan)?;
-        let places = Places::check(&plan.origin, &plan.mountpoint, &plan.flash)?;
+        let root = Arc::new(OriginRoot::open(&plan.origin)?);
+        let places = Places::check(&root, &plan.mountpoint, &plan.flash)?;
         fuse::check(&places.mountpoint, plan.allow_other)?;
-        let marker = MarkerHold::take(&places.origin)?;
+        let marker = MarkerHold::take(&root)?;
         let found = match marker.read() {
             Err(Refusal::Marker { .. }) if plan.discard_dirty => None,
             found => found?,
         };
         let mut flash = Flash::take(&places.flash, plan.size, plan.fill)?;
-        let root = OriginRoot::open(&places.origin)?;
-        let obsolete = ObsoleteNote::of(&places.origin);
+        let obsolete = ObsoleteNote::in_dir(marker.dir().clone());
         let failure = obsolete.read()?;
         let mut ready =
             make_ready(&mut flash, &root, &Beside { marker: found.as_ref(), failure: failure.as_ref() }, plan)?;
@@ -101,6 +101,7 @@ impl Running {
             pid: std::process::id(),
             since: utc(unix_seconds()),
             dirty_bytes: 0,
+            claim: Some(ready.claim),
         };
         marker.write(&claim)?;
         flash.settle();
@@ -126,15 +127,17 @@ impl Running {
             threads: THREADS,
             read_only: false,
         };
+        let origin_of_mount = duplicate(&root)?;
         let pond = Arc::new(handle.clone());
-        let service = Service::new(handle, places, ready.pool, ready.pool_bytes, live).with_faults(faults);
+        let service =
+            Service::new(handle, places, root.clone(), ready.pool, ready.pool_bytes, live).with_faults(faults);
         let beside = BesideMount {
             panel: Some(Arc::new(service.clone())),
             insight: service.insight.clone(),
             rules: service.rules().clone(),
             whole: service.whole.clone(),
         };
-        let mounted = match mount_with(&options, pond, &ready.known, beside) {
+        let mounted = match mount_with(&options, origin_of_mount, pond, &ready.known, beside) {
             Ok(mounted) => mounted,
             Err(error) => {
                 let ended = end(&service, None);
@@ -272,6 +275,11 @@ fn forget_failure(handle: &Handle, note: &ObsoleteNote) {
     }
 }
 
+/// The origin once more: the very directory that was opened at first, whatever its path leads to by now.
+fn duplicate(root: &OriginRoot) -> Result<OwnedFd, Refusal> {
+    root.as_fd().try_clone_to_owned().map_err(|error| Refusal::from_io("open the origin", root.path(), error))
+}
+
 fn open_origin(
     root: &OriginRoot,
     plan: &MountPlan,
@@ -279,8 +287,7 @@ fn open_origin(
     pool: String,
 ) -> Result<Arc<dyn Origin>, Refusal> {
     let failed = |error: std::io::Error| Refusal::from_io("open the origin", root.path(), error);
-    let directory = root.as_fd().try_clone_to_owned().map_err(failed)?;
-    let files = FileOrigin::below(directory).map_err(failed)?;
+    let files = FileOrigin::below(duplicate(root)?).map_err(failed)?;
     files.when_pool_fails(Box::new(move || obsolete.write(&pool)));
     Ok(match plan.model_disk {
         Some(model) => Arc::new(ModelDisk::new(files, model, MODEL_SEED)),

@@ -17,6 +17,7 @@ use headpond_shard::Handle;
 use crate::live_settings::LiveSettings;
 use crate::numbers::{self, Numbers, Rate, Snapshot};
 use crate::operations::Operations;
+use crate::origin_root::OriginRoot;
 use crate::places::Places;
 use crate::protocol::{Answer, Command, Progress};
 use crate::socket::Client;
@@ -46,6 +47,7 @@ pub(crate) enum Phase {
 pub(crate) struct Service {
     pub(crate) handle: Handle,
     pub(crate) places: Places,
+    pub(crate) root: Arc<OriginRoot>,
     pub(crate) pool: PoolId,
     pub(crate) pool_bytes: u64,
     faults: Option<FaultHandle>,
@@ -65,11 +67,19 @@ pub(crate) const FLUSH: &str = "flush";
 const SET_MODE: &str = "set-mode";
 
 impl Service {
-    pub(crate) fn new(handle: Handle, places: Places, pool: PoolId, pool_bytes: u64, live: LiveSettings) -> Self {
+    pub(crate) fn new(
+        handle: Handle,
+        places: Places,
+        root: Arc<OriginRoot>,
+        pool: PoolId,
+        pool_bytes: u64,
+        live: LiveSettings,
+    ) -> Self {
         let settings = live.now();
         let service = Self {
             handle,
             places,
+            root,
             pool,
             pool_bytes,
             faults: None,

@@ -54,6 +54,7 @@ pub fn format_pool(pool: PoolId, geometry: Geometry, origin: Option<OriginName>,
         clean_stop: true,
         dirty_blocks: 0,
         boot: [0; 16],
+        claim: [0; 16],
         packed: false,
         blanks: false,
     };
@@ -299,6 +300,17 @@ impl Recovered {
     /// Names the origin that the pool belongs to from now on.
     pub fn adopt(&mut self, origin: OriginName) {
         self.superblock.origin = Some(origin);
+    }
+
+    /// The epoch of the use that begins.
+    #[must_use]
+    pub const fn epoch(&self) -> Epoch {
+        self.store.log.epoch()
+    }
+
+    /// Gives that use a claim of its own, which the pool has from the first checkpoint on.
+    pub fn claim(&mut self, claim: [u8; 16]) {
+        self.superblock.claim = claim;
     }
 
     /// Takes the pool into use. The first thing that the engine does is to write a checkpoint

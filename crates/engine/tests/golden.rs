@@ -165,6 +165,7 @@ fn in_use() -> Flash {
         clean_stop: false,
         dirty_blocks: map.dirty(),
         boot: [0; 16],
+        claim: [0; 16],
         packed: false,
         blanks: false,
         ..before.superblock

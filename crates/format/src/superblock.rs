@@ -59,6 +59,9 @@ pub struct Superblock {
     /// The boot of the host during which the pool was last taken into use; zeros if unknown. While
     /// it lasts the origin has lost nothing, synced or not.
     pub boot: [u8; 16],
+    /// Drawn at random at each start, and written in the marker next to the data as well: two copies of a pool
+    /// that were both used since have different ones. Zeros if it was never used by a headpond that draws one.
+    pub claim: [u8; 16],
     /// The log may have packed records: set durably before the first is written, and for good.
     pub packed: bool,
     /// The same of blank records. A pool of a headpond that knew packed ones only has not got it.
@@ -107,6 +110,7 @@ struct Raw {
     origin_key: [u8; 16],
     path: [u8; ORIGIN_PATH_MAX],
     boot: [u8; 16],
+    claim: [u8; 16],
 }
 
 const _: () = assert!(size_of::<Raw>() <= BLOCK);
@@ -142,6 +146,7 @@ pub fn encode_superblock(superblock: &Superblock) -> Vec<u8> {
         raw.path[..kept].copy_from_slice(&origin.path[..kept]);
     }
     raw.boot = superblock.boot;
+    raw.claim = superblock.claim;
     let feature = |is: bool, bit: u64| if is { bit } else { 0 };
     raw.incompatible = (feature(superblock.packed, PACKED) | feature(superblock.blanks, BLANKS)).into();
     let mut block = vec![0; BLOCK];
@@ -209,6 +214,7 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
         clean_stop: raw.clean_stop != 0,
         dirty_blocks: raw.dirty_blocks.get(),
         boot: raw.boot,
+        claim: raw.claim,
         packed: raw.incompatible.get() & PACKED != 0,
         blanks: raw.incompatible.get() & BLANKS != 0,
     })
@@ -255,6 +261,7 @@ mod tests {
             clean_stop: true,
             dirty_blocks: 5,
             boot: [6; 16],
+            claim: [8; 16],
             packed: false,
             blanks: false,
         }

@@ -51,6 +51,7 @@ fn superblock(origin: bool) -> Superblock {
         clean_stop: origin,
         dirty_blocks: 0x4142_4344_4546_4748,
         boot: [0; 16],
+        claim: [0; 16],
         packed: false,
         blanks: false,
     }

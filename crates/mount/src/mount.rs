@@ -1,7 +1,7 @@
 //! Making a mount and taking it away.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -62,7 +62,10 @@ pub struct Mounted {
 /// # Errors
 /// When the mount point or the origin will not do, or the system refuses.
 pub fn mount(options: &MountOptions, pond: Arc<dyn Pond>, known: &[KnownObject]) -> Result<Mounted, MountError> {
-    mount_with(options, pond, known, Beside::default())
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(&options.origin, flags, Mode::empty())
+        .map_err(|error| MountError::Origin { origin: options.origin.clone(), error: error.into() })?;
+    mount_with(options, root, pond, known, Beside::default())
 }
 
 /// What a mount shares with whoever controls it.
@@ -78,12 +81,14 @@ pub struct Beside {
     pub whole: Arc<WholeWrites>,
 }
 
-/// The same, with what it shares.
+/// The same, with what it shares, of the origin that the caller has open. Its path in the options is only shown: what
+/// it leads to by now does not matter.
 ///
 /// # Errors
 /// As of [`mount`].
 pub fn mount_with(
     options: &MountOptions,
+    root: OwnedFd,
     pond: Arc<dyn Pond>,
     known: &[KnownObject],
     beside: Beside,
@@ -91,8 +96,6 @@ pub fn mount_with(
     let place = mountpoint::check(&options.mountpoint, &options.origin)?;
     let origin_failed =
         |error: rustix::io::Errno| MountError::Origin { origin: options.origin.clone(), error: error.into() };
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = rustix::fs::open(&options.origin, flags, Mode::empty()).map_err(origin_failed)?;
     let below = rustix::fs::fstatvfs(&root).map_err(origin_failed)?.f_flag;
     allow_many_descriptors();
     let insight = beside.insight.clone();

@@ -36,7 +36,8 @@ pub(crate) fn check(mountpoint: &Path, origin: &Path) -> Result<PathBuf, MountEr
     }
     let whole = |path: &Path, error| MountError::Mount { mountpoint: path.to_owned(), error };
     let mountpoint = mountpoint.canonicalize().map_err(|error| whole(mountpoint, error))?;
-    let origin = origin.canonicalize().map_err(|error| MountError::Origin { origin: origin.to_owned(), error })?;
+    // What is served is open already: a path that leads nowhere by now hides nothing.
+    let origin = origin.canonicalize().unwrap_or_else(|_| origin.to_owned());
     if mountpoint.starts_with(&origin) {
         return Err(MountError::MountpointInsideOrigin { mountpoint, origin });
     }

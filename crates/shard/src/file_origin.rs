@@ -14,16 +14,17 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use headpond_base::{Buf, BufMut, Errno, ObjectId, Result, UnixNanos};
 use headpond_format::Stamp;
-use rustix::fs::{FallocateFlags, Mode, OFlags, ResolveFlags, SeekFrom, Timespec, Timestamps};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom, Timespec, Timestamps};
 use rustix::io::Errno as E;
 
 use crate::Removed;
+use crate::beneath::{Mounts, open_beneath};
 use crate::claim::Gate;
 use crate::origin::Remains;
 use crate::removed::RemovedFiles;
@@ -52,10 +53,9 @@ struct Attached {
     removed: OnceLock<Removed>,
 }
 
-/// The top of the tree.
+/// The top of the tree. Its path is asked for anew each time: it may be renamed meanwhile.
 struct Root {
     directory: File,
-    path: PathBuf,
 }
 
 /// The most pieces that the kernel takes with one call.
@@ -79,8 +79,8 @@ impl FileOrigin {
     /// When it cannot be told where the directory is.
     pub fn below(directory: OwnedFd) -> io::Result<Self> {
         let directory = File::from(directory);
-        let path = path_of(&directory)?;
-        Ok(Self { root: Some(Root { directory, path }), ..Self::default() })
+        path_of(&directory)?;
+        Ok(Self { root: Some(Root { directory }), ..Self::default() })
     }
 
     /// Gives what says, durably and beside the origin, that the flash failed. Without it the
@@ -214,11 +214,8 @@ impl Root {
     /// through a mount: the front door's own may lie on top of this one.
     fn parent_of(&self, file: &File) -> Option<OwnedFd> {
         let path = path_of(file).ok()?;
-        let below = path.strip_prefix(&self.path).ok()?.parent()?;
-        let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
-        rustix::fs::openat2(&self.directory, below, flags, Mode::empty(), resolve).ok()
+        let below = path.strip_prefix(path_of(&self.directory).ok()?).ok()?.parent()?;
+        open_beneath(&self.directory, below, OFlags::RDONLY | OFlags::DIRECTORY, Mounts::Refused).ok()
     }
 }
 

@@ -16,6 +16,7 @@
 //!
 //! What a request costs is in `ARCHITECTURE.md`, and what it comes to in `docs/benchmarks.md`.
 
+mod beneath;
 mod claim;
 mod clock;
 mod core;
@@ -35,6 +36,7 @@ mod requests;
 mod stats;
 mod turn;
 
+pub use beneath::{Mounts, open_beneath, reopen};
 pub use claim::{Claim, Gate, Standing};
 pub use clock::now;
 pub use core::Core;

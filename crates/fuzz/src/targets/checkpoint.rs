@@ -35,6 +35,7 @@ fn superblock() -> Superblock {
         clean_stop: false,
         dirty_blocks: 0,
         boot: [0; 16],
+        claim: [0; 16],
         packed: false,
         blanks: false,
     }

@@ -31,6 +31,7 @@ pub(super) fn base(seed: u64) -> Base {
         clean_stop: seed.one_in(2),
         dirty_blocks: seed.next(),
         boot: [0; 16],
+        claim: [0; 16],
         packed: seed.one_in(2),
         blanks: seed.one_in(2),
     });

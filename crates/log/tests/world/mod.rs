@@ -488,6 +488,7 @@ impl World {
             clean_stop: false,
             dirty_blocks: 0,
             boot: [0; 16],
+            claim: [0; 16],
             packed: false,
             blanks: false,
         };
