@@ -35,6 +35,12 @@ impl Errno {
     pub const CANCELED: Self = Self(125);
     /// The daemon is on its way out.
     pub const SHUTDOWN: Self = Self(108);
+    /// Not now, and perhaps in a moment.
+    pub const AGAIN: Self = Self(11);
+    /// Nothing may be changed there: the origin is another's by now.
+    pub const ROFS: Self = Self(30);
+    /// The origin's server does not know the file by what was remembered of it.
+    pub const STALE: Self = Self(116);
     /// The origin's file system cannot do this.
     pub const OPNOTSUPP: Self = Self(95);
 }

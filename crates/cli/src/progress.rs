@@ -16,6 +16,9 @@ use crate::commands::ask_status;
 /// How often the daemon is asked.
 const PERIOD: Duration = Duration::from_millis(200);
 
+/// Seconds between two lines that tell of a silent origin, where no bar can be drawn.
+const SILENT_EVERY: u64 = 5;
+
 /// How often a line is printed where no bar can be drawn.
 const LINE_EVERY: u32 = 50;
 
@@ -47,6 +50,8 @@ pub struct DirtyBar {
     bar: Option<ProgressBar>,
     doing: &'static str,
     asked: u32,
+    /// For how long the origin had been silent when that was told last.
+    told_silent: u64,
     seen: Estimate,
 }
 
@@ -82,7 +87,7 @@ impl DirtyBar {
             bar.set_message("looking");
             bar
         });
-        Self { bar, doing, asked: if quiet { u32::MAX } else { 0 }, seen: Estimate::default() }
+        Self { bar, doing, asked: if quiet { u32::MAX } else { 0 }, told_silent: 0, seen: Estimate::default() }
     }
 
     /// This much is dirty, and so much was written to the origin so far.
@@ -102,6 +107,25 @@ impl DirtyBar {
                     eprintln!("{}: {} left", self.doing, Size(dirty_bytes));
                 }
                 self.asked = (self.asked + 1) % (LINE_EVERY * 1000);
+            }
+            None => {}
+        }
+    }
+
+    /// The origin has left something without an answer for so long; 0: it answers.
+    pub fn silent(&mut self, seconds: u64) {
+        if seconds == 0 {
+            self.told_silent = 0;
+            return;
+        }
+        let line = format!(
+            "the origin has not answered for {seconds} s; Ctrl-C ends this wait, and what is dirty stays safe in the pool"
+        );
+        match &self.bar {
+            Some(bar) => bar.set_message(line),
+            None if self.asked != u32::MAX && seconds >= self.told_silent.saturating_add(SILENT_EVERY) => {
+                eprintln!("{}: {line}", self.doing);
+                self.told_silent = seconds;
             }
             None => {}
         }
@@ -163,16 +187,20 @@ pub fn wait_for(
         if interrupt.came() {
             return Ok(Waited::Interrupted);
         }
-        let (progress, dirty_bytes, left_bytes, origin_write_bytes) = match daemon.ask(&Command::Operation { id }) {
-            Ok(Answer::Operation { progress, dirty_bytes, left_bytes, origin_write_bytes }) => {
-                (progress, dirty_bytes, left_bytes, origin_write_bytes)
-            }
-            Ok(_) => return Err(confused(daemon)),
-            Err(Refusal::NotMounted { .. } | Refusal::NoAnswer { .. }) => return gone_meanwhile(daemon, origin),
-            Err(refusal) => return Err(refusal),
-        };
+        let (progress, dirty_bytes, left_bytes, origin_write_bytes, silent_seconds) =
+            match daemon.ask(&Command::Operation { id }) {
+                Ok(Answer::Operation { progress, dirty_bytes, left_bytes, origin_write_bytes, silent_seconds }) => {
+                    (progress, dirty_bytes, left_bytes, origin_write_bytes, silent_seconds)
+                }
+                Ok(_) => return Err(confused(daemon)),
+                Err(Refusal::NotMounted { .. } | Refusal::NoAnswer { .. }) => return gone_meanwhile(daemon, origin),
+                Err(refusal) => return Err(refusal),
+            };
         match progress {
-            Progress::Running => bar.left(left_bytes, origin_write_bytes),
+            Progress::Running => {
+                bar.left(left_bytes, origin_write_bytes);
+                bar.silent(silent_seconds);
+            }
             Progress::Done => return Ok(Waited::Done),
             Progress::Cancelled => return Ok(Waited::Cancelled),
             Progress::Failed(why) => return Err(Refusal::FlushFailed { why, dirty_bytes }),

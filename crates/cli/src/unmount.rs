@@ -30,9 +30,11 @@ pub fn run(args: &UnmountArgs) -> Result<(), Refusal> {
         // It took a while: somebody may have come.
         check_idle(daemon.mountpoint())?;
     }
-    let dirty_bytes = leave(&daemon, args, &interrupt)?;
+    let (dirty_bytes, note) = leave(&daemon, args, &interrupt)?;
     let mountpoint = daemon.mountpoint().display();
-    if dirty_bytes > 0 {
+    if let Some(note) = note {
+        println!("unmounted {mountpoint}: {} stay in the pool only. {note}", Size(dirty_bytes));
+    } else if dirty_bytes > 0 {
         println!(
             "unmounted {mountpoint}: {} stay in the pool only. The origin is stale, and says so, until it is mounted \
              with the same flash again",
@@ -71,7 +73,7 @@ fn stays(mountpoint: &Path) -> Refusal {
 
 /// Takes the mount away. What little is dirty by now is written by the daemon after it is gone,
 /// so this wait may be given up too.
-fn leave(daemon: &Daemon, args: &UnmountArgs, interrupt: &Interrupt) -> Result<u64, Refusal> {
+fn leave(daemon: &Daemon, args: &UnmountArgs, interrupt: &Interrupt) -> Result<(u64, Option<String>), Refusal> {
     let (answered, answer) = channel();
     let asking = daemon.clone();
     let keep_dirty = args.keep_dirty;
@@ -83,7 +85,7 @@ fn leave(daemon: &Daemon, args: &UnmountArgs, interrupt: &Interrupt) -> Result<u
     let mut first = true;
     loop {
         match answer.recv_timeout(Duration::from_millis(300)) {
-            Ok(Ok(Answer::Unmounted { dirty_bytes })) => return Ok(dirty_bytes),
+            Ok(Ok(Answer::Unmounted { dirty_bytes, note })) => return Ok((dirty_bytes, note)),
             Ok(Ok(_)) => return Err(confused(daemon)),
             Ok(Err(refusal)) => return Err(refusal),
             Err(RecvTimeoutError::Timeout) if interrupt.came() => {
@@ -96,6 +98,7 @@ fn leave(daemon: &Daemon, args: &UnmountArgs, interrupt: &Interrupt) -> Result<u
                     && !first
                 {
                     bar.left(status.dirty_bytes, status.origin_write_bytes);
+                    bar.silent(status.origin_silent_seconds);
                 }
                 first = false;
             }

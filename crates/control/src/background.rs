@@ -10,18 +10,32 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{chdir, setsid};
 use serde::{Deserialize, Serialize};
 
 use crate::{ExitStatus, Refusal};
 
+/// This is a daemon whose command waits for its report.
+static REPORTS: AtomicBool = AtomicBool::new(false);
+
 /// What the daemon tells the command that started it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Report {
-    Ready { text: String },
-    Refused { status: u8, text: String },
+    /// It takes a while, and why. Others follow.
+    Waiting {
+        text: String,
+    },
+    Ready {
+        text: String,
+    },
+    Refused {
+        status: u8,
+        text: String,
+    },
 }
 
 /// Starts this program once more with `mark` before the arguments that it was started with,
@@ -41,17 +55,24 @@ pub fn start(mark: &str, arguments: impl Iterator<Item = OsString>, log: &Path) 
         .stderr(log_file)
         .spawn()
         .map_err(failed)?;
-    let mut line = String::new();
-    if let Some(stdout) = child.stdout.take() {
-        BufReader::new(stdout).read_line(&mut line).map_err(failed)?;
+    let said = child.stdout.take().map(|stdout| BufReader::new(stdout).lines());
+    let mut report = None;
+    for line in said.into_iter().flatten() {
+        match serde_json::from_str(&line.map_err(failed)?) {
+            Ok(Report::Waiting { text }) => eprintln!("headpond: {text}"),
+            last => {
+                report = last.ok();
+                break;
+            }
+        }
     }
-    match serde_json::from_str(&line) {
-        Ok(Report::Ready { text }) => Ok(text),
-        Ok(Report::Refused { status, text }) => {
+    match report {
+        Some(Report::Ready { text }) => Ok(text),
+        Some(Report::Refused { status, text }) => {
             let _ = child.wait();
             Err(Refusal::Relayed { text, status: ExitStatus::from_code(status).unwrap_or(ExitStatus::Failed) })
         }
-        Err(_) => {
+        Some(Report::Waiting { .. }) | None => {
             let ended = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
             Err(failed(io::Error::other(format!("it ended with {ended} before it was ready; see {}", log.display()))))
         }
@@ -72,9 +93,30 @@ fn open_log(path: &Path) -> Result<File, Refusal> {
 /// # Errors
 /// When the system does not allow it.
 pub fn leave_terminal() -> Result<(), Refusal> {
+    REPORTS.store(true, Ordering::Relaxed);
     // Fails only for a process that leads a session already, which is what is wanted.
     let _ = setsid();
     chdir("/").map_err(|error| Refusal::from_io("change to", Path::new("/"), error))
+}
+
+/// Tells on the terminal what is going on, wherever that terminal is; and the log.
+pub(crate) fn tell(text: &str) {
+    eprintln!("headpond: {text}");
+    if REPORTS.load(Ordering::Relaxed) {
+        // A command that is gone is found by others: see `is_orphan`.
+        let _ = say(&Report::Waiting { text: text.to_owned() });
+    }
+}
+
+/// In the daemon, before it has reported: whether the command that waits for that is gone.
+pub(crate) fn is_orphan() -> bool {
+    if !REPORTS.load(Ordering::Relaxed) {
+        return false;
+    }
+    let stdout = io::stdout();
+    let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut watched, Some(&now)).is_ok_and(|count| count > 0) && watched[0].revents().contains(PollFlags::ERR)
 }
 
 /// In the daemon: tells that the mount stands, and lets go of the command's output.
@@ -92,12 +134,17 @@ pub fn report_refusal(refusal: &Refusal) {
 }
 
 fn report(report: &Report) -> io::Result<()> {
+    REPORTS.store(false, Ordering::Relaxed);
+    say(report)?;
+    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&null)?;
+    Ok(())
+}
+
+fn say(report: &Report) -> io::Result<()> {
     let mut line = serde_json::to_vec(report)?;
     line.push(b'\n');
     let mut stdout = io::stdout().lock();
     stdout.write_all(&line)?;
-    stdout.flush()?;
-    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
-    rustix::stdio::dup2_stdout(&null)?;
-    Ok(())
+    stdout.flush()
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use headpond_base::BLOCK_U64;
 use headpond_engine::{Reply, Request};
-use headpond_shard::Handle;
+use headpond_shard::{Gate, Handle};
 
 use crate::clock::{unix_seconds, utc};
 use crate::flash::Superblocks;
@@ -24,6 +24,9 @@ const STEP: Duration = Duration::from_secs(60);
 /// How long a quick end waits for the engine's last checkpoint, once everything is durable. The
 /// checkpoint only saves the next start some reading; a slow origin's writes may be in its way.
 const CHECKPOINT_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long the last word beside the origin may take.
+const MARKER_WITHIN: Duration = Duration::from_secs(15);
 
 /// The flush at the end. Others are named by their operation, which counts from 1.
 const FLUSH_ID: u64 = 0;
@@ -41,6 +44,8 @@ pub struct Ended {
     pub trouble: Option<String>,
     /// The engine wrote its last checkpoint.
     pub stopped: bool,
+    /// What else the operator should know of how the origin is left.
+    pub note: Option<String>,
 }
 
 impl Ended {
@@ -53,6 +58,10 @@ impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(trouble) = &self.trouble {
             write!(f, "{trouble}; ")?;
+        }
+        if let Some(note) = &self.note {
+            let (dirty, files) = (Size(self.dirty_bytes), self.dirty_files);
+            return write!(f, "ended; {dirty} in {files} files stay in the pool only. {note}");
         }
         if self.is_complete() {
             return f.write_str("ended; the origin is complete");
@@ -78,7 +87,8 @@ pub(crate) fn end(service: &Service, flush: Option<&Receiver<Event>>) -> Ended {
     let stats = service.handle.stats().engine;
     if stats.flash_failed != 0 && flushed.is_ok() && stats.dirty_blocks == 0 && stats.dirty_objects == 0 {
         // The pool cannot be stopped in order any more, and need not be: nobody will use what it has.
-        return Ended { dirty_bytes: 0, dirty_files: 0, trouble: without_pool(service).err(), stopped: false };
+        let trouble = without_pool(service).err();
+        return Ended { dirty_bytes: 0, dirty_files: 0, trouble, stopped: false, note: None };
     }
     let is_stopped = stopped.is_ok();
     let mut trouble = flushed.err();
@@ -88,7 +98,7 @@ pub(crate) fn end(service: &Service, flush: Option<&Receiver<Event>>) -> Ended {
         stopped => stopped.err().map(|why| crash("stopping the engine", &why)),
     });
     let (dirty_bytes, dirty_files) = (stats.dirty_blocks * BLOCK_U64, stats.dirty_objects);
-    Ended { dirty_bytes, dirty_files, trouble, stopped: is_stopped }
+    Ended { dirty_bytes, dirty_files, trouble, stopped: is_stopped, note: None }
 }
 
 /// After a failure of the flash everything went to the origin directly, whose file system may
@@ -105,7 +115,9 @@ fn flush_all(service: &Service, events: &Receiver<Event>) -> Result<(), String> 
         handle.submit(Request::flush_all(FLUSH_ID), Box::new(move |reply| drop(send.send(outcome(&reply)))));
         loop {
             match done.recv_timeout(PERIOD) {
-                Ok(result) => break result.map_err(|why| format!("the origin did not take everything: {why}"))?,
+                Ok(result) => {
+                    break result.map_err(|why| service.why(format!("the origin did not take everything: {why}")))?;
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err("the shard has ended".to_owned()),
             }
@@ -151,21 +163,76 @@ fn wait_for(handle: &Handle, request: Request, patience: Duration) -> Result<(),
 }
 
 /// The last word beside the origin. Where it cannot be written, the marker of a running mount
-/// stays, which claims more than this one would.
-pub(crate) fn settle_marker(marker: MarkerHold, superblocks: &Superblocks, mut claim: Marker, ended: &Ended) {
+/// stays, which claims more than this one would. Where the origin is another's by now, nothing is touched.
+pub(crate) fn settle_marker(
+    service: &Service,
+    marker: MarkerHold,
+    superblocks: &Superblocks,
+    mut claim: Marker,
+    ended: &mut Ended,
+) {
     let settled = if ended.is_complete() {
-        marker.remove()
+        Settled::Complete
     } else if ended.trouble.is_some() && ended.dirty_files == 0 {
-        // Not known to be complete: the claim stays as it is.
-        Ok(())
+        Settled::NotKnown
     } else {
-        let (state, since) = (MarkerState::DirtyLeft, utc(unix_seconds()));
         if let Some(claim) = claim.claim.as_mut().filter(|_| ended.stopped) {
             claim.stopped_at = superblocks.stopped_at();
         }
-        marker.write(&Marker { state, since, dirty_bytes: ended.dirty_bytes, ..claim })
+        Settled::Dirty(ended.dirty_bytes)
     };
-    if let Err(refusal) = settled {
-        eprintln!("headpond: {refusal}");
+    let gate = service.gate.clone();
+    let (done, settling) = channel();
+    // Aside, as a server that is away answers nothing for as long as it is.
+    let settle = move || drop(done.send(settle(&gate, marker, claim, settled)));
+    let outcome = match std::thread::Builder::new().name("marker".to_owned()).spawn(settle) {
+        Ok(_) => settling.recv_timeout(MARKER_WITHIN).unwrap_or(Err(Unsettled::Late)),
+        Err(error) => Err(Unsettled::Failed(error.to_string())),
+    };
+    match outcome {
+        Ok(()) => {}
+        Err(Unsettled::Failed(why)) => eprintln!("headpond: {why}"),
+        Err(Unsettled::Late) => {
+            ended.note = Some(
+                "The origin does not answer: the marker beside it says mounted, as after a crash. Mount again with the same flash to \
+                 go on"
+                    .to_owned(),
+            );
+        }
+        Err(Unsettled::Lost) => ended.note = service.gate.lost().map(str::to_owned),
     }
+}
+
+/// How the origin is left.
+enum Settled {
+    Complete,
+    /// The claim stays as it is.
+    NotKnown,
+    Dirty(u64),
+}
+
+enum Unsettled {
+    Failed(String),
+    Late,
+    Lost,
+}
+
+fn settle(gate: &Gate, marker: MarkerHold, claim: Marker, settled: Settled) -> Result<(), Unsettled> {
+    // Once more and now: the marker may be another's.
+    gate.doubt();
+    if let Err(errno) = gate.pass() {
+        let lost = gate.is_lost();
+        marker.disown();
+        let why = format!("the marker beside the origin stays as it is, as it cannot be told whose it is: {errno}");
+        return Err(if lost { Unsettled::Lost } else { Unsettled::Failed(why) });
+    }
+    let result = match settled {
+        Settled::Complete => marker.remove(),
+        Settled::NotKnown => Ok(()),
+        Settled::Dirty(dirty_bytes) => {
+            let (state, since) = (MarkerState::DirtyLeft, utc(unix_seconds()));
+            marker.write(&Marker { state, since, dirty_bytes, ..claim })
+        }
+    };
+    result.map_err(|refusal| Unsettled::Failed(refusal.to_string()))
 }

@@ -5,6 +5,8 @@
 
 use std::io;
 use std::path::{Component, Path};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use headpond_base::{BLOCK_U64, Errno};
 use headpond_engine::{FlushId, FlushScope, Reply, Request};
@@ -15,6 +17,9 @@ use crate::numbers::eta_seconds;
 use crate::operations::Operation;
 use crate::protocol::{Answer, Progress};
 use crate::service::{FLUSH, Service, outcome};
+
+/// How long a client waits to be told that there is no such path.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Flushes that are shown, those that have ended among them.
 const SHOWN: usize = 8;
@@ -53,25 +58,33 @@ impl Service {
             return Err(Refusal::Usage(format!("'{path}' is no path below the mount")));
         }
         let shown = self.mountpoint().join(path);
-        if std::fs::symlink_metadata(self.places.origin.join(path))
-            .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-        {
-            return Err(Refusal::Usage(format!("there is no {}", shown.display())));
-        }
+        let missing = || Refusal::Usage(format!("there is no {}", shown.display()));
         let id = self.begin(FLUSH, path)?;
-        let (service, path) = (self.clone(), path.to_owned());
-        // Looking at all files of a large directory takes a while.
-        let look = move || match service.insight.objects_below(Path::new(&path)) {
-            Ok(objects) => service.submit_flush(id, FlushScope::Objects(objects)),
-            Err(error) => {
-                let why = format!("{} cannot be looked at: {error}", shown.display());
-                service.operations.finish(id, Progress::Failed(why));
-            }
+        let (service, below, shown_there) = (self.clone(), path.to_owned(), shown.clone());
+        let (found, is_there) = channel();
+        // Looking at all files of a large directory takes a while, and at a single one for ever where the origin's server is away.
+        let look = move || {
+            let there = std::fs::symlink_metadata(service.places.origin.join(&below));
+            let there = !there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+            // Fails if that took too long: then the flush itself says so.
+            let _ = found.send(there);
+            let why = if there {
+                match service.insight.objects_below(Path::new(&below)) {
+                    Ok(objects) => return service.submit_flush(id, FlushScope::Objects(objects)),
+                    Err(error) => format!("{} cannot be looked at: {error}", shown_there.display()),
+                }
+            } else {
+                format!("there is no {}", shown_there.display())
+            };
+            service.operations.finish(id, Progress::Failed(why));
         };
         if let Err(error) = std::thread::Builder::new().name("flush-scope".to_owned()).spawn(look) {
             self.operations.finish(id, Progress::Failed(format!("no thread to look at the files: {error}")));
         }
-        Ok(Answer::Started { id })
+        match is_there.recv_timeout(LOOK) {
+            Ok(false) => Err(missing()),
+            _ => Ok(Answer::Started { id }),
+        }
     }
 
     fn submit_flush(&self, id: u64, scope: FlushScope) {
@@ -79,13 +92,13 @@ impl Service {
         if cancelled() {
             return self.operations.finish(id, Progress::Cancelled);
         }
-        let operations = self.operations.clone();
+        let (service, operations) = (self.clone(), self.operations.clone());
         let end = move |reply: Reply| {
             operations.finish(
                 id,
                 match &reply {
                     Reply::Failed(Errno::CANCELED) => Progress::Cancelled,
-                    reply => outcome(reply).map_or_else(Progress::Failed, |()| Progress::Done),
+                    reply => outcome(reply).map_or_else(|why| Progress::Failed(service.why(why)), |()| Progress::Done),
                 },
             );
         };

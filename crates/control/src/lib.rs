@@ -21,6 +21,7 @@ mod flushes;
 mod fuse;
 mod holders;
 mod http;
+mod lease;
 mod live_settings;
 mod marker;
 mod mounts;
@@ -44,7 +45,9 @@ mod service;
 mod settings;
 mod size;
 mod socket;
+mod standing;
 mod status;
+mod waiting;
 mod watch;
 
 pub use background::{leave_terminal, report_ready, report_refusal, start as start_background};

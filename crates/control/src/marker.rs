@@ -10,7 +10,6 @@
 //! The marker's name is hidden by the mount. It is removed, directory and all, when an
 //! unmount leaves nothing dirty.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Refusal;
 use crate::beside::BesideDir;
+use crate::lease::{Held, Lease};
 use crate::origin_root::OriginRoot;
 
 /// The marker's directory below the origin's root, which the mount hides.
@@ -140,7 +140,7 @@ impl Marker {
 #[derive(Debug)]
 pub struct MarkerHold {
     dir: Arc<BesideDir>,
-    _lock: File,
+    lock: Arc<Lease>,
     gone: bool,
 }
 
@@ -169,7 +169,7 @@ impl MarkerHold {
                 Err(error) => return Err(Refusal::from_io("lock", &path, error)),
             }
             if dir.names(LOCK, &lock) && dir.is_in_place() {
-                return Ok(Self { dir: Arc::new(dir), _lock: lock, gone: false });
+                return Ok(Self { dir: Arc::new(dir), lock: Arc::new(Lease::of(lock)), gone: false });
             }
         }
         Err(in_use(root))
@@ -199,6 +199,16 @@ impl MarkerHold {
     pub fn watch(&self, marker: &Marker) -> ClaimWatch {
         let id = marker.claim.as_ref().map(|claim| claim.id.clone()).unwrap_or_default();
         ClaimWatch { root: self.dir.root().clone(), pool: marker.pool.clone(), id }
+    }
+
+    /// Tells whether the lock is still held, from any thread, and takes it again where it was lost.
+    pub(crate) fn watch_lock(&self) -> LockWatch {
+        LockWatch { dir: self.dir.clone(), lock: self.lock.clone() }
+    }
+
+    /// Lets go of an origin that is another's by now: nothing beside it is touched any more.
+    pub(crate) fn disown(mut self) {
+        self.gone = true;
     }
 
     /// The directory, for what else lies in it.
@@ -274,6 +284,24 @@ impl ClaimWatch {
                     marker.pool == self.pool && marker.claim.as_ref().is_some_and(|claim| claim.id == self.id);
                 if is_ours { Standing::Ours } else { Standing::Theirs(Box::new(marker)) }
             }
+        })
+    }
+}
+
+/// Tells how the lock stands.
+#[derive(Clone, Debug)]
+pub(crate) struct LockWatch {
+    dir: Arc<BesideDir>,
+    lock: Arc<Lease>,
+}
+
+impl LockWatch {
+    /// Asks the origin's server.
+    pub(crate) fn look(&self) -> Held {
+        self.lock.look(|| match self.dir.open_file(LOCK, OFlags::RDWR) {
+            Ok(Some(file)) => Ok(file),
+            Ok(None) => Err(Errno::NOENT),
+            Err(_) => Err(Errno::IO),
         })
     }
 }

@@ -139,11 +139,17 @@ pub enum Answer {
         /// What was written to the origin since the mount: moves on while data that is already
         /// there waits for the origin's sync, before which it still counts as dirty.
         origin_write_bytes: u64,
+        /// For how long the origin has left something without an answer. 0: it answers.
+        #[serde(default)]
+        silent_seconds: u64,
     },
     /// The mount is gone and the daemon ends.
     Unmounted {
         /// What stays in the pool only.
         dirty_bytes: u64,
+        /// What else the operator should know of how it is left.
+        #[serde(default)]
+        note: Option<String>,
     },
     /// No.
     Refused {
@@ -196,8 +202,9 @@ mod tests {
             dirty_bytes: 4096,
             left_bytes: 0,
             origin_write_bytes: 1,
+            silent_seconds: 9,
         };
-        let line = r#"{"is":"operation","progress":{"failed":"no space"},"dirty_bytes":4096,"left_bytes":0,"origin_write_bytes":1}"#;
+        let line = r#"{"is":"operation","progress":{"failed":"no space"},"dirty_bytes":4096,"left_bytes":0,"origin_write_bytes":1,"silent_seconds":9}"#;
         assert_eq!(serde_json::to_string(&answer).unwrap(), line);
         assert_eq!(serde_json::from_str::<Answer>(line).unwrap(), answer);
     }

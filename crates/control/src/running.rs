@@ -14,7 +14,7 @@ use std::time::Duration;
 use headpond_device::{Device, FaultHandle, FaultPlan, Faults};
 use headpond_engine::{Reply, Request};
 use headpond_mount::{Beside as BesideMount, MountError, MountOptions, Mounted, THREADS, mount_with};
-use headpond_shard::{FileOrigin, Handle, Limits, ModelDisk, Origin, Shard};
+use headpond_shard::{FileOrigin, Gate, Handle, Limits, ModelDisk, Origin, Shard};
 use rustix::fd::{AsFd, OwnedFd};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -38,6 +38,8 @@ use crate::runtime_dir;
 use crate::service::{Event, Phase, Service};
 use crate::settings::Keeper;
 use crate::socket::{Client, ControlSocket};
+use crate::standing::{self, MountClaim};
+use crate::waiting::Waiting;
 use crate::{MountPlan, Refusal, Size, fuse, holders, live_settings};
 
 /// How often the main thread looks whether somebody else unmounted, and whether errors came.
@@ -63,10 +65,14 @@ impl Running {
     pub fn start(plan: &MountPlan) -> Result<Self, Refusal> {
         let metrics = plan.metrics.map(MetricsServer::listen).transpose()?;
         let from_file = live_settings::from_file(plan)?;
+        let waiting = Waiting::for_origin(&plan.origin);
+        waiting.on("the directory");
         let root = Arc::new(OriginRoot::open(&plan.origin)?);
         let places = Places::check(&root, &plan.mountpoint, &plan.flash)?;
         fuse::check(&places.mountpoint, plan.allow_other)?;
+        waiting.on("the lock beside the data");
         let marker = MarkerHold::take(&root)?;
+        waiting.on("the files");
         let found = match marker.read() {
             Err(Refusal::Marker { .. }) if plan.discard_dirty => None,
             found => found?,
@@ -87,11 +93,6 @@ impl Running {
         let superblocks = Superblocks::of(flash.opened())
             .map_err(|error| Refusal::from_io("open once more", &places.flash, error))?;
         let (device, faults) = with_fault(flash.start(plan.backend)?, plan.fault.clone());
-        let origin = open_origin(&root, plan, obsolete.clone(), pool)?;
-        for (object, file) in ready.files {
-            origin.attach(object, file);
-        }
-
         let mut claim = Marker {
             about: Marker::about(),
             version: MARKER_VERSION,
@@ -106,6 +107,12 @@ impl Running {
             dirty_bytes: 0,
             claim: Some(ready.claim),
         };
+        let gate = Arc::new(Gate::new(Arc::new(MountClaim::new(&marker, &claim, places.origin.clone()))));
+        let origin = open_origin(&root, plan, obsolete.clone(), pool, gate.clone())?;
+        for (object, file) in ready.files {
+            origin.attach(object, file);
+        }
+
         marker.write(&claim)?;
         flash.settle();
         if let Err(error) = live.keep() {
@@ -134,7 +141,7 @@ impl Running {
         let origin_of_mount = duplicate(&root)?;
         let pond = Arc::new(handle.clone());
         let service =
-            Service::new(handle, places, root.clone(), ready.pool, ready.pool_bytes, live).with_faults(faults);
+            Service::new(handle, places, root.clone(), ready.pool, ready.pool_bytes, live, gate).with_faults(faults);
         let beside = BesideMount {
             panel: Some(Arc::new(service.clone())),
             insight: service.insight.clone(),
@@ -144,8 +151,8 @@ impl Running {
         let mounted = match mount_with(&options, origin_of_mount, pond, &ready.known, beside) {
             Ok(mounted) => mounted,
             Err(error) => {
-                let ended = end(&service, None);
-                settle_marker(marker, &superblocks, claim, &ended);
+                let mut ended = end(&service, None);
+                settle_marker(&service, marker, &superblocks, claim, &mut ended);
                 return Err(mount_refusal(&service, error));
             }
         };
@@ -153,6 +160,9 @@ impl Running {
         if let Some(metrics) = metrics {
             serve_metrics(metrics, &service)?;
         }
+        standing::keep_watch(service.gate.clone())
+            .map_err(|error| Refusal::Failed { doing: "start the watch of the claim".to_owned(), error })?;
+        drop(waiting);
         notify("READY=1");
         Ok(Self { service, mounted, marker, claim, superblocks, events, socket, notes: ready.notes })
     }
@@ -233,8 +243,8 @@ impl Running {
         std::mem::forget(mounted);
         service.enter(Phase::Unmounting);
         notify("STOPPING=1");
-        let ended = end(&service, flush.then_some(&events));
-        settle_marker(marker, &superblocks, claim, &ended);
+        let mut ended = end(&service, flush.then_some(&events));
+        settle_marker(&service, marker, &superblocks, claim, &mut ended);
         let refusal = ended.trouble.clone().map(|why| Refusal::FlushFailed { why, dirty_bytes: ended.dirty_bytes });
         // Before the last answer: whoever comes after it finds no daemon, rather than one that ends.
         socket.close();
@@ -247,7 +257,7 @@ impl Running {
         if let Some(client) = client {
             match &refusal {
                 Some(refusal) => client.refuse(refusal),
-                None => client.answer(&Answer::Unmounted { dirty_bytes: ended.dirty_bytes }),
+                None => client.answer(&Answer::Unmounted { dirty_bytes: ended.dirty_bytes, note: ended.note.clone() }),
             }
         }
         refusal.map_or(Ok(ended), Err)
@@ -304,9 +314,11 @@ fn open_origin(
     plan: &MountPlan,
     obsolete: ObsoleteNote,
     pool: String,
+    gate: Arc<Gate>,
 ) -> Result<Arc<dyn Origin>, Refusal> {
     let failed = |error: std::io::Error| Refusal::from_io("open the origin", root.path(), error);
     let files = FileOrigin::below(duplicate(root)?).map_err(failed)?;
+    files.guard(gate);
     files.when_pool_fails(Box::new(move || obsolete.write(&pool)));
     Ok(match plan.model_disk {
         Some(model) => Arc::new(ModelDisk::new(files, model, MODEL_SEED)),

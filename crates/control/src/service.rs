@@ -12,7 +12,7 @@ use headpond_base::{BLOCK_U64, CacheMode, PoolId};
 use headpond_device::FaultHandle;
 use headpond_engine::{Reply, Request, Stats};
 use headpond_mount::{Insight, LiveRules, WholeFile, WholeWrites};
-use headpond_shard::Handle;
+use headpond_shard::{Gate, Handle};
 
 use crate::live_settings::LiveSettings;
 use crate::numbers::{self, Numbers, Rate, Snapshot};
@@ -51,6 +51,8 @@ pub(crate) struct Service {
     pub(crate) pool: PoolId,
     pub(crate) pool_bytes: u64,
     faults: Option<FaultHandle>,
+    /// Through which the origin is changed.
+    pub(crate) gate: Arc<Gate>,
     live: LiveSettings,
     destage: Arc<Mutex<Rate>>,
     watch: Arc<Mutex<Watch>>,
@@ -63,6 +65,9 @@ pub(crate) struct Service {
     now: Arc<Mutex<(CacheMode, Phase)>>,
 }
 
+/// What takes the origin longer than this is told.
+const SILENT: Duration = Duration::from_secs(3);
+
 pub(crate) const FLUSH: &str = "flush";
 const SET_MODE: &str = "set-mode";
 
@@ -74,6 +79,7 @@ impl Service {
         pool: PoolId,
         pool_bytes: u64,
         live: LiveSettings,
+        gate: Arc<Gate>,
     ) -> Self {
         let settings = live.now();
         let service = Self {
@@ -83,6 +89,7 @@ impl Service {
             pool,
             pool_bytes,
             faults: None,
+            gate,
             live,
             destage: Arc::default(),
             watch: Arc::default(),
@@ -137,6 +144,7 @@ impl Service {
                         dirty_bytes,
                         left_bytes: self.flush_left(id).unwrap_or(dirty_bytes),
                         origin_write_bytes: engine.origin_write_bytes,
+                        silent_seconds: self.origin_silent_seconds(),
                     });
                 }
                 None => client.refuse(&Refusal::Usage(format!("no operation {id} is known"))),
@@ -175,6 +183,9 @@ impl Service {
     /// What is done lately is found out on the way.
     pub(crate) fn watch(&self) {
         let stats = self.look();
+        if let Some(lost) = self.gate.lost() {
+            self.watch.lock().unwrap_or_else(PoisonError::into_inner).claim_lost(lost);
+        }
         if stats.flash_failed != 0 {
             self.whole.lost();
         }
@@ -317,6 +328,17 @@ impl Service {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 
+    /// For how long the origin has left something without an answer; 0 if that is not long.
+    pub(crate) fn origin_silent_seconds(&self) -> u64 {
+        let longest = self.handle.stats().origin_silent.max(self.gate.silent_for());
+        longest.filter(|silent| *silent >= SILENT).map_or(0, |silent| silent.as_secs())
+    }
+
+    /// Why something could not be done, if the origin is another's by now; else as given.
+    pub(crate) fn why(&self, why: String) -> String {
+        self.gate.lost().map_or(why, str::to_owned)
+    }
+
     /// How things are.
     pub(crate) fn status(&self) -> Status {
         let stats = self.handle.stats();
@@ -362,6 +384,8 @@ impl Service {
             origin_read_bytes: engine.origin_read_bytes,
             origin_write_bytes: engine.origin_write_bytes,
             origin_syncs: engine.origin_syncs,
+            origin_silent_seconds: self.origin_silent_seconds(),
+            claim_lost: self.gate.lost().unwrap_or_default().to_owned(),
             flash_reads: engine.flash_reads,
             flash_writes: engine.flash_writes,
             flash_read_bytes: engine.flash_read_bytes,

@@ -70,6 +70,10 @@ pub struct Status {
     pub origin_write_bytes: u64,
     /// Syncs of the origin's files.
     pub origin_syncs: u64,
+    /// For how long the origin has left something without an answer. 0: it answers.
+    pub origin_silent_seconds: u64,
+    /// To whom the origin was lost, and what to do; empty as long as it is this mount's.
+    pub claim_lost: String,
     /// Reads from flash.
     pub flash_reads: u64,
     /// Writes to flash.
@@ -102,6 +106,13 @@ impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut row = |name: &str, value: &str| writeln!(f, "  {name:<10} {value}");
         row("origin", &self.origin.display().to_string())?;
+        if !self.claim_lost.is_empty() {
+            row("LOST", &self.claim_lost)?;
+        }
+        if self.origin_silent_seconds > 0 {
+            let silent = clock::duration(self.origin_silent_seconds);
+            row("", &format!("has not answered for {silent}; what is on flash is served all the same"))?;
+        }
         row("flash", &format!("{}, {} ({})", self.flash.display(), Size(self.size_bytes), self.backend))?;
         row("pool", &self.pool)?;
         row("mode", &format!("{}, {}", self.mode, self.state))?;
@@ -211,6 +222,8 @@ mod tests {
             "flash_write_bytes",
             "flash_errors_masked",
             "origin_errors",
+            "origin_silent_seconds",
+            "claim_lost",
             "flush",
             "flushes",
         ] {

@@ -18,6 +18,7 @@ const KEPT: usize = 32;
 pub(crate) struct Watch {
     told: [(u64, Option<Instant>); 4],
     lines: VecDeque<String>,
+    lost: bool,
 }
 
 impl Watch {
@@ -29,6 +30,14 @@ impl Watch {
         }
         while self.lines.len() > KEPT {
             self.lines.pop_front();
+        }
+    }
+
+    /// The origin is another's. Told once.
+    pub(crate) fn claim_lost(&mut self, how: &str) {
+        if !std::mem::replace(&mut self.lost, true) {
+            eprintln!("headpond: {how}");
+            self.lines.push_back(format!("{} {how}", utc(unix_seconds())));
         }
     }
 

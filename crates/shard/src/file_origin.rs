@@ -3,7 +3,9 @@
 //! Costs: what is read from or written to the origin takes page cache once more. The origin is touched
 //! rarely, and its own read-ahead and write-behind are worth more than that memory.
 //!
-//! Invariant: an object's file, once it can be written, stays the one it is until released.
+//! Invariants
+//! - An object's file, once it can be written, stays the one it is until released.
+//! - No change of the origin begins but through the gate (`claim.rs`).
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -23,6 +25,7 @@ use rustix::io::Errno as E;
 
 use crate::Removed;
 use crate::beneath::{Mounts, open_beneath};
+use crate::claim::Gate;
 use crate::origin::Remains;
 use crate::removed::RemovedFiles;
 
@@ -34,6 +37,8 @@ pub struct FileOrigin {
     removed: RemovedFiles,
     /// What says beside the origin that the flash failed; see [`Origin::pool_failed`].
     on_pool_failed: OnceLock<Box<dyn Fn() -> io::Result<()> + Send + Sync>>,
+    /// Every change goes through it. None for an origin that nobody else can take over.
+    gate: OnceLock<Arc<Gate>>,
 }
 
 struct Attached {
@@ -84,6 +89,30 @@ impl FileOrigin {
         let _ = self.on_pool_failed.set(tell);
     }
 
+    /// Gives the gate through which changes go from now on. Only the first counts.
+    pub fn guard(&self, gate: Arc<Gate>) {
+        let _ = self.gate.set(gate);
+    }
+
+    /// Makes a change, if the origin is still ours.
+    fn change<T>(&self, change: impl FnOnce() -> Result<T>) -> Result<T> {
+        let Some(gate) = self.gate.get() else { return change() };
+        gate.pass()?;
+        self.doubting(change())
+    }
+
+    /// The origin's errors make the claim doubtful; but not those that say what a healthy one says, too.
+    fn doubting<T>(&self, result: Result<T>) -> Result<T> {
+        let healthy =
+            [Errno::NOSPC, Errno::DQUOT, Errno::FBIG, Errno::OPNOTSUPP, Errno::BADF, Errno::NXIO, Errno::INVAL];
+        if let (Some(gate), Err(errno)) = (self.gate.get(), &result)
+            && !healthy.contains(errno)
+        {
+            gate.doubt();
+        }
+        result
+    }
+
     fn get(&self, object: ObjectId) -> Result<Arc<Attached>> {
         self.files.read().unwrap_or_else(PoisonError::into_inner).get(&object).cloned().ok_or(Errno::BADF)
     }
@@ -103,6 +132,21 @@ impl FileOrigin {
 }
 
 impl Attached {
+    fn read(&self, offset: u64, len: usize) -> Result<Buf> {
+        let mut buf = BufMut::zeroed(len);
+        let mut got = 0;
+        while got < len {
+            match self.file.read_at(&mut buf[got..], offset + got as u64) {
+                Ok(0) => break,
+                Ok(more) => got += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        buf.truncate(got);
+        Ok(buf.freeze())
+    }
+
     fn write(&self, offset: u64, data: &[Buf]) -> Result<()> {
         let mut slices: Vec<_> = data.iter().map(|piece| IoSlice::new(piece)).collect();
         let mut rest = &mut slices[..];
@@ -183,61 +227,58 @@ fn path_of(file: &File) -> io::Result<PathBuf> {
 impl crate::Origin for FileOrigin {
     fn read(&self, object: ObjectId, offset: u64, len: usize) -> Result<Buf> {
         let attached = self.get(object)?;
-        let mut buf = BufMut::zeroed(len);
-        let mut got = 0;
-        while got < len {
-            match attached.file.read_at(&mut buf[got..], offset + got as u64) {
-                Ok(0) => break,
-                Ok(more) => got += more,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        buf.truncate(got);
-        Ok(buf.freeze())
+        self.doubting(attached.read(offset, len))
     }
 
     fn write(&self, object: ObjectId, offset: u64, data: &[Buf]) -> Result<()> {
         let attached = self.get(object)?;
-        self.removed.asking_again(|| attached.write(offset, data))
+        self.change(|| self.removed.asking_again(|| attached.write(offset, data)))
     }
 
     fn zero(&self, object: ObjectId, offset: u64, len: u64) -> Result<()> {
         let attached = self.get(object)?;
-        self.removed.asking_again(|| attached.zero(offset, len))
+        self.change(|| self.removed.asking_again(|| attached.zero(offset, len)))
     }
 
     fn resize(&self, object: ObjectId, size: u64) -> Result<()> {
         let attached = self.get(object)?;
-        self.removed.asking_again(|| Ok(attached.file.set_len(size)?))
+        self.change(|| self.removed.asking_again(|| Ok(attached.file.set_len(size)?)))
     }
 
     fn reserve(&self, object: ObjectId, offset: u64, len: u64) -> Result<()> {
         let attached = self.get(object)?;
-        self.removed.asking_again(|| attached.reserve(offset, len))
+        self.change(|| self.removed.asking_again(|| attached.reserve(offset, len)))
     }
 
     fn sync(&self, object: ObjectId) -> Result<()> {
         let attached = self.get(object)?;
-        attached.file.sync_all()?;
-        self.sync_name(&attached)
+        self.change(|| {
+            attached.file.sync_all()?;
+            self.sync_name(&attached)
+        })
     }
 
     fn stamp(&self, object: ObjectId, mtime: UnixNanos) -> Result<Stamp> {
         let attached = self.get(object)?;
-        let _times = attached.times.lock().unwrap_or_else(PoisonError::into_inner);
-        set_mtime(&attached.file, mtime)?;
-        let metadata = attached.file.metadata()?;
-        Ok(Stamp {
-            size: metadata.len(),
-            mtime: unix(metadata.mtime(), metadata.mtime_nsec()),
-            ctime: unix(metadata.ctime(), metadata.ctime_nsec()),
+        self.change(|| {
+            let _times = attached.times.lock().unwrap_or_else(PoisonError::into_inner);
+            set_mtime(&attached.file, mtime)?;
+            let metadata = attached.file.metadata()?;
+            Ok(Stamp {
+                size: metadata.len(),
+                mtime: unix(metadata.mtime(), metadata.mtime_nsec()),
+                ctime: unix(metadata.ctime(), metadata.ctime_nsec()),
+            })
         })
     }
 
     fn pool_failed(&self) -> Result<()> {
         let tell = self.on_pool_failed.get().ok_or(Errno::IO)?;
-        tell().map_err(Errno::from)
+        self.change(|| tell().map_err(Errno::from))
+    }
+
+    fn may_change(&self) -> Result<()> {
+        self.gate.get().map_or(Ok(()), |gate| gate.pass())
     }
 
     fn seek(&self, object: ObjectId, offset: u64, data: bool) -> Result<u64> {

@@ -12,8 +12,10 @@
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use headpond_base::{Buf, Errno, ObjectId, Result, UnixNanos};
 use headpond_device::Waker;
@@ -21,7 +23,7 @@ use headpond_engine::{Outcome, Ticket};
 
 use crate::handle::Operation;
 use crate::origin::Remains;
-use crate::{Limits, Origin};
+use crate::{Limits, Origin, clock};
 
 /// Only the kernel is called, and a front door's directory operation.
 const STACK_BYTES: usize = 256 << 10;
@@ -67,9 +69,17 @@ struct Shared {
 struct Lane {
     name: &'static str,
     threads_max: usize,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<LaneThread>,
     queue: Arc<Queue>,
 }
+
+struct LaneThread {
+    thread: JoinHandle<()>,
+    /// Since when it has been at the origin, by [`clock::now`]; [`IDLE`] when it is not.
+    since: Arc<AtomicU64>,
+}
+
+const IDLE: u64 = u64::MAX;
 
 #[derive(Default)]
 struct Queue {
@@ -121,6 +131,14 @@ impl Lanes {
         lane.push(ticket, job, &self.shared);
     }
 
+    /// For how long the operation that is under way longest has been at the origin.
+    pub(crate) fn longest(&self) -> Option<Duration> {
+        let lanes = [&self.reads, &self.changes, &self.directories, &self.closes];
+        let threads = lanes.into_iter().flat_map(|lane| &lane.threads);
+        let since = threads.map(|thread| thread.since.load(Ordering::Relaxed)).min().filter(|since| *since != IDLE)?;
+        Some(Duration::from_nanos(clock::now().0.saturating_sub(since)))
+    }
+
     /// Takes the file of an object from the origin now, and closes it on a lane.
     pub(crate) fn release(&mut self, object: ObjectId) {
         if let Some(remains) = self.shared.origin.release(object) {
@@ -156,7 +174,9 @@ impl Lane {
         let name = format!("{}-{}", self.name, self.threads.len());
         let (queue, shared) = (self.queue.clone(), shared.clone());
         let thread = std::thread::Builder::new().name(name).stack_size(STACK_BYTES);
-        self.threads.push(thread.spawn(move || serve(&queue, &shared))?);
+        let since = Arc::new(AtomicU64::new(IDLE));
+        let own = since.clone();
+        self.threads.push(LaneThread { thread: thread.spawn(move || serve(&queue, &shared, &own))?, since });
         Ok(())
     }
 }
@@ -167,13 +187,13 @@ impl Drop for Lane {
         self.queue.work.notify_all();
         for thread in self.threads.drain(..) {
             // Jobs catch their panics.
-            let _ = thread.join();
+            let _ = thread.thread.join();
         }
     }
 }
 
 /// What each thread does until its lane is dropped; what is queued then is done first.
-fn serve(queue: &Queue, shared: &Shared) {
+fn serve(queue: &Queue, shared: &Shared, since: &AtomicU64) {
     loop {
         let mut inner = locked(&queue.inner);
         let (ticket, job) = loop {
@@ -189,7 +209,9 @@ fn serve(queue: &Queue, shared: &Shared) {
         };
         drop(inner);
         let read = matches!(job, Job::Read { .. });
+        since.store(clock::now().0, Ordering::Relaxed);
         let outcome = catch_unwind(AssertUnwindSafe(|| carry_out(&*shared.origin, job)));
+        since.store(IDLE, Ordering::Relaxed);
         let outcome = outcome.unwrap_or(Outcome::Failed(Errno::IO));
         let Some(ticket) = ticket else { continue };
         locked(&shared.finished).push(Finished { ticket, outcome, read });
@@ -213,7 +235,9 @@ fn carry_out(origin: &dyn Origin, job: Job) -> Outcome {
             drop(remains);
             Ok(Outcome::Done)
         }
-        Job::Directory(operation) => operation().map(|stamp| stamp.map_or(Outcome::Done, Outcome::Stamp)),
+        Job::Directory(operation) => {
+            origin.may_change().and_then(|()| operation()).map(|stamp| stamp.map_or(Outcome::Done, Outcome::Stamp))
+        }
     };
     result.unwrap_or_else(Outcome::Failed)
 }

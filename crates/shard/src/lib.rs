@@ -17,6 +17,7 @@
 //! What a request costs is in `ARCHITECTURE.md`, and what it comes to in `docs/benchmarks.md`.
 
 mod beneath;
+mod claim;
 mod clock;
 mod core;
 mod door;
@@ -36,6 +37,7 @@ mod stats;
 mod turn;
 
 pub use beneath::{Mounts, open_beneath, reopen};
+pub use claim::{Claim, Gate, Standing};
 pub use clock::now;
 pub use core::Core;
 pub use door::{Done, Door, Taken};

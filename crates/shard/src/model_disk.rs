@@ -295,6 +295,10 @@ impl<O: Origin> Origin for ModelDisk<O> {
         self.below.pool_failed()
     }
 
+    fn may_change(&self) -> Result<()> {
+        self.below.may_change()
+    }
+
     fn seek(&self, object: ObjectId, offset: u64, data: bool) -> Result<u64> {
         self.below.seek(object, offset, data)
     }

@@ -70,6 +70,15 @@ pub trait Origin: Send + Sync + 'static {
     /// When it cannot be said; the engine then refuses changes.
     fn pool_failed(&self) -> Result<()>;
 
+    /// Whether the origin may be changed now, as far as that is not the file system's to say. To be asked before each change that
+    /// does not come through the calls above, which ask by themselves. May block.
+    ///
+    /// # Errors
+    /// [`Gate::BARRED`](crate::Gate::BARRED) when the origin is another's by now, or why that cannot be told.
+    fn may_change(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Gives the file of an object. It takes the place of an earlier one only if that was for
     /// reading only and this one is not.
     fn attach(&self, object: ObjectId, file: File);

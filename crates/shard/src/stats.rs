@@ -1,5 +1,7 @@
 //! What a shard knows about itself.
 
+use std::time::Duration;
+
 use headpond_engine::{FlushProgress, Holding, Stats};
 
 use crate::Histogram;
@@ -23,6 +25,8 @@ pub struct ShardStats {
     pub flash_under_way: u64,
     /// Gauge: origin operations under way or waiting for a thread.
     pub origin_under_way: u64,
+    /// For how long the origin has left the oldest of them without an answer.
+    pub origin_silent: Option<Duration>,
     /// Turns of the loop.
     pub turns: u64,
     /// Requests answered, of any kind.

@@ -386,6 +386,7 @@ impl<C: Core> Turner<C> {
             requests_under_way: self.requests.len() as u64,
             flash_under_way: self.flash_under_way as u64,
             origin_under_way: self.origin_under_way as u64,
+            origin_silent: self.lanes.longest(),
             turns: self.turns,
             answered: self.answered_ever,
         }

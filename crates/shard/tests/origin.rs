@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use headpond_base::{Buf, BufMut, Errno, ObjectId, UnixNanos};
-use headpond_shard::{DiskModel, FileOrigin, ModelDisk, Origin, Spindle};
+use headpond_shard::{Claim, DiskModel, FileOrigin, Gate, ModelDisk, Origin, Spindle, Standing};
 
 const A: ObjectId = ObjectId(1);
 const B: ObjectId = ObjectId(2);
@@ -198,4 +198,52 @@ fn equal_seeds_make_equal_disks() {
     };
     assert_eq!(busy(3), busy(3));
     assert_ne!(busy(3), busy(4));
+}
+
+/// A claim that somebody else takes over while changes are made.
+struct TakenOver(std::sync::Mutex<Standing>);
+
+impl Claim for TakenOver {
+    fn look(&self) -> Standing {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+#[test]
+fn once_the_claim_is_lost_no_change_reaches_the_origin() {
+    let dir = tempfile::tempdir().unwrap();
+    let claim = Arc::new(TakenOver(std::sync::Mutex::new(Standing::Ours)));
+    let origin = FileOrigin::below(File::open(dir.path()).unwrap().into()).unwrap();
+    let gate = Arc::new(Gate::new(claim.clone()));
+    origin.guard(gate.clone());
+    origin.when_pool_fails(Box::new(|| panic!("the note is a change, too")));
+    let path = dir.path().join("file");
+    std::fs::write(&path, vec![7; 10_000]).unwrap();
+    origin.attach(A, open(&path));
+    origin.write(A, 0, &[buf(b"ours")]).unwrap();
+    let left = || {
+        let metadata = std::fs::metadata(&path).unwrap();
+        (std::fs::read(&path).unwrap(), metadata.blocks(), metadata.mtime_nsec(), metadata.ctime_nsec())
+    };
+    let before = left();
+    let all_refused = |errno: Errno| {
+        assert_eq!(origin.write(A, 0, &[buf(b"late")]), Err(errno));
+        assert_eq!(origin.zero(A, 0, 100), Err(errno));
+        assert_eq!(origin.resize(A, 5), Err(errno));
+        assert_eq!(origin.reserve(A, 0, 1 << 20), Err(errno));
+        assert_eq!(origin.stamp(A, UnixNanos(5)), Err(errno));
+        assert_eq!(origin.sync(A), Err(errno));
+        assert_eq!(origin.may_change(), Err(errno));
+        assert_eq!(origin.pool_failed(), Err(errno));
+    };
+    // Not known whose it is: nothing is changed until it is.
+    *claim.0.lock().unwrap() = Standing::Unknown(Errno::IO);
+    gate.doubt();
+    all_refused(Errno::IO);
+    *claim.0.lock().unwrap() = Standing::Lost("to db2".to_owned());
+    all_refused(Gate::BARRED);
+    *claim.0.lock().unwrap() = Standing::Ours;
+    all_refused(Gate::BARRED);
+    assert_eq!(left(), before);
+    assert_eq!(origin.read(A, 0, 4).unwrap()[..], *b"ours", "reading goes on");
 }

@@ -1,0 +1,123 @@
+//! The lock beside the origin, as a lease: over a network it can be lost while its descriptor stays open.
+//!
+//! The kernel tells of a lost NFS lock only who reads or writes through the locked descriptor, with EIO, and for good; a lock
+//! asked for again on that descriptor is given, and the descriptor stays as it is. So the lock is looked at by a read past
+//! the kernel's pages, and taken again on a new descriptor. Tried with Linux 6.1: docs/operations.md.
+//!
+//! Invariant: [`Held::Yes`] means that the origin's server, if there is one, gave or confirmed the lock during the call.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, PoisonError};
+
+use headpond_base::{BLOCK, BufMut};
+use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, flock};
+use rustix::io::Errno;
+
+/// A lock that was taken.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    file: File,
+    /// A descriptor that was given up reads well, and holds nothing.
+    held: bool,
+}
+
+/// How a lock stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Held {
+    /// It is this process's.
+    Yes,
+    /// It was lost, and another process has it.
+    ByAnother,
+    /// It cannot be told.
+    Unknown(Errno),
+}
+
+impl Lease {
+    /// A lock that `file` holds.
+    pub(crate) fn of(file: File) -> Self {
+        read_past_pages(&file);
+        Self { state: Mutex::new(State { file, held: true }) }
+    }
+
+    /// Looks whether the lock is still held; takes it again, on what `open` gives, if it was lost and is free.
+    pub(crate) fn look(&self, open: impl FnOnce() -> Result<File, Errno>) -> Held {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.held {
+            // Through NFS this asks the server in the name of the lock. It is empty: nothing is read.
+            match state.file.read_at(&mut BufMut::zeroed(BLOCK), 0) {
+                Ok(_) => return Held::Yes,
+                Err(error) => match Errno::from_io_error(&error) {
+                    Some(Errno::IO | Errno::STALE | Errno::BADF | Errno::NOLCK) => {}
+                    Some(errno) => return Held::Unknown(errno),
+                    None => return Held::Unknown(Errno::IO),
+                },
+            }
+            // The kernel's own record of it would keep this process out.
+            let _ = flock(&state.file, FlockOperation::Unlock);
+            state.held = false;
+        }
+        let file = match open() {
+            Ok(file) => file,
+            Err(errno) => return Held::Unknown(errno),
+        };
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                read_past_pages(&file);
+                *state = State { file, held: true };
+                Held::Yes
+            }
+            Err(Errno::WOULDBLOCK) => Held::ByAnother,
+            Err(errno) => Held::Unknown(errno),
+        }
+    }
+}
+
+/// File systems that cannot do that are no network's.
+fn read_past_pages(file: &File) {
+    let _ = fcntl_getfl(file).and_then(|flags| fcntl_setfl(file, flags | OFlags::DIRECT));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(path: &std::path::Path) -> File {
+        File::options().read(true).write(true).create(true).truncate(false).open(path).unwrap()
+    }
+
+    #[test]
+    fn a_lock_that_is_held_is_looked_at_and_not_taken_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let file = open(&path);
+        flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let lease = Lease::of(file);
+        assert_eq!(lease.look(|| panic!("there is no need")), Held::Yes);
+        assert_eq!(flock(open(&path), FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK));
+    }
+
+    #[test]
+    fn a_lost_lock_is_taken_again_unless_another_has_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        drop(open(&path));
+        // Reads through it fail, as those through a lost one do.
+        let lost = File::options().write(true).open(&path).unwrap();
+        let lease = Lease::of(lost);
+        let other = open(&path);
+        flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert_eq!(lease.look(|| Ok(open(&path))), Held::ByAnother);
+        assert_eq!(lease.look(|| Ok(open(&path))), Held::ByAnother, "what was given up is not believed");
+        assert_eq!(lease.look(|| Err(Errno::STALE)), Held::Unknown(Errno::STALE));
+        flock(&other, FlockOperation::Unlock).unwrap();
+        assert_eq!(lease.look(|| Ok(open(&path))), Held::Yes);
+        assert_eq!(flock(&other, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK));
+        assert_eq!(lease.look(|| panic!("there is no need")), Held::Yes);
+    }
+}
