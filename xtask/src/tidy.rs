@@ -2,6 +2,7 @@
 //!
 //! Invariant: a rule reads files and says what is wrong with them; it changes nothing.
 
+mod clock;
 mod headers;
 mod layers;
 mod leftovers;
@@ -49,6 +50,7 @@ pub fn check(root: &Path) -> Vec<Complaint> {
     let files = tree::files(root);
     let mut found = Vec::new();
     for file in &files {
+        found.extend(clock::check(file));
         found.extend(length::check(file));
         found.extend(headers::check(file));
         found.extend(leftovers::check(file));

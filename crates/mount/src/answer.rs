@@ -1,7 +1,7 @@
 //! The answer to one request of the kernel that is served without fuser.
 //!
 //! Invariant: each is given exactly once. One that is dropped is an error: the caller would wait
-//! for ever.
+//! for ever. That of a direct write waits until the kernel has forgotten what the write went past.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -10,23 +10,31 @@ use std::sync::Arc;
 use headpond_base::Buf;
 use rustix::io::Errno;
 
-use crate::wire::{ANSWER_HEAD, answer_head, written_body};
+use crate::forgetting::Passing;
+use crate::wire::{ANSWER_HEAD, WRITTEN, answer_head, written_body};
 
 /// Pieces of data that an answer sends in one call: far more than a request is ever put together of.
 const PIECES: usize = 16;
 
 /// To be given to the kernel.
-#[derive(Debug)]
 pub(crate) struct Answer {
     /// The kernel's device; none once it is answered.
     device: Option<Arc<OwnedFd>>,
     unique: u64,
+    /// Of a direct write: the write.
+    passing: Option<Passing>,
 }
 
 impl Answer {
     /// For a request that came from this device.
     pub(crate) const fn new(device: Arc<OwnedFd>, unique: u64) -> Self {
-        Self { device: Some(device), unique }
+        Self { device: Some(device), unique, passing: None }
+    }
+
+    /// The same for a direct write.
+    pub(crate) fn of_direct(mut self, passing: Passing) -> Self {
+        self.passing = Some(passing);
+        self
     }
 
     /// Answers with data, from where it is: nothing is copied but by the kernel.
@@ -69,8 +77,19 @@ impl Answer {
     }
 
     fn send(mut self, errno: i32, parts: &[&[u8]]) {
-        if let Some(device) = self.device.take() {
-            send(&device, self.unique, errno, parts);
+        let Some(device) = self.device.take() else { return };
+        let unique = self.unique;
+        match self.passing.take() {
+            None => send(&device, unique, errno, parts),
+            Some(passing) => {
+                // How much was written, or nothing.
+                let (mut body, mut len) = ([0; WRITTEN], 0);
+                for part in parts {
+                    body[len..len + part.len()].copy_from_slice(part);
+                    len += part.len();
+                }
+                passing.answer(move || send(&device, unique, errno, &[&body[..len]]));
+            }
         }
     }
 }
@@ -90,8 +109,8 @@ fn send(device: &OwnedFd, unique: u64, errno: i32, parts: &[&[u8]]) {
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        if let Some(device) = self.device.take() {
-            send(&device, self.unique, Errno::IO.raw_os_error(), &[]);
-        }
+        let Some(device) = self.device.take() else { return };
+        Self { device: Some(device), unique: self.unique, passing: self.passing.take() }
+            .send(Errno::IO.raw_os_error(), &[]);
     }
 }

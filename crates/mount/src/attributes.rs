@@ -18,6 +18,7 @@ use crate::handles::{OpenFile, Way};
 use crate::inodes::{Inode, Privileges, ROOT, kind_of};
 use crate::known::Known;
 use crate::pond::call_with;
+use crate::privileges::SET_IDS;
 use crate::{privileges, times};
 
 /// What an application wants changed.
@@ -232,6 +233,13 @@ pub(crate) fn device_from(number: u32) -> u64 {
 /// The time after which the kernel asks again. Everything that changes through the mount the
 /// kernel knows at once; this bounds for how long it does not see what others did to the origin.
 pub(crate) const KEEP: Duration = Duration::from_secs(1);
+
+/// How long the kernel may keep what it was told of a file. With a set-user-id or set-group-id bit not at all: a write takes the bit
+/// away here, of which the kernel hears nothing, and it runs programs with the rights that it has kept.
+pub(crate) fn keep(attributes: &FileAttr) -> Duration {
+    let has_privileges = attributes.kind == FuseType::RegularFile && u32::from(attributes.perm) & SET_IDS != 0;
+    if has_privileges { Duration::ZERO } else { KEEP }
+}
 
 #[cfg(test)]
 mod tests {

@@ -15,11 +15,11 @@
 //!   of it must be kept.
 //! - A commit is one request of the engine, which makes it one batch of the log: [`headpond_engine::fits_together`] bounds it.
 //!   A write that would go beyond is refused (EFBIG), and so is the commit then: nothing is there, as after an abort.
-//! - At most [`BATCHES_MAX`] are open at once, of a mebibyte each.
+//! - At most [`BATCHES_MAX`] are open at once, of a mebibyte each; of one user, root apart, at most [`BATCHES_OF_USER_MAX`].
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use headpond_base::{Buf, BufMut};
@@ -31,9 +31,32 @@ use crate::front::Outcome;
 /// Handles that may have a batch open at once.
 const BATCHES_MAX: usize = 64;
 
-/// How many are open in a mount.
+/// Handles of one user that may: a quarter, so that one user is not in the way of the others.
+const BATCHES_OF_USER_MAX: usize = BATCHES_MAX / 4;
+
+/// The users with open batches in a mount, and how many each has. Looked at when one begins or ends.
 #[derive(Default)]
-pub(crate) struct Batches(AtomicUsize);
+pub(crate) struct Batches(Mutex<BTreeMap<u32, usize>>);
+
+impl Batches {
+    fn begin(&self, user: u32) -> Outcome<()> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (all, own) = (open.values().sum::<usize>(), open.get(&user).copied().unwrap_or(0));
+        if all >= BATCHES_MAX || (user != 0 && own >= BATCHES_OF_USER_MAX) {
+            return Err(Errno::BUSY);
+        }
+        open.insert(user, own + 1);
+        Ok(())
+    }
+
+    fn end(&self, user: u32) {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match open.get_mut(&user) {
+            Some(own) if *own > 1 => *own -= 1,
+            _ => drop(open.remove(&user)),
+        }
+    }
+}
 
 /// A handle's batch, if it has one open.
 #[derive(Default)]
@@ -48,6 +71,8 @@ pub(crate) struct Batching {
 /// Writes that wait for their commit.
 #[derive(Default)]
 pub(crate) struct Batch {
+    /// Who has begun it.
+    user: u32,
     /// By their first bytes; none touches another.
     pieces: BTreeMap<u64, Vec<u8>>,
     refused: Option<Errno>,
@@ -65,16 +90,13 @@ impl Batching {
     }
 
     /// Begins one.
-    pub(crate) fn start(&self, all: &Batches) -> Outcome<()> {
+    pub(crate) fn start(&self, all: &Batches, user: u32) -> Outcome<()> {
         let mut batch = self.locked();
         if batch.is_some() {
             return Err(Errno::INVAL);
         }
-        if all.0.fetch_add(1, Ordering::AcqRel) >= BATCHES_MAX {
-            all.0.fetch_sub(1, Ordering::AcqRel);
-            return Err(Errno::BUSY);
-        }
-        *batch = Some(Batch::default());
+        all.begin(user)?;
+        *batch = Some(Batch { user, ..Batch::default() });
         self.open.store(true, Ordering::Release);
         Ok(())
     }
@@ -87,9 +109,9 @@ impl Batching {
     /// Ends it: what it has, if there is one.
     pub(crate) fn end(&self, all: &Batches) -> Option<Batch> {
         let ended = self.locked().take();
-        if ended.is_some() {
+        if let Some(batch) = &ended {
             self.open.store(false, Ordering::Release);
-            all.0.fetch_sub(1, Ordering::AcqRel);
+            all.end(batch.user);
         }
         ended
     }
@@ -191,7 +213,7 @@ mod tests {
 
     fn open() -> (Batching, Batches) {
         let (batching, all) = (Batching::default(), Batches::default());
-        batching.start(&all).unwrap();
+        batching.start(&all, 0).unwrap();
         (batching, all)
     }
 
@@ -253,11 +275,24 @@ mod tests {
     fn batches_are_bounded_in_number_and_each_handle_has_one() {
         let all = Batches::default();
         let handles: Vec<Batching> = (0..=BATCHES_MAX).map(|_| Batching::default()).collect();
-        assert!(handles[1..].iter().all(|handle| handle.start(&all).is_ok()));
-        assert_eq!(handles[0].start(&all), Err(Errno::BUSY));
-        assert_eq!(handles[1].start(&all), Err(Errno::INVAL));
+        assert!(handles[1..].iter().all(|handle| handle.start(&all, 0).is_ok()));
+        assert_eq!(handles[0].start(&all, 0), Err(Errno::BUSY));
+        assert_eq!(handles[1].start(&all, 0), Err(Errno::INVAL));
         handles[1].end(&all).unwrap();
-        assert_eq!(handles[0].start(&all), Ok(()));
+        assert_eq!(handles[0].start(&all, 0), Ok(()));
         assert!(handles[1].write(0, &[1]).is_none());
+    }
+
+    #[test]
+    fn one_user_leaves_batches_to_the_others() {
+        let all = Batches::default();
+        let handles: Vec<Batching> = (0..=BATCHES_OF_USER_MAX).map(|_| Batching::default()).collect();
+        let begun = handles.iter().filter(|handle| handle.start(&all, 1000).is_ok()).count();
+        assert_eq!(begun, BATCHES_OF_USER_MAX);
+        let refused = &handles[BATCHES_OF_USER_MAX];
+        assert_eq!(refused.start(&all, 1000), Err(Errno::BUSY));
+        refused.start(&all, 1001).unwrap();
+        handles[0].end(&all).unwrap();
+        assert_eq!(handles[0].start(&all, 1000), Ok(()), "what is ended is free again");
     }
 }

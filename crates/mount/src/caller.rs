@@ -80,6 +80,8 @@ pub(crate) fn without_umask() {
 }
 
 /// What a caller may do beyond its user id, as far as it matters here.
+///
+/// Capabilities count only where they are worth something here: anybody may have all of them in a user name space of their own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Rights {
     capabilities: CapabilitySet,
@@ -98,6 +100,7 @@ impl Rights {
         let status = fs::read_to_string(format!("/proc/{}/status", caller.pid)).unwrap_or_default();
         let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let capabilities = match line("CapEff:").and_then(|bits| u64::from_str_radix(bits, 16).ok()) {
+            Some(bits) if bits != 0 && !shares_our_users(caller.pid) => CapabilitySet::empty(),
             Some(bits) => CapabilitySet::from_bits_retain(bits),
             None if caller.uid == 0 => CapabilitySet::all(),
             None => CapabilitySet::empty(),
@@ -106,6 +109,12 @@ impl Rights {
             line("Groups:").unwrap_or_default().split_whitespace().filter_map(|group| group.parse().ok()).collect();
         groups.push(caller.gid);
         Self { capabilities, groups }
+    }
+
+    /// Of a caller of whom the kernel says that set-user-id and set-group-id bits are not to be kept: what groups it is in still
+    /// decides on some.
+    pub(crate) fn of_unprivileged(caller: Caller) -> Self {
+        Self { capabilities: CapabilitySet::empty(), ..Self::of_caller(caller) }
     }
 
     /// May keep set-user-id and set-group-id bits on what it writes to.
@@ -121,5 +130,24 @@ impl Rights {
     /// Is in a group.
     pub(crate) fn in_group(&self, group: u32) -> bool {
         self.groups.contains(&group)
+    }
+}
+
+/// Whether a process is in this one's user name space, as far as its users are called the same. Who may give another name space the
+/// same names is root here.
+fn shares_our_users(process: u32) -> bool {
+    let names = |process: &str| fs::read_to_string(format!("/proc/{process}/uid_map")).ok();
+    let ours = names("self");
+    ours.is_some() && names(&process.to_string()) == ours
+}
+
+#[cfg(test)]
+impl Rights {
+    pub(crate) fn of_groups(groups: &[u32]) -> Self {
+        Self { capabilities: CapabilitySet::empty(), groups: groups.to_vec() }
+    }
+
+    pub(crate) fn of_all() -> Self {
+        Self { capabilities: CapabilitySet::all(), groups: Vec::new() }
     }
 }

@@ -22,7 +22,7 @@ use crate::wire::Caller;
 impl Front {
     /// Takes a write into the handle's batch. May block.
     pub(crate) fn write_later(&self, file: &Arc<OpenFile>, writing: Writing, answer: Answer) {
-        match privileges::drop_before_change(&file.inode, || writing.kills.map(Rights::of_caller)) {
+        match privileges::drop_before_change(&file.inode, || writing.kills.map(Rights::of_unprivileged)) {
             Ok(true) => self.changed_at_origin(&file.inode),
             Ok(false) => {}
             Err(error) => return answer.error(error),

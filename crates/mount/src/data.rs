@@ -89,7 +89,7 @@ impl Front {
 
     /// Takes away what a write takes away from a file, and writes. May block.
     pub(crate) fn write(&self, file: &OpenFile, writing: Writing, how: Treatment, answer: Answer, send: Send<'_>) {
-        match privileges::drop_before_change(&file.inode, || writing.kills.map(Rights::of_caller)) {
+        match privileges::drop_before_change(&file.inode, || writing.kills.map(Rights::of_unprivileged)) {
             Ok(true) => self.changed_at_origin(&file.inode),
             Ok(false) => {}
             Err(error) => return answer.error(error),

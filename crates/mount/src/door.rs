@@ -34,6 +34,7 @@ use crate::answer::Answer;
 use crate::buffers::Buffers;
 use crate::data::{Reading, Send, Writing};
 use crate::file_system::open_flags;
+use crate::forgetting::Passing;
 use crate::front::Front;
 use crate::handles::{OpenFile, Way};
 use crate::panel::is_panel;
@@ -145,6 +146,9 @@ impl Open {
         let handled = match opcode {
             Some(opcode::READ) => Read::parse(head).map(|read| match front.files.get(read.handle) {
                 Ok(file) => {
+                    if !read.direct {
+                        file.inode.pages.used();
+                    }
                     let reading = Reading { offset: read.offset, size: read.size, caller: asked.caller };
                     match self.how(&file, asked.caller, read.size.into(), Direction::Read) {
                         Some(how) => front.read(&file, reading, how, answer, submit),
@@ -165,6 +169,15 @@ impl Open {
                 }
                 match front.files.get(write.handle) {
                     Ok(file) => {
+                        let answer = match self.front.forgetting.get().filter(|_| write.direct) {
+                            Some(forgetting) => {
+                                answer.of_direct(Passing::new(forgetting, &file, write.offset, write.size))
+                            }
+                            None => answer,
+                        };
+                        if !write.direct {
+                            file.inode.pages.used();
+                        }
                         let data = self.buffers.take(there);
                         let flags = open_flags(write.flags);
                         let (caller, size) = (asked.caller, there as u64);

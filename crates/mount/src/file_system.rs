@@ -20,7 +20,7 @@ use headpond_base::{BLOCK, RECORD_BYTES_MAX};
 use rustix::fs::{FallocateFlags, FileType, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use crate::attributes::{KEEP, Wanted};
+use crate::attributes::{KEEP, Wanted, keep};
 use crate::front::{Front, Outcome};
 use crate::handles::Way;
 use crate::inodes::ROOT;
@@ -88,14 +88,14 @@ impl FileSystem {
 
 fn entry(result: Outcome<FileAttr>, reply: ReplyEntry) {
     match result {
-        Ok(attributes) => reply.entry(&KEEP, &attributes, Generation(0)),
+        Ok(attributes) => reply.entry_with_ttls(&keep(&attributes), &KEEP, &attributes, Generation(0)),
         Err(error) => reply.error(fuse_errno(error)),
     }
 }
 
 fn attributes(result: Outcome<FileAttr>, reply: ReplyAttr) {
     match result {
-        Ok(attributes) => reply.attr(&KEEP, &attributes),
+        Ok(attributes) => reply.attr(&keep(&attributes), &attributes),
         Err(error) => reply.error(fuse_errno(error)),
     }
 }
@@ -296,16 +296,19 @@ impl Filesystem for FileSystem {
         name: &OsStr,
         mode: u32,
         umask: u32,
-        _flags: i32,
+        flags: i32,
         reply: ReplyCreate,
     ) {
-        let created =
-            self.front.inodes.get(parent.0).and_then(|parent| self.front.create(request, &parent, name, mode, umask));
+        let created = self
+            .front
+            .inodes
+            .get(parent.0)
+            .and_then(|parent| self.front.create(request, &parent, name, mode, umask, open_flags(flags)));
         match created {
             Ok((attributes, file)) => {
                 let caching = caching(&file.way);
                 let handle = FileHandle(self.front.files.insert(file));
-                reply.created(&KEEP, &attributes, Generation(0), handle, caching);
+                reply.created(&keep(&attributes), &attributes, Generation(0), handle, caching);
             }
             Err(error) => reply.error(fuse_errno(error)),
         }
@@ -423,7 +426,7 @@ impl Filesystem for FileSystem {
 
     fn setxattr(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -431,7 +434,11 @@ impl Filesystem for FileSystem {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let set = self.front.inodes.get(ino.0).and_then(|inode| self.front.set_attribute(&inode, name, value, flags));
+        let set = self
+            .front
+            .inodes
+            .get(ino.0)
+            .and_then(|inode| self.front.set_attribute(request, &inode, name, value, flags));
         empty(set, reply);
     }
 

@@ -1,30 +1,49 @@
-//! Telling the kernel to forget what it keeps of a file's bytes.
+//! Telling the kernel to forget what it keeps of a file's bytes: of writes that are not to be seen yet (`batch.rs`), and of what
+//! a direct write went past (`kernel_pages.rs`).
 //!
-//! The kernel puts what is written into its cache before it hands it over, and does not ask. Where a write is not to be seen yet
-//! (`batch.rs`), it has to be told to drop those pages again.
-//!
-//! Invariant: it is never told by a thread that serves reads or writes. The kernel waits, within that word, for everybody
-//! who uses one of the pages, and those may wait for such a thread.
+//! Invariants
+//! - It is never told by a thread that serves reads or writes. The kernel waits, within that word, for everybody who uses one of
+//!   the pages, and those may wait for such a thread.
+//! - Only of writes for which the kernel holds no page the answer waits for that word: of direct ones, and of at most
+//!   [`WAITING_MAX`] at once. The kernel has a number of asynchronous requests under way and no more: if all of them waited here,
+//!   the reads that the word waits for would never be sent. One more is answered first, and its range forgotten right after that.
 
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::handles::OpenFile;
+use crate::kernel_pages::Forget;
 use crate::wire::forget_message;
 use crate::workers::Workers;
+
+/// Answers that may wait at once. The kernel's own bound is 512 for a mount of root's; for others the administrator's, which is not
+/// below 12.
+const WAITING_MAX: [usize; 2] = [8, 64];
 
 /// The way to the kernel, and a thread that goes it.
 pub(crate) struct Forgetting {
     device: Arc<OwnedFd>,
     thread: Workers,
+    waiting: AtomicUsize,
+    waiting_max: usize,
+}
+
+/// A direct write under way: what its answer may have to wait for.
+pub(crate) struct Passing {
+    forgetting: Arc<Forgetting>,
+    file: Arc<OpenFile>,
+    offset: u64,
+    bytes: u32,
 }
 
 impl Forgetting {
     /// Starts the thread.
-    pub(crate) fn start(device: Arc<OwnedFd>) -> io::Result<Self> {
-        Ok(Self { device, thread: Workers::start(1)? })
+    pub(crate) fn start(device: Arc<OwnedFd>) -> io::Result<Arc<Self>> {
+        let waiting_max = WAITING_MAX[usize::from(rustix::process::geteuid().is_root())];
+        Ok(Arc::new(Self { device, thread: Workers::start(1)?, waiting: AtomicUsize::new(0), waiting_max }))
     }
 
     /// Has the kernel forget, soon, what was written into the handle's batch.
@@ -47,6 +66,41 @@ impl Forgetting {
     }
 }
 
+impl Passing {
+    /// A direct write of so many bytes to this file.
+    pub(crate) fn new(forgetting: &Arc<Forgetting>, file: &Arc<OpenFile>, offset: u64, bytes: u32) -> Self {
+        Self { forgetting: forgetting.clone(), file: file.clone(), offset, bytes }
+    }
+
+    /// The write was made, or in part, or failed: it is answered once the kernel keeps nothing of what was there before.
+    pub(crate) fn answer(self, answer: impl FnOnce() + Send + 'static) {
+        let Some(what) = self.file.inode.pages.passed() else { return answer() };
+        let forgetting = self.forgetting.clone();
+        if forgetting.waiting.fetch_add(1, Ordering::AcqRel) >= forgetting.waiting_max {
+            answer();
+            forgetting.thread.push(move || self.forget(what));
+        } else {
+            forgetting.thread.push(move || {
+                self.forget(what);
+                answer();
+            });
+        }
+    }
+
+    fn forget(&self, what: Forget) {
+        let range = match what {
+            Forget::Range => self.offset..self.offset.saturating_add(self.bytes.into()),
+            Forget::All => 0..0,
+        };
+        forget(&self.forgetting.device, self.file.inode.node, &range);
+        if what == Forget::All {
+            self.file.inode.pages.forgotten();
+        }
+        self.forgetting.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// An empty range at the start is all of the file.
 fn forget(device: &OwnedFd, node: u64, range: &Range<u64>) {
     // Refused if the kernel has let go of the file: then it keeps nothing.
     let _ = rustix::io::write(device, &forget_message(node, range));

@@ -46,7 +46,7 @@ pub(crate) struct Front {
     pub(crate) whole: Arc<WholeWrites>,
     pub(crate) batches: Batches,
     /// To tell the kernel what to forget.
-    pub(crate) forgetting: OnceLock<Forgetting>,
+    pub(crate) forgetting: OnceLock<Arc<Forgetting>>,
 }
 
 impl Front {

@@ -31,13 +31,15 @@ pub(crate) enum Way {
 pub(crate) struct OpenFile {
     pub(crate) inode: Arc<Inode>,
     pub(crate) way: Way,
+    /// It may be written by this handle.
+    pub(crate) writes: bool,
     /// Writes that wait to be made as one.
     pub(crate) batching: Batching,
 }
 
 impl OpenFile {
-    pub(crate) fn new(inode: &Arc<Inode>, way: Way) -> Self {
-        Self { inode: inode.clone(), way, batching: Batching::default() }
+    pub(crate) fn new(inode: &Arc<Inode>, way: Way, writes: bool) -> Self {
+        Self { inode: inode.clone(), way, writes, batching: Batching::default() }
     }
 
     /// Somebody was told that its writes are whole.

@@ -19,6 +19,7 @@ use headpond_shard::Removed;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, Statx, StatxFlags};
 use rustix::io::Errno;
 
+use crate::kernel_pages::KernelPages;
 use crate::known::{FileKey, Known};
 use crate::times;
 
@@ -94,6 +95,8 @@ pub(crate) struct Inode {
     pub(crate) managed: bool,
     /// Changed at the origin in ways that the log does not have, since the origin's last fsync.
     pub(crate) unsynced: AtomicBool,
+    /// What the kernel may keep of its bytes.
+    pub(crate) pages: KernelPages,
     path: OwnedFd,
     lookups: AtomicU64,
     privileges: AtomicU8,
@@ -203,6 +206,7 @@ impl Inodes {
             kind: kind_of(&found),
             managed: false,
             unsynced: AtomicBool::new(false),
+            pages: KernelPages::default(),
             path: root,
             lookups: AtomicU64::new(1),
             privileges: AtomicU8::new(Privileges::Unknown as u8),
@@ -291,6 +295,7 @@ impl Inodes {
             kind,
             managed,
             unsynced: AtomicBool::new(false),
+            pages: KernelPages::default(),
             path,
             lookups: AtomicU64::new(1),
             privileges: AtomicU8::new(Privileges::Unknown as u8),

@@ -1,7 +1,8 @@
 //! What applications ask of an open file by `ioctl`.
 //!
 //! Known is what databases ask of flash that keeps writes whole; everything else is refused as by any file system
-//! that does not know it (ENOTTY).
+//! that does not know it (ENOTTY). Who may only read the file is refused as by F2FS (EBADF): a promise binds the operator, and
+//! batches are few.
 
 use fuser::Request;
 use headpond_rules::{Action, Direction};
@@ -53,6 +54,9 @@ impl Front {
         if file.inode.node != node {
             return Err(Errno::NOTTY);
         }
+        if !file.writes && command != GET_FEATURES {
+            return Err(Errno::BADF);
+        }
         let caller = Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() };
         match command {
             GET_FEATURES => {
@@ -61,7 +65,7 @@ impl Front {
             }
             START_ATOMIC_WRITE => {
                 self.may_batch(&file, caller)?;
-                return file.batching.start(&self.batches).map(|()| Vec::new());
+                return file.batching.start(&self.batches, caller.uid).map(|()| Vec::new());
             }
             COMMIT_ATOMIC_WRITE => return self.commit(&file, caller).map(|()| Vec::new()),
             ABORT_ATOMIC_WRITE => {

@@ -31,6 +31,7 @@ mod inodes;
 mod insight;
 mod ioctl;
 mod join;
+mod kernel_pages;
 mod known;
 mod live_rules;
 mod mount;

@@ -17,11 +17,12 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Statx};
 use rustix::io::Errno;
 
 use crate::attributes::device_from;
+use crate::caller::Rights;
 use crate::front::{Front, Outcome, engine_errno, errno, stamp};
 use crate::inodes::{Inode, file_key, kind_of, stat};
 use crate::known::Known;
 use crate::open::creation_mode;
-use crate::{caller, times};
+use crate::{caller, privileges, times};
 
 impl Front {
     /// Looks a name up, for the kernel to hold.
@@ -84,8 +85,9 @@ impl Front {
         umask: u32,
         device: u32,
     ) -> Outcome<FileAttr> {
-        let permissions = creation_mode(parent, mode & 0o7777, umask);
         let kind = FileType::from_raw_mode(mode);
+        let permissions = privileges::of_new_file(parent, mode & 0o7777, || Rights::of(request))?;
+        let permissions = creation_mode(parent, permissions, umask);
         let (inode, attributes) = self.make(request, parent, name, || {
             rustix::fs::mknodat(parent, name, kind, permissions, device_from(device))
         })?;

@@ -52,7 +52,7 @@ impl Drop for Counted<'_> {
 impl Front {
     /// Opens a file that exists. `flags` are the application's.
     pub(crate) fn open(&self, request: &Request, inode: &Arc<Inode>, flags: OFlags) -> Outcome<OpenFile> {
-        let writes = flags.contains(OFlags::WRONLY) || flags.contains(OFlags::RDWR);
+        let writes = is_for_writing(flags);
         let truncates = flags.contains(OFlags::TRUNC);
         if truncates && privileges::drop_before_change(inode, || Some(Rights::of(request)))? {
             self.changed_at_origin(inode);
@@ -60,14 +60,14 @@ impl Front {
         if !inode.managed {
             let passed = OFlags::ACCMODE | OFlags::TRUNC | OFlags::SYNC | OFlags::DSYNC;
             let file = File::from(inode.open(flags & passed)?);
-            return Ok(OpenFile::new(inode, Way::Straight(file)));
+            return Ok(OpenFile::new(inode, Way::Straight(file), writes));
         }
         let file = self.open_at_origin(inode, writes || truncates)?;
         let counted = self.open_in_engine(inode, file, false)?;
         if truncates {
             self.truncate_known(inode, 0)?;
         }
-        self.handle(inode, counted)
+        self.handle(inode, counted, writes)
     }
 
     /// Creates a file and opens it.
@@ -78,11 +78,14 @@ impl Front {
         name: &OsStr,
         mode: u32,
         umask: u32,
+        flags: OFlags,
     ) -> Outcome<(FileAttr, OpenFile)> {
         if Self::is_marker(parent, name) {
             return Err(Errno::PERM);
         }
+        let writes = is_for_writing(flags);
         caller::without_umask();
+        let mode = privileges::of_new_file(parent, mode, || Rights::of(request))?;
         let mode = creation_mode(parent, mode, umask);
         let file = {
             let _as = caller::AsCaller::of(request)?;
@@ -98,9 +101,9 @@ impl Front {
         let found = stat(&path, c"")?;
         let inode = self.inodes.take_in(path, &found, |key| self.known.find(key));
         let opened = if inode.managed {
-            self.open_in_engine(&inode, File::from(file), true).and_then(|counted| self.handle(&inode, counted))
+            self.open_in_engine(&inode, File::from(file), true).and_then(|counted| self.handle(&inode, counted, writes))
         } else {
-            Ok(OpenFile::new(&inode, Way::Straight(File::from(file))))
+            Ok(OpenFile::new(&inode, Way::Straight(File::from(file)), writes))
         };
         match opened {
             Ok(opened) => Ok((self.attributes_from(&inode, &found), opened)),
@@ -149,9 +152,9 @@ impl Front {
         }
     }
 
-    fn handle(&self, inode: &Arc<Inode>, counted: Counted<'_>) -> Outcome<OpenFile> {
+    fn handle(&self, inode: &Arc<Inode>, counted: Counted<'_>, writes: bool) -> Outcome<OpenFile> {
         let known = inode.known().ok_or(Errno::IO)?;
-        Ok(OpenFile::new(inode, Way::Pond { object: counted.keep(), known }))
+        Ok(OpenFile::new(inode, Way::Pond { object: counted.keep(), known }, writes))
     }
 
     /// Opens the origin's file, for reading and writing where that is possible.
@@ -219,6 +222,11 @@ impl Front {
             other => Err(unexpected(&other)),
         }
     }
+}
+
+/// Whether an open file may be written.
+fn is_for_writing(flags: OFlags) -> bool {
+    flags.intersects(OFlags::WRONLY | OFlags::RDWR)
 }
 
 /// The mode of something new: the umask counts unless the directory has an access list to give.

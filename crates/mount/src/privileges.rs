@@ -3,14 +3,16 @@
 //! told so (`FUSE_HANDLE_KILLPRIV_V2`), and in exchange does not ask for capabilities before
 //! each write.
 //!
-//! Invariant: a file that had such bits when a write of an unprivileged caller was asked for has
-//! none when that write is answered.
+//! Invariants
+//! - A file that had such bits when a write of an unprivileged caller was asked for has none when that write is answered.
+//! - The kernel never runs a program by bits that were taken away: it keeps none (see [`keep`](crate::attributes::keep)).
+//! - Nothing made or changed here has a set-group-id bit that Linux would not have given the caller, on any kernel.
 
 use rustix::fs::{Mode, RawMode};
 use rustix::io::Errno;
 
 use crate::caller::Rights;
-use crate::inodes::{Inode, Privileges};
+use crate::inodes::{Inode, Privileges, stat};
 
 /// The extended attribute with a program's capabilities.
 pub(crate) const CAPABILITIES: &str = "security.capability";
@@ -18,6 +20,9 @@ pub(crate) const CAPABILITIES: &str = "security.capability";
 const SET_UID: RawMode = 0o4000;
 const SET_GID: RawMode = 0o2000;
 const GROUP_EXECUTE: RawMode = 0o010;
+
+/// Both bits.
+pub(crate) const SET_IDS: RawMode = SET_UID | SET_GID;
 
 /// The content is about to change. Capabilities always go; set-user-id and set-group-id go as the
 /// `rights` of the caller say, who is looked at only where there are any. Says whether anything
@@ -52,4 +57,56 @@ pub(crate) fn drop_before_change(inode: &Inode, rights: impl FnOnce() -> Option<
         changed = true;
     }
     Ok(changed)
+}
+
+/// An access list was set by the caller: who is not in the file's group may not leave the file with the rights of that group, as
+/// the list may have let others run it. Says whether the mode changed.
+pub(crate) fn drop_after_access_list(inode: &Inode, rights: impl FnOnce() -> Rights) -> Result<bool, Errno> {
+    let found = inode.stat()?;
+    let mode = RawMode::from(found.stx_mode) & 0o7777;
+    if mode & SET_GID == 0 {
+        return Ok(false);
+    }
+    let rights = rights();
+    if rights.keeps_set_id() || rights.in_group(found.stx_gid) {
+        return Ok(false);
+    }
+    rustix::fs::chmod(inode.proc_path(), Mode::from_raw_mode(mode & !SET_GID))?;
+    Ok(true)
+}
+
+/// The mode in which the caller may make a file below `parent`. Where the directory gives its group to the file, only its members
+/// may make a set-group-id program. The kernel sees to that from 6.0 on; before, it leaves it to the file system, and the origin's
+/// takes us for a member.
+pub(crate) fn of_new_file(parent: &Inode, mode: u32, rights: impl FnOnce() -> Rights) -> Result<u32, Errno> {
+    if !is_group_program(mode) {
+        return Ok(mode);
+    }
+    let found = stat(parent, c"")?;
+    let gives_group = RawMode::from(found.stx_mode) & SET_GID != 0;
+    Ok(if gives_group { without_foreign_group(mode, found.stx_gid, &rights()) } else { mode })
+}
+
+const fn is_group_program(mode: u32) -> bool {
+    mode & (SET_GID | GROUP_EXECUTE) == SET_GID | GROUP_EXECUTE
+}
+
+fn without_foreign_group(mode: u32, group: u32, rights: &Rights) -> u32 {
+    let may = rights.keeps_set_id() || rights.in_group(group);
+    if may { mode } else { mode & !SET_GID }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_of_a_group_is_made_by_its_members_and_by_who_may_all() {
+        let stranger = Rights::of_groups(&[100]);
+        let member = Rights::of_groups(&[100, 50]);
+        assert_eq!(without_foreign_group(0o2775, 50, &stranger), 0o775);
+        assert_eq!(without_foreign_group(0o2775, 50, &member), 0o2775);
+        assert_eq!(without_foreign_group(0o2775, 50, &Rights::of_all()), 0o2775);
+        assert!(is_group_program(0o2775) && !is_group_program(0o2765) && !is_group_program(0o4775));
+    }
 }

@@ -12,6 +12,9 @@ pub(crate) const WRITE_HEAD: usize = HEAD + 40;
 /// Bytes of every answer's head.
 pub(crate) const ANSWER_HEAD: usize = 16;
 
+/// Bytes of the body of the answer to a write.
+pub(crate) const WRITTEN: usize = 8;
+
 /// What is asked, as far as it is told apart here.
 pub(crate) mod opcode {
     pub(crate) const READ: u32 = 15;
@@ -25,6 +28,9 @@ pub(crate) mod opcode {
 
 /// The kernel writes pages of a shared mapping back, by whichever handle it finds.
 const WRITE_CACHE: u32 = 1 << 0;
+
+/// The request is of whoever has the lock: what the kernel says of direct reads and writes, and of no others.
+const LOCK_OWNER: u32 = 1 << 1;
 
 /// The caller keeps no set-id bits.
 const WRITE_KILL_SUIDGID: u32 = 1 << 2;
@@ -58,6 +64,8 @@ pub(crate) struct Read {
     pub(crate) handle: u64,
     pub(crate) offset: u64,
     pub(crate) size: u32,
+    /// Past the kernel's pages.
+    pub(crate) direct: bool,
 }
 
 /// A write, without its data.
@@ -69,6 +77,9 @@ pub(crate) struct Write {
     pub(crate) kills_set_id: bool,
     /// Not by who has the handle, but by the kernel: pages of a shared mapping, of anybody's.
     pub(crate) of_mapping: bool,
+    /// Past the kernel's pages: it holds none of them meanwhile. The open file's flags do not tell: a direct write that meets a
+    /// page which cannot be dropped goes through the pages.
+    pub(crate) direct: bool,
     /// The open file's flags.
     pub(crate) flags: i32,
 }
@@ -120,6 +131,7 @@ impl Read {
             handle: u64_at(message, HEAD)?,
             offset: u64_at(message, HEAD + 8)?,
             size: u32_at(message, HEAD + 16)?,
+            direct: u32_at(message, HEAD + 20)? & LOCK_OWNER != 0,
         })
     }
 }
@@ -132,6 +144,7 @@ impl Write {
             size: u32_at(message, HEAD + 16)?,
             kills_set_id: u32_at(message, HEAD + 20)? & WRITE_KILL_SUIDGID != 0,
             of_mapping: u32_at(message, HEAD + 20)? & WRITE_CACHE != 0,
+            direct: u32_at(message, HEAD + 20)? & (WRITE_CACHE | LOCK_OWNER) == LOCK_OWNER,
             flags: u32_at(message, HEAD + 32)?.cast_signed(),
         })
     }
@@ -166,8 +179,8 @@ pub(crate) fn forget_message(node: u64, range: &Range<u64>) -> [u8; ANSWER_HEAD 
 }
 
 /// The body of the answer to a write.
-pub(crate) fn written_body(size: u32) -> [u8; 8] {
-    let mut body = [0; 8];
+pub(crate) fn written_body(size: u32) -> [u8; WRITTEN] {
+    let mut body = [0; WRITTEN];
     body[..4].copy_from_slice(&size.to_ne_bytes());
     body
 }

@@ -7,13 +7,17 @@ use headpond_engine::{FlushId, FlushScope, Reply, Request as Ask};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
+use crate::caller::Rights;
 use crate::front::{Front, Outcome, unexpected};
 use crate::inodes::{Inode, Privileges};
 use crate::pond::call_with;
-use crate::privileges::CAPABILITIES;
+use crate::privileges::{self, CAPABILITIES};
 
 /// The name of these flushes: above those that operators start.
 const FLUSH_ID: FlushId = FlushId(u64::MAX);
+
+/// The extended attribute with who may do what with a file.
+const ACCESS_LIST: &str = "system.posix_acl_access";
 
 /// Attributes that only administrators see.
 const TRUSTED: &[u8] = b"trusted.";
@@ -62,7 +66,14 @@ impl Front {
     }
 
     /// Sets an attribute.
-    pub(crate) fn set_attribute(&self, inode: &Inode, name: &OsStr, value: &[u8], flags: i32) -> Outcome<()> {
+    pub(crate) fn set_attribute(
+        &self,
+        request: &Request,
+        inode: &Inode,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+    ) -> Outcome<()> {
         let flags = XattrFlags::from_bits(flags.cast_unsigned()).ok_or(Errno::INVAL)?;
         // It may be a program's capabilities, or an access list that changes the mode.
         inode.set_privileges(Privileges::Unknown);
@@ -70,7 +81,13 @@ impl Front {
             self.flush_before_privileges(inode)?;
         }
         rustix::fs::setxattr(inode.proc_path(), name, value, flags)?;
+        let dropped = if name == ACCESS_LIST {
+            privileges::drop_after_access_list(inode, || Rights::of(request))
+        } else {
+            Ok(false)
+        };
         self.changed_at_origin(inode);
+        dropped?;
         Ok(())
     }
 

@@ -231,3 +231,25 @@ fn once_the_flash_has_failed_a_database_is_told_no_more_and_its_writes_fail_rath
     drop(database);
     pond.fault("heal").ok();
 }
+
+#[test]
+fn who_may_only_read_a_file_binds_nobody_by_it_and_begins_no_batch() {
+    // By a handle for reading: a promise, the beginning of a batch, its end; and what batches there are, which anybody may know.
+    const READER: &str = r#"
+        use Fcntl; sysopen(my $f, $ARGV[0], O_RDONLY) or die "open: $!";
+        for my $ask (0x40049502, 0xf501, 0xf502, 0xf505) {
+            my $one = pack("L", 1);
+            print ioctl($f, $ask, $ask == 0x40049502 ? $one : 0) ? "yes" : "errno " . ($! + 0), "\n";
+        }
+        my $bits = pack("L", 0); print ioctl($f, 0x8004f50c, $bits) ? unpack("L", $bits) : "errno " . ($! + 0), "\n";
+    "#;
+    const EBADF: &str = "errno 9\n";
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    let file = pond.mnt().join("file");
+    fs::write(&file, pattern(32 << 10, 1)).unwrap();
+    let said = Said::from(Command::new("perl").arg("-e").arg(READER).arg(&file).output().unwrap());
+    assert_eq!(said.ok().text, format!("{}4\n", EBADF.repeat(4)));
+    run(["set", pond.mnt().to_str().unwrap(), "mode=write-through"]).ok();
+    pond.unmount(&[]).ok();
+}

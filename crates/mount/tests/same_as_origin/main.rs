@@ -138,8 +138,11 @@ const CASES: &[Case] = &[
     same("owners of new files", users::new_owners),
     same("supplementary groups", users::groups),
     same("set-user-id taken away", users::set_user_id),
+    same("set-user-id taken away at once", users::set_user_id_at_once),
+    same("set-user-id and the root of a name space", users::root_of_a_name_space),
     same("changing owners", users::owners),
     same("umask and default access lists", users::access_lists),
+    same("access lists and set-group-id", users::access_lists_and_set_group_id),
 ];
 
 #[test]

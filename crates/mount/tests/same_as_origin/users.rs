@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, Uid, XattrFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, StatxFlags, Uid, XattrFlags};
 use rustix::io::Errno;
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
@@ -318,4 +318,115 @@ pub fn access_lists(place: &mut Place<'_>) {
             }
         }
     }
+}
+
+/// What whoever asks for the mode alone is told, as the kernel does when it runs a program: not more than what it keeps.
+fn mode_at_once(place: &Place<'_>, name: &str) -> String {
+    let found = rustix::fs::statx(CWD, place.path(name), AtFlags::empty(), StatxFlags::MODE).unwrap();
+    format!("{:o}", found.stx_mode & 0o7777)
+}
+
+pub fn set_user_id_at_once(place: &mut Place<'_>) {
+    if !root(place) {
+        return;
+    }
+    mode(place, ".", 0o777);
+    type Change = (&'static str, fn(&std::fs::File) -> Result<(), Errno>);
+    let changes: [Change; 6] = [
+        ("write", |file| file.write_at(b"x", 0).map(drop).map_err(errno)),
+        ("truncate", |file| rustix::fs::ftruncate(file, 2)),
+        ("allocate", |file| rustix::fs::fallocate(file, FallocateFlags::empty(), 0, 10_000)),
+        ("punch", |file| rustix::fs::fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, 4096)),
+        ("zero", |file| rustix::fs::fallocate(file, FallocateFlags::ZERO_RANGE, 0, 4096)),
+        ("direct write", |file| {
+            let flags = rustix::fs::fcntl_getfl(file)?;
+            rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT)?;
+            let page = headpond_base::BufMut::zeroed(4096);
+            file.write_at(&page, 0).map(drop).map_err(errno)
+        }),
+    ];
+    for bits in [0o6777, 0o4777, 0o2777] {
+        for (name, change) in changes {
+            place.file("program", &[b'x'; 8192]);
+            own(place, "program", 0, CLUB);
+            mode(place, "program", bits);
+            let before = mode_at_once(place, "program");
+            let file = std::fs::File::options().read(true).write(true).open(place.path("program")).unwrap();
+            place.note(format!("{bits:o} {name}"), as_user(ANN, None, || change(&file)));
+            let after = mode_at_once(place, "program");
+            place.say("before and at once after", (before, after));
+            std::fs::remove_file(place.path("program")).unwrap();
+        }
+    }
+}
+
+/// In a user name space of their own everybody has all capabilities, which are worth nothing outside.
+pub fn root_of_a_name_space(place: &mut Place<'_>) {
+    if !root(place) {
+        return;
+    }
+    mode(place, ".", 0o777);
+    let user = ANN.to_string();
+    let as_own_root = |script: &str, file: &std::path::Path| {
+        let mut command = std::process::Command::new("setpriv");
+        command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "unshare", "--user", "--map-root-user"]);
+        command.args(["sh", "-c", script, "sh"]).arg(file).status().is_ok_and(|status| status.success())
+    };
+    if !as_own_root("true", place.directory) {
+        assert!(std::env::var_os("HEADPOND_TEST_ALL").is_none(), "no user name spaces here");
+        eprintln!("NOT TESTED without user name spaces: {}", place.directory.display());
+        return;
+    }
+    let changes = [
+        ("write", "printf x | dd of=\"$1\" conv=notrunc status=none"),
+        ("truncate", "truncate -s 3 \"$1\""),
+        ("allocate", "fallocate -l 10000 \"$1\""),
+    ];
+    for (name, script) in changes {
+        place.file("program", b"content");
+        own(place, "program", 0, CLUB);
+        mode(place, "program", 0o6777);
+        place.say(name, as_own_root(script, &place.path("program")));
+        place.look("program");
+        std::fs::remove_file(place.path("program")).unwrap();
+    }
+}
+
+pub fn access_lists_and_set_group_id(place: &mut Place<'_>) {
+    if !root(place) {
+        return;
+    }
+    mode(place, ".", 0o777);
+    const NONE: u32 = u32::MAX;
+    let list = access_list(&[(1, 7, NONE), (4, 7, NONE), (0x20, 7, NONE)]);
+    let with_mask = access_list(&[(1, 7, NONE), (2, 5, BEN), (4, 7, NONE), (0x10, 7, NONE), (0x20, 5, NONE)]);
+    for (what, list) in [("plain", &list), ("with a mask", &with_mask)] {
+        for (who, user, group) in
+            [("an owner outside the group", ANN, None), ("an owner inside", ANN, Some(CLUB)), ("root", 0, None)]
+        {
+            for kind in ["file", "directory"] {
+                let path = place.path(kind);
+                match kind {
+                    "file" => drop(place.file(kind, b"x")),
+                    _ => std::fs::create_dir(&path).unwrap(),
+                }
+                own(place, kind, ANN, CLUB);
+                mode(place, kind, 0o2755);
+                let set = || rustix::fs::setxattr(&path, "system.posix_acl_access", list, XattrFlags::empty());
+                let result = if user == 0 { set() } else { as_user(user, group, set) };
+                place.note(format!("{what} list by {who} of a {kind}"), result);
+                place.say("mode at once", mode_at_once(place, kind));
+                place.look(kind);
+                if kind == "file" { std::fs::remove_file(&path) } else { std::fs::remove_dir(&path) }.unwrap();
+            }
+        }
+    }
+    // A list of defaults is no access.
+    std::fs::create_dir(place.path("gives")).unwrap();
+    own(place, "gives", ANN, CLUB);
+    mode(place, "gives", 0o2755);
+    let path = place.path("gives");
+    let set = || rustix::fs::setxattr(&path, "system.posix_acl_default", &list, XattrFlags::empty());
+    place.note("defaults", as_user(ANN, None, set));
+    place.look("gives");
 }
