@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use headpond_base::{Buf, BufMut, Errno, ObjectId, Result, UnixNanos};
@@ -22,6 +22,7 @@ use rustix::fs::{FallocateFlags, Mode, OFlags, ResolveFlags, SeekFrom, Timespec,
 use rustix::io::Errno as E;
 
 use crate::Removed;
+use crate::directories::{Directories, NameChanges, Syncs};
 use crate::origin::Remains;
 use crate::removed::RemovedFiles;
 
@@ -31,6 +32,8 @@ pub struct FileOrigin {
     files: RwLock<HashMap<ObjectId, Arc<Attached>>>,
     root: Option<Root>,
     removed: RemovedFiles,
+    directories: Directories,
+    synced: AtomicU64,
     /// What says beside the origin that the flash failed; see [`Origin::pool_failed`].
     on_pool_failed: OnceLock<Box<dyn Fn() -> io::Result<()> + Send + Sync>>,
 }
@@ -38,8 +41,10 @@ pub struct FileOrigin {
 struct Attached {
     file: File,
     writable: bool,
-    /// The directory that names it has been synced since it was attached.
+    /// The directory that names it has been synced, or is noted to be, since it was attached.
     anchored: AtomicBool,
+    /// What else is to be synced with it.
+    names: Arc<NameChanges>,
     /// Held while the file's mtime is read and put back, or set: one at a time, or what one puts
     /// back is what another's reservation made of it.
     times: Mutex<()>,
@@ -88,15 +93,21 @@ impl FileOrigin {
         self.files.read().unwrap_or_else(PoisonError::into_inner).get(&object).cloned().ok_or(Errno::BADF)
     }
 
-    /// Syncs the directory that names a file. Failing to find it is no error: the file may have no
+    /// How often files and directories were synced.
+    #[must_use]
+    pub fn syncs(&self) -> Syncs {
+        Syncs { files: self.synced.load(Ordering::Relaxed), directories: self.directories.synced() }
+    }
+
+    /// Notes the directory that names a file to be synced with it. Failing to find it is no error: the file may have no
     /// name any more.
-    fn sync_name(&self, attached: &Attached) -> Result<()> {
+    fn note_name(&self, attached: &Attached) -> Result<()> {
         let Some(root) = &self.root else { return Ok(()) };
         if attached.anchored.load(Ordering::Relaxed) || attached.file.metadata().is_ok_and(|file| file.nlink() == 0) {
             return Ok(());
         }
         let Some(parent) = root.parent_of(&attached.file) else { return Ok(()) };
-        File::from(parent).sync_all()?;
+        self.directories.changed(parent, &attached.names)?;
         attached.anchored.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -223,7 +234,9 @@ impl crate::Origin for FileOrigin {
     fn sync(&self, object: ObjectId) -> Result<()> {
         let attached = self.get(object)?;
         attached.file.sync_all()?;
-        self.sync_name(&attached)
+        self.synced.fetch_add(1, Ordering::Relaxed);
+        self.note_name(&attached)?;
+        Ok(attached.names.sync()?)
     }
 
     fn stamp(&self, object: ObjectId, mtime: UnixNanos) -> Result<Stamp> {
@@ -254,15 +267,18 @@ impl crate::Origin for FileOrigin {
         let mode = rustix::fs::fcntl_getfl(&file).map_or(OFlags::RDONLY, |flags| flags & OFlags::RWMODE);
         let writable = mode != OFlags::RDONLY;
         let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
-        if files.get(&object).is_some_and(|earlier| earlier.writable || !writable) {
+        let earlier = files.get(&object);
+        if earlier.is_some_and(|earlier| earlier.writable || !writable) {
             return;
         }
+        let names = earlier.map_or_else(Arc::default, |earlier| earlier.names.clone());
         files.insert(
             object,
             Arc::new(Attached {
                 file,
                 writable,
                 anchored: AtomicBool::new(false),
+                names,
                 times: Mutex::new(()),
                 removed: OnceLock::new(),
             }),
@@ -273,6 +289,14 @@ impl crate::Origin for FileOrigin {
         let released = self.files.write().unwrap_or_else(PoisonError::into_inner).remove(&object)?;
         // In this order: closed, and then told. It may be removed before it is closed.
         Some(Box::new((released, self.removed.add_closing())))
+    }
+
+    fn name_changed(&self, object: ObjectId, directory: OwnedFd) {
+        // One that was let go lacks nothing here; what it lacks of its names is found when it is attached again. And one
+        // that cannot be looked at cannot be synced, either.
+        if let Ok(attached) = self.get(object) {
+            let _ = self.directories.changed(directory, &attached.names);
+        }
     }
 
     fn removed(&self, object: Option<ObjectId>) -> Option<Removed> {

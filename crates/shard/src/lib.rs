@@ -18,6 +18,7 @@
 
 mod clock;
 mod core;
+mod directories;
 mod door;
 mod file_origin;
 mod flash_reader;
@@ -36,6 +37,7 @@ mod turn;
 
 pub use clock::now;
 pub use core::Core;
+pub use directories::Syncs;
 pub use door::{Done, Door, Taken};
 pub use file_origin::FileOrigin;
 pub use flash_reader::FlashReader;
