@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use headpond_shard::Removed;
@@ -22,6 +22,7 @@ use rustix::io::Errno;
 use crate::kernel_pages::KernelPages;
 use crate::known::{FileKey, Known};
 use crate::times;
+use crate::unsynced::{Forgotten, Unsynced};
 
 /// The kernel's name for the mount's root directory.
 pub(crate) const ROOT: u64 = 1;
@@ -94,9 +95,9 @@ pub(crate) struct Inode {
     /// A regular file on the origin's own device: its content goes through the engine.
     pub(crate) managed: bool,
     /// Changed at the origin in ways that the log does not have, since the origin's last fsync.
-    pub(crate) unsynced: AtomicBool,
     /// What the kernel may keep of its bytes.
     pub(crate) pages: KernelPages,
+    pub(crate) unsynced: Unsynced,
     path: OwnedFd,
     lookups: AtomicU64,
     privileges: AtomicU8,
@@ -129,7 +130,7 @@ impl Inode {
 
     /// Changed at the origin alone since the origin was last synced.
     pub(crate) fn is_unsynced(&self) -> bool {
-        self.unsynced.load(Ordering::Acquire)
+        self.unsynced.is_so()
     }
 
     /// What applications see of its size and times, where the engine knows better than the
@@ -186,6 +187,8 @@ struct Table {
     /// Node ids of files on other file systems.
     foreign: HashMap<(DeviceNumber, u64), u64>,
     next_foreign: u64,
+    /// Files that the kernel forgot, and that were not synced.
+    unsynced: Forgotten,
 }
 
 /// All inodes that the kernel knows.
@@ -205,8 +208,8 @@ impl Inodes {
             key: file_key(&found),
             kind: kind_of(&found),
             managed: false,
-            unsynced: AtomicBool::new(false),
             pages: KernelPages::default(),
+            unsynced: Unsynced::default(),
             path: root,
             lookups: AtomicU64::new(1),
             privileges: AtomicU8::new(Privileges::Unknown as u8),
@@ -294,8 +297,8 @@ impl Inodes {
             key,
             kind,
             managed,
-            unsynced: AtomicBool::new(false),
             pages: KernelPages::default(),
+            unsynced: table.unsynced.taken_in(key),
             path,
             lookups: AtomicU64::new(1),
             privileges: AtomicU8::new(Privileges::Unknown as u8),
@@ -325,7 +328,12 @@ impl Inodes {
         if node >= FOREIGN {
             table.foreign.retain(|_, number| *number != node);
         }
-        table.nodes.remove(&node)
+        let inode = table.nodes.remove(&node)?;
+        // One without a name never comes back.
+        if inode.managed && inode.removed().is_none() && inode.is_unsynced() {
+            table.unsynced.keep(inode.key);
+        }
+        Some(inode)
     }
 
     /// Whether a file is on the origin's own device.

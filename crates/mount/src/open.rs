@@ -2,6 +2,8 @@
 //!
 //! Invariants
 //! - Each open of a managed file is one `Open` of the engine, and each release one `Close`.
+//! - While a file is opened in the engine its names stay what they are, and while those are changed nobody opens it
+//!   (`turns.rs`).
 //! - The origin's file is attached before the application has its handle, writable where that is
 //!   possible at all, so that destage can write what some other handle wrote.
 
@@ -165,7 +167,11 @@ impl Front {
             Err(Errno::ROFS | Errno::PERM | Errno::ACCESS | Errno::TXTBSY) if !writes => {
                 quietly(inode, OFlags::RDONLY)?
             }
-            Err(Errno::ACCESS) => as_owner(inode)?,
+            Err(Errno::ACCESS) => {
+                let opened = as_owner(inode);
+                self.restamp(inode);
+                opened?
+            }
             Err(error) => return Err(error),
         };
         Ok(File::from(file))
@@ -175,6 +181,8 @@ impl Front {
     /// renamed or removed between that look and the engine's answer, the engine would take it for a
     /// stranger's doing later: so it is looked at once more, and the engine told.
     fn open_in_engine(&self, inode: &Arc<Inode>, file: File, created: bool) -> Outcome<Counted<'_>> {
+        // Others of the mount wait with the names; who comes past it does not.
+        let _turn = self.turns.open(inode.key);
         let mut tries = 0;
         loop {
             let before = stat(&file, c"")?;
@@ -188,7 +196,7 @@ impl Front {
             }
             if after.stx_nlink == 0 {
                 let change = Namespace::Unlink { object: counted.object };
-                self.pond.namespace(change, Box::new(|| Ok(None))).map_err(errno)?;
+                self.pond.namespace(Some(change), Box::new(|| Ok(None))).map_err(errno)?;
             } else if before.ctime != now.ctime {
                 self.pond.submit(Ask::Restamp { object: counted.object, stamp: now }, Box::new(|_| {}));
             }

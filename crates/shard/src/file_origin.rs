@@ -14,8 +14,8 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use headpond_base::{Buf, BufMut, Errno, ObjectId, Result, UnixNanos};
@@ -26,6 +26,7 @@ use rustix::io::Errno as E;
 use crate::Removed;
 use crate::beneath::{Mounts, open_beneath};
 use crate::claim::Gate;
+use crate::directories::{Directories, NameChanges, Syncs};
 use crate::origin::Remains;
 use crate::removed::RemovedFiles;
 
@@ -35,6 +36,8 @@ pub struct FileOrigin {
     files: RwLock<HashMap<ObjectId, Arc<Attached>>>,
     root: Option<Root>,
     removed: RemovedFiles,
+    directories: Directories,
+    synced: AtomicU64,
     /// What says beside the origin that the flash failed; see [`Origin::pool_failed`].
     on_pool_failed: OnceLock<Box<dyn Fn() -> io::Result<()> + Send + Sync>>,
     /// Every change goes through it. None for an origin that nobody else can take over.
@@ -44,8 +47,10 @@ pub struct FileOrigin {
 struct Attached {
     file: File,
     writable: bool,
-    /// The directory that names it has been synced since it was attached.
+    /// The directory that names it has been synced, or is noted to be, since it was attached.
     anchored: AtomicBool,
+    /// What else is to be synced with it.
+    names: Arc<NameChanges>,
     /// Held while the file's mtime is read and put back, or set: one at a time, or what one puts
     /// back is what another's reservation made of it.
     times: Mutex<()>,
@@ -117,15 +122,21 @@ impl FileOrigin {
         self.files.read().unwrap_or_else(PoisonError::into_inner).get(&object).cloned().ok_or(Errno::BADF)
     }
 
-    /// Syncs the directory that names a file. Failing to find it is no error: the file may have no
+    /// How often files and directories were synced.
+    #[must_use]
+    pub fn syncs(&self) -> Syncs {
+        Syncs { files: self.synced.load(Ordering::Relaxed), directories: self.directories.synced() }
+    }
+
+    /// Notes the directory that names a file to be synced with it. Failing to find it is no error: the file may have no
     /// name any more.
-    fn sync_name(&self, attached: &Attached) -> Result<()> {
+    fn note_name(&self, attached: &Attached) -> Result<()> {
         let Some(root) = &self.root else { return Ok(()) };
         if attached.anchored.load(Ordering::Relaxed) || attached.file.metadata().is_ok_and(|file| file.nlink() == 0) {
             return Ok(());
         }
         let Some(parent) = root.parent_of(&attached.file) else { return Ok(()) };
-        File::from(parent).sync_all()?;
+        self.directories.changed(parent, &attached.names)?;
         attached.anchored.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -254,7 +265,9 @@ impl crate::Origin for FileOrigin {
         let attached = self.get(object)?;
         self.change(|| {
             attached.file.sync_all()?;
-            self.sync_name(&attached)
+            self.synced.fetch_add(1, Ordering::Relaxed);
+            self.note_name(&attached)?;
+            Ok(attached.names.sync()?)
         })
     }
 
@@ -292,15 +305,18 @@ impl crate::Origin for FileOrigin {
         let mode = rustix::fs::fcntl_getfl(&file).map_or(OFlags::RDONLY, |flags| flags & OFlags::RWMODE);
         let writable = mode != OFlags::RDONLY;
         let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
-        if files.get(&object).is_some_and(|earlier| earlier.writable || !writable) {
+        let earlier = files.get(&object);
+        if earlier.is_some_and(|earlier| earlier.writable || !writable) {
             return;
         }
+        let names = earlier.map_or_else(Arc::default, |earlier| earlier.names.clone());
         files.insert(
             object,
             Arc::new(Attached {
                 file,
                 writable,
                 anchored: AtomicBool::new(false),
+                names,
                 times: Mutex::new(()),
                 removed: OnceLock::new(),
             }),
@@ -311,6 +327,14 @@ impl crate::Origin for FileOrigin {
         let released = self.files.write().unwrap_or_else(PoisonError::into_inner).remove(&object)?;
         // In this order: closed, and then told. It may be removed before it is closed.
         Some(Box::new((released, self.removed.add_closing())))
+    }
+
+    fn name_changed(&self, object: ObjectId, directory: OwnedFd) {
+        // One that was let go lacks nothing here; what it lacks of its names is found when it is attached again. And one
+        // that cannot be looked at cannot be synced, either.
+        if let Ok(attached) = self.get(object) {
+            let _ = self.directories.changed(directory, &attached.names);
+        }
     }
 
     fn removed(&self, object: Option<ObjectId>) -> Option<Removed> {
