@@ -95,13 +95,13 @@ impl Front {
             match inode.kind {
                 // Linux has no modes of symbolic links.
                 FileType::Symlink => return Err(Errno::OPNOTSUPP),
-                _ => rustix::fs::chmod(inode.proc_path(), mode)?,
+                _ => rustix::fs::chmod(inode.proc_path()?, mode)?,
             }
         }
         if wanted.uid.is_some() || wanted.gid.is_some() || wanted.is_empty() && self.acts_as_owner(request, inode)? {
             // The origin's own chown takes set-user-id away.
             let (uid, gid) = (wanted.uid.map(Uid::from_raw), wanted.gid.map(Gid::from_raw));
-            rustix::fs::chownat(inode, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
+            rustix::fs::chownat(inode.path()?, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
             self.changed_at_origin(inode);
         } else if wanted.mode.is_some() {
             self.changed_at_origin(inode);
@@ -191,7 +191,7 @@ impl Front {
             at_origin.last_modification = timespec(None);
         }
         if at_origin.last_access.tv_nsec != UTIME_OMIT || at_origin.last_modification.tv_nsec != UTIME_OMIT {
-            rustix::fs::utimensat(inode, c"", &at_origin, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
+            rustix::fs::utimensat(inode.path()?, c"", &at_origin, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
             self.changed_at_origin(inode);
         }
         Ok(())

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use fuser::{FileAttr, Request};
 use headpond_engine::{Attributes, Namespace};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Statx};
+use rustix::fs::{AtFlags, CWD, FileType, RenameFlags, Statx};
 use rustix::io::Errno;
 
 use crate::attributes::device_from;
@@ -21,7 +21,8 @@ use crate::front::{Front, Outcome, engine_errno, errno, stamp};
 use crate::inodes::{Inode, file_key, kind_of, stat};
 use crate::known::Known;
 use crate::open::creation_mode;
-use crate::{caller, times};
+use crate::places::open_path;
+use crate::{caller, removal, times};
 
 impl Front {
     /// Looks a name up, for the kernel to hold.
@@ -29,14 +30,16 @@ impl Front {
         if Self::is_marker(parent, name) {
             return Err(Errno::NOENT);
         }
-        let found = stat(parent, name)?;
+        let directory = parent.path()?;
+        let found = stat(&directory, name)?;
         if let Some(inode) = self.inodes.look_up(&found) {
+            inode.find_by(&parent.me()?, name);
             let attributes = self.attributes_from(&inode, &found);
             return Ok((inode, attributes));
         }
-        let path = rustix::fs::openat(parent, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let path = self.inodes.home.with_room(|| open_path(&directory, name))?;
         let found = stat(&path, c"")?;
-        let inode = self.inodes.take_in(path, &found, |key| self.known.find(key));
+        let inode = self.inodes.take_in(path, &found, (parent, name), |key| self.known.find(key))?;
         let attributes = self.attributes_from(&inode, &found);
         Ok((inode, attributes))
     }
@@ -47,7 +50,8 @@ impl Front {
         if let Some(removed) = inode.removed() {
             removed.is_closing();
         }
-        if !inode.managed || inode.known().is_none() {
+        // One that is gone was forgotten when it went; its number may be another file's by now.
+        if !inode.managed || inode.is_gone() || inode.known().is_none() {
             return;
         }
         let Ok(found) = inode.stat() else { return };
@@ -71,7 +75,7 @@ impl Front {
         umask: u32,
     ) -> Outcome<FileAttr> {
         let mode = creation_mode(parent, mode, umask);
-        self.make(request, parent, name, || rustix::fs::mkdirat(parent, name, mode)).map(|(_, attributes)| attributes)
+        self.make(request, parent, name, || rustix::fs::mkdirat(parent.path()?, name, mode)).map(|(_, attributes)| attributes)
     }
 
     /// Makes a device, pipe, socket or empty file.
@@ -87,7 +91,7 @@ impl Front {
         let permissions = creation_mode(parent, mode & 0o7777, umask);
         let kind = FileType::from_raw_mode(mode);
         let (inode, attributes) = self.make(request, parent, name, || {
-            rustix::fs::mknodat(parent, name, kind, permissions, device_from(device))
+            rustix::fs::mknodat(parent.path()?, name, kind, permissions, device_from(device))
         })?;
         if kind == FileType::RegularFile
             && let Err(error) = self.introduce(&inode)
@@ -106,13 +110,13 @@ impl Front {
         name: &OsStr,
         target: &Path,
     ) -> Outcome<FileAttr> {
-        self.make(request, parent, name, || rustix::fs::symlinkat(target, parent, name))
+        self.make(request, parent, name, || rustix::fs::symlinkat(target, parent.path()?, name))
             .map(|(_, attributes)| attributes)
     }
 
     /// Where a symbolic link leads.
     pub(crate) fn read_link(&self, inode: &Inode) -> Outcome<OsString> {
-        let target = rustix::fs::readlinkat(inode, c"", Vec::new())?;
+        let target = rustix::fs::readlinkat(inode.path()?, c"", Vec::new())?;
         Ok(OsString::from_vec(target.into_bytes()))
     }
 
@@ -126,7 +130,7 @@ impl Front {
         if Self::is_marker(parent, name) {
             return Err(Errno::PERM);
         }
-        rustix::fs::linkat(CWD, inode.proc_path(), parent, name, AtFlags::SYMLINK_FOLLOW)?;
+        rustix::fs::linkat(CWD, inode.proc_path()?, parent.path()?, name, AtFlags::SYMLINK_FOLLOW)?;
         self.changed_at_origin(inode);
         let found = inode.stat()?;
         // The new name is one more lookup of the same inode.
@@ -140,15 +144,13 @@ impl Front {
             return Err(self.marker_errno(parent, name));
         }
         // The kernel holds the directory meanwhile: the name stays what it is here.
-        let found = stat(&**parent, name)?;
+        let found = stat(parent.path()?, name)?;
         let known = self.known_file(&found);
-        let gone = self.when_gone(Some(&found), known.as_deref());
+        let going = self.going(parent, name, Some(&found), known.as_deref());
         match known {
             Some(known) if found.stx_nlink == 1 => {
-                let (directory, entry) = (parent.clone(), name.to_owned());
                 let operation = move || {
-                    rustix::fs::unlinkat(&*directory, &entry, AtFlags::empty()).map_err(engine_errno)?;
-                    gone();
+                    removal::unlink(&going, AtFlags::empty()).map_err(engine_errno)?;
                     Ok(None)
                 };
                 let change = Namespace::Unlink { object: known.object() };
@@ -160,8 +162,7 @@ impl Front {
                 }
             }
             _ => {
-                rustix::fs::unlinkat(&**parent, name, AtFlags::empty())?;
-                gone();
+                removal::unlink(&going, AtFlags::empty())?;
                 if let Some(inode) = self.inodes.find(&found) {
                     self.changed_at_origin(&inode);
                 }
@@ -171,11 +172,12 @@ impl Front {
     }
 
     /// Removes an empty directory.
-    pub(crate) fn remove_directory(&self, parent: &Inode, name: &OsStr) -> Outcome<()> {
+    pub(crate) fn remove_directory(&self, parent: &Arc<Inode>, name: &OsStr) -> Outcome<()> {
         if Self::is_marker(parent, name) {
             return Err(self.marker_errno(parent, name));
         }
-        rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
+        let found = stat(parent.path()?, name)?;
+        removal::unlink(&self.going(parent, name, Some(&found), None), AtFlags::REMOVEDIR)
     }
 
     /// Renames, replaces or exchanges.
@@ -195,8 +197,8 @@ impl Front {
         }
         let exchange = flags.contains(RenameFlags::EXCHANGE);
         // The kernel holds both directories meanwhile.
-        let source = stat(&**from_directory, from)?;
-        let target = match stat(&**to_directory, to) {
+        let source = stat(from_directory.path()?, from)?;
+        let target = match stat(to_directory.path()?, to) {
             Ok(found) => Some(found),
             Err(Errno::NOENT) => None,
             Err(error) => return Err(error),
@@ -205,7 +207,10 @@ impl Front {
         let moved = self.known_file(&source);
         let other = target.as_ref().filter(|_| !same).and_then(|target| self.known_file(target));
         let replaced = other.as_ref().filter(|_| !exchange && target.is_some_and(|target| target.stx_nlink == 1));
-        let gone = self.when_gone(target.as_ref().filter(|_| !same && !exchange), other.as_deref());
+        let replacing = target.as_ref().filter(|_| !same && !exchange);
+        let going = self.going(to_directory, to, replacing, other.as_deref());
+        let moving =
+            self.moving((from_directory, from), (to_directory, to), flags, &source, target.as_ref(), going);
         let directory = |found: &Statx| kind_of(found) == FileType::Directory;
         let concerns_log = moved.is_some()
             || other.is_some()
@@ -213,14 +218,10 @@ impl Front {
             || (exchange && target.as_ref().is_some_and(directory));
         if concerns_log && !same {
             let operation = {
-                let (from_directory, from) = (from_directory.clone(), from.to_owned());
-                let (to_directory, to) = (to_directory.clone(), to.to_owned());
                 let is_known = moved.is_some();
                 move || {
-                    rustix::fs::renameat_with(&*from_directory, &from, &*to_directory, &to, flags)
-                        .map_err(engine_errno)?;
-                    gone();
-                    let found = if is_known { stat(&*to_directory, &to).ok() } else { None };
+                    moving.carry_out().map_err(engine_errno)?;
+                    let found = if is_known { moving.look().ok() } else { None };
                     Ok(found.as_ref().map(stamp))
                 }
             };
@@ -233,8 +234,7 @@ impl Front {
             };
             self.pond.namespace(change, Box::new(operation)).map_err(errno)?;
         } else {
-            rustix::fs::renameat_with(&**from_directory, from, &**to_directory, to, flags)?;
-            gone();
+            moving.carry_out()?;
         }
         self.renamed(&source, moved.as_deref());
         if let Some(moved) = &moved {
@@ -251,21 +251,6 @@ impl Front {
             }
         }
         Ok(())
-    }
-
-    /// To be called when a name of a file, if there is one, is gone, and before anybody is told: if it was the last, those who
-    /// need space wait until the file is closed here.
-    fn when_gone(&self, found: Option<&Statx>, known: Option<&Known>) -> impl FnOnce() + Send + 'static + use<> {
-        let last = found.filter(|found| found.stx_nlink == 1);
-        let inode = last.and_then(|found| self.inodes.find(found)).filter(|inode| inode.managed);
-        let (pond, object) = (self.pond.clone(), known.map(Known::object));
-        move || {
-            if let Some(inode) = inode
-                && let Some(removed) = pond.removed(object)
-            {
-                inode.set_removed(removed);
-            }
-        }
     }
 
     /// The engine was given the stamp along with the change; the rest is told here.

@@ -12,13 +12,15 @@ use std::sync::Arc;
 
 use fuser::{FileAttr, Request};
 use headpond_engine::{Namespace, OpenFile as Opened, Reply, Request as Ask};
+use headpond_shard::Reopen;
 use rustix::fs::{Mode, OFlags, RawMode, SeekFrom, Statx};
 use rustix::io::Errno;
 
 use crate::caller::Rights;
-use crate::front::{Front, Outcome, errno, has_default_list, stamp, unexpected};
-use crate::handles::{OpenFile, Way};
+use crate::front::{Front, Outcome, engine_errno, errno, has_default_list, stamp, unexpected};
+use crate::handles::{OpenFile, Pinned, Way};
 use crate::inodes::{Inode, stat};
+use crate::places::{Hold, Home};
 use crate::pond::call_with;
 use crate::{caller, privileges};
 
@@ -31,6 +33,7 @@ pub(crate) struct Counted<'a> {
     front: &'a Front,
     object: headpond_base::ObjectId,
     kept: bool,
+    _pinned: Pinned,
 }
 
 impl Counted<'_> {
@@ -52,6 +55,7 @@ impl Drop for Counted<'_> {
 impl Front {
     /// Opens a file that exists. `flags` are the application's.
     pub(crate) fn open(&self, request: &Request, inode: &Arc<Inode>, flags: OFlags) -> Outcome<OpenFile> {
+        let pinned = Pinned::of(inode)?;
         let writes = flags.contains(OFlags::WRONLY) || flags.contains(OFlags::RDWR);
         let truncates = flags.contains(OFlags::TRUNC);
         if truncates && privileges::drop_before_change(inode, || Some(Rights::of(request)))? {
@@ -60,14 +64,14 @@ impl Front {
         if !inode.managed {
             let passed = OFlags::ACCMODE | OFlags::TRUNC | OFlags::SYNC | OFlags::DSYNC;
             let file = File::from(inode.open(flags & passed)?);
-            return Ok(OpenFile::new(inode, Way::Straight(file)));
+            return Ok(OpenFile::new(pinned, Way::Straight(file)));
         }
-        let file = self.open_at_origin(inode, writes || truncates)?;
+        let file = open_at_origin(inode, self.read_only, writes || truncates)?;
         let counted = self.open_in_engine(inode, file, false)?;
         if truncates {
             self.truncate_known(inode, 0)?;
         }
-        self.handle(inode, counted)
+        self.handle(pinned, counted)
     }
 
     /// Creates a file and opens it.
@@ -84,24 +88,28 @@ impl Front {
         }
         caller::without_umask();
         let mode = creation_mode(parent, mode, umask);
+        let directory = parent.path()?;
         let file = {
             let _as = caller::AsCaller::of(request)?;
             // Exclusive: the kernel has looked and found nothing. Should somebody else have been faster,
             // permissions of what is there now are unchecked, so the kernel is made to look again.
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOATIME | OFlags::CLOEXEC;
-            rustix::fs::openat(parent, name, flags, mode).map_err(|error| match error {
+            let made = self.inodes.home.with_room(|| rustix::fs::openat(&directory, name, flags, mode));
+            made.map_err(|error| match error {
                 Errno::EXIST => Errno::STALE,
                 other => other,
             })?
         };
         let path = path_descriptor(&file)?;
         let found = stat(&path, c"")?;
-        let inode = self.inodes.take_in(path, &found, |key| self.known.find(key));
-        let opened = if inode.managed {
-            self.open_in_engine(&inode, File::from(file), true).and_then(|counted| self.handle(&inode, counted))
-        } else {
-            Ok(OpenFile::new(&inode, Way::Straight(File::from(file))))
-        };
+        let inode = self.inodes.take_in(path, &found, (parent, name), |key| self.known.find(key))?;
+        let opened = Pinned::of(&inode).and_then(|pinned| {
+            if !inode.managed {
+                return Ok(OpenFile::new(pinned, Way::Straight(File::from(file))));
+            }
+            let counted = self.open_in_engine(&inode, File::from(file), true)?;
+            self.handle(pinned, counted)
+        });
         match opened {
             Ok(opened) => Ok((self.attributes_from(&inode, &found), opened)),
             Err(error) => {
@@ -115,7 +123,7 @@ impl Front {
     /// sync also makes its name durable.
     pub(crate) fn introduce(&self, inode: &Arc<Inode>) -> Outcome<()> {
         if inode.managed {
-            let file = self.open_at_origin(inode, false)?;
+            let file = open_at_origin(inode, self.read_only, false)?;
             self.open_in_engine(inode, file, true)?;
         }
         Ok(())
@@ -124,7 +132,7 @@ impl Front {
     /// Opens a managed file in the engine for a change by its path, for as long as the result
     /// lives.
     pub(crate) fn open_for_change(&self, inode: &Arc<Inode>) -> Outcome<Counted<'_>> {
-        let file = self.open_at_origin(inode, true)?;
+        let file = open_at_origin(inode, self.read_only, true)?;
         self.open_in_engine(inode, file, false)
     }
 
@@ -149,23 +157,9 @@ impl Front {
         }
     }
 
-    fn handle(&self, inode: &Arc<Inode>, counted: Counted<'_>) -> Outcome<OpenFile> {
-        let known = inode.known().ok_or(Errno::IO)?;
-        Ok(OpenFile::new(inode, Way::Pond { object: counted.keep(), known }))
-    }
-
-    /// Opens the origin's file, for reading and writing where that is possible.
-    fn open_at_origin(&self, inode: &Inode, writes: bool) -> Outcome<File> {
-        let opened = if self.read_only { Err(Errno::ROFS) } else { quietly(inode, OFlags::RDWR) };
-        let file = match opened {
-            Ok(file) => file,
-            Err(Errno::ROFS | Errno::PERM | Errno::ACCESS | Errno::TXTBSY) if !writes => {
-                quietly(inode, OFlags::RDONLY)?
-            }
-            Err(Errno::ACCESS) => as_owner(inode)?,
-            Err(error) => return Err(error),
-        };
-        Ok(File::from(file))
+    fn handle(&self, pinned: Pinned, counted: Counted<'_>) -> Outcome<OpenFile> {
+        let known = pinned.known().ok_or(Errno::IO)?;
+        Ok(OpenFile::new(pinned, Way::Pond { object: counted.keep(), known }))
     }
 
     /// Opens a file in the engine, which is told what the origin says of it. Should the file be changed,
@@ -189,7 +183,7 @@ impl Front {
             } else if before.ctime != now.ctime {
                 self.pond.submit(Ask::Restamp { object: counted.object, stamp: now }, Box::new(|_| {}));
             }
-            self.pond.attach(counted.object, file);
+            self.pond.attach_lasting(counted.object, file, Again::of(&self.inodes.home, inode, self.read_only));
             return Ok(counted);
         }
     }
@@ -204,6 +198,7 @@ impl Front {
             // Only a file that is new to the engine is asked about.
             allocated: if inode.known().is_some() { 0 } else { allocated(file, found) },
         };
+        let pinned = Pinned::of(inode)?;
         let ctime = opening.stamp.ctime;
         let path = opening.path.clone();
         let (files, opened) = (self.known.clone(), inode.clone());
@@ -215,9 +210,53 @@ impl Front {
             }
         };
         match call_with(&*self.pond, Ask::Open(opening), taken_over) {
-            Reply::Opened { object, .. } => Ok(Counted { front: self, object, kept: false }),
+            Reply::Opened { object, .. } => Ok(Counted { front: self, object, kept: false, _pinned: pinned }),
             other => Err(unexpected(&other)),
         }
+    }
+}
+
+/// Opens the origin's file, for reading and writing where that is possible.
+pub(crate) fn open_at_origin(inode: &Inode, read_only: bool, writes: bool) -> Outcome<File> {
+    let opened = if read_only { Err(Errno::ROFS) } else { quietly(inode, OFlags::RDWR) };
+    let file = match opened {
+        Ok(file) => file,
+        Err(Errno::ROFS | Errno::PERM | Errno::ACCESS | Errno::TXTBSY) if !writes => quietly(inode, OFlags::RDONLY)?,
+        Err(Errno::ACCESS) => as_owner(inode)?,
+        Err(error) => return Err(error),
+    };
+    Ok(File::from(file))
+}
+
+/// Opens a file again of which the engine still has something to do at the origin, though its descriptor was closed.
+pub(crate) struct Again {
+    inode: Hold,
+    /// Destage goes on when the mount is gone.
+    _home: Arc<Home>,
+    read_only: bool,
+}
+
+impl Again {
+    /// Of an inode that the kernel holds at this moment.
+    pub(crate) fn of(home: &Arc<Home>, inode: &Arc<Inode>, read_only: bool) -> Arc<Self> {
+        Arc::new(Self { inode: Hold::of(inode), _home: home.clone(), read_only })
+    }
+}
+
+impl Reopen for Again {
+    fn reopen(&self, writes: bool) -> headpond_base::Result<File> {
+        open_at_origin(self.inode.inode(), self.read_only, writes).map_err(engine_errno)
+    }
+
+    fn sync_directory(&self) -> headpond_base::Result<()> {
+        let sync = || {
+            let (directory, _) = self.inode.inode().place().ok_or(Errno::STALE)?;
+            if directory.stat()?.stx_nlink == 0 {
+                return Err(Errno::NOENT);
+            }
+            rustix::fs::fsync(directory.open(OFlags::RDONLY | OFlags::DIRECTORY)?)
+        };
+        sync().map_err(engine_errno)
     }
 }
 
@@ -250,9 +289,9 @@ fn as_owner(inode: &Inode) -> Outcome<OwnedFd> {
         return Err(Errno::ACCESS);
     }
     let mode = Mode::from_raw_mode(RawMode::from(found.stx_mode) & 0o7777);
-    rustix::fs::chmod(inode.proc_path(), mode | Mode::RUSR | Mode::WUSR)?;
+    rustix::fs::chmod(inode.proc_path()?, mode | Mode::RUSR | Mode::WUSR)?;
     let opened = quietly(inode, OFlags::RDWR);
-    rustix::fs::chmod(inode.proc_path(), mode)?;
+    rustix::fs::chmod(inode.proc_path()?, mode)?;
     opened
 }
 

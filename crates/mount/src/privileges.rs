@@ -29,7 +29,7 @@ pub(crate) fn drop_before_change(inode: &Inode, rights: impl FnOnce() -> Option<
     let found = inode.stat()?;
     let mode = RawMode::from(found.stx_mode) & 0o7777;
     let mut changed = false;
-    match rustix::fs::removexattr(inode.proc_path(), CAPABILITIES) {
+    match rustix::fs::removexattr(inode.proc_path()?, CAPABILITIES) {
         Ok(()) => changed = true,
         // An ordinary user's daemon may not remove them; the origin's kernel does when it is written.
         Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => {}
@@ -48,7 +48,7 @@ pub(crate) fn drop_before_change(inode: &Inode, rights: impl FnOnce() -> Option<
         dropped |= mode & SET_GID;
     }
     if dropped != 0 {
-        rustix::fs::chmod(inode.proc_path(), Mode::from_raw_mode(mode & !dropped))?;
+        rustix::fs::chmod(inode.proc_path()?, Mode::from_raw_mode(mode & !dropped))?;
         changed = true;
     }
     Ok(changed)

@@ -18,6 +18,7 @@
 
 mod clock;
 mod core;
+mod descriptors;
 mod door;
 mod file_origin;
 mod flash_reader;
@@ -36,6 +37,7 @@ mod turn;
 
 pub use clock::now;
 pub use core::Core;
+pub use descriptors::{Budget, Descriptor, Descriptors, Holder, Leaving, Opened, Slot};
 pub use door::{Done, Door, Taken};
 pub use file_origin::FileOrigin;
 pub use flash_reader::FlashReader;
@@ -44,6 +46,6 @@ pub use headpond_models::{Access, DiskModel, Elevator, Head, Network, Spindle};
 pub use histogram::{Histogram, Summary};
 pub use limits::Limits;
 pub use model_disk::{DiskCounts, ModelDisk};
-pub use origin::{Origin, Remains};
+pub use origin::{Origin, Remains, Reopen};
 pub use removed::Removed;
 pub use stats::{Latencies, ShardStats};
