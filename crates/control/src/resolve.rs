@@ -14,9 +14,11 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use headpond_base::UnixNanos;
 use headpond_format::Stamp;
+use headpond_shard::Reopen;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Statx, StatxFlags, openat, statx};
 use rustix::io::Errno;
 
@@ -53,7 +55,7 @@ pub struct Found {
 #[derive(Debug)]
 pub struct OriginRoot {
     path: PathBuf,
-    dir: OwnedFd,
+    dir: Arc<OwnedFd>,
     device: (u32, u32),
 }
 
@@ -69,7 +71,7 @@ impl OriginRoot {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(CWD, path, flags, Mode::empty()).map_err(failed)?;
         let now = statx(&dir, "", AtFlags::EMPTY_PATH, FIELDS).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), dir, device: (now.stx_dev_major, now.stx_dev_minor) })
+        Ok(Self { path: path.to_owned(), dir: Arc::new(dir), device: (now.stx_dev_major, now.stx_dev_minor) })
     }
 
     /// For each wanted file what the origin has of it now.
@@ -182,15 +184,14 @@ impl OriginRoot {
     /// # Errors
     /// When it cannot be opened, or is another file by now.
     pub fn open_file(&self, found: &Found) -> Result<File, Refusal> {
-        let path = Path::new(OsStr::from_bytes(&found.path));
-        let failed = |error: io::Error| Refusal::from_io("open for destaging", &self.path.join(path), error);
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-        let file = openat(&self.dir, path, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
-        let now = statx(&file, "", AtFlags::EMPTY_PATH, FIELDS).map_err(|error| failed(error.into()))?;
-        if now.stx_ino != found.inode || birth(&now) != found.birth {
-            return Err(failed(io::Error::other("the file was replaced during the start; try again")));
-        }
-        Ok(file.into())
+        let path = self.path.join(OsStr::from_bytes(&found.path));
+        open_found(&self.dir, found).map_err(|error| Refusal::from_io("open for destaging", &path, error))
+    }
+
+    /// What opens it again, as long as nothing is renamed.
+    #[must_use]
+    pub fn again(&self, found: Found) -> Arc<dyn Reopen> {
+        Arc::new(Again { dir: self.dir.clone(), found })
     }
 
     /// Makes durable whatever the origin's file system still has in memory only.
@@ -205,6 +206,37 @@ impl OriginRoot {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+fn open_found(root: &OwnedFd, found: &Found) -> io::Result<File> {
+    let path = Path::new(OsStr::from_bytes(&found.path));
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let file = openat(root, path, flags, Mode::empty())?;
+    let now = statx(&file, "", AtFlags::EMPTY_PATH, FIELDS)?;
+    if now.stx_ino != found.inode || birth(&now) != found.birth {
+        return Err(io::Error::other("the file was replaced during the start; try again"));
+    }
+    Ok(file.into())
+}
+
+/// A found file that need not stay open.
+struct Again {
+    dir: Arc<OwnedFd>,
+    found: Found,
+}
+
+impl Reopen for Again {
+    fn reopen(&self, _: bool) -> headpond_base::Result<File> {
+        Ok(open_found(&self.dir, &self.found)?)
+    }
+
+    fn sync_directory(&self) -> headpond_base::Result<()> {
+        let parent = Path::new(OsStr::from_bytes(&self.found.path)).parent();
+        let parent = parent.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory = openat(&self.dir, parent, flags, Mode::empty()).map_err(io::Error::from)?;
+        Ok(rustix::fs::fsync(directory).map_err(io::Error::from)?)
     }
 }
 

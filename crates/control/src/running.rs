@@ -14,7 +14,7 @@ use std::time::Duration;
 use headpond_device::{Device, FaultHandle, FaultPlan, Faults};
 use headpond_engine::{Reply, Request};
 use headpond_mount::{Beside as BesideMount, MountError, MountOptions, Mounted, THREADS, mount_with};
-use headpond_shard::{FileOrigin, Handle, Limits, ModelDisk, Origin, Shard};
+use headpond_shard::{Budget, FileOrigin, Handle, Limits, ModelDisk, Origin, Shard};
 use rustix::fd::AsFd;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -31,7 +31,7 @@ use crate::numbers::exposition;
 use crate::obsolete::ObsoleteNote;
 use crate::places::Places;
 use crate::protocol::Answer;
-use crate::recovery::{Beside, make_ready};
+use crate::recovery::{Beside, DirtyFile, make_ready};
 use crate::resolve::OriginRoot;
 use crate::rules;
 use crate::runtime_dir;
@@ -60,6 +60,7 @@ impl Running {
     /// # Errors
     /// Every reason not to; then nothing was changed.
     pub fn start(plan: &MountPlan) -> Result<Self, Refusal> {
+        let budget = Budget::of_process();
         let metrics = plan.metrics.map(MetricsServer::listen).transpose()?;
         let from_file = live_settings::from_file(plan)?;
         let places = Places::check(&plan.origin, &plan.mountpoint, &plan.flash)?;
@@ -84,9 +85,10 @@ impl Running {
         let path = runtime.join(format!("{}.sock", runtime_dir::name_of(&places.mountpoint)));
         let socket = Arc::new(ControlSocket::listen(&path, &places.mountpoint)?);
         let (device, faults) = with_fault(flash.start(plan.backend)?, plan.fault.clone());
-        let origin = open_origin(&root, plan, obsolete.clone(), pool)?;
-        for (object, file) in ready.files {
-            origin.attach(object, file);
+        let origin = open_origin(&root, plan, obsolete.clone(), pool, budget)?;
+        for DirtyFile { object, found, file } in ready.files {
+            let file = file.map_or_else(|| root.open_file(&found), Ok)?;
+            origin.attach_lasting(object, file, root.again(found));
         }
 
         let claim = Marker {
@@ -133,6 +135,7 @@ impl Running {
             insight: service.insight.clone(),
             rules: service.rules().clone(),
             whole: service.whole.clone(),
+            descriptors: Some(budget),
         };
         let mounted = match mount_with(&options, pond, &ready.known, beside) {
             Ok(mounted) => mounted,
@@ -277,10 +280,11 @@ fn open_origin(
     plan: &MountPlan,
     obsolete: ObsoleteNote,
     pool: String,
+    budget: Budget,
 ) -> Result<Arc<dyn Origin>, Refusal> {
     let failed = |error: std::io::Error| Refusal::from_io("open the origin", root.path(), error);
     let directory = root.as_fd().try_clone_to_owned().map_err(failed)?;
-    let files = FileOrigin::below(directory).map_err(failed)?;
+    let files = FileOrigin::below_within(directory, budget).map_err(failed)?;
     files.when_pool_fails(Box::new(move || obsolete.write(&pool)));
     Ok(match plan.model_disk {
         Some(model) => Arc::new(ModelDisk::new(files, model, MODEL_SEED)),

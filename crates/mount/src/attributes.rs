@@ -47,6 +47,11 @@ impl Front {
         Ok(self.attributes_from(inode, &found))
     }
 
+    /// What tells the file of a node from others that had its number.
+    pub(crate) fn generation(&self, node: u64) -> u64 {
+        self.inodes.get(node).map_or(0, |inode| inode.generation)
+    }
+
     /// What applications see of an inode that was just looked at.
     pub(crate) fn attributes_from(&self, inode: &Inode, found: &Statx) -> FileAttr {
         let mut attributes = FileAttr {

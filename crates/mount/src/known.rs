@@ -157,7 +157,7 @@ impl Known {
 
 /// A file that the pool brought back from before the mount, with content or attributes that
 /// the origin has not got yet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KnownObject {
     /// Its inode number at the origin.
     pub inode: u64,
@@ -167,6 +167,8 @@ pub struct KnownObject {
     pub object: ObjectId,
     /// Its size and time as applications see them.
     pub attributes: Attributes,
+    /// Where it is below the origin's root; empty if that is not known.
+    pub path: Vec<u8>,
 }
 
 /// All files that the engine may know better than the origin.
@@ -256,7 +258,7 @@ mod tests {
 
     #[test]
     fn what_was_brought_back_is_seen_before_anything_is_opened() {
-        let found = KnownObject { inode: 7, birth: UnixNanos(3), object: ObjectId(1), attributes: attributes(77, 8) };
+        let found = KnownObject { inode: 7, birth: UnixNanos(3), object: ObjectId(1), attributes: attributes(77, 8), path: Vec::new() };
         let files = KnownFiles::new(&[found]);
         let known = files.find(FileKey { inode: 7, birth: UnixNanos(3) }).unwrap();
         assert_eq!((known.view().size, known.view().mtime), (77, UnixNanos(8)));

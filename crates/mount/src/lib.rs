@@ -13,6 +13,7 @@
 //! operations (`names`, `attributes`, `open`, `space`, `dirs`, `xattr`) -> the origin, or the engine through
 //! the [`Pond`].
 
+mod adopt;
 mod answer;
 mod attributes;
 mod batch;

@@ -98,6 +98,7 @@ pub fn mount_with(
     let below = rustix::fs::fstatvfs(&root).map_err(origin_failed)?.f_flag;
     let insight = beside.insight.clone();
     let front = Arc::new(Front::new(root, options.read_only, pond.clone(), known, beside).map_err(origin_failed)?);
+    front.adopt(known);
     insight.of(&front);
     let mut config = Config::default();
     config.mount_options = mount_options(options, below);

@@ -43,6 +43,11 @@ pub trait Pond: Send + Sync + 'static {
         self.attach(object, file);
     }
 
+    /// The file of an object that was attached before the mount stood is opened again like this from now on.
+    fn reopened_by(&self, object: ObjectId, again: Arc<dyn Reopen>) {
+        let _ = (object, again);
+    }
+
     /// The last name of an object's file is about to be removed, and no application has it open: closes what was attached.
     fn leaving(&self, object: ObjectId) -> Option<Leaving> {
         let _ = object;
@@ -95,6 +100,10 @@ impl Pond for Handle {
 
     fn attach_lasting(&self, object: ObjectId, file: File, again: Arc<dyn Reopen>) {
         self.origin().attach_lasting(object, file, again);
+    }
+
+    fn reopened_by(&self, object: ObjectId, again: Arc<dyn Reopen>) {
+        self.origin().reopened_by(object, again);
     }
 
     fn leaving(&self, object: ObjectId) -> Option<Leaving> {

@@ -374,6 +374,12 @@ impl crate::Origin for FileOrigin {
         self.attach_any(object, file, Some(again));
     }
 
+    fn reopened_by(&self, object: ObjectId, again: Arc<dyn Reopen>) {
+        if let Ok(attached) = self.get(object) {
+            attached.set_again(again);
+        }
+    }
+
     fn leaving(&self, object: ObjectId) -> Option<Leaving> {
         let attached = self.get(object).ok()?;
         if attached.can_reopen() { Leaving::of(attached) } else { None }

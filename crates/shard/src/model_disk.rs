@@ -311,6 +311,10 @@ impl<O: Origin> Origin for ModelDisk<O> {
         self.below.attach_lasting(object, file, again);
     }
 
+    fn reopened_by(&self, object: ObjectId, again: Arc<dyn Reopen>) {
+        self.below.reopened_by(object, again);
+    }
+
     fn leaving(&self, object: ObjectId) -> Option<Leaving> {
         self.below.leaving(object)
     }

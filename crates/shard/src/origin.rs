@@ -96,6 +96,11 @@ pub trait Origin: Send + Sync + 'static {
         self.attach(object, file);
     }
 
+    /// The attached file of an object, if there is one, is opened again like this from now on.
+    fn reopened_by(&self, object: ObjectId, again: Arc<dyn Reopen>) {
+        let _ = (object, again);
+    }
+
     /// The last name of an object's file is about to be removed, and no application has it open: closes it, so that its space
     /// is free when the name is gone. Waits for a call that is under way; what is asked later fails once it is gone.
     fn leaving(&self, object: ObjectId) -> Option<Leaving> {
