@@ -3,7 +3,8 @@
 //!
 //! Invariants:
 //! - Nothing is written to the flash before every check has passed, the conflicts included.
-//! - An object with dirty data has its origin's file open for writing before the engine starts.
+//! - An object with dirty data has an origin's file that could be opened for writing before the engine starts. As many stay
+//!   open as there are descriptors for.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -23,7 +24,7 @@ use crate::boot::boot;
 use crate::clock::utc;
 use crate::conflict::{Conflicts, Doubtful, FileConflict, Leftover, Side};
 use crate::flash::{Content, Flash};
-use crate::marker::{Claim, Marker, MarkerState, hex};
+use crate::marker::{Claim, Marker, hex};
 use crate::obsolete::Failure;
 use crate::origin_root::OriginRoot;
 use crate::ownership::{Allowed, Held, Image, Ownership, judge};
@@ -42,14 +43,22 @@ pub(crate) struct Ready {
     pub(crate) mode: CacheMode,
     /// The pool's size.
     pub(crate) pool_bytes: u64,
-    /// Files with dirty data, open.
-    pub(crate) files: Vec<(ObjectId, File)>,
+    /// Files with dirty data, which could be opened.
+    pub(crate) files: Vec<DirtyFile>,
     /// The same for the mount.
     pub(crate) known: Vec<KnownObject>,
     /// The claim of this use, which the pool has from its first checkpoint on.
     pub(crate) claim: Claim,
     /// What to tell the operator.
     pub(crate) notes: Vec<String>,
+}
+
+/// A file with dirty data.
+pub(crate) struct DirtyFile {
+    pub(crate) object: ObjectId,
+    pub(crate) found: Found,
+    /// Open, as far as there are descriptors.
+    pub(crate) file: Option<File>,
 }
 
 /// What lies beside the origin.
@@ -315,7 +324,7 @@ fn check_size(flash: &Flash, recovered: &Recovered, plan: &MountPlan) -> Result<
     }
 }
 
-type Settled = (Vec<(ObjectId, File)>, Vec<KnownObject>);
+type Settled = (Vec<DirtyFile>, Vec<KnownObject>);
 
 /// Brings every object into agreement with its file at the origin, or refuses for all conflicts
 /// at once.
@@ -441,21 +450,26 @@ fn decide_all(
     Ok((files, known))
 }
 
+/// How many files with dirty data stay open while the others are looked at: within any limit of descriptors.
+const OPEN_AT_ONCE: usize = 256;
+
 /// Opens the file of an object with dirty data, for the shard and for the mount.
 fn take_file(
     object: &RecoveredObject,
     found: &Found,
     root: &OriginRoot,
-    files: &mut Vec<(ObjectId, File)>,
+    files: &mut Vec<DirtyFile>,
     known: &mut Vec<KnownObject>,
 ) -> Result<(), Refusal> {
-    files.push((object.object, root.open_file(found)?));
+    let file = Some(root.open_file(found)?).filter(|_| files.len() < OPEN_AT_ONCE);
+    files.push(DirtyFile { object: object.object, found: found.clone(), file });
     known.push(KnownObject {
         inode: found.inode,
         birth: found.birth,
         object: object.object,
         attributes: Attributes { size: object.state.size, mtime: object.state.mtime },
         ctime: found.stamp.ctime.max(object.state.mtime),
+        path: found.path.clone(),
     });
     Ok(())
 }

@@ -15,10 +15,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
+use std::sync::Arc;
 
 use headpond_base::UnixNanos;
 use headpond_format::Stamp;
-use headpond_shard::{Mounts, open_beneath, reopen};
+use headpond_shard::{Mounts, Reopen, open_beneath, reopen};
 use rustix::fs::{Dir, FileType, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
@@ -167,7 +168,17 @@ impl OriginRoot {
     /// When it cannot be opened, or is another file by now.
     pub fn open_file(&self, found: &Found) -> Result<File, Refusal> {
         let path = Path::new(OsStr::from_bytes(&found.path));
-        let failed = |error: io::Error| Refusal::from_io("open for destaging", &self.path().join(path), error);
+        self.open_found(found).map_err(|error| Refusal::from_io("open for destaging", &self.path().join(path), error))
+    }
+
+    /// What opens it again, as long as nothing is renamed.
+    #[must_use]
+    pub fn again(self: &Arc<Self>, found: Found) -> Arc<dyn Reopen> {
+        Arc::new(Again { root: self.clone(), found })
+    }
+
+    fn open_found(&self, found: &Found) -> io::Result<File> {
+        let path = Path::new(OsStr::from_bytes(&found.path));
         let open = || {
             let place = open_beneath(self, path, OFlags::PATH | OFlags::NOFOLLOW, Mounts::Entered)?;
             let now = look_at(&place, c"")?;
@@ -177,10 +188,22 @@ impl OriginRoot {
         match open() {
             Ok(Some(file)) => Ok(file.into()),
             Ok(None) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => {
-                Err(failed(io::Error::other("the file was replaced during the start; try again")))
+                Err(io::Error::other("the file was replaced during the start; try again"))
             }
-            Err(error) => Err(failed(error.into())),
+            Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// A found file that need not stay open.
+struct Again {
+    root: Arc<OriginRoot>,
+    found: Found,
+}
+
+impl Reopen for Again {
+    fn reopen(&self, _: bool) -> headpond_base::Result<File> {
+        Ok(self.root.open_found(&self.found)?)
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use headpond_device::{Device, FaultHandle, FaultPlan, Faults};
 use headpond_engine::{Reply, Request};
 use headpond_mount::{Beside as BesideMount, MountError, MountOptions, Mounted, THREADS, mount_with};
-use headpond_shard::{FileOrigin, Gate, Handle, Limits, ModelDisk, Origin, Shard};
+use headpond_shard::{Budget, FileOrigin, Gate, Handle, Limits, ModelDisk, Origin, Shard};
 use rustix::fd::{AsFd, OwnedFd};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -32,7 +32,7 @@ use crate::obsolete::ObsoleteNote;
 use crate::origin_root::OriginRoot;
 use crate::places::Places;
 use crate::protocol::Answer;
-use crate::recovery::{Beside, make_ready};
+use crate::recovery::{Beside, DirtyFile, make_ready};
 use crate::rules;
 use crate::runtime_dir;
 use crate::service::{Event, Phase, Service};
@@ -63,6 +63,7 @@ impl Running {
     /// # Errors
     /// Every reason not to; then nothing was changed.
     pub fn start(plan: &MountPlan) -> Result<Self, Refusal> {
+        let budget = Budget::of_process();
         let metrics = plan.metrics.map(MetricsServer::listen).transpose()?;
         let from_file = live_settings::from_file(plan)?;
         let waiting = Waiting::for_origin(&plan.origin);
@@ -108,9 +109,10 @@ impl Running {
             claim: Some(ready.claim),
         };
         let gate = Arc::new(Gate::new(Arc::new(MountClaim::new(&marker, &claim, places.origin.clone()))));
-        let origin = open_origin(&root, plan, obsolete.clone(), pool, gate.clone())?;
-        for (object, file) in ready.files {
-            origin.attach(object, file);
+        let origin = open_origin(&root, plan, obsolete.clone(), pool, gate.clone(), budget)?;
+        for DirtyFile { object, found, file } in ready.files {
+            let file = file.map_or_else(|| root.open_file(&found), Ok)?;
+            origin.attach_lasting(object, file, root.again(found));
         }
 
         marker.write(&claim)?;
@@ -147,6 +149,7 @@ impl Running {
             insight: service.insight.clone(),
             rules: service.rules().clone(),
             whole: service.whole.clone(),
+            descriptors: Some(budget),
         };
         let mounted = match mount_with(&options, origin_of_mount, pond, &ready.known, beside) {
             Ok(mounted) => mounted,
@@ -315,9 +318,10 @@ fn open_origin(
     obsolete: ObsoleteNote,
     pool: String,
     gate: Arc<Gate>,
+    budget: Budget,
 ) -> Result<Arc<dyn Origin>, Refusal> {
     let failed = |error: std::io::Error| Refusal::from_io("open the origin", root.path(), error);
-    let files = FileOrigin::below(duplicate(root)?).map_err(failed)?;
+    let files = FileOrigin::below_within(duplicate(root)?, budget).map_err(failed)?;
     files.guard(gate);
     files.when_pool_fails(Box::new(move || obsolete.write(&pool)));
     Ok(match plan.model_disk {

@@ -48,6 +48,11 @@ impl Front {
         Ok(self.attributes_from(inode, &found))
     }
 
+    /// What tells the file of a node from others that had its number.
+    pub(crate) fn generation(&self, node: u64) -> u64 {
+        self.inodes.get(node).map_or(0, |inode| inode.generation)
+    }
+
     /// What applications see of an inode that was just looked at.
     pub(crate) fn attributes_from(&self, inode: &Inode, found: &Statx) -> FileAttr {
         let mut attributes = FileAttr {
@@ -94,7 +99,7 @@ impl Front {
             match inode.kind {
                 // Linux has no modes of symbolic links.
                 FileType::Symlink => return Err(Errno::OPNOTSUPP),
-                _ => rustix::fs::chmod(inode.proc_path(), mode)?,
+                _ => rustix::fs::chmod(inode.proc_path()?, mode)?,
             }
             // At once: what comes next may fail.
             self.changed_at_origin(inode);
@@ -102,7 +107,7 @@ impl Front {
         if wanted.uid.is_some() || wanted.gid.is_some() || wanted.is_empty() && self.acts_as_owner(request, inode)? {
             // The origin's own chown takes set-user-id away.
             let (uid, gid) = (wanted.uid.map(Uid::from_raw), wanted.gid.map(Gid::from_raw));
-            rustix::fs::chownat(inode, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
+            rustix::fs::chownat(inode.path()?, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
             self.changed_at_origin(inode);
         }
         if let Some(size) = wanted.size {
@@ -190,7 +195,7 @@ impl Front {
             at_origin.last_modification = timespec(None);
         }
         if at_origin.last_access.tv_nsec != UTIME_OMIT || at_origin.last_modification.tv_nsec != UTIME_OMIT {
-            rustix::fs::utimensat(inode, c"", &at_origin, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
+            rustix::fs::utimensat(inode.path()?, c"", &at_origin, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
             self.changed_at_origin(inode);
         }
         Ok(())

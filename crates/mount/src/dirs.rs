@@ -44,7 +44,7 @@ impl Front {
             let next = entry.offset().cast_unsigned();
             if !Self::is_marker(&directory.inode, name) {
                 let kind = match entry.file_type() {
-                    FileType::Unknown => match stat(&*directory.inode, name) {
+                    FileType::Unknown => match directory.inode.path().and_then(|path| stat(path, name)) {
                         Ok(found) => kind_of(&found),
                         Err(_) => FileType::Unknown,
                     },

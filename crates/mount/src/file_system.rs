@@ -86,9 +86,12 @@ impl FileSystem {
     }
 }
 
-fn entry(result: Outcome<FileAttr>, reply: ReplyEntry) {
+fn entry(front: &Front, result: Outcome<FileAttr>, reply: ReplyEntry) {
     match result {
-        Ok(attributes) => reply.entry_with_ttls(&keep(&attributes), &KEEP, &attributes, Generation(0)),
+        Ok(attributes) => {
+            let generation = Generation(front.generation(attributes.ino.0));
+            reply.entry_with_ttls(&keep(&attributes), &KEEP, &attributes, generation);
+        }
         Err(error) => reply.error(fuse_errno(error)),
     }
 }
@@ -153,7 +156,7 @@ impl Filesystem for FileSystem {
             };
         }
         let found = self.front.inodes.get(parent.0).and_then(|parent| self.front.look_up(&parent, name));
-        entry(found.map(|(_, attributes)| attributes), reply);
+        entry(&self.front, found.map(|(_, attributes)| attributes), reply);
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, nlookup: u64) {
@@ -218,7 +221,7 @@ impl Filesystem for FileSystem {
             .inodes
             .get(parent.0)
             .and_then(|parent| self.front.make_node(request, &parent, name, mode, umask, rdev));
-        entry(made, reply);
+        entry(&self.front, made, reply);
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
@@ -227,7 +230,7 @@ impl Filesystem for FileSystem {
             .inodes
             .get(parent.0)
             .and_then(|parent| self.front.make_directory(request, &parent, name, mode, umask));
-        entry(made, reply);
+        entry(&self.front, made, reply);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -241,7 +244,7 @@ impl Filesystem for FileSystem {
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let made =
             self.front.inodes.get(parent.0).and_then(|parent| self.front.make_symlink(request, &parent, name, target));
-        entry(made, reply);
+        entry(&self.front, made, reply);
     }
 
     fn rename(
@@ -267,7 +270,7 @@ impl Filesystem for FileSystem {
             let parent = self.front.inodes.get(newparent.0)?;
             self.front.link(&inode, &parent, newname)
         });
-        entry(linked, reply);
+        entry(&self.front, linked, reply);
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -308,7 +311,8 @@ impl Filesystem for FileSystem {
             Ok((attributes, file)) => {
                 let caching = caching(&file.way);
                 let handle = FileHandle(self.front.files.insert(file));
-                reply.created(&keep(&attributes), &attributes, Generation(0), handle, caching);
+                let generation = Generation(self.front.generation(attributes.ino.0));
+                reply.created(&keep(&attributes), &attributes, generation, handle, caching);
             }
             Err(error) => reply.error(fuse_errno(error)),
         }

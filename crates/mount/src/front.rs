@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use headpond_engine::{Handling, Reply, Request, Treatment};
 use headpond_format::Stamp;
 use headpond_rules::Direction;
+use headpond_shard::Budget;
 use rustix::fs::{Mode, OFlags, Statx};
 use rustix::io::Errno;
 
@@ -76,7 +77,7 @@ impl Front {
         pond.when_let_go(Box::new(move |object| files.let_go(object)));
         Ok(Self {
             pond,
-            inodes: Inodes::new(root)?,
+            inodes: Inodes::new(root, beside.descriptors.unwrap_or_else(Budget::of_process).paths)?,
             known,
             turns: Turns::default(),
             files: Handles::new(),
@@ -168,7 +169,9 @@ impl Front {
         };
         if relative.ends_with(b" (deleted)") {
             // What the kernel appends to a name that is gone, or the end of a strange name.
-            let same = crate::inodes::stat(root, OsStr::from_bytes(relative))
+            let same = root
+                .path()
+                .and_then(|root| crate::inodes::stat(root, OsStr::from_bytes(relative)))
                 .is_ok_and(|found| crate::inodes::file_key(&found) == inode.key);
             if !same {
                 return Vec::new();
@@ -228,7 +231,7 @@ pub(crate) fn unexpected(reply: &Reply) -> Errno {
 }
 
 fn descriptor_path(inode: &Inode) -> Outcome<OsString> {
-    let path = rustix::fs::readlink(inode.proc_path(), Vec::new())?;
+    let path = rustix::fs::readlink(inode.proc_path()?, Vec::new())?;
     Ok(OsString::from_vec(path.into_bytes()))
 }
 
@@ -261,6 +264,6 @@ fn largest_file(root: &OwnedFd) -> u64 {
 /// Whether a directory gives its own access list to what is made in it; then the caller's umask
 /// is not applied.
 pub(crate) fn has_default_list(directory: &Inode) -> bool {
-    let size = rustix::fs::getxattr_query(directory.proc_path(), c"system.posix_acl_default");
+    let size = directory.proc_path().and_then(|path| rustix::fs::getxattr_query(path, c"system.posix_acl_default"));
     matches!(size, Ok(size) if size > 0)
 }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -27,9 +28,33 @@ pub(crate) enum Way {
     Straight(File),
 }
 
+/// Counts on a file, so that it outlives its last name.
+pub(crate) struct Pinned(Arc<Inode>);
+
+impl Pinned {
+    /// One more counts on it. Refused if it is gone: the kernel looks then what has its name now.
+    pub(crate) fn of(inode: &Arc<Inode>) -> Result<Self, Errno> {
+        if inode.slot.count_on() { Ok(Self(inode.clone())) } else { Err(Errno::STALE) }
+    }
+}
+
+impl Deref for Pinned {
+    type Target = Arc<Inode>;
+
+    fn deref(&self) -> &Arc<Inode> {
+        &self.0
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.0.slot.count_off();
+    }
+}
+
 /// An open file.
 pub(crate) struct OpenFile {
-    pub(crate) inode: Arc<Inode>,
+    pub(crate) inode: Pinned,
     pub(crate) way: Way,
     /// It may be written by this handle.
     pub(crate) writes: bool,
@@ -38,8 +63,8 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
-    pub(crate) fn new(inode: &Arc<Inode>, way: Way, writes: bool) -> Self {
-        Self { inode: inode.clone(), way, writes, batching: Batching::default() }
+    pub(crate) fn new(inode: Pinned, way: Way, writes: bool) -> Self {
+        Self { inode, way, writes, batching: Batching::default() }
     }
 
     /// Somebody was told that its writes are whole.

@@ -1,26 +1,35 @@
-//! The inodes that the kernel knows, each with an open path to the origin's file.
+//! The inodes that the kernel knows, each with a path to the origin's file.
 //!
 //! Invariants
-//! - An inode in the table holds an `O_PATH` descriptor, so the origin cannot give its inode
-//!   number to another file, and renames of any directory above it do not matter.
+//! - An inode in the table has a path to its file, open (`O_PATH`) or to be opened again by its place
+//!   ([`places`](crate::places)). As many stay open as there is room for; those of files whose last name is gone
+//!   and that are used all the same stay open to the end, and the root.
 //! - A node id *is* the inode number that applications see: fuser has one field for both. The
 //!   origin's root is node 1, whatever its number. Files on other file systems mounted below the
 //!   origin get numbers from the top half, so that two files never share one.
-//! - The kernel's lookups are counted; at zero the inode leaves the table and its descriptor is
-//!   closed.
+//! - A number that the origin has given to another file is another inode with another generation, by which the kernel
+//!   tells the two; lookups of both are counted together, as it gives them back by the number.
+//! - The kernel's lookups are counted; at zero, when nothing else holds it, the inode leaves the table and its
+//!   descriptor is closed.
+//!
+//! Memory: some 400 bytes for each inode that the kernel remembers, and its name; a descriptor, which keeps the origin's
+//! inode in the kernel's memory, only for as many as may be open.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fmt;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
-use headpond_shard::Removed;
+use headpond_shard::{Holder, Opened, Removed, Slot};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, Statx, StatxFlags};
 use rustix::io::Errno;
+use rustix::path::Arg;
 
 use crate::kernel_pages::KernelPages;
 use crate::known::{FileKey, Known};
+use crate::places::{Home, Place};
 use crate::times;
 use crate::unsynced::{Forgotten, Unsynced};
 
@@ -94,11 +103,22 @@ pub(crate) struct Inode {
     pub(crate) kind: FileType,
     /// A regular file on the origin's own device: its content goes through the engine.
     pub(crate) managed: bool,
-    /// Changed at the origin in ways that the log does not have, since the origin's last fsync.
     /// What the kernel may keep of its bytes.
     pub(crate) pages: KernelPages,
+    /// Changed at the origin in ways that the log does not have, since the origin's last fsync.
     pub(crate) unsynced: Unsynced,
-    path: OwnedFd,
+    /// Tells it from other files that had its number.
+    pub(crate) generation: u64,
+    /// The file system that it is on.
+    pub(crate) device: DeviceNumber,
+    pub(crate) slot: Slot,
+    /// What keeps it in the table besides the kernel.
+    pub(crate) holds: AtomicU64,
+    pub(crate) home: Weak<Home>,
+    me: Weak<Self>,
+    place: Mutex<Option<Place>>,
+    /// What was last seen of it, if it is gone.
+    last_seen: OnceLock<Box<Statx>>,
     lookups: AtomicU64,
     privileges: AtomicU8,
     known: RwLock<Option<Arc<Known>>>,
@@ -106,21 +126,133 @@ pub(crate) struct Inode {
     removed: OnceLock<Removed>,
 }
 
+/// A name of an open file in `/proc/self/fd`, for as long as this is there.
+pub(crate) struct ProcPath {
+    name: String,
+    _open: Opened,
+}
+
+impl Arg for ProcPath {
+    fn as_str(&self) -> Result<&str, Errno> {
+        Ok(&self.name)
+    }
+
+    fn to_string_lossy(&self) -> std::borrow::Cow<'_, str> {
+        self.name.as_str().into()
+    }
+
+    fn as_cow_c_str(&self) -> Result<std::borrow::Cow<'_, std::ffi::CStr>, Errno> {
+        self.name.as_cow_c_str()
+    }
+
+    fn into_c_str<'b>(self) -> Result<std::borrow::Cow<'b, std::ffi::CStr>, Errno>
+    where
+        Self: 'b,
+    {
+        // The descriptor would not be held any more.
+        Err(Errno::INVAL)
+    }
+
+    fn into_with_c_str<T, F>(self, f: F) -> Result<T, Errno>
+    where
+        F: FnOnce(&std::ffi::CStr) -> Result<T, Errno>,
+    {
+        self.name.as_str().into_with_c_str(f)
+    }
+}
+
+/// What is known of a file before the kernel asks for it.
+#[derive(Default)]
+struct Before {
+    managed: bool,
+    known: Option<Arc<Known>>,
+    unsynced: Unsynced,
+}
+
 impl Inode {
-    /// What the origin says of it now.
+    fn new(home: &Arc<Home>, node: u64, generation: u64, found: &Statx, before: Before) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            node,
+            key: file_key(found),
+            kind: kind_of(found),
+            managed: before.managed,
+            pages: KernelPages::default(),
+            unsynced: before.unsynced,
+            generation,
+            device: DeviceNumber::of(found),
+            slot: Slot::default(),
+            holds: AtomicU64::new(0),
+            home: Arc::downgrade(home),
+            me: me.clone(),
+            place: Mutex::new(None),
+            last_seen: OnceLock::new(),
+            lookups: AtomicU64::new(1),
+            privileges: AtomicU8::new(Privileges::Unknown as u8),
+            known: RwLock::new(before.known),
+            removed: OnceLock::new(),
+        })
+    }
+
+    /// Its path: a descriptor that only names it, for as long as the result is kept.
+    pub(crate) fn path(&self) -> Result<Opened, Errno> {
+        match self.slot.get() {
+            Some(open) => Ok(open),
+            None => self.home.upgrade().ok_or(Errno::STALE)?.reopen(&self.me()?),
+        }
+    }
+
+    /// The inode as it is in the table.
+    pub(crate) fn me(&self) -> Result<Arc<Self>, Errno> {
+        self.me.upgrade().ok_or(Errno::STALE)
+    }
+
+    /// What the origin says of it now; what it said last of a file that is gone.
     pub(crate) fn stat(&self) -> Result<Statx, Errno> {
-        stat(&self.path, c"")
+        match self.path() {
+            Ok(path) => stat(path, c""),
+            Err(error) => self.last_seen.get().filter(|_| self.is_gone()).map(|found| **found).ok_or(error),
+        }
     }
 
     /// Its name in `/proc/self/fd`: through it, calls that take only paths reach the file
     /// itself, wherever it has been moved, and even if it is a symbolic link.
-    pub(crate) fn proc_path(&self) -> String {
-        format!("/proc/self/fd/{}", self.path.as_raw_fd())
+    pub(crate) fn proc_path(&self) -> Result<ProcPath, Errno> {
+        let open = self.path()?;
+        Ok(ProcPath { name: format!("/proc/self/fd/{}", open.as_raw_fd()), _open: open })
     }
 
     /// Opens the origin's file itself.
     pub(crate) fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
-        rustix::fs::open(self.proc_path(), (flags - OFlags::NOFOLLOW) | OFlags::CLOEXEC, Mode::empty())
+        let flags = (flags - OFlags::NOFOLLOW) | OFlags::CLOEXEC;
+        let home = self.home.upgrade().ok_or(Errno::STALE)?;
+        home.with_room(|| rustix::fs::open(self.proc_path()?, flags, Mode::empty()))
+    }
+
+    /// Its last name went while nothing used it: there is no such file any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.slot.is_gone()
+    }
+
+    /// Its last name is about to go: what is to be said of it from then on.
+    pub(crate) fn set_last_seen(&self, found: &Statx) {
+        let mut found = Box::new(*found);
+        found.stx_nlink = 0;
+        let _ = self.last_seen.set(found);
+    }
+
+    /// Whether this is what was found.
+    fn is(&self, found: &Statx) -> bool {
+        self.key == file_key(found) && !self.is_gone()
+    }
+
+    /// How many lookups the kernel has.
+    pub(crate) fn lookups(&self) -> u64 {
+        self.lookups.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn place_slot(&self) -> MutexGuard<'_, Option<Place>> {
+        // Each change is one assignment.
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// There are no privileges that a write would have to take away.
@@ -169,9 +301,13 @@ impl Inode {
     }
 }
 
-impl AsFd for Inode {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.path.as_fd()
+impl Holder for Inode {
+    fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
+    fn can_reopen(&self) -> bool {
+        self.place_slot().is_some()
     }
 }
 
@@ -182,7 +318,7 @@ impl fmt::Debug for Inode {
 }
 
 #[derive(Default)]
-struct Table {
+pub(crate) struct Table {
     nodes: HashMap<u64, Arc<Inode>>,
     /// Node ids of files on other file systems.
     foreign: HashMap<(DeviceNumber, u64), u64>,
@@ -191,37 +327,55 @@ struct Table {
     unsynced: Forgotten,
 }
 
+impl Table {
+    /// Takes an inode out, unless its number is another's by now.
+    pub(crate) fn remove(&mut self, inode: &Arc<Inode>) {
+        if self.nodes.get(&inode.node).is_some_and(|there| Arc::ptr_eq(there, inode)) {
+            self.nodes.remove(&inode.node);
+            // One without a name never comes back.
+            if inode.managed && inode.removed().is_none() && !inode.is_gone() && inode.is_unsynced() {
+                self.unsynced.keep(inode.key);
+            }
+            if inode.node >= FOREIGN {
+                self.foreign.remove(&(inode.device, inode.key.inode));
+            }
+        }
+    }
+}
+
+impl Drop for Inodes {
+    /// The kernel is gone, and says of no inode any more that it forgets it.
+    fn drop(&mut self) {
+        let mut table = self.home.table.write().unwrap_or_else(PoisonError::into_inner);
+        let unheld = |inode: &mut Arc<Inode>| {
+            inode.lookups.store(0, Ordering::Release);
+            inode.holds.load(Ordering::Acquire) == 0
+        };
+        let all = table.nodes.extract_if(|_, inode| unheld(inode)).map(|(_, inode)| inode);
+        let forgotten: Vec<_> = all.collect();
+        // Each lets go of its directory, which takes the lock.
+        drop(table);
+        drop(forgotten);
+    }
+}
+
 /// All inodes that the kernel knows.
 pub(crate) struct Inodes {
     root: Arc<Inode>,
     root_inode: u64,
     device: DeviceNumber,
-    table: RwLock<Table>,
+    pub(crate) home: Arc<Home>,
 }
 
 impl Inodes {
-    /// A table with only the origin's root.
-    pub(crate) fn new(root: OwnedFd) -> Result<Self, Errno> {
+    /// A table with only the origin's root, of whose paths so many stay open.
+    pub(crate) fn new(root: OwnedFd, descriptors: usize) -> Result<Self, Errno> {
         let found = stat(&root, c"")?;
-        let root = Arc::new(Inode {
-            node: ROOT,
-            key: file_key(&found),
-            kind: kind_of(&found),
-            managed: false,
-            pages: KernelPages::default(),
-            unsynced: Unsynced::default(),
-            path: root,
-            lookups: AtomicU64::new(1),
-            privileges: AtomicU8::new(Privileges::Unknown as u8),
-            known: RwLock::new(None),
-            removed: OnceLock::new(),
-        });
-        Ok(Self {
-            root,
-            root_inode: found.stx_ino,
-            device: DeviceNumber::of(&found),
-            table: RwLock::new(Table::default()),
-        })
+        let home = Arc::new(Home::new(descriptors));
+        let inode = Inode::new(&home, ROOT, 0, &found, Before::default());
+        // Without a place, so that it stays open.
+        home.open.put(&inode, root.into());
+        Ok(Self { root: inode, root_inode: found.stx_ino, device: DeviceNumber::of(&found), home })
     }
 
     /// The mount's root.
@@ -238,45 +392,60 @@ impl Inodes {
         if node >= PANEL {
             return Err(Errno::ROFS);
         }
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.home.table.read().unwrap_or_else(PoisonError::into_inner);
         table.nodes.get(&node).cloned().ok_or(Errno::STALE)
     }
 
     /// The inode of a file that was just looked at, if the kernel holds it. Counts nothing.
     pub(crate) fn find(&self, found: &Statx) -> Option<Arc<Inode>> {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.home.table.read().unwrap_or_else(PoisonError::into_inner);
         let node = self.node_of(&table, found)?;
         if node == ROOT {
             return Some(self.root.clone());
         }
-        table.nodes.get(&node).filter(|inode| inode.key == file_key(found)).cloned()
+        table.nodes.get(&node).filter(|inode| inode.is(found)).cloned()
     }
 
     /// The inode of a file that was just looked at, with one more lookup by the kernel, if the
     /// kernel holds it already.
     pub(crate) fn look_up(&self, found: &Statx) -> Option<Arc<Inode>> {
         // Counting under the read lock is enough: forgetting takes the write lock.
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.home.table.read().unwrap_or_else(PoisonError::into_inner);
         let node = self.node_of(&table, found)?;
         if node == ROOT {
             return Some(self.root.clone());
         }
-        let inode = table.nodes.get(&node).filter(|inode| inode.key == file_key(found))?;
+        let inode = table.nodes.get(&node).filter(|inode| inode.is(found))?;
         inode.lookups.fetch_add(1, Ordering::Relaxed);
         Some(inode.clone())
     }
 
-    /// Takes in a file by its `O_PATH` descriptor, with one lookup by the kernel.
+    /// Takes in a file that was found by this name, by its `O_PATH` descriptor, with one lookup by the kernel.
     pub(crate) fn take_in(
         &self,
         path: OwnedFd,
         found: &Statx,
+        place: (&Inode, &OsStr),
         known: impl FnOnce(FileKey) -> Option<Arc<Known>>,
-    ) -> Arc<Inode> {
-        let key = file_key(found);
+    ) -> Result<Arc<Inode>, Errno> {
+        let (parent, name) = (place.0.me()?, place.1);
+        let (inode, replaced) = self.enter(found, known);
+        // Behind the table's lock: each of these may close something.
+        drop(replaced);
+        inode.find_by(&parent, name);
+        self.home.open.put(&inode, path.into());
+        Ok(inode)
+    }
+
+    /// The inode of what was found, with one more lookup; and the one that had its number before.
+    fn enter(
+        &self,
+        found: &Statx,
+        known: impl FnOnce(FileKey) -> Option<Arc<Known>>,
+    ) -> (Arc<Inode>, Option<Arc<Inode>>) {
         let kind = kind_of(found);
         let managed = kind == FileType::RegularFile && DeviceNumber::of(found) == self.device;
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.home.table.write().unwrap_or_else(PoisonError::into_inner);
         let node = self.node_of(&table, found).unwrap_or_else(|| {
             let node = FOREIGN + table.next_foreign;
             assert!(node < PANEL, "2^63 files were never known");
@@ -285,28 +454,25 @@ impl Inodes {
             node
         });
         if node == ROOT {
-            return self.root.clone();
+            return (self.root.clone(), None);
         }
-        if let Some(inode) = table.nodes.get(&node) {
-            // Another thread was faster. The held descriptor pins the number, so it is the same file.
-            inode.lookups.fetch_add(1, Ordering::Relaxed);
-            return inode.clone();
-        }
-        let inode = Arc::new(Inode {
-            node,
-            key,
-            kind,
-            managed,
-            pages: KernelPages::default(),
-            unsynced: table.unsynced.taken_in(key),
-            path,
-            lookups: AtomicU64::new(1),
-            privileges: AtomicU8::new(Privileges::Unknown as u8),
-            known: RwLock::new(if managed { known(key) } else { None }),
-            removed: OnceLock::new(),
-        });
-        table.nodes.insert(node, inode.clone());
-        inode
+        let (lookups, generation) = match table.nodes.get(&node) {
+            Some(inode) if inode.is(found) => {
+                // Another thread was faster.
+                inode.lookups.fetch_add(1, Ordering::Relaxed);
+                return (inode.clone(), None);
+            }
+            // The number is another file's by now.
+            Some(inode) => (inode.lookups(), next_generation(inode.generation, found)),
+            None => (0, generation_of(found)),
+        };
+        let key = file_key(found);
+        let known = if managed { known(key) } else { None };
+        let before = Before { managed, known, unsynced: table.unsynced.taken_in(key) };
+        let inode = Inode::new(&self.home, node, generation, found, before);
+        inode.lookups.store(lookups + 1, Ordering::Relaxed);
+        let replaced = table.nodes.insert(node, inode.clone());
+        (inode, replaced)
     }
 
     /// The kernel gave back `count` lookups. Returns the inode if these were the last.
@@ -314,24 +480,15 @@ impl Inodes {
         if node == ROOT || node >= PANEL {
             return None;
         }
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        let left = {
-            let inode = table.nodes.get(&node)?;
-            let before = inode.lookups.load(Ordering::Relaxed);
-            let left = before.saturating_sub(count);
-            inode.lookups.store(left, Ordering::Relaxed);
-            left
-        };
+        let mut table = self.home.table.write().unwrap_or_else(PoisonError::into_inner);
+        let inode = table.nodes.get(&node)?.clone();
+        let left = inode.lookups().saturating_sub(count);
+        inode.lookups.store(left, Ordering::Release);
         if left > 0 {
             return None;
         }
-        if node >= FOREIGN {
-            table.foreign.retain(|_, number| *number != node);
-        }
-        let inode = table.nodes.remove(&node)?;
-        // One without a name never comes back.
-        if inode.managed && inode.removed().is_none() && inode.is_unsynced() {
-            table.unsynced.keep(inode.key);
+        if inode.holds.load(Ordering::Acquire) == 0 {
+            table.remove(&inode);
         }
         Some(inode)
     }
@@ -352,4 +509,16 @@ impl Inodes {
         }
         table.foreign.get(&(device, found.stx_ino)).copied()
     }
+}
+
+/// What tells a file from others that had its number, for the kernel: it compares 32 bits. The same for the same file
+/// after a remount, where the origin has birth times.
+fn generation_of(found: &Statx) -> u64 {
+    let birth = file_key(found).birth.0.cast_unsigned();
+    (birth ^ birth >> 32) & u64::from(u32::MAX)
+}
+
+fn next_generation(earlier: u64, found: &Statx) -> u64 {
+    let own = generation_of(found);
+    if own == earlier { (own + 1) & u64::from(u32::MAX) } else { own }
 }

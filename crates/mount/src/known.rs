@@ -161,7 +161,7 @@ impl Known {
 
 /// A file that the pool brought back from before the mount, with content or attributes that
 /// the origin has not got yet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KnownObject {
     /// Its inode number at the origin.
     pub inode: u64,
@@ -173,6 +173,8 @@ pub struct KnownObject {
     pub attributes: Attributes,
     /// Its status change time as applications see it.
     pub ctime: UnixNanos,
+    /// Where it is below the origin's root; empty if that is not known.
+    pub path: Vec<u8>,
 }
 
 /// All files that the engine may know better than the origin.
@@ -319,6 +321,7 @@ mod tests {
             object: ObjectId(1),
             attributes: attributes(77, 8),
             ctime: UnixNanos(9),
+            path: Vec::new(),
         };
         let files = KnownFiles::new(&[found]);
         let known = files.find(FileKey { inode: 7, birth: UnixNanos(3) }).unwrap();

@@ -13,6 +13,7 @@
 //! operations (`names`, `attributes`, `open`, `space`, `dirs`, `xattr`) -> the origin, or the engine through
 //! the [`Pond`].
 
+mod adopt;
 mod answer;
 mod attributes;
 mod batch;
@@ -39,10 +40,12 @@ mod mountpoint;
 mod names;
 mod open;
 mod panel;
+mod places;
 mod pond;
 mod privileges;
 mod processes;
 mod relay;
+mod removal;
 mod scope;
 mod space;
 mod times;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use headpond_shard::Budget;
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
-use rustix::process::{Resource, Rlimit};
 
 use crate::door::FuseDoor;
 use crate::file_system::{FileSystem, Greeting};
@@ -79,6 +79,8 @@ pub struct Beside {
     pub rules: Arc<LiveRules>,
     /// Of which files somebody was told that their writes are whole.
     pub whole: Arc<WholeWrites>,
+    /// How many descriptors there are; as many as the process may have where nothing is said.
+    pub descriptors: Option<Budget>,
 }
 
 /// The same, with what it shares, of the origin that the caller has open. Its path in the options is only shown: what
@@ -97,9 +99,9 @@ pub fn mount_with(
     let origin_failed =
         |error: rustix::io::Errno| MountError::Origin { origin: options.origin.clone(), error: error.into() };
     let below = rustix::fs::fstatvfs(&root).map_err(origin_failed)?.f_flag;
-    allow_many_descriptors();
     let insight = beside.insight.clone();
     let front = Arc::new(Front::new(root, options.read_only, pond.clone(), known, beside).map_err(origin_failed)?);
+    front.adopt(known);
     insight.of(&front);
     let mut config = Config::default();
     config.mount_options = mount_options(options, below);
@@ -205,20 +207,4 @@ fn mount_options(options: &MountOptions, below: StatVfsMountFlags) -> Vec<MountO
         all.push(MountOption::RO);
     }
     all
-}
-
-/// One descriptor is open for each inode that the kernel holds, so the limit is raised as far as
-/// it goes: to the hard limit for all, and beyond it, to the system's own, for root.
-fn allow_many_descriptors() {
-    let limit = rustix::process::getrlimit(Resource::Nofile);
-    let system = std::fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|text| text.trim().parse().ok());
-    if let Some(most) = system {
-        let raised = Rlimit { current: Some(most), maximum: Some(most) };
-        if limit.maximum.is_none_or(|hard| hard < most) && rustix::process::setrlimit(Resource::Nofile, raised).is_ok()
-        {
-            return;
-        }
-    }
-    // Refused: what there is has to do, and the inode table says so when it is full.
-    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

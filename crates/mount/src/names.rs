@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use fuser::{FileAttr, Request};
 use headpond_engine::Namespace;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Statx};
+use rustix::fs::{AtFlags, CWD, FileType, OFlags, RenameFlags, Statx};
 use rustix::io::Errno;
 
 use crate::attributes::device_from;
@@ -23,8 +23,9 @@ use crate::front::{Front, Outcome, engine_errno, errno, stamp};
 use crate::inodes::{Inode, file_key, kind_of, stat};
 use crate::known::{FileKey, Known};
 use crate::open::creation_mode;
+use crate::places::open_path;
 use crate::turns::Changing;
-use crate::{caller, privileges, times};
+use crate::{caller, privileges, removal, times};
 
 impl Front {
     /// Looks a name up, for the kernel to hold.
@@ -32,14 +33,16 @@ impl Front {
         if Self::is_marker(parent, name) {
             return Err(Errno::NOENT);
         }
-        let found = stat(parent, name)?;
+        let directory = parent.path()?;
+        let found = stat(&directory, name)?;
         if let Some(inode) = self.inodes.look_up(&found) {
+            inode.find_by(&parent.me()?, name);
             let attributes = self.attributes_from(&inode, &found);
             return Ok((inode, attributes));
         }
-        let path = rustix::fs::openat(parent, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let path = self.inodes.home.with_room(|| open_path(&directory, name))?;
         let found = stat(&path, c"")?;
-        let inode = self.inodes.take_in(path, &found, |key| self.known.find(key));
+        let inode = self.inodes.take_in(path, &found, (parent, name), |key| self.known.find(key))?;
         let attributes = self.attributes_from(&inode, &found);
         Ok((inode, attributes))
     }
@@ -50,7 +53,8 @@ impl Front {
         if let Some(removed) = inode.removed() {
             removed.is_closing();
         }
-        if !inode.managed || inode.known().is_none() {
+        // One that is gone was forgotten when it went; its number may be another file's by now.
+        if !inode.managed || inode.is_gone() || inode.known().is_none() {
             return;
         }
         let Ok(found) = inode.stat() else { return };
@@ -73,7 +77,8 @@ impl Front {
         umask: u32,
     ) -> Outcome<FileAttr> {
         let mode = creation_mode(parent, mode, umask);
-        self.make(request, parent, name, || rustix::fs::mkdirat(parent, name, mode)).map(|(_, attributes)| attributes)
+        self.make(request, parent, name, || rustix::fs::mkdirat(parent.path()?, name, mode))
+            .map(|(_, attributes)| attributes)
     }
 
     /// Makes a device, pipe, socket or empty file.
@@ -90,7 +95,7 @@ impl Front {
         let permissions = privileges::of_new_file(parent, mode & 0o7777, || Rights::of(request))?;
         let permissions = creation_mode(parent, permissions, umask);
         let (inode, attributes) = self.make(request, parent, name, || {
-            rustix::fs::mknodat(parent, name, kind, permissions, device_from(device))
+            rustix::fs::mknodat(parent.path()?, name, kind, permissions, device_from(device))
         })?;
         if kind == FileType::RegularFile
             && let Err(error) = self.introduce(&inode)
@@ -109,13 +114,13 @@ impl Front {
         name: &OsStr,
         target: &Path,
     ) -> Outcome<FileAttr> {
-        self.make(request, parent, name, || rustix::fs::symlinkat(target, parent, name))
+        self.make(request, parent, name, || rustix::fs::symlinkat(target, parent.path()?, name))
             .map(|(_, attributes)| attributes)
     }
 
     /// Where a symbolic link leads.
     pub(crate) fn read_link(&self, inode: &Inode) -> Outcome<OsString> {
-        let target = rustix::fs::readlinkat(inode, c"", Vec::new())?;
+        let target = rustix::fs::readlinkat(inode.path()?, c"", Vec::new())?;
         Ok(OsString::from_vec(target.into_bytes()))
     }
 
@@ -134,8 +139,9 @@ impl Front {
         let operation = {
             let (inode, parent, name) = (inode.clone(), parent.clone(), name.to_owned());
             move || {
-                rustix::fs::linkat(CWD, inode.proc_path(), &*parent, &name, AtFlags::SYMLINK_FOLLOW)
-                    .map_err(engine_errno)?;
+                let link =
+                    || rustix::fs::linkat(CWD, inode.proc_path()?, parent.path()?, &name, AtFlags::SYMLINK_FOLLOW);
+                link().map_err(engine_errno)?;
                 changed();
                 Ok(None)
             }
@@ -154,19 +160,15 @@ impl Front {
             return Err(self.marker_errno(parent, name));
         }
         // The kernel holds the directory meanwhile: the name stays what it is here.
-        let (found, _turn) = self.at_turn(|| Ok((stat(&**parent, name)?, None)))?;
+        let (found, _turn) = self.at_turn(|| Ok((stat(parent.path()?, name)?, None)))?;
         let found = found.0;
         let known = self.known_file(&found);
-        let gone = self.when_gone(Some(&found), known.as_deref());
+        let going = self.going(parent, name, Some(&found), known.as_deref());
         let changed = self.name_changes(known.as_deref(), &[parent]);
-        let operation = {
-            let (directory, entry) = (parent.clone(), name.to_owned());
-            move || {
-                rustix::fs::unlinkat(&*directory, &entry, AtFlags::empty()).map_err(engine_errno)?;
-                changed();
-                gone();
-                Ok(None)
-            }
+        let operation = move || {
+            removal::unlink(&going, AtFlags::empty()).map_err(engine_errno)?;
+            changed();
+            Ok(None)
         };
         let last = known.as_ref().filter(|_| found.stx_nlink == 1);
         let change = last.map(|known| Namespace::Unlink { object: known.object() });
@@ -176,11 +178,12 @@ impl Front {
     }
 
     /// Removes an empty directory.
-    pub(crate) fn remove_directory(&self, parent: &Inode, name: &OsStr) -> Outcome<()> {
+    pub(crate) fn remove_directory(&self, parent: &Arc<Inode>, name: &OsStr) -> Outcome<()> {
         if Self::is_marker(parent, name) {
             return Err(self.marker_errno(parent, name));
         }
-        rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
+        let found = stat(parent.path()?, name)?;
+        removal::unlink(&self.going(parent, name, Some(&found), None), AtFlags::REMOVEDIR)
     }
 
     /// Renames, replaces or exchanges.
@@ -201,8 +204,8 @@ impl Front {
         let exchange = flags.contains(RenameFlags::EXCHANGE);
         // The kernel holds both directories meanwhile.
         let look = || {
-            let source = stat(&**from_directory, from)?;
-            match stat(&**to_directory, to) {
+            let source = stat(from_directory.path()?, from)?;
+            match stat(to_directory.path()?, to) {
                 Ok(target) => Ok((source, Some(target))),
                 Err(Errno::NOENT) => Ok((source, None)),
                 Err(error) => Err(error),
@@ -216,19 +219,19 @@ impl Front {
         let last = target.as_ref().is_some_and(|target| !exchange && target.stx_nlink == 1);
         let replaced = other.as_ref().filter(|_| last);
         let operation = {
-            let gone = self.when_gone(target.as_ref().filter(|_| !exchange), other.as_deref());
+            let replacing = target.as_ref().filter(|_| !exchange);
+            let going = self.going(to_directory, to, replacing, other.as_deref());
+            let moving =
+                self.moving((from_directory, from), (to_directory, to), flags, &source, target.as_ref(), going);
             let both = [from_directory, to_directory];
             let changed = self.name_changes(moved.as_deref().filter(|_| !same), &both);
             let other_changed = self.name_changes(other.as_deref(), if exchange { &both } else { &both[1..] });
-            let (from_directory, from) = (from_directory.clone(), from.to_owned());
-            let (to_directory, to) = (to_directory.clone(), to.to_owned());
             let is_known = moved.is_some();
             move || {
-                rustix::fs::renameat_with(&*from_directory, &from, &*to_directory, &to, flags).map_err(engine_errno)?;
+                moving.carry_out().map_err(engine_errno)?;
                 changed();
                 other_changed();
-                gone();
-                let found = if is_known { stat(&*to_directory, &to).ok() } else { None };
+                let found = if is_known { moving.look().ok() } else { None };
                 Ok(found.as_ref().map(stamp))
             }
         };
@@ -312,21 +315,6 @@ impl Front {
             (Some(inode), None) => self.changed_at_origin(&inode),
             (None, Some(_)) => self.known.gone(file_key(found)),
             (None, None) => {}
-        }
-    }
-
-    /// To be called when a name of a file, if there is one, is gone, and before anybody is told: if it was the last, those who
-    /// need space wait until the file is closed here.
-    fn when_gone(&self, found: Option<&Statx>, known: Option<&Known>) -> impl FnOnce() + Send + 'static + use<> {
-        let last = found.filter(|found| found.stx_nlink == 1);
-        let inode = last.and_then(|found| self.inodes.find(found)).filter(|inode| inode.managed);
-        let (pond, object) = (self.pond.clone(), known.map(Known::object));
-        move || {
-            if let Some(inode) = inode
-                && let Some(removed) = pond.removed(object)
-            {
-                inode.set_removed(removed);
-            }
         }
     }
 

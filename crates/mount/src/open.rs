@@ -14,13 +14,15 @@ use std::sync::Arc;
 
 use fuser::{FileAttr, Request};
 use headpond_engine::{Namespace, OpenFile as Opened, Reply, Request as Ask};
+use headpond_shard::Reopen;
 use rustix::fs::{Mode, OFlags, RawMode, SeekFrom, Statx};
 use rustix::io::Errno;
 
 use crate::caller::Rights;
-use crate::front::{Front, Outcome, errno, has_default_list, stamp, unexpected};
-use crate::handles::{OpenFile, Way};
+use crate::front::{Front, Outcome, engine_errno, errno, has_default_list, stamp, unexpected};
+use crate::handles::{OpenFile, Pinned, Way};
 use crate::inodes::{Inode, stat};
+use crate::places::{Hold, Home};
 use crate::pond::call_with;
 use crate::{caller, privileges};
 
@@ -33,6 +35,7 @@ pub(crate) struct Counted<'a> {
     front: &'a Front,
     object: headpond_base::ObjectId,
     kept: bool,
+    _pinned: Pinned,
 }
 
 impl Counted<'_> {
@@ -54,6 +57,7 @@ impl Drop for Counted<'_> {
 impl Front {
     /// Opens a file that exists. `flags` are the application's.
     pub(crate) fn open(&self, request: &Request, inode: &Arc<Inode>, flags: OFlags) -> Outcome<OpenFile> {
+        let pinned = Pinned::of(inode)?;
         let writes = is_for_writing(flags);
         let truncates = flags.contains(OFlags::TRUNC);
         if truncates && privileges::drop_before_change(inode, || Some(Rights::of(request)))? {
@@ -62,14 +66,14 @@ impl Front {
         if !inode.managed {
             let passed = OFlags::ACCMODE | OFlags::TRUNC | OFlags::SYNC | OFlags::DSYNC;
             let file = File::from(inode.open(flags & passed)?);
-            return Ok(OpenFile::new(inode, Way::Straight(file), writes));
+            return Ok(OpenFile::new(pinned, Way::Straight(file), writes));
         }
         let file = self.open_at_origin(inode, writes || truncates)?;
         let counted = self.open_in_engine(inode, file, false)?;
         if truncates {
             self.truncate_known(inode, 0)?;
         }
-        self.handle(inode, counted, writes)
+        self.handle(pinned, counted, writes)
     }
 
     /// Creates a file and opens it.
@@ -89,24 +93,28 @@ impl Front {
         caller::without_umask();
         let mode = privileges::of_new_file(parent, mode, || Rights::of(request))?;
         let mode = creation_mode(parent, mode, umask);
+        let directory = parent.path()?;
         let file = {
             let _as = caller::AsCaller::of(request)?;
             // Exclusive: the kernel has looked and found nothing. Should somebody else have been faster,
             // permissions of what is there now are unchecked, so the kernel is made to look again.
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOATIME | OFlags::CLOEXEC;
-            rustix::fs::openat(parent, name, flags, mode).map_err(|error| match error {
+            let made = self.inodes.home.with_room(|| rustix::fs::openat(&directory, name, flags, mode));
+            made.map_err(|error| match error {
                 Errno::EXIST => Errno::STALE,
                 other => other,
             })?
         };
         let path = path_descriptor(&file)?;
         let found = stat(&path, c"")?;
-        let inode = self.inodes.take_in(path, &found, |key| self.known.find(key));
-        let opened = if inode.managed {
-            self.open_in_engine(&inode, File::from(file), true).and_then(|counted| self.handle(&inode, counted, writes))
-        } else {
-            Ok(OpenFile::new(&inode, Way::Straight(File::from(file)), writes))
-        };
+        let inode = self.inodes.take_in(path, &found, (parent, name), |key| self.known.find(key))?;
+        let opened = Pinned::of(&inode).and_then(|pinned| {
+            if !inode.managed {
+                return Ok(OpenFile::new(pinned, Way::Straight(File::from(file)), writes));
+            }
+            let counted = self.open_in_engine(&inode, File::from(file), true)?;
+            self.handle(pinned, counted, writes)
+        });
         match opened {
             Ok(opened) => Ok((self.attributes_from(&inode, &found), opened)),
             Err(error) => {
@@ -154,27 +162,14 @@ impl Front {
         }
     }
 
-    fn handle(&self, inode: &Arc<Inode>, counted: Counted<'_>, writes: bool) -> Outcome<OpenFile> {
-        let known = inode.known().ok_or(Errno::IO)?;
-        Ok(OpenFile::new(inode, Way::Pond { object: counted.keep(), known }, writes))
+    fn handle(&self, pinned: Pinned, counted: Counted<'_>, writes: bool) -> Outcome<OpenFile> {
+        let known = pinned.known().ok_or(Errno::IO)?;
+        Ok(OpenFile::new(pinned, Way::Pond { object: counted.keep(), known }, writes))
     }
 
-    /// Opens the origin's file, for reading and writing where that is possible.
+    /// Opens the origin's file.
     fn open_at_origin(&self, inode: &Inode, writes: bool) -> Outcome<File> {
-        let opened = if self.read_only { Err(Errno::ROFS) } else { quietly(inode, OFlags::RDWR) };
-        let file = match opened {
-            Ok(file) => file,
-            Err(Errno::ROFS | Errno::PERM | Errno::ACCESS | Errno::TXTBSY) if !writes => {
-                quietly(inode, OFlags::RDONLY)?
-            }
-            Err(Errno::ACCESS) => {
-                let opened = as_owner(inode);
-                self.restamp(inode);
-                opened?
-            }
-            Err(error) => return Err(error),
-        };
-        Ok(File::from(file))
+        open_at_origin(inode, self.read_only, writes, || drop(self.restamp(inode)))
     }
 
     /// Opens a file in the engine, which is told what the origin says of it. Should the file be changed,
@@ -200,7 +195,7 @@ impl Front {
             } else if before.ctime != now.ctime {
                 self.pond.submit(Ask::Restamp { object: counted.object, stamp: now }, Box::new(|_| {}));
             }
-            self.pond.attach(counted.object, file);
+            self.pond.attach_lasting(counted.object, file, Again::of(&self.inodes.home, inode, self.read_only));
             return Ok(counted);
         }
     }
@@ -215,6 +210,7 @@ impl Front {
             // Only a file that is new to the engine is asked about.
             allocated: if inode.known().is_some() { 0 } else { allocated(file, found) },
         };
+        let pinned = Pinned::of(inode)?;
         let ctime = opening.stamp.ctime;
         let path = opening.path.clone();
         let (files, opened) = (self.known.clone(), inode.clone());
@@ -226,7 +222,7 @@ impl Front {
             }
         };
         match call_with(&*self.pond, Ask::Open(opening), taken_over) {
-            Reply::Opened { object, .. } => Ok(Counted { front: self, object, kept: false }),
+            Reply::Opened { object, .. } => Ok(Counted { front: self, object, kept: false, _pinned: pinned }),
             other => Err(unexpected(&other)),
         }
     }
@@ -235,6 +231,45 @@ impl Front {
 /// Whether an open file may be written.
 fn is_for_writing(flags: OFlags) -> bool {
     flags.intersects(OFlags::WRONLY | OFlags::RDWR)
+}
+
+/// Opens the origin's file, for reading and writing where that is possible.
+/// `touched` is called if the file's status change time moved for it.
+fn open_at_origin(inode: &Inode, read_only: bool, writes: bool, touched: impl FnOnce()) -> Outcome<File> {
+    let opened = if read_only { Err(Errno::ROFS) } else { quietly(inode, OFlags::RDWR) };
+    let file = match opened {
+        Ok(file) => file,
+        Err(Errno::ROFS | Errno::PERM | Errno::ACCESS | Errno::TXTBSY) if !writes => quietly(inode, OFlags::RDONLY)?,
+        Err(Errno::ACCESS) => {
+            let opened = as_owner(inode);
+            touched();
+            opened?
+        }
+        Err(error) => return Err(error),
+    };
+    Ok(File::from(file))
+}
+
+/// Opens a file again of which the engine still has something to do at the origin, though its descriptor was closed.
+pub(crate) struct Again {
+    inode: Hold,
+    /// Destage goes on when the mount is gone.
+    _home: Arc<Home>,
+    read_only: bool,
+}
+
+impl Again {
+    /// Of an inode that the kernel holds at this moment.
+    pub(crate) fn of(home: &Arc<Home>, inode: &Arc<Inode>, read_only: bool) -> Arc<Self> {
+        Arc::new(Self { inode: Hold::of(inode), _home: home.clone(), read_only })
+    }
+}
+
+impl Reopen for Again {
+    fn reopen(&self, writes: bool) -> headpond_base::Result<File> {
+        // Destage, for which it is opened, asks for its times at the end.
+        open_at_origin(self.inode.inode(), self.read_only, writes, || {}).map_err(engine_errno)
+    }
 }
 
 /// The mode of something new: the umask counts unless the directory has an access list to give.
@@ -266,9 +301,9 @@ fn as_owner(inode: &Inode) -> Outcome<OwnedFd> {
         return Err(Errno::ACCESS);
     }
     let mode = Mode::from_raw_mode(RawMode::from(found.stx_mode) & 0o7777);
-    rustix::fs::chmod(inode.proc_path(), mode | Mode::RUSR | Mode::WUSR)?;
+    rustix::fs::chmod(inode.proc_path()?, mode | Mode::RUSR | Mode::WUSR)?;
     let opened = quietly(inode, OFlags::RDWR);
-    rustix::fs::chmod(inode.proc_path(), mode)?;
+    rustix::fs::chmod(inode.proc_path()?, mode)?;
     opened
 }
 

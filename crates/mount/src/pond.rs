@@ -10,12 +10,12 @@
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use headpond_base::{Errno, ObjectId, Result};
 use headpond_engine::{Namespace, Reply, Request};
 pub use headpond_shard::{Done, Operation};
-use headpond_shard::{Door, Handle, Removed};
+use headpond_shard::{Door, Handle, Leaving, Removed, Reopen};
 
 /// Where the mount sends what concerns the content of regular files.
 pub trait Pond: Send + Sync + 'static {
@@ -38,6 +38,23 @@ pub trait Pond: Send + Sync + 'static {
     /// Gives the origin's file of an object to those who will read and write it. One that is
     /// already there stays, unless it was read-only and this one is not.
     fn attach(&self, object: ObjectId, file: File);
+
+    /// The same of a file that need not stay open.
+    fn attach_lasting(&self, object: ObjectId, file: File, again: Arc<dyn Reopen>) {
+        let _ = again;
+        self.attach(object, file);
+    }
+
+    /// The file of an object that was attached before the mount stood is opened again like this from now on.
+    fn reopened_by(&self, object: ObjectId, again: Arc<dyn Reopen>) {
+        let _ = (object, again);
+    }
+
+    /// The last name of an object's file is about to be removed, and no application has it open: closes what was attached.
+    fn leaving(&self, object: ObjectId) -> Option<Leaving> {
+        let _ = object;
+        None
+    }
 
     /// Makes the origin's file durable as it is now, which includes what no log has of it:
     /// owner, mode, extended attributes.
@@ -96,6 +113,18 @@ impl Pond for Handle {
 
     fn attach(&self, object: ObjectId, file: File) {
         self.origin().attach(object, file);
+    }
+
+    fn attach_lasting(&self, object: ObjectId, file: File, again: Arc<dyn Reopen>) {
+        self.origin().attach_lasting(object, file, again);
+    }
+
+    fn reopened_by(&self, object: ObjectId, again: Arc<dyn Reopen>) {
+        self.origin().reopened_by(object, again);
+    }
+
+    fn leaving(&self, object: ObjectId) -> Option<Leaving> {
+        self.origin().leaving(object)
     }
 
     fn sync_origin(&self, object: ObjectId) -> Result<()> {

@@ -34,7 +34,7 @@ pub(crate) fn drop_before_change(inode: &Inode, rights: impl FnOnce() -> Option<
     let found = inode.stat()?;
     let mode = RawMode::from(found.stx_mode) & 0o7777;
     let mut changed = false;
-    match rustix::fs::removexattr(inode.proc_path(), CAPABILITIES) {
+    match rustix::fs::removexattr(inode.proc_path()?, CAPABILITIES) {
         Ok(()) => changed = true,
         // An ordinary user's daemon may not remove them; the origin's kernel does when it is written.
         Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => {}
@@ -53,7 +53,7 @@ pub(crate) fn drop_before_change(inode: &Inode, rights: impl FnOnce() -> Option<
         dropped |= mode & SET_GID;
     }
     if dropped != 0 {
-        rustix::fs::chmod(inode.proc_path(), Mode::from_raw_mode(mode & !dropped))?;
+        rustix::fs::chmod(inode.proc_path()?, Mode::from_raw_mode(mode & !dropped))?;
         changed = true;
     }
     Ok(changed)
@@ -71,7 +71,7 @@ pub(crate) fn drop_after_access_list(inode: &Inode, rights: impl FnOnce() -> Rig
     if rights.keeps_set_id() || rights.in_group(found.stx_gid) {
         return Ok(false);
     }
-    rustix::fs::chmod(inode.proc_path(), Mode::from_raw_mode(mode & !SET_GID))?;
+    rustix::fs::chmod(inode.proc_path()?, Mode::from_raw_mode(mode & !SET_GID))?;
     Ok(true)
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn of_new_file(parent: &Inode, mode: u32, rights: impl FnOnce() -> Ri
     if !is_group_program(mode) {
         return Ok(mode);
     }
-    let found = stat(parent, c"")?;
+    let found = stat(parent.path()?, c"")?;
     let gives_group = RawMode::from(found.stx_mode) & SET_GID != 0;
     Ok(if gives_group { without_foreign_group(mode, found.stx_gid, &rights()) } else { mode })
 }

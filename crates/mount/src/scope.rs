@@ -23,7 +23,7 @@ impl Front {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // No link leads out of the origin.
         let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let top = rustix::fs::openat2(&**self.inodes.root(), path, flags, Mode::empty(), within)?;
+        let top = rustix::fs::openat2(self.inodes.root().path()?, path, flags, Mode::empty(), within)?;
         let mut found = BTreeSet::new();
         let kind = self.note(&top, OsStr::new(""), &mut found)?;
         let mut directories = if kind == FileType::Directory { vec![top] } else { Vec::new() };

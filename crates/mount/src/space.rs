@@ -104,6 +104,6 @@ impl Front {
     /// How much room there is, on the file system that has this inode. What is dirty has its
     /// space reserved at the origin, so the origin's answer counts it.
     pub(crate) fn room(&self, inode: &Inode) -> Outcome<StatVfs> {
-        rustix::fs::fstatvfs(inode)
+        rustix::fs::fstatvfs(inode.path()?)
     }
 }

@@ -17,7 +17,7 @@ use headpond_engine::{Attributes, Namespace, Reply, Request};
 use rustix::fs::{Mode, OFlags, RenameFlags};
 
 use crate::front::Front;
-use crate::handles::{OpenFile, Way};
+use crate::handles::{OpenFile, Pinned, Way};
 use crate::inodes::Inode;
 use crate::known::{KnownFiles, KnownObject};
 use crate::mount::Beside;
@@ -126,7 +126,7 @@ impl Bench {
     fn open(&self, inode: &Arc<Inode>) -> OpenFile {
         drop(self.front.open_for_change(inode).unwrap());
         let known = inode.known().unwrap();
-        OpenFile::new(inode, Way::Pond { object: known.object(), known })
+        OpenFile::new(Pinned::of(inode).unwrap(), Way::Pond { object: known.object(), known }, true)
     }
 
     fn remove(&self, directory: &str, name: &str) {
@@ -336,6 +336,7 @@ fn the_status_change_time_of_a_file_that_the_pool_brought_back_stays_while_the_o
         object: ObjectId(1),
         attributes: Attributes { size: 9, mtime: UnixNanos(7) },
         ctime,
+        path: b"file".to_vec(),
     };
     let front = Front::new(root, false, Arc::new(Told::default()), &[brought_back], Beside::default()).unwrap();
     let (inode, seen) = front.look_up(front.inodes.root(), OsStr::new("file")).unwrap();

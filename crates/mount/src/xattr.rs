@@ -34,19 +34,19 @@ impl Front {
     /// An attribute's value, or its length if `size` is zero.
     pub(crate) fn get_attribute(&self, inode: &Inode, name: &OsStr, size: u32) -> Outcome<Sized> {
         if size == 0 {
-            return Ok(Sized::Length(rustix::fs::getxattr_query(inode.proc_path(), name)?));
+            return Ok(Sized::Length(rustix::fs::getxattr_query(inode.proc_path()?, name)?));
         }
         let mut value = vec![0; size as usize];
-        let length = rustix::fs::getxattr(inode.proc_path(), name, &mut value[..])?;
+        let length = rustix::fs::getxattr(inode.proc_path()?, name, &mut value[..])?;
         value.truncate(length);
         Ok(Sized::Bytes(value))
     }
 
     /// The names of all attributes, or their length if `size` is zero.
     pub(crate) fn list_attributes(&self, request: &Request, inode: &Inode, size: u32) -> Outcome<Sized> {
-        let length = rustix::fs::listxattr_query(inode.proc_path())?;
+        let length = rustix::fs::listxattr_query(inode.proc_path()?)?;
         let mut names = vec![0; length];
-        let length = rustix::fs::listxattr(inode.proc_path(), &mut names[..])?;
+        let length = rustix::fs::listxattr(inode.proc_path()?, &mut names[..])?;
         names.truncate(length);
         if request.uid() != 0 && names.windows(TRUSTED.len()).any(|part| part == TRUSTED) {
             names = names
@@ -80,7 +80,7 @@ impl Front {
         if name == CAPABILITIES {
             self.flush_before_privileges(inode)?;
         }
-        rustix::fs::setxattr(inode.proc_path(), name, value, flags)?;
+        rustix::fs::setxattr(inode.proc_path()?, name, value, flags)?;
         let dropped = if name == ACCESS_LIST {
             privileges::drop_after_access_list(inode, || Rights::of(request))
         } else {
@@ -104,7 +104,7 @@ impl Front {
 
     /// Removes an attribute.
     pub(crate) fn remove_attribute(&self, inode: &Inode, name: &OsStr) -> Outcome<()> {
-        rustix::fs::removexattr(inode.proc_path(), name)?;
+        rustix::fs::removexattr(inode.proc_path()?, name)?;
         self.changed_at_origin(inode);
         Ok(())
     }

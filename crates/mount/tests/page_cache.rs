@@ -74,7 +74,7 @@ impl Pond for Holding {
         }
     }
 
-    fn namespace(&self, change: Namespace, operation: Operation) -> Result<()> {
+    fn namespace(&self, change: Option<Namespace>, operation: Operation) -> Result<()> {
         self.straight.namespace(change, operation)
     }
 

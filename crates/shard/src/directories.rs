@@ -100,14 +100,16 @@ impl NameChanges {
         changes.push(change);
     }
 
-    /// Makes the changes so far durable.
-    pub(crate) fn sync(&self) -> io::Result<()> {
+    /// Makes the changes so far durable. `false` if there were none.
+    pub(crate) fn sync(&self) -> io::Result<bool> {
         let mut left = std::mem::take(&mut *locked(&self.changes));
-        let mut result = Ok(());
+        let mut result = Ok(!left.is_empty());
         left.retain(|change| {
             let synced = change.sync();
             let stays = synced.is_err();
-            result = std::mem::replace(&mut result, Ok(())).and(synced);
+            if result.is_ok() {
+                result = synced.map(|()| true);
+            }
             stays
         });
         left.into_iter().for_each(|change| self.add(change));

@@ -6,6 +6,8 @@
 //! Invariants
 //! - An object's file, once it can be written, stays the one it is until released.
 //! - No change of the origin begins but through the gate (`claim.rs`).
+//! - Of the files that can be opened again ([`Reopen`]) only so many are open ([`Descriptors`]): there is one for each
+//!   file that an application has open, or that has something the origin has not got yet.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -14,7 +16,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
@@ -26,14 +28,15 @@ use rustix::io::Errno as E;
 use crate::Removed;
 use crate::beneath::{Mounts, open_beneath};
 use crate::claim::Gate;
+use crate::descriptors::{Budget, Descriptors, Holder, Leaving, Opened, Slot};
 use crate::directories::{Directories, NameChanges, Syncs};
-use crate::origin::Remains;
+use crate::origin::{Remains, Reopen};
 use crate::removed::RemovedFiles;
 
 /// The files of a directory tree.
-#[derive(Default)]
 pub struct FileOrigin {
     files: RwLock<HashMap<ObjectId, Arc<Attached>>>,
+    open: Descriptors<Attached>,
     root: Option<Root>,
     removed: RemovedFiles,
     directories: Directories,
@@ -45,7 +48,9 @@ pub struct FileOrigin {
 }
 
 struct Attached {
-    file: File,
+    slot: Slot,
+    /// Opens it again. Without it, it stays open.
+    again: Mutex<Option<Arc<dyn Reopen>>>,
     writable: bool,
     /// The directory that names it has been synced, or is noted to be, since it was attached.
     anchored: AtomicBool,
@@ -66,6 +71,9 @@ struct Root {
 /// The most pieces that the kernel takes with one call.
 const PIECES_MAX: usize = 1024;
 
+/// How many files are closed when the process has no descriptor left.
+const ROOM: usize = 32;
+
 /// Zeros that are written where the file system cannot make a hole.
 const ZEROS: usize = 1 << 20;
 
@@ -74,7 +82,7 @@ impl FileOrigin {
     /// their file system makes them with an fsync of the file (ext4, xfs and btrfs: fully).
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self::with(None, Budget::of_process())
     }
 
     /// An origin below a directory. The first sync of a file after it was attached also syncs the
@@ -83,9 +91,30 @@ impl FileOrigin {
     /// # Errors
     /// When it cannot be told where the directory is.
     pub fn below(directory: OwnedFd) -> io::Result<Self> {
+        Self::below_within(directory, Budget::of_process())
+    }
+
+    /// The same with so many descriptors.
+    ///
+    /// # Errors
+    /// As of [`below`](Self::below).
+    pub fn below_within(directory: OwnedFd, budget: Budget) -> io::Result<Self> {
         let directory = File::from(directory);
         path_of(&directory)?;
-        Ok(Self { root: Some(Root { directory }), ..Self::default() })
+        Ok(Self::with(Some(Root { directory }), budget))
+    }
+
+    fn with(root: Option<Root>, budget: Budget) -> Self {
+        Self {
+            files: RwLock::default(),
+            open: Descriptors::new(budget.files),
+            root,
+            removed: RemovedFiles::default(),
+            directories: Directories::default(),
+            synced: AtomicU64::new(0),
+            on_pool_failed: OnceLock::new(),
+            gate: OnceLock::new(),
+        }
     }
 
     /// Gives what says, durably and beside the origin, that the flash failed. Without it the
@@ -128,26 +157,91 @@ impl FileOrigin {
         Syncs { files: self.synced.load(Ordering::Relaxed), directories: self.directories.synced() }
     }
 
-    /// Notes the directory that names a file to be synced with it. Failing to find it is no error: the file may have no
-    /// name any more.
-    fn note_name(&self, attached: &Attached) -> Result<()> {
-        let Some(root) = &self.root else { return Ok(()) };
-        if attached.anchored.load(Ordering::Relaxed) || attached.file.metadata().is_ok_and(|file| file.nlink() == 0) {
+    fn attach_any(&self, object: ObjectId, file: File, again: Option<Arc<dyn Reopen>>) {
+        let mode = rustix::fs::fcntl_getfl(&file).map_or(OFlags::RDONLY, |flags| flags & OFlags::RWMODE);
+        let writable = mode != OFlags::RDONLY;
+        // Names do not change while their file is being opened: none is noted between this and the end.
+        let names = self.get(object).map_or_else(|_| Arc::default(), |earlier| earlier.names.clone());
+        let attached = Arc::new(Attached {
+            slot: Slot::default(),
+            again: Mutex::new(again),
+            writable,
+            anchored: AtomicBool::new(false),
+            names,
+            times: Mutex::new(()),
+            removed: OnceLock::new(),
+        });
+        self.open.put(&attached, file);
+        let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
+        let earlier = files.get(&object).filter(|earlier| !earlier.slot.is_gone());
+        if let Some(earlier) = earlier.filter(|earlier| earlier.writable || !writable).cloned() {
+            drop(files);
+            if let Some(again) = attached.again() {
+                earlier.set_again(again);
+            }
+            return;
+        }
+        let earlier = files.insert(object, attached);
+        // Closing it may take its time: not with the lock held.
+        drop(files);
+        drop(earlier);
+    }
+
+    /// The file of an object, open.
+    fn file(&self, attached: &Arc<Attached>) -> Result<Opened> {
+        self.open.get(attached, Errno(E::STALE.raw_os_error()), || {
+            let again = attached.again().ok_or(Errno::BADF)?;
+            match again.reopen(attached.writable) {
+                // The process's last descriptor, or the system's.
+                Err(Errno(23 | 24)) => {
+                    self.open.make_room(ROOM);
+                    again.reopen(attached.writable)
+                }
+                result => result,
+            }
+        })
+    }
+
+    /// Makes durable that a file that was closed for it has lost its last name.
+    fn sync_removal(&self, attached: &Attached) -> Result<()> {
+        if attached.names.sync()? {
             return Ok(());
         }
-        let Some(parent) = root.parent_of(&attached.file) else { return Ok(()) };
+        // The directory could not be opened when the name went.
+        let root = self.root.as_ref().ok_or(Errno::BADF)?;
+        rustix::fs::syncfs(&root.directory).map_err(from)
+    }
+
+    /// Notes the directory that names a file to be synced with it. Failing to find it is no error: the file may have no
+    /// name any more.
+    fn note_name(&self, attached: &Attached, file: &File) -> Result<()> {
+        let Some(root) = &self.root else { return Ok(()) };
+        if attached.anchored.load(Ordering::Relaxed) || file.metadata().is_ok_and(|file| file.nlink() == 0) {
+            return Ok(());
+        }
+        let Some(parent) = root.parent_of(file) else { return Ok(()) };
         self.directories.changed(parent, &attached.names)?;
         attached.anchored.store(true, Ordering::Relaxed);
         Ok(())
     }
 }
 
+impl Holder for Attached {
+    fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
+    fn can_reopen(&self) -> bool {
+        self.again().is_some()
+    }
+}
+
 impl Attached {
-    fn read(&self, offset: u64, len: usize) -> Result<Buf> {
+    fn read(file: &File, offset: u64, len: usize) -> Result<Buf> {
         let mut buf = BufMut::zeroed(len);
         let mut got = 0;
         while got < len {
-            match self.file.read_at(&mut buf[got..], offset + got as u64) {
+            match file.read_at(&mut buf[got..], offset + got as u64) {
                 Ok(0) => break,
                 Ok(more) => got += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -158,14 +252,24 @@ impl Attached {
         Ok(buf.freeze())
     }
 
-    fn write(&self, offset: u64, data: &[Buf]) -> Result<()> {
+    fn again(&self) -> Option<Arc<dyn Reopen>> {
+        self.again.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_again(&self, again: Arc<dyn Reopen>) {
+        let earlier = self.again.lock().unwrap_or_else(PoisonError::into_inner).replace(again);
+        // Not with the lock held: it may let go of much.
+        drop(earlier);
+    }
+
+    fn write(file: &File, offset: u64, data: &[Buf]) -> Result<()> {
         let mut slices: Vec<_> = data.iter().map(|piece| IoSlice::new(piece)).collect();
         let mut rest = &mut slices[..];
         let mut at = offset;
         IoSlice::advance_slices(&mut rest, 0);
         while !rest.is_empty() {
             let now = &rest[..rest.len().min(PIECES_MAX)];
-            match rustix::io::pwritev(&self.file, now, at) {
+            match rustix::io::pwritev(file, now, at) {
                 Ok(0) => return Err(Errno::IO),
                 Ok(put) => {
                     at += put as u64;
@@ -178,14 +282,14 @@ impl Attached {
         Ok(())
     }
 
-    fn zero(&self, offset: u64, len: u64) -> Result<()> {
-        let size = self.file.metadata()?.len();
+    fn zero(file: &File, offset: u64, len: u64) -> Result<()> {
+        let size = file.metadata()?.len();
         let len = len.min(size.saturating_sub(offset));
         if len == 0 {
             return Ok(());
         }
         for how in [FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE] {
-            match allocate(&self.file, how | FallocateFlags::KEEP_SIZE, offset, len) {
+            match allocate(file, how | FallocateFlags::KEEP_SIZE, offset, len) {
                 Err(Errno::OPNOTSUPP) => {}
                 result => return result,
             }
@@ -194,27 +298,27 @@ impl Attached {
         let (mut at, end) = (offset, offset + len);
         while at < end {
             let step = usize::try_from(end - at).unwrap_or(ZEROS).min(ZEROS);
-            self.file.write_all_at(&zeros[..step], at)?;
+            file.write_all_at(&zeros[..step], at)?;
             at += step as u64;
         }
         Ok(())
     }
 
-    fn reserve(&self, offset: u64, len: u64) -> Result<()> {
+    fn reserve(&self, file: &File, offset: u64, len: u64) -> Result<()> {
         let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = self.file.metadata()?;
-        match allocate(&self.file, FallocateFlags::KEEP_SIZE, offset, len) {
+        let before = file.metadata()?;
+        match allocate(file, FallocateFlags::KEEP_SIZE, offset, len) {
             Err(Errno::OPNOTSUPP) => {}
             // File systems take this for a change of the file. It is none: left like that, the next
             // mount would find a file that somebody else seems to have changed.
             result => {
-                let put_back = set_mtime(&self.file, unix(before.mtime(), before.mtime_nsec()));
+                let put_back = set_mtime(file, unix(before.mtime(), before.mtime_nsec()));
                 return result.and(put_back);
             }
         }
         drop(times);
         // No reservation is to be had. The next best: refuse what surely does not fit.
-        let stat = rustix::fs::fstatvfs(&self.file).map_err(from)?;
+        let stat = rustix::fs::fstatvfs(file).map_err(from)?;
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
         if free < len { Err(Errno::NOSPC) } else { Ok(()) }
     }
@@ -235,48 +339,64 @@ fn path_of(file: &File) -> io::Result<PathBuf> {
     Ok(PathBuf::from(OsStr::from_bytes(link.as_bytes())))
 }
 
+impl Default for FileOrigin {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl crate::Origin for FileOrigin {
     fn read(&self, object: ObjectId, offset: u64, len: usize) -> Result<Buf> {
-        let attached = self.get(object)?;
-        self.doubting(attached.read(offset, len))
+        let file = self.file(&self.get(object)?)?;
+        self.doubting(Attached::read(&file, offset, len))
     }
 
     fn write(&self, object: ObjectId, offset: u64, data: &[Buf]) -> Result<()> {
         let attached = self.get(object)?;
-        self.change(|| self.removed.asking_again(|| attached.write(offset, data)))
+        let file = self.file(&attached)?;
+        self.change(|| self.removed.asking_again(|| Attached::write(&file, offset, data)))
     }
 
     fn zero(&self, object: ObjectId, offset: u64, len: u64) -> Result<()> {
         let attached = self.get(object)?;
-        self.change(|| self.removed.asking_again(|| attached.zero(offset, len)))
+        let file = self.file(&attached)?;
+        self.change(|| self.removed.asking_again(|| Attached::zero(&file, offset, len)))
     }
 
     fn resize(&self, object: ObjectId, size: u64) -> Result<()> {
         let attached = self.get(object)?;
-        self.change(|| self.removed.asking_again(|| Ok(attached.file.set_len(size)?)))
+        let file = self.file(&attached)?;
+        self.change(|| self.removed.asking_again(|| Ok(file.set_len(size)?)))
     }
 
     fn reserve(&self, object: ObjectId, offset: u64, len: u64) -> Result<()> {
         let attached = self.get(object)?;
-        self.change(|| self.removed.asking_again(|| attached.reserve(offset, len)))
+        let file = self.file(&attached)?;
+        self.change(|| self.removed.asking_again(|| attached.reserve(&file, offset, len)))
     }
 
     fn sync(&self, object: ObjectId) -> Result<()> {
         let attached = self.get(object)?;
+        if attached.slot.is_gone() {
+            return self.change(|| self.sync_removal(&attached));
+        }
+        let file = self.file(&attached)?;
         self.change(|| {
-            attached.file.sync_all()?;
+            file.sync_all()?;
             self.synced.fetch_add(1, Ordering::Relaxed);
-            self.note_name(&attached)?;
-            Ok(attached.names.sync()?)
+            self.note_name(&attached, &file)?;
+            attached.names.sync()?;
+            Ok(())
         })
     }
 
     fn stamp(&self, object: ObjectId, mtime: UnixNanos) -> Result<Stamp> {
         let attached = self.get(object)?;
+        let file = self.file(&attached)?;
         self.change(|| {
             let _times = attached.times.lock().unwrap_or_else(PoisonError::into_inner);
-            set_mtime(&attached.file, mtime)?;
-            let metadata = attached.file.metadata()?;
+            set_mtime(&file, mtime)?;
+            let metadata = file.metadata()?;
             Ok(Stamp {
                 size: metadata.len(),
                 mtime: unix(metadata.mtime(), metadata.mtime_nsec()),
@@ -295,32 +415,29 @@ impl crate::Origin for FileOrigin {
     }
 
     fn seek(&self, object: ObjectId, offset: u64, data: bool) -> Result<u64> {
-        let attached = self.get(object)?;
+        let file = self.file(&self.get(object)?)?;
         // Moves the file's own position, which nothing here uses.
         let from_here = if data { SeekFrom::Data(offset) } else { SeekFrom::Hole(offset) };
-        rustix::fs::seek(&attached.file, from_here).map_err(from)
+        rustix::fs::seek(&*file, from_here).map_err(from)
     }
 
     fn attach(&self, object: ObjectId, file: File) {
-        let mode = rustix::fs::fcntl_getfl(&file).map_or(OFlags::RDONLY, |flags| flags & OFlags::RWMODE);
-        let writable = mode != OFlags::RDONLY;
-        let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
-        let earlier = files.get(&object);
-        if earlier.is_some_and(|earlier| earlier.writable || !writable) {
-            return;
+        self.attach_any(object, file, None);
+    }
+
+    fn attach_lasting(&self, object: ObjectId, file: File, again: Arc<dyn Reopen>) {
+        self.attach_any(object, file, Some(again));
+    }
+
+    fn reopened_by(&self, object: ObjectId, again: Arc<dyn Reopen>) {
+        if let Ok(attached) = self.get(object) {
+            attached.set_again(again);
         }
-        let names = earlier.map_or_else(Arc::default, |earlier| earlier.names.clone());
-        files.insert(
-            object,
-            Arc::new(Attached {
-                file,
-                writable,
-                anchored: AtomicBool::new(false),
-                names,
-                times: Mutex::new(()),
-                removed: OnceLock::new(),
-            }),
-        );
+    }
+
+    fn leaving(&self, object: ObjectId) -> Option<Leaving> {
+        let attached = self.get(object).ok()?;
+        if attached.can_reopen() { Leaving::of(attached) } else { None }
     }
 
     fn release(&self, object: ObjectId) -> Option<Remains> {

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::layout::Layout;
 use crate::origin::Remains;
-use crate::{Origin, Removed};
+use crate::{Leaving, Origin, Removed, Reopen};
 
 /// An origin behind a modelled disk.
 pub struct ModelDisk<O> {
@@ -308,6 +308,20 @@ impl<O: Origin> Origin for ModelDisk<O> {
         let size = file.metadata().map_or(0, |metadata| metadata.len());
         self.locked().layout.grow(object, size);
         self.below.attach(object, file);
+    }
+
+    fn attach_lasting(&self, object: ObjectId, file: File, again: Arc<dyn Reopen>) {
+        let size = file.metadata().map_or(0, |metadata| metadata.len());
+        self.locked().layout.grow(object, size);
+        self.below.attach_lasting(object, file, again);
+    }
+
+    fn reopened_by(&self, object: ObjectId, again: Arc<dyn Reopen>) {
+        self.below.reopened_by(object, again);
+    }
+
+    fn leaving(&self, object: ObjectId) -> Option<Leaving> {
+        self.below.leaving(object)
     }
 
     fn release(&self, object: ObjectId) -> Option<Remains> {

@@ -2,14 +2,24 @@
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use headpond_base::{Buf, ObjectId, Result, UnixNanos};
 use headpond_format::Stamp;
 
-use crate::Removed;
+use crate::{Leaving, Removed};
 
 /// What is left of a released file.
 pub type Remains = Box<dyn Send>;
+
+/// Opens a file of the origin again, wherever it is now: not all that are attached stay open.
+pub trait Reopen: Send + Sync {
+    /// Opens it; for writing too if `writes`. Never another file that has its name by now.
+    ///
+    /// # Errors
+    /// When it cannot be found or opened.
+    fn reopen(&self, writes: bool) -> Result<File>;
+}
 
 /// The slow place that owns the data. Its calls block, and come from several threads at once;
 /// the engine never has two under way that depend on each other's order.
@@ -83,6 +93,24 @@ pub trait Origin: Send + Sync + 'static {
     /// Gives the file of an object. It takes the place of an earlier one only if that was for
     /// reading only and this one is not.
     fn attach(&self, object: ObjectId, file: File);
+
+    /// The same of a file that need not stay open.
+    fn attach_lasting(&self, object: ObjectId, file: File, again: Arc<dyn Reopen>) {
+        let _ = again;
+        self.attach(object, file);
+    }
+
+    /// The attached file of an object, if there is one, is opened again like this from now on.
+    fn reopened_by(&self, object: ObjectId, again: Arc<dyn Reopen>) {
+        let _ = (object, again);
+    }
+
+    /// The last name of an object's file is about to be removed, and no application has it open: closes it, so that its space
+    /// is free when the name is gone. Waits for a call that is under way; what is asked later fails once it is gone.
+    fn leaving(&self, object: ObjectId) -> Option<Leaving> {
+        let _ = object;
+        None
+    }
 
     /// Takes the file of an object out, at once: the only call that comes on the shard's thread, so that it is
     /// in order with the answers, and a file attached after a later open is never the one that goes.

@@ -9,6 +9,7 @@ mod batch;
 mod block_device;
 mod check;
 mod crash;
+mod descriptors;
 mod documents;
 mod failed_flash;
 mod flush;

@@ -13,8 +13,8 @@ use headpond_base::{Buf, CacheMode, Nanos, PoolId, Result};
 use headpond_device::{Backend, Fill, Flash, TrimPolicy, start_device};
 use headpond_engine::{Config, FlashRead, Reply, Request, format_pool, recover};
 use headpond_format::Geometry;
-use headpond_mount::{MountOptions, Mounted, Pond, mount};
-use headpond_shard::{FileOrigin, Handle, Limits, Shard};
+use headpond_mount::{Beside, MountOptions, Mounted, Pond, mount_with};
+use headpond_shard::{Budget, FileOrigin, Handle, Limits, Shard};
 use rustix::mount::UnmountFlags;
 use straight::Straight;
 
@@ -50,23 +50,30 @@ impl Bench {
     pub fn straight(change: impl FnOnce(&mut MountOptions)) -> Self {
         let pond = Straight::start();
         let directory = fresh();
-        Self::start(directory, pond.clone(), Behind::Straight(pond), change)
+        Self::start(directory, pond.clone(), Behind::Straight(pond), Beside::default(), change)
     }
 
     /// Over a real engine that destages soon.
     pub fn engine(mode: CacheMode) -> Self {
+        Self::engine_within(mode, Budget::of(4096))
+    }
+
+    /// The same with so many descriptors for what can be closed.
+    pub fn engine_within(mode: CacheMode, budget: Budget) -> Self {
         let directory = fresh();
-        let handle = start_engine(&directory.path().join("flash"), &directory.path().join("origin"), POOL, mode);
-        Self::start(directory, Arc::new(handle.clone()), Behind::Engine(handle), |_| {})
+        let (flash, origin) = (directory.path().join("flash"), directory.path().join("origin"));
+        let handle = start_engine_within(&flash, &origin, POOL, mode, budget);
+        let beside = Beside { descriptors: Some(budget), ..Beside::default() };
+        Self::start(directory, Arc::new(handle.clone()), Behind::Engine(handle), beside, |_| {})
     }
 
     /// Over a real engine in write-back mode that destages when it is told to, and the origin that it has.
     pub fn idle() -> (Self, Arc<FileOrigin>) {
         let directory = fresh();
-        let origin = below(&directory.path().join("origin"));
+        let origin = below(&directory.path().join("origin"), Budget::of(4096));
         let config = Config { flush_period: Config::OFF, ..Config::default() };
         let handle = start_engine_over(&directory.path().join("flash"), origin.clone(), POOL, config);
-        (Self::start(directory, Arc::new(handle.clone()), Behind::Engine(handle), |_| {}), origin)
+        (Self::start(directory, Arc::new(handle.clone()), Behind::Engine(handle), Beside::default(), |_| {}), origin)
     }
 
     /// Over any other pond, which is made for the origin.
@@ -74,13 +81,14 @@ impl Bench {
         let directory = fresh();
         let straight = Straight::start();
         let pond = pond(&directory.path().join("origin"));
-        (Self::start(directory, pond.clone(), Behind::Straight(straight), |_| {}), pond)
+        (Self::start(directory, pond.clone(), Behind::Straight(straight), Beside::default(), |_| {}), pond)
     }
 
     fn start(
         directory: tempfile::TempDir,
         pond: Arc<dyn Pond>,
         behind: Behind,
+        beside: Beside,
         change: impl FnOnce(&mut MountOptions),
     ) -> Self {
         let place = |name: &str| directory.path().join(name);
@@ -93,7 +101,8 @@ impl Bench {
             read_only: false,
         };
         change(&mut options);
-        let mounted = mount(&options, pond, &[]).unwrap();
+        let root = std::fs::File::open(&options.origin).unwrap();
+        let mounted = mount_with(&options, root.into(), pond, &[], beside).unwrap();
         Self { mounted, behind, origin, mountpoint, plain, directory }
     }
 
@@ -133,13 +142,18 @@ fn fresh() -> tempfile::TempDir {
 
 /// Formats a pool and starts an engine over it that destages soon.
 pub fn start_engine(flash: &Path, origin: &Path, bytes: u64, mode: CacheMode) -> Handle {
-    let config = Config { mode, flush_period: Nanos(Nanos::SECOND.0 / 20), ..Config::default() };
-    start_engine_over(flash, below(origin), bytes, config)
+    start_engine_within(flash, origin, bytes, mode, Budget::of(4096))
 }
 
-fn below(origin: &Path) -> Arc<FileOrigin> {
+/// The same with so many descriptors.
+pub fn start_engine_within(flash: &Path, origin: &Path, bytes: u64, mode: CacheMode, budget: Budget) -> Handle {
+    let config = Config { mode, flush_period: Nanos(Nanos::SECOND.0 / 20), ..Config::default() };
+    start_engine_over(flash, below(origin, budget), bytes, config)
+}
+
+fn below(origin: &Path, budget: Budget) -> Arc<FileOrigin> {
     let root = std::fs::File::open(origin).unwrap();
-    Arc::new(FileOrigin::below(root.into()).unwrap())
+    Arc::new(FileOrigin::below_within(root.into(), budget).unwrap())
 }
 
 fn start_engine_over(flash: &Path, origin: Arc<FileOrigin>, bytes: u64, config: Config) -> Handle {

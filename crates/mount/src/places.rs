@@ -1,0 +1,188 @@
+//! Where inodes are, so that one whose descriptor was closed is found again: by the directory in which it was found and
+//! its name there, up to the root.
+//!
+//! Invariants
+//! - A directory that a place names stays in the table, also when the kernel has forgotten it: renaming it moves what is
+//!   below it, as nothing but its own place changes.
+//! - A place changes with the rename at the origin: between the two nobody opens anything by it and believes that it is
+//!   not there (`moving`).
+//! - What is opened is the file that it was before, by inode number, birth time and device, or it is not opened (ESTALE).
+//! - No chain of directories, however long, is gone through by recursion.
+//!
+//! By name, and not by the origin's file handles: these need a capability that ordinary users' daemons lack, and what is
+//! opened by one may have no path, by which the directory that is to be synced is found.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use headpond_shard::{Descriptors, Opened};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::inodes::{DeviceNumber, Inode, Table, file_key, stat};
+
+/// How often an inode is looked for while others rename what is above it.
+const TRIES: usize = 8;
+
+/// How many descriptors are closed when the process has none left.
+const ROOM: usize = 64;
+
+/// What the inodes of a mount have in common.
+pub(crate) struct Home {
+    pub(crate) table: RwLock<Table>,
+    pub(crate) open: Descriptors<Inode>,
+    /// Held, with others, while something is renamed; alone by nobody, but to wait for those.
+    moving: RwLock<()>,
+}
+
+/// A directory and a name in it.
+pub(crate) struct Place {
+    pub(crate) parent: Hold,
+    pub(crate) name: Box<OsStr>,
+}
+
+/// Keeps an inode in the table.
+pub(crate) struct Hold(Option<Arc<Inode>>);
+
+impl Hold {
+    /// Of one that the kernel holds at this moment.
+    pub(crate) fn of(inode: &Arc<Inode>) -> Self {
+        inode.holds.fetch_add(1, Ordering::Relaxed);
+        Self(Some(inode.clone()))
+    }
+
+    pub(crate) fn inode(&self) -> &Arc<Inode> {
+        self.0.as_ref().expect("there up to the end")
+    }
+
+    /// Ends it. Gives the inode if nobody else has it: what that holds is for the caller to end.
+    fn end(&mut self) -> Option<Inode> {
+        let inode = self.0.take()?;
+        if inode.holds.fetch_sub(1, Ordering::AcqRel) == 1
+            && inode.lookups() == 0
+            && let Some(home) = inode.home.upgrade()
+        {
+            home.let_go(&inode);
+        }
+        Arc::into_inner(inode)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut next = self.end();
+        while let Some(inode) = next {
+            next = inode.take_place().and_then(|mut place| place.parent.end());
+        }
+    }
+}
+
+impl Home {
+    pub(crate) fn new(descriptors: usize) -> Self {
+        Self { table: RwLock::default(), open: Descriptors::new(descriptors), moving: RwLock::default() }
+    }
+
+    /// Takes an inode out of the table that neither the kernel nor anything else holds.
+    fn let_go(&self, inode: &Arc<Inode>) {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        if inode.lookups() == 0 && inode.holds.load(Ordering::Acquire) == 0 {
+            table.remove(inode);
+        }
+    }
+
+    /// To be held while something is renamed and its place changed. Nobody who holds it asks for a descriptor.
+    pub(crate) fn moving(&self) -> RwLockReadGuard<'_, ()> {
+        self.moving.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The descriptor of an inode, whose own is closed.
+    pub(crate) fn reopen(&self, inode: &Arc<Inode>) -> Result<Opened, Errno> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.reopen_chain(inode) {
+                Err(Errno::MFILE | Errno::NFILE) if tries < TRIES => self.open.make_room(ROOM),
+                // Perhaps it, or a directory above it, is being renamed just now.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::STALE) if tries < TRIES && !inode.is_gone() => {
+                    drop(self.moving.write().unwrap_or_else(PoisonError::into_inner));
+                }
+                Err(Errno::NOENT | Errno::NOTDIR) => return Err(Errno::STALE),
+                result => return result,
+            }
+        }
+    }
+
+    /// Opens all that is closed between it and the next directory above that is open.
+    fn reopen_chain(&self, inode: &Arc<Inode>) -> Result<Opened, Errno> {
+        let mut closed = vec![inode.clone()];
+        let mut above = loop {
+            let (parent, _) = closed.last().and_then(|inode| inode.place()).ok_or(Errno::STALE)?;
+            match parent.slot.get() {
+                Some(open) => break open,
+                None => closed.push(parent),
+            }
+        };
+        while let Some(inode) = closed.pop() {
+            above = self.open.get(&inode, Errno::STALE, || open_in(&above, &inode))?;
+        }
+        Ok(above)
+    }
+
+    /// Does something that needs a descriptor, again if the process had none left.
+    pub(crate) fn with_room<T>(&self, mut wanting: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+        match wanting() {
+            Err(Errno::MFILE | Errno::NFILE) => {
+                self.open.make_room(ROOM);
+                wanting()
+            }
+            result => result,
+        }
+    }
+}
+
+fn open_in(directory: &Opened, inode: &Inode) -> Result<File, Errno> {
+    let (_, name) = inode.place().ok_or(Errno::STALE)?;
+    let path = open_path(directory, &name)?;
+    let found = stat(&path, c"")?;
+    let same = file_key(&found) == inode.key && DeviceNumber::of(&found) == inode.device;
+    if same { Ok(File::from(path)) } else { Err(Errno::STALE) }
+}
+
+/// A descriptor that only names what is there, be it a symbolic link.
+pub(crate) fn open_path(directory: &Opened, name: &OsStr) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
+
+impl Inode {
+    /// The directory and the name by which it can be found.
+    pub(crate) fn place(&self) -> Option<(Arc<Inode>, OsString)> {
+        self.place_slot().as_ref().map(|place| (place.parent.inode().clone(), place.name.to_os_string()))
+    }
+
+    /// It is found by another name from now on.
+    pub(crate) fn set_place(&self, parent: &Arc<Inode>, name: &OsStr) {
+        let place = Place { parent: Hold::of(parent), name: name.into() };
+        let earlier = self.place_slot().replace(place);
+        // Not with the lock held: it may let go of directories.
+        drop(earlier);
+    }
+
+    /// The same if it has none.
+    pub(crate) fn find_by(&self, parent: &Arc<Inode>, name: &OsStr) {
+        if self.place_slot().is_none() {
+            self.set_place(parent, name);
+        }
+    }
+
+    /// Whether it would be found by this name.
+    pub(crate) fn is_found_by(&self, parent: &Inode, name: &OsStr) -> bool {
+        self.place_slot().as_ref().is_some_and(|place| place.parent.inode().node == parent.node && *place.name == *name)
+    }
+
+    pub(crate) fn take_place(&self) -> Option<Place> {
+        self.place_slot().take()
+    }
+}

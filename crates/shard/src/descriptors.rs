@@ -1,0 +1,527 @@
+//! Descriptors of files that are known and perhaps not in use: as many stay open as there is room for, the others are
+//! closed, and opened again when they are needed.
+//!
+//! ```text
+//!            leave            gone
+//!   Here ───────────> Leaving ─────> Gone       nothing uses it: closed before its last name goes
+//!    │  <───────────          stay
+//!    └── keep ──────> Kept                      its last name is gone and something uses it: open to the end
+//! ```
+//!
+//! Invariants
+//! - Not more than [`Descriptors`]' limit stay open, but for those that are in use at the moment and those that may not
+//!   be closed. Where all of them are such, more are opened: the [`Budget`] has a reserve.
+//! - A descriptor in use (an [`Opened`]) is never closed under its user.
+//! - While a file is leaving nothing opens it, and who wants it waits for how that ends.
+//!
+//! Cost of one that is open: a lock that nobody holds for long, and a count; no system call.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::fs::File;
+use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit};
+
+/// The share of the process's descriptors that paths of inodes may take: a half.
+const PATHS: u64 = 2;
+/// The share that files may take which are attached for reading and writing: a quarter. The last quarter is for what
+/// cannot be closed: files that were removed while they are open, directories being read, sockets, the flash.
+const FILES: u64 = 4;
+/// More are of no use: each keeps an inode of the origin in the kernel's memory.
+const DESCRIPTORS_MAX: u64 = 1 << 20;
+/// Fewer are too few to work with.
+const SHARE_MIN: u64 = 16;
+
+/// How many of those that were opened longest ago are looked at for one that is opened.
+const LOOKS: usize = 32;
+
+/// How long one waits for those who use a file that is to be closed: a call of the origin's that is under way.
+const IN_USE: Duration = Duration::from_secs(10);
+
+/// How many descriptors are for what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Budget {
+    /// Paths of inodes that the kernel remembers.
+    pub paths: usize,
+    /// Files of the origin, for reading and writing.
+    pub files: usize,
+}
+
+impl Budget {
+    /// Of so many in all.
+    #[must_use]
+    pub fn of(limit: u64) -> Self {
+        let share =
+            |part: u64| usize::try_from((limit.min(DESCRIPTORS_MAX) / part).max(SHARE_MIN)).unwrap_or(usize::MAX);
+        Self { paths: share(PATHS), files: share(FILES) }
+    }
+
+    /// Of as many as this process may have. Raises its soft limit to the hard one, which is the operator's to set.
+    #[must_use]
+    pub fn of_process() -> Self {
+        let limit = rustix::process::getrlimit(Resource::Nofile);
+        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        let granted = limit.current == limit.maximum || rustix::process::setrlimit(Resource::Nofile, raised).is_ok();
+        let most = if granted { limit.maximum } else { limit.current };
+        Self::of(most.unwrap_or(DESCRIPTORS_MAX))
+    }
+}
+
+/// A descriptor in use.
+pub type Opened = Arc<Descriptor>;
+
+/// An open file, counted.
+pub struct Descriptor {
+    file: File,
+    count: Arc<AtomicUsize>,
+}
+
+impl Deref for Descriptor {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+impl AsFd for Descriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Descriptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.file.fmt(f)
+    }
+}
+
+/// Something that has a file which may be closed and opened again.
+pub trait Holder: Send + Sync {
+    /// Where its descriptor is.
+    fn slot(&self) -> &Slot;
+    /// It could be opened again. Called with a lock held: asks nobody for a descriptor.
+    fn can_reopen(&self) -> bool;
+}
+
+/// What is true of the file; see the picture above.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Life {
+    #[default]
+    Here,
+    Leaving,
+    Gone,
+    Kept,
+}
+
+#[derive(Default)]
+struct State {
+    life: Life,
+    /// How many count on it: those have it open, so that it must outlive its last name.
+    users: u32,
+    /// How many open it again just now.
+    opening: u32,
+}
+
+/// The descriptor of one file.
+#[derive(Default)]
+pub struct Slot {
+    open: RwLock<Option<Opened>>,
+    /// Used since it was last looked at.
+    used: AtomicBool,
+    /// It is in the ring.
+    listed: AtomicBool,
+    state: Mutex<State>,
+    settled: Condvar,
+}
+
+impl Slot {
+    /// The descriptor, if it is open.
+    pub fn get(&self) -> Option<Opened> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if open.is_some() && !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+        open
+    }
+
+    /// One more counts on the file. False if its last name went with nobody counting on it: then it is no more.
+    pub fn count_on(&self) -> bool {
+        let mut state = self.settled();
+        if state.life == Life::Gone {
+            return false;
+        }
+        state.users += 1;
+        true
+    }
+
+    /// One who counted on it does no more.
+    pub fn count_off(&self) {
+        self.state().users -= 1;
+    }
+
+    /// Whether its last name went, with nobody counting on it.
+    pub fn is_gone(&self) -> bool {
+        self.state().life == Life::Gone
+    }
+
+    /// Its last name is still there after all.
+    pub fn stays(&self) {
+        let mut state = self.state();
+        if state.life == Life::Kept {
+            state.life = Life::Here;
+        }
+    }
+
+    /// Takes the file out of use, if nobody counts on it, and closes it. Waits, for a while, for those that use it at
+    /// the moment. False if it is counted on.
+    fn leave(&self) -> bool {
+        let mut state = self.settled();
+        if state.users > 0 || state.life != Life::Here {
+            return false;
+        }
+        state.life = Life::Leaving;
+        while state.opening > 0 {
+            state = self.settled.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        if let Some(open) = self.close() {
+            let since = Instant::now();
+            while Arc::strong_count(&open) > 1 && since.elapsed() < IN_USE {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+        true
+    }
+
+    fn settle(&self, life: Life) {
+        self.state().life = life;
+        self.settled.notify_all();
+    }
+
+    fn close(&self) -> Option<Opened> {
+        self.open.write().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state, once it is known whether a file that is leaving is gone.
+    fn settled(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state();
+        while state.life == Life::Leaving {
+            state = self.settled.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state
+    }
+}
+
+/// A file that is closed while its last name is removed. Unless it is [`gone`](Self::gone), it stays as it was.
+#[must_use = "the file is out of use as long as this value"]
+pub struct Leaving {
+    holder: Arc<dyn Holder>,
+    gone: bool,
+}
+
+impl Leaving {
+    /// Closes a file whose last name is about to go, if nobody counts on it.
+    pub fn of(holder: Arc<dyn Holder>) -> Option<Self> {
+        holder.slot().leave().then_some(Self { holder, gone: false })
+    }
+
+    /// The name is gone, and the file with it.
+    pub fn gone(mut self) {
+        self.gone = true;
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.holder.slot().settle(if self.gone { Life::Gone } else { Life::Here });
+    }
+}
+
+impl fmt::Debug for Leaving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Leaving")
+    }
+}
+
+/// The descriptors of many files, of which so many stay open.
+pub struct Descriptors<H> {
+    most: usize,
+    count: Arc<AtomicUsize>,
+    /// Those that are open, and some that were, oldest first: the hand of a clock goes round.
+    ring: Mutex<VecDeque<Weak<H>>>,
+}
+
+impl<H: Holder> Descriptors<H> {
+    /// None open, and not more than so many later.
+    #[must_use]
+    pub fn new(most: usize) -> Self {
+        Self { most, count: Arc::default(), ring: Mutex::default() }
+    }
+
+    /// How many are open.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// The descriptor of a file, opened again by `open` if it was closed.
+    ///
+    /// # Errors
+    /// `open`'s, and `gone` if the file's last name went with nobody counting on it.
+    pub fn get<E>(&self, holder: &Arc<H>, gone: E, open: impl FnOnce() -> Result<File, E>) -> Result<Opened, E> {
+        let slot = holder.slot();
+        if let Some(open) = slot.get() {
+            return Ok(open);
+        }
+        {
+            let mut state = slot.settled();
+            if state.life == Life::Gone {
+                return Err(gone);
+            }
+            state.opening += 1;
+        }
+        // Ends the opening whatever becomes of it.
+        let _opening = Opening(slot);
+        Ok(self.put(holder, open()?))
+    }
+
+    /// Gives a file its descriptor, if it has none, and closes others if they are too many.
+    pub fn put(&self, holder: &Arc<H>, file: File) -> Opened {
+        let slot = holder.slot();
+        let opened = {
+            let mut open = slot.open.write().unwrap_or_else(PoisonError::into_inner);
+            if let Some(earlier) = &*open {
+                return earlier.clone();
+            }
+            self.count.fetch_add(1, Ordering::Relaxed);
+            open.insert(Arc::new(Descriptor { file, count: self.count.clone() })).clone()
+        };
+        let closed = {
+            let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+            if !slot.listed.swap(true, Ordering::AcqRel) {
+                ring.push_back(Arc::downgrade(holder));
+            }
+            if ring.len() > 2 * self.open() + LOOKS {
+                // Most are forgotten.
+                ring.retain(|listed| listed.strong_count() > 0);
+            }
+            let over = self.open().saturating_sub(self.most);
+            close_some(&mut ring, over, LOOKS)
+        };
+        // Closing may take its time: not with the ring held.
+        drop(closed);
+        opened
+    }
+
+    /// Its last name is about to go though something uses it: it stays open to the end, unless it [`stays`](Slot::stays).
+    pub fn keep(&self, holder: &Arc<H>, open: Opened) {
+        let _ring = self.held_open(holder, open);
+        holder.slot().state().life = Life::Kept;
+    }
+
+    /// It cannot be opened again any more.
+    pub fn hold(&self, holder: &Arc<H>, open: Opened) {
+        drop(self.held_open(holder, open));
+    }
+
+    /// Who closes others holds the ring: as long as it is held nobody closes this one.
+    fn held_open(&self, holder: &Arc<H>, open: Opened) -> MutexGuard<'_, VecDeque<Weak<H>>> {
+        let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = holder.slot().open.write().unwrap_or_else(PoisonError::into_inner);
+        // Closed meanwhile: the descriptor in hand is as good.
+        slot.get_or_insert(open);
+        ring
+    }
+
+    /// Closes so many that are not in use, where they can be opened again: the process has no descriptor left.
+    pub fn make_room(&self, wanted: usize) {
+        let closed = {
+            let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+            let all = 2 * ring.len();
+            close_some(&mut ring, wanted, all)
+        };
+        drop(closed);
+    }
+}
+
+impl<H> fmt::Debug for Descriptors<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} descriptors of {}", self.count.load(Ordering::Relaxed), self.most)
+    }
+}
+
+/// Takes up to `wanted` descriptors out, looking at no more than `looks` files.
+fn close_some<H: Holder>(ring: &mut VecDeque<Weak<H>>, wanted: usize, looks: usize) -> Vec<Opened> {
+    let mut closed = Vec::new();
+    for _ in 0..looks {
+        if closed.len() >= wanted {
+            break;
+        }
+        let Some(listed) = ring.pop_front() else { break };
+        let Some(holder) = listed.upgrade() else { continue };
+        let slot = holder.slot();
+        let stays = slot.used.swap(false, Ordering::Relaxed) || slot.state().life != Life::Here || !holder.can_reopen();
+        if stays {
+            ring.push_back(listed);
+            continue;
+        }
+        // Before it is closed: who opens it again lists it again.
+        slot.listed.store(false, Ordering::Release);
+        closed.extend(slot.close());
+    }
+    closed
+}
+
+struct Opening<'a>(&'a Slot);
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.0.state().opening -= 1;
+        self.0.settled.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct One {
+        slot: Slot,
+        nameless: bool,
+        opened: AtomicU32,
+    }
+
+    impl Holder for One {
+        fn slot(&self) -> &Slot {
+            &self.slot
+        }
+
+        fn can_reopen(&self) -> bool {
+            !self.nameless
+        }
+    }
+
+    fn some(count: usize) -> Vec<Arc<One>> {
+        (0..count).map(|_| Arc::default()).collect()
+    }
+
+    fn open(all: &Descriptors<One>, one: &Arc<One>) -> Result<Opened, &'static str> {
+        all.get(one, "gone", || {
+            one.opened.fetch_add(1, Ordering::SeqCst);
+            File::open("/dev/null").map_err(|_| "no /dev/null")
+        })
+    }
+
+    #[test]
+    fn many_more_files_than_descriptors_are_opened_and_opened_again() {
+        let (all, files) = (Descriptors::new(20), some(500));
+        for _ in 0..3 {
+            for file in &files {
+                open(&all, file).unwrap();
+                assert!(all.open() <= 20, "{all:?}");
+            }
+        }
+        assert!(files.iter().all(|file| file.opened.load(Ordering::SeqCst) == 3));
+    }
+
+    #[test]
+    fn what_is_used_again_and_again_stays_open() {
+        let (all, files) = (Descriptors::new(20), some(500));
+        let often = Arc::new(One::default());
+        for file in &files {
+            open(&all, &often).unwrap();
+            open(&all, file).unwrap();
+        }
+        assert!(often.opened.load(Ordering::SeqCst) <= 2, "{often}", often = often.opened.load(Ordering::SeqCst));
+    }
+
+    #[test]
+    fn what_cannot_be_opened_again_and_what_is_in_use_is_never_closed() {
+        let all = Descriptors::new(5);
+        let nameless = Arc::new(One { nameless: true, ..One::default() });
+        let kept = Arc::new(One::default());
+        open(&all, &nameless).unwrap();
+        all.keep(&kept, open(&all, &kept).unwrap());
+        let in_use = Arc::new(One::default());
+        let used = open(&all, &in_use).unwrap();
+        for file in some(200) {
+            open(&all, &file).unwrap();
+        }
+        all.make_room(1000);
+        assert!(nameless.slot.get().is_some() && kept.slot.get().is_some());
+        assert!(used.metadata().is_ok(), "closed in the cache, and open for who uses it");
+        assert_eq!(all.open(), 3);
+    }
+
+    #[test]
+    fn who_wants_a_file_that_is_leaving_waits_for_how_that_ends() {
+        for goes in [false, true] {
+            let (all, file) = (Descriptors::new(5), Arc::new(One::default()));
+            open(&all, &file).unwrap();
+            let leaving = Leaving::of(file.clone()).unwrap();
+            assert_eq!(all.open(), 0, "closed before the name goes");
+            std::thread::scope(|scope| {
+                let wanting = scope.spawn(|| open(&all, &file).map(drop));
+                std::thread::sleep(Duration::from_millis(20));
+                assert!(!wanting.is_finished());
+                if goes {
+                    leaving.gone()
+                } else {
+                    drop(leaving)
+                }
+                assert_eq!(wanting.join().unwrap(), if goes { Err("gone") } else { Ok(()) });
+            });
+            assert_eq!(file.slot.is_gone(), goes);
+        }
+    }
+
+    #[test]
+    fn what_is_counted_on_does_not_leave() {
+        let (all, file) = (Descriptors::new(5), Arc::new(One::default()));
+        open(&all, &file).unwrap();
+        assert!(file.slot.count_on());
+        assert!(Leaving::of(file.clone()).is_none());
+        file.slot.count_off();
+        Leaving::of(file.clone()).unwrap().gone();
+        assert!(!file.slot.count_on(), "it is no more");
+    }
+
+    #[test]
+    fn the_ring_of_those_that_are_forgotten_does_not_grow() {
+        let all = Descriptors::new(50);
+        for file in some(10_000) {
+            open(&all, &file).unwrap();
+        }
+        for _ in 0..10_000 {
+            open(&all, &Arc::default()).unwrap();
+        }
+        assert!(all.ring.lock().unwrap().len() < 1000);
+    }
+
+    #[test]
+    fn a_budget_leaves_a_reserve() {
+        for limit in [256, 1024, 20_000, 1 << 20, u64::MAX] {
+            let Budget { paths, files } = Budget::of(limit);
+            assert!((paths + files) as u64 <= limit / 4 * 3, "{limit}");
+        }
+    }
+}
