@@ -17,11 +17,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use headpond_base::{Buf, BufMut, Errno, ObjectId, Result, UnixNanos};
+use headpond_engine::Space;
 use headpond_format::Stamp;
 use rustix::fs::{FallocateFlags, Mode, OFlags, ResolveFlags, SeekFrom, Timespec, Timestamps};
 use rustix::io::Errno as E;
 
 use crate::Removed;
+use crate::file_space::{self, SpaceKind};
+use crate::on_behalf::as_user;
 use crate::origin::Remains;
 use crate::removed::RemovedFiles;
 
@@ -43,6 +46,8 @@ struct Attached {
     /// Held while the file's mtime is read and put back, or set: one at a time, or what one puts
     /// back is what another's reservation made of it.
     times: Mutex<()>,
+    /// What its file system does with space.
+    space: OnceLock<SpaceKind>,
     /// Its last name is gone. Behind the file, which is closed first.
     removed: OnceLock<Removed>,
 }
@@ -123,15 +128,24 @@ impl Attached {
         Ok(())
     }
 
-    fn zero(&self, offset: u64, len: u64) -> Result<()> {
+    fn zero(&self, offset: u64, len: u64, keep_space: bool) -> Result<()> {
         let size = self.file.metadata()?.len();
         let len = len.min(size.saturating_sub(offset));
         if len == 0 {
             return Ok(());
         }
-        for how in [FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE] {
+        let mut ways = [FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE];
+        if keep_space {
+            ways.reverse();
+        }
+        for how in ways {
             match allocate(&self.file, how | FallocateFlags::KEEP_SIZE, offset, len) {
                 Err(Errno::OPNOTSUPP) => {}
+                Ok(()) if keep_space && how == FallocateFlags::PUNCH_HOLE => {
+                    // There is nothing that would do both at once. Who finds no space later is told then.
+                    let _ = allocate(&self.file, FallocateFlags::KEEP_SIZE, offset, len);
+                    return Ok(());
+                }
                 result => return result,
             }
         }
@@ -145,23 +159,29 @@ impl Attached {
         Ok(())
     }
 
-    fn reserve(&self, offset: u64, len: u64) -> Result<()> {
-        let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+    fn reserve(&self, ranges: &[(u64, u64)], user: u32, insists: bool) -> Result<Space> {
+        let _times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let kind = *self.space.get_or_init(|| SpaceKind::of(&self.file));
         let before = self.file.metadata()?;
-        match allocate(&self.file, FallocateFlags::KEEP_SIZE, offset, len) {
-            Err(Errno::OPNOTSUPP) => {}
-            // File systems take this for a change of the file. It is none: left like that, the next
-            // mount would find a file that somebody else seems to have changed.
-            result => {
-                let put_back = set_mtime(&self.file, unix(before.mtime(), before.mtime_nsec()));
-                return result.and(put_back);
-            }
+        let (changed, result) = as_user(user, || file_space::reserve(&self.file, kind, ranges, insists));
+        if !changed {
+            return result;
         }
-        drop(times);
-        // No reservation is to be had. The next best: refuse what surely does not fit.
-        let stat = rustix::fs::fstatvfs(&self.file).map_err(from)?;
-        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-        if free < len { Err(Errno::NOSPC) } else { Ok(()) }
+        // File systems take this for a change of the file. It is none: left like that, the next
+        // mount would find a file that somebody else seems to have changed.
+        let put_back = set_mtime(&self.file, unix(before.mtime(), before.mtime_nsec()));
+        let space = result?;
+        put_back?;
+        Ok(Space { stamp: Some(self.found()?), ..space })
+    }
+
+    fn found(&self) -> Result<Stamp> {
+        let metadata = self.file.metadata()?;
+        Ok(Stamp {
+            size: metadata.len(),
+            mtime: unix(metadata.mtime(), metadata.mtime_nsec()),
+            ctime: unix(metadata.ctime(), metadata.ctime_nsec()),
+        })
     }
 }
 
@@ -200,14 +220,14 @@ impl crate::Origin for FileOrigin {
         Ok(buf.freeze())
     }
 
-    fn write(&self, object: ObjectId, offset: u64, data: &[Buf]) -> Result<()> {
+    fn write(&self, object: ObjectId, offset: u64, data: &[Buf], user: u32) -> Result<()> {
         let attached = self.get(object)?;
-        self.removed.asking_again(|| attached.write(offset, data))
+        self.removed.asking_again(|| as_user(user, || attached.write(offset, data)))
     }
 
-    fn zero(&self, object: ObjectId, offset: u64, len: u64) -> Result<()> {
+    fn zero(&self, object: ObjectId, offset: u64, len: u64, keep_space: bool) -> Result<()> {
         let attached = self.get(object)?;
-        self.removed.asking_again(|| attached.zero(offset, len))
+        self.removed.asking_again(|| attached.zero(offset, len, keep_space))
     }
 
     fn resize(&self, object: ObjectId, size: u64) -> Result<()> {
@@ -215,9 +235,13 @@ impl crate::Origin for FileOrigin {
         self.removed.asking_again(|| Ok(attached.file.set_len(size)?))
     }
 
-    fn reserve(&self, object: ObjectId, offset: u64, len: u64) -> Result<()> {
+    fn reserve(&self, object: ObjectId, ranges: &[(u64, u64)], user: u32, insists: bool) -> Result<Space> {
         let attached = self.get(object)?;
-        self.removed.asking_again(|| attached.reserve(offset, len))
+        self.removed.asking_again(|| attached.reserve(ranges, user, insists))
+    }
+
+    fn free(&self, object: ObjectId) -> Result<(u64, u64)> {
+        file_space::free(&self.get(object)?.file)
     }
 
     fn sync(&self, object: ObjectId) -> Result<()> {
@@ -230,12 +254,7 @@ impl crate::Origin for FileOrigin {
         let attached = self.get(object)?;
         let _times = attached.times.lock().unwrap_or_else(PoisonError::into_inner);
         set_mtime(&attached.file, mtime)?;
-        let metadata = attached.file.metadata()?;
-        Ok(Stamp {
-            size: metadata.len(),
-            mtime: unix(metadata.mtime(), metadata.mtime_nsec()),
-            ctime: unix(metadata.ctime(), metadata.ctime_nsec()),
-        })
+        attached.found()
     }
 
     fn pool_failed(&self) -> Result<()> {
@@ -264,6 +283,7 @@ impl crate::Origin for FileOrigin {
                 writable,
                 anchored: AtomicBool::new(false),
                 times: Mutex::new(()),
+                space: OnceLock::new(),
                 removed: OnceLock::new(),
             }),
         );
@@ -284,7 +304,7 @@ impl crate::Origin for FileOrigin {
     }
 }
 
-fn allocate(file: &File, how: FallocateFlags, offset: u64, len: u64) -> Result<()> {
+pub(crate) fn allocate(file: &File, how: FallocateFlags, offset: u64, len: u64) -> Result<()> {
     loop {
         match rustix::fs::fallocate(file, how, offset, len) {
             Ok(()) => return Ok(()),
@@ -295,7 +315,7 @@ fn allocate(file: &File, how: FallocateFlags, offset: u64, len: u64) -> Result<(
     }
 }
 
-fn from(errno: E) -> Errno {
+pub(crate) fn from(errno: E) -> Errno {
     Errno(errno.raw_os_error())
 }
 
