@@ -171,7 +171,7 @@ impl Engine {
         let known = self.store.known(object);
         known.opens += 1;
         known.attached = true;
-        known.space.add((0, allocated));
+        known.space.found((0, allocated));
         Reply::Opened { object, attributes: known.attributes() }
     }
 

@@ -237,6 +237,19 @@ impl Object {
         None
     }
 
+    /// The next range of the origin's file that has space and holds nothing.
+    pub(crate) fn next_idle(&mut self) -> Option<(u64, u64)> {
+        let end = self.state.size.min(self.origin_size);
+        while let Some((from, to)) = self.space.next_idle(end).filter(|_| self.cut_in_job.is_none()) {
+            let (first, last) = (Block::holding(from), Block::holding(to));
+            if self.map.range(first, last).all(|(_, slot)| slot.location == Location::ZERO) {
+                return Some((from, to));
+            }
+            self.space.not_idle((from, to));
+        }
+        None
+    }
+
     /// Takes over what the origin says of a file that nobody has dirty.
     pub(crate) fn follow_origin(&mut self, stamp: Stamp) {
         self.state.stamp = stamp;

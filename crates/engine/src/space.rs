@@ -24,6 +24,8 @@ pub(crate) struct ObjectSpace {
     reserved: RangeSet,
     /// The origin cannot keep space for this file: what is dirty of it is counted instead.
     keeps_none: bool,
+    /// What the origin keeps for nobody: it was asked for, and became a hole before destage came to it.
+    idle: RangeSet,
     waiting: Vec<Wish>,
     asked: Option<Asked>,
     /// Changes at the origin under way that give space of it back.
@@ -90,32 +92,70 @@ impl ObjectSpace {
         self.reserved.next(from, reserved)
     }
 
-    /// The origin is known to have this.
-    pub(crate) fn add(&mut self, (start, end): Bytes) {
+    /// The origin has this: it was asked for it.
+    fn add(&mut self, (start, end): Bytes) {
         self.reserved.add(start, end);
+        self.idle.remove(start, end);
+    }
+
+    /// The origin was found to have this. What is to become a hole there stays so.
+    pub(crate) fn found(&mut self, (start, end): Bytes) {
+        let mut at = self.idle.next(start, false);
+        while at < end {
+            let to = self.idle.next(at, true).min(end);
+            self.reserved.add(at, to);
+            at = self.idle.next(to, false);
+        }
+    }
+
+    /// Something is written to the origin's file itself, past the log.
+    pub(crate) fn passed_by(&mut self, start: u64, end: u64) {
+        self.idle.remove(Block::holding(start).byte(), Block(blocks_for(end)).byte());
+    }
+
+    /// What is kept for nobody here is in use after all.
+    pub(crate) fn not_idle(&mut self, (start, end): Bytes) {
+        self.idle.remove(start, end);
     }
 
     /// Nothing is known any more: somebody else changed the file.
     pub(crate) fn forget(&mut self) {
-        self.reserved = RangeSet::default();
+        (self.reserved, self.idle) = (RangeSet::default(), RangeSet::default());
         self.lost += 1;
     }
 
-    /// A change gives this back: later ones ask for it again.
+    /// A change makes a hole of these whole blocks: later ones ask for their space again.
     pub(crate) fn give(&mut self, start: u64, end: u64) {
-        self.reserved.remove(Block::holding(start).byte(), end.checked_next_multiple_of(BLOCK_U64).unwrap_or(end));
+        for (from, to) in self.reserved.within(start, end) {
+            self.idle.add(from, to);
+        }
+        self.reserved.remove(start, end);
+    }
+
+    /// The origin gives this back, of its own file alone and at once.
+    pub(crate) fn was_punched(&mut self, start: u64, end: u64) {
+        self.begin_giving(start, end);
+        self.given();
+    }
+
+    /// The next whole blocks below `end` that the origin keeps for nobody.
+    pub(crate) fn next_idle(&self, end: u64) -> Option<Bytes> {
+        self.idle.within(0, end).into_iter().next()
     }
 
     /// The object ends here now: what lies behind goes.
     pub(crate) fn cut(&mut self, size: u64) {
         let end = Block(blocks_for(size)).byte();
         self.reserved.remove(end, u64::MAX);
+        self.idle.remove(end, u64::MAX);
         self.kept_to = self.kept_to.min(end);
     }
 
     /// The origin begins to give this back. To be followed by [`ObjectSpace::given`].
     pub(crate) fn begin_giving(&mut self, start: u64, end: u64) {
-        self.give(start, end);
+        let (start, end) = (Block::holding(start).byte(), end.checked_next_multiple_of(BLOCK_U64).unwrap_or(end));
+        self.reserved.remove(start, end);
+        self.idle.remove(start, end);
         self.lost += 1;
         self.giving += 1;
     }
@@ -177,9 +217,12 @@ impl ObjectSpace {
     /// The origin has what was asked for, and these ranges. Answers with those who wait for it.
     pub(crate) fn granted(&mut self, found: &[Bytes], keeps: bool) -> Vec<OpId> {
         let Some(asked) = self.asked.take() else { return Vec::new() };
-        self.keeps_none |= !keeps;
-        if keeps && asked.lost == self.lost {
-            asked.ranges.iter().chain(found).for_each(|range| self.add(*range));
+        if !keeps {
+            self.forget();
+            self.keeps_none = true;
+        } else if asked.lost == self.lost {
+            asked.ranges.iter().for_each(|range| self.add(*range));
+            found.iter().for_each(|range| self.found(*range));
         }
         asked.wishes.into_iter().map(|wish| wish.op).collect()
     }

@@ -23,6 +23,7 @@ mod pond;
 mod refusals;
 mod rules;
 mod settings;
+mod space;
 mod superblocks;
 mod vanishing;
 mod whole;

@@ -49,6 +49,8 @@ enum Stage {
     Blanking { gives: bool },
     Writing,
     Growing(u64),
+    /// Space that is kept for a hole is given back.
+    Punching,
     /// The run past the end is given back.
     Trimming,
     Stamping,
@@ -254,7 +256,12 @@ impl Engine {
                         return true;
                     }
                 }
-                Stage::Growing(_) => self.trim_or_stamp(id, job),
+                Stage::Growing(_) | Stage::Punching => {
+                    if !self.shape_is_durable(job.object) {
+                        return true;
+                    }
+                    self.give_back_or_stamp(id, job);
+                }
                 Stage::Trimming => self.stamp(id, job),
                 Stage::Stamping => self.sync(id, job),
                 Stage::Syncing if job.only_stamp => {
@@ -521,17 +528,26 @@ impl Engine {
             job.stage = Stage::Growing(size);
             self.origin_step(id, job, |ticket| Effect::OriginResize { ticket, object, size });
         } else {
-            self.trim_or_stamp(id, job);
+            self.give_back_or_stamp(id, job);
         }
     }
 
-    /// Gives the run past the end back, unless the file grows just now: cutting a file to the size that it has does that.
-    fn trim_or_stamp(&mut self, id: JobId, job: &mut Job) {
+    /// Gives back what is kept for holes: behind the end that the origin's file had no range of zeros went there. And the
+    /// run past the end, unless the file grows just now: cutting a file to the size that it has does that.
+    fn give_back_or_stamp(&mut self, id: JobId, job: &mut Job) {
         let object = job.object;
-        let waited_for = self.waited_for(object);
+        let waited_for = job.urgent || self.waited_for(object);
         let now = self.now;
         let known = self.store.known(object);
         let size = known.state.size;
+        if let Some((from, to)) = known.next_idle() {
+            job.stage = Stage::Punching;
+            known.space.begin_giving(from, to);
+            let len = to - from;
+            let effect = |ticket| Effect::OriginZero { ticket, object, offset: from, len, keep_space: false };
+            self.origin_step(id, job, effect);
+            return;
+        }
         let grows = now.since(known.changed_at) < super::QUIET && known.opens > 0 && !waited_for;
         if known.cut_in_job.is_none() && known.origin_size == size && !grows && known.space.has_tail(size) {
             job.stage = Stage::Trimming;
@@ -686,7 +702,7 @@ impl Engine {
 
     fn stage_done(&mut self, job: &mut Job, outcome: Outcome) {
         job.busy = false;
-        if matches!(job.stage, Stage::Cutting(_) | Stage::Trimming | Stage::Blanking { gives: true }) {
+        if matches!(job.stage, Stage::Cutting(_) | Stage::Punching | Stage::Trimming | Stage::Blanking { gives: true }) {
             self.given(job.object);
         }
         let known = self.store.known(job.object);

@@ -95,6 +95,9 @@ impl Engine {
             }
         }
         if op.stage == Stage::Locked {
+            if let Some(errno) = self.refused_for_space(op, &change) {
+                return Progress::Finish(Reply::Failed(errno));
+            }
             op.direct = self.goes_direct(op);
         }
         if op.direct {
@@ -116,15 +119,9 @@ impl Engine {
             }
             op.allocated = true;
             op.stage = Stage::Locked;
-            op.direct = self.goes_direct(op);
-            if op.direct {
-                return self.step_direct(id, op, change);
-            }
+            return self.step_change(id, op);
         }
         if op.stage == Stage::Locked {
-            if let Some(errno) = self.refused_for_space(op, change) {
-                return Progress::Finish(Reply::Failed(errno));
-            }
             if !self.may_go_on(id, op, change) {
                 return Progress::Wait;
             }
@@ -165,7 +162,7 @@ impl Engine {
                 // Destage began to give it back meanwhile.
                 (op.out, op.whole) = (None, None);
                 op.stage = Stage::Locked;
-                return self.step_logged(id, op, change);
+                return self.step_change(id, op);
             }
             if let Some(rest) = self.commit(id, op, change) {
                 op.work = Work::Change(rest);
@@ -495,9 +492,9 @@ impl Engine {
         let tail = Block::holding(end);
         let whole = end == size || edges.iter().all(|(block, _)| *block != tail);
         let last = if whole { Block(blocks_for(end)) } else { tail };
-        // Destage will give that space back: a write there asks for it again.
-        self.store.known(object).space.give(offset, end);
         if first < last {
+            // Destage will give that space back: a write there asks for it again.
+            self.store.known(object).space.give(first.byte(), last.byte());
             let blocks = last.0 - first.0;
             self.store.log.append(&Entry::Zero { object, first, blocks, mtime });
             self.store.zero_range(object, first, last);

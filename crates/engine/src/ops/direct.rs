@@ -207,7 +207,9 @@ impl Engine {
         match change {
             Change::Write { offset, data, .. } => {
                 let blocks = change.span().blocks();
-                self.store.known(object).past_blocks += blocks;
+                let known = self.store.known(object);
+                known.past_blocks += blocks;
+                known.space.passed_by(*offset, offset + data.len() as u64);
                 self.promises.pass(blocks);
                 let (offset, data) = (*offset, vec![data.clone()]);
                 self.start(Pending::Op(id), |ticket| Effect::OriginWrite { ticket, object, offset, data, user });
@@ -223,13 +225,15 @@ impl Engine {
                 if len == 0 {
                     return false;
                 }
-                self.store.known(object).space.give(offset, offset + len);
+                self.store.known(object).space.was_punched(offset, offset + len);
                 let effect = |ticket| Effect::OriginZero { ticket, object, offset, len, keep_space: false };
                 self.start(Pending::Op(id), effect);
             }
             Change::Allocate { offset, len, .. } => {
                 let ranges = vec![(*offset, offset + len)];
-                self.store.known(object).space.keep_to(offset + len);
+                let space = &mut self.store.known(object).space;
+                space.keep_to(offset + len);
+                space.passed_by(*offset, offset + len);
                 let effect = |ticket| Effect::OriginReserve { ticket, object, ranges, user, insists: true };
                 self.start(Pending::Op(id), effect);
             }

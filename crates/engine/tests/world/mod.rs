@@ -34,6 +34,10 @@ pub struct World {
     pub keep_at_reserve: bool,
     /// The origin has no space to reserve.
     pub full: bool,
+    /// What the origin was asked to keep, and for whom.
+    pub asked: Vec<(Vec<(u64, u64)>, u32)>,
+    /// Sizes that files at the origin were given.
+    pub cuts: Vec<u64>,
     /// The origin cannot keep space, and has so much.
     pub keeps_none: bool,
     pub free: u64,
@@ -91,6 +95,8 @@ impl World {
             at_reserve: Vec::new(),
             keep_at_reserve: false,
             full: false,
+            asked: Vec::new(),
+            cuts: Vec::new(),
             keeps_none: false,
             free: 0,
             broken: false,
@@ -178,6 +184,7 @@ impl World {
             Effect::OriginResize { ticket, object, size } => {
                 self.files.get_mut(&object).unwrap().resize(size as usize, 0);
                 self.resized.insert(object);
+                self.cuts.push(size);
                 (ticket, Outcome::Done)
             }
             Effect::OriginStamp { ticket, .. } if self.refuse_stamps > 0 => {
@@ -190,7 +197,8 @@ impl World {
                 self.stamps.insert(object, stamp);
                 (ticket, Outcome::Stamp(stamp))
             }
-            Effect::OriginReserve { ticket, .. } => {
+            Effect::OriginReserve { ticket, ranges, user, .. } => {
+                self.asked.push((ranges, user));
                 if self.keep_at_reserve {
                     self.at_reserve.push(Memory(self.flash.0.clone()));
                 }
