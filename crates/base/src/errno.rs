@@ -43,6 +43,12 @@ impl Errno {
     pub const STALE: Self = Self(116);
     /// The origin's file system cannot do this.
     pub const OPNOTSUPP: Self = Self(95);
+
+    /// Whether there is no room: on the device, in a quota, or in a file that would be too large.
+    #[must_use]
+    pub const fn is_no_space(self) -> bool {
+        matches!(self, Self::NOSPC | Self::DQUOT | Self::FBIG)
+    }
 }
 
 impl fmt::Debug for Errno {

@@ -75,14 +75,9 @@ impl Engine {
             Request::Zero { object, offset, len, extend, mtime } => {
                 self.change(id, object, offset.saturating_add(len), Change::Zero { offset, len, extend, mtime }, usual);
             }
-            Request::Allocate { object, offset, len, extend, mtime } => {
-                self.change(
-                    id,
-                    object,
-                    offset.saturating_add(len),
-                    Change::Allocate { offset, len, extend, mtime },
-                    usual,
-                );
+            Request::Allocate { object, offset, len, extend, mtime, user } => {
+                let change = Change::Allocate { offset, len, extend, mtime };
+                self.change(id, object, offset.saturating_add(len), change, Treatment { user, ..usual });
             }
             Request::Sync { object } => {
                 self.streams.synced(object);
@@ -176,7 +171,7 @@ impl Engine {
         let known = self.store.known(object);
         known.opens += 1;
         known.attached = true;
-        known.reserved.add(0, allocated);
+        known.space.found((0, allocated));
         Reply::Opened { object, attributes: known.attributes() }
     }
 
@@ -189,6 +184,7 @@ impl Engine {
                 if !known.is_in_use() && !known.is_dirty() && !known.state.flags.destaging && changed {
                     // Written behind the mount's back while nobody had it open here: promise 6.
                     known.follow_origin(file.stamp);
+                    known.space.forget();
                     self.drop_clean(id);
                 }
                 if !file.path.is_empty() {
@@ -297,7 +293,9 @@ impl Engine {
             // Nothing can be appended; the pool is not trusted at the next start.
             self.store.unpersist(id);
         }
-        let attached = self.store.known(id).attached;
+        let known = self.store.known(id);
+        let attached = known.attached;
+        self.promises.passed(std::mem::take(&mut known.past_blocks));
         self.store.forget(id);
         if attached {
             self.emit(Effect::OriginRelease { object: id });

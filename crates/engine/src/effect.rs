@@ -64,6 +64,8 @@ pub enum Effect {
         offset: u64,
         /// What, in pieces that follow each other.
         data: Vec<Buf>,
+        /// For whom: the origin's quotas and reserves hold for this user. The superuser: for the engine itself.
+        user: u32,
     },
     /// Make a range of the origin's file zeros without changing its size.
     OriginZero {
@@ -75,6 +77,8 @@ pub enum Effect {
         offset: u64,
         /// How many bytes.
         len: u64,
+        /// The range keeps its space. Otherwise whole blocks give it back.
+        keep_space: bool,
     },
     /// Make the origin's file end at `size`.
     OriginResize {
@@ -85,16 +89,26 @@ pub enum Effect {
         /// The size.
         size: u64,
     },
-    /// Make sure that the origin has space for a range, without changing the file's size.
+    /// Make sure that the origin has space for these ranges, without changing the file's size or time. Completed with
+    /// [`Outcome::Space`], or with the error of the first range that has none.
     OriginReserve {
         /// Names it.
         ticket: Ticket,
         /// The file.
         object: ObjectId,
-        /// Where.
-        offset: u64,
-        /// How many bytes.
-        len: u64,
+        /// From byte to byte, in order, none touching another.
+        ranges: Vec<(u64, u64)>,
+        /// For whom: the origin's quotas and reserves hold for this user.
+        user: u32,
+        /// An application asked for it, and is told if the origin's file system cannot keep space.
+        insists: bool,
+    },
+    /// Look how much the origin has free, on the file system of this file. Completed with [`Outcome::Free`].
+    OriginSpace {
+        /// Names it.
+        ticket: Ticket,
+        /// The file.
+        object: ObjectId,
     },
     /// Make the origin's file durable: data, size, and the directory entries that it got or lost.
     OriginSync {
@@ -164,6 +178,28 @@ pub enum Outcome {
     Stamp(Stamp),
     /// An offset.
     Offset(u64),
+    /// The origin has the space that it was asked for.
+    Space(Space),
+    /// What the origin has free for everybody, and in all, in bytes.
+    Free {
+        /// Free.
+        free: u64,
+        /// In all.
+        bytes: u64,
+    },
     /// Not done, or not known to be done.
     Failed(Errno),
+}
+
+/// What the origin says of a file's space.
+#[derive(Clone, Debug, Default)]
+pub struct Space {
+    /// Ranges that have space besides those that were asked for, from byte to byte.
+    pub found: Vec<(u64, u64)>,
+    /// The file's stamp, if asking may have changed it.
+    pub stamp: Option<Stamp>,
+    /// It cannot keep space for this file, and has kept none: there is no use in asking.
+    pub keeps_none: bool,
+    /// A write may need space all the same: what is dirty has to be counted.
+    pub counts: bool,
 }

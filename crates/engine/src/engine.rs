@@ -24,8 +24,10 @@ use crate::locks::{OpId, Span};
 use crate::modes::{Rules, rules};
 use crate::neighbours::Neighbours;
 use crate::op::{Op, Progress, Work};
+use crate::ops::reserve::Asking;
 use crate::origin_cost::OriginCosts;
 use crate::pool_failed::PoolFailed;
+use crate::promises::Promises;
 use crate::reclaim::Reclaim;
 use crate::request::{Reply, Request, RequestId};
 use crate::stats::Stats;
@@ -47,6 +49,10 @@ pub(crate) enum Pending {
     Checkpoint,
     Bury(ObjectId),
     Disown,
+    /// Space for changes of an object.
+    Space(ObjectId),
+    /// How much the origin has free.
+    Look,
 }
 
 /// Spreads numbers that count up, which nobody outside chooses: one multiplication (Knuth, The Art of
@@ -98,6 +104,10 @@ pub struct Engine {
     pub(crate) trails: Trails,
     pub(crate) hits_to_origin: HitsToOrigin,
     pub(crate) checkpoints: Checkpoints,
+    pub(crate) asking: Asking,
+    pub(crate) promises: Promises,
+    /// The object that was written last: of its file system the origin's space is looked at.
+    pub(crate) looks_for: Option<ObjectId>,
     /// Writes that were found to be part of a stream, and pass by the pool.
     pub(crate) streamed_writes: u64,
     /// The first checkpoint of this epoch is written, and there is room for the log to go on.
@@ -149,6 +159,9 @@ impl Engine {
             trails: Trails::default(),
             hits_to_origin: HitsToOrigin::default(),
             checkpoints,
+            asking: Asking::default(),
+            promises: Promises::default(),
+            looks_for: None,
             streamed_writes: 0,
             accepting: false,
             held: VecDeque::new(),
@@ -240,6 +253,8 @@ impl Engine {
             Pending::Checkpoint => self.checkpoint_done(&outcome),
             Pending::Bury(object) => self.buried(object, &outcome),
             Pending::Disown => self.pool_failed.answered(&outcome),
+            Pending::Space(object) => self.space_answered(object, outcome),
+            Pending::Look => self.looked_at_origin(&outcome),
         }
         self.turn();
     }
@@ -311,6 +326,7 @@ impl Engine {
                 self.step(op);
             } else {
                 self.disown_pool();
+                self.pump_space();
                 self.pump_destage();
                 self.pump_reclaim();
                 self.pump_checkpoint();

@@ -1,12 +1,12 @@
 //! One object: what is remembered of it, and what is going on with it.
 
-use headpond_base::{Compression, Errno, Nanos, Sequence, UnixNanos};
+use headpond_base::{Block, Compression, Errno, Location, Nanos, Sequence, UnixNanos, blocks_for};
 use headpond_format::{OBJECT_PATH_MAX, ObjectFlags, ObjectState, Stamp};
-use headpond_map::ObjectMap;
+use headpond_map::{ObjectMap, Slot};
 
 use crate::locks::Locks;
-use crate::ranges::RangeSet;
 use crate::request::{Attributes, OpenFile};
+use crate::space::ObjectSpace;
 use crate::turns::Turns;
 
 /// Owned by the engine's store. `state` and `map` are what the log remembers; the rest lives
@@ -26,16 +26,18 @@ pub(crate) struct Object {
     pub(crate) turns: Turns,
     /// When a stream last made its writes go to the origin while some of it was dirty.
     pub(crate) switched_at: Option<Nanos>,
-    /// Byte ranges that have space at the origin.
-    pub(crate) reserved: RangeSet,
+    /// Its space at the origin.
+    pub(crate) space: ObjectSpace,
+    /// The latest status change time that a reservation left at the origin.
+    pub(crate) seen_ctime: UnixNanos,
+    /// Blocks that went past the pool, and are not synced.
+    pub(crate) past_blocks: u64,
     /// Changes that are asking the origin for space, or are about to.
     pub(crate) reserving: u32,
     /// The origin's file is said to be changing because of them alone.
     pub(crate) said_for_space: bool,
     /// The first entry of the log that says so, if it is not one of an earlier life.
     pub(crate) said_at: Option<Sequence>,
-    /// How often destage gave space back: what was reserved before may be gone.
-    pub(crate) space_lost: u64,
     /// The size of the origin's file now; `u64::MAX` while it is unknown, after a failed write.
     pub(crate) origin_size: u64,
     /// What its blocks take on flash, in units of 512 bytes.
@@ -112,11 +114,12 @@ impl Object {
             locks: Locks::default(),
             turns: Turns::default(),
             switched_at: None,
-            reserved: RangeSet::default(),
+            space: ObjectSpace::default(),
+            seen_ctime: UnixNanos(0),
+            past_blocks: 0,
             reserving: 0,
             said_for_space: false,
             said_at: None,
-            space_lost: 0,
             stored_units: 0,
             compression: None,
             in_memory: 0,
@@ -140,6 +143,18 @@ impl Object {
 
     pub(crate) const fn attributes(&self) -> Attributes {
         Attributes { size: self.state.size, mtime: self.state.mtime }
+    }
+
+    /// The origin's file was seen with this stamp, after a change of its status alone. Looks may be told of in another order
+    /// than they were made, and status change times only grow.
+    pub(crate) fn was_seen(&mut self, stamp: Stamp) {
+        self.seen_ctime = self.seen_ctime.max(stamp.ctime);
+        self.is_stamped(self.state.stamp);
+    }
+
+    /// The origin's file has this stamp, or a later status change time that was seen.
+    pub(crate) fn is_stamped(&mut self, stamp: Stamp) {
+        self.state.stamp = Stamp { ctime: stamp.ctime.max(self.seen_ctime), ..stamp };
     }
 
     /// Destage is through with the origin's file. Others may be asking for space there.
@@ -194,6 +209,45 @@ impl Object {
         if found.size > self.state.size {
             self.state.origin_valid = self.state.origin_valid.min(self.state.size);
         }
+    }
+
+    /// The first block in `from..to` that holds data which the origin has not got.
+    pub(crate) fn first_data(&self, from: u64, to: u64) -> Option<Block> {
+        let (first, end) = (Block(blocks_for(from)), Block(blocks_for(to)));
+        let data = |(_, slot): &(Block, Slot)| slot.dirty && slot.location != Location::ZERO;
+        self.map.range(first, end).find(data).map(|(block, _)| block)
+    }
+
+    /// The next bytes in `from..end` over which nothing goes that is dirty: all reserved, or none. `from` is where such a
+    /// range may begin.
+    pub(crate) fn next_blank(&self, from: u64, end: u64) -> Option<(u64, u64)> {
+        let mut from = from;
+        while from < end {
+            let block = Block::holding(from);
+            let covered = |slot: Slot| slot.dirty && slot.location != Location::ZERO;
+            if self.map.get(block).is_some_and(covered) {
+                from = block.plus(1).byte();
+                continue;
+            }
+            let reserved = self.space.is_reserved(block.byte(), block.plus(1).byte());
+            let data = self.first_data(block.plus(1).byte(), end).map_or(end, Block::byte);
+            let to = data.min(self.space.next(block.byte(), !reserved)).min(end);
+            return Some((from, to));
+        }
+        None
+    }
+
+    /// The next range of the origin's file that has space and holds nothing.
+    pub(crate) fn next_idle(&mut self) -> Option<(u64, u64)> {
+        let end = self.state.size.min(self.origin_size);
+        while let Some((from, to)) = self.space.next_idle(end).filter(|_| self.cut_in_job.is_none()) {
+            let (first, last) = (Block::holding(from), Block::holding(to));
+            if self.map.range(first, last).all(|(_, slot)| slot.location == Location::ZERO) {
+                return Some((from, to));
+            }
+            self.space.not_idle((from, to));
+        }
+        None
     }
 
     /// Takes over what the origin says of a file that nobody has dirty.

@@ -83,8 +83,8 @@ pub(crate) enum Stage {
     Begin,
     /// Has its lock; from here on alone with its blocks.
     Locked,
-    /// Has its space at the origin.
-    Reserved,
+    /// Waits for space at the origin.
+    Asking,
     /// Has the bytes that it needs around its own.
     Gathered,
     /// What it makes stale on flash is durably dropped.
@@ -139,12 +139,10 @@ pub(crate) struct Op {
     pub(crate) seen_changes: u64,
     /// Objects still to be handled, for requests on all of them.
     pub(crate) left: Vec<ObjectId>,
-    /// Bytes for which the origin was asked for space, from and to.
-    pub(crate) asked: Option<(u64, u64)>,
+    /// The origin has kept the space that an application asked for.
+    pub(crate) allocated: bool,
     /// It counts as one that asks the origin for space.
     pub(crate) reserving: bool,
-    /// The object's count of lost space when this change made sure of its own.
-    pub(crate) space_seen: u64,
 }
 
 impl Op {
@@ -167,9 +165,8 @@ impl Op {
             edges: Vec::new(),
             seen_changes: 0,
             left: Vec::new(),
-            asked: None,
+            allocated: false,
             reserving: false,
-            space_seen: 0,
         }
     }
 

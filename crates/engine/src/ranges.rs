@@ -48,6 +48,27 @@ impl RangeSet {
         parts.filter(|(from, to)| from < to).collect()
     }
 
+    /// The parts in `start..end`.
+    pub(crate) fn within(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let from = self.0.range(..=start).next_back().filter(|(_, to)| **to > start).map_or(start, |(from, _)| *from);
+        let parts = self.0.range(from..).take_while(|(from, _)| **from < end);
+        parts.map(|(from, to)| ((*from).max(start), (*to).min(end))).filter(|(from, to)| from < to).collect()
+    }
+
+    /// Whether anything behind `end` is in.
+    pub(crate) fn reaches_beyond(&self, end: u64) -> bool {
+        self.0.last_key_value().is_some_and(|(_, to)| *to > end)
+    }
+
+    /// The first byte at or after `from` that is in, or is not.
+    pub(crate) fn next(&self, from: u64, inside: bool) -> u64 {
+        match self.0.range(..=from).next_back() {
+            Some((_, to)) if *to > from => if inside { from } else { *to },
+            _ if !inside => from,
+            _ => self.0.range(from..).next().map_or(u64::MAX, |(start, _)| *start),
+        }
+    }
+
     /// Whether all of `start..end` is in.
     pub(crate) fn contains(&self, start: u64, end: u64) -> bool {
         start >= end || self.0.range(..=start).next_back().is_some_and(|(_, to)| *to >= end)

@@ -330,6 +330,7 @@ impl Recovered {
             known.origin_unsynced |= known.state.flags.direct;
             // Whoever recovers gives the shard the files of dirty objects before anything else.
             known.attached = true;
+            known.space.is_left_over();
             engine.destage.note(id);
         }
         engine

@@ -172,7 +172,8 @@ pub enum Request {
         /// When.
         mtime: UnixNanos,
     },
-    /// Reserves space at the origin for a range. Answer: [`Reply::Changed`].
+    /// Reserves space at the origin for a range. Answer: [`Reply::Changed`], or
+    /// [`Errno::OPNOTSUPP`] where the origin cannot.
     Allocate {
         /// The object.
         object: ObjectId,
@@ -184,6 +185,8 @@ pub enum Request {
         extend: bool,
         /// When.
         mtime: UnixNanos,
+        /// Who asks.
+        user: u32,
     },
     /// Sets the modification time. Answer: [`Reply::Changed`].
     SetMtime {

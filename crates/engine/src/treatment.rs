@@ -13,6 +13,8 @@ pub struct Treatment {
     /// The process that asks, to tell one stream from another; 0 if that is not known, as for pages that
     /// the kernel's own threads write back.
     pub process: u32,
+    /// The user whose quota and reserves at the origin the request counts against.
+    pub user: u32,
     /// What is done with the request.
     pub handling: Handling,
     /// Whose share of the pool it uses.

@@ -135,14 +135,15 @@ impl World {
                 (ticket, Outcome::Done)
             }
             Effect::OriginRead { ticket, object, offset, len } => (ticket, self.origin.read(object, offset, len)),
-            Effect::OriginWrite { ticket, object, offset, data } => (ticket, self.origin.write(object, offset, &data)),
-            Effect::OriginZero { ticket, object, offset, len } => (ticket, self.origin.zero(object, offset, len)),
+            Effect::OriginWrite { ticket, object, offset, data, .. } => (ticket, self.origin.write(object, offset, &data)),
+            Effect::OriginZero { ticket, object, offset, len, .. } => (ticket, self.origin.zero(object, offset, len)),
             Effect::OriginResize { ticket, object, size } => (ticket, self.origin.resize(object, size)),
             Effect::OriginStamp { ticket, object, mtime } => (ticket, self.origin.stamp(object, mtime)),
             Effect::PoolFailed { ticket }
-            | Effect::OriginReserve { ticket, .. }
             | Effect::OriginSync { ticket, .. }
             | Effect::OriginNamespace { ticket, .. } => (ticket, Outcome::Done),
+            Effect::OriginReserve { ticket, .. } => (ticket, Outcome::Space(headpond_engine::Space::default())),
+            Effect::OriginSpace { ticket, .. } => (ticket, Outcome::Free { free: 1 << 40, bytes: 1 << 40 }),
             Effect::OriginSeek { ticket, offset, .. } => (ticket, Outcome::Offset(offset)),
             Effect::FlashTrim { .. } => return Ok(()),
             Effect::OriginRelease { object } => {

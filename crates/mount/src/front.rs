@@ -130,7 +130,7 @@ impl Front {
     /// take its time ([`Front::how_after_look`]); does not block.
     pub(crate) fn treat(&self, known: &Known, caller: Caller, size: u64, direction: Direction) -> Option<Treatment> {
         let Some(rules) = self.rules.any() else {
-            return Some(kept_whole(known, direction, Treatment { process: caller.pid, ..Treatment::default() }));
+            return Some(kept_whole(known, direction, Treatment { process: caller.pid, user: caller.uid, ..Treatment::default() }));
         };
         let process = if rules.set.needs_process() {
             self.insight.processes_known().mask(caller, &rules)?
@@ -139,17 +139,19 @@ impl Front {
         };
         let index = rules.set.decide(known.mask(&rules), process, size, direction, times::unix_seconds());
         let how = rules.treatment(index, caller.pid, self.insight.is_counting().then_some(size));
+        let how = Treatment { user: caller.uid, ..how };
         Some(kept_whole(known, direction, how))
     }
 
     /// The same after a look at the process, which may wait.
     pub(crate) fn how_after_look(&self, file: &OpenFile, caller: Caller, size: u64, direction: Direction) -> Treatment {
-        let usual = Treatment { process: caller.pid, ..Treatment::default() };
+        let usual = Treatment { process: caller.pid, user: caller.uid, ..Treatment::default() };
         let Way::Pond { known, .. } = &file.way else { return usual };
         let Some(rules) = self.rules.any() else { return kept_whole(known, direction, usual) };
         let process = self.insight.processes_known().look(caller, &rules);
         let index = rules.set.decide(known.mask(&rules), process, size, direction, times::unix_seconds());
         let how = rules.treatment(index, caller.pid, self.insight.is_counting().then_some(size));
+        let how = Treatment { user: caller.uid, ..how };
         kept_whole(known, direction, how)
     }
 

@@ -70,6 +70,6 @@ impl InForce {
             Action::Cache | Action::Pin(_) | Action::Share(_) => Handling::Cache,
         };
         let class = rule.class.and_then(Class::new).unwrap_or_default();
-        Treatment { process, handling, class, compression: rule.compression }
+        Treatment { process, handling, class, compression: rule.compression, ..Treatment::default() }
     }
 }

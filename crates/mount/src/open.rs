@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use fuser::{FileAttr, Request};
 use headpond_engine::{Namespace, OpenFile as Opened, Reply, Request as Ask};
-use headpond_shard::Reopen;
+use headpond_shard::{Reopen, SpaceKind};
 use rustix::fs::{Mode, OFlags, RawMode, SeekFrom, Statx};
 use rustix::io::Errno;
 
@@ -307,10 +307,12 @@ fn as_owner(inode: &Inode) -> Outcome<OwnedFd> {
     opened
 }
 
-/// How many bytes from the start have space at the origin. A hole ends them.
+/// How many bytes from the start have space at the origin, so that writes there need not ask for any. A hole ends them; and
+/// there are none where a write may take new space all the same.
 fn allocated(file: &File, found: &Statx) -> u64 {
-    if found.stx_size == 0 {
+    if found.stx_size == 0 || SpaceKind::of(file) != SpaceKind::Keeps {
         return 0;
     }
-    rustix::fs::seek(file, SeekFrom::Hole(0)).unwrap_or(0)
+    let end = rustix::fs::seek(file, SeekFrom::Hole(0)).unwrap_or(0);
+    end.next_multiple_of(u64::from(found.stx_blksize).max(1))
 }

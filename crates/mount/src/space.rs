@@ -60,7 +60,7 @@ impl Front {
         let request = if zeros || punches {
             Ask::Zero { object, offset, len: length, extend: !keep_size, mtime }
         } else {
-            Ask::Allocate { object, offset, len: length, extend: !keep_size, mtime }
+            Ask::Allocate { object, offset, len: length, extend: !keep_size, mtime, user: request.uid() }
         };
         let done = move |answer| match answer {
             Reply::Changed(attributes) => {

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use headpond_base::{Buf, BufMut, Errno, ObjectId, Result, UnixNanos};
+use headpond_engine::Space;
 use headpond_format::Stamp;
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, Timespec, Timestamps};
 use rustix::io::Errno as E;
@@ -30,6 +31,8 @@ use crate::beneath::{Mounts, open_beneath};
 use crate::claim::Gate;
 use crate::descriptors::{Budget, Descriptors, Holder, Leaving, Opened, Slot};
 use crate::directories::{Directories, NameChanges, Syncs};
+use crate::file_space::{self, SpaceKind};
+use crate::on_behalf::as_user;
 use crate::origin::{Remains, Reopen};
 use crate::removed::RemovedFiles;
 
@@ -59,6 +62,8 @@ struct Attached {
     /// Held while the file's mtime is read and put back, or set: one at a time, or what one puts
     /// back is what another's reservation made of it.
     times: Mutex<()>,
+    /// What its file system does with space.
+    space: OnceLock<SpaceKind>,
     /// Its last name is gone. Behind the file, which is closed first.
     removed: OnceLock<Removed>,
 }
@@ -169,6 +174,7 @@ impl FileOrigin {
             anchored: AtomicBool::new(false),
             names,
             times: Mutex::new(()),
+            space: OnceLock::new(),
             removed: OnceLock::new(),
         });
         self.open.put(&attached, file);
@@ -282,15 +288,24 @@ impl Attached {
         Ok(())
     }
 
-    fn zero(file: &File, offset: u64, len: u64) -> Result<()> {
+    fn zero(file: &File, offset: u64, len: u64, keep_space: bool) -> Result<()> {
         let size = file.metadata()?.len();
         let len = len.min(size.saturating_sub(offset));
         if len == 0 {
             return Ok(());
         }
-        for how in [FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE] {
+        let mut ways = [FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE];
+        if keep_space {
+            ways.reverse();
+        }
+        for how in ways {
             match allocate(file, how | FallocateFlags::KEEP_SIZE, offset, len) {
                 Err(Errno::OPNOTSUPP) => {}
+                Ok(()) if keep_space && how == FallocateFlags::PUNCH_HOLE => {
+                    // There is nothing that would do both at once. Who finds no space later is told then.
+                    let _ = allocate(file, FallocateFlags::KEEP_SIZE, offset, len);
+                    return Ok(());
+                }
                 result => return result,
             }
         }
@@ -304,23 +319,29 @@ impl Attached {
         Ok(())
     }
 
-    fn reserve(&self, file: &File, offset: u64, len: u64) -> Result<()> {
-        let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+    fn reserve(&self, file: &File, ranges: &[(u64, u64)], user: u32, insists: bool) -> Result<Space> {
+        let _times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let kind = *self.space.get_or_init(|| SpaceKind::of(file));
         let before = file.metadata()?;
-        match allocate(file, FallocateFlags::KEEP_SIZE, offset, len) {
-            Err(Errno::OPNOTSUPP) => {}
-            // File systems take this for a change of the file. It is none: left like that, the next
-            // mount would find a file that somebody else seems to have changed.
-            result => {
-                let put_back = set_mtime(file, unix(before.mtime(), before.mtime_nsec()));
-                return result.and(put_back);
-            }
+        let (changed, result) = as_user(user, || file_space::reserve(file, kind, ranges, insists));
+        if !changed {
+            return result;
         }
-        drop(times);
-        // No reservation is to be had. The next best: refuse what surely does not fit.
-        let stat = rustix::fs::fstatvfs(file).map_err(from)?;
-        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-        if free < len { Err(Errno::NOSPC) } else { Ok(()) }
+        // File systems take this for a change of the file. It is none: left like that, the next
+        // mount would find a file that somebody else seems to have changed.
+        let put_back = set_mtime(file, unix(before.mtime(), before.mtime_nsec()));
+        let space = result?;
+        put_back?;
+        Ok(Space { stamp: Some(Self::found(file)?), ..space })
+    }
+
+    fn found(file: &File) -> Result<Stamp> {
+        let metadata = file.metadata()?;
+        Ok(Stamp {
+            size: metadata.len(),
+            mtime: unix(metadata.mtime(), metadata.mtime_nsec()),
+            ctime: unix(metadata.ctime(), metadata.ctime_nsec()),
+        })
     }
 }
 
@@ -351,16 +372,16 @@ impl crate::Origin for FileOrigin {
         self.doubting(Attached::read(&file, offset, len))
     }
 
-    fn write(&self, object: ObjectId, offset: u64, data: &[Buf]) -> Result<()> {
+    fn write(&self, object: ObjectId, offset: u64, data: &[Buf], user: u32) -> Result<()> {
         let attached = self.get(object)?;
         let file = self.file(&attached)?;
-        self.change(|| self.removed.asking_again(|| Attached::write(&file, offset, data)))
+        self.change(|| self.removed.asking_again(|| as_user(user, || Attached::write(&file, offset, data))))
     }
 
-    fn zero(&self, object: ObjectId, offset: u64, len: u64) -> Result<()> {
+    fn zero(&self, object: ObjectId, offset: u64, len: u64, keep_space: bool) -> Result<()> {
         let attached = self.get(object)?;
         let file = self.file(&attached)?;
-        self.change(|| self.removed.asking_again(|| Attached::zero(&file, offset, len)))
+        self.change(|| self.removed.asking_again(|| Attached::zero(&file, offset, len, keep_space)))
     }
 
     fn resize(&self, object: ObjectId, size: u64) -> Result<()> {
@@ -369,10 +390,15 @@ impl crate::Origin for FileOrigin {
         self.change(|| self.removed.asking_again(|| Ok(file.set_len(size)?)))
     }
 
-    fn reserve(&self, object: ObjectId, offset: u64, len: u64) -> Result<()> {
+    fn reserve(&self, object: ObjectId, ranges: &[(u64, u64)], user: u32, insists: bool) -> Result<Space> {
         let attached = self.get(object)?;
         let file = self.file(&attached)?;
-        self.change(|| self.removed.asking_again(|| attached.reserve(&file, offset, len)))
+        self.change(|| self.removed.asking_again(|| attached.reserve(&file, ranges, user, insists)))
+    }
+
+    fn free(&self, object: ObjectId) -> Result<(u64, u64)> {
+        let file = self.file(&self.get(object)?)?;
+        self.doubting(file_space::free(&file))
     }
 
     fn sync(&self, object: ObjectId) -> Result<()> {
@@ -396,12 +422,7 @@ impl crate::Origin for FileOrigin {
         self.change(|| {
             let _times = attached.times.lock().unwrap_or_else(PoisonError::into_inner);
             set_mtime(&file, mtime)?;
-            let metadata = file.metadata()?;
-            Ok(Stamp {
-                size: metadata.len(),
-                mtime: unix(metadata.mtime(), metadata.mtime_nsec()),
-                ctime: unix(metadata.ctime(), metadata.ctime_nsec()),
-            })
+            Attached::found(&file)
         })
     }
 
@@ -463,7 +484,7 @@ impl crate::Origin for FileOrigin {
     }
 }
 
-fn allocate(file: &File, how: FallocateFlags, offset: u64, len: u64) -> Result<()> {
+pub(crate) fn allocate(file: &File, how: FallocateFlags, offset: u64, len: u64) -> Result<()> {
     loop {
         match rustix::fs::fallocate(file, how, offset, len) {
             Ok(()) => return Ok(()),
@@ -474,7 +495,7 @@ fn allocate(file: &File, how: FallocateFlags, offset: u64, len: u64) -> Result<(
     }
 }
 
-fn from(errno: E) -> Errno {
+pub(crate) fn from(errno: E) -> Errno {
     Errno(errno.raw_os_error())
 }
 

@@ -32,9 +32,10 @@ const STACK_BYTES: usize = 256 << 10;
 pub(crate) enum Job {
     Read { object: ObjectId, offset: u64, len: u32 },
     Seek { object: ObjectId, offset: u64, data: bool },
-    Reserve { object: ObjectId, offset: u64, len: u64 },
-    Write { object: ObjectId, offset: u64, data: Vec<Buf> },
-    Zero { object: ObjectId, offset: u64, len: u64 },
+    Reserve { object: ObjectId, ranges: Vec<(u64, u64)>, user: u32, insists: bool },
+    Free { object: ObjectId },
+    Write { object: ObjectId, offset: u64, data: Vec<Buf>, user: u32 },
+    Zero { object: ObjectId, offset: u64, len: u64, keep_space: bool },
     Resize { object: ObjectId, size: u64 },
     Sync { object: ObjectId },
     Stamp { object: ObjectId, mtime: UnixNanos },
@@ -123,7 +124,7 @@ impl Lanes {
     /// Gives a job to its lane. Without a ticket, nobody is told of its end.
     pub(crate) fn push(&mut self, ticket: Option<Ticket>, job: Job) {
         let lane = match job {
-            Job::Read { .. } | Job::Seek { .. } | Job::Reserve { .. } => &mut self.reads,
+            Job::Read { .. } | Job::Seek { .. } | Job::Reserve { .. } | Job::Free { .. } => &mut self.reads,
             Job::Directory(_) => &mut self.directories,
             Job::Close(_) => &mut self.closes,
             _ => &mut self.changes,
@@ -224,9 +225,12 @@ fn carry_out(origin: &dyn Origin, job: Job) -> Outcome {
     let result = match job {
         Job::Read { object, offset, len } => origin.read(object, offset, len as usize).map(Outcome::Bytes),
         Job::Seek { object, offset, data } => origin.seek(object, offset, data).map(Outcome::Offset),
-        Job::Reserve { object, offset, len } => done(origin.reserve(object, offset, len)),
-        Job::Write { object, offset, data } => done(origin.write(object, offset, &data)),
-        Job::Zero { object, offset, len } => done(origin.zero(object, offset, len)),
+        Job::Reserve { object, ranges, user, insists } => {
+            origin.reserve(object, &ranges, user, insists).map(Outcome::Space)
+        }
+        Job::Free { object } => origin.free(object).map(|(free, bytes)| Outcome::Free { free, bytes }),
+        Job::Write { object, offset, data, user } => done(origin.write(object, offset, &data, user)),
+        Job::Zero { object, offset, len, keep_space } => done(origin.zero(object, offset, len, keep_space)),
         Job::Resize { object, size } => done(origin.resize(object, size)),
         Job::Sync { object } => done(origin.sync(object)),
         Job::PoolFailed => done(origin.pool_failed()),

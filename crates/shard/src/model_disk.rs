@@ -17,6 +17,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use headpond_base::{Buf, Nanos, ObjectId, Result, UnixNanos};
+use headpond_engine::Space;
 use headpond_format::Stamp;
 use headpond_models::{Access, DiskModel, Elevator, Head, Network, Spindle};
 use serde::{Deserialize, Serialize};
@@ -267,21 +268,25 @@ impl<O: Origin> Origin for ModelDisk<O> {
         self.take_time(Ask::Read(object, offset, len as u64), || self.below.read(object, offset, len))
     }
 
-    fn write(&self, object: ObjectId, offset: u64, data: &[Buf]) -> Result<()> {
+    fn write(&self, object: ObjectId, offset: u64, data: &[Buf], user: u32) -> Result<()> {
         let bytes = data.iter().map(|piece| piece.len() as u64).sum();
-        self.take_time(Ask::Write(object, offset, bytes), || self.below.write(object, offset, data))
+        self.take_time(Ask::Write(object, offset, bytes), || self.below.write(object, offset, data, user))
     }
 
-    fn zero(&self, object: ObjectId, offset: u64, len: u64) -> Result<()> {
-        self.below.zero(object, offset, len)
+    fn zero(&self, object: ObjectId, offset: u64, len: u64, keep_space: bool) -> Result<()> {
+        self.below.zero(object, offset, len, keep_space)
     }
 
     fn resize(&self, object: ObjectId, size: u64) -> Result<()> {
         self.below.resize(object, size)
     }
 
-    fn reserve(&self, object: ObjectId, offset: u64, len: u64) -> Result<()> {
-        self.below.reserve(object, offset, len)
+    fn reserve(&self, object: ObjectId, ranges: &[(u64, u64)], user: u32, insists: bool) -> Result<Space> {
+        self.below.reserve(object, ranges, user, insists)
+    }
+
+    fn free(&self, object: ObjectId) -> Result<(u64, u64)> {
+        self.below.free(object)
     }
 
     fn sync(&self, object: ObjectId) -> Result<()> {

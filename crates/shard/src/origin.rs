@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use headpond_base::{Buf, ObjectId, Result, UnixNanos};
+use headpond_engine::Space;
 use headpond_format::Stamp;
 
 use crate::{Leaving, Removed};
@@ -32,17 +33,17 @@ pub trait Origin: Send + Sync + 'static {
     /// The origin's.
     fn read(&self, object: ObjectId, offset: u64, len: usize) -> Result<Buf>;
 
-    /// Writes all of `data`, piece after piece. Not durable before [`Origin::sync`].
+    /// Writes all of `data`, piece after piece, with the rights of a user to the origin's space. Not durable before [`Origin::sync`].
     ///
     /// # Errors
     /// The origin's. What was written is then unknown.
-    fn write(&self, object: ObjectId, offset: u64, data: &[Buf]) -> Result<()>;
+    fn write(&self, object: ObjectId, offset: u64, data: &[Buf], user: u32) -> Result<()>;
 
-    /// Makes a range zeros. Never makes the file larger.
+    /// Makes a range zeros. Never makes the file larger. Gives whole blocks back, or keeps them if that can be.
     ///
     /// # Errors
     /// The origin's.
-    fn zero(&self, object: ObjectId, offset: u64, len: u64) -> Result<()>;
+    fn zero(&self, object: ObjectId, offset: u64, len: u64, keep_space: bool) -> Result<()>;
 
     /// Makes the file end at `size`.
     ///
@@ -50,11 +51,19 @@ pub trait Origin: Send + Sync + 'static {
     /// The origin's.
     fn resize(&self, object: ObjectId, size: u64) -> Result<()>;
 
-    /// Makes sure of space for a range, without changing the file's size.
+    /// Makes sure of space for ranges, from byte to byte, without changing the file's size or its modification time. One who
+    /// `insists` is told if the file system cannot ([`Errno::OPNOTSUPP`](headpond_base::Errno::OPNOTSUPP)).
     ///
     /// # Errors
-    /// [`Errno::NOSPC`](headpond_base::Errno::NOSPC) when there is none.
-    fn reserve(&self, object: ObjectId, offset: u64, len: u64) -> Result<()>;
+    /// [`Errno::NOSPC`](headpond_base::Errno::NOSPC) when there is none,
+    /// [`Errno::DQUOT`](headpond_base::Errno::DQUOT) when the user may not have it. Parts of it may be there.
+    fn reserve(&self, object: ObjectId, ranges: &[(u64, u64)], user: u32, insists: bool) -> Result<Space>;
+
+    /// What the file system of this file has free for everybody, and in all, in bytes.
+    ///
+    /// # Errors
+    /// The origin's.
+    fn free(&self, object: ObjectId) -> Result<(u64, u64)>;
 
     /// Makes data, size, and what was told of its names ([`Origin::name_changed`]) durable.
     ///

@@ -360,10 +360,17 @@ impl<C: Core> Turner<C> {
             Effect::FlashSync { ticket } => return self.start_flash(Op::Sync { tag: Tag(ticket.0) }),
             Effect::FlashTrim { offset, len } => return self.flash.submit(Op::Trim { offset, len }),
             Effect::OriginRead { ticket, object, offset, len } => (ticket, Job::Read { object, offset, len }),
-            Effect::OriginWrite { ticket, object, offset, data } => (ticket, Job::Write { object, offset, data }),
-            Effect::OriginZero { ticket, object, offset, len } => (ticket, Job::Zero { object, offset, len }),
+            Effect::OriginWrite { ticket, object, offset, data, user } => {
+                (ticket, Job::Write { object, offset, data, user })
+            }
+            Effect::OriginZero { ticket, object, offset, len, keep_space } => {
+                (ticket, Job::Zero { object, offset, len, keep_space })
+            }
             Effect::OriginResize { ticket, object, size } => (ticket, Job::Resize { object, size }),
-            Effect::OriginReserve { ticket, object, offset, len } => (ticket, Job::Reserve { object, offset, len }),
+            Effect::OriginReserve { ticket, object, ranges, user, insists } => {
+                (ticket, Job::Reserve { object, ranges, user, insists })
+            }
+            Effect::OriginSpace { ticket, object } => (ticket, Job::Free { object }),
             Effect::OriginSync { ticket, object } => (ticket, Job::Sync { object }),
             Effect::OriginStamp { ticket, object, mtime } => (ticket, Job::Stamp { object, mtime }),
             Effect::OriginSeek { ticket, object, offset, data } => (ticket, Job::Seek { object, offset, data }),

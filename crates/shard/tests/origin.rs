@@ -50,10 +50,10 @@ fn what_is_written_is_read_and_the_file_ends_where_it_should() {
         let path = dir.path().join("file");
         let _ = std::fs::remove_file(&path);
         origin.attach(A, open(&path));
-        origin.write(A, 10, &[buf(b"one"), buf(b""), buf(b"two"), buf(&[7; 5000])]).unwrap();
+        origin.write(A, 10, &[buf(b"one"), buf(b""), buf(b"two"), buf(&[7; 5000])], 0).unwrap();
         let many: Vec<_> = (0..3000u32).map(|number| buf(&number.to_le_bytes())).collect();
-        origin.write(A, 10_000, &many).unwrap();
-        origin.write(A, 0, &[]).unwrap();
+        origin.write(A, 10_000, &many, 0).unwrap();
+        origin.write(A, 0, &[], 0).unwrap();
         assert_eq!(origin.read(A, 10, 8).unwrap()[..], *b"onetwo\x07\x07");
         assert_eq!(origin.read(A, 10_000 + 4 * 2999, 100).unwrap()[..], 2999u32.to_le_bytes());
         assert!(origin.read(A, 1 << 30, 100).unwrap().is_empty());
@@ -72,16 +72,16 @@ fn zeros_and_reservations_never_change_the_size() {
         let path = dir.path().join("file");
         std::fs::write(&path, vec![7; 100_000]).unwrap();
         origin.attach(A, open(&path));
-        origin.zero(A, 100, 50_000).unwrap();
-        origin.zero(A, 90_000, 1 << 20).unwrap();
-        origin.zero(A, 200_000, 10).unwrap();
-        origin.reserve(A, 0, 1 << 20).unwrap();
+        origin.zero(A, 100, 50_000, false).unwrap();
+        origin.zero(A, 90_000, 1 << 20, false).unwrap();
+        origin.zero(A, 200_000, 10, false).unwrap();
+        origin.reserve(A, &[(0, 1 << 20)], 0, false).unwrap();
         let bytes = std::fs::read(&path).unwrap();
         let zeros = |range: std::ops::Range<usize>| bytes[range].iter().all(|byte| *byte == 0);
         assert_eq!(bytes.len(), 100_000);
         assert!(zeros(100..50_100) && zeros(90_000..100_000) && bytes[99] == 7 && bytes[50_100] == 7);
         assert!(std::fs::metadata(&path).unwrap().blocks() * 512 >= 1 << 20);
-        let huge = origin.reserve(A, 0, 1 << 45);
+        let huge = origin.reserve(A, &[(0, 1 << 45)], 0, false);
         assert!(matches!(huge, Err(Errno::NOSPC | Errno::FBIG)), "{huge:?}");
         assert_eq!(origin.seek(A, 0, true), Ok(0));
         assert_eq!(origin.seek(A, 100_000, true), Err(Errno::NXIO));
@@ -119,7 +119,7 @@ fn a_file_for_reading_gives_way_to_one_for_writing_and_to_nothing_else() {
         let now = |origin: &dyn Origin| String::from_utf8(origin.read(A, 0, 100).unwrap().to_vec()).unwrap();
         assert_eq!(origin.read(A, 0, 1).unwrap_err(), Errno::BADF);
         origin.attach(A, File::open(&first).unwrap());
-        assert_eq!(origin.write(A, 0, &[buf(b"x")]), Err(Errno::BADF));
+        assert_eq!(origin.write(A, 0, &[buf(b"x")], 0), Err(Errno::BADF));
         origin.attach(A, File::open(&second).unwrap());
         assert_eq!(now(&*origin), "first");
         origin.attach(A, open(&second));
@@ -165,7 +165,7 @@ fn a_modelled_disk_serves_many_at_once_and_counts_each() {
                     for round in 0..20 {
                         let object = if (thread + round) % 2 == 0 { A } else { B };
                         assert_eq!(disk.read(object, 4096, 4096).unwrap()[..], [object.0 as u8; 4096]);
-                        disk.write(object, (2 + thread) * 4096, &[buf(&[9; 100])]).unwrap();
+                        disk.write(object, (2 + thread) * 4096, &[buf(&[9; 100])], 0).unwrap();
                         if round == 7 {
                             disk.sync(object).unwrap();
                         }

@@ -12,7 +12,7 @@ use headpond_device::{
     Backend, Device, Fault, FaultPlan, Faults, Fill, Flash, Memory, OpKind, TrimPolicy, start_device,
 };
 use headpond_engine::{
-    Attributes, Effect, Namespace, Outcome, Reply, Request, RequestId, Served, Stats, Ticket, Treatment,
+    Attributes, Effect, Namespace, Outcome, Reply, Request, RequestId, Served, Space, Stats, Ticket, Treatment,
 };
 use headpond_format::Stamp;
 use headpond_shard::{Core, Handle, Limits, Origin, Remains, Shard, StopError};
@@ -70,7 +70,7 @@ impl Core for Plain {
                 self.start(id, |ticket| Effect::FlashWrite { ticket, offset, data });
             }
             Request::Write { object, offset, data, .. } => {
-                self.start(id, |ticket| Effect::OriginWrite { ticket, object, offset, data: vec![data] });
+                self.start(id, |ticket| Effect::OriginWrite { ticket, object, offset, data: vec![data], user: 0 });
             }
             Request::SyncAll => self.start(id, |ticket| Effect::FlashSync { ticket }),
             Request::Sync { object } => self.start(id, |ticket| Effect::OriginSync { ticket, object }),
@@ -95,6 +95,7 @@ impl Core for Plain {
                 Outcome::Done | Outcome::Stamp(_) => Reply::Done,
                 Outcome::Bytes(bytes) => Reply::Data(vec![bytes], Served::default()),
                 Outcome::Offset(offset) => Reply::Offset(offset),
+                Outcome::Space(_) | Outcome::Free { .. } => Reply::Done,
                 Outcome::Failed(errno) => Reply::Failed(errno),
             },
         );
@@ -144,18 +145,21 @@ impl Origin for Gated {
             _ => Ok(BufMut::copy_of(&offset.to_le_bytes()).freeze()),
         }
     }
-    fn write(&self, _: ObjectId, _: u64, _: &[Buf]) -> Result<(), Errno> {
+    fn write(&self, _: ObjectId, _: u64, _: &[Buf], _: u32) -> Result<(), Errno> {
         self.pass();
         Ok(())
     }
-    fn zero(&self, _: ObjectId, _: u64, _: u64) -> Result<(), Errno> {
+    fn zero(&self, _: ObjectId, _: u64, _: u64, _: bool) -> Result<(), Errno> {
         Ok(())
     }
     fn resize(&self, _: ObjectId, _: u64) -> Result<(), Errno> {
         Ok(())
     }
-    fn reserve(&self, _: ObjectId, _: u64, _: u64) -> Result<(), Errno> {
-        Ok(())
+    fn reserve(&self, _: ObjectId, _: &[(u64, u64)], _: u32, _: bool) -> Result<Space, Errno> {
+        Ok(Space::default())
+    }
+    fn free(&self, _: ObjectId) -> Result<(u64, u64), Errno> {
+        Ok((0, 0))
     }
     fn sync(&self, _: ObjectId) -> Result<(), Errno> {
         Err(Errno(122))

@@ -250,7 +250,6 @@ impl Sim<'_> {
             self.mode = *self.world.rng.pick(&CacheMode::ALL);
         }
         config.mode = self.mode;
-        self.world.unreserved_writes = self.mode != CacheMode::WriteBack;
         let now = self.world.now;
         self.world.core = Some(restored.start(config, now));
         self.summary.recoveries += 1;

@@ -21,7 +21,7 @@ use headpond_format::Geometry;
 use crate::content::{Change, Content};
 use crate::core::{Maker, Real};
 use crate::flash::Cut;
-use crate::origin::FileId;
+use crate::origin::{FileId, SpaceKind};
 use crate::scenario::{Faults, Options, Scenario};
 use crate::sim::Sim;
 use crate::{Cases, Failure};
@@ -154,6 +154,7 @@ fn scenario(mutation: Option<Mutation>) -> Scenario {
     };
     scenario.faults = Faults::default();
     scenario.origin_blocks = 1000;
+    scenario.space = SpaceKind::Keeps;
     scenario.births = true;
     scenario.mode_switches = false;
     (scenario.flash_delay, scenario.origin_delay) = (1, 1);

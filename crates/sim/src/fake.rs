@@ -111,6 +111,7 @@ impl Fake {
                             object,
                             offset: offset + from as u64,
                             data,
+                            user: 0,
                         });
                     }
                 }
@@ -122,20 +123,21 @@ impl Fake {
             // One after the other: it never runs where they must be one.
             Request::WriteTogether { object, pieces, .. } => pieces
                 .into_iter()
-                .map(|(offset, data)| Effect::OriginWrite { ticket: self.ticket(), object, offset, data: vec![data] })
+                .map(|(offset, data)| Effect::OriginWrite { ticket: self.ticket(), object, offset, data: vec![data], user: 0 })
                 .collect(),
             Request::Truncate { object, size, .. } => {
                 vec![Effect::OriginResize { ticket: self.ticket(), object, size }]
             }
             Request::Zero { object, offset, len, extend, .. } => {
-                let mut effects = vec![Effect::OriginZero { ticket: self.ticket(), object, offset, len }];
+                let mut effects = vec![Effect::OriginZero { ticket: self.ticket(), object, offset, len, keep_space: false }];
                 if extend && offset + len > self.size(object) {
                     effects.push(Effect::OriginResize { ticket: self.ticket(), object, size: offset + len });
                 }
                 effects
             }
             Request::Allocate { object, offset, len, extend, .. } => {
-                let mut effects = vec![Effect::OriginReserve { ticket: self.ticket(), object, offset, len }];
+                let (ranges, ticket) = (vec![(offset, offset + len)], self.ticket());
+                let mut effects = vec![Effect::OriginReserve { ticket, object, ranges, user: 0, insists: true }];
                 if extend && offset + len > self.size(object) {
                     effects.push(Effect::OriginResize { ticket: self.ticket(), object, size: offset + len });
                 }
@@ -222,7 +224,7 @@ impl Fake {
             }
             Request::Truncate { object, size, mtime } => self.changed(object, size, mtime),
             Request::Zero { object, offset, len, extend, mtime }
-            | Request::Allocate { object, offset, len, extend, mtime } => {
+            | Request::Allocate { object, offset, len, extend, mtime, .. } => {
                 let size = if extend { self.size(object).max(offset + len) } else { self.size(object) };
                 self.changed(object, size, mtime)
             }

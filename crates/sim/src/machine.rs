@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use headpond_base::{BLOCK_U64, Buf, BufMut, Errno, Nanos, ObjectId, PoolId, RECORD_BYTES_MAX, Result, UnixNanos};
 use headpond_engine::{
-    Config, Effect, Engine, FlashRead, OpenFile, Outcome, Reply, Request, RequestId, Stats, Ticket, format_pool,
+    Config, Effect, Engine, FlashRead, OpenFile, Outcome, Reply, Request, RequestId, Space, Stats, Ticket, format_pool,
     recover,
 };
 use headpond_format::{Geometry, Stamp};
@@ -336,9 +336,10 @@ impl Machine {
                 let size = self.sizes.get(&object).copied().unwrap_or(0);
                 (self.now, ticket, Outcome::Stamp(Stamp { size, mtime, ctime: mtime }))
             }
+            Effect::OriginReserve { ticket, .. } => (self.now, ticket, Outcome::Space(Space::default())),
+            Effect::OriginSpace { ticket, .. } => (self.now, ticket, Outcome::Free { free: 1 << 50, bytes: 1 << 50 }),
             Effect::OriginSeek { ticket, offset, .. } => (self.now, ticket, Outcome::Offset(offset)),
             Effect::PoolFailed { ticket }
-            | Effect::OriginReserve { ticket, .. }
             | Effect::OriginResize { ticket, .. }
             | Effect::OriginZero { ticket, .. }
             | Effect::OriginNamespace { ticket, .. } => (self.now, ticket, Outcome::Done),

@@ -7,7 +7,8 @@
 //! - At a power cut a file's size and times are those of some moment since its last sync; its
 //!   data pages that were not synced are on their own kept or lost; directory changes survive
 //!   as a prefix of their order.
-//! - Space is limited, and counted in blocks by file. Punched and cut off blocks go back.
+//! - Space is limited, and counted in blocks by file. Punched and cut off blocks go back: at once, or where nothing is
+//!   written in place with the file's next sync.
 //! - Inode numbers are used again as soon as they are free, with another birth time.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,28 @@ use headpond_base::{BLOCK, BLOCK_U64, Errno, Result, UnixNanos};
 use headpond_format::Stamp;
 
 use crate::rng::Rng;
+
+/// What the file system does with space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SpaceKind {
+    /// It keeps what it is asked for.
+    Keeps,
+    /// It keeps none: a write takes what it needs.
+    KeepsNone,
+    /// The same, and it writes nothing in place: what was written over is free with the next sync.
+    CopyOnWrite,
+}
+
+impl SpaceKind {
+    /// That of a seed: by itself, so that all else of a seed stays what it was.
+    pub(crate) fn of(seed: u64) -> Self {
+        match Rng::for_part(seed, u64::MAX - 5).below(10) {
+            0..6 => Self::Keeps,
+            6..8 => Self::KeepsNone,
+            _ => Self::CopyOnWrite,
+        }
+    }
+}
 
 /// Names a file for the whole run, whatever becomes of its inode number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -62,8 +85,10 @@ struct File {
     /// How many changes were made durable and left `unsynced` at its front.
     synced: u64,
     allocated: BTreeSet<u64>,
-    /// Those whose space went with a cut or a range of zeros, and was not asked for since.
-    gave_back: BTreeSet<u64>,
+    /// Those whose bytes a sync has reached: a file system that writes nothing in place writes them elsewhere.
+    settled: BTreeSet<u64>,
+    /// Blocks that are free with the next sync.
+    held: u64,
     written: BTreeSet<u64>,
     open: bool,
 }
@@ -86,6 +111,7 @@ pub(crate) struct SimOrigin {
     committed: u64,
     next_file: u32,
     capacity_blocks: u64,
+    kind: SpaceKind,
     /// Whether the file system keeps birth times.
     births: bool,
     /// Wall-clock time. Grows with each change, so that no two changes share a time.
@@ -94,7 +120,7 @@ pub(crate) struct SimOrigin {
 
 impl SimOrigin {
     /// An empty directory with room for `capacity_blocks`.
-    pub(crate) fn new(capacity_blocks: u64, births: bool) -> Self {
+    pub(crate) fn new(capacity_blocks: u64, kind: SpaceKind, births: bool) -> Self {
         Self {
             files: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -103,6 +129,7 @@ impl SimOrigin {
             committed: 0,
             next_file: 0,
             capacity_blocks,
+            kind,
             births,
             clock: 1_000_000,
         }
@@ -147,7 +174,8 @@ impl SimOrigin {
             unsynced: Vec::new(),
             synced: 0,
             allocated: BTreeSet::new(),
-            gave_back: BTreeSet::new(),
+            settled: BTreeSet::new(),
+            held: 0,
             written: BTreeSet::new(),
             open: false,
         };
@@ -209,7 +237,7 @@ impl SimOrigin {
             .files
             .iter()
             .filter(|(id, file)| file.open || self.names.values().any(|named| named == *id))
-            .map(|(_, file)| file.allocated.len() as u64)
+            .map(|(_, file)| file.allocated.len() as u64 + file.held)
             .sum();
         self.capacity_blocks.saturating_sub(used)
     }
@@ -222,14 +250,14 @@ impl SimOrigin {
         if wanted.len() as u64 > free {
             return Err(Errno::NOSPC);
         }
-        file.gave_back.retain(|block| !wanted.contains(block));
         file.allocated.extend(wanted);
         Ok(())
     }
 
     /// A reservation is interrupted: there may be space, and nobody has put the file's time back.
-    pub(crate) fn reserve_in_part(&mut self, id: FileId, offset: u64, len: u64, rng: &mut Rng) {
-        if !rng.chance(500) || self.reserve(id, offset, len).is_err() {
+    pub(crate) fn reserve_in_part(&mut self, id: FileId, ranges: &[(u64, u64)], rng: &mut Rng) {
+        let asked = rng.chance(500) && self.kind == SpaceKind::Keeps;
+        if !asked || ranges.iter().any(|(from, to)| self.reserve(id, *from, to - from).is_err()) {
             return;
         }
         if rng.chance(500) {
@@ -256,14 +284,57 @@ impl SimOrigin {
         }
     }
 
-    /// Whether a cut or a range of zeros took the space of some of these blocks with it, which somebody else has had since.
-    pub(crate) fn gave_back(&self, id: FileId, offset: u64, len: u64) -> bool {
-        self.files.get(&id).is_some_and(|file| blocks(offset, len).any(|block| file.gave_back.contains(&block)))
+    /// How it treats space.
+    pub(crate) const fn kind(&self) -> SpaceKind {
+        self.kind
+    }
+
+    /// All blocks.
+    pub(crate) const fn capacity(&self) -> u64 {
+        self.capacity_blocks
+    }
+
+    /// The blocks from one on that have space, as far as there is no hole.
+    pub(crate) fn allocated_from(&self, id: FileId, offset: u64) -> (u64, u64) {
+        let first = offset / BLOCK_U64;
+        let Some(file) = self.files.get(&id) else { return (offset, offset) };
+        let end = (first..).find(|block| !file.allocated.contains(block)).unwrap_or(first);
+        (first * BLOCK_U64, end * BLOCK_U64)
+    }
+
+    /// Makes a range zeros that keeps its space.
+    pub(crate) fn blank(&mut self, id: FileId, offset: u64, len: u64) -> Result<()> {
+        let kept: Vec<u64> = self.file(id)?.allocated.iter().copied().collect();
+        let held = self.file(id)?.held;
+        self.change(id, Change::Zero { offset, len })?;
+        if self.kind == SpaceKind::Keeps {
+            let file = self.files.get_mut(&id).ok_or(Errno::BADF)?;
+            file.allocated = kept.into_iter().collect();
+            file.held = held;
+        }
+        Ok(())
+    }
+
+    /// What a write needs besides what the file has, where nothing is written in place.
+    fn written_elsewhere(&mut self, id: FileId, offset: u64, len: u64) -> Result<()> {
+        let free = self.free_blocks();
+        let file = self.files.get_mut(&id).ok_or(Errno::BADF)?;
+        let again: Vec<u64> = blocks(offset, len).filter(|block| file.settled.contains(block)).collect();
+        let new = blocks(offset, len).filter(|block| !file.allocated.contains(block)).count();
+        if (again.len() + new) as u64 > free {
+            return Err(Errno::NOSPC);
+        }
+        file.held += again.len() as u64;
+        file.settled.retain(|block| !again.contains(block));
+        Ok(())
     }
 
     /// Makes a change.
     pub(crate) fn change(&mut self, id: FileId, change: Change) -> Result<()> {
         if let Change::Write { offset, data } = &change {
+            if self.kind == SpaceKind::CopyOnWrite {
+                self.written_elsewhere(id, *offset, data.len() as u64)?;
+            }
             self.reserve(id, *offset, data.len() as u64)?;
         }
         let now = self.tick();
@@ -274,7 +345,8 @@ impl SimOrigin {
             Change::Write { offset, data } => file.written.extend(blocks(*offset, data.len() as u64)),
             Change::Zero { offset, len } => {
                 let inner = offset.div_ceil(BLOCK_U64)..(offset + len) / BLOCK_U64;
-                file.gave_back.extend(file.allocated.iter().filter(|block| inner.contains(block)));
+                let settled = file.settled.extract_if(inner.clone(), |_| true).count() as u64;
+                file.held += settled;
                 file.allocated.retain(|block| !inner.contains(block));
                 file.written.retain(|block| !inner.contains(block));
             }
@@ -282,7 +354,8 @@ impl SimOrigin {
             Change::Resize { size } if *size > file.stamp.size => {}
             Change::Resize { size } => {
                 let end = size.div_ceil(BLOCK_U64);
-                file.gave_back.extend(file.allocated.split_off(&end));
+                file.allocated.split_off(&end);
+                file.held += file.settled.split_off(&end).len() as u64;
                 file.written.retain(|block| *block < end);
             }
             Change::Times { .. } => {}
@@ -343,6 +416,11 @@ impl SimOrigin {
                 file.durable_stamp = after;
             }
             file.synced += count as u64;
+            if self.kind == SpaceKind::CopyOnWrite {
+                // Even if the sync does not reach all: what it does not reach is in place all the same.
+                file.held = 0;
+                file.settled = file.written.clone();
+            }
         }
         self.commit_journal(reach.names);
     }
@@ -448,6 +526,8 @@ impl SimOrigin {
             let blocks = file.live.chunks(BLOCK).zip(0..);
             file.written = blocks.filter(|(data, _)| data.iter().any(|byte| *byte != 0)).map(|(_, at)| at).collect();
             file.allocated.extend(&file.written);
+            file.held = 0;
+            file.settled = if self.kind == SpaceKind::CopyOnWrite { file.written.clone() } else { BTreeSet::new() };
         }
         let named: BTreeSet<FileId> = self.names.values().copied().collect();
         self.files.retain(|id, _| named.contains(id));
@@ -535,7 +615,7 @@ mod tests {
         let mut rng = Rng::new(1);
         let (mut kept, mut lost, mut mixed) = (false, false, false);
         for _ in 0..200 {
-            let mut origin = SimOrigin::new(100, true);
+            let mut origin = SimOrigin::new(100, SpaceKind::Keeps, true);
             let id = origin.create(b"a");
             write(&mut origin, id, 0, 1, 2 * BLOCK).unwrap();
             let reach = origin.start_sync(id);
@@ -558,7 +638,7 @@ mod tests {
         let mut rng = Rng::new(2);
         let mut seen = BTreeSet::new();
         for _ in 0..100 {
-            let mut origin = SimOrigin::new(100, true);
+            let mut origin = SimOrigin::new(100, SpaceKind::Keeps, true);
             let a = origin.create(b"a");
             let reach = origin.start_sync(a);
             origin.finish_sync(a, reach);
@@ -573,7 +653,7 @@ mod tests {
 
     #[test]
     fn space_is_limited_and_comes_back() {
-        let mut origin = SimOrigin::new(2, true);
+        let mut origin = SimOrigin::new(2, SpaceKind::Keeps, true);
         let id = origin.create(b"a");
         origin.reserve(id, 0, 2 * BLOCK_U64).unwrap();
         assert_eq!(origin.reserve(id, 2 * BLOCK_U64, 1), Err(Errno::NOSPC));
@@ -586,7 +666,7 @@ mod tests {
 
     #[test]
     fn a_free_inode_number_is_used_again_with_another_birth() {
-        let mut origin = SimOrigin::new(2, true);
+        let mut origin = SimOrigin::new(2, SpaceKind::Keeps, true);
         let first = origin.create(b"a");
         let (inode, birth) = origin.identity(first).unwrap();
         origin.unlink(b"a").unwrap();

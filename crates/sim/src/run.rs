@@ -7,7 +7,7 @@ use crate::content::{Change, Content};
 use crate::core::Maker;
 use crate::origin::{FileId, Name};
 use crate::rng::{Rng, mix};
-use crate::scenario::{Classes, Kind, Options, Scenario, Treatments, class};
+use crate::scenario::{Classes, Kind, Options, Scenario, Treatments, USER, class};
 use crate::sim::Sim;
 use crate::{Failure, Summary};
 
@@ -258,7 +258,7 @@ impl Sim<'_> {
             Some(Classes::ByRequest) => class(rng.next()),
         };
         let draw = match self.scenario.treatments {
-            Treatments::Usual => return Treatment { class, ..Treatment::default() },
+            Treatments::Usual => return Treatment { user: USER, class, ..Treatment::default() },
             Treatments::ByFile(salt) => of_file(salt),
             Treatments::ByRequest => rng.next(),
         };
@@ -267,7 +267,7 @@ impl Sim<'_> {
         let handling = handlings[(draw % handlings.len() as u64) as usize];
         let packings = [Some(Compression::Off), Some(Compression::Lz4), Some(Compression::Zstd(1)), None, None, None];
         let compression = packings[((draw >> 16) % packings.len() as u64) as usize];
-        Treatment { process: (draw >> 32) as u32 % 3, handling, class, compression }
+        Treatment { process: (draw >> 32) as u32 % 3, user: USER, handling, class, compression }
     }
 
     /// A place in a file: often in the same few blocks, often at borders, of any alignment.

@@ -8,6 +8,7 @@ use headpond_base::{CacheMode, Nanos};
 use headpond_engine::{Admission, Class, ClassLimit, Compression, Config, FlashWriteLimit, Mutation, Policy};
 use headpond_format::Geometry;
 
+use crate::origin::SpaceKind;
 use crate::rng::Rng;
 
 /// What the caller of a run decides.
@@ -208,6 +209,12 @@ fn change_class(config: &mut Config, rng: &mut Rng) {
     config.classes[index] = *rng.pick(&limits);
 }
 
+/// Blocks of an origin that is never full.
+pub(crate) const PLENTY: u64 = 1 << 20;
+
+/// Who makes requests: not the superuser, so that what destage writes is told from what goes to the origin by itself.
+pub(crate) const USER: u32 = 1000;
+
 /// What a run is like.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
@@ -222,6 +229,8 @@ pub(crate) struct Scenario {
     pub(crate) faults: Faults,
     pub(crate) weights: Vec<u64>,
     pub(crate) origin_blocks: u64,
+    /// What the origin does with space.
+    pub(crate) space: SpaceKind,
     pub(crate) births: bool,
     /// Out of a thousand crashes, how many are power cuts; the others kill the daemon only.
     pub(crate) power_cuts: u64,
@@ -365,7 +374,8 @@ impl Scenario {
             config,
             faults,
             weights,
-            origin_blocks: if rng.chance(150) { total / 4096 } else { 1 << 20 },
+            origin_blocks: if rng.chance(150) { total / 4096 } else { PLENTY },
+            space: SpaceKind::of(seed),
             births: rng.chance(800),
             power_cuts: *rng.pick(&[0, 500, 700, 1000]),
             origin_falls: *rng.pick(&[0, 500, 1000]),

@@ -9,9 +9,9 @@ use headpond_engine::{FlushId, FlushScope, Handling, Namespace, OpenFile, Reply,
 use crate::content::{Change, Content, Writer, fill};
 use crate::core::Maker;
 use crate::model::{Model, Moment, MutationId};
-use crate::origin::{FileId, Name};
+use crate::origin::{FileId, Name, SpaceKind};
 use crate::rng::{Rng, mix};
-use crate::scenario::{Options, Scenario};
+use crate::scenario::{Options, Scenario, USER};
 use crate::world::{NameOperation, World};
 
 /// What the front door waits for.
@@ -177,8 +177,11 @@ impl<'a> Sim<'a> {
     }
 
     /// Whether writes go to the log and keep their order there.
-    pub(crate) const fn is_strict(&self) -> bool {
-        matches!(self.mode, CacheMode::WriteBack) && !self.mode_open && self.world.injected.flash_write == 0
+    pub(crate) fn is_strict(&self) -> bool {
+        matches!(self.mode, CacheMode::WriteBack)
+            && !self.mode_open
+            && self.world.injected.flash_write == 0
+            && !self.world.may_pass_by()
     }
 
     /// What the front door knows of a file at the origin.
@@ -186,7 +189,8 @@ impl<'a> Sim<'a> {
         let (inode, birth) = self.world.origin.identity(file).ok()?;
         let path = self.world.origin.name_of(file).cloned().unwrap_or_default();
         let front = self.world.origin.allocated_front(file);
-        let allocated = if self.world.rng.chance(500) { front } else { 0 };
+        let keeps = self.world.origin.kind() == SpaceKind::Keeps;
+        let allocated = if self.world.rng.chance(500) && keeps { front } else { 0 };
         Some(OpenFile { inode, birth, path, stamp: self.world.origin.stamp(file).ok()?, created, allocated })
     }
 
@@ -255,7 +259,9 @@ impl<'a> Sim<'a> {
             }
             Change::Truncate { size } => Request::Truncate { object, size, mtime },
             Change::Zero { offset, len, extend } => Request::Zero { object, offset, len, extend, mtime },
-            Change::Allocate { offset, len, extend } => Request::Allocate { object, offset, len, extend, mtime },
+            Change::Allocate { offset, len, extend } => {
+                Request::Allocate { object, offset, len, extend, mtime, user: USER }
+            }
         };
         let asked_at = self.model.moment();
         let write = matches!(change, Change::Write { .. });
@@ -264,7 +270,6 @@ impl<'a> Sim<'a> {
         let waits = self.world.core.as_ref().is_none_or(|core| core.streamed_writes().is_none());
         let cutoff = self.scenario.config.sequential_cutoff.is_some() && how.handling != Handling::Whole;
         let may_stream = write && !durable && cutoff;
-        self.world.unreserved_writes |= direct || may_stream && waits;
         let loose = !self.is_strict() || direct || may_stream && waits;
         let id = self.model.ask(file, change, mtime.0, durable, loose);
         self.ask(Asked::Change { file, id, asked_at, direct }, request).map(|_| ())
@@ -307,7 +312,6 @@ impl<'a> Sim<'a> {
 
     pub(crate) fn set_mode(&mut self, mode: CacheMode) -> Result<(), String> {
         self.mode_open = true;
-        self.world.unreserved_writes = true;
         for asked in self.requests.values() {
             if let Asked::Change { id, .. } = asked {
                 self.model.make_loose(*id);
@@ -448,7 +452,8 @@ impl<'a> Sim<'a> {
 
     fn check_error(&self, asked: &Asked, error: Errno) -> Result<(), String> {
         let excused = match error {
-            Errno::NOSPC => self.world.injected.no_space > 0,
+            Errno::NOSPC => self.world.injected.no_space > 0 || self.world.may_pass_by(),
+            Errno::OPNOTSUPP if self.world.origin.kind() != SpaceKind::Keeps => true,
             Errno::SHUTDOWN => self.stopping,
             Errno::NXIO => matches!(asked, Asked::Seek { .. }),
             Errno::NOENT => matches!(asked, Asked::CancelFlush),

@@ -20,7 +20,7 @@ use headpond_engine::{Handling, Treatment};
 use headpond_format::Geometry;
 
 use crate::content::{Change, Writer};
-use crate::origin::FileId;
+use crate::origin::{FileId, SpaceKind};
 use crate::rng::Rng;
 use crate::scenario::{Faults, Scenario, Treatments};
 use crate::sim::Sim;
@@ -73,6 +73,7 @@ impl Scenario {
             settings_change: false,
             treatments: Treatments::Usual,
             origin_blocks: 1 << 20,
+            space: SpaceKind::Keeps,
             config: headpond_engine::Config {
                 mode: CacheMode::WriteBack,
                 sequential_cutoff: rng.chance(500).then_some(64 << 10),

@@ -6,14 +6,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use headpond_base::{Buf, BufMut, Errno, Nanos, ObjectId};
-use headpond_engine::{Effect, Outcome, Reply, Request, RequestId, Ticket};
+use headpond_base::{BLOCK_U64, Buf, BufMut, Errno, Nanos, ObjectId};
+use headpond_engine::{Effect, Outcome, Reply, Request, RequestId, Space, Ticket};
 
 use crate::core::Core;
 use crate::flash::{Cut, SimFlash, WriteFate};
-use crate::origin::{Change, FileId, Name, Reach, SimOrigin};
+use crate::origin::{Change, FileId, Name, Reach, SimOrigin, SpaceKind};
 use crate::rng::{Rng, mix};
-use crate::scenario::{Faults, Scenario};
+use crate::scenario::{Faults, PLENTY, Scenario};
 
 /// A directory operation that comes with a request.
 #[derive(Clone, Debug)]
@@ -68,8 +68,6 @@ pub(crate) struct World {
     pub(crate) objects: BTreeMap<ObjectId, FileId>,
     /// Files that are being opened: as a mount does, the origin's file is given to its object in the moment of the answer.
     pub(crate) opening: BTreeMap<RequestId, FileId>,
-    /// Says that the origin's writes need no reservation (all modes but write-back).
-    pub(crate) unreserved_writes: bool,
     /// Whether the request that was submitted last is part of a stream that passes by the pool; `None` if that shows
     /// only later, once the engine takes requests.
     pub(crate) passes_by: Option<bool>,
@@ -97,7 +95,7 @@ impl World {
             now: Nanos(1),
             rng: Rng::for_part(seed, u64::MAX - 1),
             flash,
-            origin: SimOrigin::new(scenario.origin_blocks, scenario.births),
+            origin: SimOrigin::new(scenario.origin_blocks, scenario.space, scenario.births),
             core: None,
             faults: scenario.faults,
             injected: Injected::default(),
@@ -106,7 +104,6 @@ impl World {
             names_started: Vec::new(),
             objects: BTreeMap::new(),
             opening: BTreeMap::new(),
-            unreserved_writes: false,
             passes_by: None,
             flying: BTreeMap::new(),
             flash_delay: scenario.flash_delay,
@@ -145,6 +142,11 @@ impl World {
         }
     }
 
+    /// Whether writes may go to the origin by themselves for want of space: it is counted, and there is little.
+    pub(crate) fn may_pass_by(&self) -> bool {
+        self.origin.kind() != SpaceKind::Keeps && self.origin.capacity() < PLENTY
+    }
+
     /// Gives the engine a request.
     pub(crate) fn submit(&mut self, id: RequestId, request: Request) -> Result<(), String> {
         let now = self.now;
@@ -153,7 +155,6 @@ impl World {
             let before = core.streamed_writes();
             core.submit(id, request);
             self.passes_by = before.zip(core.streamed_writes()).map(|(before, after)| after > before);
-            self.unreserved_writes |= self.passes_by == Some(true);
         }
         self.pump()
     }
@@ -229,6 +230,7 @@ impl World {
             | Effect::OriginResize { ticket, .. }
             | Effect::OriginReserve { ticket, .. }
             | Effect::OriginStamp { ticket, .. }
+            | Effect::OriginSpace { ticket, .. }
             | Effect::PoolFailed { ticket }
             | Effect::OriginSeek { ticket, .. } => (*ticket, false),
         };
@@ -321,6 +323,7 @@ impl World {
                 | Effect::OriginRead { .. }
                 | Effect::OriginSeek { .. }
                 | Effect::OriginReserve { .. }
+                | Effect::OriginSpace { .. }
         );
         self.device_changes += u64::from(!reads);
         let outcome = self.outcome(flying)?;
@@ -395,18 +398,43 @@ impl World {
                 }
                 Ok(Outcome::Done)
             }
-            Effect::OriginReserve { object, offset, len, .. } => {
+            Effect::OriginReserve { object, ranges, insists, .. } => {
                 let Ok(file) = self.file(object)? else { return failed(Errno::BADF) };
+                if self.origin.kind() != SpaceKind::Keeps {
+                    let nothing = Space { keeps_none: true, counts: true, ..Space::default() };
+                    return Ok(if insists { Outcome::Failed(Errno::OPNOTSUPP) } else { Outcome::Space(nothing) });
+                }
                 if self.origin_fails(faults.origin_write) {
-                    self.origin.reserve_in_part(file, offset, len, &mut self.rng);
+                    self.origin.reserve_in_part(file, &ranges, &mut self.rng);
                     return failed(Errno::IO);
                 }
-                let result = self.origin.reserve(file, offset, len);
-                if result == Err(Errno::NOSPC) {
-                    self.injected.no_space += 1;
-                    self.origin.touch_in_vain(file, &mut self.rng);
+                for (from, to) in &ranges {
+                    if self.origin.reserve(file, *from, to - from) == Err(Errno::NOSPC) {
+                        self.injected.no_space += 1;
+                        self.origin.touch_in_vain(file, &mut self.rng);
+                        return failed(Errno::NOSPC);
+                    }
                 }
-                of(result)
+                let found = ranges.first().filter(|_| self.rng.chance(500));
+                let found = found.map(|(from, _)| self.origin.allocated_from(file, *from)).into_iter().collect();
+                Ok(Outcome::Space(Space { found, stamp: self.origin.stamp(file).ok(), ..Space::default() }))
+            }
+            Effect::OriginSpace { .. } => {
+                if self.origin_fails(faults.origin_read) {
+                    return failed(Errno::IO);
+                }
+                let bytes = self.origin.capacity() * BLOCK_U64;
+                Ok(Outcome::Free { free: self.origin.free_blocks() * BLOCK_U64, bytes })
+            }
+            Effect::OriginZero { object, offset, len, keep_space: true, .. } => {
+                let Ok(file) = self.file(object)? else { return failed(Errno::BADF) };
+                if self.origin_fails(faults.origin_write) {
+                    if self.rng.chance(500) {
+                        self.origin.blank(file, offset, len).ok();
+                    }
+                    return failed(Errno::IO);
+                }
+                of(self.origin.blank(file, offset, len))
             }
             Effect::OriginSeek { object, offset, data, .. } => {
                 if self.origin_fails(faults.origin_read) {
@@ -463,10 +491,6 @@ impl World {
                 let Some((file, change)) = self.origin_change(&effect) else {
                     return Err(format!("an effect on an object without origin file: {effect:?}"));
                 };
-                let gave_back = match &change {
-                    Change::Write { offset, data } => self.origin.gave_back(file, *offset, data.len() as u64),
-                    _ => false,
-                };
                 let in_part = if let Change::Write { .. } = &change { Some(change.clone()) } else { None };
                 let result = self.origin.change(file, change);
                 if let (Err(Errno::NOSPC), Some(change)) = (&result, in_part) {
@@ -474,8 +498,9 @@ impl World {
                 }
                 if result == Err(Errno::NOSPC) {
                     self.injected.no_space += 1;
-                    // Told in docs/fault-model.md: what a cut gives back may be another's when destage asks for it again.
-                    if !self.unreserved_writes && !gave_back && self.injected.flash_write == 0 {
+                    // What goes there directly is for the user who asked.
+                    let destage = matches!(effect, Effect::OriginWrite { user: 0, .. });
+                    if destage && self.injected.flash_write == 0 {
                         return Err(format!(
                             "destage found no space at the origin, though the write was accepted: {effect:?}"
                         ));
@@ -548,9 +573,14 @@ impl World {
                     self.run_names(*request).ok();
                 }
                 Effect::PoolFailed { .. } => self.disowned |= rng.chance(500),
-                Effect::OriginReserve { object, offset, len, .. } => {
+                Effect::OriginReserve { object, ranges, .. } => {
                     if let Ok(Ok(file)) = self.file(*object) {
-                        self.origin.reserve_in_part(file, *offset, *len, &mut rng);
+                        self.origin.reserve_in_part(file, ranges, &mut rng);
+                    }
+                }
+                Effect::OriginZero { object, offset, len, keep_space: true, .. } if rng.chance(500) => {
+                    if let Ok(Ok(file)) = self.file(*object) {
+                        self.origin.blank(file, *offset, *len).ok();
                     }
                 }
                 effect => {

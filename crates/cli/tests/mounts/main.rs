@@ -26,6 +26,7 @@ mod pond;
 mod refusals;
 mod rules;
 mod settings;
+mod space;
 mod superblocks;
 mod vanishing;
 mod whole;

@@ -33,8 +33,8 @@ pub(crate) enum Pending {
     Write { job: JobId, end: u64, group: Option<usize> },
     /// What lies between runs, from flash or from the origin.
     Fill { job: JobId, filling: Filling },
-    /// A range of zeros, to the origin, which gives the space of its whole blocks back.
-    Zero { job: JobId, start: u64, end: u64 },
+    /// A range of zeros, to the origin, which gives the space of its whole blocks back or not.
+    Zero { job: JobId, gives: bool },
     /// Whatever its stage says.
     Step(JobId),
 }
@@ -43,11 +43,16 @@ pub(crate) enum Pending {
 enum Stage {
     /// Waits until the log durably knows.
     Announced(Sequence),
+    /// The file is cut here: all behind is nothing.
     Cutting(u64),
-    /// Reserves again what cutting gave back.
-    Reserving,
+    /// A range that does not count is made zeros, where what lies behind it is promised space.
+    Blanking { gives: bool },
     Writing,
     Growing(u64),
+    /// Space that is kept for a hole is given back.
+    Punching,
+    /// The run past the end is given back.
+    Trimming,
     Stamping,
     Syncing,
 }
@@ -76,8 +81,8 @@ pub(super) struct Job {
     /// The same, but for blocks that changed while it lasted: those are left for the next way round.
     pub(super) forward: Option<Block>,
     failed: Option<Errno>,
-    /// Ranges whose reservation ended with cutting the file.
-    given_back: Vec<(u64, u64)>,
+    /// From where the origin's file did not count when the job began to set that right, and up to where it has.
+    blanked: Option<(u64, u64)>,
     /// What the origin said of the file once it was written.
     stamp: Option<Stamp>,
     /// Some of its dirty data could not be read back.
@@ -162,7 +167,7 @@ impl Engine {
             next: None,
             forward: None,
             failed: None,
-            given_back: Vec::new(),
+            blanked: None,
             stamp: None,
             lost: false,
             busy: false,
@@ -228,7 +233,7 @@ impl Engine {
                     }
                     self.cut_or_pick(id, job);
                 }
-                Stage::Cutting(_) | Stage::Reserving => {
+                Stage::Cutting(_) | Stage::Blanking { .. } => {
                     if !self.shape_is_durable(job.object) {
                         return true;
                     }
@@ -243,11 +248,6 @@ impl Engine {
                         return false;
                     }
                     if job.waiting.is_empty() {
-                        if let Some((from, to)) = job.given_back.pop() {
-                            let (object, offset, len) = (job.object, from, to - from);
-                            self.origin_step(id, job, |ticket| Effect::OriginReserve { ticket, object, offset, len });
-                            continue;
-                        }
                         if !self.shape_is_durable(job.object) {
                             return true;
                         }
@@ -256,7 +256,13 @@ impl Engine {
                         return true;
                     }
                 }
-                Stage::Growing(_) => self.stamp(id, job),
+                Stage::Growing(_) | Stage::Punching => {
+                    if !self.shape_is_durable(job.object) {
+                        return true;
+                    }
+                    self.give_back_or_stamp(id, job);
+                }
+                Stage::Trimming => self.stamp(id, job),
                 Stage::Stamping => self.sync(id, job),
                 Stage::Syncing if job.only_stamp => {
                     self.note_stamp(job);
@@ -283,21 +289,46 @@ impl Engine {
 
     fn origin_step(&mut self, id: JobId, job: &mut Job, effect: impl FnOnce(crate::Ticket) -> Effect) {
         job.busy = true;
-        self.store.known(job.object).job_unsynced |= matches!(job.stage, Stage::Cutting(_) | Stage::Growing(_));
+        let resizes = matches!(job.stage, Stage::Cutting(_) | Stage::Growing(_) | Stage::Trimming);
+        self.store.known(job.object).job_unsynced |= resizes;
         self.start(EnginePending::Destage(Pending::Step(id)), effect);
     }
 
+    /// Makes nothing of what the origin has where its file does not count, then goes on to the writes.
+    ///
+    /// If nothing behind is promised space, the file is cut there. Else it is made zeros between what is dirty, which goes
+    /// over it: cutting would give back what other files may take before it is asked for again.
     fn cut_or_pick(&mut self, id: JobId, job: &mut Job) {
         let object = job.object;
         let known = self.store.known(object);
-        if known.state.origin_valid < known.origin_size {
-            let size = known.state.origin_valid;
+        let (valid, size) = (known.state.origin_valid, known.state.size);
+        let blanked = job.blanked.filter(|(from, _)| *from <= valid).map(|(_, to)| to);
+        if valid >= known.origin_size {
+            return self.pick(job);
+        }
+        let behind = Block(headpond_base::blocks_for(valid)).byte();
+        let promised = known.space.next(behind, true) < size || known.first_data(behind, size).is_some();
+        if !promised && blanked.is_none() {
+            job.stage = Stage::Cutting(valid);
+            known.space.begin_giving(behind, u64::MAX);
+            self.origin_step(id, job, |ticket| Effect::OriginResize { ticket, object, size: valid });
+            return;
+        }
+        let end = size.min(known.origin_size);
+        if let Some((from, to)) = known.next_blank(blanked.unwrap_or(valid), end) {
+            job.blanked = Some((valid, to));
+            let keep_space = known.space.is_reserved(from, to);
+            if !keep_space {
+                known.space.begin_giving(from, to);
+            }
+            job.stage = Stage::Blanking { gives: !keep_space };
+            let len = to - from;
+            self.origin_step(id, job, |ticket| Effect::OriginZero { ticket, object, offset: from, len, keep_space });
+        } else if known.origin_size > size {
+            job.blanked = Some((valid, end));
             job.stage = Stage::Cutting(size);
+            known.space.begin_giving(Block(headpond_base::blocks_for(size)).byte(), u64::MAX);
             self.origin_step(id, job, |ticket| Effect::OriginResize { ticket, object, size });
-        } else if let Some((from, to)) = job.given_back.pop() {
-            job.stage = Stage::Reserving;
-            let (offset, len) = (from, to - from);
-            self.origin_step(id, job, |ticket| Effect::OriginReserve { ticket, object, offset, len });
         } else {
             self.pick(job);
         }
@@ -461,13 +492,19 @@ impl Engine {
             return;
         }
         if run.zeros() {
-            let pending = Pending::Zero { job: id, start, end: zero_end };
+            // What an application asked for since keeps its space.
+            let keep_space = known.space.is_reserved(start, zero_end);
+            if !keep_space {
+                known.space.begin_giving(start, zero_end);
+            }
+            let pending = Pending::Zero { job: id, gives: !keep_space };
             let len = zero_end - start;
             self.start(EnginePending::Destage(pending), |ticket| Effect::OriginZero {
                 ticket,
                 object,
                 offset: start,
                 len,
+                keep_space,
             });
             return;
         }
@@ -479,6 +516,7 @@ impl Engine {
             object,
             offset: start,
             data,
+            user: 0,
         });
     }
 
@@ -488,6 +526,32 @@ impl Engine {
         let size = known.state.size;
         if known.cut_in_job.is_none() && known.origin_size != size {
             job.stage = Stage::Growing(size);
+            self.origin_step(id, job, |ticket| Effect::OriginResize { ticket, object, size });
+        } else {
+            self.give_back_or_stamp(id, job);
+        }
+    }
+
+    /// Gives back what is kept for holes: behind the end that the origin's file had no range of zeros went there. And the
+    /// run past the end, unless the file grows just now: cutting a file to the size that it has does that.
+    fn give_back_or_stamp(&mut self, id: JobId, job: &mut Job) {
+        let object = job.object;
+        let waited_for = job.urgent || self.waited_for(object);
+        let now = self.now;
+        let known = self.store.known(object);
+        let size = known.state.size;
+        if let Some((from, to)) = known.next_idle() {
+            job.stage = Stage::Punching;
+            known.space.begin_giving(from, to);
+            let len = to - from;
+            let effect = |ticket| Effect::OriginZero { ticket, object, offset: from, len, keep_space: false };
+            self.origin_step(id, job, effect);
+            return;
+        }
+        let grows = now.since(known.changed_at) < super::QUIET && known.opens > 0 && !waited_for;
+        if known.cut_in_job.is_none() && known.origin_size == size && !grows && known.space.has_tail(size) {
+            job.stage = Stage::Trimming;
+            known.space.begin_giving_tail(size);
             self.origin_step(id, job, |ticket| Effect::OriginResize { ticket, object, size });
         } else {
             self.stamp(id, job);
@@ -519,9 +583,10 @@ impl Engine {
         let known = self.store.known(job.object);
         known.state.flags.unanchored = false;
         known.origin_is_left();
-        known.state.stamp = job.stamp.unwrap_or(known.state.stamp);
-        known.origin_unsynced = false;
+        known.is_stamped(job.stamp.unwrap_or(known.state.stamp));
         known.job_unsynced = false;
+        self.origin_is_synced(job.object);
+        let known = self.store.known(job.object);
         if log_works && known.persisted {
             self.store.persist(job.object);
         }
@@ -537,12 +602,14 @@ impl Engine {
         known.failing = None;
         known.state.flags.unanchored = false;
         (known.state.flags.direct, known.state.flags.size_counts) = (false, false);
-        known.state.flags.attributes_dirty = known.changed_in_stamp;
+        // A file with a run past the end comes again when it is quiet.
+        known.state.flags.attributes_dirty = known.changed_in_stamp || known.space.has_tail(known.state.size);
         known.origin_is_left();
         known.state.origin_valid = valid;
-        known.state.stamp = job.stamp.unwrap_or(known.state.stamp);
-        known.origin_unsynced = false;
+        known.is_stamped(job.stamp.unwrap_or(known.state.stamp));
         known.job_unsynced = false;
+        self.origin_is_synced(object);
+        let known = self.store.known(object);
         // Before the marks: what they say is clean lies where the origin's file counts.
         if log_works && known.persisted {
             self.store.persist(object);
@@ -562,6 +629,7 @@ impl Engine {
         }
         job.cleaned = clean.len() as u64;
         self.stats.destaged_blocks += job.cleaned;
+        self.promises.spend(job.cleaned);
         if !log_works {
             return;
         }
@@ -583,6 +651,7 @@ impl Engine {
             known.state.flags.attributes_dirty = true;
             self.stats.origin_errors += 1;
         }
+        self.promises.destaged(failed);
         self.job_ended(id, job, failed);
         self.retire(job.object);
     }
@@ -616,12 +685,14 @@ impl Engine {
                     known.origin_size = known.origin_size.max(end);
                 }
             }
-            Pending::Zero { start, end, .. } => {
+            Pending::Zero { gives, .. } => {
                 job.under_way -= 1;
                 if let Outcome::Failed(errno) = outcome {
                     job.failed = job.failed.or(Some(errno));
                 }
-                self.space_went(&mut job, start, end);
+                if gives {
+                    self.given(job.object);
+                }
             }
             Pending::Step(_) => self.stage_done(&mut job, outcome),
         }
@@ -629,29 +700,16 @@ impl Engine {
         self.step_job(id);
     }
 
-    /// The origin made a range zeros, and has perhaps given its space to others. What was written
-    /// there meanwhile was promised space, and gets it again; later writes ask for theirs.
-    fn space_went(&mut self, job: &mut Job, start: u64, end: u64) {
-        let known = self.store.known(job.object);
-        known.space_lost += 1;
-        known.reserved.remove(start, end);
-        let (first, last) = (Block::holding(start), Block(headpond_base::blocks_for(end)));
-        for (block, slot) in known.map.range(first, last) {
-            if slot.dirty && slot.location != headpond_base::Location::ZERO {
-                job.given_back.push((block.byte(), block.plus(1).byte()));
-            }
-        }
-    }
-
     fn stage_done(&mut self, job: &mut Job, outcome: Outcome) {
         job.busy = false;
+        if matches!(job.stage, Stage::Cutting(_) | Stage::Punching | Stage::Trimming | Stage::Blanking { gives: true }) {
+            self.given(job.object);
+        }
         let known = self.store.known(job.object);
         match (job.stage, outcome) {
-            // The write itself will tell, if it comes to that.
-            (Stage::Reserving | Stage::Writing, _) => {}
             (stage, Outcome::Failed(errno)) => {
                 job.failed = Some(errno);
-                if matches!(stage, Stage::Cutting(_) | Stage::Growing(_)) {
+                if matches!(stage, Stage::Cutting(_) | Stage::Growing(_) | Stage::Trimming) {
                     // It may be done all the same.
                     known.origin_size = u64::MAX;
                 }
@@ -659,24 +717,7 @@ impl Engine {
                     known.origin_refused_sync(errno);
                 }
             }
-            (Stage::Cutting(size), _) => {
-                known.origin_size = size;
-                // Writes were promised that space; cutting gave it back.
-                known.space_lost += 1;
-                job.given_back = known.reserved.beyond(size);
-                // After a crash nobody remembers what was reserved, but what is dirty was.
-                for (block, slot) in known.map.dirty_from(Block::holding(size)) {
-                    let (from, to) = (block.byte(), block.plus(1).byte());
-                    if slot.location == headpond_base::Location::ZERO || known.reserved.contains(from, to) {
-                        continue;
-                    }
-                    match job.given_back.last_mut() {
-                        Some((_, end)) if *end == from => *end = to,
-                        _ => job.given_back.push((from, to)),
-                    }
-                }
-            }
-            (Stage::Growing(size), _) => known.origin_size = size,
+            (Stage::Cutting(size) | Stage::Growing(size), _) => known.origin_size = size,
             (Stage::Stamping, Outcome::Stamp(stamp)) => job.stamp = Some(stamp),
             _ => {}
         }

@@ -1,8 +1,8 @@
 //! Changing an object: write, truncate, zero, allocate. This file has what they share and the
 //! way through the log (write-back); `direct.rs` has the way to the origin (the other modes).
 //!
-//! Through the log a change is: alone with its blocks; room in the pool; space at the origin,
-//! so that "no space" is told now and not at the flush; the bytes around it where it starts or
+//! Through the log a change is: alone with its blocks; room in the pool; space at the origin
+//! (`reserve.rs`), so that "no space" is told now and not at the flush; the bytes around it where it starts or
 //! ends inside a block; then one batch, whole or not at all.
 
 use std::ops::Range;
@@ -17,6 +17,7 @@ use super::together::{Pieces, partial, room, runs};
 use crate::engine::Engine;
 use crate::locks::{OpId, Span};
 use crate::op::{Change, Op, Progress, Stage, Work};
+use crate::promises::Balance;
 use crate::request::Reply;
 use crate::store::Store;
 
@@ -94,6 +95,9 @@ impl Engine {
             }
         }
         if op.stage == Stage::Locked {
+            if let Some(errno) = self.refused_for_space(op, &change) {
+                return Progress::Finish(Reply::Failed(errno));
+            }
             op.direct = self.goes_direct(op);
         }
         if op.direct {
@@ -105,46 +109,27 @@ impl Engine {
     /// Whether changes that begin now go to the origin directly: by the cache mode, or because
     /// the flash takes nothing more (promise 5).
     fn goes_direct(&self, op: &Op) -> bool {
-        !self.rules_for(op.how).log_writes || self.store.log.failed()
+        !self.rules_for(op.how).log_writes || self.store.log.failed() || self.only_origin_can_tell(op)
     }
 
     fn step_logged(&mut self, id: OpId, op: &mut Op, change: &Change) -> Progress {
+        if op.stage == Stage::Asking {
+            if let Some(errno) = op.take_failure() {
+                return Progress::Finish(Reply::Failed(errno));
+            }
+            op.allocated = true;
+            op.stage = Stage::Locked;
+            return self.step_change(id, op);
+        }
         if op.stage == Stage::Locked {
             if !self.may_go_on(id, op, change) {
                 return Progress::Wait;
             }
-            if self.lacks_space(op.object, change).is_some() && !self.may_reserve(id, op) {
-                return Progress::Wait;
-            }
-            op.stage = Stage::Reserved;
-            op.left.clear();
-            op.space_seen = self.store.known(op.object).space_lost;
-            if self.reserve(id, op, change, true) {
-                return Progress::Wait;
-            }
-        }
-        if op.stage == Stage::Reserved {
-            if let Some(errno) = op.take_failure() {
-                self.reserve_failed(op.object);
-                // Ahead of need it may fail; just what is needed must not.
-                if errno == Errno::NOSPC && op.left.is_empty() {
-                    op.left.push(op.object);
-                    if self.reserve(id, op, change, false) {
-                        return Progress::Wait;
-                    }
+            if !self.has_space(op, change) {
+                if self.may_reserve(id, op) {
+                    op.stage = Stage::Asking;
+                    self.ask_for_space(id, op, change);
                 }
-                return Progress::Finish(Reply::Failed(errno));
-            }
-            if self.space_went_meanwhile(op, change) {
-                op.stage = Stage::Locked;
-                return self.step_logged(id, op, change);
-            }
-            if let Some((start, end)) = op.asked.take() {
-                self.store.known(op.object).reserved.add(start, end);
-                op.left.clear();
-            }
-            if change.needs_the_log() && self.reserve(id, op, change, true) {
-                // The next of several places.
                 return Progress::Wait;
             }
             self.reserve_over(op);
@@ -156,6 +141,9 @@ impl Engine {
                 return Progress::Wait;
             }
             if let Some(errno) = op.error {
+                return Progress::Finish(Reply::Failed(errno));
+            }
+            if let Some(errno) = self.refused_for_space(op, change) {
                 return Progress::Finish(Reply::Failed(errno));
             }
             if self.goes_direct(op) {
@@ -170,10 +158,11 @@ impl Engine {
             if !self.may_go_on(id, op, change) {
                 return Progress::Wait;
             }
-            if self.space_went_meanwhile(op, change) {
+            if !self.has_space(op, change) {
+                // Destage began to give it back meanwhile.
                 (op.out, op.whole) = (None, None);
                 op.stage = Stage::Locked;
-                return self.step_logged(id, op, change);
+                return self.step_change(id, op);
             }
             if let Some(rest) = self.commit(id, op, change) {
                 op.work = Work::Change(rest);
@@ -228,6 +217,10 @@ impl Engine {
         if !self.may_log(id, op.object) {
             self.wait_for_turn(id, op.object, false);
         } else if self.may_take(op.object, change) {
+            if self.promises.counts() {
+                self.looks_for = Some(op.object);
+                self.promises.want();
+            }
             return true;
         } else {
             self.stalled.push_back(id);
@@ -268,15 +261,29 @@ impl Engine {
     pub(crate) fn may_proceed(&self, id: OpId) -> bool {
         let Some(op) = self.ops.get(&id) else { return true };
         let Work::Change(change) = &op.work else { return true };
-        self.goes_direct(op) || !self.may_log(id, op.object) || self.may_take(op.object, change)
+        self.goes_direct(op)
+            || !self.may_log(id, op.object)
+            || self.may_take(op.object, change)
+            || self.refused_for_space(op, change).is_some()
     }
 
-    /// Whether the pool has room for a change: free segments, bounded memory, bounded dirt.
+    /// Whether the pool has room for a change, free segments, bounded memory, bounded dirt, and the origin as far as it is
+    /// counted.
     fn may_take(&self, object: ObjectId, change: &Change) -> bool {
         let log = &self.store.log;
         if log.failed() {
             return true;
         }
+        self.may_name(object)
+            && !self.checkpoint_holds_changes()
+            && log.segments().free() > WRITE_RESERVE
+            && log.unsynced_bytes() < self.unsynced_bytes_max()
+            && (self.dirty_after(object, change) <= self.dirty_blocks_max() || self.store.dirty_blocks == 0)
+            && self.balance(object, change) == Balance::Enough
+    }
+
+    /// Blocks that are dirty after a change, at most.
+    pub(super) fn dirty_after(&self, object: ObjectId, change: &Change) -> u64 {
         let blocks = match change {
             Change::Truncate { .. } | Change::Allocate { .. } => 1,
             Change::Write { .. } => change.span().blocks(),
@@ -292,12 +299,7 @@ impl Engine {
                 known.map.range(span.first, span.end).filter(|(_, slot)| slot.dirty).count() as u64
             }
         });
-        let dirty_after = self.store.dirty_blocks + blocks - covered.min(blocks);
-        self.may_name(object)
-            && !self.checkpoint_holds_changes()
-            && log.segments().free() > WRITE_RESERVE
-            && log.unsynced_bytes() < self.unsynced_bytes_max()
-            && (dirty_after <= self.dirty_blocks_max() || self.store.dirty_blocks == 0)
+        self.store.dirty_blocks + blocks - covered.min(blocks)
     }
 
     /// A long range is made zeros this many bytes at a time: no step takes long, and each fits
@@ -430,10 +432,11 @@ impl Engine {
                     self.store.log.append(&Entry::Truncate { object, size: offset + len, mtime });
                 }
             }
-            Change::Allocate { .. } => {
+            Change::Allocate { offset, len, .. } => {
                 if size_after != size {
                     self.store.log.append(&Entry::Truncate { object, size: size_after, mtime });
                 }
+                self.store.known(object).space.keep_to(offset + len);
             }
         }
         let now = self.now;
@@ -470,7 +473,7 @@ impl Engine {
         let known = self.store.known(object);
         if to < size {
             known.state.origin_valid = known.state.origin_valid.min(to);
-            known.reserved.remove(to, u64::MAX);
+            known.space.cut(to);
             if known.in_job {
                 known.cut_in_job = Some(known.cut_in_job.map_or(to, |cut| cut.min(to)));
             }
@@ -506,9 +509,9 @@ impl Engine {
         let tail = Block::holding(end);
         let whole = end == size || edges.iter().all(|(block, _)| *block != tail);
         let last = if whole { Block(blocks_for(end)) } else { tail };
-        // Destage will give that space back: a write there asks for it again.
-        self.store.known(object).reserved.remove(Block::holding(offset).byte(), Block(blocks_for(end)).byte());
         if first < last {
+            // Destage will give that space back: a write there asks for it again.
+            self.store.known(object).space.give(first.byte(), last.byte());
             let blocks = last.0 - first.0;
             self.store.log.append(&Entry::Zero { object, first, blocks, mtime });
             self.store.zero_range(object, first, last);

@@ -76,7 +76,7 @@ impl Engine {
             }
             self.store.known(object).turns.over(id);
             op.stage = Stage::AtOrigin;
-            if self.change_origin(id, object, change) {
+            if self.change_origin(id, object, change, op.how.user) {
                 return Progress::Wait;
             }
         }
@@ -202,16 +202,22 @@ impl Engine {
     }
 
     /// Starts the change at the origin; `false` if there is nothing to do there.
-    fn change_origin(&mut self, id: OpId, object: ObjectId, change: &Change) -> bool {
+    fn change_origin(&mut self, id: OpId, object: ObjectId, change: &Change, user: u32) -> bool {
         let size = self.store.known(object).state.size;
         match change {
             Change::Write { offset, data, .. } => {
+                let blocks = change.span().blocks();
+                let known = self.store.known(object);
+                known.past_blocks += blocks;
+                known.space.passed_by(*offset, offset + data.len() as u64);
+                self.promises.pass(blocks);
                 let (offset, data) = (*offset, vec![data.clone()]);
-                self.start(Pending::Op(id), |ticket| Effect::OriginWrite { ticket, object, offset, data });
+                self.start(Pending::Op(id), |ticket| Effect::OriginWrite { ticket, object, offset, data, user });
             }
             Change::Together { .. } => unreachable!("only the log makes several writes as one"),
             Change::Truncate { size, .. } => {
                 let size = *size;
+                self.store.known(object).space.cut(size);
                 self.start(Pending::Op(id), |ticket| Effect::OriginResize { ticket, object, size });
             }
             Change::Zero { offset, len, .. } => {
@@ -219,11 +225,17 @@ impl Engine {
                 if len == 0 {
                     return false;
                 }
-                self.start(Pending::Op(id), |ticket| Effect::OriginZero { ticket, object, offset, len });
+                self.store.known(object).space.was_punched(offset, offset + len);
+                let effect = |ticket| Effect::OriginZero { ticket, object, offset, len, keep_space: false };
+                self.start(Pending::Op(id), effect);
             }
             Change::Allocate { offset, len, .. } => {
-                let (offset, len) = (*offset, *len);
-                self.start(Pending::Op(id), |ticket| Effect::OriginReserve { ticket, object, offset, len });
+                let ranges = vec![(*offset, offset + len)];
+                let space = &mut self.store.known(object).space;
+                space.keep_to(offset + len);
+                space.passed_by(*offset, offset + len);
+                let effect = |ticket| Effect::OriginReserve { ticket, object, ranges, user, insists: true };
+                self.start(Pending::Op(id), effect);
             }
         }
         true
@@ -241,9 +253,6 @@ impl Engine {
         known.origin_unsynced = true;
         known.direct_changes += 1;
         known.touch(change.mtime(), now);
-        if let Change::Truncate { size, .. } = change {
-            known.reserved.remove(*size, u64::MAX);
-        }
         self.destage.note(object);
         self.poison(object, change.span());
         if self.rules_for(how).keep_writes

@@ -5,7 +5,7 @@ mod direct;
 mod flush;
 mod namespace;
 mod read;
-mod reserve;
+pub(crate) mod reserve;
 mod seek;
 mod set_mode;
 mod stop;

@@ -1,31 +1,52 @@
-//! Space at the origin for changes through the log: asked for before they are accepted, so that "no space" is told then and
-//! not at the flush.
+//! Space at the origin for changes through the log: asked for, or counted, before they are accepted, so that "no space" is
+//! told then and not at the flush. `space.rs` has what is known of one object, `promises.rs` the count.
 //!
 //! File systems take a reservation for a change of the file, and the shard puts the time back. Killed in between, it leaves
 //! a file that somebody else seems to have changed. So the log durably says before that the origin's file is changing, as it
-//! does for destage (`ObjectFlags::destaging`), and afterwards that it is not. Price: a sync of the log for each step of a
-//! growing file.
+//! does for destage (`ObjectFlags::destaging`), and a while after the last reservation that it is not. Price: a sync of the
+//! log for the first of a number of reservations.
 //!
 //! Invariant: while the origin is asked for space of an object that the log knows, what is durable of the log says that the
 //! object's file is changing.
 
-use headpond_base::ObjectId;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::effect::Effect;
+use headpond_base::{BLOCK_U64, Block, Errno, Nanos, ObjectId, blocks_for};
+
+use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending};
 use crate::locks::OpId;
-use crate::op::{Change, Op};
+use crate::op::{Change, Op, Work};
+use crate::promises::Balance;
+use crate::space::{Bytes, Wish};
+use crate::treatment::Handling;
 
-/// Space at the origin is reserved at least this much at a time, and up to a quarter of the
-/// file or [`RESERVE_MAX`]: appends ask a slow origin seldom.
-const RESERVE_MIN: u64 = 1 << 20;
-const RESERVE_MAX: u64 = 64 << 20;
+/// In a file that grows, space is asked for as much ahead as the file is long, up to this: appends ask a slow origin
+/// seldom. It is given back when nobody appends any more.
+const AHEAD_MAX: u64 = 16 << 20;
+
+/// So long after the last reservation the log says that the file is not changing any more.
+const SAID_FOR: Nanos = Nanos::SECOND;
+
+/// What goes on about space, by object. Owned by the engine.
+#[derive(Default)]
+pub(crate) struct Asking {
+    /// Objects with changes that wait for space.
+    wanted: BTreeSet<ObjectId>,
+    /// Objects whose file is said to be changing for reservations that are over, since when.
+    said: BTreeMap<ObjectId, Nanos>,
+}
 
 impl Engine {
-    /// The first bytes for which a change needs space that the origin is not known to have.
-    pub(super) fn lacks_space(&mut self, object: ObjectId, change: &Change) -> Option<(u64, u64)> {
-        let known = self.store.known(object);
-        reserve_ranges(change).find(|(start, end)| !known.reserved.contains(*start, *end))
+    /// Whether a change may be made as far as space is known; if not it is to ask for some.
+    pub(super) fn has_space(&mut self, op: &Op, change: &Change) -> bool {
+        let space = &self.store.known(op.object).space;
+        if let Change::Allocate { .. } = change
+            && !space.keeps()
+        {
+            return op.allocated;
+        }
+        ranges(change).all(|range| space.has(range))
     }
 
     /// Whether a change may ask the origin for space now; if not it waits for the log, and is stepped again.
@@ -35,6 +56,7 @@ impl Engine {
         if !op.reserving {
             op.reserving = true;
             known.reserving += 1;
+            self.asking.said.remove(&op.object);
             if !known.state.flags.destaging {
                 known.state.flags.destaging = true;
                 known.said_for_space = true;
@@ -52,46 +74,171 @@ impl Engine {
         if !std::mem::take(&mut op.reserving) {
             return;
         }
-        let log_works = !self.store.log.failed();
         let known = self.store.known(op.object);
         known.reserving -= 1;
-        if known.reserving > 0 || !std::mem::take(&mut known.said_for_space) || known.time_adrift {
-            return;
-        }
-        known.state.flags.destaging = false;
-        if log_works && known.persisted {
-            self.store.persist(op.object);
+        if known.reserving == 0 && known.said_for_space {
+            self.asking.said.insert(op.object, self.now);
         }
     }
 
-    /// The origin gave no space, and nobody has put the file's time back: it is known again once destage has given it a stamp.
-    pub(super) fn reserve_failed(&mut self, object: ObjectId) {
-        let known = self.store.known(object);
-        known.time_adrift = true;
-        known.state.flags.attributes_dirty = true;
-        self.destage.note(object);
+    /// Says that the files are not changing any more for which nobody has asked for a while.
+    fn unsay(&mut self) {
+        while let Some((object, _)) =
+            self.asking.said.iter().find(|(_, since)| self.stopping || self.now.since(**since) >= SAID_FOR)
+        {
+            let object = *object;
+            self.asking.said.remove(&object);
+            let log_works = !self.store.log.failed();
+            let Some(known) = self.store.get_mut(object).filter(|known| known.reserving == 0 && !known.in_job) else {
+                continue;
+            };
+            if !std::mem::take(&mut known.said_for_space) || known.time_adrift {
+                continue;
+            }
+            known.state.flags.destaging = false;
+            if log_works && known.persisted {
+                self.store.persist(object);
+            }
+        }
     }
 
-    /// Asks the origin for space if it is not known to have it; `true` if it was asked.
-    pub(super) fn reserve(&mut self, id: OpId, op: &mut Op, change: &Change, ahead: bool) -> bool {
-        op.asked = None;
+    /// A change waits for space; it is stepped when the origin has answered.
+    pub(super) fn ask_for_space(&mut self, id: OpId, op: &Op, change: &Change) {
         let object = op.object;
-        let Some((start, end)) = self.lacks_space(object, change) else { return false };
-        let (start, end) = if ahead { widened(start, end, self.store.known(object).state.size) } else { (start, end) };
-        let len = end - start;
-        op.asked = Some((start, end));
-        self.start(Pending::Op(id), |ticket| Effect::OriginReserve { ticket, object, offset: start, len });
-        true
+        let known = self.store.known(object);
+        let insists = matches!(change, Change::Allocate { .. });
+        let need: Vec<Bytes> = ranges(change).flat_map(|range| lacking(&known.space, range)).collect();
+        let ahead = ahead(change, known.state.size).filter(|range| known.space.keeps() && !known.space.has(*range));
+        known.space.wish(Wish { op: id, need, ahead, user: op.how.user, insists, alone: false });
+        self.asking.wanted.insert(object);
     }
 
-    /// Whether destage gave space at the origin back since this change made sure of its own.
-    pub(super) fn space_went_meanwhile(&mut self, op: &Op, change: &Change) -> bool {
-        reserve_ranges(change).next().is_some() && self.store.known(op.object).space_lost != op.space_seen
+    /// Asks the origin for what changes wait for, and looks at what it has free if somebody waits for that.
+    pub(crate) fn pump_space(&mut self) {
+        self.unsay();
+        let wanted: Vec<ObjectId> = self.asking.wanted.iter().copied().collect();
+        for object in wanted {
+            let Some(known) = self.store.get_mut(object) else {
+                self.asking.wanted.remove(&object);
+                continue;
+            };
+            if let Some(question) = known.space.question() {
+                let crate::space::Question { ranges, user, insists } = question;
+                let effect = |ticket| Effect::OriginReserve { ticket, object, ranges, user, insists };
+                self.start(Pending::Space(object), effect);
+            } else if !known.space.is_waited_for() {
+                self.asking.wanted.remove(&object);
+            }
+        }
+        let waiting = self.stalled.front().copied();
+        let asker = waiting.and_then(|op| self.ops.get(&op)).map(|op| op.object);
+        let asker = asker.or(self.looks_for).filter(|object| self.store.get(*object).is_some_and(|it| it.attached));
+        if let Some(object) = asker
+            && self.promises.begin_look(self.now, waiting.is_some())
+        {
+            self.start(Pending::Look, |ticket| Effect::OriginSpace { ticket, object });
+        }
+    }
+
+    /// The origin said how much it has free.
+    pub(crate) fn looked_at_origin(&mut self, outcome: &Outcome) {
+        let found = if let Outcome::Free { free, bytes } = outcome { Some((*free, *bytes)) } else { None };
+        self.promises.looked(found);
+    }
+
+    /// The origin answered a question.
+    pub(crate) fn space_answered(&mut self, object: ObjectId, outcome: Outcome) {
+        let known = self.store.known(object);
+        match outcome {
+            Outcome::Failed(errno) => {
+                // Nobody may have put the file's time back: it is known again once destage has given it a stamp.
+                known.time_adrift = true;
+                known.state.flags.attributes_dirty = true;
+                let refused = known.space.refused();
+                self.stats.origin_errors += 1;
+                self.destage.note(object);
+                if let Some(op) = refused {
+                    self.give_outcome(op, Outcome::Failed(errno));
+                }
+            }
+            Outcome::Space(space) => {
+                if let Some(stamp) = space.stamp {
+                    known.was_seen(stamp);
+                }
+                let granted = known.space.granted(&space.found, !space.keeps_none);
+                if space.counts || space.keeps_none {
+                    self.promises.count();
+                }
+                granted.into_iter().for_each(|op| self.give_outcome(op, Outcome::Done));
+            }
+            _ => unreachable!("a question for space is answered with space"),
+        }
+        self.asking.wanted.insert(object);
+    }
+
+    fn give_outcome(&mut self, id: OpId, outcome: Outcome) {
+        if let Some(op) = self.ops.get_mut(&id) {
+            op.outcome = Some(outcome);
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Destage has given space of an object back, or failed to.
+    pub(crate) fn given(&mut self, object: ObjectId) {
+        self.store.known(object).space.given();
+        self.asking.wanted.insert(object);
+    }
+
+    /// How a change stands with what is counted of the origin's space.
+    pub(super) fn balance(&self, object: ObjectId, change: &Change) -> Balance {
+        if !self.promises.counts() || self.store.log.failed() {
+            return Balance::Enough;
+        }
+        let size = self.store.get(object).map_or(0, |known| known.state.size);
+        let needs = match change {
+            Change::Truncate { .. } | Change::Allocate { .. } => false,
+            Change::Zero { offset, len, .. } => {
+                let end = (offset + len).min(size);
+                *offset < end && !(offset.is_multiple_of(BLOCK_U64) && (end.is_multiple_of(BLOCK_U64) || end == size))
+            }
+            Change::Write { .. } | Change::Together { .. } => true,
+        };
+        if !needs {
+            return Balance::Enough;
+        }
+        let dirty = self.store.dirty_blocks;
+        let after = if let Change::Zero { .. } = change { dirty + 2 } else { self.dirty_after(object, change) };
+        self.promises.balance(after, dirty, self.now)
+    }
+
+    /// Whether nobody but the origin can tell whether there is space for a change: it goes there.
+    pub(super) fn only_origin_can_tell(&self, op: &Op) -> bool {
+        let Work::Change(change) = &op.work else { return false };
+        self.promises.counts() && self.balance(op.object, change) == Balance::Full
+    }
+
+    /// Why a change through the log is refused for want of space: it would be whole there or not at all, and only the
+    /// origin could take it; or destage finds no space as it is.
+    pub(super) fn refused_for_space(&self, op: &Op, change: &Change) -> Option<Errno> {
+        let whole = change.needs_the_log() || op.how.handling == Handling::Whole;
+        let refused = match self.balance(op.object, change) {
+            Balance::Broken => true,
+            Balance::Full => whole,
+            Balance::Enough | Balance::Unknown | Balance::Short => false,
+        };
+        (refused && self.rules_for(op.how).log_writes).then_some(Errno::NOSPC)
+    }
+
+    /// The origin has synced what went past the pool of an object.
+    pub(crate) fn origin_is_synced(&mut self, object: ObjectId) {
+        let known = self.store.known(object);
+        known.origin_unsynced = false;
+        self.promises.passed(std::mem::take(&mut known.past_blocks));
     }
 }
 
-/// The bytes for which a change needs space at the origin.
-fn reserve_ranges(change: &Change) -> impl Iterator<Item = (u64, u64)> {
+/// The blocks for which a change needs space at the origin.
+fn ranges(change: &Change) -> impl Iterator<Item = Bytes> {
     let (one, pieces) = match change {
         Change::Write { offset, data, .. } => (Some((*offset, offset + data.len() as u64)), None),
         Change::Allocate { offset, len, .. } => (Some((*offset, offset + len)), None),
@@ -99,21 +246,32 @@ fn reserve_ranges(change: &Change) -> impl Iterator<Item = (u64, u64)> {
         Change::Truncate { .. } | Change::Zero { .. } => (None, None),
     };
     let pieces = pieces.into_iter().flat_map(|pieces| pieces.iter());
-    one.into_iter().chain(pieces.map(|(offset, data)| (*offset, offset + data.len() as u64)))
+    let bytes = one.into_iter().chain(pieces.map(|(offset, data)| (*offset, offset + data.len() as u64)));
+    bytes.map(|(start, end)| (Block::holding(start).byte(), Block(blocks_for(end)).byte()))
 }
 
-/// What is reserved in the neighbourhood: whole steps, and further ahead in a growing file.
-const fn widened(start: u64, end: u64, size: u64) -> (u64, u64) {
-    let quarter = size / 4;
-    let step = if quarter < RESERVE_MIN {
-        RESERVE_MIN
-    } else if quarter > RESERVE_MAX {
-        RESERVE_MAX
-    } else {
-        quarter
-    };
-    let start = start / RESERVE_MIN * RESERVE_MIN;
-    // Beyond the end ahead; inside only what the change touches.
-    let end = if end >= size { end + step } else { end };
-    (start, end.next_multiple_of(RESERVE_MIN))
+/// The parts of a range that the origin is not known to have.
+fn lacking(space: &crate::space::ObjectSpace, (start, end): Bytes) -> Vec<Bytes> {
+    if !space.keeps() {
+        return vec![(start, end)];
+    }
+    let mut lacking = Vec::new();
+    let mut at = space.next(start, false);
+    while at < end {
+        let to = space.next(at, true).min(end);
+        lacking.push((at, to));
+        at = space.next(to, false);
+    }
+    lacking
+}
+
+/// What a write that makes the file longer would like behind it: as much again. One that leaves a hole does not go on from
+/// where the file ended, and a first write says nothing of a second.
+fn ahead(change: &Change, size: u64) -> Option<Bytes> {
+    let Change::Write { offset, data, .. } = change else { return None };
+    let end = offset + data.len() as u64;
+    let goes_on = *offset <= size && end > size;
+    let start = Block(blocks_for(end)).byte();
+    let len = Block(blocks_for(size.min(AHEAD_MAX))).byte();
+    (goes_on && len > 0).then_some((start, start + len))
 }

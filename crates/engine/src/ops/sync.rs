@@ -105,8 +105,9 @@ impl Engine {
         let failed_for_another = known.sync_failed;
         // What was changed since the sync was asked for is not covered by it.
         if known.direct_changes == op.seen_changes {
-            known.origin_unsynced = false;
+            self.origin_is_synced(object);
         }
+        let known = self.store.known(object);
         if std::mem::replace(&mut known.state.flags.unanchored, false) && known.persisted && !self.store.log.failed() {
             self.store.persist(object);
         }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{Buf, BufMut, CacheMode, Errno, Nanos, ObjectId, PoolId, Result, UnixNanos};
 use headpond_engine::{
-    Config, Effect, Engine, FlashRead, Handling, OpenFile, Outcome, Reply, Request, RequestId, Served, Ticket,
+    Config, Effect, Engine, FlashRead, Handling, OpenFile, Outcome, Reply, Request, RequestId, Served, Space, Ticket,
     Treatment, Verdict, format_pool, recover,
 };
 use headpond_format::{Geometry, Stamp};
@@ -34,6 +34,13 @@ pub struct World {
     pub keep_at_reserve: bool,
     /// The origin has no space to reserve.
     pub full: bool,
+    /// What the origin was asked to keep, and for whom.
+    pub asked: Vec<(Vec<(u64, u64)>, u32)>,
+    /// Sizes that files at the origin were given.
+    pub cuts: Vec<u64>,
+    /// The origin cannot keep space, and has so much.
+    pub keeps_none: bool,
+    pub free: u64,
     /// The flash takes nothing more, and that cannot be written down at the origin.
     pub broken: bool,
     /// The origin refuses this many stamps.
@@ -88,6 +95,10 @@ impl World {
             at_reserve: Vec::new(),
             keep_at_reserve: false,
             full: false,
+            asked: Vec::new(),
+            cuts: Vec::new(),
+            keeps_none: false,
+            free: 0,
             broken: false,
             refuse_stamps: 0,
             refuse_syncs: 0,
@@ -153,7 +164,7 @@ impl World {
                 let end = (start + len as usize).min(file.len());
                 (ticket, Outcome::Bytes(BufMut::copy_of(&file[start..end]).freeze()))
             }
-            Effect::OriginWrite { ticket, object, offset, data } => {
+            Effect::OriginWrite { ticket, object, offset, data, .. } => {
                 let file = self.files.get_mut(&object).unwrap();
                 let bytes: Vec<u8> = data.iter().flat_map(|piece| piece.to_vec()).collect();
                 let end = offset as usize + bytes.len();
@@ -165,7 +176,7 @@ impl World {
                 self.written += bytes.len() as u64;
                 (ticket, Outcome::Done)
             }
-            Effect::OriginZero { ticket, object, offset, len } => {
+            Effect::OriginZero { ticket, object, offset, len, .. } => {
                 self.zeroed += len;
                 self.files.get_mut(&object).unwrap()[offset as usize..(offset + len) as usize].fill(0);
                 (ticket, Outcome::Done)
@@ -173,6 +184,7 @@ impl World {
             Effect::OriginResize { ticket, object, size } => {
                 self.files.get_mut(&object).unwrap().resize(size as usize, 0);
                 self.resized.insert(object);
+                self.cuts.push(size);
                 (ticket, Outcome::Done)
             }
             Effect::OriginStamp { ticket, .. } if self.refuse_stamps > 0 => {
@@ -185,11 +197,13 @@ impl World {
                 self.stamps.insert(object, stamp);
                 (ticket, Outcome::Stamp(stamp))
             }
-            Effect::OriginReserve { ticket, .. } => {
+            Effect::OriginReserve { ticket, ranges, user, .. } => {
+                self.asked.push((ranges, user));
                 if self.keep_at_reserve {
                     self.at_reserve.push(Memory(self.flash.0.clone()));
                 }
-                (ticket, if self.full { Outcome::Failed(Errno::NOSPC) } else { Outcome::Done })
+                let space = Space { keeps_none: self.keeps_none, ..Space::default() };
+                (ticket, if self.full { Outcome::Failed(Errno::NOSPC) } else { Outcome::Space(space) })
             }
             Effect::OriginSync { ticket, .. } if self.refuse_syncs > 0 => {
                 self.refuse_syncs -= 1;
@@ -202,6 +216,7 @@ impl World {
             Effect::FlashSync { ticket } | Effect::PoolFailed { ticket } | Effect::OriginNamespace { ticket, .. } => {
                 (ticket, Outcome::Done)
             }
+            Effect::OriginSpace { ticket, .. } => (ticket, Outcome::Free { free: self.free, bytes: 1 << 40 }),
             Effect::OriginSeek { ticket, .. } => (ticket, Outcome::Offset(0)),
             Effect::OriginRelease { object } => return self.released.push(object),
             Effect::FlashTrim { .. } => return,

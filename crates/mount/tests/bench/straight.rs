@@ -156,7 +156,7 @@ fn answer(files: &Mutex<Files>, request: Request) -> Result<Reply> {
             rustix::fs::fallocate(&file, flags, offset, len).map_err(errno)?;
             changed(&file, mtime)
         }
-        Request::Allocate { object, offset, len, extend, mtime } => {
+        Request::Allocate { object, offset, len, extend, mtime, .. } => {
             let file = file(&object)?;
             let flags = if extend { FallocateFlags::empty() } else { FallocateFlags::KEEP_SIZE };
             rustix::fs::fallocate(&file, flags, offset, len).map_err(errno)?;

@@ -1,0 +1,201 @@
+//! What is promised on an origin that cannot keep space for a file: dirty blocks are added up against what it has free.
+//!
+//! Invariant: no change is accepted into the log unless, at the last look,
+//!
+//! ```text
+//! 2 x (dirty blocks + blocks past the pool, not synced) + blocks synced since + margin <= blocks free
+//! ```
+//!
+//! Twice, because the file system's own trees may need as much again: an indirect block for each data block in the worst
+//! case, copies of leaves where nothing is written in place. What the origin was given counts until it is synced, for no figure
+//! has it before, and until the next look.
+//!
+//! ```text
+//! Enough -> accepted    Unknown -> waits for a look    Short -> waits for destage    Full -> goes to the origin itself
+//! ```
+//!
+//! Price: one look a second while something is written; none on the way of a write while there is plenty.
+
+use headpond_base::{BLOCK_U64, Errno, Nanos};
+
+/// A look counts for so long.
+const FRESH: Nanos = Nanos::SECOND;
+/// And for so long while twice what is needed is there.
+const FRESH_WITH_PLENTY: Nanos = Nanos(10 * Nanos::SECOND.0);
+/// Who waits for space looks as often as this.
+const AGAIN: Nanos = Nanos(50 * Nanos::MILLISECOND.0);
+/// What is left to others who write to the origin between two looks, and to errors of its own figure.
+const MARGIN_BLOCKS_MAX: u64 = (64 << 20) / BLOCK_U64;
+const MARGIN_SHARE: u64 = 16;
+/// What a dirty block may need.
+const EACH: u64 = 2;
+
+/// Owned by the engine.
+#[derive(Default)]
+pub(crate) struct Promises {
+    counts: bool,
+    look: Option<Look>,
+    /// When the look under way was asked for.
+    looking: Option<Nanos>,
+    wanted: bool,
+    /// Blocks that the origin has for good since the look was asked for: its figure may have them or not.
+    spent: u64,
+    /// The same since the look under way was asked for.
+    spent_since: u64,
+    /// Blocks that went past the pool and are not synced: they are in no figure.
+    past: u64,
+    /// Destage found no space: somebody else took more than the margin.
+    broken: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Look {
+    free: u64,
+    blocks: u64,
+    at: Nanos,
+}
+
+/// Whether a change fits what the origin has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Balance {
+    Enough,
+    /// Somebody has to look first.
+    Unknown,
+    /// Not before something is destaged.
+    Short,
+    /// Nothing is left to be destaged: only the origin itself can tell.
+    Full,
+    /// Destage gets no space.
+    Broken,
+}
+
+impl Promises {
+    /// There are files for which the origin cannot keep space.
+    pub(crate) const fn count(&mut self) {
+        self.counts = true;
+    }
+
+    /// Whether there are.
+    pub(crate) const fn counts(&self) -> bool {
+        self.counts
+    }
+
+    /// The origin has so many blocks more for good.
+    pub(crate) const fn spend(&mut self, blocks: u64) {
+        self.spent += blocks;
+        self.spent_since += blocks;
+    }
+
+    /// So many blocks go past the pool.
+    pub(crate) const fn pass(&mut self, blocks: u64) {
+        self.past += blocks;
+    }
+
+    /// The origin has synced so many of those, or they are gone.
+    pub(crate) const fn passed(&mut self, blocks: u64) {
+        self.past -= blocks;
+        self.spend(blocks);
+    }
+
+    /// Destage ended, and why if it failed.
+    pub(crate) fn destaged(&mut self, failed: Option<Errno>) {
+        self.broken = self.counts && failed.map_or(false, |errno| self.broken || errno.is_no_space());
+    }
+
+    /// Whether a change fits that makes so many blocks dirty of those that are so many now.
+    pub(crate) fn balance(&self, dirty_after: u64, dirty: u64, now: Nanos) -> Balance {
+        if !self.counts {
+            return Balance::Enough;
+        }
+        let Some(look) = self.look else { return Balance::Unknown };
+        let age = now.since(look.at);
+        let margin = (look.blocks / MARGIN_SHARE).min(MARGIN_BLOCKS_MAX);
+        let free = look.free.saturating_sub(margin);
+        let needed = EACH * (dirty_after + self.past) + self.spent;
+        if needed <= free && age < if needed <= free / 2 { FRESH_WITH_PLENTY } else { FRESH } {
+            Balance::Enough
+        } else if age >= FRESH || self.spent > 0 && age >= AGAIN {
+            Balance::Unknown
+        } else if self.broken {
+            Balance::Broken
+        } else if dirty > 0 {
+            Balance::Short
+        } else {
+            Balance::Full
+        }
+    }
+
+    /// Whether the origin is to be looked at now, for those who wait or those to come. To be followed by
+    /// [`Promises::looked`].
+    pub(crate) fn begin_look(&mut self, now: Nanos, waiting: bool) -> bool {
+        let age = self.look.map(|look| now.since(look.at));
+        let old = age.is_none_or(|age| age >= FRESH || waiting && self.spent > 0 && age >= AGAIN);
+        let begins = self.counts && self.looking.is_none() && old && (waiting || self.wanted);
+        if begins {
+            self.looking = Some(now);
+            self.spent_since = 0;
+        }
+        begins
+    }
+
+    /// Something was accepted: the next should not have to wait for a look.
+    pub(crate) const fn want(&mut self) {
+        self.wanted = self.counts;
+    }
+
+    /// What the origin said: its free bytes, and all of them. `None`: nothing.
+    pub(crate) fn looked(&mut self, found: Option<(u64, u64)>) {
+        let Some(at) = self.looking.take() else { return };
+        let (free, bytes) = found.unwrap_or((0, 0));
+        self.look = Some(Look { free: free / BLOCK_U64, blocks: bytes / BLOCK_U64, at });
+        self.spent = self.spent_since;
+        self.wanted = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = Nanos::MILLISECOND.0;
+
+    fn looked_at(free_blocks: u64, at: Nanos) -> Promises {
+        let mut promises = Promises { counts: true, ..Promises::default() };
+        assert!(promises.begin_look(at, true));
+        promises.looked(Some((free_blocks * BLOCK_U64, 1000 * BLOCK_U64)));
+        promises
+    }
+
+    #[test]
+    fn a_block_counts_twice_and_a_sixteenth_is_left_to_others() {
+        let promises = looked_at(262, Nanos(0));
+        assert_eq!(promises.balance(100, 99, Nanos(1)), Balance::Enough);
+        assert_eq!(promises.balance(101, 100, Nanos(1)), Balance::Short);
+        assert_eq!(promises.balance(101, 0, Nanos(1)), Balance::Full);
+    }
+
+    #[test]
+    fn what_became_clean_counts_until_a_look_that_was_asked_for_after_it() {
+        let mut promises = looked_at(262, Nanos(0));
+        promises.spend(50);
+        assert_eq!(promises.balance(76, 0, Nanos(1)), Balance::Full);
+        assert!(promises.begin_look(Nanos(60 * MS), true));
+        promises.spend(10);
+        promises.looked(Some((212 * BLOCK_U64, 1000 * BLOCK_U64)));
+        assert_eq!(promises.balance(70, 0, Nanos(61 * MS)), Balance::Enough);
+        assert_eq!(promises.balance(71, 0, Nanos(61 * MS)), Balance::Full);
+    }
+
+    #[test]
+    fn an_old_look_counts_only_where_there_is_plenty() {
+        let promises = looked_at(462, Nanos(0));
+        assert_eq!(promises.balance(100, 0, Nanos(5000 * MS)), Balance::Enough);
+        assert_eq!(promises.balance(101, 0, Nanos(5000 * MS)), Balance::Unknown);
+        assert_eq!(promises.balance(1, 0, Nanos(10_000 * MS)), Balance::Unknown);
+    }
+
+    #[test]
+    fn an_origin_that_keeps_space_is_not_counted() {
+        assert_eq!(Promises::default().balance(u64::MAX / 4, 0, Nanos(0)), Balance::Enough);
+    }
+}

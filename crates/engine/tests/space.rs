@@ -1,0 +1,89 @@
+//! Space at the origin: what it is asked for, what it gets back, and what is refused where it cannot keep any.
+#![allow(clippy::unwrap_used)]
+
+mod world;
+
+use headpond_base::{BufMut, Errno, UnixNanos};
+use headpond_engine::{Config, Handling, Reply, Request, Treatment};
+
+use world::World;
+
+const MIB: u64 = 1 << 20;
+
+fn write(world: &mut World, object: headpond_base::ObjectId, offset: u64, len: usize, how: Treatment) -> Reply {
+    let data = BufMut::copy_of(&vec![7; len]).freeze();
+    world.ask(Request::Write { object, offset, data, mtime: UnixNanos(7), durable: false, how })
+}
+
+#[test]
+fn a_write_asks_for_the_blocks_that_it_covers_and_for_no_hole() {
+    let mut world = World::new(Config::default());
+    let file = world.open(1, &[]);
+    let how = Treatment { user: 1000, ..Treatment::default() };
+    write(&mut world, file, 0, 100, how);
+    write(&mut world, file, 9 * MIB + 5, 4096, how);
+    write(&mut world, file, 9 * MIB + 10, 4000, how);
+    let asked = [(vec![(0, 4096)], 1000), (vec![(9 * MIB, 9 * MIB + 8192)], 1000)];
+    assert_eq!(world.asked, asked);
+}
+
+#[test]
+fn a_file_that_grows_asks_a_dozen_times_and_gives_the_rest_back_when_it_is_flushed() {
+    let mut world = World::new(Config::default());
+    let file = world.open(1, &[]);
+    let size = 2 * MIB + 4096;
+    (0..size / 4096).for_each(|block| drop(write(&mut world, file, block * 4096, 4096, Treatment::default())));
+    assert!(world.asked.len() <= 12, "{} times", world.asked.len());
+    assert!(world.asked.last().unwrap().0[0].1 > size);
+    world.cuts.clear();
+    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
+    assert_eq!(world.cuts, [size], "cut to the size that it has, which gives back what lies behind");
+    world.cuts.clear();
+    assert!(matches!(world.ask(Request::flush_all(2)), Reply::Done));
+    assert!(world.cuts.is_empty());
+}
+
+/// What a cut gives back another file may take before destage asks for it again.
+#[test]
+fn what_is_written_again_behind_a_cut_keeps_its_space() {
+    let mut world = World::new(Config::default());
+    let file = world.open(1, &vec![1; 256 << 10]);
+    world.ask(Request::Truncate { object: file, size: 0, mtime: UnixNanos(7) });
+    write(&mut world, file, 64 << 10, 64 << 10, Treatment::default());
+    world.asked.clear();
+    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
+    assert!(world.cuts.iter().all(|size| *size == 128 << 10), "{:?}", world.cuts);
+    assert!(world.asked.is_empty(), "destage has nothing to ask for");
+    let file = &world.files[&file];
+    assert!(file[..64 << 10].iter().all(|byte| *byte == 0) && file[64 << 10..].iter().all(|byte| *byte == 7));
+    assert_eq!(file.len(), 128 << 10);
+}
+
+#[test]
+fn where_no_space_is_kept_no_more_is_dirty_than_half_of_what_is_free() {
+    let mut world = World::new(Config::default());
+    (world.keeps_none, world.free) = (true, 64 * MIB + 8 * MIB);
+    let file = world.open(1, &[]);
+    let most = 4 * MIB / 4096;
+    for block in 0..2 * most {
+        assert!(matches!(write(&mut world, file, block * 4096, 4096, Treatment::default()), Reply::Changed(_)));
+        assert!(world.engine.stats().dirty_blocks <= most);
+    }
+    assert_eq!(world.asked.len(), 1, "asked once");
+}
+
+#[test]
+fn where_no_space_is_kept_and_there_is_none_a_write_goes_to_the_origin_and_one_that_must_be_whole_is_refused() {
+    let mut world = World::new(Config::default());
+    world.keeps_none = true;
+    let file = world.open(1, &[]);
+    let whole = Treatment { handling: Handling::Whole, ..Treatment::default() };
+    assert!(matches!(write(&mut world, file, 0, 4096, Treatment::default()), Reply::Changed(_)));
+    assert_eq!((world.files[&file].len(), world.engine.stats().dirty_blocks), (4096, 0));
+    assert!(matches!(write(&mut world, file, 0, 4096, whole), Reply::Failed(Errno::NOSPC)));
+    // Room again.
+    world.free = 1 << 40;
+    world.sleep(1500);
+    assert!(matches!(write(&mut world, file, 0, 4096, whole), Reply::Changed(_)));
+    assert_eq!(world.engine.stats().dirty_blocks, 1);
+}

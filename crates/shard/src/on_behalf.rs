@@ -1,0 +1,44 @@
+//! What the origin charges to whom: space is asked for as the user who writes, so that quotas and the blocks that a file
+//! system keeps for the superuser hold as they do without headpond.
+//!
+//! Invariant: a thread that took on a user's identity is itself again when the work is done, or the process ends: the next
+//! job would be done with a stranger's rights.
+//!
+//! Price: four system calls, for users other than the superuser. Groups stay the daemon's: who may use kept blocks by its
+//! group alone is told that there are none.
+
+use rustix::fs::Uid;
+use rustix::thread::{capabilities, set_capabilities, set_thread_res_uid};
+
+/// The superuser, and the daemon itself.
+const ROOT: u32 = 0;
+
+/// Does something on an open file as a user, without the daemon's capabilities. An ordinary user's daemon serves only that
+/// user, and stays as it is; so does one that may not become the user (in a container that has no such user).
+pub(crate) fn as_user<T>(user: u32, work: impl FnOnce() -> T) -> T {
+    let daemon = rustix::process::geteuid();
+    if user == ROOT || !daemon.is_root() {
+        return work();
+    }
+    // The effective user alone: the others stay, so that it can come back. Its capabilities go with it.
+    let Ok(own) = capabilities(None) else { return work() };
+    if set_thread_res_uid(None, Uid::from_raw(user), None).is_err() {
+        return work();
+    }
+    let guard = Back { daemon, own };
+    let result = work();
+    drop(guard);
+    result
+}
+
+struct Back {
+    daemon: Uid,
+    own: rustix::thread::CapabilitySets,
+}
+
+impl Drop for Back {
+    fn drop(&mut self) {
+        let restored = set_thread_res_uid(None, self.daemon, None).and_then(|()| set_capabilities(None, self.own));
+        restored.expect("a thread can always take back its own identity, which stays its saved one");
+    }
+}
