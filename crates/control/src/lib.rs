@@ -24,6 +24,7 @@ mod http;
 mod live_settings;
 mod marker;
 mod mounts;
+mod neighbours;
 mod notify;
 mod numbers;
 mod obsolete;
