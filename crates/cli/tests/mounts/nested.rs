@@ -122,6 +122,24 @@ fn an_origin_below_that_was_left_with_dirty_data_is_not_entered() {
     unmount(&pond, "mnt2", &[]);
 }
 
+/// A directory that a program has open becomes an origin, from another host: its marker is out of reach all the same.
+#[test]
+fn the_marker_of_a_directory_that_became_an_origin_meanwhile_cannot_be_touched() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    fs::create_dir(pond.mnt().join("db")).unwrap();
+    let held = fs::File::open(pond.mnt().join("db")).unwrap();
+    let ours = pond.origin().join("db/.headpond");
+    fs::create_dir(&ours).unwrap();
+    fs::write(ours.join("marker.json"), "{}").unwrap();
+    let below = format!("/proc/self/fd/{}/.headpond", std::os::fd::AsRawFd::as_raw_fd(&held));
+    assert_eq!(fs::remove_file(format!("{below}/marker.json")).unwrap_err().kind(), ErrorKind::ResourceBusy);
+    assert_eq!(fs::rename(&below, pond.mnt().join("moved")).unwrap_err().kind(), ErrorKind::ResourceBusy);
+    assert!(ours.join("marker.json").exists());
+    drop(held);
+    pond.unmount(&[]).ok();
+}
+
 #[test]
 fn nobody_closes_a_directory_of_everybody_with_a_marker_of_his_own() {
     if !is_root() {
@@ -149,4 +167,19 @@ fn nobody_closes_a_directory_of_everybody_with_a_marker_of_his_own() {
     pond.mount_places("origin/own/db", "mnt", "flash2", &["--size", SIZE]).refused(13, &["is a part of", "rm -r"]);
     pond.mount_places("origin/shared/db", "mnt", "flash2", &["--size", SIZE]).ok();
     pond.unmount(&[]).ok();
+}
+
+#[test]
+fn a_flash_inside_the_origin_is_refused_under_any_name() {
+    if !is_root() {
+        eprintln!("left out: needs root for bind mounts");
+        return;
+    }
+    let pond = Pond::new();
+    fs::create_dir_all(pond.origin().join("deep/er")).unwrap();
+    let _part = Bind::new(&pond, "origin/deep", "elsewhere");
+    for flash in ["elsewhere/flash", "elsewhere/er/flash"] {
+        pond.mount_places("origin", "mnt", flash, &["--size", SIZE]).refused(23, &["inside the origin"]);
+        assert!(!pond.at(flash).exists());
+    }
 }
