@@ -25,6 +25,7 @@ mod lease;
 mod live_settings;
 mod marker;
 mod mounts;
+mod neighbours;
 mod notify;
 mod numbers;
 mod obsolete;

@@ -43,6 +43,18 @@ pub enum Refusal {
         /// What to unmount.
         target: String,
     },
+    /// The origin lies in another one, or another one in it.
+    #[error("origin {} {what}\n  {advice}", .path.display())]
+    OriginNested {
+        /// The origin.
+        path: PathBuf,
+        /// How, and whose the other is.
+        what: String,
+        /// What to do first.
+        advice: String,
+        /// Its class: that of the other origin's state.
+        status: ExitStatus,
+    },
     /// The marker names another pool.
     #[error(
         "origin {}: its newest data may be in another pool: {} ({state})\n  Mount it with that flash, or give up what only that flash has: --discard-dirty",
@@ -300,7 +312,7 @@ impl Refusal {
             Self::FlashDirtyElsewhere { .. } => ExitStatus::FlashDirtyElsewhere,
             Self::FlashTooSmall { .. } => ExitStatus::FlashTooSmall,
             Self::FlashNoSpace { .. } => ExitStatus::FlashNoSpace,
-            Self::Pool { status, .. } | Self::Relayed { status, .. } => *status,
+            Self::Pool { status, .. } | Self::OriginNested { status, .. } | Self::Relayed { status, .. } => *status,
             Self::Conflict(_) => ExitStatus::Conflict,
             Self::NoFuse { .. } => ExitStatus::NoFuse,
             Self::NoPermission { .. } => ExitStatus::NoPermission,

@@ -6,8 +6,10 @@
 //! - From the look at what the engine knows of a file to the end of the change it is this change's turn at the file
 //!   (`turns.rs`): nobody opens it in between, and nobody gives it names or takes them.
 //! - What is made belongs to the caller.
+//! - A directory that is another headpond's origin is not entered: see `nested`.
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,12 +22,12 @@ use rustix::io::Errno;
 use crate::attributes::device_from;
 use crate::caller::Rights;
 use crate::front::{Front, Outcome, engine_errno, errno, stamp};
-use crate::inodes::{Inode, file_key, kind_of, stat};
+use crate::inodes::{Inode, ROOT, file_key, kind_of, stat};
 use crate::known::{FileKey, Known};
 use crate::open::creation_mode;
 use crate::places::open_path;
 use crate::turns::Changing;
-use crate::{caller, privileges, removal, times};
+use crate::{MARKER_NAME, caller, nested, privileges, removal, times};
 
 impl Front {
     /// Looks a name up, for the kernel to hold.
@@ -37,14 +39,31 @@ impl Front {
         let found = stat(&directory, name)?;
         if let Some(inode) = self.inodes.look_up(&found) {
             inode.find_by(&parent.me()?, name);
+            if inode.kind == FileType::Directory && inode.node != ROOT {
+                let checked = inode.path().and_then(|path| self.check_nested(parent, name, path, &found));
+                checked.inspect_err(|_| self.forget(inode.node, 1))?;
+            }
             let attributes = self.attributes_from(&inode, &found);
             return Ok((inode, attributes));
         }
         let path = self.inodes.home.with_room(|| open_path(&directory, name))?;
         let found = stat(&path, c"")?;
+        if kind_of(&found) == FileType::Directory {
+            self.check_nested(parent, name, &path, &found)?;
+        }
         let inode = self.inodes.take_in(path, &found, (parent, name), |key| self.known.find(key))?;
         let attributes = self.attributes_from(&inode, &found);
         Ok((inode, attributes))
+    }
+
+    /// Refuses a directory that is another headpond's origin, and the marker of one that became it meanwhile.
+    fn check_nested(&self, parent: &Inode, name: &OsStr, directory: impl AsFd, found: &Statx) -> Outcome<()> {
+        let is_marker = name == MARKER_NAME && parent.stat().is_ok_and(|above| nested::has_marker(&directory, &above));
+        if !is_marker && !nested::is_origin(&directory, found) {
+            return Ok(());
+        }
+        self.nested.met(if is_marker { self.path_of(parent) } else { self.path_in(parent, name) });
+        Err(nested::REFUSED)
     }
 
     /// The kernel gave back lookups.

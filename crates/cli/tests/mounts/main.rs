@@ -18,6 +18,7 @@ mod images;
 mod life;
 mod loop_device;
 mod meanwhile;
+mod nested;
 mod numbers;
 mod panel;
 mod permissions;

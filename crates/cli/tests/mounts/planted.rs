@@ -42,7 +42,8 @@ fn links_planted_for_the_marker_lead_nowhere() {
 
 #[test]
 fn a_directory_a_fifo_or_a_file_that_others_may_write_is_refused_without_a_hang() {
-    let plants: [(fn(&Path), &str); 4] = [
+    type Plant = fn(&Path);
+    let plants: [(Plant, &str); 4] = [
         (|ours| symlink("/var", ours).unwrap(), "symbolic link"),
         (|ours| fifo(ours), "FIFO"),
         (
