@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use headpond_control::{
     Decisions, MountPlan, Refusal, Running, leave_terminal, make_runtime_dir, mountpoint_path, report_ready,
-    report_refusal, runtime_name, start_background,
+    report_refusal, report_waiting, runtime_name, start_background,
 };
 
 use crate::args::{BACKGROUND_CHILD, MountArgs};
@@ -21,7 +21,10 @@ pub fn run(args: &MountArgs, background_child: bool) -> Result<(), Refusal> {
 }
 
 fn in_foreground(args: &MountArgs) -> Result<(), Refusal> {
-    let running = Running::start(&plan(args))?;
+    let running = Running::start(&plan(args), &|text| {
+        eprintln!("headpond: {text}");
+        Ok(())
+    })?;
     for line in running.summary().lines() {
         eprintln!("headpond: {line}");
     }
@@ -46,7 +49,7 @@ fn as_daemon(args: &MountArgs) -> Result<(), Refusal> {
     let started = (|| {
         let plan = plan(args).absolute()?;
         leave_terminal()?;
-        Running::start(&plan)
+        Running::start(&plan, &report_waiting)
     })();
     let running = started.inspect_err(report_refusal)?;
     if report_ready(&running.summary()).is_err() {
@@ -78,6 +81,7 @@ fn plan(args: &MountArgs) -> MountPlan {
         model_disk: args.model_disk,
         fault: args.test_fault.clone(),
         metrics: args.metrics,
+        metrics_token: args.metrics_token.clone(),
         allow_other: args.allow_other,
         format: args.format,
         discard_dirty: args.discard_dirty,

@@ -20,6 +20,7 @@ use crate::{ExitStatus, Refusal};
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Report {
+    Waiting { text: String },
     Ready { text: String },
     Refused { status: u8, text: String },
 }
@@ -42,11 +43,20 @@ pub fn start(mark: &str, arguments: impl Iterator<Item = OsString>, log: &Path) 
         .spawn()
         .map_err(failed)?;
     let mut line = String::new();
-    if let Some(stdout) = child.stdout.take() {
-        BufReader::new(stdout).read_line(&mut line).map_err(failed)?;
-    }
-    match serde_json::from_str(&line) {
+    let mut said = child.stdout.take().map(BufReader::new);
+    let report = loop {
+        line.clear();
+        if let Some(said) = &mut said {
+            said.read_line(&mut line).map_err(failed)?;
+        }
+        match serde_json::from_str(&line) {
+            Ok(Report::Waiting { text }) => eprintln!("headpond: {text}"),
+            report => break report,
+        }
+    };
+    match report {
         Ok(Report::Ready { text }) => Ok(text),
+        Ok(Report::Waiting { .. }) => unreachable!("told above"),
         Ok(Report::Refused { status, text }) => {
             let _ = child.wait();
             Err(Refusal::Relayed { text, status: ExitStatus::from_code(status).unwrap_or(ExitStatus::Failed) })
@@ -77,6 +87,14 @@ pub fn leave_terminal() -> Result<(), Refusal> {
     chdir("/").map_err(|error| Refusal::from_io("change to", Path::new("/"), error))
 }
 
+/// In the daemon: tells what the start waits for.
+///
+/// # Errors
+/// When the command is gone, as of [`report_ready`].
+pub fn report_waiting(text: &str) -> io::Result<()> {
+    write_report(&Report::Waiting { text: text.to_owned() })
+}
+
 /// In the daemon: tells that the mount stands, and lets go of the command's output.
 ///
 /// # Errors
@@ -91,12 +109,17 @@ pub fn report_refusal(refusal: &Refusal) {
     let _ = report(&Report::Refused { status: refusal.status().code(), text: refusal.to_string() });
 }
 
-fn report(report: &Report) -> io::Result<()> {
+fn write_report(report: &Report) -> io::Result<()> {
     let mut line = serde_json::to_vec(report)?;
     line.push(b'\n');
     let mut stdout = io::stdout().lock();
     stdout.write_all(&line)?;
-    stdout.flush()?;
+    stdout.flush()
+}
+
+/// The last word.
+fn report(report: &Report) -> io::Result<()> {
+    write_report(report)?;
     let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&null)?;
     Ok(())

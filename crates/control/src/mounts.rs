@@ -17,6 +17,8 @@ pub const FS_TYPE: &str = "fuse.headpond";
 /// One mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mounted {
+    /// The number of its device, major and minor: the same for all mounts of one file system.
+    pub device: Option<(u32, u32)>,
     /// Where.
     pub mountpoint: PathBuf,
     /// Its file system type: [`FS_TYPE`] for ours.
@@ -39,6 +41,12 @@ pub fn mounted_on(mountpoint: &Path) -> Option<Mounted> {
     mounts().into_iter().rev().find(|mount| mount.mountpoint == mountpoint)
 }
 
+/// All mounts that another process sees, by their paths in its name space.
+#[must_use]
+pub(crate) fn mounts_of(process: &Path) -> Vec<Mounted> {
+    fs::read(process.join("mountinfo")).map_or_else(|_| Vec::new(), |text| parse(&text))
+}
+
 fn parse(text: &[u8]) -> Vec<Mounted> {
     text.split(|&byte| byte == b'\n').filter_map(parse_line).collect()
 }
@@ -51,7 +59,9 @@ fn parse_line(line: &[u8]) -> Option<Mounted> {
         .split(|&byte| byte == b',')
         .find_map(|option| option.strip_prefix(b"user_id="))
         .and_then(|user| std::str::from_utf8(user).ok()?.parse().ok());
+    let device = fields.get(2).and_then(|field| std::str::from_utf8(field).ok()?.split_once(':'));
     Some(Mounted {
+        device: device.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?))),
         mountpoint: unescape(fields.get(4)?),
         fs_type: String::from_utf8_lossy(fields.get(dash + 1)?).into_owned(),
         source: unescape(fields.get(dash + 2)?),
@@ -149,6 +159,7 @@ mod tests {
         assert_eq!(
             mounts[1],
             Mounted {
+                device: Some((0, 45)),
                 mountpoint: "/srv/my db".into(),
                 fs_type: FS_TYPE.into(),
                 source: "/slow/my\\db".into(),

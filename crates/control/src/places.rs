@@ -222,6 +222,7 @@ mod tests {
         let origin = fs::canonicalize(root.path().join("origin")).unwrap();
         assert!(check_neighbours(&origin, &[]).is_ok());
         let below = |source: &str| Mounted {
+            device: None,
             mountpoint: "/somewhere".into(),
             fs_type: FS_TYPE.into(),
             source: origin.join(source),

@@ -19,6 +19,7 @@ mod batch;
 mod buffers;
 mod caller;
 mod commit;
+mod connection;
 mod data;
 mod dirs;
 mod door;
