@@ -10,7 +10,8 @@ use crate::pond::{Pond, SIZE, Said};
 
 /// A line of a thread's status, in hexadecimal digits.
 fn bits(status: &str, name: &str) -> u64 {
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("no {name} in {status}"));
+    let line =
+        status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("no {name} in {status}"));
     u64::from_str_radix(line.trim(), 16).unwrap()
 }
 
@@ -78,5 +79,55 @@ fn with_the_capabilities_that_are_left_everything_is_done_as_on_the_origin() {
         }
     }
     assert!(differ.is_empty(), "{}", differ.join("\n"));
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn other_users_see_numbers_and_no_names_and_control_nothing() {
+    if !is_root() {
+        eprintln!("left out: needs root to become another user");
+        return;
+    }
+    let pond = Pond::new();
+    fs::set_permissions(pond.at(""), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    pond.mount(&["--size", SIZE, "--allow-other"]).ok();
+    fs::write(pond.mnt().join("secret-name"), "x").unwrap();
+    let program = pond.program(env!("CARGO_BIN_EXE_headpond"), "headpond");
+    let (program, mnt) = (program.display(), pond.mnt().display().to_string());
+    let as_stranger = |script: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65533", "--regid", "65533", "--clear-groups", "sh", "-c", script]);
+        Said::from(command.env_remove("XDG_RUNTIME_DIR").output().unwrap())
+    };
+    for (text, may) in [("stats", true), ("dirty", true), ("errors", true), ("latency", true), ("settings", true)]
+        .into_iter()
+        .chain(["files", "processes", "rules", "whole"].map(|text| (text, false)))
+    {
+        let said = as_stranger(&format!("cat {mnt}/.headpond/{text}"));
+        assert_eq!(said.status == 0, may, "{text}: {}", said.text);
+        assert!(!said.text.contains("secret-name"), "{text}: {}", said.text);
+    }
+    for command in ["status", "stats", "get", "flush", "unmount", "set mode=write-through"] {
+        let (verb, rest) = command.split_once(' ').unwrap_or((command, ""));
+        let said = as_stranger(&format!("{program} {verb} {mnt} {rest}"));
+        assert_ne!(said.status, 0, "{command}: {}", said.text);
+        assert!(!said.text.contains("secret-name"), "{command}: {}", said.text);
+    }
+    assert_eq!(pond.status()["mode"], "write-back");
+    pond.unmount(&[]).ok();
+}
+
+#[test]
+fn numbers_that_other_machines_could_read_need_a_token() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE, "--metrics", "0.0.0.0:0"]).refused(2, &["--metrics-token", "127.0.0.1"]);
+    assert!(!pond.flash().exists(), "a refused mount makes no pool");
+    let token = pond.at("token");
+    fs::write(&token, "0123456789abcdef\n").unwrap();
+    fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let with = ["--size", SIZE, "--metrics", "0.0.0.0:0", "--metrics-token", token.to_str().unwrap()];
+    pond.mount(&with).refused(2, &["600"]);
+    fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    pond.mount(&with).ok();
     pond.unmount(&[]).ok();
 }
