@@ -164,9 +164,13 @@ pub struct MountArgs {
     #[arg(long)]
     pub allow_other: bool,
     /// Serve the numbers over HTTP as Prometheus takes them, at /metrics of this address, such as
-    /// 127.0.0.1:9187. Whoever reaches the address can read them
+    /// 127.0.0.1:9187. Everybody on this machine can read them there; an address that other machines reach needs a token
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
+    /// A file with the token that whoever reads the metrics has to show (`Authorization: Bearer TOKEN`). It must belong to you and
+    /// have the mode 600
+    #[arg(long, value_name = "FILE", requires = "metrics")]
+    pub metrics_token: Option<PathBuf>,
     /// How to drive the flash: io_uring, or threads with pread and pwrite where io_uring is forbidden
     #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
     pub backend: BackendArg,

@@ -78,6 +78,7 @@ fn plan(args: &MountArgs) -> MountPlan {
         model_disk: args.model_disk,
         fault: args.test_fault.clone(),
         metrics: args.metrics,
+        metrics_token: args.metrics_token.clone(),
         allow_other: args.allow_other,
         format: args.format,
         discard_dirty: args.discard_dirty,

@@ -1,12 +1,14 @@
 //! Who keeps a mount busy: told before an unmount is tried, so that nobody has to guess.
 //!
 //! Looks at what `/proc` says of open files and directories, and not at the mount itself. It
-//! sees what this user may see; what it misses, the kernel still refuses.
+//! sees what this user may see; what it misses, the kernel still refuses. Processes in other mount name spaces count if the mount,
+//! or a copy of it, is mounted there.
 
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::mounts::{mounted_on, mounts_of};
 use crate::refusal::AFew;
 
 /// A process that uses the mount.
@@ -35,10 +37,16 @@ const SHOWN: usize = 5;
 /// The processes that hold something in the mount.
 #[must_use]
 pub fn holders(mountpoint: &Path) -> Vec<Holder> {
+    holders_of(mountpoint, mounted_on(mountpoint).map(|mount| mount.device))
+}
+
+/// The same of a mount with this device, which need not be mounted here any more.
+pub(crate) fn holders_of(mountpoint: &Path, device: Option<(u32, u32)>) -> Vec<Holder> {
     let own = std::process::id();
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let mut found: Vec<Holder> = pids.filter(|&pid| pid != own).filter_map(|pid| holder(pid, mountpoint)).collect();
+    let mut found: Vec<Holder> =
+        pids.filter(|&pid| pid != own).filter_map(|pid| holder(pid, mountpoint, device)).collect();
     found.sort_by_key(|holder| holder.pid);
     found
 }
@@ -52,18 +60,24 @@ pub fn describe(holders: &[Holder]) -> String {
     format!(" by:\n{}", AFew(holders, SHOWN)).trim_end().to_owned()
 }
 
-fn holder(pid: u32, mountpoint: &Path) -> Option<Holder> {
+fn holder(pid: u32, mountpoint: &Path, device: Option<(u32, u32)>) -> Option<Holder> {
     let process = PathBuf::from(format!("/proc/{pid}"));
-    // A container may have the same path for something else; the kernel tells of those.
     let name_space = |process: &Path| fs::read_link(process.join("ns/mnt")).ok();
-    if name_space(&process) != name_space(Path::new("/proc/self")) {
+    // A container may have the same path for something else, and the mount elsewhere.
+    let places = if name_space(&process) == name_space(Path::new("/proc/self")) {
+        vec![mountpoint.to_owned()]
+    } else {
+        let same = mounts_of(&process).into_iter().filter(|mount| Some(mount.device) == device);
+        same.map(|mount| mount.mountpoint).collect()
+    };
+    if places.is_empty() {
         return None;
     }
     let links = ["cwd", "root", "exe"].map(|link| process.join(link)).into_iter();
     let files = fs::read_dir(process.join("fd")).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
     let mut held = links.chain(files).filter_map(|link| {
         let target = fs::read_link(link).ok()?;
-        target.starts_with(mountpoint).then_some(target)
+        places.iter().any(|place| target.starts_with(place)).then_some(target)
     });
     let example = held.next()?;
     let count = 1 + held.count();

@@ -22,8 +22,8 @@ pub struct Mounted {
     pub id: u32,
     /// That of the mount that it is mounted on.
     pub parent: u32,
-    /// The device of its file system, as that itself has it: all parts of one have the same.
-    pub device: String,
+    /// The number of its device, major and minor: the same for all mounts of one file system.
+    pub device: (u32, u32),
     /// The directory of that file system which is seen at the mount point.
     pub root: PathBuf,
     /// Where.
@@ -48,6 +48,12 @@ pub fn mounted_on(mountpoint: &Path) -> Option<Mounted> {
     mounts().into_iter().rev().find(|mount| mount.mountpoint == mountpoint)
 }
 
+/// All mounts that another process sees, by their paths in its name space.
+#[must_use]
+pub(crate) fn mounts_of(process: &Path) -> Vec<Mounted> {
+    fs::read(process.join("mountinfo")).map_or_else(|_| Vec::new(), |text| parse(&text))
+}
+
 pub(crate) fn parse(text: &[u8]) -> Vec<Mounted> {
     text.split(|&byte| byte == b'\n').filter_map(parse_line).collect()
 }
@@ -61,13 +67,14 @@ fn parse_line(line: &[u8]) -> Option<Mounted> {
         .find_map(|option| option.strip_prefix(b"user_id="))
         .and_then(|user| std::str::from_utf8(user).ok()?.parse().ok());
     let number = |at: usize| std::str::from_utf8(fields.get(at)?).ok()?.parse().ok();
+    let (major, minor) = std::str::from_utf8(fields.get(2)?).ok()?.split_once(':')?;
     let fs_type = String::from_utf8_lossy(fields.get(dash + 1)?).into_owned();
     let source = unescape(fields.get(dash + 2)?);
     let source = if fs_type == FS_TYPE { path_of_source(source.as_os_str().as_bytes()) } else { source };
     Some(Mounted {
         id: number(0)?,
         parent: number(1)?,
-        device: String::from_utf8_lossy(fields.get(2)?).into_owned(),
+        device: (major.parse().ok()?, minor.parse().ok()?),
         root: unescape(fields.get(3)?),
         mountpoint: unescape(fields.get(4)?),
         fs_type,
@@ -168,7 +175,7 @@ mod tests {
             Mounted {
                 id: 99,
                 parent: 23,
-                device: "0:45".into(),
+                device: (0, 45),
                 root: "/".into(),
                 mountpoint: "/srv/my db".into(),
                 fs_type: FS_TYPE.into(),

@@ -21,7 +21,7 @@ use crate::{ExitStatus, Refusal};
 /// A directory's place: its file system, and the path there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct FsPlace {
-    device: String,
+    device: (u32, u32),
     path: PathBuf,
 }
 
@@ -135,7 +135,7 @@ fn directories_above(path: &Path, place: Option<&FsPlace>, mounts: &[Mounted]) -
         path.ancestors().skip(1).filter_map(|above| Some((above.to_owned(), open(above)?))).collect();
     let Some(place) = place else { return found };
     for above in place.path.ancestors().skip(1) {
-        let above = FsPlace { device: place.device.clone(), path: above.to_owned() };
+        let above = FsPlace { device: place.device, path: above.to_owned() };
         for mount in mounts.iter().filter(|mount| mount.device == above.device) {
             let Ok(below) = above.path.strip_prefix(&mount.root) else { continue };
             let shown: PathBuf = mount.mountpoint.join(below).components().collect();
@@ -182,7 +182,7 @@ fn place_of(path: &Path, mounts: &[Mounted]) -> Option<FsPlace> {
 
 fn place_in(mount: &Mounted, path: &Path) -> Option<FsPlace> {
     let below = path.strip_prefix(&mount.mountpoint).ok()?;
-    Some(FsPlace { device: mount.device.clone(), path: mount.root.join(below).components().collect() })
+    Some(FsPlace { device: mount.device, path: mount.root.join(below).components().collect() })
 }
 
 #[cfg(test)]
@@ -230,7 +230,7 @@ mod tests {
             table.push(Mounted {
                 id: 1 << 30,
                 parent: 0,
-                device: "0:999".into(),
+                device: (0, 999),
                 root: "/".into(),
                 mountpoint: "/somewhere".into(),
                 fs_type: fs_type.into(),

@@ -34,6 +34,8 @@ pub struct MountPlan {
     pub fault: Option<FaultPlan>,
     /// Where to serve the metrics over HTTP.
     pub metrics: Option<SocketAddr>,
+    /// A file with what a scraper has to say.
+    pub metrics_token: Option<PathBuf>,
     /// Let other users in.
     pub allow_other: bool,
     /// Overwrite what the flash holds.
@@ -53,7 +55,7 @@ impl MountPlan {
         for path in [&mut self.origin, &mut self.mountpoint, &mut self.flash] {
             *path = std::path::absolute(&*path).map_err(|error| Refusal::from_io("find", path, error))?;
         }
-        if let Some(path) = &mut self.config {
+        for path in [&mut self.config, &mut self.metrics_token].into_iter().flatten() {
             *path = std::path::absolute(&*path).map_err(|error| Refusal::from_io("find", path, error))?;
         }
         Ok(self)

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use headpond_device::{Device, FaultHandle, FaultPlan, Faults};
 use headpond_engine::{Reply, Request};
@@ -20,9 +20,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::clock::{unix_seconds, utc};
+use crate::confinement::confine;
+use crate::elsewhere::{Elsewhere, Verdict};
 use crate::ending::{Ended, end, settle_marker};
 use crate::flash::{Flash, Superblocks};
-use crate::http::MetricsServer;
+use crate::http::{MetricsServer, Token};
+use crate::last_daemon::{once_free, take_marker};
 use crate::live_settings::LiveSettings;
 use crate::marker::{MARKER_VERSION, Marker, MarkerHold, MarkerState, hex};
 use crate::mounts::{Detach, detach};
@@ -58,13 +61,15 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a mount.
+    /// Starts a mount. `say` tells what it waits for, if it waits.
     ///
     /// # Errors
     /// Every reason not to; then nothing was changed.
     pub fn start(plan: &MountPlan) -> Result<Self, Refusal> {
+        let token = plan.metrics_token.as_deref().map(Token::read).transpose()?;
+        let metrics = plan.metrics.map(|address| MetricsServer::listen(address, token)).transpose()?;
         let budget = Budget::of_process();
-        let metrics = plan.metrics.map(MetricsServer::listen).transpose()?;
+        confine().map_err(|error| Refusal::Failed { doing: "give up capabilities".to_owned(), error })?;
         let from_file = live_settings::from_file(plan)?;
         let waiting = Waiting::for_origin(&plan.origin);
         waiting.on("the directory");
@@ -72,13 +77,13 @@ impl Running {
         let places = Places::check(&root, &plan.mountpoint, &plan.flash)?;
         fuse::check(&places.mountpoint, plan.allow_other)?;
         waiting.on("the lock beside the data");
-        let marker = MarkerHold::take(&root)?;
+        let marker = take_marker(&root)?;
         waiting.on("the files");
         let found = match marker.read() {
             Err(Refusal::Marker { .. }) if plan.discard_dirty => None,
             found => found?,
         };
-        let mut flash = Flash::take(&places.flash, plan.size, plan.fill)?;
+        let mut flash = once_free(|| Flash::take(&places.flash, plan.size, plan.fill))?;
         let obsolete = ObsoleteNote::in_dir(marker.dir().clone());
         let failure = obsolete.read()?;
         let mut ready =
@@ -90,7 +95,7 @@ impl Running {
         let runtime = runtime_dir::make()?;
         runtime_dir::remove_dead();
         let path = runtime.join(format!("{}.sock", runtime_dir::name_of(&places.mountpoint)));
-        let socket = Arc::new(ControlSocket::listen(&path, &places.mountpoint)?);
+        let socket = Arc::new(once_free(|| ControlSocket::listen(&path, &places.mountpoint))?);
         let superblocks = Superblocks::of(flash.opened())
             .map_err(|error| Refusal::from_io("open once more", &places.flash, error))?;
         let (device, faults) = with_fault(flash.start(plan.backend)?, plan.fault.clone());
@@ -193,11 +198,12 @@ impl Running {
     /// # Errors
     /// When the origin did not take everything although it should have: it is in the pool then.
     pub fn serve(mut self) -> Result<Ended, Refusal> {
+        let mut elsewhere = Elsewhere::new();
         loop {
             match self.events.recv_timeout(PERIOD) {
                 Ok(Event::Unmount { client, keep_dirty }) => match self.mounted.unmount() {
                     Ok(()) => return self.finish(!keep_dirty, Some(client)),
-                    Err(error) => client.refuse(&unmount_refusal(&self.service, error)),
+                    Err(error) => client.refuse(&unmount_refusal(&self, error)),
                 },
                 Ok(Event::Signal(signal)) => {
                     let name = signal_hook::low_level::signal_name(signal).unwrap_or("signal");
@@ -210,11 +216,35 @@ impl Running {
                         eprintln!("headpond: unmounted by somebody else; writing what is dirty to the origin");
                         return self.finish(true, None);
                     }
+                    match elsewhere.look(&self.mounted, Instant::now()) {
+                        Verdict::Serve => {}
+                        Verdict::Tell => eprintln!(
+                            "headpond: not mounted here any more, but in use, through a copy in another mount name space or by \
+                             files that are still open{}: serving goes on until they are closed",
+                            self.holders()
+                        ),
+                        Verdict::End => {
+                            eprintln!(
+                                "headpond: unmounted by somebody else, and nobody uses the copies of the mount in other name \
+                                 spaces, which end with it; writing what is dirty to the origin"
+                            );
+                            if let Err(error) = self.mounted.end_copies() {
+                                eprintln!("headpond: {error}");
+                            }
+                            return self.finish(true, None);
+                        }
+                    }
                 }
                 // The senders are this process's own threads, which do not end.
                 Err(RecvTimeoutError::Disconnected) => return self.leave(),
             }
         }
+    }
+
+    /// Who uses it, as a part of a sentence.
+    fn holders(&self) -> String {
+        let device = self.mounted.number().map(|number| (0, number));
+        holders::describe(&holders::holders_of(&self.service.mountpoint(), device))
     }
 
     /// Ends at once, as a signal does: dirty data stays in the pool.
@@ -383,11 +413,11 @@ fn mount_refusal(service: &Service, error: MountError) -> Refusal {
     }
 }
 
-fn unmount_refusal(service: &Service, error: MountError) -> Refusal {
-    let path = service.mountpoint();
+fn unmount_refusal(running: &Running, error: MountError) -> Refusal {
+    let path = running.service.mountpoint();
     match error {
         MountError::Busy(_) => {
-            let by = holders::describe(&holders::holders(&path));
+            let by = running.holders();
             Refusal::Busy { path, by }
         }
         error => Refusal::Failed {

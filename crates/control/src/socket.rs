@@ -155,6 +155,34 @@ mod tests {
     }
 
     #[test]
+    fn who_is_neither_root_nor_the_daemons_user_is_not_listened_to() {
+        use std::os::unix::fs::PermissionsExt;
+        if !geteuid().is_root() {
+            eprintln!("left out: needs root to become another user");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.sock");
+        let socket = ControlSocket::listen(&path, Path::new("/mnt")).unwrap();
+        // As if nothing else kept others out.
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        std::thread::spawn(move || socket.serve(|_, client| client.answer(&Answer::Done)));
+        let ask = || ask_at(&path, &Command::Flush { path: None }, Some(Duration::from_secs(10)));
+        assert_eq!(ask().unwrap(), Answer::Done);
+        let stranger = std::thread::scope(|scope| {
+            let asking = scope.spawn(|| {
+                let user = rustix::fs::Uid::from_raw(65_533);
+                rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+                ask()
+            });
+            asking.join().unwrap()
+        });
+        assert!(stranger.is_err(), "{stranger:?}");
+        assert_eq!(ask().unwrap(), Answer::Done, "and the next one is");
+    }
+
+    #[test]
     fn what_a_dead_daemon_left_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.sock");

@@ -168,6 +168,22 @@ impl Front {
         send(Ask::Sync { object }, Box::new(done));
     }
 
+    /// Makes everything durable that was acknowledged before, of all files, and what was changed at the origin alone: `sync` and
+    /// `syncfs`. The kernel asks that only of mounts over block devices and of virtual machines' (`fuseblk`, virtiofs): of those as
+    /// this one is it does not. Waits for the origin.
+    pub(crate) fn sync_all(&self, answer: Answer) {
+        let root = self.inodes.root().open(OFlags::RDONLY | OFlags::DIRECTORY);
+        match root.and_then(rustix::fs::syncfs) {
+            Ok(()) => {}
+            Err(error) => return answer.error(error),
+        }
+        let done = move |reply| match reply {
+            Reply::Done => answer.ok(),
+            other => answer.error(unexpected(&other)),
+        };
+        self.pond.submit(Ask::SyncAll, Box::new(done));
+    }
+
     /// Mode, owner, links and extended attributes are nowhere but at the origin. The one case in
     /// which an fsync waits for it, and only if there was such a change.
     pub(crate) fn sync_attributes(&self, file: &OpenFile) -> Outcome<()> {
@@ -190,4 +206,55 @@ fn read_straight(file: &File, offset: u64, size: usize) -> Outcome<Vec<u8>> {
     }
     data.truncate(filled);
     Ok(data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mount::Beside;
+    use crate::pond::{Operation, Pond};
+    use crate::wire::answer_head;
+    use headpond_base::ObjectId;
+    use headpond_engine::Namespace;
+    use std::io::Read;
+    use std::os::fd::OwnedFd;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    /// Counts what is made durable.
+    #[derive(Default)]
+    struct Counting(AtomicUsize);
+
+    impl Pond for Counting {
+        fn submit(&self, request: Ask, done: Done) {
+            assert!(matches!(request, Ask::SyncAll), "{request:?}");
+            self.0.fetch_add(1, Ordering::Relaxed);
+            done(Reply::Done);
+        }
+
+        fn namespace(&self, _: Namespace, _: Operation) -> headpond_base::Result<()> {
+            unreachable!("no name changes")
+        }
+
+        fn attach(&self, _: ObjectId, _: File) {}
+
+        fn sync_origin(&self, _: ObjectId) -> headpond_base::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn where_the_kernel_asks_for_all_to_be_durable_the_pool_and_the_origin_are() {
+        let origin = tempfile::tempdir().unwrap();
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let root = rustix::fs::open(origin.path(), flags, Mode::empty()).unwrap();
+        let pond = Arc::new(Counting::default());
+        let front = Front::new(root, false, pond.clone(), &[], Beside::default()).unwrap();
+        let (mut told, device) = std::io::pipe().unwrap();
+        front.sync_all(Answer::new(Arc::new(OwnedFd::from(device)), 7));
+        assert_eq!(pond.0.load(Ordering::Relaxed), 1);
+        let mut answer = Vec::new();
+        told.read_to_end(&mut answer).unwrap();
+        assert_eq!(answer, answer_head(7, 0, 0));
+    }
 }

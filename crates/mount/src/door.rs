@@ -211,6 +211,11 @@ impl Open {
                 }),
                 Err(error) => answer.error(error),
             }),
+            Some(opcode::SYNCFS) => {
+                let front = self.front.clone();
+                self.workers.push(move || front.sync_all(answer));
+                Some(())
+            }
             _ => {
                 let body = &self.buffers.next()[..len.saturating_sub(WRITE_HEAD)];
                 // Forgetting has no answer, so none may be given by dropping it.

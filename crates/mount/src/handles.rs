@@ -120,6 +120,11 @@ impl<T> Handles<T> {
         self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&number)
     }
 
+    /// Whether nothing is open.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// Everything that is still open, closed.
     pub(crate) fn drain(&self) -> Vec<Arc<T>> {
         self.open.write().unwrap_or_else(PoisonError::into_inner).drain().map(|(_, value)| value).collect()

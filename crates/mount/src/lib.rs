@@ -20,6 +20,7 @@ mod batch;
 mod buffers;
 mod caller;
 mod commit;
+mod connection;
 mod data;
 mod dirs;
 mod door;

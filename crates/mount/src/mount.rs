@@ -1,14 +1,20 @@
 //! Making a mount and taking it away.
+//!
+//! Invariant: what is unmounted from here is over, though it be mounted in other mount name spaces too; and nothing that somebody
+//! has open, wherever, is taken away.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use headpond_shard::Budget;
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 
+use crate::connection::Connection;
 use crate::door::FuseDoor;
 use crate::file_system::{FileSystem, Greeting};
 use crate::forgetting::Forgetting;
@@ -46,13 +52,17 @@ pub const THREADS: usize = 8;
 /// Threads for requests for data that may block, which are few.
 const WORKERS: usize = 4;
 
+/// The kernel gives a file back a moment after its last descriptor is closed: for so long one that is open may be one that was.
+const CLOSING: Duration = Duration::from_secs(1);
+
 /// A mount that is served. It ends when it is unmounted from here or from anywhere else. When
 /// dropped, it is unmounted if it is not in use.
-#[derive(Debug)]
 pub struct Mounted {
     /// What fuser serves, and what holds the mount. In this order: the mount outlives the serving.
     session: Option<(BackgroundSession, Session<Greeting>)>,
     mountpoint: PathBuf,
+    connection: Connection,
+    front: Arc<Front>,
 }
 
 /// Mounts, and serves the mount on threads of its own.
@@ -110,14 +120,15 @@ pub fn mount_with(
     config.n_threads = Some(options.threads.max(1));
     let place_refused = |error| mountpoint::refusal(&place, error);
     let session = Session::new(Greeting, &place, &config).map_err(place_refused)?;
-    let (serving, door) = serve(&session, front, &config).map_err(place_refused)?;
+    let device = Arc::new(session.as_fd().try_clone_to_owned().map_err(place_refused)?);
+    let (serving, door) = serve(device.clone(), front.clone(), &config).map_err(place_refused)?;
     pond.serve(Box::new(door));
-    Ok(Mounted { session: Some((serving, session)), mountpoint: place })
+    let connection = Connection::of(device, &place);
+    Ok(Mounted { session: Some((serving, session)), mountpoint: place, connection, front })
 }
 
 /// Has what comes out of the kernel's device served, but for the door, which is for the pond.
-fn serve(session: &Session<Greeting>, front: Arc<Front>, config: &Config) -> io::Result<(BackgroundSession, FuseDoor)> {
-    let device = Arc::new(session.as_fd().try_clone_to_owned()?);
+fn serve(device: Arc<OwnedFd>, front: Arc<Front>, config: &Config) -> io::Result<(BackgroundSession, FuseDoor)> {
     let flags = rustix::fs::fcntl_getfl(&device)?;
     rustix::fs::fcntl_setfl(&device, flags | OFlags::NONBLOCK)?;
     // There is one device to a front.
@@ -134,16 +145,44 @@ impl Mounted {
         &self.mountpoint
     }
 
-    /// Unmounts and waits until the last request is answered.
+    /// The number of its device, whose major number is 0: what mounts of it have in common in all mount name spaces.
+    #[must_use]
+    pub const fn number(&self) -> Option<u32> {
+        self.connection.number()
+    }
+
+    /// Whether nobody has anything of it open, wherever it is mounted.
+    #[must_use]
+    pub fn is_unused(&self) -> bool {
+        self.front.files.is_empty() && self.front.directories.is_empty()
+    }
+
+    /// Unmounts and waits until the last request is answered. Copies of the mount in other mount name spaces end too.
     ///
     /// # Errors
-    /// [`MountError::Busy`] if the mount is in use: it goes on then, and can be tried again.
+    /// [`MountError::Busy`] if the mount is in use, here or through a copy: it goes on then, and can be tried again.
     pub fn unmount(&mut self) -> Result<(), MountError> {
         if self.session.is_none() {
             return Ok(());
         }
+        let started = Instant::now();
+        while !self.is_unused() {
+            if started.elapsed() > CLOSING {
+                return Err(MountError::Busy(self.mountpoint.clone()));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
         mountpoint::unmount(&self.mountpoint)?;
-        self.join()
+        self.end_copies()
+    }
+
+    /// Ends what there is of the mount when it is not mounted here any more: copies in other mount name spaces. Waits until the last
+    /// request is answered, unless the kernel does not let this process end them: then they end with the process.
+    ///
+    /// # Errors
+    /// As of [`Mounted::join`].
+    pub fn end_copies(&mut self) -> Result<(), MountError> {
+        if self.connection.stands() && !self.connection.abort() { Ok(()) } else { self.join() }
     }
 
     /// Waits until the mount is gone, whoever unmounts it.
@@ -164,11 +203,17 @@ impl Mounted {
     }
 }
 
+impl fmt::Debug for Mounted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mounted").field("mountpoint", &self.mountpoint).finish_non_exhaustive()
+    }
+}
+
 impl Drop for Mounted {
     fn drop(&mut self) {
         if self.session.is_some() && mountpoint::unmount(&self.mountpoint).is_ok() {
             // Nobody is left to tell an error to.
-            let _ = self.join();
+            let _ = self.end_copies();
         }
     }
 }

@@ -24,6 +24,7 @@ pub(crate) mod opcode {
     pub(crate) const READDIR: u32 = 28;
     pub(crate) const DESTROY: u32 = 38;
     pub(crate) const BATCH_FORGET: u32 = 42;
+    pub(crate) const SYNCFS: u32 = 50;
 }
 
 /// The kernel writes pages of a shared mapping back, by whichever handle it finds.

@@ -354,7 +354,10 @@ fn users_do_not_get_the_blocks_that_are_kept_for_root() {
         bed.pond.mount_places("other/data", "mnt", "flash", &arguments).ok();
         let through = append_as_user(&bed.pond.mnt());
         assert_eq!(through.1, ENOSPC);
-        assert!(through.0 <= bare.0 + 512 && through.0 + 1024 >= bare.0, "{bare:?} without headpond, {through:?} with it");
+        assert!(
+            through.0 <= bare.0 + 512 && through.0 + 1024 >= bare.0,
+            "{bare:?} without headpond, {through:?} with it"
+        );
         // Root has them still.
         write_and_sync(&bed.pond.mnt().join("root"), &pattern(8 << 20, 1));
         bed.end();
@@ -380,7 +383,8 @@ fn quotas_hold_for_who_writes_and_are_told_at_the_write() {
 /// A fresh cluster of PostgreSQL, and fresh system tables of MariaDB.
 #[test]
 fn fresh_databases_take_no_more_than_without() {
-    let initdb = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|dir| dir.path().join("bin/initdb"));
+    let initdb =
+        fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|dir| dir.path().join("bin/initdb"));
     let initdb = initdb.filter(|path| path.exists()).last();
     let maria = Path::new("/usr/bin/mariadb-install-db");
     let all = std::env::var_os("HEADPOND_TEST_ALL").is_some();
@@ -395,7 +399,17 @@ fn fresh_databases_take_no_more_than_without() {
         let Some(bed) = Bed::ext4(512) else { return };
         let sizes = bed.both(|dir| {
             let data = dir.join("pg");
-            as_user(dir, &initdb, ["-N", "-A", "trust", "-D"].map(OsStr::new).iter().chain([&data.as_os_str()]).copied().collect::<Vec<_>>().as_slice());
+            as_user(
+                dir,
+                &initdb,
+                ["-N", "-A", "trust", "-D"]
+                    .map(OsStr::new)
+                    .iter()
+                    .chain([&data.as_os_str()])
+                    .copied()
+                    .collect::<Vec<_>>()
+                    .as_slice(),
+            );
         });
         alike("a fresh PostgreSQL cluster", sizes);
     }

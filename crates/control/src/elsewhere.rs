@@ -1,0 +1,90 @@
+//! A mount that was unmounted here and is not over: a copy of it is mounted in another mount name space (a container, a service with
+//! mounts of its own), or it was taken from the name space lazily while in use.
+//!
+//! ```text
+//!   mounted here ──umount──> not here, something open ──closed──> not here, nothing open ──for a second──> the end
+//!                     │                     ^                              │
+//!                     └─────────────────────┴────────── opened ────────────┘
+//! ```
+//!
+//! Invariant: what somebody has open is served on, for as long as that takes; a copy that nobody uses ends with the mount.
+
+use std::fs::File;
+use std::time::{Duration, Instant};
+
+use headpond_mount::Mounted;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::mounts;
+
+/// How long nothing may be open before a copy counts as one that nobody uses: programs come and go.
+const UNUSED: Duration = Duration::from_secs(1);
+
+/// Looks now and then whether the mount is still here. Cost of a look while no mount of the name space changes: one system call.
+pub(crate) struct Elsewhere {
+    /// Becomes readable, in its way, when mounts change.
+    mounts: Option<File>,
+    here: bool,
+    unused_since: Option<Instant>,
+    told: bool,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// Serve on.
+    Serve,
+    /// Serve on, and tell why: nothing of it can be seen here.
+    Tell,
+    /// Nobody uses it any more.
+    End,
+}
+
+impl Elsewhere {
+    /// For a mount that is here now.
+    pub(crate) fn new() -> Self {
+        Self { mounts: File::open("/proc/self/mountinfo").ok(), here: true, unused_since: None, told: false }
+    }
+
+    /// Looks at the mount.
+    pub(crate) fn look(&mut self, mounted: &Mounted, now: Instant) -> Verdict {
+        let Some(number) = mounted.number() else { return Verdict::Serve };
+        if self.changed() {
+            self.here = mounts::mounts().iter().any(|mount| mount.device == (0, number));
+        }
+        if self.here { Verdict::Serve } else { self.judge(mounted.is_unused(), now) }
+    }
+
+    fn judge(&mut self, unused: bool, now: Instant) -> Verdict {
+        if !unused {
+            self.unused_since = None;
+            return if std::mem::replace(&mut self.told, true) { Verdict::Serve } else { Verdict::Tell };
+        }
+        let since = *self.unused_since.get_or_insert(now);
+        if now.duration_since(since) >= UNUSED { Verdict::End } else { Verdict::Serve }
+    }
+
+    fn changed(&self) -> bool {
+        let Some(mounts) = &self.mounts else { return true };
+        let mut polled = [PollFd::new(mounts, PollFlags::PRI)];
+        let looked = poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        looked.is_err() || polled[0].revents().intersects(PollFlags::PRI | PollFlags::ERR)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_ends_when_nobody_has_used_it_for_a_while_and_not_before() {
+        let mut left = Elsewhere::new();
+        let start = Instant::now();
+        assert_eq!(left.judge(false, start), Verdict::Tell);
+        assert_eq!(left.judge(false, start + 9 * UNUSED), Verdict::Serve, "told once");
+        assert_eq!(left.judge(true, start + 9 * UNUSED), Verdict::Serve, "somebody may come back");
+        assert_eq!(left.judge(false, start + 10 * UNUSED), Verdict::Serve);
+        assert_eq!(left.judge(true, start + 11 * UNUSED), Verdict::Serve, "the second begins anew");
+        assert_eq!(left.judge(true, start + 12 * UNUSED), Verdict::End);
+    }
+}

@@ -1,0 +1,76 @@
+//! The kernel's side of a mount as a whole: whether it stands, and its end while copies of it are left.
+//!
+//! A mount may be copied into other mount name spaces (a container, `unshare -m`), which its unmount here does not reach: the
+//! connection with the kernel stands as long as there is one, or as somebody has a file of it open.
+//!
+//! Invariant: after [`Connection::abort`] said that it was done, no request comes in any more, and whoever uses a copy gets
+//! ENOTCONN. What was answered before is the engine's, as ever.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
+
+/// Where the kernel shows its connections, if it is mounted.
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    device: Arc<OwnedFd>,
+    /// The kernel's name for it: the number of the mount's device. None where that could not be found out.
+    number: Option<u32>,
+}
+
+impl Connection {
+    /// The one that is behind a mount point.
+    pub(crate) fn of(device: Arc<OwnedFd>, mountpoint: &Path) -> Self {
+        // Asks for nothing that the kernel would have to ask the mount for.
+        let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+        let found = rustix::fs::statx(CWD, mountpoint, flags, StatxFlags::empty()).ok();
+        let number = found.filter(|found| found.stx_dev_major == 0).map(|found| found.stx_dev_minor);
+        Self { device, number }
+    }
+
+    /// The number of the mount's device, whose major number is 0.
+    pub(crate) const fn number(&self) -> Option<u32> {
+        self.number
+    }
+
+    /// Whether requests may still come.
+    pub(crate) fn stands(&self) -> bool {
+        let mut polled = [PollFd::new(&*self.device, PollFlags::empty())];
+        loop {
+            match poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+                Err(Errno::INTR) => {}
+                _ => return !polled[0].revents().contains(PollFlags::ERR),
+            }
+        }
+    }
+
+    /// Ends it. Says whether that could be done: it takes the kernel's list of connections, which belongs to whoever mounted, and
+    /// which root can have also where it is not mounted.
+    pub(crate) fn abort(&self) -> bool {
+        let Some(number) = self.number else { return false };
+        let name = format!("{number}/abort");
+        let listed = rustix::fs::open(CONNECTIONS, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        let aborted = listed.and_then(|list| write_one(&list, &name));
+        aborted.or_else(|_| own_list().and_then(|list| write_one(&list, &name))).is_ok() && !self.stands()
+    }
+}
+
+/// The kernel's list of connections, mounted nowhere.
+fn own_list() -> Result<OwnedFd, Errno> {
+    let list = rustix::mount::fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_create(&list)?;
+    rustix::mount::fsmount(&list, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+}
+
+fn write_one(list: &OwnedFd, name: &str) -> Result<(), Errno> {
+    let file = rustix::fs::openat(list, name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::io::write(&file, b"1").map(drop)
+}
