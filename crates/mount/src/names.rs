@@ -220,14 +220,17 @@ impl Front {
             let other_changed = self.name_changes(other.as_deref(), if exchange { &both } else { &both[1..] });
             let (from_directory, from) = (from_directory.clone(), from.to_owned());
             let (to_directory, to) = (to_directory.clone(), to.to_owned());
-            let is_known = moved.is_some();
+            let moved = moved.clone();
             move || {
                 rustix::fs::renameat_with(&*from_directory, &from, &*to_directory, &to, flags).map_err(engine_errno)?;
                 changed();
                 other_changed();
                 gone();
-                let found = if is_known { stat(&*to_directory, &to).ok() } else { None };
-                Ok(found.as_ref().map(stamp))
+                let Some(moved) = moved else { return Ok(None) };
+                let stamp = stat(&*to_directory, &to).ok().as_ref().map(stamp);
+                // The origin's own time, not that of a moment later: it is what is seen after the next mount.
+                moved.touched(stamp.map_or_else(times::now, |stamp| stamp.ctime));
+                Ok(stamp)
             }
         };
         let directory = |found: &Statx| kind_of(found) == FileType::Directory;
@@ -243,7 +246,10 @@ impl Front {
             exchange,
         });
         self.pond.namespace(change, Box::new(operation)).map_err(errno)?;
-        self.renamed(&source, moved.as_deref());
+        // The engine was given the stamp along with the change.
+        if let Some(inode) = self.inodes.find(&source) {
+            inode.unsynced.note();
+        }
         if let Some(moved) = &moved {
             moved.rename(self.path_in(to_directory, to));
         }
@@ -325,16 +331,6 @@ impl Front {
             {
                 inode.set_removed(removed);
             }
-        }
-    }
-
-    /// The engine was given the stamp along with the change; the rest is told here.
-    fn renamed(&self, found: &Statx, known: Option<&Known>) {
-        if let Some(known) = known {
-            known.touched(times::now());
-        }
-        if let Some(inode) = self.inodes.find(found) {
-            inode.unsynced.note();
         }
     }
 
