@@ -245,13 +245,16 @@ impl Front {
             let both = [from_directory, to_directory];
             let changed = self.name_changes(moved.as_deref().filter(|_| !same), &both);
             let other_changed = self.name_changes(other.as_deref(), if exchange { &both } else { &both[1..] });
-            let is_known = moved.is_some();
+            let moved = moved.clone();
             move || {
                 moving.carry_out().map_err(engine_errno)?;
                 changed();
                 other_changed();
-                let found = if is_known { moving.look().ok() } else { None };
-                Ok(found.as_ref().map(stamp))
+                let Some(moved) = moved else { return Ok(None) };
+                let stamp = moving.look().ok().as_ref().map(stamp);
+                // The origin's own time, not that of a moment later: it is what is seen after the next mount.
+                moved.touched(stamp.map_or_else(times::now, |stamp| stamp.ctime));
+                Ok(stamp)
             }
         };
         let directory = |found: &Statx| kind_of(found) == FileType::Directory;
@@ -267,7 +270,10 @@ impl Front {
             exchange,
         });
         self.pond.namespace(change, Box::new(operation)).map_err(errno)?;
-        self.renamed(&source, moved.as_deref());
+        // The engine was given the stamp along with the change.
+        if let Some(inode) = self.inodes.find(&source) {
+            inode.unsynced.note();
+        }
         if let Some(moved) = &moved {
             moved.rename(self.path_in(to_directory, to));
         }
@@ -334,16 +340,6 @@ impl Front {
             (Some(inode), None) => self.changed_at_origin(&inode),
             (None, Some(_)) => self.known.gone(file_key(found)),
             (None, None) => {}
-        }
-    }
-
-    /// The engine was given the stamp along with the change; the rest is told here.
-    fn renamed(&self, found: &Statx, known: Option<&Known>) {
-        if let Some(known) = known {
-            known.touched(times::now());
-        }
-        if let Some(inode) = self.inodes.find(found) {
-            inode.unsynced.note();
         }
     }
 

@@ -74,6 +74,12 @@ fn size_and_time_are_the_engines_before_and_after_destage() {
     let after = fs::metadata(&path).unwrap();
     let moments = |found: &fs::Metadata| [found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()];
     assert_eq!((after.len(), moments(&after)), (70_001, moments(&before)), "destage is not seen");
+    let renamed = bench.mountpoint.join("renamed");
+    fs::rename(&path, &renamed).unwrap();
+    let changed = fs::metadata(&renamed).unwrap();
+    let at_origin = fs::metadata(bench.origin.join("renamed")).unwrap();
+    assert_eq!(moments(&changed)[2..], moments(&at_origin)[2..], "or it would go back with the next mount");
+    fs::rename(&renamed, &path).unwrap();
     drop(file);
     bench.finish();
     let at_origin = fs::metadata(bench.origin.join("file")).unwrap();
