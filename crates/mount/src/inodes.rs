@@ -266,6 +266,12 @@ impl Inode {
         }
     }
 
+    /// The kernel forgot it: what is known of it is kept elsewhere.
+    pub(crate) fn forget_known(&self) {
+        let known = self.known.write().unwrap_or_else(PoisonError::into_inner).take();
+        drop(known);
+    }
+
     /// Its last name is gone.
     pub(crate) fn set_removed(&self, removed: Removed) {
         let _ = self.removed.set(removed);
@@ -377,6 +383,19 @@ impl Inodes {
         table.nodes.get(&node).cloned().ok_or(Errno::STALE)
     }
 
+    /// A node that the kernel knows by its number alone: from a file handle, of which it has forgotten the inode. With one
+    /// more lookup.
+    pub(crate) fn by_number(&self, node: u64) -> Result<Arc<Inode>, Errno> {
+        // Counted under the lock, so that it is not let go meanwhile.
+        let table = self.home.table.read().unwrap_or_else(PoisonError::into_inner);
+        if node == ROOT {
+            return Ok(self.root.clone());
+        }
+        let inode = table.nodes.get(&node).filter(|inode| !inode.is_gone()).ok_or(Errno::STALE)?;
+        inode.lookups.fetch_add(1, Ordering::Relaxed);
+        Ok(inode.clone())
+    }
+
     /// The inode of a file that was just looked at, if the kernel holds it. Counts nothing.
     pub(crate) fn find(&self, found: &Statx) -> Option<Arc<Inode>> {
         let table = self.home.table.read().unwrap_or_else(PoisonError::into_inner);
@@ -407,10 +426,10 @@ impl Inodes {
         path: OwnedFd,
         found: &Statx,
         place: (&Inode, &OsStr),
-        known: impl FnOnce(FileKey) -> Option<Arc<Known>>,
+        known: impl Fn(FileKey) -> Option<Arc<Known>>,
     ) -> Result<Arc<Inode>, Errno> {
         let (parent, name) = (place.0.me()?, place.1);
-        let (inode, replaced) = self.enter(found, known);
+        let (inode, replaced) = self.enter(found, Some(&known));
         // Behind the table's lock: each of these may close something.
         drop(replaced);
         inode.find_by(&parent, name);
@@ -418,14 +437,23 @@ impl Inodes {
         Ok(inode)
     }
 
-    /// The inode of what was found, with one more lookup; and the one that had its number before.
+    /// Takes in a file that has no name, with one lookup. It stays open, as nothing finds it, and goes straight to the
+    /// origin.
+    pub(crate) fn take_in_nameless(&self, path: OwnedFd, found: &Statx) -> Arc<Inode> {
+        let (inode, replaced) = self.enter(found, None);
+        drop(replaced);
+        self.home.open.put(&inode, path.into());
+        inode
+    }
+
+    /// The inode of what was found, with one more lookup; and the one that had its number before. Its content is the
+    /// engine's if that can be `known`.
     fn enter(
         &self,
         found: &Statx,
-        known: impl FnOnce(FileKey) -> Option<Arc<Known>>,
+        known: Option<&dyn Fn(FileKey) -> Option<Arc<Known>>>,
     ) -> (Arc<Inode>, Option<Arc<Inode>>) {
-        let kind = kind_of(found);
-        let managed = kind == FileType::RegularFile && DeviceNumber::of(found) == self.device;
+        let regular = kind_of(found) == FileType::RegularFile && DeviceNumber::of(found) == self.device;
         let mut table = self.home.table.write().unwrap_or_else(PoisonError::into_inner);
         let node = self.node_of(&table, found).unwrap_or_else(|| {
             let node = FOREIGN + table.next_foreign;
@@ -447,14 +475,17 @@ impl Inodes {
             Some(inode) => (inode.lookups(), next_generation(inode.generation, found)),
             None => (0, generation_of(found)),
         };
-        let known = if managed { known(file_key(found)) } else { None };
+        let known = known.filter(|_| regular);
+        let managed = known.is_some();
+        let known = known.and_then(|known| known(file_key(found)));
         let inode = Inode::new(&self.home, node, generation, found, managed, known);
         inode.lookups.store(lookups + 1, Ordering::Relaxed);
         let replaced = table.nodes.insert(node, inode.clone());
         (inode, replaced)
     }
 
-    /// The kernel gave back `count` lookups. Returns the inode if these were the last.
+    /// The kernel gave back `count` lookups. Returns the inode if these were the last: it is in the table until it was
+    /// [remembered](Home::remember).
     pub(crate) fn forget(&self, node: u64, count: u64) -> Option<Arc<Inode>> {
         if node == ROOT || node >= PANEL {
             return None;
@@ -466,7 +497,7 @@ impl Inodes {
         if left > 0 {
             return None;
         }
-        if inode.holds.load(Ordering::Acquire) == 0 {
+        if inode.is_gone() {
             table.remove(&inode);
         }
         Some(inode)

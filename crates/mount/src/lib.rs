@@ -21,6 +21,7 @@ mod buffers;
 mod caller;
 mod commit;
 mod data;
+mod direct;
 mod dirs;
 mod door;
 mod error;

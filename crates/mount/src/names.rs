@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use fuser::{FileAttr, Request};
+use fuser::{FileAttr, INodeNo, Request};
 use headpond_engine::{Attributes, Namespace};
 use rustix::fs::{AtFlags, CWD, FileType, RenameFlags, Statx};
 use rustix::io::Errno;
@@ -34,6 +34,7 @@ impl Front {
         let found = stat(&directory, name)?;
         if let Some(inode) = self.inodes.look_up(&found) {
             inode.find_by(&parent.me()?, name);
+            self.recall(&inode);
             let attributes = self.attributes_from(&inode, &found);
             return Ok((inode, attributes));
         }
@@ -44,12 +45,40 @@ impl Front {
         Ok((inode, attributes))
     }
 
+    /// Looks up a node by its number alone, or the directory above it: what a file handle has, if the kernel has
+    /// forgotten the inode.
+    pub(crate) fn look_up_by_number(&self, node: u64, above: bool) -> Outcome<FileAttr> {
+        let inode = self.inodes.by_number(node)?;
+        self.recall(&inode);
+        let seen = inode.stat().and_then(|found| {
+            if !above {
+                return Ok((inode.clone(), found));
+            }
+            let (parent, _) = inode.place().ok_or(Errno::STALE)?;
+            let parent = self.inodes.by_number(parent.node)?;
+            let found = parent.stat().inspect_err(|_| self.forget(parent.node, 1))?;
+            Ok((parent, found))
+        });
+        if above || seen.is_err() {
+            self.forget(node, 1);
+        }
+        seen.map(|(inode, found)| {
+            // The node's number, also of the root: the kernel takes it for one.
+            FileAttr { ino: INodeNo(inode.node), ..self.attributes_from(&inode, &found) }
+        })
+    }
+
     /// The kernel gave back lookups.
     pub(crate) fn forget(&self, node: u64, count: u64) {
         let Some(inode) = self.inodes.forget(node, count) else { return };
         if let Some(removed) = inode.removed() {
             removed.is_closing();
         }
+        self.forget_known(&inode);
+        self.inodes.home.remember(&inode);
+    }
+
+    fn forget_known(&self, inode: &Inode) {
         // One that is gone was forgotten when it went; its number may be another file's by now.
         if !inode.managed || inode.is_gone() || inode.known().is_none() {
             return;
@@ -59,9 +88,18 @@ impl Front {
             self.known.gone(inode.key);
         } else {
             let origin = Attributes { size: found.stx_size, mtime: times::from_statx(found.stx_mtime) };
-            let key = inode.key;
-            drop(inode);
-            self.known.forgotten(key, origin);
+            inode.forget_known();
+            self.known.forgotten(inode.key, origin);
+        }
+    }
+
+    /// An inode that the kernel had forgotten, and something else held, is as one that was just taken in.
+    fn recall(&self, inode: &Inode) {
+        if inode.managed
+            && inode.known().is_none()
+            && let Some(known) = self.known.find(inode.key)
+        {
+            inode.set_known(&known);
         }
     }
 
@@ -135,6 +173,7 @@ impl Front {
         let found = inode.stat()?;
         // The new name is one more lookup of the same inode.
         self.inodes.look_up(&found).ok_or(Errno::STALE)?;
+        inode.find_by(&parent.me()?, name);
         Ok(self.attributes_from(inode, &found))
     }
 

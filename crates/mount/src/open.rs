@@ -267,7 +267,7 @@ pub(crate) fn creation_mode(parent: &Inode, mode: u32, umask: u32) -> Mode {
 }
 
 /// A second descriptor for an open file, one that only names it.
-fn path_descriptor(file: &OwnedFd) -> Outcome<OwnedFd> {
+pub(crate) fn path_descriptor(file: &OwnedFd) -> Outcome<OwnedFd> {
     let name = format!("/proc/self/fd/{}", file.as_raw_fd());
     rustix::fs::open(name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
 }

@@ -9,6 +9,7 @@
 //!   file that an application has open, or that has something the origin has not got yet.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -17,7 +18,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use headpond_base::{Buf, BufMut, Errno, ObjectId, Result, UnixNanos};
 use headpond_format::Stamp;
@@ -33,6 +35,7 @@ use crate::removed::RemovedFiles;
 pub struct FileOrigin {
     files: RwLock<HashMap<ObjectId, Arc<Attached>>>,
     open: Descriptors<Attached>,
+    closing: Closing,
     root: Option<Root>,
     removed: RemovedFiles,
     /// What says beside the origin that the flash failed; see [`Origin::pool_failed`].
@@ -53,6 +56,46 @@ struct Attached {
     removed: OnceLock<Removed>,
 }
 
+/// The objects whose released files are not closed yet, each as often as it was released.
+#[derive(Default)]
+struct Closing {
+    shared: Arc<(Mutex<HashMap<ObjectId, u32>>, Condvar)>,
+}
+
+/// Behind a released file, which is closed first.
+struct Closed {
+    object: ObjectId,
+    shared: Arc<(Mutex<HashMap<ObjectId, u32>>, Condvar)>,
+}
+
+impl Closing {
+    fn add(&self, object: ObjectId) -> Closed {
+        *self.shared.0.lock().unwrap_or_else(PoisonError::into_inner).entry(object).or_default() += 1;
+        Closed { object, shared: self.shared.clone() }
+    }
+
+    /// Waits, for a while, until none of the object is left.
+    fn wait(&self, object: ObjectId) {
+        let (objects, closed) = &*self.shared;
+        let objects = objects.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(closed.wait_timeout_while(objects, CLOSE, |objects| objects.contains_key(&object)));
+    }
+}
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        let mut objects = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(mut count) = objects.entry(self.object) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        drop(objects);
+        self.shared.1.notify_all();
+    }
+}
+
 /// The top of the tree.
 struct Root {
     directory: File,
@@ -64,6 +107,9 @@ const PIECES_MAX: usize = 1024;
 
 /// How many files are closed when the process has no descriptor left.
 const ROOM: usize = 32;
+
+/// How long who removes a file waits for its closing.
+const CLOSE: Duration = Duration::from_secs(10);
 
 /// Zeros that are written where the file system cannot make a hole.
 const ZEROS: usize = 1 << 20;
@@ -99,6 +145,7 @@ impl FileOrigin {
         Self {
             files: RwLock::default(),
             open: Descriptors::new(budget.files),
+            closing: Closing::default(),
             root,
             removed: RemovedFiles::default(),
             on_pool_failed: OnceLock::new(),
@@ -381,14 +428,16 @@ impl crate::Origin for FileOrigin {
     }
 
     fn leaving(&self, object: ObjectId) -> Option<Leaving> {
+        self.closing.wait(object);
         let attached = self.get(object).ok()?;
-        if attached.can_reopen() { Leaving::of(attached) } else { None }
+        if attached.can_reopen() { Leaving::of(attached, Duration::ZERO) } else { None }
     }
 
     fn release(&self, object: ObjectId) -> Option<Remains> {
         let released = self.files.write().unwrap_or_else(PoisonError::into_inner).remove(&object)?;
         // In this order: closed, and then told. It may be removed before it is closed.
-        Some(Box::new((released, self.removed.add_closing())))
+        let closing = self.closing.add(object);
+        Some(Box::new((released, closing, self.removed.add_closing())))
     }
 
     fn removed(&self, object: Option<ObjectId>) -> Option<Removed> {
