@@ -8,6 +8,7 @@ use headpond_rules::{Action, Direction};
 use rustix::fs::{FileType, IFlags, OFlags};
 use rustix::io::Errno;
 
+use crate::file_flags;
 use crate::front::{Front, Outcome};
 use crate::handles::{OpenFile, Way};
 use crate::known::Known;
@@ -36,6 +37,8 @@ const FEATURE_ATOMIC_WRITE: u32 = 4;
 /// of its own, and has checked what the caller may set.
 const GET_FLAGS: u32 = 0x8008_6601;
 const SET_FLAGS: u32 = 0x4008_6602;
+/// `FS_IOC_FSGETXATTR`, which the kernel asks before it sets flags.
+const GET_XFLAGS: u32 = file_flags::GET_XFLAGS;
 
 /// The pages that databases have, in bytes: a rule on the size of a request counts if it decides on one of these.
 const PAGES: [u64; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
@@ -50,7 +53,7 @@ impl Front {
         command: u32,
         given: &[u8],
     ) -> Outcome<Vec<u8>> {
-        if !is_panel(node) && matches!(command, GET_FLAGS | SET_FLAGS) {
+        if !is_panel(node) && matches!(command, GET_FLAGS | SET_FLAGS | GET_XFLAGS) {
             return self.flags(node, command, given);
         }
         let known = [ATOMIC_WRITE_SET, GET_FEATURES, START_ATOMIC_WRITE, COMMIT_ATOMIC_WRITE, ABORT_ATOMIC_WRITE];
@@ -95,6 +98,9 @@ impl Front {
             return Err(Errno::NOTTY);
         }
         let file = inode.open(OFlags::RDONLY | OFlags::NONBLOCK)?;
+        if command == GET_XFLAGS {
+            return file_flags::extended(&file).map(|flags| flags.to_vec());
+        }
         let before = rustix::fs::ioctl_getflags(&file)?;
         if command == GET_FLAGS {
             return Ok(before.bits().to_ne_bytes().to_vec());

@@ -25,6 +25,7 @@ mod direct;
 mod dirs;
 mod door;
 mod error;
+mod file_flags;
 mod file_system;
 mod forgetting;
 mod front;

@@ -144,8 +144,11 @@ impl Front {
             }
             self.abort(&file);
             self.close(&file);
-            if let Some(removed) = file.inode.removed() {
+            let inode = file.inode.clone();
+            drop(file);
+            if let Some(removed) = inode.removed() {
                 removed.is_let_go();
+                self.end_removed(&inode);
             }
         }
     }

@@ -87,6 +87,19 @@ impl Front {
             patience: if self.hides_open_files { RELEASE } else { Duration::ZERO },
         }
     }
+
+    /// Somebody closed a file that has no name: if that was the last one, it is no more, whatever the kernel remembers.
+    pub(crate) fn end_removed(&self, inode: &Inode) {
+        if inode.slot.users() == 0
+            && let Ok(found) = inode.stat()
+            && found.stx_nlink == 0
+        {
+            inode.set_last_seen(&found);
+            if inode.slot.end_kept() {
+                self.known.gone(inode.key);
+            }
+        }
+    }
 }
 
 impl Going {

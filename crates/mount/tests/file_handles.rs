@@ -173,8 +173,7 @@ fn a_file_is_opened_by_its_handle_after_the_kernel_forgot_it() {
     fs::create_dir_all(bench.mountpoint.join("deep/down")).unwrap();
     fs::write(bench.mountpoint.join("deep/down/file"), "content").unwrap();
     fs::write(bench.mountpoint.join("goes"), "gone soon").unwrap();
-    // A second mount of the same file system would keep its inodes: reading many others drives these out nowhere. The
-    // kernel's own way to forget is used, of this mount alone: another look at the whole tree with its memory dropped.
+    // There is no way to have the kernel forget the inodes of one mount alone.
     let forget = "def forget():\n    open('/proc/sys/vm/drop_caches', 'w').write('2')\n";
     let said = Command::new("python3").args(["-c", &format!("{forget}{BY_HANDLE}")]).arg(&bench.mountpoint).output();
     let said = said.unwrap();

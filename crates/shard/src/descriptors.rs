@@ -203,6 +203,19 @@ impl Slot {
         }
     }
 
+    /// Closes a file whose last name went while it was counted on, if nobody counts on it any more: then it is no more.
+    /// False if that is not so.
+    pub fn end_kept(&self) -> bool {
+        let mut state = self.state();
+        if state.life != Life::Kept || state.users > 0 {
+            return false;
+        }
+        state.life = Life::Gone;
+        drop(state);
+        drop(self.close());
+        true
+    }
+
     /// Takes the file out of use, if nobody counts on it after so long, and closes it. Waits, for a while, for those that
     /// use it at the moment. False if it is counted on.
     fn leave(&self, patience: Duration) -> bool {
