@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use headpond_shard::{Holder, Opened, Removed, Slot};
@@ -108,6 +108,8 @@ pub(crate) struct Inode {
     /// The file system that it is on.
     pub(crate) device: DeviceNumber,
     pub(crate) slot: Slot,
+    /// Handles by which it may be written.
+    pub(crate) writers: AtomicU32,
     /// What keeps it in the table besides the kernel.
     pub(crate) holds: AtomicU64,
     pub(crate) home: Weak<Home>,
@@ -168,6 +170,7 @@ impl Inode {
             generation,
             device: DeviceNumber::of(found),
             slot: Slot::default(),
+            writers: AtomicU32::new(0),
             holds: AtomicU64::new(0),
             home: Arc::downgrade(home),
             me: me.clone(),

@@ -3,6 +3,8 @@
 //! Known is what databases ask of flash that keeps writes whole; everything else is refused as by any file system
 //! that does not know it (ENOTTY).
 
+use std::sync::atomic::Ordering;
+
 use fuser::Request;
 use headpond_rules::{Action, Direction};
 use rustix::fs::{FileType, IFlags, OFlags};
@@ -113,9 +115,8 @@ impl Front {
             return Err(Errno::OPNOTSUPP);
         }
         if inode.managed && set.contains(IFlags::IMMUTABLE) {
-            // What is dirty could not be written any more, nor what is written by those who have it open. One of them is this
-            // request's own.
-            if inode.slot.users() > 1 {
+            // What is dirty could not be written any more, nor what those write who have it open.
+            if inode.writers.load(Ordering::Acquire) > 0 {
                 return Err(Errno::BUSY);
             }
             self.flush_before_privileges(&inode)?;

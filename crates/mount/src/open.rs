@@ -55,8 +55,8 @@ impl Drop for Counted<'_> {
 impl Front {
     /// Opens a file that exists. `flags` are the application's.
     pub(crate) fn open(&self, request: &Request, inode: &Arc<Inode>, flags: OFlags) -> Outcome<OpenFile> {
-        let pinned = Pinned::of(inode)?;
         let writes = flags.contains(OFlags::WRONLY) || flags.contains(OFlags::RDWR);
+        let pinned = if writes { Pinned::for_writing(inode)? } else { Pinned::of(inode)? };
         let truncates = flags.contains(OFlags::TRUNC);
         if truncates && privileges::drop_before_change(inode, || Some(Rights::of(request)))? {
             self.changed_at_origin(inode);
@@ -103,7 +103,7 @@ impl Front {
         let path = path_descriptor(&file)?;
         let found = stat(&path, c"")?;
         let inode = self.inodes.take_in(path, &found, (parent, name), |key| self.known.find(key))?;
-        let opened = Pinned::of(&inode).and_then(|pinned| {
+        let opened = Pinned::for_writing(&inode).and_then(|pinned| {
             if !inode.managed {
                 return Ok(OpenFile::new(pinned, Way::Straight(File::from(file))));
             }

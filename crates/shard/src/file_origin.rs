@@ -216,14 +216,16 @@ impl FileOrigin {
         rustix::fs::syncfs(&root.directory).map_err(from)
     }
 
-    /// Syncs the directory that names a file. Failing to find it is no error: the file may have no
-    /// name any more.
+    /// Syncs the directory that names a file, if the file has a name.
     fn sync_name(&self, attached: &Attached, file: &File) -> Result<()> {
         let Some(root) = &self.root else { return Ok(()) };
         if attached.anchored.load(Ordering::Relaxed) || file.metadata().is_ok_and(|file| file.nlink() == 0) {
             return Ok(());
         }
-        let Some(parent) = root.parent_of(file) else { return Ok(()) };
+        let Some(parent) = root.parent_of(file) else {
+            // Renamed just now, or it has no path: whatever names it is made durable with all the rest.
+            return rustix::fs::syncfs(&root.directory).map_err(from);
+        };
         File::from(parent).sync_all()?;
         attached.anchored.store(true, Ordering::Relaxed);
         Ok(())
