@@ -114,9 +114,8 @@ fn statx_body(attributes: &FileAttr, found: Option<&Statx>) -> Body {
     let birth = found.filter(|found| found.stx_mask & StatxFlags::BTIME.bits() != 0).map(|found| found.stx_btime);
     let mask = StatxFlags::BASIC_STATS | birth.map_or(StatxFlags::empty(), |_| StatxFlags::BTIME);
     let birth = birth.map_or((0, 0), |time| (time.tv_sec, time.tv_nsec));
-    let [flags, known] = found.map_or([StatxAttributes::empty(); 2], |found| {
-        [found.stx_attributes, found.stx_attributes_mask]
-    });
+    let [flags, known] =
+        found.map_or([StatxAttributes::empty(); 2], |found| [found.stx_attributes, found.stx_attributes_mask]);
     Body::default()
         .u64(KEEP.as_secs())
         .u32(KEEP.subsec_nanos())

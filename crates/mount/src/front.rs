@@ -249,8 +249,6 @@ fn largest_file(root: &OwnedFd) -> u64 {
 /// Whether a directory gives its own access list to what is made in it; then the caller's umask
 /// is not applied.
 pub(crate) fn has_default_list(directory: &Inode) -> bool {
-    let size = directory
-        .proc_path()
-        .and_then(|path| rustix::fs::getxattr_query(path, c"system.posix_acl_default"));
+    let size = directory.proc_path().and_then(|path| rustix::fs::getxattr_query(path, c"system.posix_acl_default"));
     matches!(size, Ok(size) if size > 0)
 }

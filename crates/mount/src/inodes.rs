@@ -160,7 +160,14 @@ impl Arg for ProcPath {
 }
 
 impl Inode {
-    fn new(home: &Arc<Home>, node: u64, generation: u64, found: &Statx, managed: bool, known: Option<Arc<Known>>) -> Arc<Self> {
+    fn new(
+        home: &Arc<Home>,
+        node: u64,
+        generation: u64,
+        found: &Statx,
+        managed: bool,
+        known: Option<Arc<Known>>,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             node,
             key: file_key(found),

@@ -258,7 +258,13 @@ mod tests {
 
     #[test]
     fn what_was_brought_back_is_seen_before_anything_is_opened() {
-        let found = KnownObject { inode: 7, birth: UnixNanos(3), object: ObjectId(1), attributes: attributes(77, 8), path: Vec::new() };
+        let found = KnownObject {
+            inode: 7,
+            birth: UnixNanos(3),
+            object: ObjectId(1),
+            attributes: attributes(77, 8),
+            path: Vec::new(),
+        };
         let files = KnownFiles::new(&[found]);
         let known = files.find(FileKey { inode: 7, birth: UnixNanos(3) }).unwrap();
         assert_eq!((known.view().size, known.view().mtime), (77, UnixNanos(8)));

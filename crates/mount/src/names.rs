@@ -113,7 +113,8 @@ impl Front {
         umask: u32,
     ) -> Outcome<FileAttr> {
         let mode = creation_mode(parent, mode, umask);
-        self.make(request, parent, name, || rustix::fs::mkdirat(parent.path()?, name, mode)).map(|(_, attributes)| attributes)
+        self.make(request, parent, name, || rustix::fs::mkdirat(parent.path()?, name, mode))
+            .map(|(_, attributes)| attributes)
     }
 
     /// Makes a device, pipe, socket or empty file.
@@ -248,8 +249,7 @@ impl Front {
         let replaced = other.as_ref().filter(|_| !exchange && target.is_some_and(|target| target.stx_nlink == 1));
         let replacing = target.as_ref().filter(|_| !same && !exchange);
         let going = self.going(to_directory, to, replacing, other.as_deref());
-        let moving =
-            self.moving((from_directory, from), (to_directory, to), flags, &source, target.as_ref(), going);
+        let moving = self.moving((from_directory, from), (to_directory, to), flags, &source, target.as_ref(), going);
         let directory = |found: &Statx| kind_of(found) == FileType::Directory;
         let concerns_log = moved.is_some()
             || other.is_some()

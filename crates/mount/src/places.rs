@@ -89,7 +89,12 @@ impl Drop for Hold {
 
 impl Home {
     pub(crate) fn new(descriptors: usize) -> Self {
-        Self { table: RwLock::default(), open: Descriptors::new(descriptors), moving: RwLock::default(), forgotten: Mutex::default() }
+        Self {
+            table: RwLock::default(),
+            open: Descriptors::new(descriptors),
+            moving: RwLock::default(),
+            forgotten: Mutex::default(),
+        }
     }
 
     /// Takes an inode out of the table that neither the kernel nor anything else holds.

@@ -36,7 +36,7 @@ const HIDING: [i64; 4] = [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546];
 
 /// Whether the origin is on such a file system.
 pub(crate) fn hides_open_files(root: &OwnedFd) -> bool {
-    rustix::fs::fstatfs(root).is_ok_and(|found| HIDING.contains(&i64::from(found.f_type)))
+    rustix::fs::fstatfs(root).is_ok_and(|found| HIDING.contains(&found.f_type))
 }
 
 /// A name that is about to go, and what it names.

@@ -120,7 +120,8 @@ fn files_are_found_again_though_directories_above_were_renamed_meanwhile() {
         for (directory, path) in &named {
             let now = [1, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11][*directory];
             // Past the kernel's memory of attributes.
-            let found = rustix::fs::statx(path, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS);
+            let found =
+                rustix::fs::statx(path, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS);
             let at_origin = fs::metadata(bench.origin.join(format!("there/{now}/deeper/7"))).unwrap();
             assert_eq!(found.unwrap().stx_ino, at_origin.ino(), "round {round}");
             let name = at(&format!("there/{now}/deeper/7"));

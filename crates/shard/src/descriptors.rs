@@ -56,7 +56,8 @@ impl Budget {
     /// Of so many in all.
     #[must_use]
     pub fn of(limit: u64) -> Self {
-        let share = |part: u64| usize::try_from((limit.min(DESCRIPTORS_MAX) / part).max(SHARE_MIN)).unwrap_or(usize::MAX);
+        let share =
+            |part: u64| usize::try_from((limit.min(DESCRIPTORS_MAX) / part).max(SHARE_MIN)).unwrap_or(usize::MAX);
         Self { paths: share(PATHS), files: share(FILES) }
     }
 
@@ -415,9 +416,7 @@ fn close_some<H: Holder>(ring: &mut VecDeque<Weak<H>>, wanted: usize, looks: usi
         let Some(listed) = ring.pop_front() else { break };
         let Some(holder) = listed.upgrade() else { continue };
         let slot = holder.slot();
-        let stays = slot.used.swap(false, Ordering::Relaxed)
-            || slot.state().life != Life::Here
-            || !holder.can_reopen();
+        let stays = slot.used.swap(false, Ordering::Relaxed) || slot.state().life != Life::Here || !holder.can_reopen();
         if stays {
             ring.push_back(listed);
             continue;
@@ -524,7 +523,11 @@ mod tests {
                 let wanting = scope.spawn(|| open(&all, &file).map(drop));
                 std::thread::sleep(Duration::from_millis(20));
                 assert!(!wanting.is_finished());
-                if goes { leaving.gone() } else { drop(leaving) }
+                if goes {
+                    leaving.gone()
+                } else {
+                    drop(leaving)
+                }
                 assert_eq!(wanting.join().unwrap(), if goes { Err("gone") } else { Ok(()) });
             });
             assert_eq!(file.slot.is_gone(), goes);
