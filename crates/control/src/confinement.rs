@@ -15,12 +15,12 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 pub const KEPT: [(CapabilitySet, &str); 12] = [
     (CapabilitySet::CHOWN, "give files to the owner whom an application names"),
     (CapabilitySet::DAC_OVERRIDE, "reach every file of the origin: the kernel has checked the caller's permissions"),
-    (CapabilitySet::DAC_READ_SEARCH, "open files of the origin by what they are instead of by their names"),
     (
         CapabilitySet::FOWNER,
         "set modes, times and attributes of files of others, and read files without moving access times",
     ),
     (CapabilitySet::FSETID, "keep set-group-id bits that the caller may keep"),
+    (CapabilitySet::LINUX_IMMUTABLE, "set the file flags that a caller may set"),
     (CapabilitySet::MKNOD, "make the device nodes that a caller may make"),
     (CapabilitySet::SETFCAP, "give programs the capabilities that a caller may give them"),
     (CapabilitySet::SETGID, "make files as the caller's group"),

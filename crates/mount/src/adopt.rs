@@ -34,7 +34,7 @@ impl Front {
             // It is found by its path as long as nothing is renamed, and then as after a crash.
             let _ = adopted;
         }
-        directories.values().for_each(|directory| drop(self.inodes.forget(directory.node, 1)));
+        directories.values().for_each(|directory| self.forget(directory.node, 1));
     }
 
     fn directory<'a>(&self, path: &'a [u8], seen: &mut HashMap<&'a [u8], Arc<Inode>>) -> Outcome<Arc<Inode>> {

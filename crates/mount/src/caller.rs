@@ -30,8 +30,13 @@ impl AsCaller {
     /// Takes on the user and group of whoever made the request. An ordinary user's daemon serves
     /// only that user and stays as it is.
     pub(crate) fn of(request: &Request) -> Result<Self, Errno> {
+        Self::of_caller(Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() })
+    }
+
+    /// The same, where fuser did not see the request.
+    pub(crate) fn of_caller(caller: Caller) -> Result<Self, Errno> {
         let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-        let (caller_uid, caller_gid) = (Uid::from_raw(request.uid()), Gid::from_raw(request.gid()));
+        let (caller_uid, caller_gid) = (Uid::from_raw(caller.uid), Gid::from_raw(caller.gid));
         if !uid.is_root() || (caller_uid == uid && caller_gid == gid) {
             return Ok(Self { daemon: None });
         }

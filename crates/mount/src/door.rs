@@ -39,7 +39,7 @@ use crate::front::Front;
 use crate::handles::{OpenFile, Way};
 use crate::panel::is_panel;
 use crate::relay::Socket;
-use crate::wire::{Caller, Fsync, Head, Read, WRITE_HEAD, Write, opcode};
+use crate::wire::{Caller, Create, Fsync, Head, Read, WRITE_HEAD, Write, opcode};
 use crate::workers::Workers;
 
 /// Messages taken in without looking at anything else: then the shard goes on with what came in.
@@ -142,7 +142,7 @@ impl Open {
         let head = &self.head[..len.min(WRITE_HEAD)];
         let answer = Answer::new(self.device.clone(), asked.unique);
         let front = self.front.clone();
-        let opcode = if is_panel(asked.node) { None } else { Some(asked.opcode) };
+        let opcode = Some(asked.opcode).filter(|opcode| *opcode == opcode::STATX || !is_panel(asked.node));
         let handled = match opcode {
             Some(opcode::READ) => Read::parse(head).map(|read| match front.files.get(read.handle) {
                 Ok(file) => {
@@ -216,6 +216,15 @@ impl Open {
                 self.workers.push(move || front.sync_all(answer));
                 Some(())
             }
+            Some(opcode::STATX) => {
+                let node = asked.node;
+                self.workers.push(move || front.answer_statx(node, answer));
+                Some(())
+            }
+            Some(opcode::TMPFILE) => Create::parse(head).map(|create| {
+                let (parent, caller) = (asked.node, asked.caller);
+                self.workers.push(move || front.answer_tmpfile(parent, create, caller, answer));
+            }),
             _ => {
                 let body = &self.buffers.next()[..len.saturating_sub(WRITE_HEAD)];
                 // Forgetting has no answer, so none may be given by dropping it.

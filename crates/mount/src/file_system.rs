@@ -39,7 +39,9 @@ const WRITE_BYTES_MAX: u32 = (RECORD_BYTES_MAX + BLOCK) as u32;
 ///
 /// Not `FUSE_ATOMIC_O_TRUNC`, which would save a request when a file is opened to be truncated: with it
 /// the kernel refuses to truncate a running program only after the file was truncated.
-const CAPABILITIES: [InitFlags; 7] = [
+const CAPABILITIES: [InitFlags; 8] = [
+    // File handles: by one the kernel asks for an inode that it has forgotten, as "." of its number.
+    InitFlags::FUSE_EXPORT_SUPPORT,
     // Several direct requests of one file at a time.
     InitFlags::FUSE_ASYNC_DIO,
     InitFlags::FUSE_PARALLEL_DIROPS,
@@ -154,6 +156,9 @@ impl Filesystem for FileSystem {
                 Ok(attributes) => reply.entry(&panel::KEEP, &attributes, Generation(0)),
                 Err(error) => reply.error(fuse_errno(error)),
             };
+        }
+        if name == "." || name == ".." {
+            return entry(&self.front, self.front.look_up_by_number(parent.0, name == ".."), reply);
         }
         let found = self.front.inodes.get(parent.0).and_then(|parent| self.front.look_up(&parent, name));
         entry(&self.front, found.map(|(_, attributes)| attributes), reply);

@@ -24,6 +24,7 @@ use crate::mount::Beside;
 use crate::nested::NestedOrigins;
 use crate::panel::Shown;
 use crate::pond::Pond;
+use crate::removal::hides_open_files;
 use crate::turns::Turns;
 use crate::whole::WholeWrites;
 use crate::wire::Caller;
@@ -42,6 +43,8 @@ pub(crate) struct Front {
     pub(crate) directories: Handles<OpenDirectory>,
     /// The largest size that the origin's file system lets a file have.
     pub(crate) file_bytes_max: u64,
+    /// A file that is removed while it is open stays in its directory at the origin, under another name.
+    pub(crate) hides_open_files: bool,
     pub(crate) read_only: bool,
     pub(crate) panel: Option<Shown>,
     pub(crate) insight: Arc<Insight>,
@@ -77,6 +80,7 @@ impl Front {
         let known = Arc::new(known);
         let files = known.clone();
         pond.when_let_go(Box::new(move |object| files.let_go(object)));
+        let hides_open_files = hides_open_files(&root);
         Ok(Self {
             pond,
             inodes: Inodes::new(root, beside.descriptors.unwrap_or_else(Budget::of_process).paths)?,
@@ -85,6 +89,7 @@ impl Front {
             files: Handles::new(),
             directories: Handles::new(),
             file_bytes_max,
+            hides_open_files,
             read_only,
             panel: beside.panel.map(Shown::new),
             insight: beside.insight,

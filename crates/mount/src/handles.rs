@@ -29,12 +29,23 @@ pub(crate) enum Way {
 }
 
 /// Counts on a file, so that it outlives its last name.
-pub(crate) struct Pinned(Arc<Inode>);
+pub(crate) struct Pinned {
+    inode: Arc<Inode>,
+    writes: bool,
+}
 
 impl Pinned {
     /// One more counts on it. Refused if it is gone: the kernel looks then what has its name now.
     pub(crate) fn of(inode: &Arc<Inode>) -> Result<Self, Errno> {
-        if inode.slot.count_on() { Ok(Self(inode.clone())) } else { Err(Errno::STALE) }
+        if inode.slot.count_on() { Ok(Self { inode: inode.clone(), writes: false }) } else { Err(Errno::STALE) }
+    }
+
+    /// The same of one who may write to it.
+    pub(crate) fn for_writing(inode: &Arc<Inode>) -> Result<Self, Errno> {
+        let mut pinned = Self::of(inode)?;
+        inode.writers.fetch_add(1, Ordering::AcqRel);
+        pinned.writes = true;
+        Ok(pinned)
     }
 }
 
@@ -42,13 +53,16 @@ impl Deref for Pinned {
     type Target = Arc<Inode>;
 
     fn deref(&self) -> &Arc<Inode> {
-        &self.0
+        &self.inode
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        self.0.slot.count_off();
+        if self.writes {
+            self.inode.writers.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.inode.slot.count_off();
     }
 }
 

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use headpond_shard::{Holder, Opened, Removed, Slot};
@@ -112,6 +112,8 @@ pub(crate) struct Inode {
     /// The file system that it is on.
     pub(crate) device: DeviceNumber,
     pub(crate) slot: Slot,
+    /// Handles by which it may be written.
+    pub(crate) writers: AtomicU32,
     /// What keeps it in the table besides the kernel.
     pub(crate) holds: AtomicU64,
     pub(crate) home: Weak<Home>,
@@ -181,6 +183,7 @@ impl Inode {
             generation,
             device: DeviceNumber::of(found),
             slot: Slot::default(),
+            writers: AtomicU32::new(0),
             holds: AtomicU64::new(0),
             home: Arc::downgrade(home),
             me: me.clone(),
@@ -277,6 +280,12 @@ impl Inode {
         if !slot.as_ref().is_some_and(|old| Arc::ptr_eq(old, known)) {
             *slot = Some(known.clone());
         }
+    }
+
+    /// The kernel forgot it: what is known of it is kept elsewhere.
+    pub(crate) fn forget_known(&self) {
+        let known = self.known.write().unwrap_or_else(PoisonError::into_inner).take();
+        drop(known);
     }
 
     /// Its last name is gone.
@@ -396,6 +405,19 @@ impl Inodes {
         table.nodes.get(&node).cloned().ok_or(Errno::STALE)
     }
 
+    /// A node that the kernel knows by its number alone: from a file handle, of which it has forgotten the inode. With one
+    /// more lookup.
+    pub(crate) fn by_number(&self, node: u64) -> Result<Arc<Inode>, Errno> {
+        // Counted under the lock, so that it is not let go meanwhile.
+        let table = self.home.table.read().unwrap_or_else(PoisonError::into_inner);
+        if node == ROOT {
+            return Ok(self.root.clone());
+        }
+        let inode = table.nodes.get(&node).filter(|inode| !inode.is_gone()).ok_or(Errno::STALE)?;
+        inode.lookups.fetch_add(1, Ordering::Relaxed);
+        Ok(inode.clone())
+    }
+
     /// The inode of a file that was just looked at, if the kernel holds it. Counts nothing.
     pub(crate) fn find(&self, found: &Statx) -> Option<Arc<Inode>> {
         let table = self.home.table.read().unwrap_or_else(PoisonError::into_inner);
@@ -426,10 +448,10 @@ impl Inodes {
         path: OwnedFd,
         found: &Statx,
         place: (&Inode, &OsStr),
-        known: impl FnOnce(FileKey) -> Option<Arc<Known>>,
+        known: impl Fn(FileKey) -> Option<Arc<Known>>,
     ) -> Result<Arc<Inode>, Errno> {
         let (parent, name) = (place.0.me()?, place.1);
-        let (inode, replaced) = self.enter(found, known);
+        let (inode, replaced) = self.enter(found, Some(&known));
         // Behind the table's lock: each of these may close something.
         drop(replaced);
         inode.find_by(&parent, name);
@@ -437,14 +459,23 @@ impl Inodes {
         Ok(inode)
     }
 
-    /// The inode of what was found, with one more lookup; and the one that had its number before.
+    /// Takes in a file that has no name, with one lookup. It stays open, as nothing finds it, and goes straight to the
+    /// origin.
+    pub(crate) fn take_in_nameless(&self, path: OwnedFd, found: &Statx) -> Arc<Inode> {
+        let (inode, replaced) = self.enter(found, None);
+        drop(replaced);
+        self.home.open.put(&inode, path.into());
+        inode
+    }
+
+    /// The inode of what was found, with one more lookup; and the one that had its number before. Its content is the
+    /// engine's if that can be `known`.
     fn enter(
         &self,
         found: &Statx,
-        known: impl FnOnce(FileKey) -> Option<Arc<Known>>,
+        known: Option<&dyn Fn(FileKey) -> Option<Arc<Known>>>,
     ) -> (Arc<Inode>, Option<Arc<Inode>>) {
-        let kind = kind_of(found);
-        let managed = kind == FileType::RegularFile && DeviceNumber::of(found) == self.device;
+        let regular = kind_of(found) == FileType::RegularFile && DeviceNumber::of(found) == self.device;
         let mut table = self.home.table.write().unwrap_or_else(PoisonError::into_inner);
         let node = self.node_of(&table, found).unwrap_or_else(|| {
             let node = FOREIGN + table.next_foreign;
@@ -467,15 +498,20 @@ impl Inodes {
             None => (0, generation_of(found)),
         };
         let key = file_key(found);
-        let known = if managed { known(key) } else { None };
-        let before = Before { managed, known, unsynced: table.unsynced.taken_in(key) };
+        let known = known.filter(|_| regular);
+        let before = Before {
+            managed: known.is_some(),
+            known: known.and_then(|known| known(key)),
+            unsynced: table.unsynced.taken_in(key),
+        };
         let inode = Inode::new(&self.home, node, generation, found, before);
         inode.lookups.store(lookups + 1, Ordering::Relaxed);
         let replaced = table.nodes.insert(node, inode.clone());
         (inode, replaced)
     }
 
-    /// The kernel gave back `count` lookups. Returns the inode if these were the last.
+    /// The kernel gave back `count` lookups. Returns the inode if these were the last: it is in the table until it was
+    /// [remembered](Home::remember).
     pub(crate) fn forget(&self, node: u64, count: u64) -> Option<Arc<Inode>> {
         if node == ROOT || node >= PANEL {
             return None;
@@ -487,7 +523,7 @@ impl Inodes {
         if left > 0 {
             return None;
         }
-        if inode.holds.load(Ordering::Acquire) == 0 {
+        if inode.is_gone() {
             table.remove(&inode);
         }
         Some(inode)

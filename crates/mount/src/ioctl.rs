@@ -4,10 +4,14 @@
 //! that does not know it (ENOTTY). Who may only read the file is refused as by F2FS (EBADF): a promise binds the operator, and
 //! batches are few.
 
+use std::sync::atomic::Ordering;
+
 use fuser::Request;
 use headpond_rules::{Action, Direction};
+use rustix::fs::{FileType, IFlags, OFlags};
 use rustix::io::Errno;
 
+use crate::file_flags;
 use crate::front::{Front, Outcome};
 use crate::handles::{OpenFile, Way};
 use crate::known::Known;
@@ -32,6 +36,13 @@ pub const ABORT_ATOMIC_WRITE: u32 = 0xf505;
 /// The feature: batches.
 const FEATURE_ATOMIC_WRITE: u32 = 4;
 
+/// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS`: a file's flags, which `lsattr` shows and `chattr` sets. The kernel asks by an open
+/// of its own, and has checked what the caller may set.
+const GET_FLAGS: u32 = 0x8008_6601;
+const SET_FLAGS: u32 = 0x4008_6602;
+/// `FS_IOC_FSGETXATTR`, which the kernel asks before it sets flags.
+const GET_XFLAGS: u32 = file_flags::GET_XFLAGS;
+
 /// The pages that databases have, in bytes: a rule on the size of a request counts if it decides on one of these.
 const PAGES: [u64; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
 
@@ -45,6 +56,9 @@ impl Front {
         command: u32,
         given: &[u8],
     ) -> Outcome<Vec<u8>> {
+        if !is_panel(node) && matches!(command, GET_FLAGS | SET_FLAGS | GET_XFLAGS) {
+            return self.flags(node, command, given);
+        }
         let known = [ATOMIC_WRITE_SET, GET_FEATURES, START_ATOMIC_WRITE, COMMIT_ATOMIC_WRITE, ABORT_ATOMIC_WRITE];
         if is_panel(node) || !known.contains(&command) {
             return Err(Errno::NOTTY);
@@ -80,6 +94,39 @@ impl Front {
             return Ok(Vec::new());
         }
         self.promise_whole(&file, handle, caller)?;
+        Ok(Vec::new())
+    }
+
+    /// Shows or sets the flags that the origin keeps of a file.
+    fn flags(&self, node: u64, command: u32, given: &[u8]) -> Outcome<Vec<u8>> {
+        let inode = self.inodes.get(node)?;
+        if !matches!(inode.kind, FileType::RegularFile | FileType::Directory) {
+            return Err(Errno::NOTTY);
+        }
+        let file = inode.open(OFlags::RDONLY | OFlags::NONBLOCK)?;
+        if command == GET_XFLAGS {
+            return file_flags::extended(&file).map(|flags| flags.to_vec());
+        }
+        let before = rustix::fs::ioctl_getflags(&file)?;
+        if command == GET_FLAGS {
+            return Ok(before.bits().to_ne_bytes().to_vec());
+        }
+        let wanted = given.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes)).ok_or(Errno::INVAL)?;
+        let wanted = IFlags::from_bits_retain(wanted);
+        let set = wanted - before;
+        if inode.managed && set.contains(IFlags::APPEND) {
+            // Destage writes anywhere in a file.
+            return Err(Errno::OPNOTSUPP);
+        }
+        if inode.managed && set.contains(IFlags::IMMUTABLE) {
+            // What is dirty could not be written any more, nor what those write who have it open.
+            if inode.writers.load(Ordering::Acquire) > 0 {
+                return Err(Errno::BUSY);
+            }
+            self.flush_before_privileges(&inode)?;
+        }
+        rustix::fs::ioctl_setflags(&file, wanted)?;
+        self.changed_at_origin(&inode);
         Ok(Vec::new())
     }
 

@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use fuser::{FileAttr, Request};
+use fuser::{FileAttr, INodeNo, Request};
 use headpond_engine::Namespace;
 use rustix::fs::{AtFlags, CWD, FileType, OFlags, RenameFlags, Statx};
 use rustix::io::Errno;
@@ -43,6 +43,7 @@ impl Front {
                 let checked = inode.path().and_then(|path| self.check_nested(parent, name, path, &found));
                 checked.inspect_err(|_| self.forget(inode.node, 1))?;
             }
+            self.recall(&inode);
             let attributes = self.attributes_from(&inode, &found);
             return Ok((inode, attributes));
         }
@@ -66,12 +67,40 @@ impl Front {
         Err(nested::REFUSED)
     }
 
+    /// Looks up a node by its number alone, or the directory above it: what a file handle has, if the kernel has
+    /// forgotten the inode.
+    pub(crate) fn look_up_by_number(&self, node: u64, above: bool) -> Outcome<FileAttr> {
+        let inode = self.inodes.by_number(node)?;
+        self.recall(&inode);
+        let seen = inode.stat().and_then(|found| {
+            if !above {
+                return Ok((inode.clone(), found));
+            }
+            let (parent, _) = inode.place().ok_or(Errno::STALE)?;
+            let parent = self.inodes.by_number(parent.node)?;
+            let found = parent.stat().inspect_err(|_| self.forget(parent.node, 1))?;
+            Ok((parent, found))
+        });
+        if above || seen.is_err() {
+            self.forget(node, 1);
+        }
+        seen.map(|(inode, found)| {
+            // The node's number, also of the root: the kernel takes it for one.
+            FileAttr { ino: INodeNo(inode.node), ..self.attributes_from(&inode, &found) }
+        })
+    }
+
     /// The kernel gave back lookups.
     pub(crate) fn forget(&self, node: u64, count: u64) {
         let Some(inode) = self.inodes.forget(node, count) else { return };
         if let Some(removed) = inode.removed() {
             removed.is_closing();
         }
+        self.forget_known(&inode);
+        self.inodes.home.remember(&inode);
+    }
+
+    fn forget_known(&self, inode: &Inode) {
         // One that is gone was forgotten when it went; its number may be another file's by now.
         if !inode.managed || inode.is_gone() || inode.known().is_none() {
             return;
@@ -81,8 +110,18 @@ impl Front {
         if found.stx_nlink == 0 {
             self.known.gone(key);
         } else {
-            drop(inode);
+            inode.forget_known();
             self.known.forgotten(key);
+        }
+    }
+
+    /// An inode that the kernel had forgotten, and something else held, is as one that was just taken in.
+    fn recall(&self, inode: &Inode) {
+        if inode.managed
+            && inode.known().is_none()
+            && let Some(known) = self.known.find(inode.key)
+        {
+            inode.set_known(&known);
         }
     }
 
@@ -170,6 +209,7 @@ impl Front {
         let found = inode.stat()?;
         // The new name is one more lookup of the same inode.
         self.inodes.look_up(&found).ok_or(Errno::STALE)?;
+        inode.find_by(&parent.me()?, name);
         Ok(self.attributes_from(inode, &found))
     }
 

@@ -57,8 +57,8 @@ impl Drop for Counted<'_> {
 impl Front {
     /// Opens a file that exists. `flags` are the application's.
     pub(crate) fn open(&self, request: &Request, inode: &Arc<Inode>, flags: OFlags) -> Outcome<OpenFile> {
-        let pinned = Pinned::of(inode)?;
         let writes = is_for_writing(flags);
+        let pinned = if writes { Pinned::for_writing(inode)? } else { Pinned::of(inode)? };
         let truncates = flags.contains(OFlags::TRUNC);
         if truncates && privileges::drop_before_change(inode, || Some(Rights::of(request)))? {
             self.changed_at_origin(inode);
@@ -108,7 +108,7 @@ impl Front {
         let path = path_descriptor(&file)?;
         let found = stat(&path, c"")?;
         let inode = self.inodes.take_in(path, &found, (parent, name), |key| self.known.find(key))?;
-        let opened = Pinned::of(&inode).and_then(|pinned| {
+        let opened = Pinned::for_writing(&inode).and_then(|pinned| {
             if !inode.managed {
                 return Ok(OpenFile::new(pinned, Way::Straight(File::from(file)), writes));
             }
@@ -149,8 +149,11 @@ impl Front {
             }
             self.abort(&file);
             self.close(&file);
-            if let Some(removed) = file.inode.removed() {
+            let inode = file.inode.clone();
+            drop(file);
+            if let Some(removed) = inode.removed() {
                 removed.is_let_go();
+                self.end_removed(&inode);
             }
         }
     }
@@ -279,7 +282,7 @@ pub(crate) fn creation_mode(parent: &Inode, mode: u32, umask: u32) -> Mode {
 }
 
 /// A second descriptor for an open file, one that only names it.
-fn path_descriptor(file: &OwnedFd) -> Outcome<OwnedFd> {
+pub(crate) fn path_descriptor(file: &OwnedFd) -> Outcome<OwnedFd> {
     let name = format!("/proc/self/fd/{}", file.as_raw_fd());
     rustix::fs::open(name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
 }

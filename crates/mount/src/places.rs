@@ -12,13 +12,14 @@
 //! By name, and not by the origin's file handles: these need a capability that ordinary users' daemons lack, and what is
 //! opened by one may have no path, by which the directory that is to be synced is found.
 
+use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
-use headpond_shard::{Descriptors, Opened};
+use headpond_shard::{Descriptors, Holder, Opened};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -26,6 +27,10 @@ use crate::inodes::{DeviceNumber, Inode, Table, file_key, stat};
 
 /// How often an inode is looked for while others rename what is above it.
 const TRIES: usize = 8;
+
+/// How many inodes are known for how long the kernel has forgotten them: for file handles, by which NFS servers and some
+/// backup programs ask. Some 4 MB.
+const FORGOTTEN: usize = 8192;
 
 /// How many descriptors are closed when the process has none left.
 const ROOM: usize = 64;
@@ -36,6 +41,8 @@ pub(crate) struct Home {
     pub(crate) open: Descriptors<Inode>,
     /// Held, with others, while something is renamed; alone by nobody, but to wait for those.
     moving: RwLock<()>,
+    /// What the kernel forgot last: who has a file handle may still ask for it.
+    forgotten: Mutex<VecDeque<Hold>>,
 }
 
 /// A directory and a name in it.
@@ -82,7 +89,12 @@ impl Drop for Hold {
 
 impl Home {
     pub(crate) fn new(descriptors: usize) -> Self {
-        Self { table: RwLock::default(), open: Descriptors::new(descriptors), moving: RwLock::default() }
+        Self {
+            table: RwLock::default(),
+            open: Descriptors::new(descriptors),
+            moving: RwLock::default(),
+            forgotten: Mutex::default(),
+        }
     }
 
     /// Takes an inode out of the table that neither the kernel nor anything else holds.
@@ -91,6 +103,21 @@ impl Home {
         if inode.lookups() == 0 && inode.holds.load(Ordering::Acquire) == 0 {
             table.remove(inode);
         }
+    }
+
+    /// The kernel has forgotten it: it is closed, and found again by its place for a while.
+    pub(crate) fn remember(&self, inode: &Arc<Inode>) {
+        if !inode.slot.may_close() || !inode.can_reopen() {
+            // Nothing finds it again. If nothing else holds it either, it goes.
+            return drop(Hold::of(inode));
+        }
+        let closed = inode.slot.close_unused();
+        let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+        forgotten.push_back(Hold::of(inode));
+        let oldest = if forgotten.len() > FORGOTTEN { forgotten.pop_front() } else { None };
+        // Not with the lock held: each may let go of more.
+        drop(forgotten);
+        drop((closed, oldest));
     }
 
     /// To be held while something is renamed and its place changed. Nobody who holds it asks for a descriptor.

@@ -11,7 +11,9 @@
 //! what was to come after is refused there (ESTALE), and what the pool has of it stays dirty up to the end of the file.
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use headpond_base::ObjectId;
 use headpond_shard::Leaving;
@@ -24,6 +26,19 @@ use crate::known::Known;
 use crate::places::{Home, Place};
 use crate::pond::Pond;
 
+/// How long a removal waits for closes, where a file that is open would be hidden in its directory: an application that has
+/// closed a file and removes it does not wait until we have heard of the first. One that keeps it open costs it this much.
+const RELEASE: Duration = Duration::from_millis(200);
+
+/// Types of file systems that give a file another name, in its directory, when it is removed while it is open: NFS, SMB
+/// (two), FUSE.
+const HIDING: [i64; 4] = [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546];
+
+/// Whether the origin is on such a file system.
+pub(crate) fn hides_open_files(root: &OwnedFd) -> bool {
+    rustix::fs::fstatfs(root).is_ok_and(|found| HIDING.contains(&found.f_type))
+}
+
 /// A name that is about to go, and what it names.
 pub(crate) struct Going {
     pond: Arc<dyn Pond>,
@@ -32,6 +47,8 @@ pub(crate) struct Going {
     found: Option<Statx>,
     inode: Option<Arc<Inode>>,
     object: Option<ObjectId>,
+    /// How long is waited for those who have it open.
+    patience: Duration,
 }
 
 /// The same with all done that has to be done before. It stays as it was unless the name is [`gone`](Self::gone).
@@ -67,6 +84,20 @@ impl Front {
             found: found.copied(),
             inode: found.and_then(|found| self.inodes.find(found)),
             object: known.map(Known::object),
+            patience: if self.hides_open_files { RELEASE } else { Duration::ZERO },
+        }
+    }
+
+    /// Somebody closed a file that has no name: if that was the last one, it is no more, whatever the kernel remembers.
+    pub(crate) fn end_removed(&self, inode: &Inode) {
+        if inode.slot.users() == 0
+            && let Ok(found) = inode.stat()
+            && found.stx_nlink == 0
+        {
+            inode.set_last_seen(&found);
+            if inode.slot.end_kept() {
+                self.known.gone(inode.key);
+            }
         }
     }
 }
@@ -89,7 +120,7 @@ impl Going {
         if last
             && !directory
             && inode.device == self.directory.device
-            && let Some(path) = Leaving::of(inode.clone())
+            && let Some(path) = Leaving::of(inode.clone(), self.patience)
         {
             inode.set_last_seen(found);
             let object = inode.known().map(|known| known.object()).or(self.object);

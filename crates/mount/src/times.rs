@@ -38,6 +38,15 @@ fn from_parts(seconds: i64, nanos: i64) -> UnixNanos {
     UnixNanos(i64::try_from(exact).unwrap_or(if exact < 0 { i64::MIN } else { i64::MAX }))
 }
 
+/// So long before 1970, in seconds and nanoseconds after them.
+pub(crate) fn before_epoch(before: Duration) -> (i64, u32) {
+    let seconds = i64::try_from(before.as_secs()).map_or(i64::MIN, |seconds| -seconds);
+    match before.subsec_nanos() {
+        0 => (seconds, 0),
+        nanos => (seconds.saturating_sub(1), 1_000_000_000 - nanos),
+    }
+}
+
 /// A time that an application asks for, exactly as the kernel sent it.
 ///
 /// fuser 0.18 reads the kernel's pair (-s, n) as "s seconds and n nanoseconds *before* 1970"

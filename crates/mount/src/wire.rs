@@ -25,6 +25,8 @@ pub(crate) mod opcode {
     pub(crate) const DESTROY: u32 = 38;
     pub(crate) const BATCH_FORGET: u32 = 42;
     pub(crate) const SYNCFS: u32 = 50;
+    pub(crate) const TMPFILE: u32 = 51;
+    pub(crate) const STATX: u32 = 52;
 }
 
 /// The kernel writes pages of a shared mapping back, by whichever handle it finds.
@@ -83,6 +85,15 @@ pub(crate) struct Write {
     pub(crate) direct: bool,
     /// The open file's flags.
     pub(crate) flags: i32,
+}
+
+/// A file to be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Create {
+    /// Of the open file.
+    pub(crate) flags: u32,
+    pub(crate) mode: u32,
+    pub(crate) umask: u32,
 }
 
 /// A sync.
@@ -148,6 +159,13 @@ impl Write {
             direct: u32_at(message, HEAD + 20)? & (WRITE_CACHE | LOCK_OWNER) == LOCK_OWNER,
             flags: u32_at(message, HEAD + 32)?.cast_signed(),
         })
+    }
+}
+
+impl Create {
+    pub(crate) fn parse(message: &[u8]) -> Option<Self> {
+        let [flags, mode, umask] = [0, 4, 8].map(|at| u32_at(message, HEAD + at));
+        Some(Self { flags: flags?, mode: mode?, umask: umask? })
     }
 }
 

@@ -93,7 +93,7 @@ impl Front {
 
     /// The origin's kernel takes a program's capabilities away when the file is written there, which
     /// destage does later: so what was written before they are set goes to the origin first.
-    fn flush_before_privileges(&self, inode: &Inode) -> Outcome<()> {
+    pub(crate) fn flush_before_privileges(&self, inode: &Inode) -> Outcome<()> {
         let Some(known) = inode.known() else { return Ok(()) };
         let scope = FlushScope::Objects([known.object()].into());
         match call_with(&*self.pond, Ask::Flush { id: FLUSH_ID, scope }, |_| {}) {

@@ -168,12 +168,32 @@ impl Slot {
 
     /// One who counted on it does no more.
     pub fn count_off(&self) {
-        self.state().users -= 1;
+        let mut state = self.state();
+        state.users -= 1;
+        if state.users == 0 {
+            drop(state);
+            self.settled.notify_all();
+        }
+    }
+
+    /// How many count on the file.
+    pub fn users(&self) -> u32 {
+        self.state().users
     }
 
     /// Whether its last name went, with nobody counting on it.
     pub fn is_gone(&self) -> bool {
         self.state().life == Life::Gone
+    }
+
+    /// Whether it is as most are: neither about to go, nor gone, nor kept open to its end.
+    pub fn may_close(&self) -> bool {
+        self.state().life == Life::Here
+    }
+
+    /// Takes the descriptor out, to be closed, if it may be.
+    pub fn close_unused(&self) -> Option<Opened> {
+        if self.may_close() { self.close() } else { None }
     }
 
     /// Its last name is still there after all.
@@ -184,11 +204,31 @@ impl Slot {
         }
     }
 
-    /// Takes the file out of use, if nobody counts on it, and closes it. Waits, for a while, for those that use it at
-    /// the moment. False if it is counted on.
-    fn leave(&self) -> bool {
+    /// Closes a file whose last name went while it was counted on, if nobody counts on it any more: then it is no more.
+    /// False if that is not so.
+    pub fn end_kept(&self) -> bool {
+        let mut state = self.state();
+        if state.life != Life::Kept || state.users > 0 {
+            return false;
+        }
+        state.life = Life::Gone;
+        drop(state);
+        drop(self.close());
+        true
+    }
+
+    /// Takes the file out of use, if nobody counts on it after so long, and closes it. Waits, for a while, for those that
+    /// use it at the moment. False if it is counted on.
+    fn leave(&self, patience: Duration) -> bool {
         let mut state = self.settled();
-        if state.users > 0 || state.life != Life::Here {
+        let until = Instant::now() + patience;
+        while state.users > 0 {
+            let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) else {
+                return false;
+            };
+            state = self.settled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if state.life != Life::Here {
             return false;
         }
         state.life = Life::Leaving;
@@ -236,9 +276,9 @@ pub struct Leaving {
 }
 
 impl Leaving {
-    /// Closes a file whose last name is about to go, if nobody counts on it.
-    pub fn of(holder: Arc<dyn Holder>) -> Option<Self> {
-        holder.slot().leave().then_some(Self { holder, gone: false })
+    /// Closes a file whose last name is about to go, if nobody counts on it after so long.
+    pub fn of(holder: Arc<dyn Holder>, patience: Duration) -> Option<Self> {
+        holder.slot().leave(patience).then_some(Self { holder, gone: false })
     }
 
     /// The name is gone, and the file with it.
@@ -477,7 +517,7 @@ mod tests {
         for goes in [false, true] {
             let (all, file) = (Descriptors::new(5), Arc::new(One::default()));
             open(&all, &file).unwrap();
-            let leaving = Leaving::of(file.clone()).unwrap();
+            let leaving = Leaving::of(file.clone(), Duration::ZERO).unwrap();
             assert_eq!(all.open(), 0, "closed before the name goes");
             std::thread::scope(|scope| {
                 let wanting = scope.spawn(|| open(&all, &file).map(drop));
@@ -499,9 +539,9 @@ mod tests {
         let (all, file) = (Descriptors::new(5), Arc::new(One::default()));
         open(&all, &file).unwrap();
         assert!(file.slot.count_on());
-        assert!(Leaving::of(file.clone()).is_none());
+        assert!(Leaving::of(file.clone(), Duration::ZERO).is_none());
         file.slot.count_off();
-        Leaving::of(file.clone()).unwrap().gone();
+        Leaving::of(file.clone(), Duration::ZERO).unwrap().gone();
         assert!(!file.slot.count_on(), "it is no more");
     }
 

@@ -10,6 +10,7 @@
 //!   file that an application has open, or that has something the origin has not got yet.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -18,7 +19,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use headpond_base::{Buf, BufMut, Errno, ObjectId, Result, UnixNanos};
 use headpond_engine::Space;
@@ -40,6 +42,7 @@ use crate::removed::RemovedFiles;
 pub struct FileOrigin {
     files: RwLock<HashMap<ObjectId, Arc<Attached>>>,
     open: Descriptors<Attached>,
+    closing: Closing,
     root: Option<Root>,
     removed: RemovedFiles,
     directories: Directories,
@@ -68,6 +71,46 @@ struct Attached {
     removed: OnceLock<Removed>,
 }
 
+/// The objects whose released files are not closed yet, each as often as it was released.
+#[derive(Default)]
+struct Closing {
+    shared: Arc<(Mutex<HashMap<ObjectId, u32>>, Condvar)>,
+}
+
+/// Behind a released file, which is closed first.
+struct Closed {
+    object: ObjectId,
+    shared: Arc<(Mutex<HashMap<ObjectId, u32>>, Condvar)>,
+}
+
+impl Closing {
+    fn add(&self, object: ObjectId) -> Closed {
+        *self.shared.0.lock().unwrap_or_else(PoisonError::into_inner).entry(object).or_default() += 1;
+        Closed { object, shared: self.shared.clone() }
+    }
+
+    /// Waits, for a while, until none of the object is left.
+    fn wait(&self, object: ObjectId) {
+        let (objects, closed) = &*self.shared;
+        let objects = objects.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(closed.wait_timeout_while(objects, CLOSE, |objects| objects.contains_key(&object)));
+    }
+}
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        let mut objects = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(mut count) = objects.entry(self.object) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        drop(objects);
+        self.shared.1.notify_all();
+    }
+}
+
 /// The top of the tree. Its path is asked for anew each time: it may be renamed meanwhile.
 struct Root {
     directory: File,
@@ -78,6 +121,9 @@ const PIECES_MAX: usize = 1024;
 
 /// How many files are closed when the process has no descriptor left.
 const ROOM: usize = 32;
+
+/// How long who removes a file waits for its closing.
+const CLOSE: Duration = Duration::from_secs(10);
 
 /// Zeros that are written where the file system cannot make a hole.
 const ZEROS: usize = 1 << 20;
@@ -113,6 +159,7 @@ impl FileOrigin {
         Self {
             files: RwLock::default(),
             open: Descriptors::new(budget.files),
+            closing: Closing::default(),
             root,
             removed: RemovedFiles::default(),
             directories: Directories::default(),
@@ -218,14 +265,16 @@ impl FileOrigin {
         rustix::fs::syncfs(&root.directory).map_err(from)
     }
 
-    /// Notes the directory that names a file to be synced with it. Failing to find it is no error: the file may have no
-    /// name any more.
+    /// Notes the directory that names a file to be synced with it, if the file has a name.
     fn note_name(&self, attached: &Attached, file: &File) -> Result<()> {
         let Some(root) = &self.root else { return Ok(()) };
         if attached.anchored.load(Ordering::Relaxed) || file.metadata().is_ok_and(|file| file.nlink() == 0) {
             return Ok(());
         }
-        let Some(parent) = root.parent_of(file) else { return Ok(()) };
+        let Some(parent) = root.parent_of(file) else {
+            // Renamed just now, or it has no path: whatever names it is made durable with all the rest.
+            return rustix::fs::syncfs(&root.directory).map_err(from);
+        };
         self.directories.changed(parent, &attached.names)?;
         attached.anchored.store(true, Ordering::Relaxed);
         Ok(())
@@ -457,14 +506,16 @@ impl crate::Origin for FileOrigin {
     }
 
     fn leaving(&self, object: ObjectId) -> Option<Leaving> {
+        self.closing.wait(object);
         let attached = self.get(object).ok()?;
-        if attached.can_reopen() { Leaving::of(attached) } else { None }
+        if attached.can_reopen() { Leaving::of(attached, Duration::ZERO) } else { None }
     }
 
     fn release(&self, object: ObjectId) -> Option<Remains> {
         let released = self.files.write().unwrap_or_else(PoisonError::into_inner).remove(&object)?;
         // In this order: closed, and then told. It may be removed before it is closed.
-        Some(Box::new((released, self.removed.add_closing())))
+        let closing = self.closing.add(object);
+        Some(Box::new((released, closing, self.removed.add_closing())))
     }
 
     fn name_changed(&self, object: ObjectId, directory: OwnedFd) {
