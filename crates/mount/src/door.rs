@@ -163,6 +163,9 @@ impl Open {
                 if write.size as usize != there {
                     return answer.error(Errno::INVAL);
                 }
+                if front.pond.is_barred() {
+                    return answer.error(Errno::ROFS);
+                }
                 match front.files.get(write.handle) {
                     Ok(file) => {
                         let data = self.buffers.take(there);

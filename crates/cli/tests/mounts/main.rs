@@ -24,5 +24,6 @@ mod refusals;
 mod rules;
 mod settings;
 mod superblocks;
+mod taken_over;
 mod vanishing;
 mod whole;
