@@ -159,18 +159,21 @@ impl BesideDir {
     }
 }
 
-/// What a file beside an origin has, of whomever it is: for showing, and for finding that there is one. No link is
-/// followed, and nothing but a regular file is opened.
-pub(crate) fn peek(origin: impl AsFd, name: &str) -> Option<Vec<u8>> {
+/// What a file beside an origin has, and whose it is, of whomever: for showing, and for finding that there is one. No
+/// link is followed, and nothing but a regular file is opened.
+pub(crate) fn peek(origin: impl AsFd, name: &str) -> Option<(Vec<u8>, Owner)> {
     let dir = openat(origin, MARKER_NAME, LOOK | OFlags::DIRECTORY, Mode::empty()).ok()?;
     let place = openat(&dir, name, LOOK, Mode::empty()).ok()?;
-    let kind = FileType::from_raw_mode(look_at(&place, c"").ok()?.stx_mode.into());
-    if kind != FileType::RegularFile {
+    let found = look_at(&place, c"").ok()?;
+    if FileType::from_raw_mode(found.stx_mode.into()) != FileType::RegularFile {
         return None;
     }
     let mut bytes = Vec::new();
-    File::from(reopen(&place, OFlags::RDONLY).ok()?).take(READ_MAX).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
+    // One that may not be read is there all the same.
+    if let Ok(file) = reopen(&place, OFlags::RDONLY) {
+        let _ = File::from(file).take(READ_MAX).read_to_end(&mut bytes);
+    }
+    Some((bytes, Owner::of(&found)))
 }
 
 /// Where a file's next content is written before it takes its place.

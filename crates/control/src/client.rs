@@ -1,9 +1,15 @@
 //! A client's end of the control socket.
+//!
+//! Invariant: only a daemon of the user in whose directory its socket lies is spoken with. A socket, or a link to
+//! one, that leads to another user's process is not: root would give it its commands.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
 
 use crate::mounts::{FS_TYPE, mounted_on};
 use crate::places::mountpoint_path;
@@ -17,6 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Clone, Debug)]
 pub struct Daemon {
     socket: PathBuf,
+    user: u32,
     mountpoint: PathBuf,
 }
 
@@ -29,9 +36,9 @@ impl Daemon {
         let mountpoint = mountpoint_path(mountpoint);
         let mount = mounted_on(&mountpoint).filter(|mount| mount.fs_type == FS_TYPE);
         let user = mount.as_ref().and_then(|mount| mount.user);
-        for socket in runtime_dir::sockets_of(&mountpoint, user) {
-            match UnixStream::connect(&socket) {
-                Ok(_) => return Ok(Self { socket, mountpoint }),
+        for (socket, user) in runtime_dir::sockets_of(&mountpoint, user) {
+            match connect(&socket, user) {
+                Ok(_) => return Ok(Self { socket, user, mountpoint }),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     return Err(Refusal::from_io("speak with the daemon at", &socket, error));
                 }
@@ -53,9 +60,10 @@ impl Daemon {
     #[must_use]
     pub fn all() -> Vec<Self> {
         runtime_dir::remove_dead();
-        let alive = |socket: &PathBuf| UnixStream::connect(socket).is_ok();
+        let user = geteuid().as_raw();
+        let alive = |socket: &PathBuf| connect(socket, user).is_ok();
         let sockets = runtime_dir::all_sockets().into_iter().filter(alive);
-        sockets.map(|socket| Self { mountpoint: socket.clone(), socket }).collect()
+        sockets.map(|socket| Self { mountpoint: socket.clone(), socket, user }).collect()
     }
 
     /// The mount point, as it was found.
@@ -69,7 +77,7 @@ impl Daemon {
     /// # Errors
     /// What the daemon refuses, or [`Refusal::NoAnswer`].
     pub fn ask(&self, command: &Command) -> Result<Answer, Refusal> {
-        self.take(ask_at(&self.socket, command, Some(PATIENCE)))
+        self.take(ask_at(&self.socket, self.user, command, Some(PATIENCE)))
     }
 
     /// Asks for something that is answered when it is over, however long that takes.
@@ -77,7 +85,7 @@ impl Daemon {
     /// # Errors
     /// What the daemon refuses, or [`Refusal::NoAnswer`].
     pub fn ask_and_wait(&self, command: &Command) -> Result<Answer, Refusal> {
-        self.take(ask_at(&self.socket, command, None))
+        self.take(ask_at(&self.socket, self.user, command, None))
     }
 
     fn take(&self, answer: io::Result<Answer>) -> Result<Answer, Refusal> {
@@ -87,7 +95,7 @@ impl Daemon {
             }
             Ok(answer) => Ok(answer),
             // It ended between being found and being asked.
-            Err(_) if UnixStream::connect(&self.socket).is_err() => {
+            Err(_) if connect(&self.socket, self.user).is_err() => {
                 Err(Refusal::NotMounted { path: self.mountpoint.clone(), hint: String::new() })
             }
             Err(error) => Err(Refusal::NoAnswer { path: self.mountpoint.clone(), why: error.to_string() }),
@@ -95,12 +103,21 @@ impl Daemon {
     }
 }
 
-/// Says one line to the socket and reads one.
+/// Connects with a daemon of this user.
+fn connect(socket: &Path, user: u32) -> io::Result<UnixStream> {
+    let stream = UnixStream::connect(socket)?;
+    if socket_peercred(&stream)?.uid.as_raw() == user {
+        return Ok(stream);
+    }
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("what listens there is not of user {user}")))
+}
+
+/// Says one line to the socket of a user's daemon and reads one.
 ///
 /// # Errors
-/// When nobody listens, or what is said is no answer.
-pub fn ask_at(socket: &Path, command: &Command, patience: Option<Duration>) -> io::Result<Answer> {
-    let mut stream = UnixStream::connect(socket)?;
+/// When nobody of that user listens, or what is said is no answer.
+pub fn ask_at(socket: &Path, user: u32, command: &Command, patience: Option<Duration>) -> io::Result<Answer> {
+    let mut stream = connect(socket, user)?;
     stream.set_read_timeout(patience)?;
     stream.set_write_timeout(patience)?;
     let mut line = serde_json::to_vec(command)?;

@@ -79,6 +79,36 @@ impl fmt::Display for Leftover {
     }
 }
 
+/// What a pool that is not as the origin left it counts as dirty.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Doubtful(pub Vec<FileConflict>);
+
+impl fmt::Display for Doubtful {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "  What was written and synced in between is not in it. Nothing was changed: put the newest image of the pool back, \
+             and mount again.\n",
+        )?;
+        if self.0.is_empty() {
+            return f.write_str(
+                "This one holds nothing that the origin has not. If the newest is lost for good, go on with the origin as it is, and \
+                 without what only the newest had:\n  \
+                 --keep-origin all        this pool is used, without what it has cached\n  \
+                 --discard-dirty          this pool is made anew",
+            );
+        }
+        write!(
+            f,
+            "If that is lost for good: this one holds dirty data of these files:\n{}\
+             Decide for each file, or for all, and mount again with:\n  \
+             --keep-origin FILE|all   the origin's file counts; this pool's dirty data of it is dropped for good\n  \
+             --keep-pool FILE|all     this pool's dirty data is written over what the origin has now, which may be newer\n\
+             Or drop all that this pool holds, and make it anew: --discard-dirty",
+            AFew(&self.0, SHOWN)
+        )
+    }
+}
+
 /// What the operator decided.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Decisions {

@@ -13,6 +13,7 @@ use headpond_engine::{Reply, Request};
 use headpond_shard::{Gate, Handle};
 
 use crate::clock::{unix_seconds, utc};
+use crate::flash::Superblocks;
 use crate::marker::{Marker, MarkerHold, MarkerState};
 use crate::service::{Event, Service, outcome};
 use crate::{Refusal, Size};
@@ -43,6 +44,8 @@ pub struct Ended {
     pub trouble: Option<String>,
     /// What else the operator should know of how the origin is left.
     pub note: Option<String>,
+    /// The engine wrote its last checkpoint.
+    pub stopped: bool,
 }
 
 impl Ended {
@@ -84,8 +87,10 @@ pub(crate) fn end(service: &Service, flush: Option<&Receiver<Event>>) -> Ended {
     let stats = service.handle.stats().engine;
     if stats.flash_failed != 0 && flushed.is_ok() && stats.dirty_blocks == 0 && stats.dirty_objects == 0 {
         // The pool cannot be stopped in order any more, and need not be: nobody will use what it has.
-        return Ended { dirty_bytes: 0, dirty_files: 0, trouble: without_pool(service).err(), note: None };
+        let trouble = without_pool(service).err();
+        return Ended { dirty_bytes: 0, dirty_files: 0, trouble, note: None, stopped: false };
     }
+    let is_stopped = stopped.is_ok();
     let mut trouble = flushed.err();
     trouble = trouble.or_else(|| synced.err().map(|why| crash("making the pool durable", &why)));
     trouble = trouble.or_else(|| match stopped {
@@ -94,7 +99,8 @@ pub(crate) fn end(service: &Service, flush: Option<&Receiver<Event>>) -> Ended {
         _ if flush.is_none() && service.gate.is_lost() => None,
         stopped => stopped.err().map(|why| crash("stopping the engine", &why)),
     });
-    Ended { dirty_bytes: stats.dirty_blocks * BLOCK_U64, dirty_files: stats.dirty_objects, trouble, note: None }
+    let (dirty_bytes, dirty_files) = (stats.dirty_blocks * BLOCK_U64, stats.dirty_objects);
+    Ended { dirty_bytes, dirty_files, trouble, note: None, stopped: is_stopped }
 }
 
 /// After a failure of the flash everything went to the origin directly, whose file system may
@@ -160,12 +166,21 @@ fn wait_for(handle: &Handle, request: Request, patience: Duration) -> Result<(),
 
 /// The last word beside the origin. Where it cannot be written, the marker of a running mount
 /// stays, which claims more than this one would. Where the origin is another's by now, nothing is touched.
-pub(crate) fn settle_marker(service: &Service, marker: MarkerHold, claim: Marker, ended: &mut Ended) {
+pub(crate) fn settle_marker(
+    service: &Service,
+    marker: MarkerHold,
+    superblocks: &Superblocks,
+    mut claim: Marker,
+    ended: &mut Ended,
+) {
     let settled = if ended.is_complete() {
         Settled::Complete
     } else if ended.trouble.is_some() && ended.dirty_files == 0 {
         Settled::NotKnown
     } else {
+        if let Some(claim) = claim.claim.as_mut().filter(|_| ended.stopped) {
+            claim.stopped_at = superblocks.stopped_at();
+        }
         Settled::Dirty(ended.dirty_bytes)
     };
     let gate = service.gate.clone();

@@ -58,6 +58,8 @@ pub enum ExitStatus {
     PoolObsolete = 40,
     /// Pool with damage that loses nothing: only `check` ends with it.
     PoolBlemished = 41,
+    /// Pool as it was earlier, or a copy of it: not the one that the origin waits for.
+    PoolImage = 42,
     /// Dirty data meets an origin that was changed behind its back.
     Conflict = 50,
     /// No FUSE here, or the mount itself was refused.
@@ -78,14 +80,17 @@ pub enum ExitStatus {
 
 impl ExitStatus {
     /// All, with what they mean, in the order of their numbers.
-    pub const TABLE: [(Self, &'static str); 33] = [
+    pub const TABLE: [(Self, &'static str); 34] = [
         (Self::Done, "done"),
         (Self::Failed, "failed for a reason that has no status of its own; the message says which"),
         (Self::Usage, "the command line makes no sense"),
         (Self::OriginUnusable, "the origin is missing or no directory"),
-        (Self::OriginInUse, "the origin is mounted by another headpond"),
-        (Self::OriginDirtyElsewhere, "the origin's newest data is in another pool"),
-        (Self::MarkerDamaged, "the marker beside the origin cannot be read"),
+        (Self::OriginInUse, "the origin, or one that it lies in or that lies in it, is mounted by another headpond"),
+        (
+            Self::OriginDirtyElsewhere,
+            "the origin's newest data is in another pool, or that of an origin that it lies in",
+        ),
+        (Self::MarkerDamaged, "the marker beside the origin, or beside one that it lies in, cannot be read"),
         (Self::OriginFailed, "the origin failed to sync what was written to it before a crash"),
         (Self::BesideNotOurs, "what lies in .headpond beside the origin is not headpond's, or others may write it"),
         (Self::MountPointUnusable, "the mount point is missing or no directory"),
@@ -104,6 +109,7 @@ impl ExitStatus {
         (Self::FlashFailed, "the flash failed while it was read"),
         (Self::PoolObsolete, "the flash failed in an earlier use, and the origin went on without the pool"),
         (Self::PoolBlemished, "the pool has damage that loses nothing (only from check)"),
+        (Self::PoolImage, "the pool is an older image or a copy, not the one that the origin waits for"),
         (Self::Conflict, "files with dirty data were changed at the origin (--keep-pool or --keep-origin decides)"),
         (Self::NoFuse, "FUSE is missing or refused the mount"),
         (Self::NoPermission, "not permitted"),

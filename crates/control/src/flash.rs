@@ -4,11 +4,12 @@
 //! - Nobody else uses a flash that is held: an advisory lock for files, and exclusive opening
 //!   for devices, which a mounted file system holds too.
 //! - Bytes that are not known to be a pool's are not overwritten unless the operator said so.
-//! - A file made for a start that is refused is removed again.
+//! - A file made for a start that is refused is removed again; and no other, whatever its name leads to by then.
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use headpond_base::{BLOCK, BLOCK_U64, BufMut};
@@ -29,12 +30,20 @@ pub struct Flash {
     undo: Undo,
 }
 
-/// What leaves the flash as it was found, should the start come to nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What leaves the flash as it was found, should the start come to nothing. It has the file itself.
+#[derive(Debug)]
 enum Undo {
     Nothing,
-    Remove,
-    Empty,
+    Remove(File),
+    Empty(File),
+}
+
+impl Undo {
+    /// The file of a flash, opened by itself: a copy of the descriptor would have its lock too.
+    fn file(opened: &Opened, path: &Path) -> Result<File, Refusal> {
+        let same = format!("/proc/self/fd/{}", opened.file().as_raw_fd());
+        File::options().write(true).open(same).map_err(|error| Refusal::from_io("open once more", path, error))
+    }
 }
 
 /// What a flash holds before it is taken into use.
@@ -68,7 +77,8 @@ impl Flash {
             Ok(opened) => opened,
             Err(FlashError::Missing(_)) => {
                 let opened = Opened::create(path, need_size()?, fill).map_err(|error| refusal(path, error))?;
-                return Ok(Self { path: path.to_owned(), opened: Some(opened), undo: Undo::Remove });
+                let undo = Undo::Remove(Undo::file(&opened, path)?);
+                return Ok(Self { path: path.to_owned(), opened: Some(opened), undo });
             }
             Err(error) => return Err(refusal(path, error)),
         };
@@ -76,7 +86,7 @@ impl Flash {
         let mut flash = Self { path: path.to_owned(), opened: Some(opened), undo: Undo::Nothing };
         if empty {
             let bytes = need_size()?;
-            flash.undo = Undo::Empty;
+            flash.undo = Undo::Empty(Undo::file(flash.opened(), path)?);
             flash.resize(bytes)?;
         }
         Ok(flash)
@@ -142,7 +152,7 @@ impl Flash {
     /// # Errors
     /// When the flash cannot be read.
     pub fn recognise(&self) -> Result<Content, Refusal> {
-        if self.undo != Undo::Nothing {
+        if !matches!(self.undo, Undo::Nothing) {
             return Ok(Content::Nothing);
         }
         let len = LOOKED_AT.min(usize::try_from(self.bytes()).unwrap_or(LOOKED_AT));
@@ -208,7 +218,7 @@ impl Flash {
     }
 
     /// From now on it is a pool: it stays, whatever becomes of this start.
-    pub const fn settle(&mut self) {
+    pub fn settle(&mut self) {
         self.undo = Undo::Nothing;
     }
 
@@ -227,15 +237,43 @@ impl Flash {
     }
 }
 
+/// Looks at the superblocks of a pool that a shard has in use.
+#[derive(Debug)]
+pub(crate) struct Superblocks(File);
+
+impl Superblocks {
+    pub(crate) fn of(flash: &Opened) -> io::Result<Self> {
+        Ok(Self(flash.file().try_clone()?))
+    }
+
+    /// The count of the one that a stop in order left; `None` if there is none.
+    pub(crate) fn stopped_at(&self) -> Option<u64> {
+        let read = |offset| {
+            let mut block = BufMut::zeroed(BLOCK);
+            self.0.read_exact_at(&mut block, offset).ok()?;
+            decode_superblock(&block).ok()
+        };
+        let newest = SUPERBLOCK_SLOTS.into_iter().filter_map(read).max_by_key(|superblock| superblock.counter)?;
+        newest.clean_stop.then_some(newest.counter)
+    }
+}
+
 impl Drop for Flash {
     fn drop(&mut self) {
         // Best effort: what cannot be undone is a file of zeros, which the next start names.
-        let _ = match self.undo {
+        let _ = match &self.undo {
             Undo::Nothing => Ok(()),
-            Undo::Remove => fs::remove_file(&self.path),
-            Undo::Empty => File::options().write(true).open(&self.path).and_then(|file| file.set_len(0)),
+            Undo::Remove(file) if is_at(file, &self.path) => fs::remove_file(&self.path),
+            Undo::Remove(_) => Ok(()),
+            Undo::Empty(file) => file.set_len(0),
         };
     }
+}
+
+/// Whether this very file has the name. A link in its place is not followed.
+fn is_at(file: &File, path: &Path) -> bool {
+    let (held, named) = (file.metadata(), fs::symlink_metadata(path));
+    held.is_ok_and(|held| named.is_ok_and(|named| (held.dev(), held.ino()) == (named.dev(), named.ino())))
 }
 
 fn whole_blocks(size: Size) -> u64 {
@@ -254,6 +292,7 @@ fn refusal(path: &Path, error: FlashError) -> Refusal {
         },
         FlashError::Missing(_) => Refusal::Flash { path, why: "does not exist".to_owned() },
         FlashError::Exists(_) => Refusal::Flash { path, why: "was made by somebody else at this moment".to_owned() },
+        FlashError::NotOwn { why, .. } => Refusal::Flash { path, why },
         FlashError::NotFlash(_) => {
             let why = "is neither a file nor a block device: give a file (made if missing) or a block device";
             Refusal::Flash { path, why: why.to_owned() }
@@ -433,6 +472,24 @@ mod tests {
         assert_eq!((flash.bytes(), flash.recognise().unwrap()), (64 << 20, Content::Nothing));
         drop(flash);
         assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn a_start_that_comes_to_nothing_touches_no_other_file_that_took_the_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("pond"), dir.path().join("other"));
+        for made_before in [true, false] {
+            fs::write(&other, "not headpond's").unwrap();
+            if made_before {
+                fs::write(&path, "").unwrap();
+            }
+            let flash = Flash::take(&path, SIZE, Fill::Reserved).unwrap();
+            fs::rename(&path, dir.path().join("aside")).unwrap();
+            std::os::unix::fs::symlink(&other, &path).unwrap();
+            drop(flash);
+            assert_eq!(fs::read(&other).unwrap(), b"not headpond's");
+            fs::remove_file(&path).unwrap();
+        }
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod lease;
 mod live_settings;
 mod marker;
 mod mounts;
+mod neighbours;
 mod notify;
 mod numbers;
 mod obsolete;
@@ -52,7 +53,7 @@ mod watch;
 
 pub use background::{leave_terminal, report_ready, report_refusal, start as start_background};
 pub use client::Daemon;
-pub use conflict::{Conflicts, Decisions, FileConflict, Leftover, Side};
+pub use conflict::{Conflicts, Decisions, Doubtful, FileConflict, Leftover, Side};
 pub use ending::Ended;
 pub use exit::ExitStatus;
 pub use flash::{Content, Flash};

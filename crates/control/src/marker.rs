@@ -10,17 +10,19 @@
 //! The marker's name is hidden by the mount. It is removed, directory and all, when an
 //! unmount leaves nothing dirty.
 
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use crate::Refusal;
 use crate::beside::BesideDir;
 use crate::lease::{Held, Lease};
-use crate::origin_root::OriginRoot;
+use crate::origin_root::{OriginRoot, look_at};
 
 /// The marker's directory below the origin's root, which the mount hides.
 pub use headpond_mount::MARKER_NAME;
@@ -119,7 +121,17 @@ impl Marker {
     /// read. For showing only: whose it is does not matter.
     #[must_use]
     pub fn beside(origin: &Path) -> Option<Self> {
-        Self::parse(&crate::beside::peek(&OriginRoot::open(origin).ok()?, FILE)?).ok()
+        Self::parse(&crate::beside::peek(&OriginRoot::open(origin).ok()?, FILE)?.0).ok()
+    }
+
+    /// A marker in a directory that is no origin of this process, if there is one and it counts: what it says, or why
+    /// that cannot be told. Whose markers count is as in the mount (`nested.rs` there).
+    pub(crate) fn in_directory(dir: impl AsFd) -> Option<Result<Self, String>> {
+        let above = look_at(&dir, c"").ok()?;
+        let (text, owner) = crate::beside::peek(&dir, FILE)?;
+        let shared = above.stx_mode & 0o1002 == 0o1002;
+        let trusted = [0, geteuid().as_raw(), above.stx_uid].contains(&owner.user);
+        (!shared || trusted).then(|| Self::parse(&text))
     }
 
     fn parse(text: &[u8]) -> Result<Self, String> {
@@ -308,7 +320,7 @@ impl LockWatch {
 }
 
 fn in_use(origin: &OriginRoot) -> Refusal {
-    let marker = crate::beside::peek(origin, FILE).and_then(|text| Marker::parse(&text).ok());
+    let marker = crate::beside::peek(origin, FILE).and_then(|(text, _)| Marker::parse(&text).ok());
     let (by, target) = marker.map_or((String::new(), "MOUNTPOINT".to_owned()), |marker| {
         let mountpoint = marker.mountpoint.display();
         let by = format!(" on {mountpoint} (host {}, process {}, since {})", marker.host, marker.pid, marker.since);

@@ -3,10 +3,11 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use headpond_mount::path_of_source;
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::Refusal;
@@ -17,11 +18,19 @@ pub const FS_TYPE: &str = "fuse.headpond";
 /// One mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mounted {
+    /// The kernel's number for it.
+    pub id: u32,
+    /// That of the mount that it is mounted on.
+    pub parent: u32,
+    /// The device of its file system, as that itself has it: all parts of one have the same.
+    pub device: String,
+    /// The directory of that file system which is seen at the mount point.
+    pub root: PathBuf,
     /// Where.
     pub mountpoint: PathBuf,
     /// Its file system type: [`FS_TYPE`] for ours.
     pub fs_type: String,
-    /// What is mounted.
+    /// What is mounted: of a headpond its origin.
     pub source: PathBuf,
     /// The user who mounted it, for FUSE.
     pub user: Option<u32>,
@@ -39,7 +48,7 @@ pub fn mounted_on(mountpoint: &Path) -> Option<Mounted> {
     mounts().into_iter().rev().find(|mount| mount.mountpoint == mountpoint)
 }
 
-fn parse(text: &[u8]) -> Vec<Mounted> {
+pub(crate) fn parse(text: &[u8]) -> Vec<Mounted> {
     text.split(|&byte| byte == b'\n').filter_map(parse_line).collect()
 }
 
@@ -51,10 +60,18 @@ fn parse_line(line: &[u8]) -> Option<Mounted> {
         .split(|&byte| byte == b',')
         .find_map(|option| option.strip_prefix(b"user_id="))
         .and_then(|user| std::str::from_utf8(user).ok()?.parse().ok());
+    let number = |at: usize| std::str::from_utf8(fields.get(at)?).ok()?.parse().ok();
+    let fs_type = String::from_utf8_lossy(fields.get(dash + 1)?).into_owned();
+    let source = unescape(fields.get(dash + 2)?);
+    let source = if fs_type == FS_TYPE { path_of_source(source.as_os_str().as_bytes()) } else { source };
     Some(Mounted {
+        id: number(0)?,
+        parent: number(1)?,
+        device: String::from_utf8_lossy(fields.get(2)?).into_owned(),
+        root: unescape(fields.get(3)?),
         mountpoint: unescape(fields.get(4)?),
-        fs_type: String::from_utf8_lossy(fields.get(dash + 1)?).into_owned(),
-        source: unescape(fields.get(dash + 2)?),
+        fs_type,
+        source,
         user,
     })
 }
@@ -149,6 +166,10 @@ mod tests {
         assert_eq!(
             mounts[1],
             Mounted {
+                id: 99,
+                parent: 23,
+                device: "0:45".into(),
+                root: "/".into(),
                 mountpoint: "/srv/my db".into(),
                 fs_type: FS_TYPE.into(),
                 source: "/slow/my\\db".into(),

@@ -6,14 +6,16 @@
 //!   origin's key, which the superblock has too.
 //! - A pool without dirty data is safe with any origin: each file is compared before its clean data
 //!   counts. So after an orderly unmount no trace is needed at the origin.
+//! - Each use of a pool has a claim, drawn at random, in the superblock and in the marker. A pool with another claim
+//!   than the marker's is an image from before that use, or a copy that was used elsewhere.
 
 use std::path::Path;
 
-use headpond_base::PoolId;
+use headpond_base::{Epoch, PoolId};
 use headpond_format::OriginName;
 
 use crate::Refusal;
-use crate::marker::{Marker, hex};
+use crate::marker::{Claim, Marker, hex};
 
 /// What a pool holds, after its recovery.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,6 +24,12 @@ pub(crate) struct Held {
     pub(crate) pool: PoolId,
     /// Whose data it has.
     pub(crate) origin: Option<OriginName>,
+    /// Its last use.
+    pub(crate) epoch: Epoch,
+    /// The claim of that use: zeros if none was ever drawn.
+    pub(crate) claim: [u8; 16],
+    /// The count of its superblock.
+    pub(crate) counter: u64,
     /// Files with something that the origin has not.
     pub(crate) dirty_files: usize,
     /// How much of it.
@@ -47,6 +55,33 @@ pub(crate) enum Ownership {
     TakeOver,
     /// The pool is made anew, under a new key.
     Format,
+    /// The pool was this origin's, whose key this is, but is not as the origin left it: nothing in it is believed
+    /// unless the operator says so.
+    Image([u8; 16], Image),
+}
+
+/// How a pool came to be another than the one that the marker waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Image {
+    /// It is as it was once: a copy, a snapshot or a clone was put back.
+    Older,
+    /// It is a copy that was used by itself since.
+    Elsewhere,
+}
+
+/// Compares a pool with the use that the marker tells of; `None` if it is as that use left it.
+fn image(claim: &Claim, held: &Held) -> Option<Image> {
+    let held_claim = hex(&held.claim);
+    if held_claim == claim.id {
+        let is_earlier = claim.stopped_at.is_some_and(|count| held.counter < count);
+        return is_earlier.then_some(Image::Older);
+    }
+    // A crash before the pool had the claim. Or the superblock that had it is lost, and recovery went by the
+    // checkpoint, which has the epoch alone.
+    if held_claim == claim.before && (!claim.begun || held.epoch.0 >= claim.epoch) {
+        return None;
+    }
+    Some(if held.epoch.0 < claim.epoch { Image::Older } else { Image::Elsewhere })
 }
 
 /// Judges a pool (none: the flash is new, or to be formatted whatever it holds) and an origin.
@@ -73,6 +108,11 @@ pub(crate) fn judge(
         _ => None,
     };
     if let Some(key) = proven {
+        let claim = marker.and_then(|marker| marker.claim.as_ref());
+        if let Some(image) = claim.zip(held).and_then(|(claim, held)| image(claim, held)) {
+            // Not even to make it anew: what it does not know of may be dirty in the one that is awaited.
+            return Ok(if allowed.discard_dirty { Ownership::Format } else { Ownership::Image(key, image) });
+        }
         if !allowed.format {
             return Ok(Ownership::Same(key));
         }
@@ -161,7 +201,8 @@ mod tests {
 
     fn held(origin: Option<(&str, [u8; 16])>, dirty_files: usize) -> Held {
         let origin = origin.map(|(path, key)| OriginName { key, path: path.into() });
-        Held { pool: POOL, origin, dirty_files, dirty_bytes: dirty_files as u64 * 8192 }
+        let dirty_bytes = dirty_files as u64 * 8192;
+        Held { pool: POOL, origin, epoch: Epoch(0), claim: [0; 16], counter: 1, dirty_files, dirty_bytes }
     }
 
     #[test]
@@ -196,6 +237,52 @@ mod tests {
                 let allowed = Allowed { format: false, discard_dirty };
                 let judged = judge(Path::new(HERE), Path::new("/f"), marker.as_ref(), held.as_ref(), allowed);
                 assert_eq!(judged.map_err(|refusal| refusal.status()), expected, "{case}, discard {discard_dirty}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_pool_that_is_not_as_the_origin_left_it_is_not_believed() {
+        const BEFORE: [u8; 16] = [5; 16];
+        const NOW: [u8; 16] = [6; 16];
+        const OTHER: [u8; 16] = [7; 16];
+        let claim =
+            |begun, stopped_at| Some(Claim { epoch: 4, id: hex(&NOW), before: hex(&BEFORE), begun, stopped_at });
+        let (running, starting, stopped) = (claim(true, None), claim(false, None), claim(true, Some(20)));
+        let first = Some(Claim { before: hex(&[0; 16]), epoch: 1, ..starting.clone().unwrap() });
+        let (same, older, elsewhere) =
+            (Ownership::Same(KEY), Ownership::Image(KEY, Image::Older), Ownership::Image(KEY, Image::Elsewhere));
+        let table = [
+            ("a marker that knows no claims", None, 3, OTHER, 9, same),
+            ("after a crash", running.clone(), 4, NOW, 15, same),
+            ("an image from the use before", running.clone(), 3, BEFORE, 9, older),
+            ("an image from long ago", running.clone(), 1, OTHER, 2, older),
+            ("an image from before claims were drawn", running.clone(), 3, [0; 16], 9, older),
+            ("its superblock is lost, and the checkpoint told", running.clone(), 4, BEFORE, 12, same),
+            ("a copy that was used elsewhere", running.clone(), 4, OTHER, 15, elsewhere),
+            ("a copy that was used elsewhere, and often", running, 9, OTHER, 99, elsewhere),
+            ("a crash before the pool had the claim", starting.clone(), 3, BEFORE, 9, same),
+            ("a crash just after it had it", starting.clone(), 4, NOW, 10, same),
+            ("an older image at that moment", starting.clone(), 2, OTHER, 5, older),
+            ("a copy that was used elsewhere, at that moment", starting, 5, OTHER, 11, elsewhere),
+            ("a crash at the very first start", first, 0, [0; 16], 1, same),
+            ("after a stop in order", stopped.clone(), 4, NOW, 20, same),
+            ("a snapshot of the use that ended in order", stopped.clone(), 4, NOW, 19, older),
+            ("an older one of the use before", stopped, 3, BEFORE, 9, older),
+        ];
+        for (case, claim, epoch, held_claim, counter, expected) in table {
+            for dirty in [0, 2] {
+                let marker = Marker { claim: claim.clone(), ..marker(POOL, KEY) };
+                let held = Held { epoch: Epoch(epoch), claim: held_claim, counter, ..held(Some((HERE, KEY)), dirty) };
+                let judge_it = |format, discard_dirty| {
+                    let allowed = Allowed { format, discard_dirty };
+                    judge(Path::new(HERE), Path::new("/f"), Some(&marker), Some(&held), allowed)
+                };
+                assert_eq!(judge_it(false, false).unwrap(), expected, "{case}");
+                if expected != same {
+                    assert_eq!(judge_it(true, false).unwrap(), expected, "{case}: --format alone does not drop it");
+                    assert_eq!(judge_it(false, true).unwrap(), Ownership::Format, "{case}");
+                }
             }
         }
     }

@@ -5,8 +5,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::marker::{MARKER_NAME, Marker};
-use crate::mounts::{Detach, FS_TYPE, Mounted, detach, mounted_on, mounts};
+use crate::marker::MARKER_NAME;
+use crate::mounts::{Detach, FS_TYPE, detach, mounted_on, mounts};
+use crate::neighbours::{check_neighbours, lies_in};
 use crate::origin_root::OriginRoot;
 use crate::refusal::Refusal;
 
@@ -27,13 +28,17 @@ impl Places {
     ///
     /// # Errors
     /// The first reason not to mount; see the statuses 10, 20 to 23 and 30.
-    pub fn check(origin: &OriginRoot, mountpoint: &Path, flash: &Path) -> Result<Self, Refusal> {
-        let origin = check_origin(origin)?;
+    pub fn check(origin_root: &OriginRoot, mountpoint: &Path, flash: &Path) -> Result<Self, Refusal> {
+        let origin = check_origin(origin_root)?;
         let mountpoint = check_mountpoint(mountpoint)?;
         let flash = check_flash(flash)?;
         let places = Self { origin, mountpoint, flash };
         places.check_overlap()?;
-        check_neighbours(&places.origin, &mounts())?;
+        let mounts = mounts();
+        if lies_in(&places.flash, origin_root, &mounts) {
+            return Err(flash_in_origin(&places.flash, &places.origin));
+        }
+        check_neighbours(origin_root, &mounts)?;
         if let Some(example) = first_name(&places.mountpoint)? {
             return Err(Refusal::MountPointNotEmpty { path: places.mountpoint, example });
         }
@@ -59,10 +64,7 @@ impl Places {
             );
         }
         if inside(flash, origin) {
-            return overlap(
-                format!("flash {f} is inside the origin {o}"),
-                "The pool would cache itself. Put it on a fast local device, outside the origin.",
-            );
+            return Err(flash_in_origin(flash, origin));
         }
         if inside(flash, mountpoint) {
             return overlap(
@@ -72,6 +74,11 @@ impl Places {
         }
         Ok(())
     }
+}
+
+fn flash_in_origin(flash: &Path, origin: &Path) -> Refusal {
+    let what = format!("flash {} is inside the origin {}", flash.display(), origin.display());
+    Refusal::Overlap { what, advice: "The pool would cache itself. Put it on a fast local device, outside the origin." }
 }
 
 fn check_origin(root: &OriginRoot) -> Result<PathBuf, Refusal> {
@@ -84,24 +91,6 @@ fn check_origin(root: &OriginRoot) -> Result<PathBuf, Refusal> {
         return refuse("is itself a headpond mount: a pond in front of a pond only adds cost");
     }
     Ok(path.to_owned())
-}
-
-/// One file has one cache: an origin above or below this one must not be served too. Above, its
-/// marker is found; below, only its mount, as no one can look through a whole tree.
-fn check_neighbours(origin: &Path, mounts: &[Mounted]) -> Result<(), Refusal> {
-    let in_use = |by: String, target: String| Err(Refusal::OriginInUse { path: origin.to_owned(), by, target });
-    for above in origin.ancestors().skip(1) {
-        if let Some(marker) = Marker::beside(above) {
-            return in_use(format!(" as a part of {}", above.display()), marker.mountpoint.display().to_string());
-        }
-    }
-    let ours = mounts.iter().filter(|mount| mount.fs_type == FS_TYPE);
-    match ours.into_iter().find(|mount| mount.source.starts_with(origin) && mount.source != origin) {
-        Some(below) => {
-            in_use(format!(" in a part, {}", below.source.display()), below.mountpoint.display().to_string())
-        }
-        None => Ok(()),
-    }
 }
 
 fn check_mountpoint(given: &Path) -> Result<PathBuf, Refusal> {
@@ -207,28 +196,6 @@ mod tests {
         assert_eq!(places.origin, base.join("origin"));
         assert_eq!(places.mountpoint, base.join("mnt"));
         assert_eq!(places.flash, base.join("fast/pond"));
-    }
-
-    #[test]
-    fn an_origin_above_or_below_another_is_refused() {
-        let root = tree();
-        let origin = fs::canonicalize(root.path().join("origin")).unwrap();
-        assert!(check_neighbours(&origin, &[]).is_ok());
-        let below = |source: &str| Mounted {
-            mountpoint: "/somewhere".into(),
-            fs_type: FS_TYPE.into(),
-            source: origin.join(source),
-            user: None,
-        };
-        let refusal = check_neighbours(&origin, &[below("sub")]).unwrap_err();
-        assert_eq!(refusal.status(), ExitStatus::OriginInUse);
-        assert!(refusal.to_string().contains("headpond unmount /somewhere"), "{refusal}");
-        let other = Mounted { fs_type: "ext4".into(), ..below("sub") };
-        assert!(check_neighbours(&origin, &[other]).is_ok(), "any other mount is no concern");
-        let hold = crate::MarkerHold::take(&crate::marker::tests::root(&origin)).unwrap();
-        hold.write(&crate::marker::tests::example(crate::MarkerState::DirtyLeft)).unwrap();
-        let refusal = check_neighbours(&origin.join("sub"), &[]).unwrap_err();
-        assert!(refusal.to_string().contains("as a part of"), "{refusal}");
     }
 
     #[test]

@@ -21,12 +21,12 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::boot::boot;
 use crate::clock::utc;
-use crate::conflict::{Conflicts, FileConflict, Leftover, Side};
+use crate::conflict::{Conflicts, Doubtful, FileConflict, Leftover, Side};
 use crate::flash::{Content, Flash};
 use crate::marker::{Claim, Marker, MarkerState, hex};
 use crate::obsolete::Failure;
 use crate::origin_root::OriginRoot;
-use crate::ownership::{Allowed, Held, Ownership, judge};
+use crate::ownership::{Allowed, Held, Image, Ownership, judge};
 use crate::resolve::{Found, Wanted};
 use crate::{Decisions, ExitStatus, MountPlan, Refusal};
 
@@ -64,9 +64,45 @@ pub(crate) struct Beside<'a> {
 enum Trust {
     /// As an orderly stop or a crash left it: dirty data counts where the origin is as it was left.
     Left,
-    /// The origin went on without it: all its dirty data is for the operator to decide on, and
-    /// nothing that it has as clean counts.
-    Obsolete { when: String },
+    /// All its dirty data is for the operator to decide on, and nothing that it has as clean counts.
+    None(Doubt),
+}
+
+/// Why nothing in a pool is believed.
+enum Doubt {
+    /// Its flash failed, and the origin went on without it.
+    Failed { when: String },
+    /// It is not as the origin left it.
+    Image(Image),
+}
+
+impl Doubt {
+    fn refusal(self, flash: &Flash, marker: Option<&Marker>, left: Vec<FileConflict>) -> Refusal {
+        let path = flash.path().to_owned();
+        match self {
+            Self::Failed { when } => Refusal::PoolObsolete { path, when, left: Leftover(left) },
+            Self::Image(image) => {
+                let since = marker.map_or("later", |marker| &marker.since);
+                let what = match image {
+                    Image::Older => format!(
+                        "this is an older image of the pool, from a copy, a snapshot or a clone. The origin has been used with a \
+                         newer one: since {since}"
+                    ),
+                    Image::Elsewhere => format!(
+                        "this is a copy of the pool that was used by itself. The origin has been used with another one: since {since}"
+                    ),
+                };
+                Refusal::PoolImage { path, what, left: Doubtful(left) }
+            }
+        }
+    }
+
+    const fn note(&self) -> &'static str {
+        match self {
+            Self::Failed { .. } => "the flash failed in an earlier use; what it had cached is dropped",
+            Self::Image(_) => "the pool was not as the origin left it; what it had cached is dropped",
+        }
+    }
 }
 
 /// Makes the pool of `flash` ready for the origin, or says why not.
@@ -83,7 +119,7 @@ pub(crate) fn make_ready(
     let mut notes = Vec::new();
     let (ownership, trust) = whose(root, flash, beside, held.as_ref(), allowed)?;
     let (mut recovered, key) = match ownership {
-        Ownership::Same(key) => (kept(found, flash, planted)?, key),
+        Ownership::Same(key) | Ownership::Image(key, _) => (kept(found, flash, planted)?, key),
         Ownership::TakeOver => {
             if let Some(name) = held.as_ref().and_then(|held| held.origin.as_ref()) {
                 let before = String::from_utf8_lossy(&name.path).into_owned();
@@ -110,10 +146,17 @@ pub(crate) fn make_ready(
     recovered.booted(boot());
     let (files, known) = match trust {
         Trust::Left => settle_objects(&mut recovered, root, &plan.decisions, &mut notes)?,
-        Trust::Obsolete { when } => {
-            let decided = decide_all(&mut recovered, root, plan, &mut notes);
+        Trust::None(doubt) => {
+            // To make an image anew is no decision on what it holds.
+            let undecided = Decisions::default();
+            let is_format = plan.format && matches!(doubt, Doubt::Image(_));
+            let decisions = if is_format { &undecided } else { &plan.decisions };
+            let decided = decide_all(&mut recovered, root, decisions, &mut notes);
+            if decided.is_ok() {
+                notes.push(doubt.note().to_owned());
+            }
             decided.map_err(|undecided| match undecided {
-                Undecided::Files(left) => Refusal::PoolObsolete { path: flash.path().to_owned(), when, left },
+                Undecided::Files(left) => doubt.refusal(flash, beside.marker, left),
                 Undecided::Refused(refusal) => refusal,
             })?
         }
@@ -152,7 +195,12 @@ fn whose(
 ) -> Result<(Ownership, Trust), Refusal> {
     let failed = beside.failure.zip(held).filter(|(failure, held)| failure.is_of(&held.pool.to_string()));
     let Some((failure, held)) = failed else {
-        return Ok((judge(root.path(), flash.path(), beside.marker, held, allowed)?, Trust::Left));
+        let ownership = judge(root.path(), flash.path(), beside.marker, held, allowed)?;
+        let trust = match ownership {
+            Ownership::Image(_, image) => Trust::None(Doubt::Image(image)),
+            _ => Trust::Left,
+        };
+        return Ok((ownership, trust));
     };
     // A pool that the note names was this origin's, whatever became of the marker. A note that was
     // cut short says nothing of the kind.
@@ -164,7 +212,7 @@ fn whose(
         held.origin.as_ref().map_or(Ownership::TakeOver, |name| Ownership::Same(name.key))
     };
     let when = failure.when.clone();
-    Ok((ownership, if ownership == Ownership::Format { Trust::Left } else { Trust::Obsolete { when } }))
+    Ok((ownership, if ownership == Ownership::Format { Trust::Left } else { Trust::None(Doubt::Failed { when }) }))
 }
 
 /// The pool that is there, if there is one that counts.
@@ -231,6 +279,9 @@ fn held(recovered: &Recovered) -> Held {
     Held {
         pool: superblock.pool,
         origin: superblock.origin.clone(),
+        epoch: superblock.epoch,
+        claim: superblock.claim,
+        counter: superblock.counter,
         dirty_files: objects.iter().filter(|object| is_dirty(object)).count(),
         dirty_bytes: objects.iter().map(|object| object.dirty_blocks * BLOCK_U64).sum(),
     }
@@ -328,9 +379,9 @@ fn settle_objects(
     Ok((files, known))
 }
 
-/// Why a failed pool is not taken into use.
+/// Why a pool that is not believed is not taken into use.
 enum Undecided {
-    Files(Leftover),
+    Files(Vec<FileConflict>),
     Refused(Refusal),
 }
 
@@ -340,18 +391,17 @@ impl From<Refusal> for Undecided {
     }
 }
 
-/// Does what the operator decided on each file with dirty data in a pool that failed in use, and
+/// Does what the operator decided on each file with dirty data in a pool that is not believed, and
 /// forgets everything else that is in it.
 fn decide_all(
     recovered: &mut Recovered,
     root: &OriginRoot,
-    plan: &MountPlan,
+    decisions: &Decisions,
     notes: &mut Vec<String>,
 ) -> Result<Settled, Undecided> {
     let objects = recovered.objects();
     let wanted: Vec<Wanted> = objects.iter().map(wanted).collect();
     let found = root.find(&wanted)?;
-    let decisions = &plan.decisions;
     let mut left = Vec::new();
     let (mut files, mut known) = (Vec::new(), Vec::new());
     for (object, (wanted, found)) in objects.iter().zip(wanted.iter().zip(&found)) {
@@ -387,9 +437,8 @@ fn decide_all(
     }
     let nothing_said = decisions.keep_pool.is_empty() && decisions.keep_origin.is_empty();
     if !left.is_empty() || nothing_said {
-        return Err(Undecided::Files(Leftover(left)));
+        return Err(Undecided::Files(left));
     }
-    notes.push("the flash failed in an earlier use; what it had cached is dropped".to_owned());
     Ok((files, known))
 }
 

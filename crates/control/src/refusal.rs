@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::conflict::{Conflicts, Leftover};
+use crate::conflict::{Conflicts, Doubtful, Leftover};
 use crate::{ExitStatus, Size};
 
 /// Why not.
@@ -43,6 +43,18 @@ pub enum Refusal {
         /// What to unmount.
         target: String,
     },
+    /// The origin lies in another one, or another one in it.
+    #[error("origin {} {what}\n  {advice}", .path.display())]
+    OriginNested {
+        /// The origin.
+        path: PathBuf,
+        /// How, and whose the other is.
+        what: String,
+        /// What to do first.
+        advice: String,
+        /// Its class: that of the other origin's state.
+        status: ExitStatus,
+    },
     /// The marker names another pool.
     #[error(
         "origin {}: its newest data may be in another pool: {} ({state})\n  Mount it with that flash, or give up what only that flash has: --discard-dirty",
@@ -65,6 +77,16 @@ pub enum Refusal {
         when: String,
         /// What the operator has to decide on.
         left: Leftover,
+    },
+    /// The pool is not the one that the marker waits for, but an image of it.
+    #[error("flash {}: {what}\n{left}", .path.display())]
+    PoolImage {
+        /// The flash.
+        path: PathBuf,
+        /// What kind of image, and of when.
+        what: String,
+        /// What the operator has to decide on.
+        left: Doubtful,
     },
     /// The marker makes no sense.
     #[error(
@@ -277,6 +299,7 @@ impl Refusal {
             Self::OriginInUse { .. } => ExitStatus::OriginInUse,
             Self::OriginDirtyElsewhere { .. } => ExitStatus::OriginDirtyElsewhere,
             Self::PoolObsolete { .. } => ExitStatus::PoolObsolete,
+            Self::PoolImage { .. } => ExitStatus::PoolImage,
             Self::Marker { .. } => ExitStatus::MarkerDamaged,
             Self::BesideNotOurs { .. } => ExitStatus::BesideNotOurs,
             Self::MountPoint { .. } => ExitStatus::MountPointUnusable,
@@ -289,7 +312,7 @@ impl Refusal {
             Self::FlashDirtyElsewhere { .. } => ExitStatus::FlashDirtyElsewhere,
             Self::FlashTooSmall { .. } => ExitStatus::FlashTooSmall,
             Self::FlashNoSpace { .. } => ExitStatus::FlashNoSpace,
-            Self::Pool { status, .. } | Self::Relayed { status, .. } => *status,
+            Self::Pool { status, .. } | Self::OriginNested { status, .. } | Self::Relayed { status, .. } => *status,
             Self::Conflict(_) => ExitStatus::Conflict,
             Self::NoFuse { .. } => ExitStatus::NoFuse,
             Self::NoPermission { .. } => ExitStatus::NoPermission,

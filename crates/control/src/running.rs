@@ -21,7 +21,7 @@ use signal_hook::iterator::Signals;
 
 use crate::clock::{unix_seconds, utc};
 use crate::ending::{Ended, end, settle_marker};
-use crate::flash::Flash;
+use crate::flash::{Flash, Superblocks};
 use crate::http::MetricsServer;
 use crate::live_settings::LiveSettings;
 use crate::marker::{MARKER_VERSION, Marker, MarkerHold, MarkerState, hex};
@@ -51,6 +51,7 @@ pub struct Running {
     mounted: Mounted,
     marker: MarkerHold,
     claim: Marker,
+    superblocks: Superblocks,
     events: Receiver<Event>,
     socket: Arc<ControlSocket>,
     notes: Vec<String>,
@@ -89,8 +90,10 @@ impl Running {
         runtime_dir::remove_dead();
         let path = runtime.join(format!("{}.sock", runtime_dir::name_of(&places.mountpoint)));
         let socket = Arc::new(ControlSocket::listen(&path, &places.mountpoint)?);
+        let superblocks = Superblocks::of(flash.opened())
+            .map_err(|error| Refusal::from_io("open once more", &places.flash, error))?;
         let (device, faults) = with_fault(flash.start(plan.backend)?, plan.fault.clone());
-        let claim = Marker {
+        let mut claim = Marker {
             about: Marker::about(),
             version: MARKER_VERSION,
             state: MarkerState::Mounted,
@@ -120,6 +123,7 @@ impl Running {
         let engine = ready.recovered.into_engine(config, headpond_shard::now());
         let handle = Shard::start(engine, device, origin, Limits::default())
             .map_err(|error| Refusal::Failed { doing: "start the shard's threads".to_owned(), error })?;
+        begin(&handle, &marker, &mut claim);
         if failure.is_some() {
             forget_failure(&handle, &obsolete);
         }
@@ -148,7 +152,7 @@ impl Running {
             Ok(mounted) => mounted,
             Err(error) => {
                 let mut ended = end(&service, None);
-                settle_marker(&service, marker, claim, &mut ended);
+                settle_marker(&service, marker, &superblocks, claim, &mut ended);
                 return Err(mount_refusal(&service, error));
             }
         };
@@ -160,7 +164,7 @@ impl Running {
             .map_err(|error| Refusal::Failed { doing: "start the watch of the claim".to_owned(), error })?;
         drop(waiting);
         notify("READY=1");
-        Ok(Self { service, mounted, marker, claim, events, socket, notes: ready.notes })
+        Ok(Self { service, mounted, marker, claim, superblocks, events, socket, notes: ready.notes })
     }
 
     /// What is mounted, and what the operator should know of how it went.
@@ -233,14 +237,14 @@ impl Running {
     }
 
     fn finish(self, flush: bool, client: Option<Client>) -> Result<Ended, Refusal> {
-        let Self { service, mounted, marker, claim, events, socket, .. } = self;
+        let Self { service, mounted, marker, claim, superblocks, events, socket, .. } = self;
         // Of a mount that was in use there are still handles, which end with the process. Waiting for
         // them, as its drop would, might take for ever.
         std::mem::forget(mounted);
         service.enter(Phase::Unmounting);
         notify("STOPPING=1");
         let mut ended = end(&service, flush.then_some(&events));
-        settle_marker(&service, marker, claim, &mut ended);
+        settle_marker(&service, marker, &superblocks, claim, &mut ended);
         let refusal = ended.trouble.clone().map(|why| Refusal::FlushFailed { why, dirty_bytes: ended.dirty_bytes });
         // Before the last answer: whoever comes after it finds no daemon, rather than one that ends.
         socket.close();
@@ -270,6 +274,21 @@ fn with_fault(device: Box<dyn Device>, fault: Option<FaultPlan>) -> (Box<dyn Dev
             (Box::new(device), Some(handle))
         }
         None => (device, None),
+    }
+}
+
+/// The pool has the claim with the engine's first checkpoint, for which every request waits. Said before the first
+/// write can come in: from then on an image of the pool from before this start is known as one.
+fn begin(handle: &Handle, marker: &MarkerHold, claim: &mut Marker) {
+    let durable = !matches!(handle.call(Request::SyncAll), Reply::Failed(_));
+    if !durable || handle.stats().engine.flash_failed != 0 {
+        return;
+    }
+    if let Some(claim) = &mut claim.claim {
+        claim.begun = true;
+    }
+    if let Err(refusal) = marker.write(claim) {
+        eprintln!("headpond: {refusal}");
     }
 }
 

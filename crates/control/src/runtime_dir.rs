@@ -92,14 +92,15 @@ pub fn remove_dead() {
 }
 
 /// The sockets at which the daemon of a mount point may listen, of this user and of the
-/// user who mounted it.
+/// user who mounted it. Each with whose it must be.
 #[must_use]
-pub fn sockets_of(mountpoint: &Path, mounted_by: Option<u32>) -> Vec<PathBuf> {
+pub fn sockets_of(mountpoint: &Path, mounted_by: Option<u32>) -> Vec<(PathBuf, u32)> {
     let own = geteuid().as_raw();
     let mut users = vec![own];
     users.extend(mounted_by.filter(|user| *user != own));
     let name = name_of(mountpoint);
-    dirs_of(&users).into_iter().map(|dir| dir.join(format!("{name}.sock"))).collect()
+    let socket = |dir: PathBuf| dir.join(format!("{name}.sock"));
+    users.iter().flat_map(|&user| dirs_of(&[user]).into_iter().map(move |dir| (socket(dir), user))).collect()
 }
 
 /// All sockets of this user's daemons, dead or alive.

@@ -3,6 +3,8 @@
 //! Invariant: nothing here waits for storage. Long work is given to the shard, and its end is
 //! noted when it comes.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -196,7 +198,12 @@ impl Service {
             self.insight.tick();
         }
         drop(ticked);
-        self.watch.lock().unwrap_or_else(PoisonError::into_inner).look(&stats);
+        let nested = self.nested_origins();
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner).look(&stats, &nested);
+    }
+
+    fn nested_origins(&self) -> Vec<PathBuf> {
+        self.insight.nested_origins().into_iter().map(|path| OsString::from_vec(path).into()).collect()
     }
 
     /// The trouble that was told last.
@@ -403,6 +410,7 @@ impl Service {
                 Some(Progress::Failed(why)) => format!("failed: {why}"),
             },
             flushes: self.flushes(),
+            nested_origins: self.nested_origins(),
             whole_write_files: self.whole.files().len() as u64,
             engine: serde_json::to_value(engine).unwrap_or_default(),
         }

@@ -143,9 +143,13 @@ mod tests {
             stream.read_to_string(&mut said).unwrap();
             assert!(said.contains("refused"), "{nonsense}: {said}");
         }
-        assert_eq!(ask_at(&path, &Command::Flush { path: None }, patience).unwrap(), Answer::Started { id: 3 });
-        let refused = ask_at(&path, &Command::Status, patience).unwrap();
+        let me = geteuid().as_raw();
+        assert_eq!(ask_at(&path, me, &Command::Flush { path: None }, patience).unwrap(), Answer::Started { id: 3 });
+        let refused = ask_at(&path, me, &Command::Status, patience).unwrap();
         assert_eq!(refused, Answer::Refused { status: 2, text: "no".into() });
+        // As of a socket in another user's directory that leads to a process which is not his.
+        let not_theirs = ask_at(&path, me + 1, &Command::Status, patience).unwrap_err();
+        assert_eq!(not_theirs.kind(), io::ErrorKind::PermissionDenied);
         let second = ControlSocket::listen(&path, Path::new("/mnt")).unwrap_err();
         assert_eq!(second.status(), ExitStatus::MountPointInUse);
     }

@@ -98,6 +98,8 @@ pub struct Status {
     pub flushes: Vec<FlushShown>,
     /// Files of which a database was told that their writes are whole, and counts on it.
     pub whole_write_files: u64,
+    /// Directories below the origin that are other headponds' origins, and are not entered: paths below it.
+    pub nested_origins: Vec<PathBuf>,
     /// Everything that the engine counts, by its own names.
     pub engine: serde_json::Value,
 }
@@ -157,6 +159,12 @@ impl fmt::Display for Status {
                 if self.flash_failed { "; THE FLASH HAS FAILED" } else { "" },
             ),
         )?;
+        for path in &self.nested_origins {
+            row(
+                "not shown",
+                &format!("{}: another headpond's origin, whose newest data may be in its pool", path.display()),
+            )?;
+        }
         row("flush", &self.flush)?;
         self.flushes.iter().try_for_each(|flush| row("", &line(flush)))
     }
@@ -226,6 +234,7 @@ mod tests {
             "claim_lost",
             "flush",
             "flushes",
+            "nested_origins",
         ] {
             assert!(value.get(field).is_some(), "{field} is missing");
         }

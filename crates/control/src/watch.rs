@@ -1,6 +1,7 @@
 //! Tells the log of trouble when it comes, not each time it is felt.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use headpond_engine::Stats;
@@ -17,14 +18,27 @@ const KEPT: usize = 32;
 #[derive(Default)]
 pub(crate) struct Watch {
     told: [(u64, Option<Instant>); 4],
+    /// Other origins below this one, which were told.
+    nested: Vec<PathBuf>,
     lines: VecDeque<String>,
     lost: bool,
 }
 
 impl Watch {
-    /// Looks at the counters of errors, and tells of those that grew.
-    pub(crate) fn look(&mut self, stats: &Stats) {
-        for line in self.news(stats, Instant::now()) {
+    /// Looks at the counters of errors, and tells of those that grew, and of other origins below that were met.
+    pub(crate) fn look(&mut self, stats: &Stats, nested: &[PathBuf]) {
+        let mut news = self.news(stats, Instant::now());
+        for path in nested {
+            if !self.nested.contains(path) {
+                self.nested.push(path.clone());
+                news.push(format!(
+                    "{} is another headpond's origin, whose newest data may be in its pool: it is not entered. Mount and unmount it \
+                     with its flash to make it complete",
+                    path.display()
+                ));
+            }
+        }
+        for line in news {
             eprintln!("headpond: {line}");
             self.lines.push_back(format!("{} {line}", utc(unix_seconds())));
         }

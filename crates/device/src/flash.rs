@@ -9,8 +9,9 @@
 //! The blocking reads and writes here are for starting up: recovery and format, before there is a
 //! [`Device`](crate::Device).
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -106,22 +107,30 @@ impl Flash {
     }
 
     fn open_with(path: &Path, write: bool) -> std::result::Result<Self, FlashError> {
-        let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
+        // Looked at before it is opened: to open a FIFO hangs, and to open a device acts on it.
+        let place = options(false).custom_flags(OFlags::PATH.bits().cast_signed()).open(path);
+        let place = place.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => FlashError::Missing(path.to_owned()),
             _ => failed("look at", path, error),
         })?;
+        let metadata = place.metadata().map_err(|error| failed("look at", path, error))?;
         let kind = match metadata.file_type() {
             kind if kind.is_file() => FlashKind::File,
             kind if kind.is_block_device() => FlashKind::BlockDevice,
             _ => return Err(FlashError::NotFlash(path.to_owned())),
         };
+        if kind == FlashKind::File && write {
+            check_owner(path, &metadata)?;
+        }
+        // That very file, whatever its name leads to by now.
+        let same = format!("/proc/self/fd/{}", place.as_raw_fd());
         let mut how = options(write);
         if kind == FlashKind::BlockDevice && write {
             // For block devices this means: not while it is mounted or part of something else.
             how.custom_flags(OFlags::EXCL.bits().cast_signed());
         }
         let busy = |error: &io::Error| error.raw_os_error() == Some(Errno::BUSY.0);
-        let file = patiently(|| how.open(path), busy).map_err(|error| match error {
+        let file = patiently(|| how.open(&same), busy).map_err(|error| match error {
             error if busy(&error) => FlashError::InUse(path.to_owned()),
             error => failed("open", path, error),
         })?;
@@ -214,6 +223,24 @@ pub(crate) fn read_fully(file: &File, into: &mut [u8], offset: u64) -> Result<()
 /// Writes until all of `from` is written, whatever it takes.
 pub(crate) fn write_fully(file: &File, from: &[u8], offset: u64) -> Result<()> {
     file.write_all_at(from, offset).map_err(Errno::from)
+}
+
+/// A pool has copies of the origin's data, and what is in it is believed: who may write it may change that data, and
+/// whose it is may read it. Devices are left to the system, which gives them to a group of its own.
+fn check_owner(path: &Path, found: &Metadata) -> std::result::Result<(), FlashError> {
+    let own = rustix::process::geteuid().as_raw();
+    let why = if found.uid() != own && found.uid() != 0 {
+        format!(
+            "belongs to user {}, and this headpond runs as user {own}. If it is yours to give: chown {own} FILE",
+            found.uid()
+        )
+    } else if found.mode() & 0o002 != 0 || (found.mode() & 0o020 != 0 && (own == 0 || own == found.uid())) {
+        // The group may be what lets this user write root's file.
+        "can be written by others than its owner. If nobody has: chmod 600 FILE".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(FlashError::NotOwn { path: path.to_owned(), why })
 }
 
 fn options(write: bool) -> OpenOptions {

@@ -18,6 +18,14 @@ pub enum FlashError {
     /// Neither a file nor a block device.
     #[error("flash {0} is neither a regular file nor a block device")]
     NotFlash(PathBuf),
+    /// Others own it, or may write it.
+    #[error("flash {path} {why}")]
+    NotOwn {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and the command that mends it.
+        why: String,
+    },
     /// Not enough room to create it.
     #[error("no room for a flash file {path} of {wanted} bytes: {free} bytes are free there")]
     NoSpace {

@@ -21,6 +21,7 @@ use crate::insight::Insight;
 use crate::known::{FileKey, Known, KnownFiles, KnownObject};
 use crate::live_rules::LiveRules;
 use crate::mount::Beside;
+use crate::nested::NestedOrigins;
 use crate::panel::Shown;
 use crate::pond::Pond;
 use crate::whole::WholeWrites;
@@ -42,6 +43,7 @@ pub(crate) struct Front {
     pub(crate) read_only: bool,
     pub(crate) panel: Option<Shown>,
     pub(crate) insight: Arc<Insight>,
+    pub(crate) nested: NestedOrigins,
     pub(crate) rules: Arc<LiveRules>,
     pub(crate) whole: Arc<WholeWrites>,
     pub(crate) batches: Batches,
@@ -80,6 +82,7 @@ impl Front {
             read_only,
             panel: beside.panel.map(Shown::new),
             insight: beside.insight,
+            nested: NestedOrigins::default(),
             rules: beside.rules,
             whole: beside.whole,
             batches: Batches::default(),

@@ -94,6 +94,13 @@ impl Insight {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Directories below the origin that are other headponds' origins and were not entered: their paths below it, as far
+    /// as they are kept.
+    #[must_use]
+    pub fn nested_origins(&self) -> Vec<Vec<u8>> {
+        self.front().map(|front| front.nested.all()).unwrap_or_default()
+    }
+
     /// To be called once a second: what came since the last time is what was done lately.
     pub fn tick(&self) {
         self.processes.tick();

@@ -18,6 +18,7 @@ use crate::known::KnownObject;
 use crate::live_rules::LiveRules;
 use crate::panel::Panel;
 use crate::pond::Pond;
+use crate::source::source_of;
 use crate::whole::WholeWrites;
 use crate::workers::Workers;
 use crate::{MountError, mountpoint, relay};
@@ -180,7 +181,7 @@ fn ended(result: io::Result<()>) -> Result<(), MountError> {
 
 fn mount_options(options: &MountOptions, below: StatVfsMountFlags) -> Vec<MountOption> {
     let mut all = vec![
-        MountOption::FSName(options.origin.to_string_lossy().replace(',', "_")),
+        MountOption::FSName(source_of(&options.origin)),
         // As an option of the kernel, which fuser's own for it is not: lists show `fuse.headpond`.
         MountOption::CUSTOM("subtype=headpond".to_owned()),
         // The kernel checks permissions, with the callers' groups, which are not known here.

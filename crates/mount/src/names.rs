@@ -4,8 +4,10 @@
 //! - The origin's directories change at once. Where a file that the engine knows is renamed or
 //!   loses its last name, the change runs when the engine says, in order with the log.
 //! - What is made belongs to the caller.
+//! - A directory that is another headpond's origin is not entered: see `nested`.
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,10 +20,10 @@ use rustix::io::Errno;
 
 use crate::attributes::device_from;
 use crate::front::{Front, Outcome, engine_errno, errno, stamp};
-use crate::inodes::{Inode, file_key, kind_of, stat};
+use crate::inodes::{Inode, ROOT, file_key, kind_of, stat};
 use crate::known::Known;
 use crate::open::creation_mode;
-use crate::{caller, times};
+use crate::{MARKER_NAME, caller, nested, times};
 
 impl Front {
     /// Looks a name up, for the kernel to hold.
@@ -31,14 +33,30 @@ impl Front {
         }
         let found = stat(parent, name)?;
         if let Some(inode) = self.inodes.look_up(&found) {
+            if inode.kind == FileType::Directory && inode.node != ROOT {
+                self.check_nested(parent, name, &*inode, &found).inspect_err(|_| self.forget(inode.node, 1))?;
+            }
             let attributes = self.attributes_from(&inode, &found);
             return Ok((inode, attributes));
         }
         let path = rustix::fs::openat(parent, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         let found = stat(&path, c"")?;
+        if kind_of(&found) == FileType::Directory {
+            self.check_nested(parent, name, &path, &found)?;
+        }
         let inode = self.inodes.take_in(path, &found, |key| self.known.find(key));
         let attributes = self.attributes_from(&inode, &found);
         Ok((inode, attributes))
+    }
+
+    /// Refuses a directory that is another headpond's origin, and the marker of one that became it meanwhile.
+    fn check_nested(&self, parent: &Inode, name: &OsStr, directory: impl AsFd, found: &Statx) -> Outcome<()> {
+        let is_marker = name == MARKER_NAME && parent.stat().is_ok_and(|above| nested::has_marker(&directory, &above));
+        if !is_marker && !nested::is_origin(&directory, found) {
+            return Ok(());
+        }
+        self.nested.met(if is_marker { self.path_of(parent) } else { self.path_in(parent, name) });
+        Err(nested::REFUSED)
     }
 
     /// The kernel gave back lookups.

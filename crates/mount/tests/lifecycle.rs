@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bench::straight::Straight;
 use bench::{Behind, Bench, is_root};
-use headpond_mount::{MARKER_NAME, MountError, MountOptions, mount};
+use headpond_mount::{Beside, MARKER_NAME, MountError, MountOptions, mount, mount_with};
 
 fn refused(change: impl FnOnce(&mut MountOptions)) -> MountError {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -55,6 +55,33 @@ fn a_mount_point_that_will_not_do_is_refused_in_clear_words() {
 
     let origin = refused(|options| options.origin.push("none"));
     assert!(matches!(origin, MountError::Origin { .. }));
+}
+
+/// The start of a mount takes a while, in which who owns the directory above can swap the origin.
+#[test]
+fn the_directory_that_was_opened_is_served_whatever_its_path_leads_to_by_then() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let at = |name: &str| directory.path().join(name);
+    for name in ["origin", "planted", "mount"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    fs::write(at("origin/file"), "the origin's").unwrap();
+    fs::write(at("planted/file"), "planted").unwrap();
+    let options = MountOptions {
+        origin: at("origin"),
+        mountpoint: at("mount"),
+        allow_other: false,
+        threads: 1,
+        read_only: false,
+    };
+    let root = File::open(at("origin")).unwrap();
+    fs::rename(at("origin"), at("aside")).unwrap();
+    std::os::unix::fs::symlink("planted", at("origin")).unwrap();
+    let mut mounted = mount_with(&options, root.into(), Straight::start(), &[], Beside::default()).unwrap();
+    assert_eq!(fs::read_to_string(at("mount/file")).unwrap(), "the origin's");
+    fs::write(at("mount/new"), "new").unwrap();
+    assert!(at("aside/new").exists() && !at("planted/new").exists());
+    mounted.unmount().unwrap();
 }
 
 #[test]

@@ -351,3 +351,27 @@ fn set_mtime(file: &File, mtime: UnixNanos) -> Result<()> {
 fn unix(seconds: i64, nanos: i64) -> UnixNanos {
     UnixNanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn the_directory_of_a_file_is_found_over_renames_of_the_origin_and_not_through_links() {
+        let top = tempfile::tempdir().unwrap();
+        let at = |name: &str| top.path().join(name);
+        fs::create_dir_all(at("origin/db")).unwrap();
+        fs::write(at("origin/db/file"), "").unwrap();
+        let file = File::open(at("origin/db/file")).unwrap();
+        let root = Root { directory: File::open(at("origin")).unwrap() };
+        let inode = |file: &OwnedFd| rustix::fs::fstat(file).unwrap().st_ino;
+        let db = fs::metadata(at("origin/db")).unwrap().ino();
+        assert_eq!(root.parent_of(&file).as_ref().map(inode), Some(db));
+        fs::rename(at("origin"), at("renamed")).unwrap();
+        assert_eq!(root.parent_of(&file).as_ref().map(inode), Some(db), "its name is made durable as before");
+        fs::rename(at("renamed/db"), at("outside")).unwrap();
+        std::os::unix::fs::symlink(at("outside"), at("renamed/db")).unwrap();
+        assert!(root.parent_of(&file).is_none());
+    }
+}

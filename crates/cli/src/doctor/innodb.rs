@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Around, Condition, Finding, bytes_at, unseen};
+use super::{Around, Condition, Finding, bytes_at, text_of, unseen};
 use crate::atomic::Marker;
 
 /// The largest page for which MariaDB asks.
@@ -55,7 +55,7 @@ fn links(directory: &Path) -> Vec<PathBuf> {
             if kind.is_symlink() {
                 found.push(path);
             } else if path.extension().is_some_and(|extension| extension == "isl") {
-                found.extend(fs::read_to_string(&path).ok().map(|target| PathBuf::from(target.trim())));
+                found.extend(text_of(&path).map(|target| PathBuf::from(target.trim())));
             } else if kind.is_dir() && next == directory {
                 directories.push(path);
             }
@@ -99,7 +99,7 @@ fn mariadb(
     });
     let version = ["mariadb_upgrade_info", "mysql_upgrade_info"]
         .iter()
-        .find_map(|name| fs::read_to_string(directory.join(name)).ok())
+        .find_map(|name| text_of(&directory.join(name)))
         .map(|text| text.trim().to_owned());
     Finding {
         database: "MariaDB",
@@ -123,7 +123,7 @@ fn mariadb(
 fn mysql(directory: &Path, page_bytes: Option<u32>, told: Option<bool>, mut conditions: Vec<Condition>) -> Finding {
     // MySQL asks for the system tablespace alone, and believes the answer for all others.
     conditions.push(unseen("innodb_directories, innodb_undo_directory and innodb_data_home_dir lead nowhere else: one answer counts for all"));
-    let own = fs::read_to_string(directory.join("mysqld-auto.cnf")).unwrap_or_default();
+    let own = text_of(&directory.join("mysqld-auto.cnf")).unwrap_or_default();
     let persisted = own.contains("\"innodb_doublewrite\"");
     conditions.push(Condition {
         what: "SET PERSIST has not fixed innodb_doublewrite (mysqld-auto.cnf)".to_owned(),

@@ -209,8 +209,33 @@ fn unseen(what: &str) -> Condition {
 fn bytes_at<const N: usize>(path: &Path, offset: u64) -> Option<[u8; N]> {
     use std::os::unix::fs::FileExt;
     let mut bytes = [0; N];
-    fs::File::open(path).ok()?.read_exact_at(&mut bytes, offset).ok()?;
+    open_regular(path)?.read_exact_at(&mut bytes, offset).ok()?;
     Some(bytes)
+}
+
+/// The most that is read of a file of settings.
+const TEXT_MAX: u64 = 1 << 20;
+
+/// What a text file has, or its first mebibyte.
+fn text_of(path: &Path) -> Option<String> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    open_regular(path)?.take(TEXT_MAX).read_to_end(&mut bytes).ok()?;
+    String::from_utf8(bytes).ok()
+}
+
+/// Opens a regular file, and nothing else: the directory is the database's, this command often root's, and a FIFO or a
+/// device that was planted there must neither hold it up nor be acted on.
+fn open_regular(path: &Path) -> Option<fs::File> {
+    use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
+    use std::os::fd::AsRawFd;
+    let place = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let kind = FileType::from_raw_mode(fstat(&place).ok()?.st_mode);
+    if kind == FileType::RegularFile {
+        fs::File::open(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Around, Finding, bytes_at, unseen};
+use super::{Around, Finding, bytes_at, text_of, unseen};
 
 /// Where `global/pg_control` tells whether the last checkpoint was made with whole pages, since version 11.
 const FULL_PAGE_WRITES_AT: u64 = 56;
@@ -13,7 +13,7 @@ const PAGE_SIZE_AT: u64 = 18;
 
 /// A data directory, if it is one.
 pub fn examine(directory: &Path, around: &Around) -> Option<Finding> {
-    let version = fs::read_to_string(directory.join("PG_VERSION")).ok()?.trim().to_owned();
+    let version = text_of(&directory.join("PG_VERSION"))?.trim().to_owned();
     let control = directory.join("global/pg_control");
     let major: u32 = version.split('.').next()?.parse().ok()?;
     let last = bytes_at::<1>(&control, FULL_PAGE_WRITES_AT).filter(|_| major >= 11).map(|[byte]| byte != 0);
@@ -66,7 +66,7 @@ pub fn examine(directory: &Path, around: &Around) -> Option<Finding> {
 
 /// The configuration's main file: in the data directory, or where the server was started with it.
 fn main_file(directory: &Path) -> PathBuf {
-    let options = fs::read_to_string(directory.join("postmaster.opts")).unwrap_or_default();
+    let options = text_of(&directory.join("postmaster.opts")).unwrap_or_default();
     let named = options.split('"').find_map(|word| word.strip_prefix("config_file="));
     named.map_or_else(|| directory.join("postgresql.conf"), PathBuf::from)
 }
@@ -74,7 +74,7 @@ fn main_file(directory: &Path) -> PathBuf {
 /// What the files say, the later one counting; none if they say nothing.
 fn configured(directory: &Path) -> Option<bool> {
     let files = [main_file(directory), directory.join("postgresql.auto.conf")];
-    files.iter().filter_map(|file| fs::read_to_string(file).ok()).filter_map(|text| last_setting(&text)).next_back()
+    files.iter().filter_map(|file| text_of(file)).filter_map(|text| last_setting(&text)).next_back()
 }
 
 /// The last line that sets it. Files that are included are not looked at.

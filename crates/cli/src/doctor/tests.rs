@@ -140,3 +140,14 @@ fn where_there_is_no_database_that_is_said() {
     assert!(report.databases.is_empty());
     assert!(report.to_string().contains("no database"), "{report}");
 }
+
+#[test]
+fn a_fifo_in_a_data_directory_holds_nobody_up() {
+    let directory = TempDir::new().unwrap();
+    let fifo = directory.path().join("PG_VERSION");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    assert!(text_of(&fifo).is_none() && bytes_at::<1>(&fifo, 0).is_none());
+    symlink("/dev/zero", directory.path().join("postmaster.opts")).unwrap();
+    assert!(text_of(&directory.path().join("postmaster.opts")).is_none(), "an endless one is not read");
+    assert!(postgres::examine(directory.path(), &NOWHERE).is_none());
+}
