@@ -23,6 +23,7 @@ Development commands of headpond.
   cargo xtask kill [ARGUMENTS]  databases on a mount whose daemon is killed; `--help` lists the arguments
   cargo xtask bench [ARGUMENTS] ratios against the raw flash and nbdkit; `--help` lists the arguments
   cargo xtask soak --hours N    fsx, fio and SQLite on a mount with switches, flushes, kills, remounts
+  cargo xtask origins --origin nfs   an origin that goes away, forgets, is taken over, in a guest (User Mode Linux)
   cargo xtask conformance       fsx for millions of operations, fio with verification, pjdfstest
 ";
 
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
         ("tidy", []) => run_tidy(),
         ("sim", _) => run_sim(rest),
         ("fuzz", _) => run_cargo(fuzz::command(rest)),
-        ("kill" | "soak" | "conformance", _) => run_lab(command, rest),
+        ("kill" | "soak" | "conformance" | "origins", _) => run_lab(command, rest),
         ("bench", _) => bench::run(rest),
         ("help" | "--help" | "-h", _) => {
             print!("{HELP}");

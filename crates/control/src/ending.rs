@@ -95,6 +95,8 @@ pub(crate) fn end(service: &Service, flush: Option<&Receiver<Event>>) -> Ended {
     trouble = trouble.or_else(|| synced.err().map(|why| crash("making the pool durable", &why)));
     trouble = trouble.or_else(|| match stopped {
         Err(Stuck::Late(_)) if flush.is_none() => None,
+        // It asks the origin how it is left, which is not ours to ask any more: everything is durable in the pool.
+        _ if flush.is_none() && service.gate.is_lost() => None,
         stopped => stopped.err().map(|why| crash("stopping the engine", &why)),
     });
     let (dirty_bytes, dirty_files) = (stats.dirty_blocks * BLOCK_U64, stats.dirty_objects);

@@ -2,7 +2,7 @@
 //!
 //! The kernel tells of a lost NFS lock only who reads or writes through the locked descriptor, with EIO, and for good; a lock
 //! asked for again on that descriptor is given, and the descriptor stays as it is. So the lock is looked at by a read past
-//! the kernel's pages, and taken again on a new descriptor. Tried with Linux 6.1: docs/operations.md.
+//! the kernel's pages, and taken again on a new descriptor. Tried with Linux 6.1: `cargo xtask origins --origin nfs`.
 //!
 //! Invariant: [`Held::Yes`] means that the origin's server, if there is one, gave or confirmed the lock during the call.
 
@@ -22,7 +22,8 @@ pub(crate) struct Lease {
 
 #[derive(Debug)]
 struct State {
-    file: File,
+    /// None once the lock was let go of for good.
+    file: Option<File>,
     /// A descriptor that was given up reads well, and holds nothing.
     held: bool,
 }
@@ -42,15 +43,22 @@ impl Lease {
     /// A lock that `file` holds.
     pub(crate) fn of(file: File) -> Self {
         read_past_pages(&file);
-        Self { state: Mutex::new(State { file, held: true }) }
+        Self { state: Mutex::new(State { file: Some(file), held: true }) }
+    }
+
+    /// Closes the lock's file. An NFS client keeps a removed file that is open under another name in its directory, which then cannot
+    /// be removed.
+    pub(crate) fn close(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).file = None;
     }
 
     /// Looks whether the lock is still held; takes it again, on what `open` gives, if it was lost and is free.
     pub(crate) fn look(&self, open: impl FnOnce() -> Result<File, Errno>) -> Held {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(held) = &state.file else { return Held::Unknown(Errno::NOENT) };
         if state.held {
             // Through NFS this asks the server in the name of the lock. It is empty: nothing is read.
-            match state.file.read_at(&mut BufMut::zeroed(BLOCK), 0) {
+            match held.read_at(&mut BufMut::zeroed(BLOCK), 0) {
                 Ok(_) => return Held::Yes,
                 Err(error) => match Errno::from_io_error(&error) {
                     Some(Errno::IO | Errno::STALE | Errno::BADF | Errno::NOLCK) => {}
@@ -59,7 +67,7 @@ impl Lease {
                 },
             }
             // The kernel's own record of it would keep this process out.
-            let _ = flock(&state.file, FlockOperation::Unlock);
+            let _ = flock(held, FlockOperation::Unlock);
             state.held = false;
         }
         let file = match open() {
@@ -69,7 +77,7 @@ impl Lease {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
                 read_past_pages(&file);
-                *state = State { file, held: true };
+                *state = State { file: Some(file), held: true };
                 Held::Yes
             }
             Err(Errno::WOULDBLOCK) => Held::ByAnother,

@@ -241,6 +241,7 @@ impl MarkerHold {
         // From here on the name is free for the next holder, who must not lose it to our drop.
         self.gone = true;
         self.dir.remove(LOCK).map_err(failed)?;
+        self.lock.close();
         // Somebody's own file in our directory is no reason to fail: without a marker in it
         // the directory means nothing.
         self.dir.remove_if_empty();

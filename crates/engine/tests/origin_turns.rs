@@ -4,7 +4,7 @@
 
 mod world;
 
-use headpond_base::{BufMut, Nanos, ObjectId, UnixNanos};
+use headpond_base::{BufMut, Errno, Nanos, ObjectId, UnixNanos};
 use headpond_engine::{Config, OpenFile, Outcome, Reply, Request, RequestId, Treatment};
 use headpond_format::Stamp;
 use world::World;
@@ -93,4 +93,29 @@ fn a_file_is_let_go_of_only_when_nothing_of_it_is_on_its_way_any_more() {
     assert_eq!(world.released, []);
     world.serve();
     assert_eq!(world.released, [file]);
+}
+
+#[test]
+fn a_flush_writes_again_what_an_origin_that_has_just_come_back_failed_to_keep() {
+    let mut world = World::new(Config::default());
+    let file = world.open(1, &vec![0; FILE]);
+    world.write(file, 0, &[7; 8 * BLOCK as usize]);
+    world.refuse_syncs = 2;
+    let before = world.written;
+    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
+    assert_eq!(world.written - before, 3 * 8 * BLOCK, "nothing that a failed sync was for is believed to be there");
+    assert_eq!((world.engine.stats().dirty_blocks, world.engine.stats().origin_errors), (0, 2));
+}
+
+#[test]
+fn a_flush_tells_an_error_that_stays_and_goes_through_once_it_is_gone() {
+    let mut world = World::new(Config::default());
+    let file = world.open(1, &vec![0; FILE]);
+    world.write(file, 0, &[7; 8 * BLOCK as usize]);
+    world.refuse_syncs = u32::MAX;
+    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Failed(Errno::IO)));
+    assert_eq!(world.engine.stats().dirty_blocks, 8);
+    world.refuse_syncs = 0;
+    assert!(matches!(world.ask(Request::flush_all(2)), Reply::Done));
+    assert_eq!(world.files[&file][..8 * BLOCK as usize], [7; 8 * BLOCK as usize]);
 }

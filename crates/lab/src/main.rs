@@ -4,8 +4,9 @@ use clap::{Args, Parser, Subcommand};
 use headpond_lab::database::Kind;
 use headpond_lab::failure::{Failure, Result, catch_interrupts};
 use headpond_lab::kill::Flash;
+use headpond_lab::origins::Origin;
 use headpond_lab::pond::Headpond;
-use headpond_lab::{conformance, kill, soak};
+use headpond_lab::{conformance, kill, origins, soak};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -27,6 +28,8 @@ enum Experiment {
     Conformance(Conformance),
     /// fsx, fio and SQLite on one mount for hours, with mode switches, flushes, kills and remounts.
     Soak(Soak),
+    /// An origin of another kind, in a guest of User Mode Linux: it goes away, comes back, forgets, is taken over.
+    Origins(Origins),
 }
 
 #[derive(Args)]
@@ -107,6 +110,32 @@ struct Soak {
     /// Where the scratch directory is made. It is kept when something is found to be wrong.
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     scratch: PathBuf,
+}
+
+#[derive(Args)]
+struct Origins {
+    /// Which origin.
+    #[arg(long, value_enum, value_name = "KIND")]
+    origin: Origin,
+    /// Which case; all of them, one after the other, without it. May be given again.
+    #[arg(long, value_name = "NAME")]
+    case: Vec<String>,
+    /// Where the scratch directory is made. It is kept when something is found to be wrong.
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    scratch: PathBuf,
+}
+
+/// Tries an origin, a line for each case.
+fn run_origins(arguments: &Origins) -> Result<()> {
+    let headpond = Headpond::beside_this_program()?;
+    if let Some(missing) = arguments.origin.missing() {
+        return Err(Failure::Other(format!("for a guest with this origin this machine lacks: {missing}")));
+    }
+    let directory = scratch("headpond-origins-", &arguments.scratch)?;
+    let tried = origins::run(headpond.program(), directory.path(), arguments.origin, &arguments.case, |line| {
+        println!("{line}")
+    });
+    tried.inspect_err(|_| println!("kept for a look: {}", directory.keep().display()))
 }
 
 /// Runs the soak, a line for each leg.
@@ -190,6 +219,7 @@ fn main() -> ExitCode {
         Experiment::Kill(options) => run_kill(options),
         Experiment::Conformance(options) => run_conformance(options),
         Experiment::Soak(options) => run_soak(options),
+        Experiment::Origins(options) => run_origins(options),
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -124,6 +124,12 @@ impl Headpond {
         Self { program }
     }
 
+    /// The program itself.
+    #[must_use]
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
     /// The version, as the program tells it.
     pub fn version(&self) -> Result<String> {
         let text = command::run("asking headpond's version", Command::new(&self.program).arg("--version"))?;

@@ -44,7 +44,7 @@ impl Front {
     pub(crate) fn attributes(&self, inode: &Inode) -> Outcome<FileAttr> {
         // Two steps of which the second wins: a change in between is seen in full or in part,
         // never undone.
-        let found = inode.stat()?;
+        let found = if inode.known().is_some() { inode.stat_as_held()? } else { inode.stat()? };
         Ok(self.attributes_from(inode, &found))
     }
 

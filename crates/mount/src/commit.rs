@@ -54,6 +54,9 @@ impl Front {
     /// Makes the writes of the handle's batch, all or none, durably. Waits.
     pub(crate) fn commit(&self, file: &OpenFile, caller: Caller) -> Outcome<()> {
         let Way::Pond { object, known } = &file.way else { return Err(Errno::NOTTY) };
+        if self.pond.is_barred() {
+            return Err(Errno::ROFS);
+        }
         let batch = file.batching.end(&self.batches).ok_or(Errno::INVAL)?;
         let to_forget = batch.to_forget();
         let committed = batch.pieces().and_then(|pieces| {

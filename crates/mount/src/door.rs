@@ -167,6 +167,9 @@ impl Open {
                 if write.size as usize != there {
                     return answer.error(Errno::INVAL);
                 }
+                if front.pond.is_barred() {
+                    return answer.error(Errno::ROFS);
+                }
                 match front.files.get(write.handle) {
                     Ok(file) => {
                         let answer = match self.front.forgetting.get().filter(|_| write.direct) {

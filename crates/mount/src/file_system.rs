@@ -197,7 +197,7 @@ impl Filesystem for FileSystem {
         reply: ReplyAttr,
     ) {
         let wanted = Wanted { mode, uid, gid, size, atime, mtime };
-        let result = self.front.inodes.get(ino.0).and_then(|inode| {
+        let result = self.front.to_change(ino.0).and_then(|inode| {
             let file = fh.and_then(|handle| self.front.files.get(handle.0).ok());
             self.front.set_attributes(request, &inode, file.as_deref(), &wanted)
         });
@@ -223,8 +223,7 @@ impl Filesystem for FileSystem {
     ) {
         let made = self
             .front
-            .inodes
-            .get(parent.0)
+            .to_change(parent.0)
             .and_then(|parent| self.front.make_node(request, &parent, name, mode, umask, rdev));
         entry(&self.front, made, reply);
     }
@@ -232,23 +231,22 @@ impl Filesystem for FileSystem {
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         let made = self
             .front
-            .inodes
-            .get(parent.0)
+            .to_change(parent.0)
             .and_then(|parent| self.front.make_directory(request, &parent, name, mode, umask));
         entry(&self.front, made, reply);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        empty(self.front.inodes.get(parent.0).and_then(|parent| self.front.remove(&parent, name)), reply);
+        empty(self.front.to_change(parent.0).and_then(|parent| self.front.remove(&parent, name)), reply);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        empty(self.front.inodes.get(parent.0).and_then(|parent| self.front.remove_directory(&parent, name)), reply);
+        empty(self.front.to_change(parent.0).and_then(|parent| self.front.remove_directory(&parent, name)), reply);
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let made =
-            self.front.inodes.get(parent.0).and_then(|parent| self.front.make_symlink(request, &parent, name, target));
+            self.front.to_change(parent.0).and_then(|parent| self.front.make_symlink(request, &parent, name, target));
         entry(&self.front, made, reply);
     }
 
@@ -263,7 +261,7 @@ impl Filesystem for FileSystem {
         reply: ReplyEmpty,
     ) {
         let flags = RenameFlags::from_bits_retain(flags.bits());
-        let renamed = self.front.inodes.get(parent.0).and_then(|from| {
+        let renamed = self.front.to_change(parent.0).and_then(|from| {
             let to = self.front.inodes.get(newparent.0)?;
             self.front.rename(&from, name, &to, newname, flags)
         });
@@ -271,7 +269,7 @@ impl Filesystem for FileSystem {
     }
 
     fn link(&self, _: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
-        let linked = self.front.inodes.get(ino.0).and_then(|inode| {
+        let linked = self.front.to_change(ino.0).and_then(|inode| {
             let parent = self.front.inodes.get(newparent.0)?;
             self.front.link(&inode, &parent, newname)
         });
@@ -309,8 +307,7 @@ impl Filesystem for FileSystem {
     ) {
         let created = self
             .front
-            .inodes
-            .get(parent.0)
+            .to_change(parent.0)
             .and_then(|parent| self.front.create(request, &parent, name, mode, umask, open_flags(flags)));
         match created {
             Ok((attributes, file)) => {
@@ -443,11 +440,8 @@ impl Filesystem for FileSystem {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let set = self
-            .front
-            .inodes
-            .get(ino.0)
-            .and_then(|inode| self.front.set_attribute(request, &inode, name, value, flags));
+        let set =
+            self.front.to_change(ino.0).and_then(|inode| self.front.set_attribute(request, &inode, name, value, flags));
         empty(set, reply);
     }
 
@@ -467,7 +461,7 @@ impl Filesystem for FileSystem {
     }
 
     fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        empty(self.front.inodes.get(ino.0).and_then(|inode| self.front.remove_attribute(&inode, name)), reply);
+        empty(self.front.to_change(ino.0).and_then(|inode| self.front.remove_attribute(&inode, name)), reply);
     }
 
     fn fallocate(
@@ -480,7 +474,7 @@ impl Filesystem for FileSystem {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        match self.front.files.get(fh.0) {
+        match self.front.may_change().and_then(|()| self.front.files.get(fh.0)) {
             Ok(file) => {
                 let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
                 self.front.allocate(request, &file, offset, length, mode, reply);

@@ -57,6 +57,17 @@ pub(crate) struct Front {
 }
 
 impl Front {
+    /// Whether the origin may still be changed: to be asked before each change. May block.
+    pub(crate) fn may_change(&self) -> Outcome<()> {
+        self.pond.may_change_origin().map_err(errno)
+    }
+
+    /// An inode that is to be changed.
+    pub(crate) fn to_change(&self, node: u64) -> Outcome<Arc<Inode>> {
+        self.may_change()?;
+        self.inodes.get(node)
+    }
+
     /// Opens the origin's root and looks at what its file system can do.
     pub(crate) fn new(
         root: OwnedFd,

@@ -217,6 +217,13 @@ impl Inode {
         }
     }
 
+    /// The same without asking a server: as this machine has it. The origin is this mount's alone, so what is changed of
+    /// it is changed from here.
+    pub(crate) fn stat_as_held(&self) -> Result<Statx, Errno> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        rustix::fs::statx(self.path()?, c"", flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
+    }
+
     /// Its name in `/proc/self/fd`: through it, calls that take only paths reach the file
     /// itself, wherever it has been moved, and even if it is a symbolic link.
     pub(crate) fn proc_path(&self) -> Result<ProcPath, Errno> {

@@ -75,6 +75,19 @@ pub trait Pond: Send + Sync + 'static {
         drop(tell);
     }
 
+    /// Whether the origin may be changed now. May block.
+    ///
+    /// # Errors
+    /// Why not: it is another's by now, or that cannot be told.
+    fn may_change_origin(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Whether the origin is known to be another's by now: what is written could never get there. Asks nobody.
+    fn is_barred(&self) -> bool {
+        false
+    }
+
     /// The origin's file has just lost its last name. What is returned is to be kept until the mount has closed it.
     fn removed(&self, object: Option<ObjectId>) -> Option<Removed> {
         let _ = object;
@@ -137,6 +150,14 @@ impl Pond for Handle {
 
     fn when_let_go(&self, tell: Box<dyn Fn(ObjectId) + Send + Sync>) {
         Handle::when_let_go(self, tell);
+    }
+
+    fn may_change_origin(&self) -> Result<()> {
+        self.origin().may_change()
+    }
+
+    fn is_barred(&self) -> bool {
+        self.origin().is_barred()
     }
 
     fn removed(&self, object: Option<ObjectId>) -> Option<Removed> {

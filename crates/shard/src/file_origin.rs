@@ -484,6 +484,10 @@ impl crate::Origin for FileOrigin {
         self.gate.get().map_or(Ok(()), |gate| gate.pass())
     }
 
+    fn is_barred(&self) -> bool {
+        self.gate.get().is_some_and(|gate| gate.is_lost())
+    }
+
     fn seek(&self, object: ObjectId, offset: u64, data: bool) -> Result<u64> {
         let file = self.file(&self.get(object)?)?;
         // Moves the file's own position, which nothing here uses.

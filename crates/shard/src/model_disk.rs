@@ -305,6 +305,10 @@ impl<O: Origin> Origin for ModelDisk<O> {
         self.below.may_change()
     }
 
+    fn is_barred(&self) -> bool {
+        self.below.is_barred()
+    }
+
     fn seek(&self, object: ObjectId, offset: u64, data: bool) -> Result<u64> {
         self.below.seek(object, offset, data)
     }

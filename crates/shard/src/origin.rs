@@ -99,6 +99,11 @@ pub trait Origin: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Whether it is known that the origin may not be changed any more. Asks nobody.
+    fn is_barred(&self) -> bool {
+        false
+    }
+
     /// Gives the file of an object. It takes the place of an earlier one only if that was for
     /// reading only and this one is not.
     fn attach(&self, object: ObjectId, file: File);

@@ -31,5 +31,6 @@ mod rules;
 mod settings;
 mod space;
 mod superblocks;
+mod taken_over;
 mod vanishing;
 mod whole;

@@ -4,6 +4,8 @@
 //! - A flush is over once, for each object of its scope, a whole pass has ended that began after
 //!   everything dirty at its start was durable; or the object needs nothing, is gone, or failed.
 //!   What is written meanwhile is not waited for, so a flush ends however busy the mount is.
+//! - What the origin failed to do is tried again before the flush fails: all that the job had written counts as not
+//!   written, and is written again from flash. An error that says what a healthy origin says, too, is told at once.
 //! - Each flush counts for itself, and what it has left never grows.
 //! - One that is cancelled is answered so at once. The round under way ends as it would have:
 //!   what it wrote is clean, the rest is dirty as before.
@@ -58,11 +60,23 @@ struct Left {
     blocks: u64,
     /// Rounds that began there and had to leave just that block.
     left_again: u32,
+    /// Jobs that the origin failed.
+    failures: u32,
 }
 
 /// A block is asked for in so many rounds before it counts as one that changes again and again: reclaim may have moved it
 /// a moment ago, and that is no change.
 const ROUNDS_FOR_ONE: u32 = 4;
+
+/// Jobs on an object that may fail before the flush does. A server that has restarted takes connections before it knows what it
+/// exports, and gives errors for seconds.
+const TRIES: u32 = 4;
+
+/// Whether an error may be over in a moment.
+fn may_pass(errno: Errno) -> bool {
+    let lasting = [Errno::NOSPC, Errno::DQUOT, Errno::FBIG, Errno::ROFS, Errno::OPNOTSUPP, Errno::INVAL, Errno::BADF];
+    !lasting.contains(&errno)
+}
 
 impl Flush {
     fn progress(&self, store: &Store, now: Nanos) -> FlushProgress {
@@ -94,7 +108,7 @@ impl Engine {
         let left: BTreeMap<_, _> = wanted
             .map(|object| {
                 let blocks = store.get(*object).map_or(0, |known| known.map.dirty());
-                (*object, Left { next: Block(0), blocks, left_again: 0 })
+                (*object, Left { next: Block(0), blocks, left_again: 0, failures: 0 })
             })
             .collect();
         let durable_at = Sequence(store.log.next_sequence().0 - 1);
@@ -161,10 +175,13 @@ impl Engine {
         let barred = self.origin_barred();
         let (store, ops, ready) = (&self.store, &mut self.ops, &mut self.ready);
         for flush in self.destage.flushes.iter_mut().filter(|flush| flush.settled(store)) {
-            flush.left.retain(|object, _| {
+            flush.left.retain(|object, left| {
                 let Some(known) = store.get(*object) else { return false };
                 let failing = known.failing.map(|(errno, _)| errno).or(barred.filter(|_| known.is_dirty()));
                 if let Some(errno) = failing.filter(|_| !known.in_job) {
+                    if barred.is_none() && left.failures < TRIES && may_pass(errno) {
+                        return true;
+                    }
                     if let Some(op) = ops.get_mut(&flush.op) {
                         op.error = op.error.or(Some(errno));
                     }
@@ -190,6 +207,12 @@ impl Engine {
         for flush in &mut self.destage.flushes {
             let Some(left) = flush.left.get_mut(&object) else { continue };
             left.blocks = left.blocks.saturating_sub(job.cleaned);
+            match job.failed {
+                Some(_) => left.failures += 1,
+                // Dirty data that flash does not give back: it will not the next time either.
+                None if failed => left.failures = TRIES,
+                None => {}
+            }
             if flush.first_job.is_none_or(|first| id < first) || from > left.next {
                 continue;
             }

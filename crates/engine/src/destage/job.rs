@@ -17,7 +17,7 @@ use super::gap::{Filling, Group};
 use super::moves::Moves;
 use super::reading::Reading;
 use super::run::Run;
-use super::{RETRY, ROUND_BLOCKS};
+use super::{RETRY, RETRY_WAITED, ROUND_BLOCKS};
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending as EnginePending};
 
@@ -82,7 +82,7 @@ pub(super) struct Job {
     pub(super) next: Option<Block>,
     /// The same, but for blocks that changed while it lasted: those are left for the next way round.
     pub(super) forward: Option<Block>,
-    failed: Option<Errno>,
+    pub(super) failed: Option<Errno>,
     /// From where the origin's file did not count when the job began to set that right, and up to where it has.
     blanked: Option<(u64, u64)>,
     /// What the origin said of the file once it was written.
@@ -643,12 +643,13 @@ impl Engine {
 
     fn end_job(&mut self, id: JobId, job: &Job) {
         let now = self.now;
+        let waited_for = self.waited_for(job.object);
         let known = self.store.known(job.object);
         known.in_job = false;
         known.cut_in_job = None;
         let failed = job.failed.or(job.lost.then_some(Errno::IO));
         if let Some(errno) = failed {
-            known.failing = Some((errno, now.plus(RETRY)));
+            known.failing = Some((errno, now.plus(if waited_for { RETRY_WAITED } else { RETRY })));
             // A size or a time that it gave the file may look right and not be synced.
             known.state.flags.attributes_dirty = true;
             self.stats.origin_errors += 1;

@@ -60,6 +60,9 @@ const QUIET: Nanos = Nanos::SECOND;
 /// A failed destage is tried again after this.
 const RETRY: Nanos = Nanos(5 * Nanos::SECOND.0);
 
+/// The same where a flush or a request waits for it: a server that has just come back may need a moment.
+const RETRY_WAITED: Nanos = Nanos(2 * Nanos::SECOND.0);
+
 /// What is going to the origin.
 pub(crate) struct Destage {
     jobs: BTreeMap<JobId, Job>,

@@ -1,0 +1,179 @@
+//! A guest of User Mode Linux: another kernel as a process, for file systems and servers that this machine's kernel has not got,
+//! and for cuts that must not be its own.
+//!
+//! It boots with this machine's root read-only, a script as init, and an empty disk. What the script prints comes over the
+//! console, line by line.
+//!
+//! Invariants
+//! - It is one process group of its own, and all of it is killed by that: helpers outlive their first process.
+//! - It never runs longer than it was given.
+//! - It changes nothing of this machine but its own disk: everything else that it writes lies in its memory.
+
+use crate::command;
+use crate::failure::{Failure, Result, check_interrupt};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// The kernel, and where its package keeps its modules.
+const KERNEL: &str = "linux.uml";
+const MODULES: &str = "/usr/lib/uml/modules";
+/// How often it is looked whether the user wants an end.
+const LOOK: Duration = Duration::from_millis(200);
+/// Lines of the console that a failure shows.
+const LINES_SHOWN: usize = 60;
+/// What the script's last line begins with; its exit status follows.
+const END: &str = "GUEST-END ";
+
+/// What a guest is to be.
+#[derive(Clone, Debug)]
+pub struct Guest {
+    /// Where its disk and its scripts are made.
+    pub directory: PathBuf,
+    /// Modules that are loaded at the start.
+    pub modules: &'static [&'static str],
+    /// The disk, `/dev/ubda`, in bytes.
+    pub disk_bytes: u64,
+    /// What it does: a script for bash.
+    pub script: String,
+    /// Variables of the script.
+    pub environment: Vec<(&'static str, String)>,
+    /// After so long it is killed.
+    pub limit: Duration,
+}
+
+impl Guest {
+    /// Boots it and waits for its end, with a call for each line that it prints. Fails unless the script ended well.
+    pub fn run(&self, mut each: impl FnMut(&str)) -> Result<()> {
+        let mut process = Process::start(self.command()?)?;
+        let console = process.0.stdout.take().ok_or_else(|| Failure::Other("a guest without a console".to_owned()))?;
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(console).split(b'\n').map_while(std::result::Result::ok) {
+                let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+                if send.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let start = Instant::now();
+        let mut said: Vec<String> = Vec::new();
+        let failed = |why: String, said: &[String]| {
+            let last = said[said.len().saturating_sub(LINES_SHOWN)..].join("\n    ");
+            Failure::Other(format!("the guest {why}; its console:\n    {last}"))
+        };
+        loop {
+            check_interrupt()?;
+            match lines.recv_timeout(LOOK) {
+                Ok(line) => {
+                    if let Some(status) = line.strip_prefix(END) {
+                        let why = format!("ended with status {status}");
+                        return if status == "0" { Ok(()) } else { Err(failed(why, &said)) };
+                    }
+                    each(&line);
+                    said.push(line);
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(failed("stopped".to_owned(), &said)),
+                Err(RecvTimeoutError::Timeout) if start.elapsed() > self.limit => {
+                    return Err(failed(format!("took more than {} s", self.limit.as_secs()), &said));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    fn command(&self) -> Result<Command> {
+        let write = |name: &str, text: &str| {
+            let path = self.directory.join(name);
+            fs::write(&path, text).map_err(Failure::io(format!("writing {}", path.display())))?;
+            Ok::<_, Failure>(path)
+        };
+        let script = write("script.sh", &self.script)?;
+        let set: String = self.environment.iter().map(|(name, value)| format!("export {name}='{value}'\n")).collect();
+        let init = write("init.sh", &init(&set, self.modules, &script))?;
+        let disk = self.directory.join("disk.img");
+        File::create(&disk)
+            .and_then(|file| file.set_len(self.disk_bytes))
+            .map_err(Failure::io(format!("making {}", disk.display())))?;
+        let mut command = Command::new(KERNEL);
+        command.args(["mem=512M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "con=null"]);
+        command.arg("con0=null,fd:1").arg(format!("ubda={}", disk.display()));
+        command.arg("init=/bin/bash").arg("--").arg(init);
+        Ok(command)
+    }
+
+    /// What this machine lacks for guests that use these programs, if anything.
+    #[must_use]
+    pub fn missing(programs: &[&str]) -> Option<String> {
+        let found = |name: &str| {
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+            places.into_iter().any(|place: PathBuf| place.join(name).exists())
+        };
+        let mut missing: Vec<_> = [KERNEL, "modprobe", "ip"]
+            .iter()
+            .chain(programs)
+            .filter(|name| !found(name))
+            .map(ToString::to_string)
+            .collect();
+        if !Path::new(MODULES).exists() {
+            missing.push(format!("{MODULES} (Debian: user-mode-linux)"));
+        }
+        (!missing.is_empty()).then(|| missing.join(", "))
+    }
+}
+
+/// The first script: what every guest needs, then the one that was given.
+fn init(set: &str, modules: &[&str], script: &Path) -> String {
+    let modules = modules.join(" ");
+    let script = script.display();
+    format!(
+        r#"export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev 2>/dev/null
+for place in /tmp /run /mnt /var/lib; do mount -t tmpfs none $place; done
+mkdir -p /tmp/modules/lib; ln -s {MODULES} /tmp/modules/lib/modules
+for module in {modules}; do modprobe -d /tmp/modules $module || echo "no module $module"; done
+ip link set lo up; hostname guest
+{set}
+cd /
+( . {script} ); echo "{END}$?"
+echo o > /proc/sysrq-trigger; sleep 60
+"#
+    )
+}
+
+/// Killed with all that it started when dropped.
+struct Process(Child);
+
+impl Process {
+    fn start(mut command: Command) -> Result<Self> {
+        command::detach(&mut command).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let child = command.spawn().map_err(|error| command::failed("starting a guest", &command, error, ""))?;
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Not waited for yet, so its number is still its own.
+        if let Some(group) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let missing = Guest::missing(&["no-such-program-anywhere"]).expect("it is nowhere");
+        assert!(missing.contains("no-such-program-anywhere"), "{missing}");
+    }
+}
