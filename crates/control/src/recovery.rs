@@ -24,7 +24,7 @@ use crate::boot::boot;
 use crate::clock::utc;
 use crate::conflict::{Conflicts, FileConflict, Leftover, Side};
 use crate::flash::{Content, Flash};
-use crate::marker::{Marker, MarkerState};
+use crate::marker::Marker;
 use crate::obsolete::Failure;
 use crate::ownership::{Allowed, Held, Ownership, judge};
 use crate::resolve::{Found, OriginRoot, Wanted};
@@ -108,11 +108,10 @@ pub(crate) fn make_ready(
     check_size(flash, &recovered, plan)?;
     // What was written directly to the origin before a crash may be in its kernel's memory only, and
     // after this start nobody knows any more which files those were: a later sync or flush would not
-    // cover them. Before the files are compared, because writing back may move their times.
-    if !recovered.superblock().clean_stop || beside.marker.is_some_and(|marker| marker.state == MarkerState::Mounted) {
-        let failed = |error| Refusal::OriginFailed { path: root.path().to_owned(), error };
-        root.sync_file_system().map_err(failed)?;
-    }
+    // cover them. The same holds for owners, modes and names after an orderly stop. Before the files are compared,
+    // because writing back may move their times.
+    let failed = |error| Refusal::OriginFailed { path: root.path().to_owned(), error };
+    root.sync_file_system().map_err(failed)?;
     recovered.booted(boot());
     let (files, known) = match trust {
         Trust::Left => settle_objects(&mut recovered, root, &plan.decisions, &mut notes)?,
@@ -409,6 +408,7 @@ fn take_file(
         object: object.object,
         attributes: Attributes { size: object.state.size, mtime: object.state.mtime },
         path: found.path.clone(),
+        ctime: found.stamp.ctime.max(object.state.mtime),
     });
     Ok(())
 }

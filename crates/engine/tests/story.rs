@@ -308,3 +308,24 @@ fn the_age_of_the_oldest_dirty_data_is_told() {
     assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
     assert_eq!(world.engine.stats().oldest_dirty_age_nanos, 0);
 }
+
+/// The kernel sends no sync after a write that says by itself that it is to be durable (asynchronous I/O).
+#[test]
+fn the_first_durable_write_of_a_new_file_makes_its_name_durable_and_those_after_it_leave_the_origin_alone() {
+    let mut world = World::new(Config::default());
+    let file = world.open(1, &[]);
+    let how = Treatment::default();
+    let mut write = |world: &mut World, offset| {
+        let data = BufMut::copy_of(&[7; 4096]).freeze();
+        world.ask(Request::Write { object: file, offset, data, mtime: UnixNanos(7), durable: true, how })
+    };
+    world.refuse_syncs = 1;
+    assert!(matches!(write(&mut world, 0), Reply::Failed(Errno::IO)), "its name may be lost");
+    assert_eq!(world.engine.stats().origin_syncs, 1);
+    for block in 1..4 {
+        assert!(matches!(write(&mut world, block * 4096), Reply::Changed(_)));
+        assert_eq!(world.engine.stats().origin_syncs, 2, "once");
+    }
+    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert_eq!(world.engine.stats().origin_syncs, 2);
+}

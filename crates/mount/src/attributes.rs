@@ -79,9 +79,7 @@ impl Front {
         if let Some(view) = inode.known().map(|known| known.view()) {
             attributes.size = view.size;
             attributes.mtime = times::system_time(view.mtime);
-            if view.ctime != UnixNanos(i64::MIN) {
-                attributes.ctime = times::system_time(view.ctime);
-            }
+            attributes.ctime = times::system_time(view.ctime);
         }
         attributes
     }
@@ -102,13 +100,13 @@ impl Front {
                 FileType::Symlink => return Err(Errno::OPNOTSUPP),
                 _ => rustix::fs::chmod(inode.proc_path()?, mode)?,
             }
+            // At once: what comes next may fail.
+            self.changed_at_origin(inode);
         }
         if wanted.uid.is_some() || wanted.gid.is_some() || wanted.is_empty() && self.acts_as_owner(request, inode)? {
             // The origin's own chown takes set-user-id away.
             let (uid, gid) = (wanted.uid.map(Uid::from_raw), wanted.gid.map(Gid::from_raw));
             rustix::fs::chownat(inode.path()?, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
-            self.changed_at_origin(inode);
-        } else if wanted.mode.is_some() {
             self.changed_at_origin(inode);
         }
         if let Some(size) = wanted.size {

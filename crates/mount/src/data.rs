@@ -10,7 +10,6 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::Ordering;
 
 use headpond_base::{Buf, RECORD_BYTES_MAX};
 use headpond_engine::{Reply, Request as Ask, Treatment};
@@ -171,15 +170,9 @@ impl Front {
 
     /// Mode, owner, links and extended attributes are nowhere but at the origin. The one case in
     /// which an fsync waits for it, and only if there was such a change.
-    fn sync_attributes(&self, file: &OpenFile) -> Outcome<()> {
-        if let Way::Pond { object, .. } = file.way
-            && file.inode.unsynced.swap(false, Ordering::AcqRel)
-            && let Err(error) = self.pond.sync_origin(object)
-        {
-            file.inode.unsynced.store(true, Ordering::Release);
-            return Err(errno(error));
-        }
-        Ok(())
+    pub(crate) fn sync_attributes(&self, file: &OpenFile) -> Outcome<()> {
+        let Way::Pond { object, .. } = file.way else { return Ok(()) };
+        file.inode.unsynced.settle(|| self.pond.sync_origin(object).map_err(errno))
     }
 }
 

@@ -4,7 +4,6 @@
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use headpond_engine::{Handling, Reply, Request, Treatment};
@@ -25,6 +24,7 @@ use crate::mount::Beside;
 use crate::panel::Shown;
 use crate::pond::Pond;
 use crate::removal::hides_open_files;
+use crate::turns::Turns;
 use crate::whole::WholeWrites;
 use crate::wire::Caller;
 use crate::{MARKER_NAME, times};
@@ -37,6 +37,7 @@ pub(crate) struct Front {
     pub(crate) pond: Arc<dyn Pond>,
     pub(crate) inodes: Inodes,
     pub(crate) known: Arc<KnownFiles>,
+    pub(crate) turns: Turns,
     pub(crate) files: Handles<OpenFile>,
     pub(crate) directories: Handles<OpenDirectory>,
     /// The largest size that the origin's file system lets a file have.
@@ -62,12 +63,27 @@ impl Front {
         recovered: &[KnownObject],
         beside: Beside,
     ) -> Outcome<Self> {
+        Self::over(root, read_only, pond, KnownFiles::new(recovered), beside)
+    }
+
+    /// The same with what is known of files.
+    pub(crate) fn over(
+        root: OwnedFd,
+        read_only: bool,
+        pond: Arc<dyn Pond>,
+        known: KnownFiles,
+        beside: Beside,
+    ) -> Outcome<Self> {
         let file_bytes_max = largest_file(&root);
         let hides_open_files = hides_open_files(&root);
+        let known = Arc::new(known);
+        let files = known.clone();
+        pond.when_let_go(Box::new(move |object| files.let_go(object)));
         Ok(Self {
             pond,
             inodes: Inodes::new(root, beside.descriptors.unwrap_or_else(Budget::of_process).paths)?,
-            known: Arc::new(KnownFiles::new(recovered)),
+            known,
+            turns: Turns::default(),
             files: Handles::new(),
             directories: Handles::new(),
             file_bytes_max,
@@ -173,15 +189,19 @@ impl Front {
     /// the next fsync has to make it durable there, and the engine is told that the status
     /// change time moved, so that it does not take it for a stranger's doing.
     pub(crate) fn changed_at_origin(&self, inode: &Inode) {
-        inode.unsynced.store(true, Ordering::Release);
-        if let Some(known) = inode.known()
-            && let Ok(found) = inode.stat()
-        {
-            let stamp = stamp(&found);
+        inode.unsynced.note();
+        if let Some((known, stamp)) = self.restamp(inode) {
             known.touched(stamp.ctime);
-            // An engine that has let go of the file needs no stamp.
-            self.pond.submit(Request::Restamp { object: known.object(), stamp }, Box::new(|_| {}));
         }
+    }
+
+    /// Tells the engine that the status change time moved, for a reason that is none of the applications' business.
+    pub(crate) fn restamp(&self, inode: &Inode) -> Option<(Arc<Known>, Stamp)> {
+        let known = inode.known()?;
+        let stamp = stamp(&inode.stat().ok()?);
+        // An engine that has let go of the file needs no stamp.
+        self.pond.submit(Request::Restamp { object: known.object(), stamp }, Box::new(|_| {}));
+        Some((known, stamp))
     }
 }
 

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use headpond_shard::{Holder, Opened, Removed, Slot};
@@ -30,6 +30,7 @@ use rustix::path::Arg;
 use crate::known::{FileKey, Known};
 use crate::places::{Home, Place};
 use crate::times;
+use crate::unsynced::{Forgotten, Unsynced};
 
 /// The kernel's name for the mount's root directory.
 pub(crate) const ROOT: u64 = 1;
@@ -102,7 +103,7 @@ pub(crate) struct Inode {
     /// A regular file on the origin's own device: its content goes through the engine.
     pub(crate) managed: bool,
     /// Changed at the origin in ways that the log does not have, since the origin's last fsync.
-    pub(crate) unsynced: AtomicBool,
+    pub(crate) unsynced: Unsynced,
     /// Tells it from other files that had its number.
     pub(crate) generation: u64,
     /// The file system that it is on.
@@ -166,6 +167,7 @@ impl Inode {
         generation: u64,
         found: &Statx,
         managed: bool,
+        unsynced: Unsynced,
         known: Option<Arc<Known>>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
@@ -173,7 +175,7 @@ impl Inode {
             key: file_key(found),
             kind: kind_of(found),
             managed,
-            unsynced: AtomicBool::new(false),
+            unsynced,
             generation,
             device: DeviceNumber::of(found),
             slot: Slot::default(),
@@ -259,7 +261,7 @@ impl Inode {
 
     /// Changed at the origin alone since the origin was last synced.
     pub(crate) fn is_unsynced(&self) -> bool {
-        self.unsynced.load(Ordering::Acquire)
+        self.unsynced.is_so()
     }
 
     /// What applications see of its size and times, where the engine knows better than the
@@ -326,6 +328,8 @@ pub(crate) struct Table {
     /// Node ids of files on other file systems.
     foreign: HashMap<(DeviceNumber, u64), u64>,
     next_foreign: u64,
+    /// Files that the kernel forgot, and that were not synced.
+    unsynced: Forgotten,
 }
 
 impl Table {
@@ -333,6 +337,10 @@ impl Table {
     pub(crate) fn remove(&mut self, inode: &Arc<Inode>) {
         if self.nodes.get(&inode.node).is_some_and(|there| Arc::ptr_eq(there, inode)) {
             self.nodes.remove(&inode.node);
+            // One without a name never comes back.
+            if inode.managed && inode.removed().is_none() && !inode.is_gone() && inode.is_unsynced() {
+                self.unsynced.keep(inode.key);
+            }
             if inode.node >= FOREIGN {
                 self.foreign.remove(&(inode.device, inode.key.inode));
             }
@@ -369,7 +377,7 @@ impl Inodes {
     pub(crate) fn new(root: OwnedFd, descriptors: usize) -> Result<Self, Errno> {
         let found = stat(&root, c"")?;
         let home = Arc::new(Home::new(descriptors));
-        let inode = Inode::new(&home, ROOT, 0, &found, false, None);
+        let inode = Inode::new(&home, ROOT, 0, &found, false, Unsynced::default(), None);
         // Without a place, so that it stays open.
         home.open.put(&inode, root.into());
         Ok(Self { root: inode, root_inode: found.stx_ino, device: DeviceNumber::of(&found), home })
@@ -488,7 +496,8 @@ impl Inodes {
         let known = known.filter(|_| regular);
         let managed = known.is_some();
         let known = known.and_then(|known| known(file_key(found)));
-        let inode = Inode::new(&self.home, node, generation, found, managed, known);
+        let unsynced = table.unsynced.taken_in(file_key(found));
+        let inode = Inode::new(&self.home, node, generation, found, managed, unsynced, known);
         inode.lookups.store(lookups + 1, Ordering::Relaxed);
         let replaced = table.nodes.insert(node, inode.clone());
         (inode, replaced)

@@ -6,11 +6,13 @@
 //!   on the shard's thread, before the answer goes on.
 //! - The state never goes back. An answer says how the file is at that moment, all answers are
 //!   given on one thread, in order, and they are taken over nowhere else: so the last one is right.
-//! - The state outlives the kernel's interest in the inode, because the engine's does.
+//! - The state outlives the kernel's interest in the inode, because the engine's does: what the engine holds is known.
+//!   It holds an object from the answer to an open, or from the start, until it says that it lets go of it; from then
+//!   on the origin has all that there is of the file.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
 use headpond_base::{ObjectId, UnixNanos};
 use headpond_engine::Attributes;
@@ -20,8 +22,8 @@ use crate::live_rules::{InForce, Masked};
 use crate::times;
 use crate::usage::Tally;
 
-/// How many states may outlive their inodes before those that equal the origin's are dropped.
-/// About 100 bytes each.
+/// How many states may outlive both their inodes and the engine's interest, for no more than their status change time.
+/// About 200 bytes each.
 const REMEMBERED: usize = 1 << 16;
 
 /// A file of the origin's own device, for as long as the origin has it.
@@ -41,7 +43,6 @@ pub(crate) struct View {
     /// Modification time.
     pub(crate) mtime: UnixNanos,
     /// Status change time: does not move when data is destaged, though the origin's does.
-    /// [`UnixNanos`] of `i64::MIN` where only the origin knows.
     pub(crate) ctime: UnixNanos,
 }
 
@@ -52,6 +53,8 @@ pub(crate) struct Known {
     named: Mutex<Named>,
     /// Somebody was told that its writes are whole.
     whole: AtomicBool,
+    /// It is in the queue of those that may be dropped.
+    idle: AtomicBool,
     /// What was done with it.
     pub(crate) tally: Tally,
 }
@@ -71,6 +74,7 @@ impl Known {
             view: Mutex::new(view),
             named: Mutex::default(),
             whole: AtomicBool::new(false),
+            idle: AtomicBool::new(false),
             tally: Tally::default(),
         }
     }
@@ -169,35 +173,52 @@ pub struct KnownObject {
     pub attributes: Attributes,
     /// Where it is below the origin's root; empty if that is not known.
     pub path: Vec<u8>,
+    /// Its status change time as applications see it.
+    pub ctime: UnixNanos,
 }
 
 /// All files that the engine may know better than the origin.
 pub(crate) struct KnownFiles {
-    files: RwLock<HashMap<FileKey, Arc<Known>>>,
+    table: RwLock<Table>,
+    /// How many are remembered that neither the kernel nor the engine holds.
+    remembered: usize,
+}
+
+#[derive(Default)]
+struct Table {
+    files: HashMap<FileKey, Arc<Known>>,
+    /// What the engine holds.
+    held: HashMap<ObjectId, FileKey>,
+    /// What it does not hold, and the kernel may have forgotten, the longest ago first.
+    idle: VecDeque<FileKey>,
 }
 
 impl KnownFiles {
-    /// Starts with what the pool brought back.
+    /// Starts with what the pool brought back, all of which the engine holds.
     pub(crate) fn new(recovered: &[KnownObject]) -> Self {
-        let files = recovered
-            .iter()
-            .map(|found| {
-                let key = FileKey { inode: found.inode, birth: found.birth };
-                (key, Arc::new(Known::new(found.object, found.attributes, UnixNanos(i64::MIN))))
-            })
-            .collect();
-        Self { files: RwLock::new(files) }
+        Self::remembering(recovered, REMEMBERED)
+    }
+
+    /// The same, with so many to be remembered.
+    pub(crate) fn remembering(recovered: &[KnownObject], remembered: usize) -> Self {
+        let mut table = Table::default();
+        for found in recovered {
+            let key = FileKey { inode: found.inode, birth: found.birth };
+            table.files.insert(key, Arc::new(Known::new(found.object, found.attributes, found.ctime)));
+            table.held.insert(found.object, key);
+        }
+        Self { table: RwLock::new(table), remembered }
     }
 
     /// The file, if the engine knows it.
     pub(crate) fn find(&self, key: FileKey) -> Option<Arc<Known>> {
-        self.files.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+        self.table.read().unwrap_or_else(PoisonError::into_inner).files.get(&key).cloned()
     }
 
     /// Shows all files that are known.
     pub(crate) fn each(&self, mut see: impl FnMut(FileKey, &Known)) {
-        let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
-        files.iter().for_each(|(key, known)| see(*key, known));
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.files.iter().for_each(|(key, known)| see(*key, known));
     }
 
     /// The engine opened the file: `ctime` is the origin's, used if the file was not known. Only to
@@ -209,29 +230,65 @@ impl KnownFiles {
         attributes: Attributes,
         ctime: UnixNanos,
     ) -> Arc<Known> {
-        let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
-        let known = files.entry(key).or_insert_with(|| Arc::new(Known::new(object, attributes, ctime)));
+        let mut table = self.table();
+        table.held.insert(object, key);
+        let known = table.files.entry(key).or_insert_with(|| Arc::new(Known::new(object, attributes, ctime)));
         known.opened(object, attributes);
         known.clone()
     }
 
-    /// The file is gone from the origin, and closed.
-    pub(crate) fn gone(&self, key: FileKey) {
-        self.files.write().unwrap_or_else(PoisonError::into_inner).remove(&key);
+    /// The engine lets go of an object. Only to be called on the shard's thread.
+    pub(crate) fn let_go(&self, object: ObjectId) {
+        let mut table = self.table();
+        let Some(key) = table.held.remove(&object) else { return };
+        // Another file may have taken over the inode number since, where the origin keeps no birth times.
+        if table.files.get(&key).is_some_and(|known| known.object() == object) {
+            table.is_idle(key, self.remembered);
+        }
     }
 
-    /// The kernel forgot the file, and the origin says `origin` of it now. Where that is also
-    /// what applications see, nothing is lost by asking the origin from now on; it is kept all
-    /// the same while there is room, since destage may be halfway.
-    pub(crate) fn forgotten(&self, key: FileKey, origin: Attributes) {
-        let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
-        if files.len() > REMEMBERED {
-            let same = files.get(&key).is_some_and(|known| {
-                let view = known.view();
-                Arc::strong_count(known) == 1 && view.size == origin.size && view.mtime == origin.mtime
-            });
-            if same {
-                files.remove(&key);
+    /// The file is gone from the origin, and closed.
+    pub(crate) fn gone(&self, key: FileKey) {
+        self.table().files.remove(&key);
+    }
+
+    /// The kernel forgot the file.
+    pub(crate) fn forgotten(&self, key: FileKey) {
+        let mut table = self.table();
+        if !table.is_held(key) {
+            table.is_idle(key, self.remembered);
+        }
+    }
+
+    fn table(&self) -> RwLockWriteGuard<'_, Table> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn is_held(&self, key: FileKey) -> bool {
+        self.files.get(&key).is_some_and(|known| self.held.get(&known.object()) == Some(&key))
+    }
+
+    /// The engine does not hold this one. When there are too many of those, one that the kernel does not hold either goes.
+    fn is_idle(&mut self, key: FileKey, most: usize) {
+        if self.files.get(&key).is_some_and(|known| !known.idle.swap(true, Ordering::Relaxed)) {
+            self.idle.push_back(key);
+        }
+        // More than one at a time, or those that are in use would keep the others in.
+        for _ in 0..2 {
+            if self.idle.len() <= most {
+                return;
+            }
+            let Some(first) = self.idle.pop_front() else { return };
+            let Some(known) = self.files.get(&first) else { continue };
+            if self.is_held(first) {
+                // It comes again when the engine lets go of it.
+                known.idle.store(false, Ordering::Relaxed);
+            } else if Arc::strong_count(known) > 1 {
+                self.idle.push_back(first);
+            } else {
+                self.files.remove(&first);
             }
         }
     }
@@ -264,6 +321,7 @@ mod tests {
             object: ObjectId(1),
             attributes: attributes(77, 8),
             path: Vec::new(),
+            ctime: UnixNanos(9),
         };
         let files = KnownFiles::new(&[found]);
         let known = files.find(FileKey { inode: 7, birth: UnixNanos(3) }).unwrap();
@@ -272,5 +330,51 @@ mod tests {
             files.find(FileKey { inode: 7, birth: UnixNanos(4) }).is_none(),
             "a reused inode number is another file"
         );
+    }
+
+    #[test]
+    fn what_the_engine_holds_stays_known_however_many_files_there_are() {
+        let files = KnownFiles::remembering(&[], 2);
+        let key = |inode| FileKey { inode, birth: UnixNanos(1) };
+        let open = |inode| files.opened(key(inode), ObjectId(inode), attributes(1, 1), UnixNanos(7));
+        let known = |inode| files.find(key(inode)).is_some();
+        // The kernel forgets ten files, of which the engine lets go of the last five.
+        for inode in 0..10 {
+            drop(open(inode));
+            files.forgotten(key(inode));
+        }
+        assert!((0..10).all(known));
+        (5..10).for_each(|inode| files.let_go(ObjectId(inode)));
+        assert!((0..5).all(known), "held");
+        assert_eq!((5..10).filter(|inode| known(*inode)).count(), 2);
+        // One that the kernel holds stays, whatever comes and goes.
+        let used = open(20);
+        files.let_go(ObjectId(20));
+        for inode in 0..5 {
+            files.let_go(ObjectId(inode));
+        }
+        assert!(known(20));
+        drop(used);
+        for inode in 30..40 {
+            drop(open(inode));
+            files.let_go(ObjectId(inode));
+            files.forgotten(key(inode));
+        }
+        assert!(!known(20));
+        let table = files.table();
+        assert_eq!((table.files.len(), table.idle.len(), table.held.len()), (2, 2, 0));
+    }
+
+    #[test]
+    fn an_object_that_is_let_go_late_is_not_taken_for_the_one_that_has_its_inode_number_now() {
+        let files = KnownFiles::remembering(&[], 0);
+        let key = FileKey { inode: 5, birth: UnixNanos(0) };
+        files.opened(key, ObjectId(1), attributes(1, 1), UnixNanos(7));
+        files.gone(key);
+        files.opened(key, ObjectId(2), attributes(1, 1), UnixNanos(7));
+        files.let_go(ObjectId(1));
+        assert!(files.find(key).is_some());
+        files.let_go(ObjectId(2));
+        assert!(files.find(key).is_none());
     }
 }

@@ -50,9 +50,13 @@ mod removal;
 mod scope;
 mod space;
 mod times;
+mod turns;
+mod unsynced;
 mod usage;
 mod whole;
 mod wire;
+#[cfg(test)]
+mod without_kernel;
 mod workers;
 mod xattr;
 

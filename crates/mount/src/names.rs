@@ -3,25 +3,27 @@
 //! Invariants
 //! - The origin's directories change at once. Where a file that the engine knows is renamed or
 //!   loses its last name, the change runs when the engine says, in order with the log.
+//! - From the look at what the engine knows of a file to the end of the change it is this change's turn at the file
+//!   (`turns.rs`): nobody opens it in between, and nobody gives it names or takes them.
 //! - What is made belongs to the caller.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use fuser::{FileAttr, INodeNo, Request};
-use headpond_engine::{Attributes, Namespace};
-use rustix::fs::{AtFlags, CWD, FileType, RenameFlags, Statx};
+use headpond_engine::Namespace;
+use rustix::fs::{AtFlags, CWD, FileType, OFlags, RenameFlags, Statx};
 use rustix::io::Errno;
 
 use crate::attributes::device_from;
 use crate::front::{Front, Outcome, engine_errno, errno, stamp};
 use crate::inodes::{Inode, file_key, kind_of, stat};
-use crate::known::Known;
+use crate::known::{FileKey, Known};
 use crate::open::creation_mode;
 use crate::places::open_path;
+use crate::turns::Changing;
 use crate::{caller, removal, times};
 
 impl Front {
@@ -84,12 +86,12 @@ impl Front {
             return;
         }
         let Ok(found) = inode.stat() else { return };
+        let key = inode.key;
         if found.stx_nlink == 0 {
-            self.known.gone(inode.key);
+            self.known.gone(key);
         } else {
-            let origin = Attributes { size: found.stx_size, mtime: times::from_statx(found.stx_mtime) };
             inode.forget_known();
-            self.known.forgotten(inode.key, origin);
+            self.known.forgotten(key);
         }
     }
 
@@ -165,11 +167,23 @@ impl Front {
     }
 
     /// Gives a file one more name.
-    pub(crate) fn link(&self, inode: &Inode, parent: &Inode, name: &OsStr) -> Outcome<FileAttr> {
+    pub(crate) fn link(&self, inode: &Arc<Inode>, parent: &Arc<Inode>, name: &OsStr) -> Outcome<FileAttr> {
         if Self::is_marker(parent, name) {
             return Err(Errno::PERM);
         }
-        rustix::fs::linkat(CWD, inode.proc_path()?, parent.path()?, name, AtFlags::SYMLINK_FOLLOW)?;
+        let _turn = self.turns.change([inode.managed.then_some(inode.key), None]);
+        let changed = self.name_changes(inode.known().as_deref(), &[parent]);
+        let operation = {
+            let (inode, parent, name) = (inode.clone(), parent.clone(), name.to_owned());
+            move || {
+                let link =
+                    || rustix::fs::linkat(CWD, inode.proc_path()?, parent.path()?, &name, AtFlags::SYMLINK_FOLLOW);
+                link().map_err(engine_errno)?;
+                changed();
+                Ok(None)
+            }
+        };
+        self.pond.namespace(None, Box::new(operation)).map_err(errno)?;
         self.changed_at_origin(inode);
         let found = inode.stat()?;
         // The new name is one more lookup of the same inode.
@@ -184,30 +198,22 @@ impl Front {
             return Err(self.marker_errno(parent, name));
         }
         // The kernel holds the directory meanwhile: the name stays what it is here.
-        let found = stat(parent.path()?, name)?;
+        let (found, _turn) = self.at_turn(|| Ok((stat(parent.path()?, name)?, None)))?;
+        let found = found.0;
         let known = self.known_file(&found);
         let going = self.going(parent, name, Some(&found), known.as_deref());
-        match known {
-            Some(known) if found.stx_nlink == 1 => {
-                let operation = move || {
-                    removal::unlink(&going, AtFlags::empty()).map_err(engine_errno)?;
-                    Ok(None)
-                };
-                let change = Namespace::Unlink { object: known.object() };
-                self.pond.namespace(change, Box::new(operation)).map_err(errno)?;
-                if self.inodes.find(&found).is_none() {
-                    self.known.gone(file_key(&found));
-                } else {
-                    known.touched(times::now());
-                }
+        let changed = self.name_changes(known.as_deref(), &[parent]);
+        let operation = {
+            move || {
+                removal::unlink(&going, AtFlags::empty()).map_err(engine_errno)?;
+                changed();
+                Ok(None)
             }
-            _ => {
-                removal::unlink(&going, AtFlags::empty())?;
-                if let Some(inode) = self.inodes.find(&found) {
-                    self.changed_at_origin(&inode);
-                }
-            }
-        }
+        };
+        let last = known.as_ref().filter(|_| found.stx_nlink == 1);
+        let change = last.map(|known| Namespace::Unlink { object: known.object() });
+        self.pond.namespace(change, Box::new(operation)).map_err(errno)?;
+        self.lost_name(&found, last.map(|last| &**last));
         Ok(())
     }
 
@@ -237,77 +243,136 @@ impl Front {
         }
         let exchange = flags.contains(RenameFlags::EXCHANGE);
         // The kernel holds both directories meanwhile.
-        let source = stat(from_directory.path()?, from)?;
-        let target = match stat(to_directory.path()?, to) {
-            Ok(found) => Some(found),
-            Err(Errno::NOENT) => None,
-            Err(error) => return Err(error),
+        let look = || {
+            let source = stat(from_directory.path()?, from)?;
+            match stat(to_directory.path()?, to) {
+                Ok(target) => Ok((source, Some(target))),
+                Err(Errno::NOENT) => Ok((source, None)),
+                Err(error) => Err(error),
+            }
         };
+        let ((source, target), _turn) = self.at_turn(look)?;
         let same = target.as_ref().is_some_and(|target| file_key(target) == file_key(&source));
+        let target = target.filter(|_| !same);
         let moved = self.known_file(&source);
-        let other = target.as_ref().filter(|_| !same).and_then(|target| self.known_file(target));
-        let replaced = other.as_ref().filter(|_| !exchange && target.is_some_and(|target| target.stx_nlink == 1));
-        let replacing = target.as_ref().filter(|_| !same && !exchange);
-        let going = self.going(to_directory, to, replacing, other.as_deref());
-        let moving = self.moving((from_directory, from), (to_directory, to), flags, &source, target.as_ref(), going);
+        let other = target.as_ref().and_then(|target| self.known_file(target));
+        let last = target.as_ref().is_some_and(|target| !exchange && target.stx_nlink == 1);
+        let replaced = other.as_ref().filter(|_| last);
+        let operation = {
+            let replacing = target.as_ref().filter(|_| !exchange);
+            let going = self.going(to_directory, to, replacing, other.as_deref());
+            let moving =
+                self.moving((from_directory, from), (to_directory, to), flags, &source, target.as_ref(), going);
+            let both = [from_directory, to_directory];
+            let changed = self.name_changes(moved.as_deref().filter(|_| !same), &both);
+            let other_changed = self.name_changes(other.as_deref(), if exchange { &both } else { &both[1..] });
+            let moved = moved.clone();
+            move || {
+                moving.carry_out().map_err(engine_errno)?;
+                changed();
+                other_changed();
+                let Some(moved) = moved else { return Ok(None) };
+                let stamp = moving.look().ok().as_ref().map(stamp);
+                // The origin's own time, not that of a moment later: it is what is seen after the next mount.
+                moved.touched(stamp.map_or_else(times::now, |stamp| stamp.ctime));
+                Ok(stamp)
+            }
+        };
         let directory = |found: &Statx| kind_of(found) == FileType::Directory;
         let concerns_log = moved.is_some()
             || other.is_some()
             || directory(&source)
             || (exchange && target.as_ref().is_some_and(directory));
-        if concerns_log && !same {
-            let operation = {
-                let is_known = moved.is_some();
-                move || {
-                    moving.carry_out().map_err(engine_errno)?;
-                    let found = if is_known { moving.look().ok() } else { None };
-                    Ok(found.as_ref().map(stamp))
-                }
-            };
-            let change = Namespace::Rename {
-                moved: moved.as_ref().map(|known| known.object()),
-                replaced: replaced.map(|known| known.object()),
-                from: self.path_in(from_directory, from),
-                to: self.path_in(to_directory, to),
-                exchange,
-            };
-            self.pond.namespace(change, Box::new(operation)).map_err(errno)?;
-        } else {
-            moving.carry_out()?;
+        let change = (concerns_log && !same).then(|| Namespace::Rename {
+            moved: moved.as_ref().map(|known| known.object()),
+            replaced: replaced.map(|known| known.object()),
+            from: self.path_in(from_directory, from),
+            to: self.path_in(to_directory, to),
+            exchange,
+        });
+        self.pond.namespace(change, Box::new(operation)).map_err(errno)?;
+        // The engine was given the stamp along with the change.
+        if let Some(inode) = self.inodes.find(&source) {
+            inode.unsynced.note();
         }
-        self.renamed(&source, moved.as_deref());
         if let Some(moved) = &moved {
             moved.rename(self.path_in(to_directory, to));
         }
         if let Some(other) = other.as_ref().filter(|_| exchange) {
             other.rename(self.path_in(from_directory, from));
         }
-        if let Some(target) = target.filter(|_| !same) {
-            match self.inodes.find(&target) {
-                Some(inode) => self.changed_at_origin(&inode),
-                None if replaced.is_some() => self.known.gone(file_key(&target)),
-                None => {}
-            }
+        if let Some(target) = target {
+            self.lost_name(&target, replaced.map(|replaced| &**replaced));
         }
         Ok(())
     }
 
-    /// The engine was given the stamp along with the change; the rest is told here.
-    fn renamed(&self, found: &Statx, known: Option<&Known>) {
-        if let Some(known) = known {
-            known.touched(times::now());
+    /// Looks at a file by its name, and at one that it meets, and waits for the turn to change names of both. What is
+    /// answered is how they are then.
+    fn at_turn(
+        &self,
+        look: impl Fn() -> Outcome<(Statx, Option<Statx>)>,
+    ) -> Outcome<((Statx, Option<Statx>), Changing<'_>)> {
+        let files = |found: &(Statx, Option<Statx>)| {
+            [self.managed_key(&found.0), found.1.as_ref().and_then(|other| self.managed_key(other))]
+        };
+        let mut found = look()?;
+        loop {
+            let wanted = files(&found);
+            let turn = self.turns.change(wanted);
+            if wanted == [None; 2] {
+                return Ok((found, turn));
+            }
+            // While it was waited for, others may have given a file names or taken them; or, past the mount, put
+            // another in its place.
+            found = look()?;
+            if files(&found) == wanted {
+                return Ok((found, turn));
+            }
         }
-        if let Some(inode) = self.inodes.find(found) {
-            inode.unsynced.store(true, Ordering::Release);
+    }
+
+    /// To be called when names of a file that the engine knows were changed in these directories: what was changed is
+    /// made durable with the file.
+    fn name_changes(
+        &self,
+        known: Option<&Known>,
+        directories: &[&Arc<Inode>],
+    ) -> impl FnOnce() + Send + 'static + use<> {
+        // Opened before anything is changed. One that may not be read cannot be synced.
+        let open = |directory: &&Arc<Inode>| directory.open(OFlags::RDONLY | OFlags::DIRECTORY).ok();
+        let known = known.map(|known| (known.object(), directories.iter().filter_map(open).collect::<Vec<_>>()));
+        let pond = self.pond.clone();
+        move || {
+            if let Some((object, directories)) = known {
+                directories.into_iter().for_each(|directory| pond.name_changed(object, directory));
+            }
+        }
+    }
+
+    /// A name of this file is gone, or was exchanged. `last` is what the engine knows of it, if it was the last and the
+    /// engine was told.
+    fn lost_name(&self, found: &Statx, last: Option<&Known>) {
+        match (self.inodes.find(found), last) {
+            (Some(inode), Some(known)) => {
+                inode.unsynced.note();
+                known.touched(times::now());
+            }
+            (Some(inode), None) => self.changed_at_origin(&inode),
+            (None, Some(_)) => self.known.gone(file_key(found)),
+            (None, None) => {}
         }
     }
 
     /// The file as the engine knows it, if it does.
     fn known_file(&self, found: &Statx) -> Option<Arc<Known>> {
-        if kind_of(found) != FileType::RegularFile || !self.inodes.same_device(found) {
-            return None;
-        }
-        self.known.find(file_key(found))
+        self.known.find(self.managed_key(found)?)
+    }
+
+    /// The key of a file whose content goes through the engine.
+    fn managed_key(&self, found: &Statx) -> Option<FileKey> {
+        let managed = kind_of(found) == FileType::RegularFile && self.inodes.same_device(found);
+        managed.then(|| file_key(found))
     }
 
     fn make(

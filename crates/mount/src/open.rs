@@ -2,6 +2,8 @@
 //!
 //! Invariants
 //! - Each open of a managed file is one `Open` of the engine, and each release one `Close`.
+//! - While a file is opened in the engine its names stay what they are, and while those are changed nobody opens it
+//!   (`turns.rs`).
 //! - The origin's file is attached before the application has its handle, writable where that is
 //!   possible at all, so that destage can write what some other handle wrote.
 
@@ -66,7 +68,7 @@ impl Front {
             let file = File::from(inode.open(flags & passed)?);
             return Ok(OpenFile::new(pinned, Way::Straight(file)));
         }
-        let file = open_at_origin(inode, self.read_only, writes || truncates)?;
+        let file = self.open_at_origin(inode, writes || truncates)?;
         let counted = self.open_in_engine(inode, file, false)?;
         if truncates {
             self.truncate_known(inode, 0)?;
@@ -123,7 +125,7 @@ impl Front {
     /// sync also makes its name durable.
     pub(crate) fn introduce(&self, inode: &Arc<Inode>) -> Outcome<()> {
         if inode.managed {
-            let file = open_at_origin(inode, self.read_only, false)?;
+            let file = self.open_at_origin(inode, false)?;
             self.open_in_engine(inode, file, true)?;
         }
         Ok(())
@@ -132,7 +134,7 @@ impl Front {
     /// Opens a managed file in the engine for a change by its path, for as long as the result
     /// lives.
     pub(crate) fn open_for_change(&self, inode: &Arc<Inode>) -> Outcome<Counted<'_>> {
-        let file = open_at_origin(inode, self.read_only, true)?;
+        let file = self.open_at_origin(inode, true)?;
         self.open_in_engine(inode, file, false)
     }
 
@@ -165,10 +167,17 @@ impl Front {
         Ok(OpenFile::new(pinned, Way::Pond { object: counted.keep(), known }))
     }
 
+    /// Opens the origin's file, for reading and writing where that is possible.
+    fn open_at_origin(&self, inode: &Inode, writes: bool) -> Outcome<File> {
+        open_at_origin(inode, self.read_only, writes, || drop(self.restamp(inode)))
+    }
+
     /// Opens a file in the engine, which is told what the origin says of it. Should the file be changed,
     /// renamed or removed between that look and the engine's answer, the engine would take it for a
     /// stranger's doing later: so it is looked at once more, and the engine told.
     fn open_in_engine(&self, inode: &Arc<Inode>, file: File, created: bool) -> Outcome<Counted<'_>> {
+        // Others of the mount wait with the names; who comes past it does not.
+        let _turn = self.turns.open(inode.key);
         let mut tries = 0;
         loop {
             let before = stat(&file, c"")?;
@@ -182,7 +191,7 @@ impl Front {
             }
             if after.stx_nlink == 0 {
                 let change = Namespace::Unlink { object: counted.object };
-                self.pond.namespace(change, Box::new(|| Ok(None))).map_err(errno)?;
+                self.pond.namespace(Some(change), Box::new(|| Ok(None))).map_err(errno)?;
             } else if before.ctime != now.ctime {
                 self.pond.submit(Ask::Restamp { object: counted.object, stamp: now }, Box::new(|_| {}));
             }
@@ -220,12 +229,17 @@ impl Front {
 }
 
 /// Opens the origin's file, for reading and writing where that is possible.
-pub(crate) fn open_at_origin(inode: &Inode, read_only: bool, writes: bool) -> Outcome<File> {
+/// `moved` is told if the file's status change time was moved for that.
+fn open_at_origin(inode: &Inode, read_only: bool, writes: bool, moved: impl FnOnce()) -> Outcome<File> {
     let opened = if read_only { Err(Errno::ROFS) } else { quietly(inode, OFlags::RDWR) };
     let file = match opened {
         Ok(file) => file,
         Err(Errno::ROFS | Errno::PERM | Errno::ACCESS | Errno::TXTBSY) if !writes => quietly(inode, OFlags::RDONLY)?,
-        Err(Errno::ACCESS) => as_owner(inode)?,
+        Err(Errno::ACCESS) => {
+            let opened = as_owner(inode);
+            moved();
+            opened?
+        }
         Err(error) => return Err(error),
     };
     Ok(File::from(file))
@@ -248,7 +262,8 @@ impl Again {
 
 impl Reopen for Again {
     fn reopen(&self, writes: bool) -> headpond_base::Result<File> {
-        open_at_origin(self.inode.inode(), self.read_only, writes).map_err(engine_errno)
+        // Should its time move, so that the pool's clean data does not count at the next start, it is read again then.
+        open_at_origin(self.inode.inode(), self.read_only, writes, || {}).map_err(engine_errno)
     }
 
     fn sync_directory(&self) -> headpond_base::Result<()> {

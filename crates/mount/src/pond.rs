@@ -9,6 +9,7 @@
 //!   anybody who asks something: who asks can be held back until the shard has room again.
 
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, mpsc};
 
 use headpond_base::{Errno, ObjectId, Result};
@@ -27,11 +28,12 @@ pub trait Pond: Send + Sync + 'static {
         drop(door);
     }
 
-    /// Runs a change to the origin's directories in order with the log, and waits for it.
+    /// Runs a change to the origin's directories in order with the log, and waits for it. One that is no concern of
+    /// the log's comes without a word for it, and runs at once, on this thread.
     ///
     /// # Errors
     /// The operation's own error, or the engine's reason not to run it.
-    fn namespace(&self, change: Namespace, operation: Operation) -> Result<()>;
+    fn namespace(&self, change: Option<Namespace>, operation: Operation) -> Result<()>;
 
     /// Gives the origin's file of an object to those who will read and write it. One that is
     /// already there stays, unless it was read-only and this one is not.
@@ -60,6 +62,18 @@ pub trait Pond: Send + Sync + 'static {
     /// # Errors
     /// As of fsync.
     fn sync_origin(&self, object: ObjectId) -> Result<()>;
+
+    /// A name of the object's file was just made in this directory, or has gone from it: the next sync of the file at
+    /// the origin makes that durable, too.
+    fn name_changed(&self, object: ObjectId, directory: OwnedFd) {
+        let _ = (object, directory);
+    }
+
+    /// Has `tell` called whenever the engine lets go of an object: nothing of its file is only here any more, and nobody
+    /// has it open. On the shard's own thread, in order with the answers. Only the first counts.
+    fn when_let_go(&self, tell: Box<dyn Fn(ObjectId) + Send + Sync>) {
+        drop(tell);
+    }
 
     /// The origin's file has just lost its last name. What is returned is to be kept until the mount has closed it.
     fn removed(&self, object: Option<ObjectId>) -> Option<Removed> {
@@ -90,8 +104,11 @@ impl Pond for Handle {
         Handle::serve(self, door);
     }
 
-    fn namespace(&self, change: Namespace, operation: Operation) -> Result<()> {
-        Handle::namespace(self, change, operation)
+    fn namespace(&self, change: Option<Namespace>, operation: Operation) -> Result<()> {
+        match change {
+            Some(change) => Handle::namespace(self, change, operation),
+            None => operation().map(drop),
+        }
     }
 
     fn attach(&self, object: ObjectId, file: File) {
@@ -112,6 +129,14 @@ impl Pond for Handle {
 
     fn sync_origin(&self, object: ObjectId) -> Result<()> {
         self.origin().sync(object)
+    }
+
+    fn name_changed(&self, object: ObjectId, directory: OwnedFd) {
+        self.origin().name_changed(object, directory);
+    }
+
+    fn when_let_go(&self, tell: Box<dyn Fn(ObjectId) + Send + Sync>) {
+        Handle::when_let_go(self, tell);
     }
 
     fn removed(&self, object: Option<ObjectId>) -> Option<Removed> {

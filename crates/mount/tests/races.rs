@@ -4,6 +4,7 @@
 mod bench;
 
 use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -13,6 +14,7 @@ use headpond_base::{ObjectId, Result};
 use headpond_engine::{Namespace, Request};
 use headpond_format::Stamp;
 use headpond_mount::{Done, Operation, Pond};
+use rustix::fs::{Mode, OFlags};
 
 type Racer = Box<dyn FnOnce() + Send>;
 
@@ -25,16 +27,22 @@ enum Told {
     Unlink,
 }
 
-/// Lets something happen at the origin at the next open, after the mount has looked.
+/// Lets something happen at the origin at the next open, after the mount has looked, or before the next change of names.
 struct Racing {
     straight: Arc<Straight>,
     racer: Mutex<Option<Racer>>,
+    before_names: Mutex<Option<Racer>>,
     told: Mutex<Vec<Told>>,
 }
 
 impl Racing {
     fn new() -> Arc<Self> {
-        Arc::new(Self { straight: Straight::start(), racer: Mutex::default(), told: Mutex::default() })
+        Arc::new(Self {
+            straight: Straight::start(),
+            racer: Mutex::default(),
+            before_names: Mutex::default(),
+            told: Mutex::default(),
+        })
     }
 
     fn race(&self, racer: impl FnOnce() + Send + 'static) {
@@ -64,10 +72,12 @@ impl Pond for Racing {
         self.straight.submit(request, done);
     }
 
-    fn namespace(&self, change: Namespace, operation: Operation) -> Result<()> {
-        if let Namespace::Unlink { .. } = change {
+    fn namespace(&self, change: Option<Namespace>, operation: Operation) -> Result<()> {
+        if let Some(Namespace::Unlink { .. }) = change {
             self.told.lock().unwrap().push(Told::Unlink);
         }
+        let racer = self.before_names.lock().unwrap().take();
+        racer.into_iter().for_each(|racer| racer());
         self.straight.namespace(change, operation)
     }
 
@@ -138,6 +148,30 @@ fn a_file_that_is_written_while_it_is_opened_is_opened_again_as_it_is_now() {
     assert!(soon(whole), "what is read is what is there now");
     // The kernel gives handles back a moment after the close.
     assert!(soon(|| pond.straight.open_handles() == 0), "each open is given back");
+}
+
+/// What is seen of that without a kernel is in `src/without_kernel.rs`.
+#[test]
+fn an_open_waits_for_the_removal_of_the_file_and_the_engine_knows_that_it_is_gone() {
+    let (bench, pond) = Bench::over(|origin| {
+        fs::write(origin.join("file"), "content").unwrap();
+        Racing::new()
+    });
+    let path = bench.mountpoint.join("file");
+    // By a descriptor: a look-up would wait for the removal in the kernel.
+    let held = rustix::fs::open(&path, OFlags::PATH, Mode::empty()).unwrap();
+    let name = format!("/proc/self/fd/{}", held.as_raw_fd());
+    let opened = Arc::new(Mutex::new(None));
+    let opening = opened.clone();
+    *pond.before_names.lock().unwrap() = Some(Box::new(move || {
+        let thread = std::thread::spawn(move || File::open(name).unwrap());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        *opening.lock().unwrap() = Some(thread);
+    }));
+    fs::remove_file(&path).unwrap();
+    let file = opened.lock().unwrap().take().unwrap().join().unwrap();
+    assert_eq!(pond.told().last(), Some(&Told::Unlink), "{:?}", pond.told());
+    assert_eq!(std::io::read_to_string(&file).unwrap(), "content");
 }
 
 /// Whether something comes true before patience ends.

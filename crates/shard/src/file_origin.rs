@@ -17,7 +17,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ use rustix::io::Errno as E;
 
 use crate::Removed;
 use crate::descriptors::{Budget, Descriptors, Holder, Leaving, Opened, Slot};
+use crate::directories::{Directories, NameChanges, Syncs};
 use crate::origin::{Remains, Reopen};
 use crate::removed::RemovedFiles;
 
@@ -38,6 +39,8 @@ pub struct FileOrigin {
     closing: Closing,
     root: Option<Root>,
     removed: RemovedFiles,
+    directories: Directories,
+    synced: AtomicU64,
     /// What says beside the origin that the flash failed; see [`Origin::pool_failed`].
     on_pool_failed: OnceLock<Box<dyn Fn() -> io::Result<()> + Send + Sync>>,
 }
@@ -47,8 +50,10 @@ struct Attached {
     /// Opens it again. Without it, it stays open.
     again: Mutex<Option<Arc<dyn Reopen>>>,
     writable: bool,
-    /// The directory that names it has been synced since it was attached.
+    /// The directory that names it has been synced, or is noted to be, since it was attached.
     anchored: AtomicBool,
+    /// What else is to be synced with it.
+    names: Arc<NameChanges>,
     /// Held while the file's mtime is read and put back, or set: one at a time, or what one puts
     /// back is what another's reservation made of it.
     times: Mutex<()>,
@@ -148,6 +153,8 @@ impl FileOrigin {
             closing: Closing::default(),
             root,
             removed: RemovedFiles::default(),
+            directories: Directories::default(),
+            synced: AtomicU64::new(0),
             on_pool_failed: OnceLock::new(),
         }
     }
@@ -165,11 +172,14 @@ impl FileOrigin {
     fn attach_any(&self, object: ObjectId, file: File, again: Option<Arc<dyn Reopen>>) {
         let mode = rustix::fs::fcntl_getfl(&file).map_or(OFlags::RDONLY, |flags| flags & OFlags::RWMODE);
         let writable = mode != OFlags::RDONLY;
+        // What is to be synced with it stays.
+        let names = self.get(object).map_or_else(|_| Arc::default(), |earlier| earlier.names.clone());
         let attached = Arc::new(Attached {
             slot: Slot::default(),
             again: Mutex::new(again),
             writable,
             anchored: AtomicBool::new(false),
+            names,
             times: Mutex::new(()),
             removed: OnceLock::new(),
         });
@@ -216,8 +226,14 @@ impl FileOrigin {
         rustix::fs::syncfs(&root.directory).map_err(from)
     }
 
-    /// Syncs the directory that names a file, if the file has a name.
-    fn sync_name(&self, attached: &Attached, file: &File) -> Result<()> {
+    /// How often files and directories were synced.
+    #[must_use]
+    pub fn syncs(&self) -> Syncs {
+        Syncs { files: self.synced.load(Ordering::Relaxed), directories: self.directories.synced() }
+    }
+
+    /// Notes the directory that names a file to be synced with it, if the file has a name.
+    fn note_name(&self, attached: &Attached, file: &File) -> Result<()> {
         let Some(root) = &self.root else { return Ok(()) };
         if attached.anchored.load(Ordering::Relaxed) || file.metadata().is_ok_and(|file| file.nlink() == 0) {
             return Ok(());
@@ -226,7 +242,7 @@ impl FileOrigin {
             // Renamed just now, or it has no path: whatever names it is made durable with all the rest.
             return rustix::fs::syncfs(&root.directory).map_err(from);
         };
-        File::from(parent).sync_all()?;
+        self.directories.changed(parent, &attached.names)?;
         attached.anchored.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -383,11 +399,14 @@ impl crate::Origin for FileOrigin {
     fn sync(&self, object: ObjectId) -> Result<()> {
         let attached = self.get(object)?;
         if attached.slot.is_gone() {
-            return self.sync_removal(&attached);
+            self.synced.fetch_add(1, Ordering::Relaxed);
+            return if attached.names.is_empty() { self.sync_removal(&attached) } else { Ok(attached.names.sync()?) };
         }
         let file = self.file(&attached)?;
         file.sync_all()?;
-        self.sync_name(&attached, &file)
+        self.synced.fetch_add(1, Ordering::Relaxed);
+        self.note_name(&attached, &file)?;
+        Ok(attached.names.sync()?)
     }
 
     fn stamp(&self, object: ObjectId, mtime: UnixNanos) -> Result<Stamp> {
@@ -440,6 +459,14 @@ impl crate::Origin for FileOrigin {
         // In this order: closed, and then told. It may be removed before it is closed.
         let closing = self.closing.add(object);
         Some(Box::new((released, closing, self.removed.add_closing())))
+    }
+
+    fn name_changed(&self, object: ObjectId, directory: OwnedFd) {
+        // One that was let go lacks nothing here; what it lacks of its names is found when it is attached again. And one
+        // that cannot be looked at cannot be synced, either.
+        if let Ok(attached) = self.get(object) {
+            let _ = self.directories.changed(directory, &attached.names);
+        }
     }
 
     fn removed(&self, object: Option<ObjectId>) -> Option<Removed> {

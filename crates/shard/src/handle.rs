@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use headpond_base::{Errno, Result};
+use headpond_base::{Errno, ObjectId, Result};
 use headpond_device::Device;
 use headpond_engine::{Namespace, Reply, Request};
 use headpond_format::Stamp;
@@ -30,9 +30,13 @@ pub struct Handle {
     shared: Arc<Shared>,
 }
 
+/// Who wants to know of objects that the engine lets go of.
+pub(crate) type LetGo = Arc<OnceLock<Box<dyn Fn(ObjectId) + Send + Sync>>>;
+
 struct Shared {
     mailbox: Arc<Mailbox>,
     origin: Arc<dyn Origin>,
+    let_go: LetGo,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -69,9 +73,10 @@ impl Shard {
     ) -> io::Result<Handle> {
         let mailbox = Arc::new(Mailbox::new(flash.waker(), limits.requests.max(1)));
         let lanes = Lanes::start(origin.clone(), flash.waker(), &limits)?;
-        let turner = Turner::new(engine, flash, lanes, mailbox.clone(), limits);
+        let let_go = LetGo::default();
+        let turner = Turner::new(engine, flash, lanes, mailbox.clone(), limits, let_go.clone());
         let thread = std::thread::Builder::new().name("shard".into()).spawn(move || turner.run())?;
-        Ok(Handle { shared: Arc::new(Shared { mailbox, origin, thread: Mutex::new(Some(thread)) }) })
+        Ok(Handle { shared: Arc::new(Shared { mailbox, origin, let_go, thread: Mutex::new(Some(thread)) }) })
     }
 }
 
@@ -115,6 +120,12 @@ impl Handle {
     /// or because it has ended, is dropped: see [`Door`].
     pub fn serve(&self, door: Box<dyn Door>) {
         drop(self.shared.mailbox.hand_over(door));
+    }
+
+    /// Has `tell` called with each object that the engine lets go of, on the shard's thread, in order with the answers:
+    /// it must be short, and neither block nor call this. Only the first counts.
+    pub fn when_let_go(&self, tell: Box<dyn Fn(ObjectId) + Send + Sync>) {
+        let _ = self.shared.let_go.set(tell);
     }
 
     /// The origin.

@@ -19,6 +19,7 @@
 mod clock;
 mod core;
 mod descriptors;
+mod directories;
 mod door;
 mod file_origin;
 mod flash_reader;
@@ -38,6 +39,7 @@ mod turn;
 pub use clock::now;
 pub use core::Core;
 pub use descriptors::{Budget, Descriptor, Descriptors, Holder, Leaving, Opened, Slot};
+pub use directories::Syncs;
 pub use door::{Done, Door, Taken};
 pub use file_origin::FileOrigin;
 pub use flash_reader::FlashReader;

@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -322,6 +323,10 @@ impl<O: Origin> Origin for ModelDisk<O> {
     fn release(&self, object: ObjectId) -> Option<Remains> {
         self.locked().layout.release(object);
         self.below.release(object)
+    }
+
+    fn name_changed(&self, object: ObjectId, directory: OwnedFd) {
+        self.below.name_changed(object, directory);
     }
 
     fn removed(&self, object: Option<ObjectId>) -> Option<Removed> {

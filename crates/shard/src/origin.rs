@@ -1,6 +1,7 @@
 //! The origin as the shard uses it.
 
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use headpond_base::{Buf, ObjectId, Result, UnixNanos};
@@ -61,7 +62,7 @@ pub trait Origin: Send + Sync + 'static {
     /// [`Errno::NOSPC`](headpond_base::Errno::NOSPC) when there is none.
     fn reserve(&self, object: ObjectId, offset: u64, len: u64) -> Result<()>;
 
-    /// Makes data, size and the directory entry durable.
+    /// Makes data, size, and what was told of its names ([`Origin::name_changed`]) durable.
     ///
     /// # Errors
     /// The origin's. Nothing is known then of any write since the last good sync.
@@ -114,6 +115,11 @@ pub trait Origin: Send + Sync + 'static {
     /// returned: it is dropped elsewhere.
     #[must_use]
     fn release(&self, object: ObjectId) -> Option<Remains>;
+
+    /// A name of the object's file was made in this directory, or has gone from it.
+    fn name_changed(&self, object: ObjectId, directory: OwnedFd) {
+        let _ = (object, directory);
+    }
 
     /// A file has lost its last name; its object, if the engine has one for it, is not released yet. What is returned is to
     /// be kept as long as the caller has the file open: until then its space may not be free, and those who need it wait.

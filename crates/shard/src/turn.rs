@@ -18,6 +18,7 @@ use headpond_base::Errno;
 use headpond_device::{Device, Done, Op, Tag};
 use headpond_engine::{Effect, Outcome, Reply, RequestId, Ticket};
 
+use crate::handle::LetGo;
 use crate::lanes::{Finished, Job, Lanes};
 use crate::mailbox::{Item, Mailbox};
 use crate::requests::{Kind, Requests, Way};
@@ -70,6 +71,7 @@ pub(crate) struct Turner<C: Core> {
     turns: u64,
     answered_ever: u64,
     latency: Latencies,
+    let_go: LetGo,
     // Last, as fields are dropped in order: the requests' answers come before those of the mailbox.
     closing: Closing,
 }
@@ -88,7 +90,14 @@ impl Drop for Closing {
 }
 
 impl<C: Core> Turner<C> {
-    pub(crate) fn new(engine: C, flash: Box<dyn Device>, lanes: Lanes, mailbox: Arc<Mailbox>, limits: Limits) -> Self {
+    pub(crate) fn new(
+        engine: C,
+        flash: Box<dyn Device>,
+        lanes: Lanes,
+        mailbox: Arc<Mailbox>,
+        limits: Limits,
+        let_go: LetGo,
+    ) -> Self {
         Self {
             engine,
             flash,
@@ -112,6 +121,7 @@ impl<C: Core> Turner<C> {
             turns: 0,
             answered_ever: 0,
             latency: Latencies::default(),
+            let_go,
             // A panic leaves it so.
             closing: Closing { mailbox, errno: Errno::IO, last: ShardStats::default() },
         }
@@ -363,7 +373,13 @@ impl<C: Core> Turner<C> {
                 let operation = self.requests.operation(request).unwrap_or_else(|| Box::new(|| Err(Errno::INVAL)));
                 (ticket, Job::Directory(operation))
             }
-            Effect::OriginRelease { object } => return self.lanes.release(object),
+            Effect::OriginRelease { object } => {
+                self.lanes.release(object);
+                if let Some(tell) = self.let_go.get() {
+                    tell(object);
+                }
+                return;
+            }
             Effect::Reply { .. } => return,
         };
         self.origin_under_way += 1;

@@ -76,7 +76,7 @@ pub(crate) struct Door {
     pub(crate) opening: u32,
     /// Requests under way that need a handle.
     pub(crate) busy: u32,
-    /// A sync said that the file exists for good.
+    /// A sync, or a write that was to be durable by itself, said that the file exists for good.
     pub(crate) anchored: bool,
     /// Someone asked for its last name to go.
     pub(crate) unlinked: bool,
@@ -504,6 +504,8 @@ impl<'a> Sim<'a> {
                     self.model.make_loose(change);
                 }
                 self.model.acknowledge(change);
+                // What is durable is no use without a name.
+                self.doors.entry(file).or_default().anchored |= self.model.is_durable(change);
                 self.model.check_size(id.0, attributes.size)?;
                 let alone = self.model.moment() == asked_at + 2 && self.model.open_changes(file) == 0;
                 if alone && self.model.is_durable(change) {

@@ -182,11 +182,28 @@ impl Engine {
             }
             op.stage = Stage::Applied;
         }
-        if change.durable() && !self.wait_durable(id) {
-            if self.store.log.failed() {
+        if change.durable() && op.stage == Stage::Applied {
+            op.stage = Stage::Durable;
+            if !self.wait_durable(id) && !self.store.log.failed() {
+                return Progress::Wait;
+            }
+        }
+        if op.stage == Stage::Durable {
+            // A log that fails wakes everybody who waits for it.
+            if self.store.log.failed() && !self.wait_durable(id) {
                 return Progress::Finish(Reply::Failed(Errno::IO));
             }
-            return Progress::Wait;
+            op.stage = Stage::OriginSynced;
+            // Data that is durable is lost with a name that is not: the first such write does for the name what the first
+            // sync does. The kernel sends no sync after a write that says by itself that it is to be durable.
+            if self.has_new_name(op.object) && self.sync_origin(id, op, op.object) {
+                return Progress::Wait;
+            }
+        }
+        if op.stage == Stage::OriginSynced
+            && let Some(errno) = self.origin_synced(op, op.object)
+        {
+            return Progress::Finish(Reply::Failed(errno));
         }
         self.count_change(change);
         Progress::Finish(Reply::Changed(self.store.known(op.object).attributes()))

@@ -1,6 +1,6 @@
 //! Sync: what was acknowledged becomes durable. In write-back that is one flash sync for
 //! everybody who waits (group commit); the origin is asked only for files that it got directly
-//! or whose directory entry is new.
+//! or whose directory entry is new. A write that is to be durable by itself asks for the latter, too.
 
 use headpond_base::{Errno, ObjectId};
 
@@ -74,10 +74,15 @@ impl Engine {
         (self.store.log.failed() && known.data_dirty()).then_some(Errno::IO)
     }
 
+    /// Whether a power cut of the origin may take the file's name with it, and the origin can be asked to keep it.
+    pub(super) fn has_new_name(&self, object: ObjectId) -> bool {
+        self.store.get(object).is_some_and(|known| known.state.flags.unanchored && known.attached)
+    }
+
     /// Asks the origin to sync a file, if there is a reason.
     pub(super) fn sync_origin(&mut self, id: OpId, op: &mut Op, object: ObjectId) -> bool {
+        let new_name = self.has_new_name(object);
         let Some(known) = self.store.get_mut(object) else { return false };
-        let new_name = known.state.flags.unanchored && known.attached;
         if !known.origin_unsynced && !new_name {
             return false;
         }

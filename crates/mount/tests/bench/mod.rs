@@ -67,6 +67,15 @@ impl Bench {
         Self::start(directory, Arc::new(handle.clone()), Behind::Engine(handle), beside, |_| {})
     }
 
+    /// Over a real engine in write-back mode that destages when it is told to, and the origin that it has.
+    pub fn idle() -> (Self, Arc<FileOrigin>) {
+        let directory = fresh();
+        let origin = below(&directory.path().join("origin"), Budget::of(4096));
+        let config = Config { flush_period: Config::OFF, ..Config::default() };
+        let handle = start_engine_over(&directory.path().join("flash"), origin.clone(), POOL, config);
+        (Self::start(directory, Arc::new(handle.clone()), Behind::Engine(handle), Beside::default(), |_| {}), origin)
+    }
+
     /// Over any other pond, which is made for the origin.
     pub fn over<P: Pond>(pond: impl FnOnce(&Path) -> Arc<P>) -> (Self, Arc<P>) {
         let directory = fresh();
@@ -132,22 +141,30 @@ fn fresh() -> tempfile::TempDir {
 
 /// Formats a pool and starts an engine over it that destages soon.
 pub fn start_engine(flash: &Path, origin: &Path, bytes: u64, mode: CacheMode) -> Handle {
-    start_engine_within(flash, origin, bytes, mode, Budget::of(4096))
+    let config = Config { mode, flush_period: Nanos(Nanos::SECOND.0 / 20), ..Config::default() };
+    start_engine_over(flash, below(origin, Budget::of(4096)), bytes, config)
 }
 
 /// The same with so many descriptors.
 pub fn start_engine_within(flash: &Path, origin: &Path, bytes: u64, mode: CacheMode, budget: Budget) -> Handle {
+    let config = Config { mode, flush_period: Nanos(Nanos::SECOND.0 / 20), ..Config::default() };
+    start_engine_over(flash, below(origin, budget), bytes, config)
+}
+
+fn below(origin: &Path, budget: Budget) -> Arc<FileOrigin> {
+    let root = std::fs::File::open(origin).unwrap();
+    Arc::new(FileOrigin::below_within(root.into(), budget).unwrap())
+}
+
+fn start_engine_over(flash: &Path, origin: Arc<FileOrigin>, bytes: u64, config: Config) -> Handle {
     let flash = Flash::create(flash, bytes, Fill::Reserved).unwrap();
-    for (offset, data) in format_pool(PoolId([7; 16]), Geometry::for_bytes(bytes).unwrap(), None, mode) {
+    for (offset, data) in format_pool(PoolId([7; 16]), Geometry::for_bytes(bytes).unwrap(), None, config.mode) {
         flash.write(offset, &data).unwrap();
     }
     flash.sync().unwrap();
     let recovered = recover(&mut Reading(&flash), bytes).unwrap();
-    let config = Config { mode, flush_period: Nanos(Nanos::SECOND.0 / 20), ..Config::default() };
     let engine = recovered.into_engine(config, headpond_shard::now());
     let device = start_device(flash, Backend::Auto, TrimPolicy::Off).unwrap();
-    let root = std::fs::File::open(origin).unwrap();
-    let origin = Arc::new(FileOrigin::below_within(root.into(), budget).unwrap());
     Shard::start(engine, device, origin, Limits::default()).unwrap()
 }
 

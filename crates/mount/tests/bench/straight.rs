@@ -74,7 +74,7 @@ impl Pond for Straight {
         self.queue.lock().unwrap().send(Job::Ask(request, done)).unwrap();
     }
 
-    fn namespace(&self, _: Namespace, operation: Operation) -> Result<()> {
+    fn namespace(&self, _: Option<Namespace>, operation: Operation) -> Result<()> {
         let (done, wait) = mpsc::channel();
         self.queue.lock().unwrap().send(Job::Change(operation, done)).unwrap();
         wait.recv().unwrap()

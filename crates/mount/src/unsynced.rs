@@ -1,0 +1,133 @@
+//! Which files were changed at the origin in ways that no log has (mode, owner, names, extended attributes) and not
+//! synced there since.
+//!
+//! Invariants
+//! - A change that was answered before a sync is asked for is durable when that sync is answered, whether the kernel
+//!   remembered the file in between or not.
+//! - What is kept of files that the kernel forgot is bounded. When there are too many, every file counts as one of them
+//!   whose past is not known.
+//!
+//! A file that is met for the first time since the mount counts as synced: before a mount begins, the origin's whole file
+//! system is synced.
+//!
+//! Price: 16 bytes for each forgotten file; and from the moment on at which there are too many, one sync of the origin for
+//! each file that the kernel remembers again and an application syncs.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::known::FileKey;
+
+/// How many files are kept that the kernel forgot.
+const FORGOTTEN_MAX: usize = 1 << 16;
+
+/// Of one file.
+#[derive(Default)]
+pub(crate) struct Unsynced {
+    changes: AtomicU64,
+    /// Up to which of them it is synced.
+    synced: AtomicU64,
+}
+
+impl Unsynced {
+    /// The file was changed, and who asked for that was not answered yet.
+    pub(crate) fn note(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Whether there is something to be synced.
+    pub(crate) fn is_so(&self) -> bool {
+        self.synced.load(Ordering::Acquire) < self.changes.load(Ordering::Acquire)
+    }
+
+    /// Syncs the file, if there is something.
+    pub(crate) fn settle<E>(&self, sync: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        let through = self.changes.load(Ordering::Acquire);
+        if self.synced.load(Ordering::Acquire) < through {
+            sync()?;
+            self.synced.fetch_max(through, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+}
+
+/// Files that the kernel forgot before they were synced.
+pub(crate) struct Forgotten {
+    files: HashSet<FileKey>,
+    max: usize,
+    /// There were more: it may be any file.
+    any: bool,
+}
+
+impl Default for Forgotten {
+    fn default() -> Self {
+        Self::of(FORGOTTEN_MAX)
+    }
+}
+
+impl Forgotten {
+    fn of(max: usize) -> Self {
+        Self { files: HashSet::new(), max, any: false }
+    }
+
+    /// The kernel forgot this one.
+    pub(crate) fn keep(&mut self, file: FileKey) {
+        self.any |= self.files.len() >= self.max;
+        if self.any {
+            self.files = HashSet::new();
+        } else {
+            self.files.insert(file);
+        }
+    }
+
+    /// The kernel remembers this one.
+    pub(crate) fn taken_in(&mut self, file: FileKey) -> Unsynced {
+        let unsynced = Unsynced::default();
+        if self.files.remove(&file) || self.any {
+            unsynced.note();
+        }
+        unsynced
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headpond_base::UnixNanos;
+
+    use super::*;
+
+    const fn file(inode: u64) -> FileKey {
+        FileKey { inode, birth: UnixNanos(1) }
+    }
+
+    #[test]
+    fn a_change_during_a_sync_is_for_the_next_one_and_a_failed_sync_settles_nothing() {
+        let unsynced = Unsynced::default();
+        assert!(unsynced.settle(|| Err("nothing was to be synced")).is_ok());
+        unsynced.note();
+        assert_eq!(unsynced.settle(|| Err("failed")), Err("failed"));
+        assert!(unsynced.is_so());
+        let during = || {
+            unsynced.note();
+            Ok::<_, ()>(())
+        };
+        unsynced.settle(during).unwrap();
+        assert!(unsynced.is_so());
+        unsynced.settle(|| Ok::<_, ()>(())).unwrap();
+        assert!(!unsynced.is_so());
+    }
+
+    #[test]
+    fn with_more_forgotten_files_than_are_kept_each_file_may_be_one_of_them() {
+        let mut forgotten = Forgotten::of(2);
+        forgotten.keep(file(1));
+        forgotten.keep(file(2));
+        assert!(!forgotten.taken_in(file(9)).is_so());
+        assert!(forgotten.taken_in(file(1)).is_so());
+        assert!(!forgotten.taken_in(file(1)).is_so(), "it is known by its inode now");
+        forgotten.keep(file(1));
+        forgotten.keep(file(3));
+        assert!((1..10).all(|inode| forgotten.taken_in(file(inode)).is_so()));
+        assert_eq!(forgotten.files.len(), 0);
+    }
+}

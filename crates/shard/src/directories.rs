@@ -1,0 +1,181 @@
+//! Directories whose entries changed, and that are to be synced with the files whose names those are.
+//!
+//! A sync of a file makes its data durable, and on some file systems no more than that: btrfs before 6.15.3 brings back a
+//! file whose last name was removed though the file was synced after it, and few promise anything of a second name. So
+//! whoever counts on a name, or on its being gone, has the directory synced.
+//!
+//! Invariants
+//! - A directory counts as synced only by a sync that began after the change.
+//! - A change whose sync failed stays, for the next sync of the file.
+//!
+//! Price: one descriptor for each directory with such changes, however many files they are of, until those are synced.
+//! A directory that was synced for one of them after the change of another need not be synced for that one.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// How many directories one file waits for at most. One that is moved on and on without a sync has the oldest synced
+/// at once.
+const DIRECTORIES_MAX: usize = 16;
+
+/// How often what was synced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Syncs {
+    /// Files.
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
+}
+
+/// All directories with changes that somebody may want to be synced.
+#[derive(Default)]
+pub(crate) struct Directories {
+    open: Mutex<HashMap<(u64, u64), Weak<Directory>>>,
+    synced: Arc<AtomicU64>,
+}
+
+struct Directory {
+    file: File,
+    changes: AtomicU64,
+    /// Up to which change it is synced. Held while it is: who comes meanwhile may have nothing left to do.
+    synced: Mutex<u64>,
+    /// Counts for all.
+    count: Arc<AtomicU64>,
+}
+
+/// A change of a directory's entries.
+struct Change {
+    directory: Arc<Directory>,
+    number: u64,
+}
+
+/// What changed of one file's names, and is not synced.
+#[derive(Default)]
+pub(crate) struct NameChanges {
+    changes: Mutex<Vec<Change>>,
+}
+
+impl Directories {
+    /// An entry of the directory was changed, for a file with these changes.
+    pub(crate) fn changed(&self, directory: OwnedFd, of: &NameChanges) -> io::Result<()> {
+        let file = File::from(directory);
+        let found = file.metadata()?;
+        let mut open = locked(&self.open);
+        let place = open.entry((found.dev(), found.ino())).or_default();
+        let directory = place.upgrade().unwrap_or_else(|| {
+            let (changes, synced) = (AtomicU64::new(0), Mutex::new(0));
+            let directory = Arc::new(Directory { file, changes, synced, count: self.synced.clone() });
+            *place = Arc::downgrade(&directory);
+            directory
+        });
+        if open.len().is_power_of_two() {
+            // Now and then, so that it costs little: what nobody waits for.
+            open.retain(|_, directory| directory.strong_count() > 0);
+        }
+        drop(open);
+        let number = directory.changes.fetch_add(1, Ordering::AcqRel) + 1;
+        of.add(Change { directory, number });
+        Ok(())
+    }
+
+    /// How many were synced.
+    pub(crate) fn synced(&self) -> u64 {
+        self.synced.load(Ordering::Relaxed)
+    }
+}
+
+impl NameChanges {
+    fn add(&self, change: Change) {
+        let mut changes = locked(&self.changes);
+        // The later one covers an earlier one.
+        changes.retain(|earlier| !Arc::ptr_eq(&earlier.directory, &change.directory));
+        if changes.len() >= DIRECTORIES_MAX && changes[0].sync().is_ok() {
+            changes.remove(0);
+        }
+        changes.push(change);
+    }
+
+    /// Whether nothing is to be synced.
+    pub(crate) fn is_empty(&self) -> bool {
+        locked(&self.changes).is_empty()
+    }
+
+    /// Makes the changes so far durable.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        let mut left = std::mem::take(&mut *locked(&self.changes));
+        let mut result = Ok(());
+        left.retain(|change| {
+            let synced = change.sync();
+            let stays = synced.is_err();
+            result = std::mem::replace(&mut result, Ok(())).and(synced);
+            stays
+        });
+        left.into_iter().for_each(|change| self.add(change));
+        result
+    }
+}
+
+impl Change {
+    fn sync(&self) -> io::Result<()> {
+        let mut synced = locked(&self.directory.synced);
+        if *synced < self.number {
+            let through = self.directory.changes.load(Ordering::Acquire);
+            self.directory.file.sync_all()?;
+            self.directory.count.fetch_add(1, Ordering::Relaxed);
+            *synced = through;
+        }
+        Ok(())
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each change of what is inside is whole before anything can panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(path: &std::path::Path) -> OwnedFd {
+        File::open(path).unwrap().into()
+    }
+
+    #[test]
+    fn a_sync_of_a_directory_counts_for_all_files_whose_names_changed_before_it() {
+        let place = tempfile::tempdir().unwrap();
+        let (directories, one, other) = (Directories::default(), NameChanges::default(), NameChanges::default());
+        for file in [&one, &other, &one] {
+            directories.changed(open(place.path()), file).unwrap();
+        }
+        one.sync().unwrap();
+        assert_eq!(directories.synced(), 1);
+        other.sync().unwrap();
+        one.sync().unwrap();
+        assert_eq!(directories.synced(), 1, "it was synced after that change");
+        directories.changed(open(place.path()), &other).unwrap();
+        other.sync().unwrap();
+        assert_eq!(directories.synced(), 2);
+    }
+
+    #[test]
+    fn a_file_that_is_moved_on_and_on_does_not_hold_ever_more_directories() {
+        let place = tempfile::tempdir().unwrap();
+        let (directories, file) = (Directories::default(), NameChanges::default());
+        let many = 3 * DIRECTORIES_MAX;
+        for number in 0..many {
+            let path = place.path().join(number.to_string());
+            std::fs::create_dir(&path).unwrap();
+            directories.changed(open(&path), &file).unwrap();
+        }
+        assert_eq!(locked(&file.changes).len(), DIRECTORIES_MAX);
+        assert!(locked(&directories.open).len() < many, "what nobody waits for is forgotten");
+        file.sync().unwrap();
+        assert_eq!(directories.synced(), many as u64, "each once");
+    }
+}
