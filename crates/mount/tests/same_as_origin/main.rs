@@ -54,16 +54,7 @@ const fn same(name: &'static str, run: fn(&mut Place<'_>)) -> Case {
 
 const CASES: &[Case] = &[
     same("creating and opening by every flag", contents::open_flags),
-    Case {
-        name: "a file without a name",
-        run: contents::unnamed,
-        differs: &[Difference {
-            plain: "O_TMPFILE: Ok(())",
-            mount: "O_TMPFILE: Err(OPNOTSUPP)",
-            why: "fuser does not know the request; programs fall back to a name and unlink",
-        }],
-        ..NOTHING
-    },
+    same("a file without a name", contents::unnamed),
     same("reads and writes of any alignment", contents::alignment),
     Case {
         name: "direct reads and writes",
