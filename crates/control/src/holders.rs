@@ -4,6 +4,7 @@
 //! sees what this user may see; what it misses, the kernel still refuses. Processes in other mount name spaces count if the mount,
 //! or a copy of it, is mounted there.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,8 +46,9 @@ pub(crate) fn holders_of(mountpoint: &Path, device: Option<(u32, u32)>) -> Vec<H
     let own = std::process::id();
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let mut spaces = Spaces { own: name_space(Path::new("/proc/self")), device, places: HashMap::new() };
     let mut found: Vec<Holder> =
-        pids.filter(|&pid| pid != own).filter_map(|pid| holder(pid, mountpoint, device)).collect();
+        pids.filter(|&pid| pid != own).filter_map(|pid| holder(pid, mountpoint, &mut spaces)).collect();
     found.sort_by_key(|holder| holder.pid);
     found
 }
@@ -60,16 +62,37 @@ pub fn describe(holders: &[Holder]) -> String {
     format!(" by:\n{}", AFew(holders, SHOWN)).trim_end().to_owned()
 }
 
-fn holder(pid: u32, mountpoint: &Path, device: Option<(u32, u32)>) -> Option<Holder> {
+fn name_space(process: &Path) -> Option<PathBuf> {
+    fs::read_link(process.join("ns/mnt")).ok()
+}
+
+/// Where a mount is, in each mount name space.
+struct Spaces {
+    own: Option<PathBuf>,
+    device: Option<(u32, u32)>,
+    places: HashMap<PathBuf, Vec<PathBuf>>,
+}
+
+impl Spaces {
+    /// The paths by which a process sees the mount. A container may have the same path for something else, and the mount elsewhere.
+    fn places(&mut self, process: &Path, mountpoint: &Path) -> Vec<PathBuf> {
+        let space = name_space(process);
+        if space == self.own {
+            return vec![mountpoint.to_owned()];
+        }
+        let Some(space) = space.filter(|_| self.device.is_some()) else { return Vec::new() };
+        let device = self.device;
+        let look = || {
+            let same = mounts_of(process).into_iter().filter(|mount| Some(mount.device) == device);
+            same.map(|mount| mount.mountpoint).collect()
+        };
+        self.places.entry(space).or_insert_with(look).clone()
+    }
+}
+
+fn holder(pid: u32, mountpoint: &Path, spaces: &mut Spaces) -> Option<Holder> {
     let process = PathBuf::from(format!("/proc/{pid}"));
-    let name_space = |process: &Path| fs::read_link(process.join("ns/mnt")).ok();
-    // A container may have the same path for something else, and the mount elsewhere.
-    let places = if name_space(&process) == name_space(Path::new("/proc/self")) {
-        vec![mountpoint.to_owned()]
-    } else {
-        let same = mounts_of(&process).into_iter().filter(|mount| Some(mount.device) == device);
-        same.map(|mount| mount.mountpoint).collect()
-    };
+    let places = spaces.places(&process, mountpoint);
     if places.is_empty() {
         return None;
     }

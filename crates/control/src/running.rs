@@ -261,7 +261,9 @@ impl Running {
             Ok(()) => {}
             Err(error) => {
                 eprintln!("headpond: {error}; taking it out of the way all the same");
-                if let Err(refusal) = detach(&self.service.mountpoint(), Detach::Lazy) {
+                if self.mounted.is_here()
+                    && let Err(refusal) = detach(&self.service.mountpoint(), Detach::Lazy)
+                {
                     eprintln!("headpond: {refusal}");
                 }
             }

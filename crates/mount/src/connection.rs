@@ -29,11 +29,12 @@ pub(crate) struct Connection {
 impl Connection {
     /// The one that is behind a mount point.
     pub(crate) fn of(device: Arc<OwnedFd>, mountpoint: &Path) -> Self {
-        // Asks for nothing that the kernel would have to ask the mount for.
-        let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
-        let found = rustix::fs::statx(CWD, mountpoint, flags, StatxFlags::empty()).ok();
-        let number = found.filter(|found| found.stx_dev_major == 0).map(|found| found.stx_dev_minor);
-        Self { device, number }
+        Self { device, number: number_at(mountpoint) }
+    }
+
+    /// Whether it is what is mounted on a mount point, and not something that came there since: as far as can be found out.
+    pub(crate) fn is_on(&self, mountpoint: &Path) -> bool {
+        self.number.is_none() || self.number == number_at(mountpoint)
     }
 
     /// The number of the mount's device, whose major number is 0.
@@ -61,6 +62,13 @@ impl Connection {
         let aborted = listed.and_then(|list| write_one(&list, &name));
         aborted.or_else(|_| own_list().and_then(|list| write_one(&list, &name))).is_ok() && !self.stands()
     }
+}
+
+/// The number of the device that a path is on, if its major number is 0. Asks for nothing that the kernel would have to ask a mount for.
+fn number_at(path: &Path) -> Option<u32> {
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+    let found = rustix::fs::statx(CWD, path, flags, StatxFlags::empty()).ok()?;
+    (found.stx_dev_major == 0).then_some(found.stx_dev_minor)
 }
 
 /// The kernel's list of connections, mounted nowhere.

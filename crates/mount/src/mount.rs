@@ -151,6 +151,12 @@ impl Mounted {
         self.connection.number()
     }
 
+    /// Whether it is what is mounted on its mount point: somebody may have unmounted it and put something else there.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        self.connection.is_on(&self.mountpoint)
+    }
+
     /// Whether nobody has anything of it open, wherever it is mounted.
     #[must_use]
     pub fn is_unused(&self) -> bool {
@@ -172,7 +178,9 @@ impl Mounted {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        mountpoint::unmount(&self.mountpoint)?;
+        if self.is_here() {
+            mountpoint::unmount(&self.mountpoint)?;
+        }
         self.end_copies()
     }
 
@@ -211,7 +219,7 @@ impl fmt::Debug for Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if self.session.is_some() && mountpoint::unmount(&self.mountpoint).is_ok() {
+        if self.session.is_some() && (!self.is_here() || mountpoint::unmount(&self.mountpoint).is_ok()) {
             // Nobody is left to tell an error to.
             let _ = self.end_copies();
         }

@@ -160,3 +160,21 @@ fn an_origin_that_is_served_is_not_waited_for() {
     assert!(!said.text.contains("still writes"), "{}", said.text);
     pond.unmount(&[]).ok();
 }
+
+#[test]
+fn what_was_mounted_in_its_place_meanwhile_is_left_alone() {
+    let mut pond = Pond::new();
+    let daemon = pond.mount_foreground(&["--size", SIZE]);
+    write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, 4));
+    let Some(mut copy) = Copy::of_all() else { return };
+    copy.says(&format!("exec 3< {}/file", pond.mnt().display()), "0");
+    assert!(Command::new("umount").arg(pond.mnt()).status().unwrap().success());
+    assert!(Command::new("mount").args(["-t", "tmpfs", "none"]).arg(pond.mnt()).status().unwrap().success());
+    assert_eq!(pond.signal(daemon, "-TERM"), 0, "{}", pond.log());
+    assert!(is_mounted(&pond.mnt()), "it is another's");
+    assert!(Command::new("umount").arg(pond.mnt()).status().unwrap().success());
+    drop(copy);
+    pond.mount(&[]).ok();
+    assert!(fs::read(pond.mnt().join("file")).unwrap() == pattern(1 << 20, 4));
+    pond.unmount(&[]).ok();
+}
