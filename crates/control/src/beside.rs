@@ -241,3 +241,28 @@ const fn in_words(kind: FileType) -> &'static str {
         FileType::Unknown => "of an unknown kind",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_that_gives_every_file_one_owner_and_mode_is_no_stranger() {
+        let owner = |user, writable| Owner { user, writable };
+        // NFS that makes root another user; FAT that lets everybody write.
+        assert!(as_made(owner(65534, 0), owner(65534, 0)));
+        assert!(as_made(owner(1234, 0o022), owner(1234, 0o022)));
+        // An ordinary one, on which somebody else made it.
+        assert!(!as_made(owner(1234, 0), owner(0, 0)));
+        assert!(!as_made(owner(0, 0o020), owner(0, 0)));
+        assert!(!as_made(owner(65534, 0o002), owner(65534, 0)));
+    }
+
+    #[test]
+    fn what_a_new_file_becomes_is_tried_without_leaving_one() {
+        let origin = tempfile::tempdir().unwrap();
+        let root = OriginRoot::open(origin.path()).unwrap();
+        assert_eq!(root.newborn(), Some(Owner { user: geteuid().as_raw(), writable: 0 }));
+        assert_eq!(std::fs::read_dir(origin.path()).unwrap().count(), 0);
+    }
+}

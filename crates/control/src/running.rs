@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use headpond_device::{Device, FaultHandle, FaultPlan, Faults};
-use headpond_engine::{Reply, Request};
+use headpond_engine::{Config, Reply, Request};
 use headpond_mount::{Beside as BesideMount, MountError, MountOptions, Mounted, THREADS, mount_with};
 use headpond_shard::{Budget, FileOrigin, Gate, Handle, Limits, ModelDisk, Origin, Shard};
 use rustix::fd::{AsFd, OwnedFd};
@@ -130,7 +130,7 @@ impl Running {
         let engine = ready.recovered.into_engine(config, headpond_shard::now());
         let handle = Shard::start(engine, device, origin, Limits::default())
             .map_err(|error| Refusal::Failed { doing: "start the shard's threads".to_owned(), error })?;
-        begin(&handle, &marker, &mut claim);
+        begin(&handle, config, &marker, &mut claim);
         if failure.is_some() {
             forget_failure(&handle, &obsolete);
         }
@@ -312,11 +312,13 @@ fn with_fault(device: Box<dyn Device>, fault: Option<FaultPlan>) -> (Box<dyn Dev
     }
 }
 
-/// The pool has the claim with the engine's first checkpoint, for which every request waits. Said before the first
-/// write can come in: from then on an image of the pool from before this start is known as one.
-fn begin(handle: &Handle, marker: &MarkerHold, claim: &mut Marker) {
-    let durable = !matches!(handle.call(Request::SyncAll), Reply::Failed(_));
-    if !durable || handle.stats().engine.flash_failed != 0 {
+/// The pool has the claim with the engine's first checkpoint. Said before the first write can come in: from then on an
+/// image of the pool from before this start is known as one.
+fn begin(handle: &Handle, config: Config, marker: &MarkerHold, claim: &mut Marker) {
+    // It is configured already; but every request waits for that checkpoint, and this one does nothing else.
+    let configured = handle.call(Request::Configure(Box::new(config)));
+    let stats = handle.stats().engine;
+    if matches!(configured, Reply::Failed(_)) || stats.checkpoints == 0 || stats.flash_failed != 0 {
         return;
     }
     if let Some(claim) = &mut claim.claim {
