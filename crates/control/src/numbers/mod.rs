@@ -130,6 +130,7 @@ const HEAD: &str = "# Numbers
     headpond stats /var/lib/mysql                    a line for each number, for people and grep
     headpond stats /var/lib/mysql --json             the same for programs, with settings
     headpond mount ... --metrics 127.0.0.1:9187      as Prometheus takes them, at http://127.0.0.1:9187/metrics
+    headpond mount ... --metrics 0.0.0.0:9187 --metrics-token /etc/headpond.token      for other machines, which show the token
 
 `stats` leaves the `headpond_` away; `--json` also has `files` and `processes`, those at the top by what they read from flash, from the origin and past the cache, wrote, or did in the last second.
 Of `files` there are also those of which the pool has most, clean or dirty: `cached_bytes` is what it has of a file and `stored_bytes` what that takes on flash, so `cached_bytes / stored_bytes` says how well the file is packed.
