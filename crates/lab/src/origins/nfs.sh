@@ -168,24 +168,33 @@ kills() {
 # The space that was promised is there, on a mount without reservations (before 4.2) as well.
 space() {
     start; umount /mnt/origin; mount -t nfs4 -o vers=4.1 127.0.0.1:/ /mnt/origin || die "no mount of the origin"
-    dd if=/dev/zero of=$EXPORT/filler bs=1M count=$(($(df --output=avail -m $EXPORT | tail -n 1) - 60)) status=none; sync
-    pond --size 256M
-    dd if=/dev/urandom of=$POND/big bs=1M count=120 conv=fsync status=none 2>/run/say/dd && die "120 MiB were taken, and 60 are free"
+    dd if=/dev/zero of=$EXPORT/filler bs=1M count=$(($(df --output=avail -m $EXPORT | tail -n 1) - 30)) status=none; sync
+    pond --size 160M; hp set $POND sequential-cutoff=off >/run/say/set || die "set"
+    dd if=/dev/urandom of=$POND/big bs=1M count=60 conv=fsync status=none 2>/run/say/dd && die "60 MiB were taken, and 30 are free"
     within 150 "$HEADPOND" flush $POND --quiet || die "what was taken does not fit: $(df -m $EXPORT | tail -n 1)"
     same_at_server; hp unmount $POND --quiet || die "unmount"
     found "told at the write: $(head -n 1 /run/say/dd)"
 }
 
-# Removed means removed: no hidden leftovers of the NFS client, so that directories can go.
+# Removed means removed: no hidden leftovers of the NFS client, so that a directory goes right after the last file in it.
 removal() {
     start; pond --size 64M
-    mkdir -p $POND/d/e; for n in $(seq 20); do echo $n >$POND/d/e/$n; done; cat $POND/d/e/* >/dev/null
-    rm -rf $POND/d || die "rm -rf: $(ls -laR $EXPORT/o/d)"
-    [ ! -e $EXPORT/o/d ] || die "it is still there: $(ls -laR $EXPORT/o/d)"
-    echo old >$POND/file; cat $POND/file; echo new >$POND/next; mv $POND/next $POND/file
-    ls -A $EXPORT/o | grep '^\.nfs' && die "leftovers"
+    cd $POND; python3 - <<'PYTHON' || die "$(ls -laR $EXPORT/o | head -n 30)"
+import os
+for round in range(40):
+    os.mkdir('d')
+    names = ['d/%d' % number for number in range(1 + round % 4)]
+    for name in names:
+        with open(name, 'w') as file: file.write('x' * 5000 * (round % 3)); os.fsync(file.fileno())
+        if round % 2: open(name).read()
+    if round % 3 == 0: os.rename(names[-1], 'd/renamed'); names[-1] = 'd/renamed'
+    for name in names: os.stat(name); os.unlink(name)
+    try: os.rmdir('d')
+    except OSError as error: raise SystemExit('round %d: %s' % (round, error))
+PYTHON
+    cd /; ls -A $EXPORT/o | grep '^\.nfs' && die "leftovers"
     hp unmount $POND --quiet || die "unmount"
-    found "rm -rf went through, with no leftovers"
+    found "40 directories went right after their files, with no leftovers"
 }
 
 case $CASE in
