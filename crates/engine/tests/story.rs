@@ -317,7 +317,7 @@ fn the_first_durable_write_of_a_new_file_makes_its_name_durable_and_those_after_
     let mut world = World::new(Config::default());
     let file = world.open(1, &[]);
     let how = Treatment::default();
-    let mut write = |world: &mut World, offset| {
+    let write = |world: &mut World, offset| {
         let data = BufMut::copy_of(&[7; 4096]).freeze();
         world.ask(Request::Write { object: file, offset, data, mtime: UnixNanos(7), durable: true, how })
     };

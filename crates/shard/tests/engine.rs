@@ -4,8 +4,8 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 
 use headpond_base::{BufMut, CacheMode, Nanos, ObjectId, PoolId, UnixNanos};
 use headpond_device::{Backend, FaultPlan, Faults, Fill, Flash, TrimPolicy, Withhold, start_device};
@@ -282,5 +282,26 @@ fn many_threads_under_a_small_pool_read_what_they_wrote() {
         origin.read_exact_at(&mut bytes, offset).unwrap();
         assert!(bytes == pattern(offset, 1 << 20, (offset / (40 << 20)) as u8), "at {offset} of the origin");
     }
+    stop(handle);
+}
+
+#[test]
+fn an_object_is_told_to_be_let_go_once_it_is_closed_and_the_origin_has_all_of_it() {
+    let place = Place::new(Backend::Auto, false, CacheMode::WriteBack);
+    let handle = place.start(&[]);
+    let let_go = Arc::new(Mutex::new(Vec::new()));
+    let told = let_go.clone();
+    handle.when_let_go(Box::new(move |object| told.lock().unwrap().push(object)));
+    let (clean, dirty) = (place.open(&handle, "clean"), place.open(&handle, "dirty"));
+    assert!(done(&handle.call(write(dirty, 0, &pattern(0, 70_000, 1)))));
+    for object in [clean, dirty] {
+        assert!(done(&handle.call(Request::Close { object })));
+    }
+    assert!(done(&handle.call(Request::SyncAll)));
+    assert_eq!(*let_go.lock().unwrap(), [clean]);
+    assert!(done(&handle.call(Request::flush_all(1))));
+    // It is told after the flush is answered, and before what is asked then is.
+    assert!(done(&handle.call(Request::SyncAll)));
+    assert_eq!(*let_go.lock().unwrap(), [clean, dirty]);
     stop(handle);
 }

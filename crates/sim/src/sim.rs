@@ -348,8 +348,8 @@ impl<'a> Sim<'a> {
         self.requests.values().any(|asked| matches!(asked, Asked::Names { .. }))
     }
 
-    /// Whether the file is being opened: its object is not known yet, and a directory change that concerns
-    /// it must wait until it is, or the engine would not be told of it.
+    /// Whether the file is being opened: its object is not known yet. As a mount does, changes of the directory that
+    /// concern it wait for that, or the engine would not be told of it.
     fn is_opening(&self, file: FileId) -> bool {
         self.doors.get(&file).is_some_and(|door| door.opening > 0)
     }
