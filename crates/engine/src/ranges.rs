@@ -63,7 +63,13 @@ impl RangeSet {
     /// The first byte at or after `from` that is in, or is not.
     pub(crate) fn next(&self, from: u64, inside: bool) -> u64 {
         match self.0.range(..=from).next_back() {
-            Some((_, to)) if *to > from => if inside { from } else { *to },
+            Some((_, to)) if *to > from => {
+                if inside {
+                    from
+                } else {
+                    *to
+                }
+            }
             _ if !inside => from,
             _ => self.0.range(from..).next().map_or(u64::MAX, |(start, _)| *start),
         }

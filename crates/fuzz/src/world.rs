@@ -135,7 +135,9 @@ impl World {
                 (ticket, Outcome::Done)
             }
             Effect::OriginRead { ticket, object, offset, len } => (ticket, self.origin.read(object, offset, len)),
-            Effect::OriginWrite { ticket, object, offset, data, .. } => (ticket, self.origin.write(object, offset, &data)),
+            Effect::OriginWrite { ticket, object, offset, data, .. } => {
+                (ticket, self.origin.write(object, offset, &data))
+            }
             Effect::OriginZero { ticket, object, offset, len, .. } => (ticket, self.origin.zero(object, offset, len)),
             Effect::OriginResize { ticket, object, size } => (ticket, self.origin.resize(object, size)),
             Effect::OriginStamp { ticket, object, mtime } => (ticket, self.origin.stamp(object, mtime)),

@@ -113,7 +113,11 @@ impl Front {
     /// take its time ([`Front::how_after_look`]); does not block.
     pub(crate) fn treat(&self, known: &Known, caller: Caller, size: u64, direction: Direction) -> Option<Treatment> {
         let Some(rules) = self.rules.any() else {
-            return Some(kept_whole(known, direction, Treatment { process: caller.pid, user: caller.uid, ..Treatment::default() }));
+            return Some(kept_whole(
+                known,
+                direction,
+                Treatment { process: caller.pid, user: caller.uid, ..Treatment::default() },
+            ));
         };
         let process = if rules.set.needs_process() {
             self.insight.processes_known().mask(caller, &rules)?

@@ -123,13 +123,20 @@ impl Fake {
             // One after the other: it never runs where they must be one.
             Request::WriteTogether { object, pieces, .. } => pieces
                 .into_iter()
-                .map(|(offset, data)| Effect::OriginWrite { ticket: self.ticket(), object, offset, data: vec![data], user: 0 })
+                .map(|(offset, data)| Effect::OriginWrite {
+                    ticket: self.ticket(),
+                    object,
+                    offset,
+                    data: vec![data],
+                    user: 0,
+                })
                 .collect(),
             Request::Truncate { object, size, .. } => {
                 vec![Effect::OriginResize { ticket: self.ticket(), object, size }]
             }
             Request::Zero { object, offset, len, extend, .. } => {
-                let mut effects = vec![Effect::OriginZero { ticket: self.ticket(), object, offset, len, keep_space: false }];
+                let mut effects =
+                    vec![Effect::OriginZero { ticket: self.ticket(), object, offset, len, keep_space: false }];
                 if extend && offset + len > self.size(object) {
                     effects.push(Effect::OriginResize { ticket: self.ticket(), object, size: offset + len });
                 }

@@ -187,7 +187,8 @@ fn holes_beside_which_is_written_after_a_remount_stay_holes() {
     drop(file);
     bed.end();
     let there = bed.origin().join("file");
-    assert_eq!(kib(&there), 8 * KIB - 12);
+    // And a block for the tree of its extents.
+    assert!(kib(&there) <= 8 * KIB - 12 + 4, "{} KiB", kib(&there));
     bed.mount();
     let file = open(&path);
     // In front of the small hole, behind it, and in the large one.
@@ -292,6 +293,8 @@ fn overwrites_on_a_nearly_full_btrfs_reach_it_or_are_refused() {
         }
         at += 1;
     }
+    // What others take is seen with the next look, a second later at most.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
     let page = pattern(4096, 5);
     let mut refused = false;
     let mut taken = Vec::new();
@@ -354,7 +357,10 @@ fn users_do_not_get_the_blocks_that_are_kept_for_root() {
         bed.pond.mount_places("other/data", "mnt", "flash", &arguments).ok();
         let through = append_as_user(&bed.pond.mnt());
         assert_eq!(through.1, ENOSPC);
-        assert!(through.0 <= bare.0 + 512 && through.0 + 1024 >= bare.0, "{bare:?} without headpond, {through:?} with it");
+        assert!(
+            through.0 <= bare.0 + 512 && through.0 + 1024 >= bare.0,
+            "{bare:?} without headpond, {through:?} with it"
+        );
         // Root has them still.
         write_and_sync(&bed.pond.mnt().join("root"), &pattern(8 << 20, 1));
         bed.end();
@@ -364,6 +370,10 @@ fn users_do_not_get_the_blocks_that_are_kept_for_root() {
 #[test]
 fn quotas_hold_for_who_writes_and_are_told_at_the_write() {
     if !has("setpriv") || !has("setquota") {
+        return;
+    }
+    if !Path::new("/proc/sys/fs/quota").exists() {
+        eprintln!("left out: this kernel has no quotas");
         return;
     }
     let mkfs = ["mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "quota"];
@@ -380,7 +390,8 @@ fn quotas_hold_for_who_writes_and_are_told_at_the_write() {
 /// A fresh cluster of PostgreSQL, and fresh system tables of MariaDB.
 #[test]
 fn fresh_databases_take_no_more_than_without() {
-    let initdb = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|dir| dir.path().join("bin/initdb"));
+    let initdb =
+        fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|dir| dir.path().join("bin/initdb"));
     let initdb = initdb.filter(|path| path.exists()).last();
     let maria = Path::new("/usr/bin/mariadb-install-db");
     let all = std::env::var_os("HEADPOND_TEST_ALL").is_some();
@@ -395,7 +406,17 @@ fn fresh_databases_take_no_more_than_without() {
         let Some(bed) = Bed::ext4(512) else { return };
         let sizes = bed.both(|dir| {
             let data = dir.join("pg");
-            as_user(dir, &initdb, ["-N", "-A", "trust", "-D"].map(OsStr::new).iter().chain([&data.as_os_str()]).copied().collect::<Vec<_>>().as_slice());
+            as_user(
+                dir,
+                &initdb,
+                ["-N", "-A", "trust", "-D"]
+                    .map(OsStr::new)
+                    .iter()
+                    .chain([&data.as_os_str()])
+                    .copied()
+                    .collect::<Vec<_>>()
+                    .as_slice(),
+            );
         });
         alike("a fresh PostgreSQL cluster", sizes);
     }

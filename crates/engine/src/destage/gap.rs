@@ -184,7 +184,13 @@ impl Engine {
         let data = vec![data];
         self.stats.joined_writes += 1;
         let pending = Pending::Write { job: id, end, group: Some(index) };
-        self.start(EnginePending::Destage(pending), |ticket| Effect::OriginWrite { ticket, object, offset, data, user: 0 });
+        self.start(EnginePending::Destage(pending), |ticket| Effect::OriginWrite {
+            ticket,
+            object,
+            offset,
+            data,
+            user: 0,
+        });
     }
 
     /// Each run of a group goes alone.

@@ -46,7 +46,9 @@ enum Stage {
     /// The file is cut here: all behind is nothing.
     Cutting(u64),
     /// A range that does not count is made zeros, where what lies behind it is promised space.
-    Blanking { gives: bool },
+    Blanking {
+        gives: bool,
+    },
     Writing,
     Growing(u64),
     /// Space that is kept for a hole is given back.
@@ -702,7 +704,8 @@ impl Engine {
 
     fn stage_done(&mut self, job: &mut Job, outcome: Outcome) {
         job.busy = false;
-        if matches!(job.stage, Stage::Cutting(_) | Stage::Punching | Stage::Trimming | Stage::Blanking { gives: true }) {
+        if matches!(job.stage, Stage::Cutting(_) | Stage::Punching | Stage::Trimming | Stage::Blanking { gives: true })
+        {
             self.given(job.object);
         }
         let known = self.store.known(job.object);
