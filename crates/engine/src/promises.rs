@@ -14,14 +14,15 @@
 //! Enough -> accepted    Unknown -> waits for a look    Short -> waits for destage    Full -> goes to the origin itself
 //! ```
 //!
-//! Price: one look a second while something is written; none on the way of a write while there is plenty.
+//! Price: five looks a second while something is written. A write waits for one only where there is no plenty, or if nothing
+//! was written for a while.
 
 use headpond_base::{BLOCK_U64, Errno, Nanos};
 
 /// A look counts for so long.
-const FRESH: Nanos = Nanos::SECOND;
+const FRESH: Nanos = Nanos(200 * Nanos::MILLISECOND.0);
 /// And for so long while twice what is needed is there.
-const FRESH_WITH_PLENTY: Nanos = Nanos(10 * Nanos::SECOND.0);
+const FRESH_WITH_PLENTY: Nanos = Nanos::SECOND;
 /// Who waits for space looks as often as this.
 const AGAIN: Nanos = Nanos(50 * Nanos::MILLISECOND.0);
 /// What is left to others who write to the origin between two looks, and to errors of its own figure.
@@ -189,9 +190,9 @@ mod tests {
     #[test]
     fn an_old_look_counts_only_where_there_is_plenty() {
         let promises = looked_at(462, Nanos(0));
-        assert_eq!(promises.balance(100, 0, Nanos(5000 * MS)), Balance::Enough);
-        assert_eq!(promises.balance(101, 0, Nanos(5000 * MS)), Balance::Unknown);
-        assert_eq!(promises.balance(1, 0, Nanos(10_000 * MS)), Balance::Unknown);
+        assert_eq!(promises.balance(100, 0, Nanos(900 * MS)), Balance::Enough);
+        assert_eq!(promises.balance(101, 0, Nanos(900 * MS)), Balance::Unknown);
+        assert_eq!(promises.balance(1, 0, Nanos(1000 * MS)), Balance::Unknown);
     }
 
     #[test]

@@ -43,6 +43,23 @@ fn a_file_that_grows_asks_a_dozen_times_and_gives_the_rest_back_when_it_is_flush
     assert!(world.cuts.is_empty());
 }
 
+/// A quota, or the largest file that there can be, is told as it is; and just what is needed was asked for in the end.
+#[test]
+fn whatever_the_origin_says_is_told_at_the_write() {
+    for errno in [Errno::NOSPC, Errno::DQUOT, Errno::FBIG] {
+        let mut world = World::new(Config::default());
+        let file = world.open(1, &[]);
+        write(&mut world, file, 0, 4096, Treatment::default());
+        (world.full, world.full_says) = (true, errno);
+        let reply = write(&mut world, file, 4096, 4096, Treatment::default());
+        assert!(matches!(reply, Reply::Failed(told) if told == errno), "{reply:?}");
+        assert_eq!(world.asked.last().unwrap().0, [(4096, 8192)]);
+        world.full = false;
+        assert!(matches!(write(&mut world, file, 4096, 4096, Treatment::default()), Reply::Changed(_)));
+        assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
+    }
+}
+
 /// What a cut gives back another file may take before destage asks for it again.
 #[test]
 fn what_is_written_again_behind_a_cut_keeps_its_space() {

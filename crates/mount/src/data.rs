@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 
 use headpond_base::{Buf, RECORD_BYTES_MAX};
 use headpond_engine::{Reply, Request as Ask, Treatment};
-use headpond_shard::Done;
+use headpond_shard::{Done, as_user};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -136,7 +136,7 @@ impl Front {
                     part(first..len, join.share());
                 }
             }
-            Way::Straight(file) => match file.write_all_at(&data[..len], offset) {
+            Way::Straight(file) => match as_user(caller.uid, || file.write_all_at(&data[..len], offset)) {
                 Ok(()) => answer.written(written),
                 Err(error) => answer.error(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
             },

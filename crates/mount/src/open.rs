@@ -313,7 +313,8 @@ fn as_owner(inode: &Inode) -> Outcome<OwnedFd> {
 /// How many bytes from the start have space at the origin, so that writes there need not ask for any. A hole ends them; and
 /// there are none where a write may take new space all the same.
 fn allocated(file: &File, found: &Statx) -> u64 {
-    if found.stx_size == 0 || SpaceKind::of(file) != SpaceKind::Keeps {
+    // Without a block its bytes lie in the inode.
+    if found.stx_size == 0 || found.stx_blocks == 0 || SpaceKind::of(file) != SpaceKind::Keeps {
         return 0;
     }
     let end = rustix::fs::seek(file, SeekFrom::Hole(0)).unwrap_or(0);

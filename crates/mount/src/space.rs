@@ -2,6 +2,7 @@
 
 use fuser::{ReplyEmpty, ReplyLseek, Request};
 use headpond_engine::{Reply, Request as Ask};
+use headpond_shard::as_user;
 use rustix::fs::{FallocateFlags, SeekFrom, StatVfs};
 use rustix::io::Errno;
 
@@ -36,7 +37,7 @@ impl Front {
         let (object, known) = match &file.way {
             Way::Pond { object, known } => (*object, known.clone()),
             Way::Straight(file) => {
-                return match rustix::fs::fallocate(file, mode, offset, length) {
+                return match as_user(request.uid(), || rustix::fs::fallocate(file, mode, offset, length)) {
                     Ok(()) => reply.ok(),
                     Err(error) => reply.error(fuse_errno(error)),
                 };
@@ -101,8 +102,8 @@ impl Front {
         }
     }
 
-    /// How much room there is, on the file system that has this inode. What is dirty has its
-    /// space reserved at the origin, so the origin's answer counts it.
+    /// How much room there is, on the file system that has this inode. What is dirty has its space reserved there, so the
+    /// origin's answer counts it; where none can be kept, what is dirty is missing from it.
     pub(crate) fn room(&self, inode: &Inode) -> Outcome<StatVfs> {
         rustix::fs::fstatvfs(inode.path()?)
     }

@@ -9,6 +9,7 @@
 //! A file system that turns out to have no `fallocate` for a file (ext4 without extents, NFS before 4.2) keeps none for it.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 
 use headpond_base::{Errno, Result};
 use headpond_engine::Space;
@@ -74,13 +75,14 @@ pub(crate) fn reserve(file: &File, kind: SpaceKind, ranges: &[(u64, u64)], insis
 /// Where the data ends that begins at `start`, if it holds the whole range. What has data has space.
 fn has_data(file: &File, kind: SpaceKind, start: u64, end: u64) -> Option<(u64, u64)> {
     let found = file.metadata().ok()?;
-    if start >= found.len() {
+    // Without a block its bytes lie in the inode.
+    if start >= found.len() || found.blocks() == 0 {
         return None;
     }
     // Moves the file's own position, which nothing here uses.
     let hole = rustix::fs::seek(file, SeekFrom::Hole(start)).ok()?;
     // The block in which the file ends is there as a whole.
-    let block = std::os::unix::fs::MetadataExt::blksize(&found).max(1);
+    let block = found.blksize().max(1);
     let to = if kind == SpaceKind::Keeps { hole.next_multiple_of(block) } else { hole };
     (to >= end).then_some((start, to))
 }

@@ -55,6 +55,7 @@ pub use headpond_models::{Access, DiskModel, Elevator, Head, Network, Spindle};
 pub use histogram::{Histogram, Summary};
 pub use limits::Limits;
 pub use model_disk::{DiskCounts, ModelDisk};
+pub use on_behalf::as_user;
 pub use origin::{Origin, Remains, Reopen};
 pub use removed::Removed;
 pub use stats::{Latencies, ShardStats};

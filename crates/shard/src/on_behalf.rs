@@ -15,7 +15,7 @@ const ROOT: u32 = 0;
 
 /// Does something on an open file as a user, without the daemon's capabilities. An ordinary user's daemon serves only that
 /// user, and stays as it is; so does one that may not become the user (in a container that has no such user).
-pub(crate) fn as_user<T>(user: u32, work: impl FnOnce() -> T) -> T {
+pub fn as_user<T>(user: u32, work: impl FnOnce() -> T) -> T {
     let daemon = rustix::process::geteuid();
     if user == ROOT || !daemon.is_root() {
         return work();

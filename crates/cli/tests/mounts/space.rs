@@ -187,7 +187,8 @@ fn holes_beside_which_is_written_after_a_remount_stay_holes() {
     drop(file);
     bed.end();
     let there = bed.origin().join("file");
-    assert_eq!(kib(&there), 8 * KIB - 12);
+    // And a block for the tree of its extents.
+    assert!(kib(&there) <= 8 * KIB - 12 + 4, "{} KiB", kib(&there));
     bed.mount();
     let file = open(&path);
     // In front of the small hole, behind it, and in the large one.
@@ -292,6 +293,8 @@ fn overwrites_on_a_nearly_full_btrfs_reach_it_or_are_refused() {
         }
         at += 1;
     }
+    // What others take is seen with the next look, a second later at most.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
     let page = pattern(4096, 5);
     let mut refused = false;
     let mut taken = Vec::new();
@@ -367,6 +370,10 @@ fn users_do_not_get_the_blocks_that_are_kept_for_root() {
 #[test]
 fn quotas_hold_for_who_writes_and_are_told_at_the_write() {
     if !has("setpriv") || !has("setquota") {
+        return;
+    }
+    if !Path::new("/proc/sys/fs/quota").exists() {
+        eprintln!("left out: this kernel has no quotas");
         return;
     }
     let mkfs = ["mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "quota"];

@@ -151,9 +151,11 @@ impl Engine {
         let known = self.store.known(object);
         match outcome {
             Outcome::Failed(errno) => {
-                // Nobody may have put the file's time back: it is known again once destage has given it a stamp.
-                known.time_adrift = true;
-                known.state.flags.attributes_dirty = true;
+                if errno != Errno::OPNOTSUPP {
+                    // Nobody may have put the file's time back: it is known again once destage has given it a stamp.
+                    known.time_adrift = true;
+                    known.state.flags.attributes_dirty = true;
+                }
                 let refused = known.space.refused();
                 self.stats.origin_errors += 1;
                 self.destage.note(object);

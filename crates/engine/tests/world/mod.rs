@@ -34,6 +34,7 @@ pub struct World {
     pub keep_at_reserve: bool,
     /// The origin has no space to reserve.
     pub full: bool,
+    pub full_says: Errno,
     /// What the origin was asked to keep, and for whom.
     pub asked: Vec<(Vec<(u64, u64)>, u32)>,
     /// Sizes that files at the origin were given.
@@ -95,6 +96,7 @@ impl World {
             at_reserve: Vec::new(),
             keep_at_reserve: false,
             full: false,
+            full_says: Errno::NOSPC,
             asked: Vec::new(),
             cuts: Vec::new(),
             keeps_none: false,
@@ -203,7 +205,7 @@ impl World {
                     self.at_reserve.push(Memory(self.flash.0.clone()));
                 }
                 let space = Space { keeps_none: self.keeps_none, ..Space::default() };
-                (ticket, if self.full { Outcome::Failed(Errno::NOSPC) } else { Outcome::Space(space) })
+                (ticket, if self.full { Outcome::Failed(self.full_says) } else { Outcome::Space(space) })
             }
             Effect::OriginSync { ticket, .. } if self.refuse_syncs > 0 => {
                 self.refuse_syncs -= 1;
