@@ -112,9 +112,7 @@ impl Running {
         let engine = ready.recovered.into_engine(config, headpond_shard::now());
         let handle = Shard::start(engine, device, origin, Limits::default())
             .map_err(|error| Refusal::Failed { doing: "start the shard's threads".to_owned(), error })?;
-        if failure.is_some() {
-            forget_failure(&handle, &obsolete);
-        }
+        settle_start(&handle, failure.is_some().then_some(&obsolete));
 
         // From here on a signal is an orderly end.
         let (send, events) = channel();
@@ -260,11 +258,15 @@ fn with_fault(device: Box<dyn Device>, fault: Option<FaultPlan>) -> (Box<dyn Dev
     }
 }
 
-/// The note of a failed pool goes once what was decided on it is durable: with the engine's first
-/// checkpoint, for which every request waits. If the flash fails again, or the note cannot be
-/// removed, it stays, and the next start asks again.
-fn forget_failure(handle: &Handle, note: &ObsoleteNote) {
+/// Waits until what was found and decided at this start is durable: with the engine's first checkpoint, for which every
+/// request waits anyway. Before anybody uses the mount: killed after that, the next start asks the operator nothing again;
+/// and a file that is made may get the inode number of one that the pool was told to forget.
+///
+/// Then the note of a failed pool goes. If the flash fails again, or the note cannot be removed, it stays, and the next start
+/// asks again.
+fn settle_start(handle: &Handle, note: Option<&ObsoleteNote>) {
     let durable = !matches!(handle.call(Request::SyncAll), Reply::Failed(_));
+    let Some(note) = note else { return };
     if !durable || handle.stats().engine.flash_failed != 0 {
         eprintln!("headpond: the flash fails again: the pool takes nothing, and the note of its failure stays");
     } else if let Err(refusal) = note.remove() {

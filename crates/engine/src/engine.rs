@@ -106,6 +106,8 @@ pub struct Engine {
     held: VecDeque<(RequestId, Request)>,
     /// Files that are gone, and not durably so yet.
     pub(crate) burials: usize,
+    /// Files without a birth time that are forgotten, and not let go of yet; once the log is durable up to there.
+    pub(crate) releases: VecDeque<(Sequence, ObjectId)>,
     pub(crate) stopping: bool,
     pub(crate) stopped: bool,
     pub(crate) pool_failed: PoolFailed,
@@ -153,6 +155,7 @@ impl Engine {
             accepting: false,
             held: VecDeque::new(),
             burials: 0,
+            releases: VecDeque::new(),
             stopping: false,
             stopped: false,
             pool_failed: PoolFailed::default(),
@@ -304,6 +307,7 @@ impl Engine {
     fn turn(&mut self) {
         loop {
             self.tell_gone();
+            self.release_forgotten();
             self.write_what_moved_on();
             self.wake_synced();
             self.retry_stalled();

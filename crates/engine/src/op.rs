@@ -145,6 +145,8 @@ pub(crate) struct Op {
     pub(crate) reserving: bool,
     /// The object's count of lost space when this change made sure of its own.
     pub(crate) space_seen: u64,
+    /// It waits for its turn, and the origin has refused once what it waits for.
+    pub(crate) refused: bool,
 }
 
 impl Op {
@@ -170,6 +172,7 @@ impl Op {
             asked: None,
             reserving: false,
             space_seen: 0,
+            refused: false,
         }
     }
 

@@ -518,8 +518,13 @@ impl Engine {
         let log_works = !self.store.log.failed();
         let known = self.store.known(job.object);
         known.state.flags.unanchored = false;
+        known.state.flags.attributes_dirty = known.changed_in_stamp;
         known.origin_is_left();
-        known.state.stamp = job.stamp.unwrap_or(known.state.stamp);
+        if let Some(stamp) = job.stamp {
+            known.state.stamp = stamp;
+            // It was unknown if a write there had failed; nothing else has changed it since the stamp.
+            known.origin_size = stamp.size;
+        }
         known.origin_unsynced = false;
         known.job_unsynced = false;
         if log_works && known.persisted {
@@ -582,6 +587,7 @@ impl Engine {
             // A size or a time that it gave the file may look right and not be synced.
             known.state.flags.attributes_dirty = true;
             self.stats.origin_errors += 1;
+            self.refused_again(job.object, errno);
         }
         self.job_ended(id, job, failed);
         self.retire(job.object);

@@ -94,6 +94,9 @@ impl Engine {
             }
         }
         if op.stage == Stage::Locked {
+            if let Some(errno) = op.error {
+                return Progress::Finish(Reply::Failed(errno));
+            }
             op.direct = self.goes_direct(op);
         }
         if op.direct {
@@ -207,11 +210,15 @@ impl Engine {
     }
 
     /// Whether a change through the log gets further now; if not it waits, and is stepped again.
-    fn may_go_on(&mut self, id: OpId, op: &Op, change: &Change) -> bool {
+    fn may_go_on(&mut self, id: OpId, op: &mut Op, change: &Change) -> bool {
         if !self.may_log(id, op.object) {
             self.wait_for_turn(id, op.object, false);
         } else if self.may_take(op.object, change) {
             return true;
+        } else if self.stopping {
+            // Nobody makes room any more.
+            op.error = Some(Errno::SHUTDOWN);
+            self.ready.push_back(id);
         } else {
             self.stalled.push_back(id);
         }

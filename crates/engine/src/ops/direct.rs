@@ -154,7 +154,12 @@ impl Engine {
     fn size_counts_here(&mut self, object: ObjectId) {
         let log_works = !self.store.log.failed();
         let known = self.store.known(object);
-        if known.origin_size == u64::MAX && known.direct == 0 && log_works && known.persisted {
+        if known.origin_size != u64::MAX || known.direct > 0 {
+            return;
+        }
+        // What the failed change left behind the end must not show once a change through the log makes the object longer.
+        known.state.origin_valid = known.state.origin_valid.min(known.state.size);
+        if log_works && known.persisted {
             known.state.flags.size_counts = true;
             known.state.flags.attributes_dirty = true;
             self.store.persist(object);
