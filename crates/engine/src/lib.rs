@@ -19,6 +19,7 @@ mod checkpoint;
 mod config;
 mod destage;
 mod dirty_age;
+mod dropped;
 mod effect;
 mod engine;
 mod fetch;

@@ -4,6 +4,7 @@ use headpond_base::{Compression, Errno, Nanos, Sequence, UnixNanos};
 use headpond_format::{OBJECT_PATH_MAX, ObjectFlags, ObjectState, Stamp};
 use headpond_map::ObjectMap;
 
+use crate::dropped::Dropped;
 use crate::locks::Locks;
 use crate::ranges::RangeSet;
 use crate::request::{Attributes, OpenFile};
@@ -46,6 +47,8 @@ pub(crate) struct Object {
     pub(crate) in_memory: u32,
     /// A replay could bring back blocks of it, even if the map has none.
     pub(crate) traces: bool,
+    /// Where a replay brings nothing back.
+    pub(crate) dropped: Dropped,
     /// The last entry that changed its size or made blocks of it zeros: destage may not carry
     /// that out before it is durable.
     pub(crate) shaped_at: Sequence,
@@ -121,6 +124,7 @@ impl Object {
             compression: None,
             in_memory: 0,
             traces: true,
+            dropped: Dropped::default(),
             shaped_at: Sequence(0),
             in_job: false,
             cut_in_job: None,

@@ -131,6 +131,7 @@ impl Store {
         let Some(object) = self.objects.get_mut(&id) else { return };
         let geometry = *self.log.geometry();
         object.traces = true;
+        object.dropped.appended(block);
         let old = object.map.insert(block, slot);
         object.stored_units += u64::from(slot.units());
         object.stored_units -= u64::from(old.map_or(0, |old| old.units()));
@@ -291,6 +292,7 @@ impl Store {
         self.clear_range(id, Block(0), Block(u64::MAX));
         if let Some(object) = self.objects.get_mut(&id) {
             object.traces = false;
+            object.dropped.clear();
         }
         if self.unpersist(id) {
             self.log.append(&Entry::Forget { object: id });

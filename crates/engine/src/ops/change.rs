@@ -379,6 +379,7 @@ impl Engine {
             // What went to the origin before this may have changed the size, and from here on the log's counts.
             self.store.persist(object);
         }
+        self.store.known(object).dropped.clear();
         let size = self.store.known(object).state.size;
         let size_after = change.size_after(size);
         let mtime = change.mtime();
