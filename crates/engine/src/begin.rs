@@ -238,6 +238,9 @@ impl Engine {
     }
 
     fn restamp(&mut self, id: RequestId, object: ObjectId, stamp: Stamp) {
+        if let Some(known) = self.store.get_mut(object) {
+            known.status_moved();
+        }
         if let Some(known) = self.store.get_mut(object)
             && !known.is_dirty()
             && !known.state.flags.destaging

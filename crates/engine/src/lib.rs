@@ -34,6 +34,7 @@ mod modes;
 mod neighbours;
 mod object;
 mod object_room;
+mod objects;
 mod op;
 mod ops;
 mod origin_cost;

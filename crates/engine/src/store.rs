@@ -17,6 +17,7 @@ use crate::dirty_age::DirtyAges;
 use crate::locks::Span;
 use crate::memory_window::MemoryWindow;
 use crate::object::Object;
+use crate::objects::Objects;
 use crate::ops::ZERO_SLOT;
 
 /// The birth time of a file where the origin keeps none.
@@ -25,7 +26,7 @@ pub(crate) const NO_BIRTH: UnixNanos = UnixNanos(0);
 /// The log, the objects, and the sums over them.
 pub(crate) struct Store {
     pub(crate) log: Log,
-    pub(crate) objects: BTreeMap<ObjectId, Object>,
+    pub(crate) objects: Objects,
     pub(crate) by_inode: BTreeMap<u64, ObjectId>,
     pub(crate) next_object: ObjectId,
     pub(crate) cached_blocks: u64,
@@ -73,7 +74,7 @@ impl Store {
         Self {
             ages: DirtyAges::new(log.segments().len()),
             log,
-            objects: BTreeMap::new(),
+            objects: Objects::default(),
             by_inode: BTreeMap::new(),
             next_object,
             cached_blocks: 0,
@@ -251,15 +252,14 @@ impl Store {
 
     /// Gives all objects at or below a path their new one.
     pub(crate) fn rename_paths(&mut self, from: &[u8], to: &[u8]) {
-        for object in self.objects.values_mut() {
-            let path = &object.state.path;
+        for path in self.objects.paths_mut() {
             let Some(below) = path.strip_prefix(from).filter(|below| below.is_empty() || below.starts_with(b"/"))
             else {
                 continue;
             };
             if !from.is_empty() {
                 let renamed = [to, below].concat();
-                object.state.path = crate::object::kept_path(&renamed);
+                *path = crate::object::kept_path(&renamed);
             }
         }
     }

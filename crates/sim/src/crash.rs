@@ -173,6 +173,8 @@ impl Sim<'_> {
         let writer = self.writer();
         self.world.trace(|| format!("meddle with {file:?} by {writer:?}"));
         let mut content = Content::default();
+        let left = self.world.origin.stamp(file).ok()?;
+        let put_back = rng.chance(300);
         match rng.below(4) {
             0 => {
                 self.world.origin.unlink(&name).ok()?;
@@ -181,7 +183,7 @@ impl Sim<'_> {
                 return Some(Outside { file, content: None });
             }
             1 => {
-                // The same size: only times tell.
+                // The same size: only times tell, perhaps only the one that nobody can put back.
                 let size = before.len() as u64;
                 content.apply(&crate::content::Change::Write { offset: 0, len: size, writer }, 0);
             }
@@ -197,6 +199,9 @@ impl Sim<'_> {
             // No space: he has made it empty, then.
             self.world.origin.change(file, Change::Resize { size: 0 }).ok()?;
             content = Content::default();
+        }
+        if put_back {
+            self.world.origin.change(file, Change::Times { mtime: left.mtime.0 }).ok()?;
         }
         self.world.origin.sync_all();
         Some(Outside { file, content: Some(content) })

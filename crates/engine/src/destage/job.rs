@@ -80,6 +80,8 @@ pub(super) struct Job {
     given_back: Vec<(u64, u64)>,
     /// What the origin said of the file once it was written.
     stamp: Option<Stamp>,
+    /// The object's count of these when the stamp was asked for.
+    status_moves: u64,
     /// Some of its dirty data could not be read back.
     pub(super) lost: bool,
     /// An origin effect of the stage is under way.
@@ -140,6 +142,7 @@ impl Engine {
         let known = self.store.known(object);
         known.in_job = true;
         known.cut_in_job = None;
+        known.status_known = false;
         let announced = known.state.flags.destaging || !known.persisted;
         known.state.flags.destaging = true;
         known.said_for_space = false;
@@ -164,6 +167,7 @@ impl Engine {
             failed: None,
             given_back: Vec::new(),
             stamp: None,
+            status_moves: 0,
             lost: false,
             busy: false,
             only_stamp,
@@ -500,6 +504,8 @@ impl Engine {
         let known = self.store.known(object);
         known.changed_in_stamp = false;
         known.time_adrift = false;
+        known.status_known = false;
+        job.status_moves = known.status_moves;
         let mtime = known.state.mtime;
         self.origin_step(id, job, |ticket| Effect::OriginStamp { ticket, object, mtime });
     }
@@ -521,7 +527,7 @@ impl Engine {
         known.state.flags.attributes_dirty = known.changed_in_stamp;
         known.origin_is_left();
         if let Some(stamp) = job.stamp {
-            known.state.stamp = stamp;
+            known.left_with(stamp, job.status_moves);
             // It was unknown if a write there had failed; nothing else has changed it since the stamp.
             known.origin_size = stamp.size;
         }
@@ -545,7 +551,9 @@ impl Engine {
         known.state.flags.attributes_dirty = known.changed_in_stamp;
         known.origin_is_left();
         known.state.origin_valid = valid;
-        known.state.stamp = job.stamp.unwrap_or(known.state.stamp);
+        if let Some(stamp) = job.stamp {
+            known.left_with(stamp, job.status_moves);
+        }
         known.origin_unsynced = false;
         known.job_unsynced = false;
         // Before the marks: what they say is clean lies where the origin's file counts.

@@ -183,6 +183,7 @@ impl Engine {
         known.state.flags.destaging = true;
         known.said_for_space = false;
         known.state.flags.attributes_dirty = true;
+        known.status_moved();
         let ahead = known.dropped.goes_to(span);
         self.store.clear_range(object, span.first, span.end);
         if !log_works {

@@ -35,6 +35,7 @@ impl Engine {
         if !op.reserving {
             op.reserving = true;
             known.reserving += 1;
+            known.status_moved();
             if !known.state.flags.destaging {
                 known.state.flags.destaging = true;
                 known.said_for_space = true;
@@ -55,6 +56,7 @@ impl Engine {
         let log_works = !self.store.log.failed();
         let known = self.store.known(op.object);
         known.reserving -= 1;
+        known.status_moved();
         if known.reserving > 0 || !std::mem::take(&mut known.said_for_space) || known.time_adrift {
             return;
         }
