@@ -205,15 +205,15 @@ mod tests {
         );
         let place = |path: &str| place_of(Path::new(path), &mounts).map(|place| (place.device, place.path));
         for (path, device, there) in [
-            ("/etc", "8:1", "/etc"),
-            ("/slow", "8:2", "/"),
-            ("/slow/pg", "8:2", "/pg"),
-            ("/slow/db/x", "8:3", "/x"),
-            ("/alias/x", "8:2", "/db/x"),
-            ("/aliased", "8:1", "/aliased"),
-            ("/odd\nname/x", "0:9", "/x"),
+            ("/etc", (8, 1), "/etc"),
+            ("/slow", (8, 2), "/"),
+            ("/slow/pg", (8, 2), "/pg"),
+            ("/slow/db/x", (8, 3), "/x"),
+            ("/alias/x", (8, 2), "/db/x"),
+            ("/aliased", (8, 1), "/aliased"),
+            ("/odd\nname/x", (0, 9), "/x"),
         ] {
-            assert_eq!(place(path), Some((device.to_owned(), there.into())), "{path}");
+            assert_eq!(place(path), Some((device, there.into())), "{path}");
         }
         assert_eq!(mounts[4].root, Path::new("/my db,1"));
         assert_eq!(mounts[6].source, Path::new("/slow/my,db"));

@@ -430,8 +430,10 @@ fn decide_all(
                 notes.push(format!("{}: the origin's file is kept, as decided", path.display()));
             }
             _ => {
+                let was = object.state.stamp;
                 let unchanged = |found: &Found| {
-                    (found.stamp.size, found.stamp.mtime) == (object.state.stamp.size, object.state.stamp.mtime)
+                    let status_changed = object.state.flags.ctime_counts && found.stamp.ctime != was.ctime;
+                    (found.stamp.size, found.stamp.mtime) == (was.size, was.mtime) && !status_changed
                 };
                 let differs = if found.as_ref().is_some_and(unchanged) {
                     "not changed at the origin since".to_owned()
@@ -512,6 +514,14 @@ fn differs(left: Stamp, found: Option<Stamp>) -> String {
     }
     if left.mtime != found.mtime {
         differences.push(format!("modified {}, was {}", time(found.mtime), time(left.mtime)));
+    }
+    if differences.is_empty() && left.ctime != found.ctime {
+        // Put back by whoever changed it, or it was its owner or its mode that was changed.
+        differences.push(format!(
+            "size and modification time as they were, but changed {} (status change time), was {}",
+            time(found.ctime),
+            time(left.ctime)
+        ));
     }
     if differences.is_empty() { "changed at the origin".to_owned() } else { differences.join(", ") }
 }

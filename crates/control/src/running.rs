@@ -313,7 +313,9 @@ fn with_fault(device: Box<dyn Device>, fault: Option<FaultPlan>) -> (Box<dyn Dev
 }
 
 /// The pool has the claim with the engine's first checkpoint. Said before the first write can come in: from then on an
-/// image of the pool from before this start is known as one.
+/// image of the pool from before this start is known as one. With the same checkpoint all that was found and decided at this
+/// start is durable: killed after it, the next start asks the operator nothing again; and a file that is made may get the
+/// inode number of one that the pool was told to forget.
 fn begin(handle: &Handle, config: Config, marker: &MarkerHold, claim: &mut Marker) {
     // It is configured already; but every request waits for that checkpoint, and this one does nothing else.
     let configured = handle.call(Request::Configure(Box::new(config)));

@@ -100,6 +100,8 @@ impl Engine {
             }
             Request::Stop => {
                 self.stopping = true;
+                let stalled = std::mem::take(&mut self.stalled);
+                self.give_up_waiting(stalled, Errno::SHUTDOWN);
                 self.try_failing_again();
                 self.cancel_flushes();
                 self.start_op(id, ObjectId(0), Work::Stop, usual);
@@ -232,6 +234,9 @@ impl Engine {
     }
 
     fn restamp(&mut self, id: RequestId, object: ObjectId, stamp: Stamp) {
+        if let Some(known) = self.store.get_mut(object) {
+            known.status_moved();
+        }
         if let Some(known) = self.store.get_mut(object)
             && !known.is_dirty()
             && !known.state.flags.destaging
@@ -294,11 +299,25 @@ impl Engine {
             self.store.unpersist(id);
         }
         let known = self.store.known(id);
-        let attached = known.attached;
+        let (attached, gone, nameless) = (known.attached, known.gone, known.state.birth == NO_BIRTH);
+        let named = known.persisted;
         self.promises.passed(std::mem::take(&mut known.past_blocks));
         self.store.forget(id);
-        if attached {
+        if attached && gone && nameless && named {
+            // Its inode number goes to another file as soon as this one is closed, and nothing tells the two apart
+            // but the log's word that it is forgotten.
+            self.store.log.want_sync();
+            self.releases.push_back((self.store.nameless_forgotten, id));
+        } else if attached {
             self.emit(Effect::OriginRelease { object: id });
+        }
+    }
+
+    /// Lets go of the files that the log has durably forgotten.
+    pub(crate) fn release_forgotten(&mut self) {
+        let (durable, failed) = (self.store.log.durable(), self.store.log.failed());
+        while let Some((_, object)) = self.releases.pop_front_if(|(at, _)| *at <= durable || failed) {
+            self.emit(Effect::OriginRelease { object });
         }
     }
 }

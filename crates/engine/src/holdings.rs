@@ -1,14 +1,14 @@
 //! Which objects have most in the pool, and most that the origin has not got: for people who want to know what the flash
 //! is used for, how well that is packed, and what a flush is about.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use headpond_base::{ObjectId, UnixNanos};
+use headpond_base::UnixNanos;
 use headpond_format::UNIT;
 
 use crate::engine::Engine;
 use crate::object::Object;
+use crate::objects::By;
 
 /// What the pool has of one object.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,15 +28,13 @@ pub struct Holding {
 }
 
 impl Engine {
-    /// At most so many objects with most blocks, and as many with most dirty ones, each once, in no order. Costs a look at
-    /// each object that has a block or may be dirty.
+    /// At most so many objects with most blocks, and as many with most dirty ones, each once, in no order. Of two
+    /// with about as much, to an eighth, either may be left out. Costs a look at a few times as many objects, however many there are.
     #[must_use]
     pub fn holdings(&self, most: usize) -> Vec<Holding> {
-        let dirty = self.destage.noted().filter_map(|id| Some((id, self.store.get(id)?)));
-        let dirty = top(dirty, most, |object| object.map.dirty());
-        let all = self.store.objects.iter().map(|(id, object)| (*id, object));
-        let mut held: BTreeMap<_, _> = top(all, most, |object| object.map.blocks()).into_iter().collect();
-        held.extend(dirty);
+        let objects = &self.store.objects;
+        let mut held: BTreeMap<_, _> = objects.top(most, By::Blocks).into_iter().collect();
+        held.extend(objects.top(most, By::DirtyBlocks));
         let shown = |object: &Object| Holding {
             inode: object.state.inode,
             birth: object.state.birth,
@@ -47,18 +45,4 @@ impl Engine {
         };
         held.into_values().map(shown).collect()
     }
-}
-
-/// Those of which there is most, and anything of.
-fn top<'a>(
-    objects: impl Iterator<Item = (ObjectId, &'a Object)>,
-    most: usize,
-    of: impl Fn(&Object) -> u64,
-) -> Vec<(ObjectId, &'a Object)> {
-    let mut found: Vec<_> = objects.filter(|(_, object)| of(object) > 0).collect();
-    if found.len() > most {
-        found.select_nth_unstable_by_key(most, |(_, object)| Reverse(of(object)));
-        found.truncate(most);
-    }
-    found
 }

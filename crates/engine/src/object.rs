@@ -4,7 +4,9 @@ use headpond_base::{Block, Compression, Errno, Location, Nanos, Sequence, UnixNa
 use headpond_format::{OBJECT_PATH_MAX, ObjectFlags, ObjectState, Stamp};
 use headpond_map::{ObjectMap, Slot};
 
+use crate::dropped::Dropped;
 use crate::locks::Locks;
+use crate::objects::Counted;
 use crate::request::{Attributes, OpenFile};
 use crate::space::ObjectSpace;
 use crate::turns::Turns;
@@ -12,6 +14,8 @@ use crate::turns::Turns;
 /// Owned by the engine's store. `state` and `map` are what the log remembers; the rest lives
 /// only as long as the engine.
 pub(crate) struct Object {
+    /// What the sums over all objects have of it.
+    pub(crate) counted: Counted,
     pub(crate) state: ObjectState,
     pub(crate) map: ObjectMap,
     /// The log has an entry with this object's state.
@@ -48,6 +52,8 @@ pub(crate) struct Object {
     pub(crate) in_memory: u32,
     /// A replay could bring back blocks of it, even if the map has none.
     pub(crate) traces: bool,
+    /// Where a replay brings nothing back.
+    pub(crate) dropped: Dropped,
     /// The last entry that changed its size or made blocks of it zeros: destage may not carry
     /// that out before it is durable.
     pub(crate) shaped_at: Sequence,
@@ -68,6 +74,10 @@ pub(crate) struct Object {
     pub(crate) job_unsynced: bool,
     /// A reservation failed, and may have changed the time of the origin's file: it is known again once it gets a stamp.
     pub(crate) time_adrift: bool,
+    /// How often headpond did what moves the status change time of the origin's file, but for what a job does before its stamp.
+    pub(crate) status_moves: u64,
+    /// The stamp has the status change time that the origin's file has now.
+    pub(crate) status_known: bool,
     /// Size or time changed since the origin was last given them.
     pub(crate) changed_in_stamp: bool,
     /// Its last name is gone from the origin.
@@ -104,6 +114,7 @@ impl Object {
     /// An object as a scan found it.
     pub(crate) fn from_state(state: ObjectState, map: ObjectMap) -> Self {
         Self {
+            counted: Counted::default(),
             origin_size: state.stamp.size,
             state,
             map,
@@ -124,6 +135,7 @@ impl Object {
             compression: None,
             in_memory: 0,
             traces: true,
+            dropped: Dropped::default(),
             shaped_at: Sequence(0),
             in_job: false,
             cut_in_job: None,
@@ -133,6 +145,8 @@ impl Object {
             sync_failed: None,
             job_unsynced: false,
             time_adrift: false,
+            status_moves: 0,
+            status_known: false,
             changed_in_stamp: false,
             gone: false,
             burying: false,
@@ -153,8 +167,21 @@ impl Object {
     }
 
     /// The origin's file has this stamp, or a later status change time that was seen.
-    pub(crate) fn is_stamped(&mut self, stamp: Stamp) {
+    fn is_stamped(&mut self, stamp: Stamp) {
         self.state.stamp = Stamp { ctime: stamp.ctime.max(self.seen_ctime), ..stamp };
+    }
+
+    /// headpond does, or has done, what moves the status change time of the origin's file: the stamp's is not known to be right
+    /// before the next stamp.
+    pub(crate) const fn status_moved(&mut self) {
+        self.status_moves += 1;
+        self.status_known = false;
+    }
+
+    /// Destage has synced the origin's file and left it with this stamp, before which its status had moved so often.
+    pub(crate) fn left_with(&mut self, stamp: Stamp, status_moves: u64) {
+        self.is_stamped(stamp);
+        self.status_known = self.status_moves == status_moves && self.reserving == 0;
     }
 
     /// Destage is through with the origin's file. Others may be asking for space there.
@@ -253,6 +280,7 @@ impl Object {
     /// Takes over what the origin says of a file that nobody has dirty.
     pub(crate) fn follow_origin(&mut self, stamp: Stamp) {
         self.state.stamp = stamp;
+        self.status_known = false;
         self.state.size = stamp.size;
         self.state.origin_valid = u64::MAX;
         self.state.mtime = stamp.mtime;

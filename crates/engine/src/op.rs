@@ -143,6 +143,8 @@ pub(crate) struct Op {
     pub(crate) allocated: bool,
     /// It counts as one that asks the origin for space.
     pub(crate) reserving: bool,
+    /// It waits for its turn, and the origin has refused once what it waits for.
+    pub(crate) refused: bool,
 }
 
 impl Op {
@@ -167,6 +169,7 @@ impl Op {
             left: Vec::new(),
             allocated: false,
             reserving: false,
+            refused: false,
         }
     }
 

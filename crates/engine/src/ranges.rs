@@ -7,6 +7,21 @@ use std::collections::BTreeMap;
 pub(crate) struct RangeSet(BTreeMap<u64, u64>);
 
 impl RangeSet {
+    /// Whether nothing is in.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many ranges there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Takes everything out.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
     /// Adds `start..end`.
     pub(crate) fn add(&mut self, mut start: u64, mut end: u64) {
         if start >= end {

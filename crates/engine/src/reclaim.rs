@@ -351,7 +351,7 @@ impl Engine {
     /// which were open at a crash.
     fn pieces_by_map(&self, segment: SegmentId) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();
-        for (object, known) in &self.store.objects {
+        for (object, known) in self.store.objects.iter() {
             for (block, slot) in known.map.range(Block(0), Block(u64::MAX)) {
                 if slot.location == Location::ZERO || self.store.segment_of(slot.location) != segment {
                     continue;

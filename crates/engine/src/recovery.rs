@@ -235,6 +235,10 @@ impl Recovered {
         object.state.flags.unlinked = false;
         let (left, now) = (object.state.stamp, found.stamp);
         let same = (left.size, left.mtime) == (now.size, now.mtime);
+        // The last use ended in order: a time that was put back after a change shows by the one that nobody puts back.
+        let counts = std::mem::take(&mut object.state.flags.ctime_counts);
+        let status_changed = counts && left.ctime != now.ctime;
+        object.state.flags.ctime_counts = counts && !status_changed;
         if object.state.flags.direct && object.map.dirty() == 0 {
             // Changed at the origin, where the size and the time are; what was on flash of the
             // changed blocks was dropped before. What came in since was never synced at the
@@ -256,7 +260,7 @@ impl Recovered {
             return Verdict::Kept;
         }
         if object.data_dirty_against(left.size) {
-            if !same {
+            if !same || status_changed {
                 return Verdict::Conflict(conflict(object, Some(now)));
             }
             object.meets(now);
@@ -317,7 +321,12 @@ impl Recovered {
     /// of a new epoch; requests wait for it.
     #[must_use]
     pub fn into_engine(self, config: Config, now: Nanos) -> Engine {
-        let mut engine = Engine::new(self.store, Checkpoints::new(self.superblock), config, now);
+        let mut store = self.store;
+        for object in store.objects.values_mut() {
+            // From the first checkpoint on headpond moves these times itself, and a crash says nothing of that.
+            object.status_known = std::mem::take(&mut object.state.flags.ctime_counts);
+        }
+        let mut engine = Engine::new(store, Checkpoints::new(self.superblock), config, now);
         let dirty = engine.store.objects.iter().filter(|(_, object)| {
             // One at which a job was interrupted may lack nothing but the stamp by which it is known again.
             object.is_dirty() || object.data_dirty() || object.state.flags.destaging

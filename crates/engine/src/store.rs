@@ -17,6 +17,7 @@ use crate::dirty_age::DirtyAges;
 use crate::locks::Span;
 use crate::memory_window::MemoryWindow;
 use crate::object::Object;
+use crate::objects::Objects;
 use crate::ops::ZERO_SLOT;
 
 /// The birth time of a file where the origin keeps none.
@@ -25,7 +26,7 @@ pub(crate) const NO_BIRTH: UnixNanos = UnixNanos(0);
 /// The log, the objects, and the sums over them.
 pub(crate) struct Store {
     pub(crate) log: Log,
-    pub(crate) objects: BTreeMap<ObjectId, Object>,
+    pub(crate) objects: Objects,
     pub(crate) by_inode: BTreeMap<u64, ObjectId>,
     pub(crate) next_object: ObjectId,
     pub(crate) cached_blocks: u64,
@@ -73,7 +74,7 @@ impl Store {
         Self {
             ages: DirtyAges::new(log.segments().len()),
             log,
-            objects: BTreeMap::new(),
+            objects: Objects::default(),
             by_inode: BTreeMap::new(),
             next_object,
             cached_blocks: 0,
@@ -131,6 +132,7 @@ impl Store {
         let Some(object) = self.objects.get_mut(&id) else { return };
         let geometry = *self.log.geometry();
         object.traces = true;
+        object.dropped.appended(block);
         let old = object.map.insert(block, slot);
         object.stored_units += u64::from(slot.units());
         object.stored_units -= u64::from(old.map_or(0, |old| old.units()));
@@ -250,15 +252,14 @@ impl Store {
 
     /// Gives all objects at or below a path their new one.
     pub(crate) fn rename_paths(&mut self, from: &[u8], to: &[u8]) {
-        for object in self.objects.values_mut() {
-            let path = &object.state.path;
+        for path in self.objects.paths_mut() {
             let Some(below) = path.strip_prefix(from).filter(|below| below.is_empty() || below.starts_with(b"/"))
             else {
                 continue;
             };
             if !from.is_empty() {
                 let renamed = [to, below].concat();
-                object.state.path = crate::object::kept_path(&renamed);
+                *path = crate::object::kept_path(&renamed);
             }
         }
     }
@@ -291,6 +292,7 @@ impl Store {
         self.clear_range(id, Block(0), Block(u64::MAX));
         if let Some(object) = self.objects.get_mut(&id) {
             object.traces = false;
+            object.dropped.clear();
         }
         if self.unpersist(id) {
             self.log.append(&Entry::Forget { object: id });

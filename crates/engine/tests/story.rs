@@ -150,7 +150,6 @@ fn a_new_file_with_the_number_of_a_removed_one_is_answered_for_once_the_log_tell
     assert!(matches!(world.ask(Request::Sync { object: old }), Reply::Done));
     assert!(matches!(world.ask(Request::Close { object: old }), Reply::Done));
     assert!(matches!(world.ask(Request::Namespace(Namespace::Unlink { object: old })), Reply::Done));
-    assert_eq!(recover(&mut world.flash, POOL).unwrap().objects().len(), 1, "nobody has waited for the log's word");
     let new = world.open(1, &[]);
     assert_ne!(new, old);
     assert!(recover(&mut world.flash, POOL).unwrap().objects().is_empty(), "the new one would be taken for it");
@@ -330,4 +329,66 @@ fn the_first_durable_write_of_a_new_file_makes_its_name_durable_and_those_after_
     }
     assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
     assert_eq!(world.engine.stats().origin_syncs, 2);
+}
+
+/// What the next start says of the only object, whose file has this stamp now.
+fn verdict_after(world: &mut World, found: Stamp) -> Verdict {
+    let mut recovered = recover(&mut Memory(world.flash.0.clone()), POOL).unwrap();
+    let objects = recovered.objects();
+    assert_eq!(objects.len(), 1);
+    let (inode, birth, path) = (objects[0].state.inode, objects[0].state.birth, b"f".to_vec());
+    let file = OpenFile { inode, birth, path, stamp: found, created: false, allocated: 0 };
+    recovered.reconcile(objects[0].object, Some(&file))
+}
+
+/// Others changed the file and put size and modification time back, with `touch -r`.
+#[test]
+fn a_change_by_others_that_puts_the_time_back_is_a_conflict_and_what_headpond_did_is_none() {
+    let dirty = |world: &mut World| {
+        let file = world.open(1, &[5; 10_000]);
+        world.write(file, 0, b"dirty");
+        world.ask(Request::Sync { object: file });
+        file
+    };
+    let moved = |stamp: Stamp| Stamp { ctime: UnixNanos(stamp.ctime.0 + 1000), ..stamp };
+    let stopped = |world: &mut World, file| {
+        assert!(matches!(world.ask(Request::Stop), Reply::Done));
+        assert!(recover(&mut Memory(world.flash.0.clone()), POOL).unwrap().dirty_blocks() > 0, "the data stays");
+        world.stamps[&file]
+    };
+    let mut world = World::new(Config::default());
+    let file = dirty(&mut world);
+    let left = stopped(&mut world, file);
+    assert!(matches!(verdict_after(&mut world, left), Verdict::Kept));
+    let verdict = verdict_after(&mut world, moved(left));
+    assert!(matches!(verdict, Verdict::Conflict(_)), "{verdict:?}");
+
+    // headpond's own changes of the status come before the stamp with which the pool is left.
+    let own: [fn(ObjectId) -> Request; 2] = [
+        |object| Request::Restamp { object, stamp: Stamp::default() },
+        |object| {
+            let (from, to) = (b"f".to_vec(), b"g".to_vec());
+            Request::Namespace(Namespace::Rename { moved: Some(object), replaced: None, from, to, exchange: false })
+        },
+    ];
+    for change in own {
+        let mut world = World::new(Config::default());
+        let file = dirty(&mut world);
+        assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
+        world.write(file, 0, b"again");
+        let before = world.stamps.remove(&file);
+        assert!(matches!(world.ask(change(file)), Reply::Done));
+        let left = stopped(&mut world, file);
+        assert!(before.is_some(), "destage left one, and the end another");
+        assert!(matches!(verdict_after(&mut world, moved(left)), Verdict::Conflict(_)));
+    }
+
+    // After a crash nobody knows what headpond did last.
+    let mut world = World::new(Config::default());
+    let file = dirty(&mut world);
+    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
+    world.write(file, 0, b"again");
+    world.ask(Request::Sync { object: file });
+    let left = world.stamps[&file];
+    assert!(matches!(verdict_after(&mut world, moved(left)), Verdict::Kept));
 }

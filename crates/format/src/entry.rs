@@ -52,6 +52,9 @@ pub struct ObjectFlags {
     /// With `direct`: the size and the time here count all the same, for a change at the origin failed and may have left
     /// others there.
     pub size_counts: bool,
+    /// The stamp's status change time counts: the use of the pool ended in order, and headpond has not touched the file since
+    /// the stamp. While a pool is in use no object has this.
+    pub ctime_counts: bool,
 }
 
 impl ObjectFlags {
@@ -62,6 +65,7 @@ impl ObjectFlags {
             | (self.attributes_dirty as u8) << 3
             | (self.direct as u8) << 4
             | (self.size_counts as u8) << 5
+            | (self.ctime_counts as u8) << 6
     }
 
     const fn from_bits(bits: u8) -> Self {
@@ -72,6 +76,7 @@ impl ObjectFlags {
             attributes_dirty: bits & 8 != 0,
             direct: bits & 16 != 0,
             size_counts: bits & 32 != 0,
+            ctime_counts: bits & 64 != 0,
         }
     }
 }

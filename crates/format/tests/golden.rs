@@ -144,6 +144,7 @@ fn entries() -> Vec<Entry> {
             attributes_dirty: false,
             direct: true,
             size_counts: false,
+            ctime_counts: false,
         },
         size: 0x2122_2324_2526_2728,
         origin_valid: u64::MAX,

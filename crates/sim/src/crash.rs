@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{Buf, BufMut, CacheMode, Errno};
-use headpond_engine::{FlashRead, Verdict};
+use headpond_engine::{FlashRead, Request, Verdict};
 use headpond_format::OriginName;
 
 use crate::content::Content;
@@ -11,7 +11,7 @@ use crate::core::Restored;
 use crate::flash::{Cut, SimFlash};
 use crate::origin::{Change, FileId};
 use crate::rng::Rng;
-use crate::sim::{Door, Sim};
+use crate::sim::{Asked, Door, Sim};
 
 /// Reads for recovery, with errors now and then.
 struct Reader<'a> {
@@ -112,7 +112,15 @@ impl Sim<'_> {
         if self.over {
             return Ok(());
         }
+        self.settle_start()?;
         self.observe(kept_origin)
+    }
+
+    /// As a mount does before anybody can use it: what this start has found and decided is durable from here on, with the
+    /// engine's first checkpoint.
+    fn settle_start(&mut self) -> Result<(), String> {
+        self.ask(Asked::Settled, Request::SyncAll)?;
+        self.drain()
     }
 
     /// A clean stop, perhaps something that happens to the origin, and a new start.
@@ -130,11 +138,27 @@ impl Sim<'_> {
         self.leave(cut, origin_falls);
         let clean_stop = self.stopped_well && self.model.is_all_synced() && !self.damaged;
         let outside = if clean_stop && rng.chance(600) { self.meddle(rng) } else { None };
-        self.begin(outside)?;
+        let mut kept_origin = !origin_falls;
+        self.kept_over = None;
+        self.begin(outside.as_ref())?;
+        // Killed before what was decided is durable: it is asked again, and decided anew.
+        while outside.is_some() && !self.over && rng.chance(300) {
+            for _ in 0..rng.below_one_of(&[3, 30]) {
+                self.step()?;
+            }
+            kept_origin &= self.fall(rng)?;
+            self.begin(outside.as_ref())?;
+        }
+        if let Some(Outside { file, content: Some(content) }) = outside
+            && self.kept_over != Some(file)
+        {
+            self.model.replace(file, content);
+        }
         if self.over {
             return Ok(());
         }
-        self.observe(!origin_falls)
+        self.settle_start()?;
+        self.observe(kept_origin)
     }
 
     /// Somebody changes a file at the origin.
@@ -149,6 +173,8 @@ impl Sim<'_> {
         let writer = self.writer();
         self.world.trace(|| format!("meddle with {file:?} by {writer:?}"));
         let mut content = Content::default();
+        let left = self.world.origin.stamp(file).ok()?;
+        let put_back = rng.chance(300);
         match rng.below(4) {
             0 => {
                 self.world.origin.unlink(&name).ok()?;
@@ -157,7 +183,7 @@ impl Sim<'_> {
                 return Some(Outside { file, content: None });
             }
             1 => {
-                // The same size: only times tell.
+                // The same size: only times tell, perhaps only the one that nobody can put back.
                 let size = before.len() as u64;
                 content.apply(&crate::content::Change::Write { offset: 0, len: size, writer }, 0);
             }
@@ -174,12 +200,15 @@ impl Sim<'_> {
             self.world.origin.change(file, Change::Resize { size: 0 }).ok()?;
             content = Content::default();
         }
+        if put_back {
+            self.world.origin.change(file, Change::Times { mtime: left.mtime.0 }).ok()?;
+        }
         self.world.origin.sync_all();
         Some(Outside { file, content: Some(content) })
     }
 
     /// Recovers, reconciles and starts an engine.
-    fn begin(&mut self, outside: Option<Outside>) -> Result<(), String> {
+    fn begin(&mut self, outside: Option<&Outside>) -> Result<(), String> {
         // As a mount does before it forgets files that are gone: the directory is as it is for good.
         self.world.origin.sync_directory();
         if std::mem::take(&mut self.world.disowned) {
@@ -192,7 +221,6 @@ impl Sim<'_> {
             // What every file has lost with it is not known here: the run ends once it has begun.
             self.over = true;
         }
-        self.kept_over = None;
         let Some(mut restored) = self.recover()? else {
             self.over = true;
             return Ok(());
@@ -213,7 +241,7 @@ impl Sim<'_> {
             self.world.trace(|| format!("found {known:?}: {verdict:?}"));
             let same = found.as_ref().is_some_and(|found| found.birth.0 == known.birth);
             let gone = matches!(verdict, Verdict::Forgotten);
-            match (&outside, verdict) {
+            match (outside, verdict) {
                 (Some(outside), verdict) if file == Some(outside.file) && same => {
                     self.judge_outside(&mut *restored, &known, outside, &verdict)?;
                 }
@@ -239,11 +267,6 @@ impl Sim<'_> {
                 self.doors.entry(file).or_default().object = Some(known.object);
                 self.world.origin.set_open(file, true);
             }
-        }
-        if let Some(Outside { file, content: Some(content) }) = outside
-            && self.kept_over != Some(file)
-        {
-            self.model.replace(file, content);
         }
         let mut config = self.scenario.config;
         if self.scenario.mode_switches && self.world.rng.chance(100) {
@@ -305,8 +328,11 @@ impl Sim<'_> {
         verdict: &Verdict,
     ) -> Result<(), String> {
         match (verdict, known.dirty) {
+            // Decided at a start that was killed later than that.
+            (Verdict::Kept, true) if self.kept_over == Some(outside.file) => Ok(()),
             (Verdict::Conflict(_), true) => {
                 self.summary.conflicts += 1;
+                self.kept_over = None;
                 if self.world.rng.chance(500) {
                     restored.discard(known.object);
                 } else if let Some(open) = self.describe(outside.file, false) {

@@ -250,7 +250,12 @@ impl SimOrigin {
         if wanted.len() as u64 > free {
             return Err(Errno::NOSPC);
         }
+        let moves = !wanted.is_empty();
         file.allocated.extend(wanted);
+        if moves {
+            // It is a change of the file, though nobody sees it, and the time is put back.
+            self.touch_status(id);
+        }
         Ok(())
     }
 

@@ -66,6 +66,8 @@ pub(crate) enum Asked {
     },
     Restamp,
     Configure,
+    /// What a start has found is durable.
+    Settled,
 }
 
 /// A file, as the front door knows it.
@@ -152,7 +154,7 @@ impl<'a> Sim<'a> {
         Writer(self.next_writer)
     }
 
-    fn ask(&mut self, asked: Asked, request: Request) -> Result<RequestId, String> {
+    pub(crate) fn ask(&mut self, asked: Asked, request: Request) -> Result<RequestId, String> {
         let id = RequestId(self.next_request);
         self.next_request += 1;
         self.world.trace(|| format!("ask   {id:?} {asked:?} {}", short(&request)));
@@ -560,7 +562,12 @@ impl<'a> Sim<'a> {
                 if checked.iter().any(Result::is_ok) { Ok(()) } else { checked.into_iter().next().unwrap_or(Ok(())) }
             }
             (
-                Asked::Close { .. } | Asked::Restamp | Asked::Configure | Asked::Names { .. } | Asked::CancelFlush,
+                Asked::Close { .. }
+                | Asked::Restamp
+                | Asked::Configure
+                | Asked::Names { .. }
+                | Asked::CancelFlush
+                | Asked::Settled,
                 Reply::Done,
             ) => Ok(()),
             (_, Reply::Failed(_)) => Ok(()),

@@ -7,6 +7,8 @@
 //! - What the origin failed to do is tried again before the flush fails: all that the job had written counts as not
 //!   written, and is written again from flash. An error that says what a healthy origin says, too, is told at once.
 //! - Each flush counts for itself, and what it has left never grows.
+//! - What has nothing more to do is taken out as it changes: nothing walks over all that a flush has left but its start, and
+//!   the moment in which what it is about is durable.
 //! - One that is cancelled is answered so at once. The round under way ends as it would have:
 //!   what it wrote is clean, the rest is dirty as before.
 
@@ -48,7 +50,11 @@ pub(super) struct Flush {
     durable_at: Sequence,
     /// The first job begun after that: earlier ones may have picked before.
     first_job: Option<JobId>,
+    /// All its objects were looked at since it may end.
+    looked_at: bool,
     total: u64,
+    /// The sum of what its objects have left.
+    left_blocks: u64,
 }
 
 /// What an object has still to do for a flush.
@@ -79,11 +85,10 @@ fn may_pass(errno: Errno) -> bool {
 }
 
 impl Flush {
-    fn progress(&self, store: &Store, now: Nanos) -> FlushProgress {
-        let dirty = |object: &ObjectId| store.get(*object).map_or(0, |known| known.map.dirty());
+    fn progress(&self, now: Nanos) -> FlushProgress {
         FlushProgress {
             id: self.id,
-            left_blocks: self.left.iter().map(|(object, left)| left.blocks.min(dirty(object))).sum(),
+            left_blocks: self.left_blocks,
             total_blocks: self.total,
             left_objects: self.left.len() as u64,
             running: now.since(self.since),
@@ -93,6 +98,20 @@ impl Flush {
     /// Whether it waits for this object.
     pub(super) fn wants(&self, object: ObjectId) -> bool {
         self.left.contains_key(&object)
+    }
+
+    /// An object has at most so many blocks left.
+    fn has_at_most(&mut self, object: ObjectId, blocks: u64) {
+        let Some(left) = self.left.get_mut(&object) else { return };
+        let fewer = left.blocks.min(blocks);
+        self.left_blocks -= left.blocks - fewer;
+        left.blocks = fewer;
+    }
+
+    /// An object is done, or cannot be.
+    fn take_out(&mut self, object: ObjectId) {
+        self.has_at_most(object, 0);
+        self.left.remove(&object);
     }
 
     fn settled(&self, store: &Store) -> bool {
@@ -122,7 +141,8 @@ impl Engine {
             }
         }
         let total = left.values().map(|left| left.blocks).sum();
-        self.destage.flushes.push(Flush { op, id, since: self.now, left, durable_at, first_job: None, total });
+        let (since, first_job, looked_at, left_blocks) = (self.now, None, false, total);
+        self.destage.flushes.push(Flush { op, id, since, left, durable_at, first_job, looked_at, total, left_blocks });
     }
 
     /// Ends the flushes of that name early: whoever waits is told so. `false` when there are none.
@@ -150,20 +170,35 @@ impl Engine {
     /// The flushes under way, oldest first.
     #[must_use]
     pub fn flushes(&self) -> Vec<FlushProgress> {
-        self.destage.flushes.iter().map(|flush| flush.progress(&self.store, self.now)).collect()
+        self.destage.flushes.iter().map(|flush| flush.progress(self.now)).collect()
+    }
+
+    /// The one that has run longest.
+    pub(crate) fn oldest_flush(&self) -> Option<FlushProgress> {
+        self.destage.flushes.first().map(|flush| flush.progress(self.now))
+    }
+
+    /// What changed in this turn may have nothing more to do for a flush.
+    pub(crate) fn note_for_flushes(&mut self) {
+        if !self.destage.flushes.is_empty() {
+            self.destage.changed.extend_from_slice(self.store.objects.touched());
+        }
     }
 
     pub(super) fn start_flushes(&mut self) {
         let next_job = JobId(self.destage.next_job);
-        let mut wanted = Vec::new();
+        let room = super::JOBS_MAX.saturating_sub(self.destage.jobs.len());
         for flush in self.destage.flushes.iter_mut().filter(|flush| flush.settled(&self.store)) {
             flush.first_job.get_or_insert(next_job);
-            wanted.extend(flush.left.iter().map(|(object, left)| (*object, left.next)));
         }
+        if room == 0 {
+            return;
+        }
+        let settled = self.destage.flushes.iter().filter(|flush| flush.settled(&self.store));
+        let wanted = settled.flat_map(|flush| flush.left.iter().map(|(object, left)| (*object, left.next)));
+        // Few that are left cannot start now: jobs work on them, or changes go there directly.
+        let wanted: Vec<_> = wanted.filter(|(object, _)| self.may_start(*object)).take(room).collect();
         for (object, next) in wanted {
-            if self.destage.jobs.len() >= super::JOBS_MAX {
-                break;
-            }
             if self.may_start(object) {
                 self.start_job(object, next, ROUND_BLOCKS, true);
             }
@@ -173,22 +208,47 @@ impl Engine {
     /// Takes objects out of flushes that have nothing more to do, or cannot.
     pub(super) fn finish_flushes(&mut self) {
         let barred = self.origin_barred();
+        let mut changed = std::mem::take(&mut self.destage.changed);
+        if self.destage.flushes.is_empty() {
+            return;
+        }
+        changed.extend_from_slice(self.store.objects.touched());
+        changed.sort_unstable();
+        changed.dedup();
         let (store, ops, ready) = (&self.store, &mut self.ops, &mut self.ready);
-        for flush in self.destage.flushes.iter_mut().filter(|flush| flush.settled(store)) {
-            flush.left.retain(|object, left| {
-                let Some(known) = store.get(*object) else { return false };
+        for flush in self.destage.flushes.iter_mut() {
+            let settled = flush.settled(store);
+            let all: Vec<ObjectId>;
+            let look_at = if settled && (!flush.looked_at || barred.is_some()) {
+                flush.looked_at = true;
+                all = flush.left.keys().copied().collect();
+                &all
+            } else {
+                &changed
+            };
+            for object in look_at.iter().filter(|object| flush.left.contains_key(object)).copied().collect::<Vec<_>>() {
+                let Some(known) = store.get(object) else {
+                    flush.take_out(object);
+                    continue;
+                };
+                flush.has_at_most(object, known.map.dirty());
+                if !settled {
+                    continue;
+                }
                 let failing = known.failing.map(|(errno, _)| errno).or(barred.filter(|_| known.is_dirty()));
                 if let Some(errno) = failing.filter(|_| !known.in_job) {
-                    if barred.is_none() && left.failures < TRIES && may_pass(errno) {
-                        return true;
+                    let failures = flush.left.get(&object).map_or(TRIES, |left| left.failures);
+                    if barred.is_none() && failures < TRIES && may_pass(errno) {
+                        continue;
                     }
                     if let Some(op) = ops.get_mut(&flush.op) {
                         op.error = op.error.or(Some(errno));
                     }
-                    return false;
+                    flush.take_out(object);
+                } else if !known.in_job && (!known.is_dirty() && !known.origin_unsynced || known.leaving()) {
+                    flush.take_out(object);
                 }
-                known.in_job || (known.is_dirty() || known.origin_unsynced) && !known.leaving()
-            });
+            }
         }
         self.destage.flushes.retain(|flush| {
             let over = flush.left.is_empty() && flush.settled(store);
@@ -205,8 +265,9 @@ impl Engine {
         // What changes again and again is passed by in the end: it came after the flush was asked for.
         let stuck = job.next == Some(from) && job.forward.is_some();
         for flush in &mut self.destage.flushes {
+            let Some(left) = flush.left.get(&object) else { continue };
+            flush.has_at_most(object, left.blocks.saturating_sub(job.cleaned));
             let Some(left) = flush.left.get_mut(&object) else { continue };
-            left.blocks = left.blocks.saturating_sub(job.cleaned);
             match job.failed {
                 Some(_) => left.failures += 1,
                 // Dirty data that flash does not give back: it will not the next time either.
@@ -222,7 +283,7 @@ impl Engine {
                 Some(next) => left.next = next.max(left.next),
                 None if !failed => {
                     // A whole pass: what is dirty now came after the flush was asked for.
-                    flush.left.remove(&object);
+                    flush.take_out(object);
                 }
                 None => {}
             }

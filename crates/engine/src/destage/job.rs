@@ -87,6 +87,8 @@ pub(super) struct Job {
     blanked: Option<(u64, u64)>,
     /// What the origin said of the file once it was written.
     stamp: Option<Stamp>,
+    /// The object's count of these when the stamp was asked for.
+    status_moves: u64,
     /// Some of its dirty data could not be read back.
     pub(super) lost: bool,
     /// An origin effect of the stage is under way.
@@ -147,6 +149,7 @@ impl Engine {
         let known = self.store.known(object);
         known.in_job = true;
         known.cut_in_job = None;
+        known.status_known = false;
         let announced = known.state.flags.destaging || !known.persisted;
         known.state.flags.destaging = true;
         known.said_for_space = false;
@@ -171,6 +174,7 @@ impl Engine {
             failed: None,
             blanked: None,
             stamp: None,
+            status_moves: 0,
             lost: false,
             busy: false,
             only_stamp,
@@ -566,6 +570,8 @@ impl Engine {
         let known = self.store.known(object);
         known.changed_in_stamp = false;
         known.time_adrift = false;
+        known.status_known = false;
+        job.status_moves = known.status_moves;
         let mtime = known.state.mtime;
         self.origin_step(id, job, |ticket| Effect::OriginStamp { ticket, object, mtime });
     }
@@ -584,8 +590,13 @@ impl Engine {
         let log_works = !self.store.log.failed();
         let known = self.store.known(job.object);
         known.state.flags.unanchored = false;
+        known.state.flags.attributes_dirty = known.changed_in_stamp;
         known.origin_is_left();
-        known.is_stamped(job.stamp.unwrap_or(known.state.stamp));
+        if let Some(stamp) = job.stamp {
+            known.left_with(stamp, job.status_moves);
+            // It was unknown if a write there had failed; nothing else has changed it since the stamp.
+            known.origin_size = stamp.size;
+        }
         known.job_unsynced = false;
         self.origin_is_synced(job.object);
         let known = self.store.known(job.object);
@@ -608,7 +619,9 @@ impl Engine {
         known.state.flags.attributes_dirty = known.changed_in_stamp || known.space.has_tail(known.state.size);
         known.origin_is_left();
         known.state.origin_valid = valid;
-        known.is_stamped(job.stamp.unwrap_or(known.state.stamp));
+        if let Some(stamp) = job.stamp {
+            known.left_with(stamp, job.status_moves);
+        }
         known.job_unsynced = false;
         self.origin_is_synced(object);
         let known = self.store.known(object);
@@ -653,6 +666,7 @@ impl Engine {
             // A size or a time that it gave the file may look right and not be synced.
             known.state.flags.attributes_dirty = true;
             self.stats.origin_errors += 1;
+            self.refused_again(job.object, errno);
         }
         self.promises.destaged(failed);
         self.job_ended(id, job, failed);

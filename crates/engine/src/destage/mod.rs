@@ -57,6 +57,9 @@ const AHEAD: Nanos = Nanos(20 * Nanos::MILLISECOND.0);
 /// An object's size and time, if it lacks nothing else, are left for the origin until it was quiet for this long.
 const QUIET: Nanos = Nanos::SECOND;
 
+/// Objects that destage looks at in one go for one to begin with: requests wait meanwhile.
+const LOOKS: usize = 256;
+
 /// A failed destage is tried again after this.
 const RETRY: Nanos = Nanos(5 * Nanos::SECOND.0);
 
@@ -79,6 +82,8 @@ pub(crate) struct Destage {
     /// What misses take, so that none waits for long behind what goes to the origin.
     pub(crate) patience: Patience,
     flushes: Vec<Flush>,
+    /// Objects that changed since flushes were last looked at, while there are any.
+    changed: Vec<ObjectId>,
     stop_waiter: Option<OpId>,
 }
 
@@ -94,13 +99,9 @@ impl Destage {
             governor: Governor::new(now),
             patience: Patience::default(),
             flushes: Vec::new(),
+            changed: Vec::new(),
             stop_waiter: None,
         }
-    }
-
-    /// The objects that may have something for the origin.
-    pub(crate) fn noted(&self) -> impl Iterator<Item = ObjectId> + '_ {
-        self.noted.iter().copied()
     }
 
     /// This object may have something for the origin.
@@ -122,6 +123,9 @@ impl Destage {
 impl Engine {
     /// Somebody asks: what the origin refused a moment ago is tried now, not after a while.
     pub(crate) fn try_failing_again(&mut self) {
+        if self.store.objects.failing() == 0 {
+            return;
+        }
         for known in self.store.objects.values_mut() {
             known.failing = None;
         }
@@ -175,7 +179,9 @@ impl Engine {
                 self.destage.noted.remove(&object);
                 continue;
             };
-            let stays = known.data_dirty() && (!known.state.flags.destaging || self.store.log.failed());
+            // One whose status change time the stamp does not have gets another: it tells a change by others later.
+            let as_left = !known.state.flags.destaging && known.status_known;
+            let stays = known.data_dirty() && (as_left || self.store.log.failed());
             let barred = self.origin_barred().is_some();
             if !known.is_dirty() || known.failing.is_some() || known.leaving() || stays || barred {
                 self.destage.noted.remove(&object);
@@ -238,8 +244,9 @@ impl Engine {
         let rate = self.destage.governor.rate();
         let full = !rate.is_finite();
         let jobs_most = if full { JOBS_MAX } else { 1 };
-        // Twice round at most: once from where the elevator is, once from the start.
-        for _ in 0..=self.destage.noted.len() {
+        // Twice round at most: once from where the elevator is, once from the start. Of very many with nothing to do now it
+        // looks at some, and goes on from there the next time.
+        for _ in 0..=self.destage.noted.len().min(LOOKS) {
             if self.destage.jobs.len() >= jobs_most {
                 return;
             }

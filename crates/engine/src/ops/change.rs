@@ -95,7 +95,7 @@ impl Engine {
             }
         }
         if op.stage == Stage::Locked {
-            if let Some(errno) = self.refused_for_space(op, &change) {
+            if let Some(errno) = op.error.or_else(|| self.refused_for_space(op, &change)) {
                 return Progress::Finish(Reply::Failed(errno));
             }
             op.direct = self.goes_direct(op);
@@ -213,7 +213,7 @@ impl Engine {
     }
 
     /// Whether a change through the log gets further now; if not it waits, and is stepped again.
-    fn may_go_on(&mut self, id: OpId, op: &Op, change: &Change) -> bool {
+    fn may_go_on(&mut self, id: OpId, op: &mut Op, change: &Change) -> bool {
         if !self.may_log(id, op.object) {
             self.wait_for_turn(id, op.object, false);
         } else if self.may_take(op.object, change) {
@@ -222,6 +222,10 @@ impl Engine {
                 self.promises.want();
             }
             return true;
+        } else if self.stopping {
+            // Nobody makes room any more.
+            op.error = Some(Errno::SHUTDOWN);
+            self.ready.push_back(id);
         } else {
             self.stalled.push_back(id);
         }
@@ -391,6 +395,7 @@ impl Engine {
             // What went to the origin before this may have changed the size, and from here on the log's counts.
             self.store.persist(object);
         }
+        self.store.known(object).dropped.clear();
         let size = self.store.known(object).state.size;
         let size_after = change.size_after(size);
         let mtime = change.mtime();

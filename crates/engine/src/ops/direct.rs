@@ -6,7 +6,7 @@
 //! back, and the changed time stamp is not taken for somebody else's work. A write that is to be durable by itself waits
 //! for the changes in the log that come before it, so that no crash shows it without them (promise 2).
 
-use headpond_base::{Block, Class, Errno, ObjectId};
+use headpond_base::{Block, Class, Errno, ObjectId, Sequence};
 use headpond_format::Entry;
 
 use super::drop_entry;
@@ -154,7 +154,12 @@ impl Engine {
     fn size_counts_here(&mut self, object: ObjectId) {
         let log_works = !self.store.log.failed();
         let known = self.store.known(object);
-        if known.origin_size == u64::MAX && known.direct == 0 && log_works && known.persisted {
+        if known.origin_size != u64::MAX || known.direct > 0 {
+            return;
+        }
+        // What the failed change left behind the end must not show once a change through the log makes the object longer.
+        known.state.origin_valid = known.state.origin_valid.min(known.state.size);
+        if log_works && known.persisted {
             known.state.flags.size_counts = true;
             known.state.flags.attributes_dirty = true;
             self.store.persist(object);
@@ -166,7 +171,8 @@ impl Engine {
         change.durable() && !self.store.log.failed() && self.store.log.has_unsynced_changes()
     }
 
-    /// Drops what the pool has of these blocks; `true` if the log must become durable first.
+    /// Drops what the pool has of these blocks; `true` if the log must become durable first. Mostly it need not: a writer past
+    /// the pool pays for the flash once, and not with each write.
     fn forget_stale(&mut self, object: ObjectId, span: Span) -> bool {
         let log_works = !self.store.log.failed();
         let known = self.store.known(object);
@@ -177,6 +183,8 @@ impl Engine {
         known.state.flags.destaging = true;
         known.said_for_space = false;
         known.state.flags.attributes_dirty = true;
+        known.status_moved();
+        let ahead = known.dropped.goes_to(span);
         self.store.clear_range(object, span.first, span.end);
         if !log_works {
             return false;
@@ -185,10 +193,29 @@ impl Engine {
             self.store.persist(object);
             self.nothing_is_dirty(object);
         }
-        if traces {
+        let drops = traces && !self.store.known(object).dropped.has(span);
+        if drops {
+            let span = self.with_neighbours(object, span, ahead);
+            self.store.clear_range(object, span.first, span.end);
             self.store.log.append(&drop_entry(object, span));
+            self.store.known(object).dropped.add(span);
         }
-        unflagged || traces
+        let last = Sequence(self.store.log.next_sequence().0 - 1);
+        let dropped = &mut self.store.known(object).dropped;
+        if unflagged || drops {
+            dropped.said(last);
+        }
+        dropped.said_at() > self.store.log.durable()
+    }
+
+    /// These blocks, `ahead` more behind them, and all beyond of which the pool has nothing: to drop more costs nothing, and
+    /// the next change need not wait for the flash. The front of the object, too, if the pool has nothing of that.
+    fn with_neighbours(&self, object: ObjectId, span: Span, ahead: u64) -> Span {
+        let Some(known) = self.store.get(object) else { return span };
+        let from = Block(span.end.0.saturating_add(ahead));
+        let end = known.map.range(from, Block(u64::MAX)).next().map_or(Block(u64::MAX), |(block, _)| block);
+        let front_is_empty = known.map.range(Block(0), span.first).next().is_none();
+        Span { first: if front_is_empty { Block(0) } else { span.first }, end }
     }
 
     /// Tells the log that all of an object is clean, which it need not know: replaying a range of zeros makes

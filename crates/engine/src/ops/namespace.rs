@@ -27,6 +27,12 @@ impl Engine {
             if let Some(object) = going {
                 self.note_unlinked(object, true);
             }
+            let moved = if let Namespace::Rename { moved, .. } = &change { *moved } else { None };
+            for object in moved.into_iter().chain(going) {
+                if let Some(known) = self.store.get_mut(object) {
+                    known.status_moved();
+                }
+            }
             let wait = match &change {
                 Namespace::Rename { .. } => true,
                 Namespace::Unlink { object } => self.store.get(*object).is_some_and(|known| known.persisted),
@@ -54,6 +60,7 @@ impl Engine {
                     && let Some(known) = self.store.get_mut(*object)
                 {
                     known.state.stamp.ctime = stamp.ctime;
+                    known.status_moved();
                 }
             }
             Some(_) => {}

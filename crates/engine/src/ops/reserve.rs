@@ -56,6 +56,7 @@ impl Engine {
         if !op.reserving {
             op.reserving = true;
             known.reserving += 1;
+            known.status_moved();
             self.asking.said.remove(&op.object);
             if !known.state.flags.destaging {
                 known.state.flags.destaging = true;
@@ -76,6 +77,7 @@ impl Engine {
         }
         let known = self.store.known(op.object);
         known.reserving -= 1;
+        known.status_moved();
         if known.reserving == 0 && known.said_for_space {
             self.asking.said.insert(op.object, self.now);
         }

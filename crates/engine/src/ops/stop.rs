@@ -18,6 +18,10 @@ impl Engine {
         if op.stage == Stage::Locked {
             op.stage = Stage::OriginSynced;
             op.left = self.store.objects.keys().copied().collect();
+            // With the last checkpoint: whatever comes now is a change by others.
+            for known in self.store.objects.values_mut() {
+                known.state.flags.ctime_counts = known.status_known;
+            }
             // The origin refused to say how it is left: a change by others would not be seen. Nor of a file that is
             // gone and still open: should the origin forget that in a power cut, it is back.
             let unknown = self.store.objects.values().find(|known| known.state.flags.destaging && !known.leaving());

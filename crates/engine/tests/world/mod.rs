@@ -46,6 +46,10 @@ pub struct World {
     pub broken: bool,
     /// The origin refuses this many stamps.
     pub refuse_stamps: u32,
+    /// The origin carries out so many writes, and says that it did not.
+    pub refuse_writes: u32,
+    /// The origin refuses this many changes of size.
+    pub refuse_resizes: u32,
     /// The origin refuses this many syncs.
     pub refuse_syncs: u32,
     /// Files whose size was set, and not synced since.
@@ -55,7 +59,9 @@ pub struct World {
     /// Bytes that were written to the origin, and bytes that it was to make zeros by itself.
     pub written: u64,
     pub zeroed: u64,
-    /// How many times it was read.
+    /// How many times the flash was synced.
+    pub flash_syncs: u64,
+    /// How many times the origin was read.
     pub origin_reads: u64,
     /// Writes to flash below this byte are done, and their completion waits for [`World::release`].
     pub hold_below: u64,
@@ -103,7 +109,10 @@ impl World {
             free: 0,
             broken: false,
             refuse_stamps: 0,
+            refuse_writes: 0,
+            refuse_resizes: 0,
             refuse_syncs: 0,
+            flash_syncs: 0,
             resized: BTreeSet::new(),
             written_resized: Vec::new(),
             written: 0,
@@ -176,12 +185,18 @@ impl World {
                 file[offset as usize..end].copy_from_slice(&bytes);
                 self.written_resized.push(self.resized.contains(&object));
                 self.written += bytes.len() as u64;
-                (ticket, Outcome::Done)
+                let refused = self.refuse_writes > 0;
+                self.refuse_writes -= u32::from(refused);
+                (ticket, if refused { Outcome::Failed(Errno::IO) } else { Outcome::Done })
             }
             Effect::OriginZero { ticket, object, offset, len, .. } => {
                 self.zeroed += len;
                 self.files.get_mut(&object).unwrap()[offset as usize..(offset + len) as usize].fill(0);
                 (ticket, Outcome::Done)
+            }
+            Effect::OriginResize { ticket, .. } if self.refuse_resizes > 0 => {
+                self.refuse_resizes -= 1;
+                (ticket, Outcome::Failed(Errno::IO))
             }
             Effect::OriginResize { ticket, object, size } => {
                 self.files.get_mut(&object).unwrap().resize(size as usize, 0);
@@ -215,9 +230,11 @@ impl World {
                 self.resized.remove(&object);
                 (ticket, Outcome::Done)
             }
-            Effect::FlashSync { ticket } | Effect::PoolFailed { ticket } | Effect::OriginNamespace { ticket, .. } => {
+            Effect::FlashSync { ticket } => {
+                self.flash_syncs += 1;
                 (ticket, Outcome::Done)
             }
+            Effect::PoolFailed { ticket } | Effect::OriginNamespace { ticket, .. } => (ticket, Outcome::Done),
             Effect::OriginSpace { ticket, .. } => (ticket, Outcome::Free { free: self.free, bytes: 1 << 40 }),
             Effect::OriginSeek { ticket, .. } => (ticket, Outcome::Offset(0)),
             Effect::OriginRelease { object } => return self.released.push(object),

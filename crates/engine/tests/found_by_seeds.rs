@@ -1,0 +1,149 @@
+//! Histories that broke a promise in the simulator, built by hand: the seed of a history is another history as soon as the
+//! simulator draws anything else. Each test says what it was. Seeds of which no such test can be made are in
+//! `crates/sim/tests/random_histories.rs`.
+
+#![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
+
+mod world;
+
+use headpond_base::{BufMut, CacheMode, Errno, Nanos, ObjectId, UnixNanos};
+use headpond_engine::{Config, Handling, Namespace, Reply, Request, RequestId, Treatment, Verdict, recover};
+use world::{Memory, POOL, World};
+
+/// Write-back; nothing goes to the origin unless something waits for it.
+fn write_back() -> Config {
+    Config { flush_period: Config::OFF, dirty_threshold: 0, sequential_cutoff: None, ..Config::default() }
+}
+
+fn write_request(object: ObjectId, offset: u64, bytes: &[u8], handling: Handling) -> Request {
+    let (data, how) = (BufMut::copy_of(bytes).freeze(), Treatment { handling, ..Treatment::default() });
+    Request::Write { object, offset, data, mtime: UnixNanos(7), durable: false, how }
+}
+
+/// A write in pass-through failed at the origin and was there all the same, and so was the cut that would have set it right;
+/// then the mode changed, and a write through the log made the file longer: the failed bytes showed in the middle.
+#[test]
+fn what_a_failed_write_left_behind_the_end_never_shows() {
+    let mut world = World::new(Config { mode: CacheMode::PassThrough, ..write_back() });
+    let file = world.open(1, &[5; 4096]);
+    (world.refuse_writes, world.refuse_resizes) = (1, 1);
+    let failed = write_request(file, 300_000, &[6; 32_768], Handling::Cache);
+    assert!(matches!(world.ask(failed), Reply::Failed(Errno::IO)));
+    assert_eq!(world.files[&file].len(), 332_768, "it is there, and so is a hole before it");
+    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::SetMode(CacheMode::WriteBack)), Reply::Done));
+    world.write(file, 1_500_000, &[7; 4096]);
+    assert_eq!(world.read(file, 300_000, 32_768), [0; 32_768]);
+    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
+    assert_eq!(world.files[&file][300_000..332_768], [0; 32_768], "nor at the origin");
+    assert_eq!(world.read(file, 300_000, 32_768), [0; 32_768]);
+}
+
+/// A write of destage failed, so that the size of the origin's file was unknown; the file was cut to nothing, and the pool
+/// left. The stamp that was taken said that nothing was lacking, and the pool still called the file dirty.
+#[test]
+fn a_file_that_lacks_nothing_when_the_pool_is_left_is_not_dirty_in_it() {
+    let mut world = World::new(Config { flush_period: Nanos::SECOND, ..write_back() });
+    let file = world.open(1, &[]);
+    world.write(file, 5000, &[6; 4096]);
+    world.refuse_writes = u32::MAX;
+    (0..40).for_each(|_| world.sleep(50));
+    assert!(world.refuse_writes < u32::MAX, "destage has tried");
+    world.files.get_mut(&file).unwrap().clear();
+    assert!(matches!(world.ask(Request::Truncate { object: file, size: 0, mtime: UnixNanos(9) }), Reply::Changed(_)));
+    assert!(matches!(world.ask(Request::Stop), Reply::Done));
+    let left = recover(&mut world.flash, POOL).unwrap().objects();
+    assert_eq!(left.len(), 1);
+    assert!(!left[0].dirty, "{left:?}");
+}
+
+/// A write to the origin waits until what is dirty of its file is there. The origin took none of it, for ever, and the write
+/// was never answered.
+#[test]
+fn a_write_that_waits_for_what_the_origin_refuses_is_told_so() {
+    let mut world = World::new(write_back());
+    let file = world.open(1, &[5; 4096]);
+    world.write(file, 0, &[6; 4096]);
+    world.refuse_writes = 1;
+    world.write_as(file, 8192, &[7; 4096], Handling::Bypass);
+    assert_eq!(world.files[&file][8192], 7, "what passes is waited for");
+    world.refuse_writes = u32::MAX;
+    world.write(file, 0, &[8; 4096]);
+    let waits = write_request(file, 16_384, &[9; 4096], Handling::Bypass);
+    assert!(matches!(world.ask(waits), Reply::Failed(Errno::IO)));
+    world.refuse_writes = 0;
+    world.write_as(file, 16_384, &[9; 4096], Handling::Bypass);
+    assert_eq!((world.files[&file][0], world.files[&file][16_384]), (8, 9));
+}
+
+/// The same for one that waits for room in the pool when the use of the pool ends: the end waited for it, and it for room
+/// that nobody makes any more.
+#[test]
+fn the_end_does_not_wait_for_writes_that_wait_for_room() {
+    let mut world = World::new(Config { dirty_threshold: 1, ..write_back() });
+    let file = world.open(1, &[]);
+    world.refuse_writes = u32::MAX;
+    let mut id = 900_000;
+    loop {
+        id += 1;
+        let offset = (id - 900_000) << 20;
+        world.engine.submit(RequestId(id), write_request(file, offset, &[1; 1 << 20], Handling::Cache));
+        world.run();
+        (0..40).for_each(|_| world.sleep(50));
+        if world.replies.remove(&RequestId(id)).is_none() {
+            break;
+        }
+        assert!(id < 900_100, "the pool is full long before");
+    }
+    world.engine.submit(RequestId(1 << 40), Request::Stop);
+    world.run();
+    (0..400).for_each(|_| world.sleep(50));
+    let stopped = world.replies.remove(&RequestId(1 << 40));
+    assert!(matches!(stopped, Some(Reply::Done | Reply::Failed(_))), "{stopped:?}");
+    let told = world.replies.remove(&RequestId(id));
+    assert!(matches!(told, Some(Reply::Failed(Errno::SHUTDOWN))), "{told:?}");
+}
+
+/// A file was removed; on an origin without birth times its inode number went to a new one before the log durably knew: after a
+/// crash the new one got the old one's data. Its number is not free while it is open here.
+#[test]
+fn a_removed_file_without_a_birth_time_is_let_go_of_once_the_log_has_forgotten_it() {
+    let mut world = World::new(write_back());
+    let file = world.open(1, &[5; 4096]);
+    world.write(file, 0, &[6; 4096]);
+    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::Namespace(Namespace::Unlink { object: file })), Reply::Done));
+    world.hold_below = u64::MAX;
+    assert!(matches!(world.ask(Request::Close { object: file }), Reply::Done));
+    assert_eq!(world.released, [], "the log's word is on its way");
+    world.release();
+    world.sleep(50);
+    assert_eq!(world.released, [file]);
+    let recovered = recover(&mut Memory(world.flash.0.clone()), POOL).unwrap();
+    assert!(recovered.objects().is_empty(), "{:?}", recovered.objects());
+}
+
+/// What the operator decided at a start, and which files it found to be gone, was durable only some time after the mount was
+/// there: a crash asked the operator again, and gave a new file the data of one that was gone. A mount waits for this.
+#[test]
+fn what_a_start_decided_is_durable_once_a_sync_is_answered() {
+    let mut world = World::new(write_back());
+    let file = world.open(1, &[5; 4096]);
+    world.write(file, 0, &[6; 4096]);
+    assert!(matches!(world.ask(Request::Stop), Reply::Done));
+    let mut recovered = recover(&mut world.flash, POOL).unwrap();
+    let object = recovered.objects()[0].object;
+    assert!(matches!(recovered.reconcile(object, None), Verdict::Conflict(_) | Verdict::Forgotten));
+    recovered.discard(object);
+    world.hold_below = u64::MAX;
+    world.engine = recovered.into_engine(write_back(), Nanos(world.now));
+    world.run();
+    world.engine.submit(RequestId(900_000), Request::SyncAll);
+    (0..40).for_each(|_| world.sleep(50));
+    assert!(world.replies.is_empty(), "it waits for the first checkpoint");
+    while !world.replies.contains_key(&RequestId(900_000)) {
+        world.release();
+        world.sleep(50);
+    }
+    assert!(recover(&mut Memory(world.flash.0.clone()), POOL).unwrap().objects().is_empty());
+}
