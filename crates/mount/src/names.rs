@@ -32,6 +32,9 @@ impl Front {
             return Err(Errno::NOENT);
         }
         let found = stat(parent, name)?;
+        if self.is_marker_by_another_name(parent, &found) {
+            return Err(Errno::NOENT);
+        }
         if let Some(inode) = self.inodes.look_up(&found) {
             if inode.kind == FileType::Directory && inode.node != ROOT {
                 self.check_nested(parent, name, &*inode, &found).inspect_err(|_| self.forget(inode.node, 1))?;
