@@ -168,7 +168,14 @@ mod tests {
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
         std::thread::spawn(move || socket.serve(|_, client| client.answer(&Answer::Done)));
-        let ask = || ask_at(&path, rustix::process::geteuid().as_raw(), &Command::Flush { path: None }, Some(Duration::from_secs(10)));
+        let ask = || {
+            ask_at(
+                &path,
+                rustix::process::geteuid().as_raw(),
+                &Command::Flush { path: None },
+                Some(Duration::from_secs(10)),
+            )
+        };
         assert_eq!(ask().unwrap(), Answer::Done);
         let stranger = std::thread::scope(|scope| {
             let asking = scope.spawn(|| {

@@ -216,10 +216,11 @@ mod tests {
     use crate::wire::answer_head;
     use headpond_base::ObjectId;
     use headpond_engine::Namespace;
+    use rustix::fs::Mode;
     use std::io::Read;
     use std::os::fd::OwnedFd;
     use std::sync::Arc;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// Counts what is made durable.
     #[derive(Default)]
@@ -232,7 +233,7 @@ mod tests {
             done(Reply::Done);
         }
 
-        fn namespace(&self, _: Namespace, _: Operation) -> headpond_base::Result<()> {
+        fn namespace(&self, _: Option<Namespace>, _: Operation) -> headpond_base::Result<()> {
             unreachable!("no name changes")
         }
 

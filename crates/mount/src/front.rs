@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::batch::Batches;
 use crate::forgetting::Forgetting;
 use crate::handles::{Handles, OpenDirectory, OpenFile, Way};
-use crate::inodes::{Inode, Inodes, ROOT};
+use crate::inodes::{DeviceNumber, Inode, Inodes, ROOT, stat};
 use crate::insight::Insight;
 use crate::known::{FileKey, Known, KnownFiles, KnownObject};
 use crate::live_rules::LiveRules;
@@ -46,6 +46,8 @@ pub(crate) struct Front {
     /// A file that is removed while it is open stays in its directory at the origin, under another name.
     pub(crate) hides_open_files: bool,
     pub(crate) read_only: bool,
+    /// The origin's file system takes other letters for the same name.
+    folds_case: bool,
     pub(crate) panel: Option<Shown>,
     pub(crate) insight: Arc<Insight>,
     pub(crate) nested: NestedOrigins,
@@ -92,7 +94,10 @@ impl Front {
         let files = known.clone();
         pond.when_let_go(Box::new(move |object| files.let_go(object)));
         let hides_open_files = hides_open_files(&root);
+        let marker = stat(&root, MARKER_NAME);
+        let folded = stat(&root, MARKER_NAME.to_ascii_uppercase());
         Ok(Self {
+            folds_case: marker.is_ok_and(|marker| folded.is_ok_and(|folded| is_same(&marker, &folded))),
             pond,
             inodes: Inodes::new(root, beside.descriptors.unwrap_or_else(Budget::of_process).paths)?,
             known,
@@ -115,6 +120,14 @@ impl Front {
     /// Whether this is headpond's own directory beside the data, which applications do not see.
     pub(crate) fn is_marker(parent: &Inode, name: &OsStr) -> bool {
         parent.node == ROOT && name.as_bytes() == MARKER_NAME.as_bytes()
+    }
+
+    /// Whether what was found in a directory is that directory, under a name that the origin's file system takes for the
+    /// same: `.Headpond`, or one with letters in it that count for nothing. Asked only where there are such names.
+    pub(crate) fn is_marker_by_another_name(&self, parent: &Inode, found: &Statx) -> bool {
+        self.folds_case
+            && parent.node == ROOT
+            && parent.path().and_then(|root| stat(root, MARKER_NAME)).is_ok_and(|marker| is_same(&marker, found))
     }
 
     /// The path of a directory entry below the origin's root, for the log and for people. Empty
@@ -196,7 +209,7 @@ impl Front {
             // What the kernel appends to a name that is gone, or the end of a strange name.
             let same = root
                 .path()
-                .and_then(|root| crate::inodes::stat(root, OsStr::from_bytes(relative)))
+                .and_then(|root| stat(root, OsStr::from_bytes(relative)))
                 .is_ok_and(|found| crate::inodes::file_key(&found) == inode.key);
             if !same {
                 return Vec::new();
@@ -230,6 +243,10 @@ impl Front {
 fn kept_whole(known: &Known, direction: Direction, how: Treatment) -> Treatment {
     let kept = direction == Direction::Write && known.is_whole();
     if kept { Treatment { handling: Handling::Whole, ..how } } else { how }
+}
+
+fn is_same(one: &Statx, other: &Statx) -> bool {
+    DeviceNumber::of(one) == DeviceNumber::of(other) && one.stx_ino == other.stx_ino
 }
 
 /// What the engine compares at the next start.

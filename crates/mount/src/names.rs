@@ -37,6 +37,9 @@ impl Front {
         }
         let directory = parent.path()?;
         let found = stat(&directory, name)?;
+        if self.is_marker_by_another_name(parent, &found) {
+            return Err(Errno::NOENT);
+        }
         if let Some(inode) = self.inodes.look_up(&found) {
             inode.find_by(&parent.me()?, name);
             if inode.kind == FileType::Directory && inode.node != ROOT {

@@ -169,6 +169,27 @@ fn nobody_closes_a_directory_of_everybody_with_a_marker_of_his_own() {
     pond.unmount(&[]).ok();
 }
 
+/// As on a file system that does not tell capital letters from others: here a second name by other means.
+#[test]
+fn the_marker_is_not_reached_by_another_name_that_the_origin_takes_for_its_own() {
+    if !is_root() {
+        eprintln!("left out: needs root for bind mounts");
+        return;
+    }
+    let pond = Pond::new();
+    fs::create_dir(pond.origin().join(".headpond")).unwrap();
+    let _names = [".HEADPOND", ".Headpond"].map(|name| Bind::new(&pond, "origin/.headpond", &format!("origin/{name}")));
+    pond.mount(&["--size", SIZE]).ok();
+    for name in [".HEADPOND", ".Headpond"] {
+        let marker = pond.mnt().join(name).join("marker.json");
+        assert_eq!(fs::read(&marker).unwrap_err().kind(), ErrorKind::NotFound, "{name}");
+        assert_eq!(fs::remove_file(&marker).unwrap_err().kind(), ErrorKind::NotFound, "{name}");
+    }
+    assert!(pond.marker().is_some());
+    assert!(pond.mnt().join(".headpond/stats").exists(), "the numbers are there as ever");
+    pond.unmount(&[]).ok();
+}
+
 #[test]
 fn a_flash_inside_the_origin_is_refused_under_any_name() {
     if !is_root() {
