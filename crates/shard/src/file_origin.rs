@@ -214,6 +214,15 @@ impl FileOrigin {
         })
     }
 
+    /// The same of a file that is to be changed. None if its last name went, and nobody reads what is written to it: it
+    /// counts as written once a sync has made that durable.
+    fn file_to_change(&self, attached: &Arc<Attached>) -> Result<Option<Opened>> {
+        match self.file(attached) {
+            Err(_) if attached.slot.is_gone() => Ok(None),
+            result => result.map(Some),
+        }
+    }
+
     /// Makes durable that a file that was closed for it has lost its last name.
     fn sync_removal(&self, attached: &Attached) -> Result<()> {
         if let Some(again) = attached.again()
@@ -374,35 +383,36 @@ impl crate::Origin for FileOrigin {
 
     fn write(&self, object: ObjectId, offset: u64, data: &[Buf]) -> Result<()> {
         let attached = self.get(object)?;
-        let file = self.file(&attached)?;
+        let Some(file) = self.file_to_change(&attached)? else { return Ok(()) };
         self.removed.asking_again(|| Attached::write(&file, offset, data))
     }
 
     fn zero(&self, object: ObjectId, offset: u64, len: u64) -> Result<()> {
         let attached = self.get(object)?;
-        let file = self.file(&attached)?;
+        let Some(file) = self.file_to_change(&attached)? else { return Ok(()) };
         self.removed.asking_again(|| Attached::zero(&file, offset, len))
     }
 
     fn resize(&self, object: ObjectId, size: u64) -> Result<()> {
         let attached = self.get(object)?;
-        let file = self.file(&attached)?;
+        let Some(file) = self.file_to_change(&attached)? else { return Ok(()) };
         self.removed.asking_again(|| Ok(file.set_len(size)?))
     }
 
     fn reserve(&self, object: ObjectId, offset: u64, len: u64) -> Result<()> {
         let attached = self.get(object)?;
-        let file = self.file(&attached)?;
+        let Some(file) = self.file_to_change(&attached)? else { return Ok(()) };
         self.removed.asking_again(|| attached.reserve(&file, offset, len))
     }
 
     fn sync(&self, object: ObjectId) -> Result<()> {
         let attached = self.get(object)?;
+        let file = self.file(&attached);
         if attached.slot.is_gone() {
             self.synced.fetch_add(1, Ordering::Relaxed);
             return if attached.names.is_empty() { self.sync_removal(&attached) } else { Ok(attached.names.sync()?) };
         }
-        let file = self.file(&attached)?;
+        let file = file?;
         file.sync_all()?;
         self.synced.fetch_add(1, Ordering::Relaxed);
         self.note_name(&attached, &file)?;
@@ -411,7 +421,9 @@ impl crate::Origin for FileOrigin {
 
     fn stamp(&self, object: ObjectId, mtime: UnixNanos) -> Result<Stamp> {
         let attached = self.get(object)?;
-        let file = self.file(&attached)?;
+        let Some(file) = self.file_to_change(&attached)? else {
+            return Ok(Stamp { size: 0, mtime, ctime: mtime });
+        };
         let _times = attached.times.lock().unwrap_or_else(PoisonError::into_inner);
         set_mtime(&file, mtime)?;
         let metadata = file.metadata()?;
