@@ -128,6 +128,9 @@ pub(crate) struct Inode {
     removed: OnceLock<Removed>,
 }
 
+// What the head of this file says of memory.
+const _: () = assert!(size_of::<Inode>() <= 360);
+
 /// A name of an open file in `/proc/self/fd`, for as long as this is there.
 pub(crate) struct ProcPath {
     name: String,

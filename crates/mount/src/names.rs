@@ -228,8 +228,7 @@ impl Front {
         let going = self.going(parent, name, Some(&found), known.as_deref());
         let changed = self.name_changes(known.as_deref(), &[parent]);
         let operation = move || {
-            removal::unlink(&going, AtFlags::empty()).map_err(engine_errno)?;
-            changed();
+            removal::unlink(&going, AtFlags::empty(), changed).map_err(engine_errno)?;
             Ok(None)
         };
         let last = known.as_ref().filter(|_| found.stx_nlink == 1);
@@ -245,7 +244,7 @@ impl Front {
             return Err(self.marker_errno(parent, name));
         }
         let found = stat(parent.path()?, name)?;
-        removal::unlink(&self.going(parent, name, Some(&found), None), AtFlags::REMOVEDIR)
+        removal::unlink(&self.going(parent, name, Some(&found), None), AtFlags::REMOVEDIR, || {})
     }
 
     /// Renames, replaces or exchanges.
@@ -290,9 +289,11 @@ impl Front {
             let other_changed = self.name_changes(other.as_deref(), if exchange { &both } else { &both[1..] });
             let moved = moved.clone();
             move || {
-                moving.carry_out().map_err(engine_errno)?;
-                changed();
-                other_changed();
+                let noted = || {
+                    changed();
+                    other_changed();
+                };
+                moving.carry_out(noted).map_err(engine_errno)?;
                 let Some(moved) = moved else { return Ok(None) };
                 let stamp = moving.look().ok().as_ref().map(stamp);
                 // The origin's own time, not that of a moment later: it is what is seen after the next mount.

@@ -120,6 +120,13 @@ impl Home {
         drop((closed, oldest));
     }
 
+    /// What the kernel forgot is forgotten here too.
+    #[cfg(test)]
+    pub(crate) fn forget_all(&self) {
+        let forgotten = std::mem::take(&mut *self.forgotten.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(forgotten);
+    }
+
     /// To be held while something is renamed and its place changed. Nobody who holds it asks for a descriptor.
     pub(crate) fn moving(&self) -> RwLockReadGuard<'_, ()> {
         self.moving.read().unwrap_or_else(PoisonError::into_inner)

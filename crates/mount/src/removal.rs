@@ -8,7 +8,7 @@
 //! - A change that fails leaves all as it was.
 //!
 //! What is under way at the origin for a file that goes (destage) ends first, for which is waited some seconds at most;
-//! what was to come after is refused there (ESTALE), and what the pool has of it stays dirty up to the end of the file.
+//! what was to come after is not written any more.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -174,11 +174,12 @@ impl Drop for Prepared<'_> {
     }
 }
 
-/// Removes a name, and closes what it named.
-pub(crate) fn unlink(going: &Going, flags: AtFlags) -> Outcome<()> {
+/// Removes a name, and closes what it named. `noted` is called when the name is gone, and before anybody counts on that.
+pub(crate) fn unlink(going: &Going, flags: AtFlags, noted: impl FnOnce()) -> Outcome<()> {
     let directory = going.directory.path()?;
     let prepared = going.prepare();
     rustix::fs::unlinkat(&directory, &going.name, flags)?;
+    noted();
     prepared.gone();
     Ok(())
 }
@@ -220,8 +221,8 @@ impl Front {
 }
 
 impl Moving {
-    /// Renames.
-    pub(crate) fn carry_out(&self) -> Outcome<()> {
+    /// Renames. `noted` is called when that is done, and before anybody counts on it.
+    pub(crate) fn carry_out(&self, noted: impl FnOnce()) -> Outcome<()> {
         let (from, to) = (self.from.0.path()?, self.to.0.path()?);
         let replaced = self.replaced.prepare();
         // From here on nobody asks for a descriptor.
@@ -234,6 +235,7 @@ impl Moving {
             other.set_place(&self.from.0, &self.from.1);
         }
         drop(moving);
+        noted();
         replaced.gone();
         Ok(())
     }

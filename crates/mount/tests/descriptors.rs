@@ -20,7 +20,7 @@ use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags, StatxFlags};
 const FEW: Budget = Budget { paths: 40, files: 20 };
 
 const DIRECTORIES: usize = 12;
-const FILES: usize = 50;
+const FILES: usize = 20;
 
 /// What of the origin this process, which is the daemon too, has open.
 fn open_at_origin(bench: &Bench) -> Vec<PathBuf> {
@@ -155,7 +155,7 @@ fn nothing_is_missed_while_directories_above_are_renamed_all_the_time() {
             .map(|reader| {
                 let working = &working;
                 scope.spawn(move || {
-                    for number in 0..600 {
+                    for number in 0..200 {
                         let (directory, file) = ((number * 5 + reader) % DIRECTORIES, number % FILES);
                         let name = file.to_string();
                         let open = rustix::fs::openat(
@@ -214,7 +214,7 @@ fn no_descriptor_of_a_removed_file_is_left_when_its_removal_is_answered() {
     for mode in [CacheMode::WriteBack, CacheMode::WriteThrough] {
         let mut bench = Bench::engine_within(mode, Budget::of(4096));
         let at = |name: &str| bench.mountpoint.join(name);
-        for round in 0..30 {
+        for round in 0..9 {
             fs::create_dir(at("table")).unwrap();
             for number in 0..4 {
                 fs::write(at(&format!("table/goes-{number}")), vec![round; 50_000]).unwrap();
@@ -294,7 +294,7 @@ fn a_number_that_the_origin_gives_to_a_new_file_is_not_taken_for_the_old_one() {
     let path = bench.mountpoint.join("file");
     let mut named = Vec::new();
     let mut numbers = std::collections::BTreeSet::new();
-    for round in 0..50_usize {
+    for round in 0..20_usize {
         let content = round.to_string().repeat(1000 + round);
         fs::write(&path, &content).unwrap();
         assert!(fs::read_to_string(&path).unwrap() == content, "round {round}");
@@ -310,7 +310,7 @@ fn a_number_that_the_origin_gives_to_a_new_file_is_not_taken_for_the_old_one() {
             fs::remove_file(&path).unwrap();
         }
     }
-    eprintln!("{} numbers for 50 files", numbers.len());
+    eprintln!("{} numbers for 20 files", numbers.len());
     drop(named);
     bench.finish();
 }

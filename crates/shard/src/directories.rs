@@ -8,7 +8,8 @@
 //! - A directory counts as synced only by a sync that began after the change.
 //! - A change whose sync failed stays, for the next sync of the file.
 //!
-//! Price: one descriptor for each directory with such changes, however many files they are of, until those are synced.
+//! Price: one descriptor for each directory with such changes, up to a limit, however many files they are of, until those
+//! are synced.
 //! A directory that was synced for one of them after the change of another need not be synced for that one.
 
 use std::collections::HashMap;
@@ -22,6 +23,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 /// How many directories one file waits for at most. One that is moved on and on without a sync has the oldest synced
 /// at once.
 const DIRECTORIES_MAX: usize = 16;
+
+/// How many directories are open at most. Beyond, a change is synced at once: that is slow, and comes when files with
+/// dirty data are removed from, or moved between, ever more directories.
+const OPEN_MAX: usize = 256;
 
 /// How often what was synced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -73,14 +78,15 @@ impl Directories {
             *place = Arc::downgrade(&directory);
             directory
         });
-        if open.len().is_power_of_two() {
+        if open.len().is_power_of_two() || open.len() > OPEN_MAX {
             // Now and then, so that it costs little: what nobody waits for.
             open.retain(|_, directory| directory.strong_count() > 0);
         }
+        let crowded = open.len() > OPEN_MAX;
         drop(open);
         let number = directory.changes.fetch_add(1, Ordering::AcqRel) + 1;
         of.add(Change { directory, number });
-        Ok(())
+        if crowded { of.sync().map(drop) } else { Ok(()) }
     }
 
     /// How many were synced.
@@ -158,6 +164,22 @@ mod tests {
         directories.changed(open(place.path()), &other).unwrap();
         other.sync().unwrap();
         assert_eq!(directories.synced(), 2);
+    }
+
+    #[test]
+    fn not_more_directories_than_the_limit_are_open() {
+        let place = tempfile::tempdir().unwrap();
+        let directories = Directories::default();
+        let files: Vec<_> = (0..2 * OPEN_MAX)
+            .map(|number| {
+                let (path, file) = (place.path().join(number.to_string()), NameChanges::default());
+                std::fs::create_dir(&path).unwrap();
+                directories.changed(open(&path), &file).unwrap();
+                file
+            })
+            .collect();
+        let waiting = files.iter().filter(|file| !file.is_empty()).count();
+        assert_eq!((waiting, directories.synced()), (OPEN_MAX, OPEN_MAX as u64));
     }
 
     #[test]

@@ -255,6 +255,15 @@ impl FileOrigin {
         })
     }
 
+    /// The same of a file that is to be changed. None if its last name went, and nobody reads what is written to it: it
+    /// counts as written once a sync has made that durable.
+    fn file_to_change(&self, attached: &Arc<Attached>) -> Result<Option<Opened>> {
+        match self.file(attached) {
+            Err(_) if attached.slot.is_gone() => Ok(None),
+            result => result.map(Some),
+        }
+    }
+
     /// Makes durable that a file that was closed for it has lost its last name.
     fn sync_removal(&self, attached: &Attached) -> Result<()> {
         if attached.names.sync()? {
@@ -423,25 +432,27 @@ impl crate::Origin for FileOrigin {
 
     fn write(&self, object: ObjectId, offset: u64, data: &[Buf], user: u32) -> Result<()> {
         let attached = self.get(object)?;
-        let file = self.file(&attached)?;
+        let Some(file) = self.file_to_change(&attached)? else { return Ok(()) };
         self.change(|| self.removed.asking_again(|| as_user(user, || Attached::write(&file, offset, data))))
     }
 
     fn zero(&self, object: ObjectId, offset: u64, len: u64, keep_space: bool) -> Result<()> {
         let attached = self.get(object)?;
-        let file = self.file(&attached)?;
+        let Some(file) = self.file_to_change(&attached)? else { return Ok(()) };
         self.change(|| self.removed.asking_again(|| Attached::zero(&file, offset, len, keep_space)))
     }
 
     fn resize(&self, object: ObjectId, size: u64) -> Result<()> {
         let attached = self.get(object)?;
-        let file = self.file(&attached)?;
+        let Some(file) = self.file_to_change(&attached)? else { return Ok(()) };
         self.change(|| self.removed.asking_again(|| Ok(file.set_len(size)?)))
     }
 
     fn reserve(&self, object: ObjectId, ranges: &[(u64, u64)], user: u32, insists: bool) -> Result<Space> {
         let attached = self.get(object)?;
-        let file = self.file(&attached)?;
+        let Some(file) = self.file_to_change(&attached)? else {
+            return Ok(Space::default());
+        };
         self.change(|| self.removed.asking_again(|| attached.reserve(&file, ranges, user, insists)))
     }
 
@@ -452,10 +463,12 @@ impl crate::Origin for FileOrigin {
 
     fn sync(&self, object: ObjectId) -> Result<()> {
         let attached = self.get(object)?;
+        let file = self.file(&attached);
         if attached.slot.is_gone() {
+            self.synced.fetch_add(1, Ordering::Relaxed);
             return self.change(|| self.sync_removal(&attached));
         }
-        let file = self.file(&attached)?;
+        let file = file?;
         self.change(|| {
             file.sync_all()?;
             self.synced.fetch_add(1, Ordering::Relaxed);
@@ -467,7 +480,9 @@ impl crate::Origin for FileOrigin {
 
     fn stamp(&self, object: ObjectId, mtime: UnixNanos) -> Result<Stamp> {
         let attached = self.get(object)?;
-        let file = self.file(&attached)?;
+        let Some(file) = self.file_to_change(&attached)? else {
+            return Ok(Stamp { size: 0, mtime, ctime: mtime });
+        };
         self.change(|| {
             let _times = attached.times.lock().unwrap_or_else(PoisonError::into_inner);
             set_mtime(&file, mtime)?;
