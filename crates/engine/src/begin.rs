@@ -316,7 +316,8 @@ impl Engine {
     /// Lets go of the files that the log has durably forgotten.
     pub(crate) fn release_forgotten(&mut self) {
         let (durable, failed) = (self.store.log.durable(), self.store.log.failed());
-        while let Some((_, object)) = self.releases.pop_front_if(|(at, _)| *at <= durable || failed) {
+        while let Some((_, object)) = self.releases.front().copied().filter(|(at, _)| *at <= durable || failed) {
+            self.releases.pop_front();
             self.emit(Effect::OriginRelease { object });
         }
     }
