@@ -100,7 +100,7 @@ impl Promises {
 
     /// Destage ended, and why if it failed.
     pub(crate) fn destaged(&mut self, failed: Option<Errno>) {
-        self.broken = self.counts && failed.map_or(false, |errno| self.broken || errno.is_no_space());
+        self.broken = self.counts && failed.is_some_and(|errno| self.broken || errno.is_no_space());
     }
 
     /// Whether a change fits that makes so many blocks dirty of those that are so many now.

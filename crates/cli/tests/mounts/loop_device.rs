@@ -29,6 +29,17 @@ impl Loop {
         &self.device
     }
 
+    /// Mounts it with these options, if the kernel can.
+    pub fn mounts(&mut self, on: &Path, options: &str) -> bool {
+        let mut mount = Command::new("mount");
+        mount.args(["-o", options]).arg(&self.device).arg(on).env("PATH", path_with_sbin()).stderr(Stdio::null());
+        let mounted = mount.status().is_ok_and(|status| status.success());
+        if mounted {
+            self.mounted.push(on.to_owned());
+        }
+        mounted
+    }
+
     /// Mounts it with these options.
     pub fn mount(&mut self, on: &Path, options: &str) {
         run(Command::new("mount").args(["-o", options]).arg(&self.device).arg(on));
