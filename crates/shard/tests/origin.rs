@@ -220,17 +220,17 @@ fn once_the_claim_is_lost_no_change_reaches_the_origin() {
     let path = dir.path().join("file");
     std::fs::write(&path, vec![7; 10_000]).unwrap();
     origin.attach(A, open(&path));
-    origin.write(A, 0, &[buf(b"ours")]).unwrap();
+    origin.write(A, 0, &[buf(b"ours")], 0).unwrap();
     let left = || {
         let metadata = std::fs::metadata(&path).unwrap();
         (std::fs::read(&path).unwrap(), metadata.blocks(), metadata.mtime_nsec(), metadata.ctime_nsec())
     };
     let before = left();
     let all_refused = |errno: Errno| {
-        assert_eq!(origin.write(A, 0, &[buf(b"late")]), Err(errno));
-        assert_eq!(origin.zero(A, 0, 100), Err(errno));
+        assert_eq!(origin.write(A, 0, &[buf(b"late")], 0), Err(errno));
+        assert_eq!(origin.zero(A, 0, 100, false), Err(errno));
         assert_eq!(origin.resize(A, 5), Err(errno));
-        assert_eq!(origin.reserve(A, 0, 1 << 20), Err(errno));
+        assert_eq!(origin.reserve(A, &[(0, 1 << 20)], 0, false).map(drop), Err(errno));
         assert_eq!(origin.stamp(A, UnixNanos(5)), Err(errno));
         assert_eq!(origin.sync(A), Err(errno));
         assert_eq!(origin.may_change(), Err(errno));
