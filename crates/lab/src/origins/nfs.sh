@@ -116,6 +116,8 @@ forgotten() {
 taken() {
     forgetful; start; pond --size 64M
     put a 16; within 60 "$HEADPOND" flush $POND --quiet || die "flush"
+    # Nothing may be on its way when the other comes: what has begun, a kernel sends however late.
+    hp set $POND flush-period=off >/run/say/set || die "set"
     put a 16; sums $EXPORT/o >/run/say/before
     server_down
     python3 - $EXPORT/o/.headpond <<'PYTHON' & local other=$!
@@ -179,25 +181,42 @@ space() {
 # Removed means removed: no hidden leftovers of the NFS client, so that a directory goes right after the last file in it.
 removal() {
     start; pond --size 64M
-    cd $POND; python3 - <<'PYTHON' || die "$(ls -laR $EXPORT/o | head -n 30)"
+    cd $POND; python3 - <<'PYTHON' 2>/run/say/removal || die "$(tail -n 1 /run/say/removal)"
 import os
+os.mkdir('d0')
 for round in range(40):
-    os.mkdir('d')
-    names = ['d/%d' % number for number in range(1 + round % 4)]
+    d = 'd%d/' % round
+    # Before the other goes: its number is not given to this one.
+    os.mkdir('d%d' % (round + 1))
+    names = [d + str(number) for number in range(1 + round % 4)]
     for name in names:
         with open(name, 'w') as file: file.write('x' * 5000 * (round % 3)); os.fsync(file.fileno())
         if round % 2: open(name).read()
-    if round % 3 == 0: os.rename(names[-1], 'd/renamed'); names[-1] = 'd/renamed'
+    if round % 3 == 0: os.rename(names[-1], d + 'renamed'); names[-1] = d + 'renamed'
     for name in names: os.stat(name); os.unlink(name)
-    try: os.rmdir('d')
-    except OSError as error: raise SystemExit('round %d: %s' % (round, error))
+    os.rmdir(d)
 PYTHON
     cd /; ls -A $EXPORT/o | grep '^\.nfs' && die "leftovers"
     hp unmount $POND --quiet || die "unmount"
     found "40 directories went right after their files, with no leftovers"
 }
 
+# A server gives the number of a removed directory to the next one at once, whoever still has it open, and NFS tells no birth times.
+reuse() {
+    start; pond --size 64M
+    cd $POND; python3 - <<'PYTHON' 2>/run/say/reuse || die "$(tail -n 1 /run/say/reuse)"
+import os
+for round in range(40):
+    os.mkdir('d')
+    with open('d/file', 'w') as file: file.write(str(round)); os.fsync(file.fileno())
+    assert open('d/file').read() == str(round)
+    os.rename('d/file', 'file'); os.rmdir('d')
+PYTHON
+    cd /; hp unmount $POND --quiet || die "unmount"
+    found "40 directories of one number were told apart"
+}
+
 case $CASE in
-grace | away | back | forgotten | taken | kills | space | removal) $CASE ;;
+grace | away | back | forgotten | taken | kills | space | removal | reuse) $CASE ;;
 *) die "there is no such case" ;;
 esac
