@@ -286,6 +286,9 @@ impl Engine {
     /// The origin answered. If it could not, the object stays until the next start.
     pub(crate) fn buried(&mut self, id: ObjectId, outcome: &Outcome) {
         self.burials -= 1;
+        if let Some(known) = self.store.get_mut(id) {
+            known.burying = false;
+        }
         if let Outcome::Failed(_) = outcome {
             self.stats.origin_errors += 1;
         } else if self.store.get(id).is_some_and(|known| known.opens == 0 && known.active == 0) {

@@ -104,6 +104,23 @@ fn what_the_pool_has_of_a_removed_file_goes_once_the_directory_is_synced() {
 }
 
 #[test]
+fn after_a_flush_nothing_is_left_of_files_that_were_removed_before_it() {
+    let (mut bench, _) = Bench::idle();
+    let path = |number: u32| bench.mountpoint.join(number.to_string());
+    for number in 0..40 {
+        let file = File::create(path(number)).unwrap();
+        file.write_all_at(&[1; 20_000], 0).unwrap();
+    }
+    File::open(path(0)).unwrap().sync_all().unwrap();
+    (0..40).for_each(|number| fs::remove_file(path(number)).unwrap());
+    flush(&bench);
+    let Behind::Engine(handle) = &bench.behind else { unreachable!() };
+    let stats = handle.stats().engine;
+    assert_eq!((stats.dirty_blocks, stats.dirty_objects), (0, 0));
+    bench.finish();
+}
+
+#[test]
 fn a_sync_of_a_file_is_one_of_its_names_too_where_those_changed() {
     let (mut bench, origin) = Bench::idle();
     let path = |name: &str| bench.mountpoint.join(name);

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - A flush is over once, for each object of its scope, a whole pass has ended that began after
-//!   everything dirty at its start was durable; or the object needs nothing, is gone, or failed.
+//!   everything dirty at its start was durable; or the object needs nothing, is gone at the origin for good, or failed.
 //!   What is written meanwhile is not waited for, so a flush ends however busy the mount is.
 //! - What the origin failed to do is tried again before the flush fails: all that the job had written counts as not
 //!   written, and is written again from flash. An error that says what a healthy origin says, too, is told at once.
@@ -123,7 +123,9 @@ impl Engine {
     /// Starts a flush of what is dirty now; the request is stepped when it is over.
     pub(crate) fn begin_flush(&mut self, op: OpId, id: Option<FlushId>, scope: &FlushScope) {
         let store = &self.store;
-        let wanted = self.destage.noted.iter().filter(|object| scope.holds(**object));
+        // What is being buried lacks data at the origin until that is over, and who asks for a flush counts what is left.
+        let buried = store.objects.iter().filter(|(_, known)| known.burying).map(|(object, _)| object);
+        let wanted = self.destage.noted.iter().chain(buried).filter(|object| scope.holds(**object));
         let left: BTreeMap<_, _> = wanted
             .map(|object| {
                 let blocks = store.get(*object).map_or(0, |known| known.map.dirty());
@@ -232,7 +234,7 @@ impl Engine {
                     continue;
                 };
                 flush.has_at_most(object, known.map.dirty());
-                if !settled {
+                if !settled || known.burying {
                     continue;
                 }
                 let failing = known.failing.map(|(errno, _)| errno).or(barred.filter(|_| known.is_dirty()));
