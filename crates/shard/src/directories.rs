@@ -178,7 +178,7 @@ mod tests {
                 file
             })
             .collect();
-        let waiting = files.iter().filter(|file| !file.is_empty()).count();
+        let waiting = files.iter().filter(|file| !locked(&file.changes).is_empty()).count();
         assert_eq!((waiting, directories.synced()), (OPEN_MAX, OPEN_MAX as u64));
     }
 
