@@ -350,7 +350,7 @@ impl SimOrigin {
             Change::Write { offset, data } => file.written.extend(blocks(*offset, data.len() as u64)),
             Change::Zero { offset, len } => {
                 let inner = offset.div_ceil(BLOCK_U64)..(offset + len) / BLOCK_U64;
-                file.held += file.settled.range(inner.clone()).count() as u64;
+                file.held += file.settled.iter().filter(|block| inner.contains(block)).count() as u64;
                 file.settled.retain(|block| !inner.contains(block));
                 file.allocated.retain(|block| !inner.contains(block));
                 file.written.retain(|block| !inner.contains(block));
