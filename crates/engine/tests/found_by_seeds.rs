@@ -147,3 +147,38 @@ fn what_a_start_decided_is_durable_once_a_sync_is_answered() {
     }
     assert!(recover(&mut Memory(world.flash.0.clone()), POOL).unwrap().objects().is_empty());
 }
+
+/// A file was made, a sync of everything asked for, and the file closed before the flash was through with it: as it had no data
+/// it was forgotten, and its name at the origin never synced. It was gone after a power cut.
+#[test]
+fn a_new_file_without_data_that_is_closed_while_everything_is_synced_is_synced_too() {
+    let mut world = World::new(write_back());
+    let other = world.open(1, &[5; 4096]);
+    world.write(other, 0, &[6; 4096]);
+    let new = world.open(2, &[]);
+    assert_eq!(world.synced, []);
+    world.hold_below = u64::MAX;
+    world.engine.submit(RequestId(900_000), Request::SyncAll);
+    world.run();
+    assert!(matches!(world.ask(Request::Close { object: new }), Reply::Done));
+    world.release();
+    world.sleep(50);
+    assert!(matches!(world.replies.remove(&RequestId(900_000)), Some(Reply::Done)));
+    assert!(world.synced.contains(&new), "{:?}", world.synced);
+    assert!(world.released.contains(&new), "and let go of then");
+}
+
+/// After the flash had failed a rename went on without waiting for the log, and was woken by its failure all the same: it was
+/// answered with an error while the origin carried it out.
+#[test]
+fn a_rename_after_the_flash_has_failed_is_answered_when_the_origin_has_answered() {
+    let mut world = World::new(write_back());
+    let file = world.open(1, &[5; 4096]);
+    world.write(file, 0, &[6; 4096]);
+    world.broken = true;
+    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Failed(Errno::IO)));
+    let (from, to) = (b"f".to_vec(), b"g".to_vec());
+    let rename = Namespace::Rename { moved: Some(file), replaced: None, from, to, exchange: false };
+    let told = world.ask(Request::Namespace(rename));
+    assert!(matches!(told, Reply::Done), "{told:?}");
+}

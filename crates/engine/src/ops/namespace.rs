@@ -37,7 +37,8 @@ impl Engine {
                 Namespace::Rename { .. } => true,
                 Namespace::Unlink { object } => self.store.get(*object).is_some_and(|known| known.persisted),
             };
-            if wait && !self.wait_durable(id) && !self.store.log.failed() {
+            // One that waits for nothing must not be woken: it would take that for the origin's answer.
+            if wait && !self.store.log.failed() && !self.wait_durable(id) {
                 return Progress::Wait;
             }
         }

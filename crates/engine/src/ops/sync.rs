@@ -37,29 +37,60 @@ impl Engine {
     pub(crate) fn step_sync_all(&mut self, id: OpId, op: &mut Op) -> Progress {
         if op.stage == Stage::Begin {
             op.stage = Stage::Durable;
+            op.left = self.hold_for_sync();
             if !self.wait_durable(id) {
                 return Progress::Wait;
             }
         }
         if op.stage == Stage::Durable {
             op.stage = Stage::OriginSynced;
-            op.left = self.store.objects.keys().copied().collect();
-            if let Some(errno) = op.left.iter().find_map(|object| self.unsafe_data(*object)) {
-                return Progress::Finish(Reply::Failed(errno));
+            let lost = self.store.objects.keys().find_map(|object| self.unsafe_data(*object));
+            if let Some(errno) = lost {
+                return self.sync_all_failed(op, errno);
             }
-        } else if let Some(object) = op.left.pop()
-            && let Some(errno) = self.origin_synced(op, object)
-        {
-            return Progress::Finish(Reply::Failed(errno));
+        } else if let Some(object) = op.left.pop() {
+            let failed = self.origin_synced(op, object);
+            self.let_go(object);
+            if let Some(errno) = failed {
+                return self.sync_all_failed(op, errno);
+            }
         }
         while let Some(object) = op.left.last().copied() {
             if self.sync_origin(id, op, object) {
                 return Progress::Wait;
             }
             op.left.pop();
+            self.let_go(object);
         }
         self.stats.syncs += 1;
         Progress::Finish(Reply::Done)
+    }
+
+    /// What the origin has to sync, kept until it has: a new file without data is forgotten when it is closed, and its name
+    /// would be with it.
+    fn hold_for_sync(&mut self) -> Vec<ObjectId> {
+        let unsynced =
+            |known: &crate::object::Object| known.origin_unsynced || known.state.flags.unanchored && known.attached;
+        let held = self.store.objects.iter().filter(|(_, known)| unsynced(known));
+        let held: Vec<ObjectId> = held.map(|(object, _)| *object).collect();
+        for object in &held {
+            self.store.known(*object).active += 1;
+        }
+        held
+    }
+
+    fn let_go(&mut self, object: ObjectId) {
+        if let Some(known) = self.store.get_mut(object) {
+            known.active -= 1;
+        }
+        self.retire(object);
+    }
+
+    fn sync_all_failed(&mut self, op: &mut Op, errno: Errno) -> Progress {
+        for object in std::mem::take(&mut op.left) {
+            self.let_go(object);
+        }
+        Progress::Finish(Reply::Failed(errno))
     }
 
     /// Promise 8: after a failure of the flash, a sync fails as long as the object's data is

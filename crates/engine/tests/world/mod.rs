@@ -68,6 +68,8 @@ pub struct World {
     pub held: Vec<Ticket>,
     /// Reads of the origin from this byte on wait for [`World::serve`].
     pub starve: Option<u64>,
+    /// Files that the origin was asked to sync.
+    pub synced: Vec<ObjectId>,
     /// Files that the engine let go of.
     pub released: Vec<ObjectId>,
     pub starved: Vec<(Ticket, ObjectId, u64, u32)>,
@@ -122,6 +124,7 @@ impl World {
             held: Vec::new(),
             starve: None,
             released: Vec::new(),
+            synced: Vec::new(),
             starved: Vec::new(),
         };
         world.run();
@@ -228,6 +231,7 @@ impl World {
             }
             Effect::OriginSync { ticket, object } => {
                 self.resized.remove(&object);
+                self.synced.push(object);
                 (ticket, Outcome::Done)
             }
             Effect::FlashSync { ticket } => {
