@@ -214,17 +214,21 @@ impl Inode {
 
     /// What the origin says of it now; what it said last of a file that is gone.
     pub(crate) fn stat(&self) -> Result<Statx, Errno> {
-        match self.path() {
-            Ok(path) => stat(path, c""),
-            Err(error) => self.last_seen.get().filter(|_| self.is_gone()).map(|found| **found).ok_or(error),
-        }
+        self.look(|path| stat(path, c""))
     }
 
     /// The same without asking a server: as this machine has it. The origin is this mount's alone, so what is changed of
     /// it is changed from here.
     pub(crate) fn stat_as_held(&self) -> Result<Statx, Errno> {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        rustix::fs::statx(self.path()?, c"", flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
+        self.look(|path| rustix::fs::statx(path, c"", flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME))
+    }
+
+    fn look(&self, look: impl FnOnce(Opened) -> Result<Statx, Errno>) -> Result<Statx, Errno> {
+        match self.path() {
+            Ok(path) => look(path),
+            Err(error) => self.last_seen.get().filter(|_| self.is_gone()).map(|found| **found).ok_or(error),
+        }
     }
 
     /// Its name in `/proc/self/fd`: through it, calls that take only paths reach the file
