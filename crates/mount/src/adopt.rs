@@ -67,7 +67,7 @@ impl Front {
     fn enter(&self, directory: &Arc<Inode>, name: &OsStr) -> Outcome<Arc<Inode>> {
         let path = open_path(&directory.path()?, name)?;
         let found = stat(&path, c"")?;
-        self.inodes.take_in(path, &found, (directory, name), |key| self.known.find(key))
+        self.take_in(path, &found, (directory, name))
     }
 }
 

@@ -9,6 +9,9 @@
 //!   origin get numbers from the top half, so that two files never share one.
 //! - A number that the origin has given to another file is another inode with another generation, by which the kernel
 //!   tells the two; lookups of both are counted together, as it gives them back by the number.
+//! - Where the origin keeps no birth times, a number alone does not tell a file from the next one that gets it. What is
+//!   held of the file does: before a name is believed to be of a file that is open here, it is asked whether that is gone.
+//!   Nothing else makes a new inode of a number: applications that use the earlier one lose it.
 //! - The kernel's lookups are counted; at zero, when nothing else holds it, the inode leaves the table and its
 //!   descriptor is closed.
 //!
@@ -19,9 +22,10 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
+use headpond_base::UnixNanos;
 use headpond_shard::{Holder, Opened, Removed, Slot};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, Statx, StatxFlags};
 use rustix::io::Errno;
@@ -54,13 +58,18 @@ pub(crate) fn stat(directory: impl AsFd, name: impl rustix::path::Arg) -> Result
     )
 }
 
+/// The same of an open file, with a word for how fresh it is to be.
+fn look(open: &Opened, how: AtFlags) -> Result<Statx, Errno> {
+    rustix::fs::statx(open, c"", AtFlags::EMPTY_PATH | how, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
+}
+
+/// The birth time of a file where the origin keeps none.
+const NO_BIRTH: UnixNanos = UnixNanos(0);
+
 /// The file's name under which the engine knows it.
 pub(crate) fn file_key(stat: &Statx) -> FileKey {
-    let birth = if stat.stx_mask & StatxFlags::BTIME.bits() != 0 {
-        times::from_statx(stat.stx_btime)
-    } else {
-        headpond_base::UnixNanos(0)
-    };
+    let birth =
+        if stat.stx_mask & StatxFlags::BTIME.bits() != 0 { times::from_statx(stat.stx_btime) } else { NO_BIRTH };
     FileKey { inode: stat.stx_ino, birth }
 }
 
@@ -123,6 +132,12 @@ pub(crate) struct Inode {
     last_seen: OnceLock<Box<Statx>>,
     lookups: AtomicU64,
     privileges: AtomicU8,
+    /// It is gone from the origin, which has given its number to another file.
+    replaced: AtomicBool,
+    /// The engine may know an earlier file by its name.
+    newcomer: AtomicBool,
+    /// Its place did not lead to it when it was to be opened.
+    astray: AtomicBool,
     known: RwLock<Option<Arc<Known>>>,
     /// Its last name is gone. Behind the path, which is closed first.
     removed: OnceLock<Removed>,
@@ -172,6 +187,7 @@ struct Before {
     managed: bool,
     known: Option<Arc<Known>>,
     unsynced: Unsynced,
+    newcomer: bool,
 }
 
 impl Inode {
@@ -194,6 +210,9 @@ impl Inode {
             last_seen: OnceLock::new(),
             lookups: AtomicU64::new(1),
             privileges: AtomicU8::new(Privileges::Unknown as u8),
+            replaced: AtomicBool::new(false),
+            newcomer: AtomicBool::new(before.newcomer),
+            astray: AtomicBool::new(false),
             known: RwLock::new(before.known),
             removed: OnceLock::new(),
         })
@@ -203,8 +222,19 @@ impl Inode {
     pub(crate) fn path(&self) -> Result<Opened, Errno> {
         match self.slot.get() {
             Some(open) => Ok(open),
-            None => self.home.upgrade().ok_or(Errno::STALE)?.reopen(&self.me()?),
+            None => {
+                let reopened = self.home.upgrade().ok_or(Errno::STALE)?.reopen(&self.me()?);
+                if reopened.as_ref().is_err_and(|error| *error == Errno::STALE) {
+                    self.astray.store(true, Ordering::Release);
+                }
+                reopened
+            }
         }
+    }
+
+    /// Whether its place did not lead to it, for the first who asks: found by another name, it gets that one.
+    pub(crate) fn take_astray(&self) -> bool {
+        self.astray.load(Ordering::Acquire) && self.astray.swap(false, Ordering::AcqRel)
     }
 
     /// The inode as it is in the table.
@@ -214,19 +244,18 @@ impl Inode {
 
     /// What the origin says of it now; what it said last of a file that is gone.
     pub(crate) fn stat(&self) -> Result<Statx, Errno> {
-        self.look(|path| stat(path, c""))
+        self.look(AtFlags::empty())
     }
 
     /// The same without asking a server: as this machine has it. The origin is this mount's alone, so what is changed of
     /// it is changed from here.
     pub(crate) fn stat_as_held(&self) -> Result<Statx, Errno> {
-        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        self.look(|path| rustix::fs::statx(path, c"", flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME))
+        self.look(AtFlags::STATX_DONT_SYNC)
     }
 
-    fn look(&self, look: impl FnOnce(Opened) -> Result<Statx, Errno>) -> Result<Statx, Errno> {
+    fn look(&self, how: AtFlags) -> Result<Statx, Errno> {
         match self.path() {
-            Ok(path) => look(path),
+            Ok(path) => look(&path, how),
             Err(error) => self.last_seen.get().filter(|_| self.is_gone()).map(|found| **found).ok_or(error),
         }
     }
@@ -259,7 +288,46 @@ impl Inode {
 
     /// Whether this is what was found.
     fn is(&self, found: &Statx) -> bool {
-        self.key == file_key(found) && !self.is_gone()
+        self.key == file_key(found) && !self.is_gone() && !self.is_replaced()
+    }
+
+    /// Whether what was found by a name has only the number of this one, which is gone. It costs a system call, and a
+    /// question to a server where the two do not look the same. One that is not open cannot be asked.
+    fn lost_its_number_to(&self, found: &Statx) -> bool {
+        let Some(open) = self.slot.get() else { return false };
+        // One and the same file is looked at twice: this machine has one set of attributes for it.
+        let same = |held: Statx| {
+            let of = |stat: &Statx| (times::from_statx(stat.stx_ctime), stat.stx_nlink, stat.stx_size, stat.stx_mode);
+            of(&held) == of(found)
+        };
+        if look(&open, AtFlags::STATX_DONT_SYNC).is_ok_and(same) {
+            return false;
+        }
+        match look(&open, AtFlags::STATX_FORCE_SYNC) {
+            // It has no name, and what was found has one.
+            Ok(held) => held.stx_nlink == 0 && found.stx_nlink > 0,
+            Err(error) => error == Errno::STALE,
+        }
+    }
+
+    /// Whether that is known: it is gone, and its number is another file's.
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.replaced.load(Ordering::Acquire)
+    }
+
+    /// It is gone, and its number is another file's.
+    pub(crate) fn set_replaced(&self) {
+        self.replaced.store(true, Ordering::Release);
+    }
+
+    /// Whether the engine, when it opens it for the first time, is to take it for a new file.
+    pub(crate) fn is_newcomer(&self) -> bool {
+        self.newcomer.load(Ordering::Acquire)
+    }
+
+    /// The engine knows it by now, and not the earlier one.
+    pub(crate) fn set_settled(&self) {
+        self.newcomer.store(false, Ordering::Release);
     }
 
     /// How many lookups the kernel has.
@@ -442,6 +510,16 @@ impl Inodes {
         table.nodes.get(&node).filter(|inode| inode.is(found)).cloned()
     }
 
+    /// The inode that is held by the number of what a name has just shown, if it turns out to be gone: where nothing but
+    /// the number names it.
+    pub(crate) fn replaced_by(&self, found: &Statx) -> Option<Arc<Inode>> {
+        if file_key(found).birth != NO_BIRTH {
+            return None;
+        }
+        // Asked with no lock held: a server may have to answer.
+        self.find(found).filter(|inode| inode.node != ROOT && inode.lost_its_number_to(found))
+    }
+
     /// The inode of a file that was just looked at, with one more lookup by the kernel, if the
     /// kernel holds it already.
     pub(crate) fn look_up(&self, found: &Statx) -> Option<Arc<Inode>> {
@@ -501,15 +579,18 @@ impl Inodes {
         if node == ROOT {
             return (self.root.clone(), None);
         }
-        let (lookups, generation) = match table.nodes.get(&node) {
+        let (lookups, generation, newcomer) = match table.nodes.get(&node) {
             Some(inode) if inode.is(found) => {
                 // Another thread was faster.
                 inode.lookups.fetch_add(1, Ordering::Relaxed);
                 return (inode.clone(), None);
             }
             // The number is another file's by now.
-            Some(inode) => (inode.lookups(), next_generation(inode.generation, found)),
-            None => (0, generation_of(found)),
+            Some(inode) => {
+                let newcomer = inode.key == file_key(found);
+                (inode.lookups(), next_generation(inode.generation, found), newcomer)
+            }
+            None => (0, generation_of(found), false),
         };
         let key = file_key(found);
         let known = known.filter(|_| regular);
@@ -517,6 +598,7 @@ impl Inodes {
             managed: known.is_some(),
             known: known.and_then(|known| known(key)),
             unsynced: table.unsynced.taken_in(key),
+            newcomer,
         };
         let inode = Inode::new(&self.home, node, generation, found, before);
         inode.lookups.store(lookups + 1, Ordering::Relaxed);
@@ -570,5 +652,90 @@ fn generation_of(found: &Statx) -> u64 {
 
 fn next_generation(earlier: u64, found: &Statx) -> u64 {
     let own = generation_of(found);
-    if own == earlier { (own + 1) & u64::from(u32::MAX) } else { own }
+    // Without birth times all have the same of their own.
+    if own == earlier || file_key(found).birth == NO_BIRTH { (earlier + 1) & u64::from(u32::MAX) } else { own }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::places::open_path;
+
+    struct Origin {
+        directory: tempfile::TempDir,
+        inodes: Inodes,
+    }
+
+    impl Origin {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let root = rustix::fs::open(directory.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+            Self { inodes: Inodes::new(root, 16).unwrap(), directory }
+        }
+
+        fn make(&self, name: &str, kind: FileType) {
+            let path = self.directory.path().join(name);
+            if kind == FileType::Directory { fs::create_dir(path).unwrap() } else { fs::write(path, name).unwrap() }
+        }
+
+        /// What a name shows at an origin without birth times, which gives every file the same number.
+        fn see(&self, name: &str) -> Statx {
+            let mut found = stat(self.inodes.root().path().unwrap(), name).unwrap();
+            found.stx_mask &= !StatxFlags::BTIME.bits();
+            found.stx_ino = 77;
+            found
+        }
+
+        fn take_in(&self, name: &str) -> Arc<Inode> {
+            let path = open_path(&self.inodes.root().path().unwrap(), OsStr::new(name)).unwrap();
+            self.inodes.take_in(path, &self.see(name), (self.inodes.root(), OsStr::new(name)), |_| None).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_given_to_another_is_noticed_where_there_are_no_birth_times() {
+        for kind in [FileType::Directory, FileType::RegularFile] {
+            let origin = Origin::new();
+            let mut generations = Vec::new();
+            let mut held = Vec::new();
+            for round in 0..4_u64 {
+                origin.make("name", kind);
+                let seen = origin.see("name");
+                if let Some(earlier) = origin.inodes.replaced_by(&seen) {
+                    earlier.set_replaced();
+                }
+                assert!(origin.inodes.look_up(&seen).is_none(), "{kind:?}: an earlier one is not taken for it");
+                let inode = origin.take_in("name");
+                assert_eq!((inode.lookups(), inode.is_newcomer()), (round + 1, round > 0), "{kind:?}");
+                assert!(Arc::ptr_eq(&inode, &origin.inodes.get(77).unwrap()));
+                generations.push(inode.generation);
+                // Open to its end, as by an application.
+                held.push((inode.path().unwrap(), inode));
+                let path = origin.directory.path().join("name");
+                if kind == FileType::Directory { fs::remove_dir(path).unwrap() } else { fs::remove_file(path).unwrap() }
+            }
+            assert_eq!(generations, [0, 1, 2, 3], "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_changed_or_renamed_is_not_taken_for_another_where_there_are_no_birth_times() {
+        for kind in [FileType::Directory, FileType::RegularFile] {
+            let origin = Origin::new();
+            origin.make("name", kind);
+            let inode = origin.take_in("name");
+            let before = origin.see("name");
+            let path = origin.directory.path().join("name");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o711)).unwrap();
+            fs::rename(&path, origin.directory.path().join("hidden")).unwrap();
+            // What was seen before others changed it counts as little as what is seen now.
+            for seen in [before, origin.see("hidden")] {
+                assert!(origin.inodes.replaced_by(&seen).is_none(), "{kind:?}");
+                assert!(Arc::ptr_eq(&inode, &origin.inodes.find(&seen).unwrap()), "{kind:?}");
+            }
+        }
+    }
 }

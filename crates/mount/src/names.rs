@@ -9,7 +9,7 @@
 //! - A directory that is another headpond's origin is not entered: see `nested`.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -40,6 +40,7 @@ impl Front {
         if self.is_marker_by_another_name(parent, &found) {
             return Err(Errno::NOENT);
         }
+        self.notice(&found)?;
         if let Some(inode) = self.inodes.look_up(&found) {
             inode.find_by(&parent.me()?, name);
             if inode.kind == FileType::Directory && inode.node != ROOT {
@@ -55,9 +56,37 @@ impl Front {
         if kind_of(&found) == FileType::Directory {
             self.check_nested(parent, name, &path, &found)?;
         }
-        let inode = self.inodes.take_in(path, &found, (parent, name), |key| self.known.find(key))?;
+        let inode = self.take_in(path, &found, (parent, name))?;
         let attributes = self.attributes_from(&inode, &found);
         Ok((inode, attributes))
+    }
+
+    /// To be called with what a name shows, before it is believed to be what has its number: where the origin keeps no birth
+    /// times, a file that others removed, or a directory, may be held by that number.
+    fn notice(&self, found: &Statx) -> Outcome<()> {
+        let Some(gone) = self.inodes.replaced_by(found) else { return Ok(()) };
+        if gone.managed {
+            let _turn = self.turns.change([Some(gone.key), None]);
+            if gone.is_replaced() {
+                // Another thread was faster: what is known by the number now is of the new file.
+                return Ok(());
+            }
+            if let Some(known) = gone.known().or_else(|| self.known.find(gone.key)) {
+                let change = Namespace::Unlink { object: known.object() };
+                self.pond.namespace(Some(change), Box::new(|| Ok(None))).map_err(errno)?;
+            }
+            gone.set_replaced();
+            self.known.gone(gone.key);
+        } else {
+            gone.set_replaced();
+        }
+        Ok(())
+    }
+
+    /// Takes in what was found by a name, with one lookup by the kernel.
+    pub(crate) fn take_in(&self, path: OwnedFd, found: &Statx, place: (&Inode, &OsStr)) -> Outcome<Arc<Inode>> {
+        self.notice(found)?;
+        self.inodes.take_in(path, found, place, |key| self.known.find(key))
     }
 
     /// Refuses a directory that is another headpond's origin, and the marker of one that became it meanwhile.
@@ -244,6 +273,7 @@ impl Front {
             return Err(self.marker_errno(parent, name));
         }
         let found = stat(parent.path()?, name)?;
+        self.notice(&found)?;
         removal::unlink(&self.going(parent, name, Some(&found), None), AtFlags::REMOVEDIR, || {})
     }
 
@@ -340,6 +370,10 @@ impl Front {
             [self.managed_key(&found.0), found.1.as_ref().and_then(|other| self.managed_key(other))]
         };
         let mut found = look()?;
+        self.notice(&found.0)?;
+        if let Some(other) = &found.1 {
+            self.notice(other)?;
+        }
         loop {
             let wanted = files(&found);
             let turn = self.turns.change(wanted);

@@ -107,7 +107,7 @@ impl Front {
         };
         let path = path_descriptor(&file)?;
         let found = stat(&path, c"")?;
-        let inode = self.inodes.take_in(path, &found, (parent, name), |key| self.known.find(key))?;
+        let inode = self.take_in(path, &found, (parent, name))?;
         let opened = Pinned::for_writing(&inode).and_then(|pinned| {
             if !inode.managed {
                 return Ok(OpenFile::new(pinned, Way::Straight(File::from(file)), writes));
@@ -209,7 +209,7 @@ impl Front {
             birth: inode.key.birth,
             path: self.path_of(inode),
             stamp: stamp(found),
-            created,
+            created: created || inode.is_newcomer(),
             // Only a file that is new to the engine is asked about.
             allocated: if inode.known().is_some() { 0 } else { allocated(file, found) },
         };
@@ -222,6 +222,7 @@ impl Front {
                 let known = files.opened(opened.key, *object, *attributes, ctime);
                 known.rename(path);
                 opened.set_known(&known);
+                opened.set_settled();
             }
         };
         match call_with(&*self.pond, Ask::Open(opening), taken_over) {

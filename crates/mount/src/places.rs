@@ -204,9 +204,9 @@ impl Inode {
         drop(earlier);
     }
 
-    /// The same if it has none.
+    /// The same if it has none, or none that leads to it.
     pub(crate) fn find_by(&self, parent: &Arc<Inode>, name: &OsStr) {
-        if self.place_slot().is_none() {
+        if self.take_astray() || self.place_slot().is_none() {
             self.set_place(parent, name);
         }
     }

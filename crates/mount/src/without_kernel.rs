@@ -342,6 +342,19 @@ fn each_directory_in_which_a_known_file_gets_or_loses_a_name_is_told() {
     assert_eq!(told(), [one], "it was replaced");
 }
 
+#[test]
+fn a_file_whose_name_others_removed_is_found_by_the_one_by_which_it_is_looked_up_next() {
+    let bench = Bench::remembering(9);
+    let inode = bench.file("one/file");
+    fs::hard_link(bench.path("one/file"), bench.path("other/name")).unwrap();
+    drop(inode.slot.close_unused().unwrap());
+    fs::remove_file(bench.path("one/file")).unwrap();
+    assert_eq!(inode.stat().unwrap_err(), Errno::STALE);
+    // So does a kernel that is answered like this.
+    assert!(Arc::ptr_eq(&inode, &bench.look_up("other/name")));
+    assert_eq!(inode.stat().unwrap().stx_nlink, 1);
+}
+
 /// After a start with dirty data the pool does not know when applications last changed the file; but they do not see it
 /// change by destage.
 #[test]

@@ -316,6 +316,31 @@ fn a_number_that_the_origin_gives_to_a_new_file_is_not_taken_for_the_old_one() {
 }
 
 #[test]
+fn a_number_that_the_origin_gives_to_a_new_directory_is_not_taken_for_the_old_one() {
+    let mut bench = Bench::engine_within(CacheMode::WriteBack, Budget::of(4096));
+    let at = |name: &str| bench.mountpoint.join(name);
+    let mut named = Vec::new();
+    for round in 0..20_usize {
+        fs::create_dir(at("d")).unwrap();
+        fs::write(at("d/file"), round.to_string()).unwrap();
+        assert_eq!(fs::read_to_string(at("d/file")).unwrap(), round.to_string());
+        // Every other one is remembered.
+        if round % 2 == 0 {
+            named.push(File::open(at("d")).unwrap());
+        }
+        fs::rename(at("d/file"), at("file")).unwrap();
+        if round % 3 == 0 {
+            fs::create_dir(at("empty")).unwrap();
+            fs::rename(at("empty"), at("d")).unwrap();
+        }
+        fs::remove_dir(at("d")).unwrap();
+    }
+    assert!(named.iter().all(|directory| directory.metadata().unwrap().nlink() == 0));
+    drop(named);
+    bench.finish();
+}
+
+#[test]
 fn a_file_that_others_replaced_at_the_origin_is_not_taken_for_the_one_that_was() {
     let bench = Bench::engine_within(CacheMode::WriteBack, FEW);
     let path = bench.mountpoint.join("file");

@@ -216,7 +216,30 @@ PYTHON
     found "40 directories of one number were told apart"
 }
 
+# Others replace a file and a directory at the server, which may give the next ones the same numbers: both are found by their names.
+others() {
+    start; umount /mnt/origin; mount -t nfs4 -o vers=4.2,actimeo=1 127.0.0.1:/ /mnt/origin || die "no mount of the origin"
+    pond --size 64M
+    cd $POND
+    local round same=0
+    for round in 1 2 3 4 5 6; do
+        mkdir d; echo "old $round" >d/file; echo "old $round" >file
+        within 60 "$HEADPOND" flush $POND --quiet || die "flush"
+        cat d/file file >/run/say/cat || die "reading"
+        local before; before=$(stat -c %i $EXPORT/o/d)
+        rm -r $EXPORT/o/{d,file}
+        mkdir $EXPORT/o/d; echo "new $round" | tee $EXPORT/o/d/file >$EXPORT/o/file
+        [ "$(stat -c %i $EXPORT/o/d)" = "$before" ] && same=$((same + 1))
+        new() { [ "$(cat d/file file 2>/run/say/cat | tr '\n' ' ')" = "new $round new $round " ]; }
+        waits_until new
+        rm -r d file || die "removing what others made"
+    done
+    [ $same -gt 0 ] || die "no number was given again"
+    cd /; hp unmount $POND --quiet || die "unmount"
+    found "what others replaced was found by its name, with the same number $same of 6 times"
+}
+
 case $CASE in
-grace | away | back | forgotten | taken | kills | space | removal | reuse) $CASE ;;
+grace | away | back | forgotten | taken | kills | space | removal | reuse | others) $CASE ;;
 *) die "there is no such case" ;;
 esac
