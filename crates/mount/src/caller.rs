@@ -132,6 +132,11 @@ impl Rights {
         self.capabilities.contains(CapabilitySet::FOWNER)
     }
 
+    /// May make files immutable or for appending only, and undo that.
+    pub(crate) fn fixes_files(&self) -> bool {
+        self.capabilities.contains(CapabilitySet::LINUX_IMMUTABLE)
+    }
+
     /// Is in a group.
     pub(crate) fn in_group(&self, group: u32) -> bool {
         self.groups.contains(&group)

@@ -11,7 +11,7 @@ use rustix::fs::{FileType, OFlags, Statx, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
 use crate::answer::Answer;
-use crate::attributes::KEEP;
+use crate::attributes::{KEEP, keep};
 use crate::caller::{self, AsCaller, Rights};
 use crate::front::{Front, Outcome};
 use crate::handles::{OpenFile, Pinned, Way};
@@ -119,9 +119,10 @@ fn statx_body(attributes: &FileAttr, found: Option<&Statx>) -> Body {
     let birth = birth.map_or((0, 0), |time| (time.tv_sec, time.tv_nsec));
     let [flags, known] =
         found.map_or([StatxAttributes::empty(); 2], |found| [found.stx_attributes, found.stx_attributes_mask]);
+    let keep = keep(attributes);
     Body::default()
-        .u64(KEEP.as_secs())
-        .u32(KEEP.subsec_nanos())
+        .u64(keep.as_secs())
+        .u32(keep.subsec_nanos())
         .zeros(4 + 16)
         // struct fuse_statx
         .u32(mask.bits())
@@ -154,9 +155,9 @@ fn created_body(attributes: &FileAttr, generation: u64, handle: u64) -> Body {
         .u64(attributes.ino.0)
         .u64(generation)
         .u64(KEEP.as_secs())
-        .u64(KEEP.as_secs())
+        .u64(keep(attributes).as_secs())
         .u32(KEEP.subsec_nanos())
-        .u32(KEEP.subsec_nanos())
+        .u32(keep(attributes).subsec_nanos())
         // struct fuse_attr
         .u64(attributes.ino.0)
         .u64(attributes.size)

@@ -366,7 +366,10 @@ impl Inode {
 
     /// The kernel forgot it: what is known of it is kept elsewhere.
     pub(crate) fn forget_known(&self) {
-        let known = self.known.write().unwrap_or_else(PoisonError::into_inner).take();
+        let mut slot = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        // Looked up again meanwhile: who looks it up later than this finds nothing here, and recalls it.
+        let known = if self.lookups() == 0 { slot.take() } else { None };
+        drop(slot);
         drop(known);
     }
 

@@ -252,6 +252,14 @@ impl KnownFiles {
         self.table().files.remove(&key);
     }
 
+    /// The same of a file whose number may be another's by now.
+    pub(crate) fn is_gone(&self, key: FileKey, known: &Arc<Known>) {
+        let mut table = self.table();
+        if table.files.get(&key).is_some_and(|there| Arc::ptr_eq(there, known)) {
+            table.files.remove(&key);
+        }
+    }
+
     /// The kernel forgot the file.
     pub(crate) fn forgotten(&self, key: FileKey) {
         let mut table = self.table();

@@ -198,7 +198,11 @@ impl Front {
             } else if before.ctime != now.ctime {
                 self.pond.submit(Ask::Restamp { object: counted.object, stamp: now }, Box::new(|_| {}));
             }
-            self.pond.attach_lasting(counted.object, file, Again::of(&self.inodes.home, inode, self.read_only));
+            if is_opened_untouched(&after) {
+                self.pond.attach_lasting(counted.object, file, Again::of(&self.inodes.home, inode, self.read_only));
+            } else {
+                self.pond.attach(counted.object, file);
+            }
             return Ok(counted);
         }
     }
@@ -235,6 +239,12 @@ impl Front {
 /// Whether an open file may be written.
 fn is_for_writing(flags: OFlags) -> bool {
     flags.intersects(OFlags::WRONLY | OFlags::RDWR)
+}
+
+/// Whether a file can be opened again without a change of its mode, which would move its status change time unseen.
+fn is_opened_untouched(found: &Statx) -> bool {
+    let own = (Mode::RUSR | Mode::WUSR).bits();
+    rustix::process::geteuid().is_root() || RawMode::from(found.stx_mode) & own == own
 }
 
 /// Opens the origin's file, for reading and writing where that is possible.

@@ -95,8 +95,12 @@ impl Front {
             && found.stx_nlink == 0
         {
             inode.set_last_seen(&found);
-            if inode.slot.end_kept() {
-                self.known.gone(inode.key);
+            let known = inode.known();
+            if inode.slot.end_kept()
+                && let Some(known) = known
+            {
+                // Its number may be a new file's by now.
+                self.known.is_gone(inode.key, &known);
             }
         }
     }
@@ -117,14 +121,14 @@ impl Going {
             return Becomes::Nothing { path: None, file };
         };
         // Numbers of other file systems are the mount's own: one that is in use is not given to another file.
-        if last
-            && !directory
-            && inode.device == self.directory.device
-            && let Some(path) = Leaving::of(inode.clone(), self.patience)
-        {
-            inode.set_last_seen(found);
+        if last && !directory && inode.device == self.directory.device && self.may_be_let_go(inode) {
+            // The file before the inode: who opens the file again just now asks for the inode's path, and is waited for here.
             let object = inode.known().map(|known| known.object()).or(self.object);
-            return Becomes::Nothing { path: Some(path), file: object.and_then(|object| self.pond.leaving(object)) };
+            let file = object.and_then(|object| self.pond.leaving(object));
+            if let Some(path) = Leaving::of(inode.clone(), self.patience) {
+                inode.set_last_seen(found);
+                return Becomes::Nothing { path: Some(path), file };
+            }
         }
         // Of one that cannot be found any more, no more can be had than there is.
         let (Some(home), Ok(open)) = (inode.home.upgrade(), inode.path()) else { return Becomes::Same };
@@ -139,6 +143,13 @@ impl Going {
             return Becomes::Elsewhere(place);
         }
         Becomes::Same
+    }
+}
+
+impl Going {
+    /// Whether nobody counts on the inode, or may not for long.
+    fn may_be_let_go(&self, inode: &Inode) -> bool {
+        inode.slot.users() == 0 || !self.patience.is_zero()
     }
 }
 

@@ -232,8 +232,15 @@ impl Slot {
             return false;
         }
         state.life = Life::Leaving;
+        let since = Instant::now();
         while state.opening > 0 {
-            state = self.settled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            if since.elapsed() >= IN_USE {
+                state.life = Life::Here;
+                drop(state);
+                self.settled.notify_all();
+                return false;
+            }
+            state = self.settled.wait_timeout(state, IN_USE).unwrap_or_else(PoisonError::into_inner).0;
         }
         drop(state);
         if let Some(open) = self.close() {

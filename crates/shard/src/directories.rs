@@ -63,6 +63,8 @@ struct Change {
 #[derive(Default)]
 pub(crate) struct NameChanges {
     changes: Mutex<Vec<Change>>,
+    /// Held while they are synced: who comes meanwhile is answered when they are.
+    syncing: Mutex<()>,
 }
 
 impl Directories {
@@ -108,6 +110,7 @@ impl NameChanges {
 
     /// Makes the changes so far durable. `false` if there were none.
     pub(crate) fn sync(&self) -> io::Result<bool> {
+        let _syncing = locked(&self.syncing);
         let mut left = std::mem::take(&mut *locked(&self.changes));
         let mut result = Ok(!left.is_empty());
         left.retain(|change| {

@@ -58,6 +58,10 @@ struct Attached {
     /// Opens it again. Without it, it stays open.
     again: Mutex<Option<Arc<dyn Reopen>>>,
     writable: bool,
+    /// Changes made, and how many of them a sync has covered. In between it stays open: the origin tells of what it could
+    /// not write only once, and to descriptors that were open then.
+    changes: AtomicU64,
+    synced: AtomicU64,
     /// The directory that names it has been synced, or is noted to be, since it was attached.
     anchored: AtomicBool,
     /// What else is to be synced with it.
@@ -218,6 +222,8 @@ impl FileOrigin {
             slot: Slot::default(),
             again: Mutex::new(again),
             writable,
+            changes: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
             anchored: AtomicBool::new(false),
             names,
             times: Mutex::new(()),
@@ -296,7 +302,7 @@ impl Holder for Attached {
     }
 
     fn can_reopen(&self) -> bool {
-        self.again().is_some()
+        self.again().is_some() && self.synced.load(Ordering::Acquire) >= self.changes.load(Ordering::Acquire)
     }
 }
 
@@ -314,6 +320,11 @@ impl Attached {
         }
         buf.truncate(got);
         Ok(buf.freeze())
+    }
+
+    /// Its bytes are about to change. To be called before its descriptor is asked for: from here on nobody closes that.
+    fn will_change(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     fn again(&self) -> Option<Arc<dyn Reopen>> {
@@ -432,20 +443,23 @@ impl crate::Origin for FileOrigin {
 
     fn write(&self, object: ObjectId, offset: u64, data: &[Buf], user: u32) -> Result<()> {
         let attached = self.get(object)?;
+        attached.will_change();
         let Some(file) = self.file_to_change(&attached)? else { return Ok(()) };
-        self.change(|| self.removed.asking_again(|| as_user(user, || Attached::write(&file, offset, data))))
+        self.removed.asking_again(|| self.change(|| as_user(user, || Attached::write(&file, offset, data))))
     }
 
     fn zero(&self, object: ObjectId, offset: u64, len: u64, keep_space: bool) -> Result<()> {
         let attached = self.get(object)?;
+        attached.will_change();
         let Some(file) = self.file_to_change(&attached)? else { return Ok(()) };
-        self.change(|| self.removed.asking_again(|| Attached::zero(&file, offset, len, keep_space)))
+        self.removed.asking_again(|| self.change(|| Attached::zero(&file, offset, len, keep_space)))
     }
 
     fn resize(&self, object: ObjectId, size: u64) -> Result<()> {
         let attached = self.get(object)?;
+        attached.will_change();
         let Some(file) = self.file_to_change(&attached)? else { return Ok(()) };
-        self.change(|| self.removed.asking_again(|| Ok(file.set_len(size)?)))
+        self.removed.asking_again(|| self.change(|| Ok(file.set_len(size)?)))
     }
 
     fn reserve(&self, object: ObjectId, ranges: &[(u64, u64)], user: u32, insists: bool) -> Result<Space> {
@@ -453,7 +467,7 @@ impl crate::Origin for FileOrigin {
         let Some(file) = self.file_to_change(&attached)? else {
             return Ok(Space::default());
         };
-        self.change(|| self.removed.asking_again(|| attached.reserve(&file, ranges, user, insists)))
+        self.removed.asking_again(|| self.change(|| attached.reserve(&file, ranges, user, insists)))
     }
 
     fn free(&self, object: ObjectId) -> Result<(u64, u64)> {
@@ -470,7 +484,9 @@ impl crate::Origin for FileOrigin {
         }
         let file = file?;
         self.change(|| {
+            let through = attached.changes.load(Ordering::Acquire);
             file.sync_all()?;
+            attached.synced.fetch_max(through, Ordering::AcqRel);
             self.synced.fetch_add(1, Ordering::Relaxed);
             self.note_name(&attached, &file)?;
             attached.names.sync()?;
@@ -527,7 +543,7 @@ impl crate::Origin for FileOrigin {
     fn leaving(&self, object: ObjectId) -> Option<Leaving> {
         self.closing.wait(object);
         let attached = self.get(object).ok()?;
-        if attached.can_reopen() { Leaving::of(attached, Duration::ZERO) } else { None }
+        if attached.again().is_some() { Leaving::of(attached, Duration::ZERO) } else { None }
     }
 
     fn release(&self, object: ObjectId) -> Option<Remains> {
