@@ -278,21 +278,36 @@ impl Engine {
     fn bury(&mut self, id: ObjectId) {
         let known = self.store.known(id);
         if !std::mem::replace(&mut known.burying, true) {
+            known.burial_failed = None;
             self.burials += 1;
+            self.unburied.remove(&id);
             self.start(Pending::Bury(id), |ticket| Effect::OriginSync { ticket, object: id });
         }
     }
 
-    /// The origin answered. If it could not, the object stays until the next start.
+    /// The origin answered. If it could not, it is asked again.
     pub(crate) fn buried(&mut self, id: ObjectId, outcome: &Outcome) {
         self.burials -= 1;
+        let failed = if let Outcome::Failed(errno) = outcome { Some(*errno) } else { None };
         if let Some(known) = self.store.get_mut(id) {
             known.burying = false;
+            known.burial_failed = failed;
         }
-        if let Outcome::Failed(_) = outcome {
+        if failed.is_some() {
             self.stats.origin_errors += 1;
+            self.unburied.insert(id, self.now.plus(self.retry_after(id)));
+            self.count_failed_burial(id);
         } else if self.store.get(id).is_some_and(|known| known.opens == 0 && known.active == 0) {
             self.forget(id);
+        }
+    }
+
+    /// Asks the origin again for what it could not do, and whose time has come.
+    pub(crate) fn bury_again(&mut self) {
+        while let Some((id, _)) = self.unburied.iter().find(|(_, at)| self.now >= **at) {
+            let id = *id;
+            self.unburied.remove(&id);
+            self.retire(id);
         }
     }
 

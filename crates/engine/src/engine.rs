@@ -119,6 +119,8 @@ pub struct Engine {
     held: VecDeque<(RequestId, Request)>,
     /// Files that are gone, and not durably so yet.
     pub(crate) burials: usize,
+    /// Objects whose burial the origin refused, and when it is asked again.
+    pub(crate) unburied: BTreeMap<ObjectId, Nanos>,
     /// Files without a birth time that are forgotten, and not let go of yet; once the log is durable up to there.
     pub(crate) releases: VecDeque<(Sequence, ObjectId)>,
     pub(crate) stopping: bool,
@@ -171,6 +173,7 @@ impl Engine {
             accepting: false,
             held: VecDeque::new(),
             burials: 0,
+            unburied: BTreeMap::new(),
             releases: VecDeque::new(),
             stopping: false,
             stopped: false,

@@ -84,6 +84,8 @@ pub(crate) struct Object {
     pub(crate) gone: bool,
     /// The origin is asked to make that durable; then it is forgotten.
     pub(crate) burying: bool,
+    /// Why the origin could not, the last time.
+    pub(crate) burial_failed: Option<Errno>,
     /// Why destage failed, and when it may be tried again.
     pub(crate) failing: Option<(Errno, Nanos)>,
     /// Last change of size or time, so that a busy file is not stamped again and again.
@@ -150,6 +152,7 @@ impl Object {
             changed_in_stamp: false,
             gone: false,
             burying: false,
+            burial_failed: None,
             failing: None,
             changed_at: Nanos(0),
         }

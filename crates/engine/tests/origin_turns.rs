@@ -5,7 +5,7 @@
 mod world;
 
 use headpond_base::{BufMut, Errno, Nanos, ObjectId, UnixNanos};
-use headpond_engine::{Config, OpenFile, Outcome, Reply, Request, RequestId, Treatment};
+use headpond_engine::{Config, Namespace, OpenFile, Outcome, Reply, Request, RequestId, Treatment};
 use headpond_format::Stamp;
 use world::World;
 
@@ -118,4 +118,31 @@ fn a_flush_tells_an_error_that_stays_and_goes_through_once_it_is_gone() {
     world.refuse_syncs = 0;
     assert!(matches!(world.ask(Request::flush_all(2)), Reply::Done));
     assert_eq!(world.files[&file][..8 * BLOCK as usize], [7; 8 * BLOCK as usize]);
+}
+
+#[test]
+fn a_removal_that_the_origin_could_not_make_durable_is_tried_again_by_a_flush() {
+    let mut world = World::new(Config::default());
+    let file = world.open(1, &vec![0; FILE]);
+    world.write(file, 0, &[7; 8 * BLOCK as usize]);
+    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::Namespace(Namespace::Unlink { object: file })), Reply::Done));
+    world.refuse_syncs = 1;
+    world.ask(Request::Close { object: file });
+    world.serve();
+    assert_eq!(world.engine.stats().dirty_objects, 1, "the origin may bring the file back, and it would want its data");
+    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
+    assert_eq!((world.engine.stats().dirty_objects, &world.released[..]), (0, &[file][..]));
+
+    // While the origin refuses it, the flush says so.
+    let file = world.open(2, &vec![0; FILE]);
+    world.write(file, 0, &[7; 8 * BLOCK as usize]);
+    assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+    assert!(matches!(world.ask(Request::Namespace(Namespace::Unlink { object: file })), Reply::Done));
+    world.refuse_syncs = u32::MAX;
+    world.ask(Request::Close { object: file });
+    assert!(matches!(world.ask(Request::flush_all(2)), Reply::Failed(Errno::IO)));
+    world.refuse_syncs = 0;
+    assert!(matches!(world.ask(Request::flush_all(3)), Reply::Done));
+    assert_eq!(world.engine.stats().dirty_objects, 0);
 }

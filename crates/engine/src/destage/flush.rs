@@ -122,6 +122,8 @@ impl Flush {
 impl Engine {
     /// Starts a flush of what is dirty now; the request is stepped when it is over.
     pub(crate) fn begin_flush(&mut self, op: OpId, id: Option<FlushId>, scope: &FlushScope) {
+        let refused: Vec<_> = self.unburied.keys().copied().filter(|object| scope.holds(*object)).collect();
+        refused.into_iter().for_each(|object| self.retire(object));
         let store = &self.store;
         // What is being buried lacks data at the origin until that is over, and who asks for a flush counts what is left.
         let buried = store.objects.iter().filter(|(_, known)| known.burying).map(|(object, _)| object);
@@ -237,6 +239,16 @@ impl Engine {
                 if !settled || known.burying {
                     continue;
                 }
+                if let Some(errno) = known.burial_failed {
+                    if flush.left.get(&object).is_some_and(|left| left.failures < TRIES) && may_pass(errno) {
+                        continue;
+                    }
+                    if let Some(op) = ops.get_mut(&flush.op) {
+                        op.error = op.error.or(Some(errno));
+                    }
+                    flush.take_out(object);
+                    continue;
+                }
                 let failing = known.failing.map(|(errno, _)| errno).or(barred.filter(|_| known.is_dirty()));
                 if let Some(errno) = failing.filter(|_| !known.in_job) {
                     let failures = flush.left.get(&object).map_or(TRIES, |left| left.failures);
@@ -259,6 +271,13 @@ impl Engine {
             }
             !over
         });
+    }
+
+    /// The origin could not make a removal durable.
+    pub(crate) fn count_failed_burial(&mut self, object: ObjectId) {
+        for left in self.destage.flushes.iter_mut().filter_map(|flush| flush.left.get_mut(&object)) {
+            left.failures += 1;
+        }
     }
 
     /// A job ended.

@@ -13,11 +13,11 @@ use headpond_format::{Entry, Stamp};
 use headpond_log::Mutation;
 use headpond_map::Slot;
 
+use super::ROUND_BLOCKS;
 use super::gap::{Filling, Group};
 use super::moves::Moves;
 use super::reading::Reading;
 use super::run::Run;
-use super::{RETRY, RETRY_WAITED, ROUND_BLOCKS};
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending as EnginePending};
 
@@ -656,13 +656,13 @@ impl Engine {
 
     fn end_job(&mut self, id: JobId, job: &Job) {
         let now = self.now;
-        let waited_for = self.waited_for(job.object);
+        let again = now.plus(self.retry_after(job.object));
         let known = self.store.known(job.object);
         known.in_job = false;
         known.cut_in_job = None;
         let failed = job.failed.or(job.lost.then_some(Errno::IO));
         if let Some(errno) = failed {
-            known.failing = Some((errno, now.plus(if waited_for { RETRY_WAITED } else { RETRY })));
+            known.failing = Some((errno, again));
             // A size or a time that it gave the file may look right and not be synced.
             known.state.flags.attributes_dirty = true;
             self.stats.origin_errors += 1;

@@ -159,6 +159,7 @@ impl Engine {
         }
         let situation = self.situation();
         self.destage.governor.tick(self.now, situation);
+        self.bury_again();
         self.finish_flushes();
         self.start_hurried();
         self.start_flushes();
@@ -304,6 +305,11 @@ impl Engine {
     }
 
     /// Whether somebody waits for what a job on this object does.
+    /// When what the origin failed to do for an object is tried again.
+    pub(crate) fn retry_after(&self, object: ObjectId) -> Nanos {
+        if self.waited_for(object) { RETRY_WAITED } else { RETRY }
+    }
+
     fn waited_for(&self, object: ObjectId) -> bool {
         self.stopping
             || self.destage.hurried.contains(&object)
