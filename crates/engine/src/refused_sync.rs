@@ -32,7 +32,9 @@ impl Losses {
 
     /// Those that a flush tells.
     pub(crate) fn take(&mut self, scope: &FlushScope) -> Self {
-        Self(self.0.extract_if(.., |object, _| scope.holds(*object)).collect())
+        let (told, untold) = std::mem::take(&mut self.0).into_iter().partition(|(object, _)| scope.holds(*object));
+        self.0 = untold;
+        Self(told)
     }
 
     /// A flush ended before it told.

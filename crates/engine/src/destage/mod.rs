@@ -121,8 +121,8 @@ impl Destage {
 
     /// The origin lost some of this object: all flushes that wait for it tell, or the next one.
     pub(crate) fn has_lost(&mut self, object: ObjectId, errno: Errno) {
-        let told = self.flushes.iter_mut().fold(false, |told, flush| flush.tells(object, errno) || told);
-        if !told {
+        let told = self.flushes.iter_mut().filter_map(|flush| flush.tells(object, errno).then_some(())).count();
+        if told == 0 {
             self.losses.add(object, errno);
         }
     }
