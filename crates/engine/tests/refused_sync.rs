@@ -49,11 +49,10 @@ fn flush(world: &mut World, id: u64) -> Option<Errno> {
 }
 
 /// What a start reads of the file, after a crash that leaves this flash and the running origin.
-fn after_a_crash(mode: CacheMode, flash: &Memory, at_origin: &[u8]) -> Vec<u8> {
+fn after_a_crash(mode: CacheMode, flash: &Memory, at_origin: &[u8], stamp: Stamp) -> Vec<u8> {
     let mut flash = Memory(flash.0.clone());
     let mut recovered = recover(&mut flash, POOL).unwrap();
     recovered.booted([1; 16]);
-    let stamp = Stamp { size: at_origin.len() as u64, mtime: UnixNanos(99), ctime: UnixNanos(99) };
     let found = OpenFile { inode: 1, birth: UnixNanos(0), path: b"f".to_vec(), stamp, created: false, allocated: 0 };
     for object in recovered.objects() {
         let verdict = recovered.reconcile(object.object, Some(&found));
@@ -83,7 +82,8 @@ fn what_the_origin_lost_is_not_read_from_the_pool_now_or_after_a_crash() {
         assert_eq!(sync(&mut world, file), Some(Errno::IO));
         let at_origin = world.files[&file].clone();
         assert!(at_origin == [3; BYTES], "the origin lost it");
-        assert!(after_a_crash(mode, &world.flash, &at_origin) == at_origin, "{mode:?}, after a crash");
+        let stamp = world.stamps[&file];
+        assert!(after_a_crash(mode, &world.flash, &at_origin, stamp) == at_origin, "{mode:?}, after a crash");
         assert!(world.read(file, 0, BYTES as u32) == at_origin, "{mode:?}");
         assert_eq!(sync(&mut world, file), Some(Errno::IO), "{mode:?}: the error sticks");
     }
