@@ -264,8 +264,8 @@ impl Engine {
         if object.gone && object.attached && object.persisted && object.is_dirty() && !self.store.log.failed() {
             return self.bury(id);
         }
-        let nothing_cached = object.map.blocks() == 0 && object.in_memory == 0;
-        if object.gone || !object.is_dirty() && !object.origin_unsynced && nothing_cached {
+        let nothing_known = object.map.blocks() == 0 && object.in_memory == 0 && !self.destage.losses.has(id);
+        if object.gone || !object.is_dirty() && !object.origin_unsynced && nothing_known {
             self.forget(id);
         } else if object.attached && !object.is_dirty() && !object.origin_unsynced {
             self.store.known(id).attached = false;
@@ -320,6 +320,7 @@ impl Engine {
         let (attached, gone, nameless) = (known.attached, known.gone, known.state.birth == NO_BIRTH);
         let named = known.persisted;
         self.promises.passed(std::mem::take(&mut known.past_blocks));
+        self.destage.losses.is_over(id);
         self.store.forget(id);
         if attached && gone && nameless && named {
             // Its inode number goes to another file as soon as this one is closed, and nothing tells the two apart

@@ -44,6 +44,7 @@ mod promises;
 mod ranges;
 mod reclaim;
 mod recovery;
+mod refused_sync;
 mod replay;
 mod request;
 mod space;

@@ -194,13 +194,6 @@ impl Object {
         self.state.flags.attributes_dirty |= self.time_adrift;
     }
 
-    /// The origin failed to sync the file. Whoever asked for that is not the only one whom it concerns.
-    pub(crate) const fn origin_refused_sync(&mut self, errno: Errno) {
-        if self.origin_unsynced && self.sync_failed.is_none() {
-            self.sync_failed = Some(errno);
-        }
-    }
-
     /// Whether the origin lacks anything: data, size or time.
     pub(crate) const fn is_dirty(&self) -> bool {
         self.data_dirty() || self.state.flags.attributes_dirty

@@ -6,6 +6,8 @@
 //!   What is written meanwhile is not waited for, so a flush ends however busy the mount is.
 //! - What the origin failed to do is tried again before the flush fails: all that the job had written counts as not
 //!   written, and is written again from flash. An error that says what a healthy origin says, too, is told at once.
+//! - What the origin lost of that is beyond destage, as it went there directly: a flush that covers it waits for the rest,
+//!   and fails.
 //! - Each flush counts for itself, and what it has left never grows.
 //! - What has nothing more to do is taken out as it changes: nothing walks over all that a flush has left but its start, and
 //!   the moment in which what it is about is durable.
@@ -20,6 +22,7 @@ use super::ROUND_BLOCKS;
 use super::job::{Job, JobId};
 use crate::engine::Engine;
 use crate::locks::OpId;
+use crate::refused_sync::Losses;
 use crate::request::{FlushId, FlushScope};
 use crate::store::Store;
 
@@ -55,6 +58,8 @@ pub(super) struct Flush {
     total: u64,
     /// The sum of what its objects have left.
     left_blocks: u64,
+    /// What it has to tell when it is over.
+    lost: Losses,
 }
 
 /// What an object has still to do for a flush.
@@ -93,6 +98,15 @@ impl Flush {
             left_objects: self.left.len() as u64,
             running: now.since(self.since),
         }
+    }
+
+    /// The origin lost some of this object; whether it tells.
+    pub(crate) fn tells(&mut self, object: ObjectId, errno: Errno) -> bool {
+        let tells = self.id.is_some() && self.wants(object);
+        if tells {
+            self.lost.add(object, errno);
+        }
+        tells
     }
 
     /// Whether it waits for this object.
@@ -146,7 +160,10 @@ impl Engine {
         }
         let total = left.values().map(|left| left.blocks).sum();
         let (since, first_job, looked_at, left_blocks) = (self.now, None, false, total);
-        self.destage.flushes.push(Flush { op, id, since, left, durable_at, first_job, looked_at, total, left_blocks });
+        // A change of the cache mode does not ask what is at the origin for good.
+        let lost = if id.is_some() { self.destage.losses.take(scope) } else { Losses::default() };
+        let flush = Flush { op, id, since, left, durable_at, first_job, looked_at, total, left_blocks, lost };
+        self.destage.flushes.push(flush);
     }
 
     /// Ends the flushes of that name early: whoever waits is told so. `false` when there are none.
@@ -166,6 +183,7 @@ impl Engine {
             if let Some(op) = self.ops.get_mut(&flush.op) {
                 op.error = Some(error);
             }
+            self.destage.losses.take_back(flush.lost);
             self.ready.push_back(flush.op);
         }
         self.destage.flushes.len() < before
@@ -267,6 +285,9 @@ impl Engine {
         self.destage.flushes.retain(|flush| {
             let over = flush.left.is_empty() && flush.settled(store);
             if over {
+                if let Some(op) = ops.get_mut(&flush.op) {
+                    op.error = op.error.or(flush.lost.first());
+                }
                 ready.push_back(flush.op);
             }
             !over

@@ -732,7 +732,7 @@ impl Engine {
                     known.origin_size = u64::MAX;
                 }
                 if stage == Stage::Syncing {
-                    known.origin_refused_sync(errno);
+                    self.origin_refused_sync(job.object, errno);
                 }
             }
             (Stage::Cutting(size) | Stage::Growing(size), _) => known.origin_size = size,

@@ -27,6 +27,7 @@ use headpond_base::{Block, Errno, Nanos, ObjectId};
 
 use crate::engine::Engine;
 use crate::locks::OpId;
+use crate::refused_sync::Losses;
 use crate::store::Store;
 use flush::Flush;
 pub use flush::FlushProgress;
@@ -85,6 +86,8 @@ pub(crate) struct Destage {
     /// Objects that changed since flushes were last looked at, while there are any.
     changed: Vec<ObjectId>,
     stop_waiter: Option<OpId>,
+    /// What the origin lost, and no flush has told.
+    pub(crate) losses: Losses,
 }
 
 impl Destage {
@@ -101,6 +104,7 @@ impl Destage {
             flushes: Vec::new(),
             changed: Vec::new(),
             stop_waiter: None,
+            losses: Losses::default(),
         }
     }
 
@@ -113,6 +117,21 @@ impl Destage {
     pub(crate) fn hurry(&mut self, object: ObjectId) {
         self.noted.insert(object);
         self.hurried.insert(object);
+    }
+
+    /// The origin lost some of this object: all flushes that wait for it tell, or the next one.
+    pub(crate) fn has_lost(&mut self, object: ObjectId, errno: Errno) {
+        let told = self.flushes.iter_mut().filter_map(|flush| flush.tells(object, errno).then_some(())).count();
+        if told == 0 {
+            self.losses.add(object, errno);
+        }
+    }
+
+    /// Jobs on this object count as failed.
+    pub(crate) fn fail_jobs(&mut self, object: ObjectId, errno: Errno) {
+        for job in self.jobs.values_mut().filter(|job| job.object == object) {
+            job.failed.get_or_insert(errno);
+        }
     }
 
     pub(crate) fn has_work(&self, store: &Store) -> bool {

@@ -99,6 +99,7 @@ impl Engine {
         if op.stage == Stage::Resized {
             if let Some(errno) = op.take_failure() {
                 self.direct_failed(object);
+                self.poison(object, change.span());
                 return Progress::Finish(Reply::Failed(errno));
             }
             self.store.known(object).direct -= 1;
@@ -112,7 +113,7 @@ impl Engine {
         }
         if op.stage == Stage::OriginSynced && change.durable() {
             if let Some(errno) = op.take_failure() {
-                self.store.known(object).origin_refused_sync(errno);
+                self.origin_refused_sync(object, errno);
                 return Progress::Finish(Reply::Failed(errno));
             }
             // The origin may have told destage, and nobody else, that it has lost this write.
@@ -151,7 +152,7 @@ impl Engine {
     }
 
     /// After a failure the log gets the size, as soon as nobody has a change under way that only the origin knows of so far.
-    fn size_counts_here(&mut self, object: ObjectId) {
+    pub(crate) fn size_counts_here(&mut self, object: ObjectId) {
         let log_works = !self.store.log.failed();
         let known = self.store.known(object);
         if known.origin_size != u64::MAX || known.direct > 0 {
@@ -297,7 +298,9 @@ impl Engine {
         // A last block that ends with the object is whole, too: behind it are zeros.
         let last = if end == size { Block(headpond_base::blocks_for(end)) } else { Block::holding(end) };
         let room = self.store.log.segments().free() > crate::fetch::ADMIT_RESERVE && !self.store.log.failed();
-        if first >= last || !room || !self.make_room_for(object) {
+        // A sync that the origin refused while this went there may have taken it along.
+        let lost = self.store.known(object).sync_failed.is_some();
+        if first >= last || !room || lost || !self.make_room_for(object) {
             return;
         }
         let skip = usize::try_from(first.byte() - offset).expect("less than a block");

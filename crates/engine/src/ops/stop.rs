@@ -26,6 +26,7 @@ impl Engine {
             // gone and still open: should the origin forget that in a power cut, it is back.
             let unknown = self.store.objects.values().find(|known| known.state.flags.destaging && !known.leaving());
             op.error = unknown.map(|known| known.failing.map_or(Errno::IO, |(errno, _)| errno));
+            op.error = op.error.or(self.destage.losses.first());
         } else if op.stage == Stage::OriginSynced
             && let Some(object) = op.left.pop()
         {

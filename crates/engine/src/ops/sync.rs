@@ -30,6 +30,8 @@ impl Engine {
         if let Some(errno) = self.origin_synced(op, op.object) {
             return Progress::Finish(Reply::Failed(errno));
         }
+        // Who had the file open when the origin lost something of it has closed it since.
+        self.destage.losses.is_over(op.object);
         self.stats.syncs += 1;
         Progress::Finish(Reply::Done)
     }
@@ -130,7 +132,7 @@ impl Engine {
         let known = self.store.get_mut(object)?;
         known.active -= 1;
         if let crate::Outcome::Failed(errno) = outcome {
-            known.origin_refused_sync(errno);
+            self.origin_refused_sync(object, errno);
             return Some(errno);
         }
         let failed_for_another = known.sync_failed;

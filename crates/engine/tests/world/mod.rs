@@ -3,7 +3,7 @@
 
 #![allow(dead_code)] // each test program uses a part of it
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use headpond_base::{Buf, BufMut, CacheMode, Errno, Nanos, ObjectId, PoolId, Result, UnixNanos};
 use headpond_engine::{
@@ -52,6 +52,13 @@ pub struct World {
     pub refuse_resizes: u32,
     /// The origin refuses this many syncs.
     pub refuse_syncs: u32,
+    /// With a sync that it refuses, the origin loses what the file got since its last good sync.
+    pub loses_unsynced: bool,
+    /// Syncs of the origin wait for [`World::answer_a_sync`].
+    pub hold_syncs: bool,
+    pub held_syncs: VecDeque<(Ticket, ObjectId)>,
+    /// Files as that origin synced them last.
+    pub durable: BTreeMap<ObjectId, Vec<u8>>,
     /// Files whose size was set, and not synced since.
     pub resized: BTreeSet<ObjectId>,
     /// Of each write to the origin, whether its file was one of those.
@@ -114,6 +121,10 @@ impl World {
             refuse_writes: 0,
             refuse_resizes: 0,
             refuse_syncs: 0,
+            loses_unsynced: false,
+            hold_syncs: false,
+            held_syncs: VecDeque::new(),
+            durable: BTreeMap::new(),
             flash_syncs: 0,
             resized: BTreeSet::new(),
             written_resized: Vec::new(),
@@ -225,13 +236,23 @@ impl World {
                 let space = Space { keeps_none: self.keeps_none, ..Space::default() };
                 (ticket, if self.full { Outcome::Failed(self.full_says) } else { Outcome::Space(space) })
             }
-            Effect::OriginSync { ticket, .. } if self.refuse_syncs > 0 => {
+            Effect::OriginSync { ticket, object } if self.hold_syncs => {
+                return self.held_syncs.push_back((ticket, object));
+            }
+            Effect::OriginSync { ticket, object } if self.refuse_syncs > 0 => {
                 self.refuse_syncs -= 1;
+                if self.loses_unsynced {
+                    let kept = self.durable.get(&object).cloned().unwrap_or_default();
+                    self.files.insert(object, kept);
+                }
                 (ticket, Outcome::Failed(Errno::IO))
             }
             Effect::OriginSync { ticket, object } => {
                 self.resized.remove(&object);
                 self.synced.push(object);
+                if let Some(file) = self.files.get(&object).filter(|_| self.loses_unsynced) {
+                    self.durable.insert(object, file.clone());
+                }
                 (ticket, Outcome::Done)
             }
             Effect::FlashSync { ticket } => {
@@ -269,11 +290,29 @@ impl World {
         self.run();
     }
 
+    /// The origin answers the sync that has waited longest.
+    pub fn answer_a_sync(&mut self) {
+        let (ticket, object) = self.held_syncs.pop_front().unwrap();
+        let holds = std::mem::replace(&mut self.hold_syncs, false);
+        self.carry_out(Effect::OriginSync { ticket, object });
+        self.hold_syncs = holds;
+        self.run();
+    }
+
     pub fn ask(&mut self, request: Request) -> Reply {
+        let id = self.begin(request);
+        self.reply(id)
+    }
+
+    pub fn begin(&mut self, request: Request) -> RequestId {
         let id = RequestId(self.next);
         self.next += 1;
         self.engine.submit(id, request);
         self.run();
+        id
+    }
+
+    pub fn reply(&mut self, id: RequestId) -> Reply {
         for _ in 0..100_000 {
             if let Some(reply) = self.replies.remove(&id) {
                 return reply;
@@ -295,6 +334,7 @@ impl World {
         let file = OpenFile { inode, birth: UnixNanos(0), path: b"f".to_vec(), stamp, created: false, allocated: 0 };
         let Reply::Opened { object, .. } = self.ask(Request::Open(file)) else { panic!("not opened") };
         self.files.entry(object).or_insert_with(|| content.to_vec());
+        self.durable.entry(object).or_insert_with(|| content.to_vec());
         object
     }
 

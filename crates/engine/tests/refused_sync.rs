@@ -1,0 +1,180 @@
+//! The origin refuses to sync what went there directly, and has lost it: the pool shows nothing that the origin has not
+//! got, and nobody hears "done".
+#![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
+
+mod world;
+
+use headpond_base::{BufMut, CacheMode, Errno, Nanos, ObjectId, UnixNanos};
+use headpond_engine::{Config, Handling, OpenFile, Reply, Request, Treatment, Verdict, recover};
+use headpond_format::Stamp;
+use headpond_policy::Policy;
+use world::{Memory, POOL, World};
+
+const BLOCKS: u64 = 64;
+const BYTES: usize = BLOCKS as usize * 4096;
+
+fn config(mode: CacheMode) -> Config {
+    Config { mode, flush_period: Config::OFF, dirty_threshold: 0, policy: Policy::Lru, ..Config::default() }
+}
+
+/// A pool that write-through leaves with the bytes of direct writes, at an origin that refuses one sync and loses them.
+fn losing(mode: CacheMode) -> (World, ObjectId) {
+    let mut world = World::new(config(mode));
+    let mut recovered = recover(&mut Memory(world.flash.0.clone()), POOL).unwrap();
+    recovered.booted([1; 16]);
+    world.engine = recovered.into_engine(config(mode), Nanos(world.now));
+    world.run();
+    let file = world.open(1, &[3; BYTES]);
+    for block in 0..BLOCKS {
+        world.write(file, block * 4096, &[4; 4096]);
+    }
+    (world.refuse_syncs, world.loses_unsynced) = (1, true);
+    (world, file)
+}
+
+fn sync(world: &mut World, object: ObjectId) -> Option<Errno> {
+    match world.ask(Request::Sync { object }) {
+        Reply::Done => None,
+        Reply::Failed(errno) => Some(errno),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn flush(world: &mut World, id: u64) -> Option<Errno> {
+    match world.ask(Request::flush_all(id)) {
+        Reply::Done => None,
+        Reply::Failed(errno) => Some(errno),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What a start reads of the file, after a crash that leaves this flash and the running origin.
+fn after_a_crash(mode: CacheMode, flash: &Memory, at_origin: &[u8], stamp: Stamp) -> Vec<u8> {
+    let mut flash = Memory(flash.0.clone());
+    let mut recovered = recover(&mut flash, POOL).unwrap();
+    recovered.booted([1; 16]);
+    let found = OpenFile { inode: 1, birth: UnixNanos(0), path: b"f".to_vec(), stamp, created: false, allocated: 0 };
+    for object in recovered.objects() {
+        let verdict = recovered.reconcile(object.object, Some(&found));
+        assert!(!matches!(verdict, Verdict::Conflict(_)), "{verdict:?}");
+    }
+    let mut world = World::new(config(mode));
+    world.flash = flash;
+    for object in (1..20).map(ObjectId) {
+        world.files.insert(object, at_origin.to_vec());
+    }
+    world.engine = recovered.into_engine(config(mode), Nanos(world.now));
+    world.run();
+    let Reply::Opened { object, .. } = world.ask(Request::Open(found)) else { panic!("not opened") };
+    world.files.insert(object, at_origin.to_vec());
+    world.read(object, 0, BYTES as u32)
+}
+
+#[test]
+fn what_the_origin_lost_is_not_read_from_the_pool_now_or_after_a_crash() {
+    for mode in [CacheMode::WriteThrough, CacheMode::WriteAround] {
+        let (mut world, file) = losing(mode);
+        if mode == CacheMode::WriteAround {
+            // Read back before the sync, and so cached.
+            world.read(file, 0, BYTES as u32);
+        }
+        assert!(world.engine.stats().cached_blocks > 0, "{mode:?}: the pool has some of it");
+        assert_eq!(sync(&mut world, file), Some(Errno::IO));
+        let at_origin = world.files[&file].clone();
+        assert!(at_origin == [3; BYTES], "the origin lost it");
+        let stamp = world.stamps[&file];
+        assert!(after_a_crash(mode, &world.flash, &at_origin, stamp) == at_origin, "{mode:?}, after a crash");
+        assert!(world.read(file, 0, BYTES as u32) == at_origin, "{mode:?}");
+        assert_eq!(sync(&mut world, file), Some(Errno::IO), "{mode:?}: the error sticks");
+    }
+}
+
+#[test]
+fn one_flush_tells_what_the_origin_lost() {
+    for told_to_destage in [false, true] {
+        let (mut world, file) = losing(CacheMode::WriteThrough);
+        if !told_to_destage {
+            assert_eq!(sync(&mut world, file), Some(Errno::IO));
+        }
+        world.sleep(2000);
+        assert_eq!(flush(&mut world, 1), Some(Errno::IO));
+        assert!(world.read(file, 0, BYTES as u32) == world.files[&file]);
+        assert_eq!(flush(&mut world, 2), None, "told once");
+        assert_eq!(sync(&mut world, file), Some(Errno::IO), "the error sticks for who has the file open");
+    }
+}
+
+#[test]
+fn a_flush_tells_of_a_file_that_was_closed_and_a_good_sync_after_another_open_ends_it() {
+    for opened_again in [false, true] {
+        let (mut world, file) = losing(CacheMode::WriteThrough);
+        assert_eq!(sync(&mut world, file), Some(Errno::IO));
+        world.ask(Request::Close { object: file });
+        world.sleep(60_000);
+        if opened_again {
+            let again = world.open(1, &[3; BYTES]);
+            assert_eq!(again, file);
+            world.write(again, 0, &[5; 4096]);
+            assert_eq!(sync(&mut world, again), None);
+        }
+        assert_eq!(flush(&mut world, 1), (!opened_again).then_some(Errno::IO));
+        assert_eq!(flush(&mut world, 2), None);
+    }
+}
+
+#[test]
+fn the_end_of_the_pools_use_tells_what_the_origin_lost() {
+    let (mut world, file) = losing(CacheMode::WriteThrough);
+    assert_eq!(sync(&mut world, file), Some(Errno::IO));
+    world.ask(Request::Close { object: file });
+    world.sleep(60_000);
+    assert!(matches!(world.ask(Request::Stop), Reply::Failed(Errno::IO)));
+}
+
+/// The origin lost the end of the file, too: it is as long there as it is here once a flush is over.
+#[test]
+fn a_file_that_lost_its_end_gets_its_size_back() {
+    let mut world = World::new(config(CacheMode::WriteThrough));
+    let file = world.open(1, &[]);
+    world.write(file, 0, &[4; 8192]);
+    (world.refuse_syncs, world.loses_unsynced) = (1, true);
+    assert_eq!(sync(&mut world, file), Some(Errno::IO));
+    assert_eq!(flush(&mut world, 1), Some(Errno::IO));
+    assert!(world.files[&file] == [0; 8192]);
+    assert!(world.read(file, 0, 8192) == [0; 8192]);
+}
+
+/// A file's sync for its new name takes what destage has just written there along, and is the only one that hears.
+#[test]
+fn what_destage_wrote_before_a_sync_that_another_was_refused_stays_dirty() {
+    let mut world = World::new(config(CacheMode::WriteBack));
+    let file = world.open(1, &[]);
+    world.write(file, 0, &[4; 8192]);
+    world.hold_syncs = true;
+    let sync = world.begin(Request::Sync { object: file });
+    let flush = world.begin(Request::flush_all(1));
+    world.sleep(1);
+    assert_eq!(world.held_syncs.len(), 2, "the file's for its name, and destage's");
+    (world.refuse_syncs, world.loses_unsynced) = (1, true);
+    world.answer_a_sync();
+    world.hold_syncs = false;
+    world.answer_a_sync();
+    assert!(matches!(world.reply(sync), Reply::Failed(Errno::IO)));
+    assert!(matches!(world.reply(flush), Reply::Done));
+    assert!(world.files[&file] == [4; 8192], "written again");
+}
+
+/// Half of a write arrives, or all of it, and the origin says that it did not.
+#[test]
+fn a_direct_write_that_fails_in_the_middle_leaves_nothing_stale_in_the_pool() {
+    for handling in [Handling::Cache, Handling::Bypass] {
+        let mut world = World::new(config(CacheMode::WriteThrough));
+        let file = world.open(1, &[3; BYTES]);
+        world.read(file, 0, BYTES as u32);
+        world.refuse_writes = 1;
+        let (data, how) = (BufMut::copy_of(&[5; 8192]).freeze(), Treatment { handling, ..Treatment::default() });
+        let write = Request::Write { object: file, offset: 4096, data, mtime: UnixNanos(7), durable: false, how };
+        assert!(matches!(world.ask(write), Reply::Failed(Errno::IO)));
+        assert!(world.read(file, 0, BYTES as u32) == world.files[&file], "as the origin has it");
+    }
+}
