@@ -26,7 +26,7 @@ pub(crate) struct Gain {
 impl Gain {
     /// So many blocks were moved, and changed by others, since the start.
     fn note(&mut self, moved: u64, changed: u64) {
-        let granted = (changed - self.changed).saturating_mul(MOVES_PER_CHANGE);
+        let granted = changed.saturating_sub(self.changed).saturating_mul(MOVES_PER_CHANGE);
         self.spent = (self.spent + (moved - self.moved)).saturating_sub(granted);
         (self.moved, self.changed) = (moved, changed);
     }
@@ -36,7 +36,7 @@ impl Engine {
     /// Counts what moved and what changed; with as many segments free as should be, nothing was in vain.
     pub(crate) fn note_gain(&mut self) {
         let moved = self.stats.moved_blocks;
-        self.reclaim.gain.note(moved, self.store.slots_changed - moved);
+        self.reclaim.gain.note(moved, self.store.slots_changed.saturating_sub(moved));
         if self.reclaim.idle() && !self.wants_segments() {
             self.reclaim.gain.spent = 0;
         }
