@@ -24,6 +24,7 @@ mod effect;
 mod engine;
 mod fetch;
 mod flash_read;
+mod gain;
 mod gather;
 mod hits_to_origin;
 mod holdings;

@@ -24,6 +24,7 @@ use headpond_map::Slot;
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending as EnginePending};
 use crate::flash_read::{ReadBack, Stretch};
+use crate::gain::Gain;
 use crate::store::Store;
 
 /// What reclaim waits for.
@@ -108,6 +109,7 @@ pub(crate) struct Reclaim {
     stuck: BTreeSet<SegmentId>,
     /// Blank pieces that may still be dealt with before others have their turn.
     blanks_left: u32,
+    pub(crate) gain: Gain,
 }
 
 impl Reclaim {
@@ -171,6 +173,7 @@ impl Engine {
             return;
         }
         self.release_segments();
+        self.note_gain();
         // Those that wait for room to move something must not keep others from making room.
         let most = if self.short_of_segments() { 2 * VICTIMS_MAX } else { VICTIMS_MAX };
         while !self.stopping && self.reclaim.victims.len() < most && self.wants_segments() {
@@ -232,7 +235,7 @@ impl Engine {
         }
     }
 
-    fn wants_segments(&self) -> bool {
+    pub(crate) fn wants_segments(&self) -> bool {
         let segments = self.store.log.segments();
         let soon = segments.free() + segments.waiting() + self.reclaim.victims.len();
         soon < self.free_wanted() || self.is_crowded() && self.reclaim.victims.is_empty()
@@ -408,7 +411,10 @@ impl Engine {
             let worth = slot.is_some_and(|slot| {
                 slot.dirty
                     || self.stays(slot)
-                    || slot.kept && (kept < budget || self.roomy()) && self.store.log.segments().free() > MOVE_RESERVE
+                    || slot.kept
+                        && (kept < budget || self.roomy())
+                        && self.store.log.segments().free() > MOVE_RESERVE
+                        && !self.moves_in_vain()
             });
             if worth && let Some(slot) = slot {
                 if self.store.log.segments().free() < MOVE_RESERVE {

@@ -61,6 +61,8 @@ pub(crate) struct Store {
     pub(crate) gone: Vec<(ObjectId, Block)>,
     /// Blocks that became dirty since the start.
     pub(crate) dirtied_blocks: u64,
+    /// How often a slot was set, taken away, or made clean.
+    pub(crate) slots_changed: u64,
     /// Objects that the log has an entry of.
     pub(crate) persisted_objects: u64,
     /// The log's last word of an object without a birth time that it is forgotten: until that is durable nothing tells
@@ -96,6 +98,7 @@ impl Store {
             window: MemoryWindow::default(),
             gone: Vec::new(),
             dirtied_blocks: 0,
+            slots_changed: 0,
             persisted_objects: 0,
             nameless_forgotten: Sequence(0),
         }
@@ -134,6 +137,7 @@ impl Store {
         object.traces = true;
         object.dropped.appended(block);
         let old = object.map.insert(block, slot);
+        self.slots_changed += 1;
         object.stored_units += u64::from(slot.units());
         object.stored_units -= u64::from(old.map_or(0, |old| old.units()));
         let segment = geometry.segment_of(slot.location);
@@ -151,6 +155,7 @@ impl Store {
     pub(crate) fn clear_slot(&mut self, id: ObjectId, block: Block) -> Option<Slot> {
         let object = self.objects.get_mut(&id)?;
         let old = object.map.remove(block)?;
+        self.slots_changed += 1;
         object.stored_units -= u64::from(old.units());
         self.uncount(old);
         if old.kept || old.dirty || old.class != Class::EVERYBODY {

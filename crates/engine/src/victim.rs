@@ -95,6 +95,12 @@ impl Engine {
             let clean = full.iter().filter(|(.., id)| segment(*id).dirty == 0);
             return clean.min_by_key(|(generation, _, kept, _)| (*kept, *generation)).map(|(.., id)| *id);
         }
+        if self.moves_in_vain() {
+            // Only what gives all its room: what is pinned would move, too.
+            let pins = self.pinned_blocks() > 0;
+            let clean = full.iter().filter(|(.., kept, id)| segment(*id).dirty == 0 && !(pins && *kept > 0));
+            return clean.min_by_key(|(generation, _, kept, _)| (*kept, *generation)).map(|(.., id)| *id);
+        }
         full.sort_unstable();
         if self.roomy() {
             // What is worth it fits: pack the pool, and drop nothing of that.

@@ -66,6 +66,10 @@ pub struct World {
     /// Bytes that were written to the origin, and bytes that it was to make zeros by itself.
     pub written: u64,
     pub zeroed: u64,
+    /// Bytes that were written to flash.
+    pub flash_written: u64,
+    /// More than that is a loop without end.
+    pub flash_written_most: u64,
     /// How many times the flash was synced.
     pub flash_syncs: u64,
     /// How many times the origin was read.
@@ -125,6 +129,8 @@ impl World {
             hold_syncs: false,
             held_syncs: VecDeque::new(),
             durable: BTreeMap::new(),
+            flash_written: 0,
+            flash_written_most: u64::MAX,
             flash_syncs: 0,
             resized: BTreeSet::new(),
             written_resized: Vec::new(),
@@ -174,6 +180,8 @@ impl World {
             }
             Effect::FlashWrite { ticket, offset, data } => {
                 self.flash.0[offset as usize..offset as usize + data.len()].copy_from_slice(&data);
+                self.flash_written += data.len() as u64;
+                assert!(self.flash_written <= self.flash_written_most, "flash is written without end");
                 if offset < self.hold_below {
                     return self.held.push(ticket);
                 }
