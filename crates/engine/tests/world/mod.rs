@@ -213,7 +213,10 @@ impl World {
             }
             Effect::OriginZero { ticket, object, offset, len, .. } => {
                 self.zeroed += len;
-                self.files.get_mut(&object).unwrap()[offset as usize..(offset + len) as usize].fill(0);
+                // As the shard does it: never past the end.
+                let file = self.files.get_mut(&object).unwrap();
+                let end = file.len().min((offset + len) as usize);
+                file[end.min(offset as usize)..end].fill(0);
                 (ticket, Outcome::Done)
             }
             Effect::OriginResize { ticket, .. } if self.refuse_resizes > 0 => {
