@@ -73,7 +73,8 @@ fn every_transaction_committed_in_sqlite_with_a_journal_survives_kills_of_the_da
     survives(Kind::SqliteRollback, 7);
 }
 
-/// The control: on a flash that acknowledges syncs and does nothing, the ledgers must show the loss.
+/// The control: on a flash that acknowledges syncs and does nothing, the loss must be found. The mount after the kill finds it
+/// first: the pool lacks the claim that the origin waits for. Should it have that, the ledgers must show it.
 #[test]
 fn on_flash_that_lies_about_its_syncs_the_loss_is_found() {
     for kind in [Kind::SqliteWal, Kind::SqliteRollback] {
@@ -85,7 +86,9 @@ fn on_flash_that_lies_about_its_syncs_the_loss_is_found() {
         let directory = scratch();
         let failure =
             kill::run(&machine::headpond(), directory.path(), &options, |_| {}).expect_err("commits were lost");
-        assert!(failure.to_string().contains("committed transactions are lost"), "{failure}");
+        let said = failure.to_string();
+        let found = ["older image of the pool", "committed transactions are lost"];
+        assert!(found.iter().any(|found| said.contains(found)), "{said}");
     }
 }
 
