@@ -173,6 +173,8 @@ space() {
     dd if=/dev/zero of=$EXPORT/filler bs=1M count=$(($(df --output=avail -m $EXPORT | tail -n 1) - 30)) status=none; sync
     pond --size 160M; hp set $POND sequential-cutoff=off >/run/say/set || die "set"
     dd if=/dev/urandom of=$POND/big bs=1M count=60 conv=fsync status=none 2>/run/say/dd && die "60 MiB were taken, and 30 are free"
+    # What this server could not keep it says at the sync: the first flush after it tells the loss.
+    within 150 "$HEADPOND" flush $POND --quiet && die "a loss was not told"
     within 150 "$HEADPOND" flush $POND --quiet || die "what was taken does not fit: $(df -m $EXPORT | tail -n 1)"
     same_at_server; hp unmount $POND --quiet || die "unmount"
     found "told at the write: $(head -n 1 /run/say/dd)"
