@@ -4,13 +4,12 @@
 //! Invariant: the path is the descriptor's own, asked from the kernel after opening. So a directory or
 //! link that is swapped in on the way to the origin changes nothing once it is open.
 
-use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use headpond_shard::path_of;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, StatxFlags, openat, statx};
 use rustix::io::Errno;
 
@@ -121,12 +120,6 @@ pub(crate) fn look_at(dir: impl AsFd, name: impl rustix::path::Arg) -> Result<St
 /// What tells one file from every other at one moment.
 pub(crate) const fn identity(found: &Statx) -> (u32, u32, u64) {
     (found.stx_dev_major, found.stx_dev_minor, found.stx_ino)
-}
-
-/// Where a descriptor's file is now.
-pub(crate) fn path_of(file: impl AsFd) -> Result<PathBuf, Errno> {
-    let link = rustix::fs::readlink(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()), Vec::new())?;
-    Ok(PathBuf::from(OsStr::from_bytes(link.as_bytes())))
 }
 
 #[cfg(test)]

@@ -253,7 +253,7 @@ impl KnownFiles {
     }
 
     /// The same of a file whose number may be another's by now.
-    pub(crate) fn is_gone(&self, key: FileKey, known: &Arc<Known>) {
+    pub(crate) fn gone_unless_another(&self, key: FileKey, known: &Arc<Known>) {
         let mut table = self.table();
         if table.files.get(&key).is_some_and(|there| Arc::ptr_eq(there, known)) {
             table.files.remove(&key);

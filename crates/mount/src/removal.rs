@@ -100,7 +100,7 @@ impl Front {
                 && let Some(known) = known
             {
                 // Its number may be a new file's by now.
-                self.known.is_gone(inode.key, &known);
+                self.known.gone_unless_another(inode.key, &known);
             }
         }
     }

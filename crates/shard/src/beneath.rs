@@ -6,8 +6,10 @@
 //! - What is opened with `O_PATH` is not acted on: the caller looks what it is before it has it
 //!   opened for use with [`reopen`]. So a FIFO does not hang, and a device does nothing.
 
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::{Component, Path};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, statx};
 use rustix::io::Errno;
@@ -72,6 +74,15 @@ fn step_by_step(directory: impl AsFd, path: &Path, flags: OFlags, mounts: Mounts
 pub fn reopen(file: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
     rustix::fs::open(path, (flags - OFlags::NOFOLLOW) | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Where a descriptor's file is now.
+///
+/// # Errors
+/// The system's.
+pub fn path_of(file: impl AsFd) -> Result<PathBuf, Errno> {
+    let link = rustix::fs::readlink(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()), Vec::new())?;
+    Ok(PathBuf::from(OsStr::from_bytes(link.as_bytes())))
 }
 
 fn device_of(file: impl AsFd) -> Result<(u32, u32), Errno> {

@@ -11,13 +11,10 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -29,7 +26,7 @@ use rustix::fs::{FallocateFlags, OFlags, SeekFrom, Timespec, Timestamps};
 use rustix::io::Errno as E;
 
 use crate::Removed;
-use crate::beneath::{Mounts, open_beneath};
+use crate::beneath::{Mounts, open_beneath, path_of};
 use crate::claim::Gate;
 use crate::descriptors::{Budget, Descriptors, Holder, Leaving, Opened, Slot};
 use crate::directories::{Directories, NameChanges, Syncs};
@@ -422,11 +419,6 @@ impl Root {
         let below = path.strip_prefix(path_of(&self.directory).ok()?).ok()?.parent()?;
         open_beneath(&self.directory, below, OFlags::RDONLY | OFlags::DIRECTORY, Mounts::Refused).ok()
     }
-}
-
-fn path_of(file: &File) -> io::Result<PathBuf> {
-    let link = rustix::fs::readlink(format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new())?;
-    Ok(PathBuf::from(OsStr::from_bytes(link.as_bytes())))
 }
 
 impl Default for FileOrigin {

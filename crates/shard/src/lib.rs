@@ -40,7 +40,7 @@ mod requests;
 mod stats;
 mod turn;
 
-pub use beneath::{Mounts, open_beneath, reopen};
+pub use beneath::{Mounts, open_beneath, path_of, reopen};
 pub use claim::{Claim, Gate, Standing};
 pub use clock::now;
 pub use core::Core;
