@@ -30,9 +30,18 @@ fn open_at_origin(bench: &Bench) -> Vec<PathBuf> {
 
 #[track_caller]
 fn few_are_open(bench: &Bench) {
-    let open = open_at_origin(bench).len();
-    // The root, directories being synced or read, and what is in use at the moment.
-    assert!(open <= FEW.paths + FEW.files + 20, "{open} descriptors are open");
+    // The root, directories being synced or read, and what is in use at the moment. The kernel tells of closes after
+    // `close` has returned, so on a busy machine the last ones are still on their way; what leaks stays open for good.
+    let most = FEW.paths + FEW.files + 20;
+    let mut open = open_at_origin(bench).len();
+    for _ in 0..1000 {
+        if open <= most {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        open = open_at_origin(bench).len();
+    }
+    panic!("{open} descriptors stay open, {most} at most are allowed for");
 }
 
 fn flush(bench: &Bench) {
