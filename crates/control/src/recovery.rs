@@ -432,8 +432,8 @@ fn decide_all(
             _ => {
                 let was = object.state.stamp;
                 let unchanged = |found: &Found| {
-                    let status_changed = object.state.flags.ctime_counts && found.stamp.ctime != was.ctime;
-                    (found.stamp.size, found.stamp.mtime) == (was.size, was.mtime) && !status_changed
+                    let same = (found.stamp.size, found.stamp.mtime) == (was.size, was.mtime);
+                    same && !object.state.status_changed(found.stamp)
                 };
                 let differs = if found.as_ref().is_some_and(unchanged) {
                     "not changed at the origin since".to_owned()

@@ -27,6 +27,8 @@ impl Engine {
             Request::Open(file) => self.open(id, &file),
             Request::Close { object } => self.close(id, object),
             Request::Restamp { object, stamp } => self.restamp(id, object, stamp),
+            Request::StatusBegins { object } => self.status_begins(id, object),
+            Request::StatusEnds { object, stamp } => self.status_ends(id, object, stamp),
             Request::SetMtime { object, mtime } => {
                 let now = self.now;
                 let Some(known) = self.store.get_mut(object) else {
@@ -140,6 +142,7 @@ impl Engine {
             Work::SyncAll => self.step_sync_all(id, op),
             Work::Seek { .. } => self.step_seek(id, op),
             Work::Namespace(_) => self.step_namespace(id, op),
+            Work::Status => self.step_status(id, op),
             Work::Flush { .. } => self.step_flush(id, op),
             Work::SetMode(_) => self.step_set_mode(id, op),
             Work::Stop => self.step_stop(id, op),
@@ -183,6 +186,10 @@ impl Engine {
             let known = self.store.known(id);
             if known.state.birth == file.birth && !file.created {
                 let changed = known.state.stamp.size != file.stamp.size || known.state.stamp.mtime != file.stamp.mtime;
+                if !known.is_dirty() && file.stamp.ctime > known.state.stamp.ctime {
+                    // Moved by others, perhaps: it is no mark to know the file again by before the next stamp.
+                    known.status.is_lost();
+                }
                 if !known.is_in_use() && !known.is_dirty() && !known.state.flags.destaging && changed {
                     // Written behind the mount's back while nobody had it open here: promise 6.
                     known.follow_origin(file.stamp);
@@ -206,6 +213,10 @@ impl Engine {
         self.store.next_object = id.next();
         self.store.by_inode.insert(file.inode, id);
         self.store.objects.insert(id, Object::new(file));
+        if file.created {
+            // Who makes a file mostly sets its mode and times next.
+            self.status_settles_later(id);
+        }
         id
     }
 
@@ -243,6 +254,7 @@ impl Engine {
             && (known.state.stamp.size, known.state.stamp.mtime) == (stamp.size, stamp.mtime)
         {
             known.state.stamp = stamp;
+            known.status.is_seen();
             if known.persisted && !self.store.log.failed() {
                 self.store.persist(object);
             }

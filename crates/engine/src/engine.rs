@@ -25,6 +25,7 @@ use crate::modes::{Rules, rules};
 use crate::neighbours::Neighbours;
 use crate::op::{Op, Progress, Work};
 use crate::ops::reserve::Asking;
+use crate::ops::status::Settling;
 use crate::origin_cost::OriginCosts;
 use crate::pool_failed::PoolFailed;
 use crate::promises::Promises;
@@ -108,6 +109,7 @@ pub struct Engine {
     pub(crate) hits_to_origin: HitsToOrigin,
     pub(crate) checkpoints: Checkpoints,
     pub(crate) asking: Asking,
+    pub(crate) settling: Settling,
     pub(crate) promises: Promises,
     /// The object that was written last: of its file system the origin's space is looked at.
     pub(crate) looks_for: Option<ObjectId>,
@@ -167,6 +169,7 @@ impl Engine {
             hits_to_origin: HitsToOrigin::default(),
             checkpoints,
             asking: Asking::default(),
+            settling: Settling::default(),
             promises: Promises::default(),
             looks_for: None,
             streamed_writes: 0,
@@ -332,6 +335,7 @@ impl Engine {
             } else {
                 self.disown_pool();
                 self.pump_space();
+                self.settle_status();
                 self.pump_destage();
                 self.pump_reclaim();
                 self.pump_checkpoint();

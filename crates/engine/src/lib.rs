@@ -50,6 +50,7 @@ mod replay;
 mod request;
 mod space;
 mod stats;
+mod status;
 mod store;
 mod streaming;
 mod trails;

@@ -9,6 +9,7 @@ use crate::locks::Locks;
 use crate::objects::Counted;
 use crate::request::{Attributes, OpenFile};
 use crate::space::ObjectSpace;
+use crate::status::Status;
 use crate::turns::Turns;
 
 /// Owned by the engine's store. `state` and `map` are what the log remembers; the rest lives
@@ -78,6 +79,8 @@ pub(crate) struct Object {
     pub(crate) status_moves: u64,
     /// The stamp has the status change time that the origin's file has now.
     pub(crate) status_known: bool,
+    /// Whether the stamp's is the latest that headpond gave it, and what the log says of that.
+    pub(crate) status: Status,
     /// Size or time changed since the origin was last given them.
     pub(crate) changed_in_stamp: bool,
     /// Its last name is gone from the origin.
@@ -110,6 +113,7 @@ impl Object {
         let mut object = Self::from_state(state, ObjectMap::default());
         object.persisted = false;
         object.traces = false;
+        object.status.is_seen();
         object
     }
 
@@ -149,6 +153,7 @@ impl Object {
             time_adrift: false,
             status_moves: 0,
             status_known: false,
+            status: Status::default(),
             changed_in_stamp: false,
             gone: false,
             burying: false,
@@ -185,6 +190,19 @@ impl Object {
     pub(crate) fn left_with(&mut self, stamp: Stamp, status_moves: u64) {
         self.is_stamped(stamp);
         self.status_known = self.status_moves == status_moves && self.reserving == 0;
+        if self.status_moves == status_moves {
+            self.status.is_seen();
+        }
+    }
+
+    /// Nothing that headpond did, or is doing, has given the origin's file a later status change time than the stamp's.
+    pub(crate) const fn bounds_status(&self) -> bool {
+        self.status.is_settled() && self.reserving == 0 && !self.state.flags.destaging
+    }
+
+    /// The log says of that what is so.
+    pub(crate) const fn status_is_said(&self) -> bool {
+        self.state.flags.ctime_bounds == self.bounds_status()
     }
 
     /// Destage is through with the origin's file. Others may be asking for space there.
@@ -234,6 +252,13 @@ impl Object {
         }
     }
 
+    /// The same of a file that is as it was left: whatever its status change time is, only a later one is news from here on.
+    pub(crate) fn is_found(&mut self, found: Stamp) {
+        self.meets(found);
+        self.state.stamp.ctime = found.ctime;
+        self.status.is_seen();
+    }
+
     /// The first block in `from..to` that holds data which the origin has not got.
     pub(crate) fn first_data(&self, from: u64, to: u64) -> Option<Block> {
         let (first, end) = (Block(blocks_for(from)), Block(blocks_for(to)));
@@ -277,6 +302,7 @@ impl Object {
     pub(crate) fn follow_origin(&mut self, stamp: Stamp) {
         self.state.stamp = stamp;
         self.status_known = false;
+        self.status.is_seen();
         self.state.size = stamp.size;
         self.state.origin_valid = u64::MAX;
         self.state.mtime = stamp.mtime;

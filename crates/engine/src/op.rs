@@ -29,6 +29,8 @@ pub(crate) enum Work {
         data: bool,
     },
     Namespace(Namespace),
+    /// The log is to say durably that the status of the object's file is being changed.
+    Status,
     Flush {
         id: FlushId,
         scope: FlushScope,

@@ -236,9 +236,9 @@ impl Recovered {
         let (left, now) = (object.state.stamp, found.stamp);
         let same = (left.size, left.mtime) == (now.size, now.mtime);
         // The last use ended in order: a time that was put back after a change shows by the one that nobody puts back.
-        let counts = std::mem::take(&mut object.state.flags.ctime_counts);
-        let status_changed = counts && left.ctime != now.ctime;
-        object.state.flags.ctime_counts = counts && !status_changed;
+        // After a crash, by one that headpond cannot have given it.
+        let status_changed = object.state.status_changed(now);
+        object.state.flags.ctime_counts &= !status_changed;
         if object.state.flags.direct && object.map.dirty() == 0 {
             // Changed at the origin, where the size and the time are; what was on flash of the
             // changed blocks was dropped before. What came in since was never synced at the
@@ -263,11 +263,11 @@ impl Recovered {
             if !same || status_changed {
                 return Verdict::Conflict(conflict(object, Some(now)));
             }
-            object.meets(now);
+            object.is_found(now);
             return Verdict::Kept;
         }
         if same && (left.ctime == now.ctime || object.is_dirty()) {
-            object.meets(now);
+            object.is_found(now);
             return Verdict::Kept;
         }
         let had = object.map.blocks();
@@ -325,6 +325,7 @@ impl Recovered {
         for object in store.objects.values_mut() {
             // From the first checkpoint on headpond moves these times itself, and a crash says nothing of that.
             object.status_known = std::mem::take(&mut object.state.flags.ctime_counts);
+            object.state.flags.ctime_bounds = object.bounds_status();
         }
         let mut engine = Engine::new(store, Checkpoints::new(self.superblock), config, now);
         let dirty = engine.store.objects.iter().filter(|(_, object)| {

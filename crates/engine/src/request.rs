@@ -203,6 +203,20 @@ pub enum Request {
         /// What the origin says of the file now.
         stamp: Stamp,
     },
+    /// The front door is about to change the origin's file in a way that moves its status change time. Answer:
+    /// [`Reply::Done`] when it may: should the daemon be killed in the middle, nobody takes that for a change by others.
+    /// To be followed by [`Request::StatusEnds`], whatever becomes of the change, unless it is refused.
+    StatusBegins {
+        /// The object.
+        object: ObjectId,
+    },
+    /// The change is over, done or not. Answer: [`Reply::Done`].
+    StatusEnds {
+        /// The object.
+        object: ObjectId,
+        /// What the origin says of the file now; `None` if it could not be asked.
+        stamp: Option<Stamp>,
+    },
     /// fsync and fdatasync. Answer: [`Reply::Done`] when all that was acknowledged before is
     /// durable, in any object.
     Sync {

@@ -237,6 +237,7 @@ impl Store {
     /// Appends the object's state to the log, as it is now.
     pub(crate) fn persist(&mut self, id: ObjectId) {
         if let Some(object) = self.objects.get_mut(&id) {
+            object.state.flags.ctime_bounds = object.bounds_status();
             let state = object.state.clone();
             self.persisted_objects += u64::from(!object.persisted);
             object.persisted = true;
@@ -245,12 +246,13 @@ impl Store {
             self.log.append(&Entry::Object { object: id, state });
             let this = Sequence(self.log.next_sequence().0 - 1);
             object.said_at = says_changing.then(|| object.said_at.unwrap_or(this));
+            object.status.said(this, object.state.flags.ctime_bounds);
         }
     }
 
-    /// Makes sure that the log knows the object before it is told of its blocks.
+    /// Makes sure that the log knows the object, and what its status change time is worth, before it is told of its blocks.
     pub(crate) fn introduce(&mut self, id: ObjectId) {
-        if self.objects.get(&id).is_some_and(|object| !object.persisted) {
+        if self.objects.get(&id).is_some_and(|object| !object.persisted || !object.status_is_said()) {
             self.persist(id);
         }
     }

@@ -383,13 +383,47 @@ fn a_change_by_others_that_puts_the_time_back_is_a_conflict_and_what_headpond_di
         assert!(before.is_some(), "destage left one, and the end another");
         assert!(matches!(verdict_after(&mut world, moved(left)), Verdict::Conflict(_)));
     }
+}
 
-    // After a crash nobody knows what headpond did last.
-    let mut world = World::new(Config::default());
-    let file = dirty(&mut world);
+/// The daemon is killed, and others change the file and put its size and modification time back.
+#[test]
+fn after_a_crash_a_later_status_change_time_than_headponds_own_is_a_conflict_and_no_other() {
+    let later = |stamp: Stamp, by: i64| Stamp { ctime: UnixNanos(stamp.ctime.0 + by), ..stamp };
+    let is_conflict = |world: &mut World, found| {
+        let verdict = verdict_after(world, found);
+        assert!(matches!(verdict, Verdict::Kept | Verdict::Conflict(_)), "{verdict:?}");
+        matches!(verdict, Verdict::Conflict(_))
+    };
+    let mut world = World::new(Config { flush_period: Nanos(u64::MAX), ..Config::default() });
+    let file = world.open(1, &[5; 10_000]);
+    world.write(file, 0, b"dirty");
     assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
     world.write(file, 0, b"again");
+    world.sleep(3000);
     world.ask(Request::Sync { object: file });
     let left = world.stamps[&file];
-    assert!(matches!(verdict_after(&mut world, moved(left)), Verdict::Kept));
+    assert!(!is_conflict(&mut world, left));
+    assert!(is_conflict(&mut world, later(left, 1000)));
+    assert!(!is_conflict(&mut world, later(left, -1000)), "the origin lost its power, and what headpond did last");
+
+    // The front door sets a mode. Killed anywhere in between it is no change by others.
+    let syncs = |world: &World| world.engine.stats().flash_syncs;
+    let before = syncs(&world);
+    assert!(matches!(world.ask(Request::StatusBegins { object: file }), Reply::Done));
+    assert_eq!(syncs(&world), before + 1, "the log says so first");
+    assert!(!is_conflict(&mut world, later(left, 1000)));
+    let left = later(left, 1000);
+    assert!(matches!(world.ask(Request::StatusEnds { object: file, stamp: Some(left) }), Reply::Done));
+    assert!(!is_conflict(&mut world, left));
+    // And once more, at once: the log's word still stands.
+    let before = syncs(&world);
+    assert!(matches!(world.ask(Request::StatusBegins { object: file }), Reply::Done));
+    assert_eq!(syncs(&world), before);
+    let left = later(left, 1000);
+    assert!(matches!(world.ask(Request::StatusEnds { object: file, stamp: Some(left) }), Reply::Done));
+    // When it was quiet for a while, the time is a bound again.
+    world.sleep(3000);
+    world.ask(Request::SyncAll);
+    assert!(!is_conflict(&mut world, left));
+    assert!(is_conflict(&mut world, later(left, 1000)));
 }

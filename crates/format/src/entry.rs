@@ -55,6 +55,10 @@ pub struct ObjectFlags {
     /// The stamp's status change time counts: the use of the pool ended in order, and headpond has not touched the file since
     /// the stamp. While a pool is in use no object has this.
     pub ctime_counts: bool,
+    /// Nothing that headpond did has given the file a later status change time than the stamp's, and before it does anything
+    /// that could, the log durably says otherwise. So a later one is a change by others, also after a crash. An earlier one
+    /// is not: the origin may have lost in a power cut what headpond did.
+    pub ctime_bounds: bool,
 }
 
 impl ObjectFlags {
@@ -66,6 +70,7 @@ impl ObjectFlags {
             | (self.direct as u8) << 4
             | (self.size_counts as u8) << 5
             | (self.ctime_counts as u8) << 6
+            | (self.ctime_bounds as u8) << 7
     }
 
     const fn from_bits(bits: u8) -> Self {
@@ -77,6 +82,7 @@ impl ObjectFlags {
             direct: bits & 16 != 0,
             size_counts: bits & 32 != 0,
             ctime_counts: bits & 64 != 0,
+            ctime_bounds: bits & 128 != 0,
         }
     }
 }
@@ -101,6 +107,16 @@ pub struct ObjectState {
     pub stamp: Stamp,
     /// Path below the origin's root when last known; empty if unknown or too long.
     pub path: Vec<u8>,
+}
+
+impl ObjectState {
+    /// Whether the status change time of the file that was found tells of a change by others since the stamp. Without any
+    /// of the two flags it tells nothing.
+    #[must_use]
+    pub const fn status_changed(&self, found: Stamp) -> bool {
+        let (left, now, flags) = (self.stamp.ctime.0, found.ctime.0, self.flags);
+        flags.ctime_counts && left != now || flags.ctime_bounds && !flags.destaging && left < now
+    }
 }
 
 /// One line of the log.

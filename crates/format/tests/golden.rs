@@ -145,6 +145,7 @@ fn entries() -> Vec<Entry> {
             direct: true,
             size_counts: false,
             ctime_counts: false,
+            ctime_bounds: false,
         },
         size: 0x2122_2324_2526_2728,
         origin_valid: u64::MAX,

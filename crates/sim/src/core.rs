@@ -29,6 +29,8 @@ pub(crate) struct Known {
     pub(crate) inode: u64,
     pub(crate) birth: i64,
     pub(crate) dirty: bool,
+    /// It has dirty data, and the status change time of its file tells a change by others.
+    pub(crate) tells: bool,
     /// All that recovery says of it, to compare one recovery with another.
     pub(crate) told: String,
 }
@@ -105,6 +107,7 @@ impl Restored for Recovered {
                 inode: found.state.inode,
                 birth: found.state.birth.0,
                 dirty: found.dirty,
+                tells: found.dirty_blocks > 0 && found.state.flags.ctime_bounds && !found.state.flags.destaging,
                 told: format!("{found:?}"),
             })
             .collect()

@@ -56,7 +56,53 @@ impl Sim<'_> {
             }
             kept_origin &= self.fall(rng)?;
         }
+        if rng.chance(150)
+            && let Some(outside) = self.meddle_unseen(rng)?
+        {
+            self.begin(Some(&outside))?;
+            // What every file has after this is not worked out here.
+            self.over = true;
+            return Ok(());
+        }
         self.restart(kept_origin)
+    }
+
+    /// After a crash somebody changes a file of which the pool has dirty data, and puts its size and time back; one of which
+    /// the log says that its status change time tells.
+    fn meddle_unseen(&mut self, rng: &mut Rng) -> Result<Option<Outside>, String> {
+        if self.damaged || self.world.disowned || self.over {
+            return Ok(None);
+        }
+        let Some(restored) = self.recover()? else { return Ok(None) };
+        let told: Vec<FileId> = restored
+            .objects()
+            .into_iter()
+            .filter(|known| known.tells)
+            .filter_map(|known| {
+                let file = self.world.origin.by_inode(known.inode)?;
+                let (_, birth) = self.world.origin.identity(file).ok()?;
+                (birth.0 == known.birth).then_some(file)
+            })
+            .collect();
+        if told.is_empty() {
+            return Ok(None);
+        }
+        let file = *rng.pick(&told);
+        let Ok(left) = self.world.origin.stamp(file) else { return Ok(None) };
+        let writer = self.writer();
+        self.world.trace(|| format!("meddle unseen with {file:?} by {writer:?}"));
+        let mut content = Content::default();
+        content.apply(&crate::content::Change::Write { offset: 0, len: left.size, writer }, 0);
+        // Without space it is a change of the owner alone.
+        if left.size == 0 || self.world.origin.change(file, Change::Write { offset: 0, data: content.bytes() }).is_err()
+        {
+            self.world.origin.touch_status(file);
+        } else if self.world.origin.change(file, Change::Times { mtime: left.mtime.0 }).is_err() {
+            return Ok(None);
+        }
+        self.world.origin.sync_all();
+        self.summary.unseen += 1;
+        Ok(Some(Outside { file, content: Some(content) }))
     }
 
     /// Whatever runs is gone. Answers whether the origin's host still stands.
@@ -98,6 +144,7 @@ impl Sim<'_> {
         self.world.lose_daemon(cut, origin_falls);
         self.boots += u64::from(origin_falls);
         self.requests.clear();
+        self.status_changes.clear();
         self.kept.clear();
         for door in self.doors.values_mut() {
             *door = Door { anchored: door.anchored, unlinked: door.unlinked, ..Door::default() };

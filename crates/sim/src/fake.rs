@@ -168,6 +168,8 @@ impl Fake {
             | Request::Close { .. }
             | Request::SetMtime { .. }
             | Request::Restamp { .. }
+            | Request::StatusBegins { .. }
+            | Request::StatusEnds { .. }
             | Request::CancelFlush(_)
             | Request::Configure(_) => Vec::new(),
         }

@@ -66,6 +66,8 @@ pub struct Summary {
     pub flushes: u64,
     /// Conflicts with an origin that was changed from outside.
     pub conflicts: u64,
+    /// Of them, those after a crash that only the status change time tells.
+    pub unseen: u64,
     /// Objects whose clean data was dropped at a start.
     pub dropped: u64,
     /// Blocks destaged, segments reclaimed, checkpoints taken.
@@ -97,6 +99,7 @@ impl Summary {
         self.recoveries += other.recoveries;
         self.flushes += other.flushes;
         self.conflicts += other.conflicts;
+        self.unseen += other.unseen;
         self.dropped += other.dropped;
         self.at_risk += other.at_risk;
         self.segments += other.segments;
@@ -114,7 +117,7 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} operations, {} crashes that found {} writes not durable, {} clean stops, {} recoveries, {} flushes, {} conflicts, {} MiB read and checked, \
+            "{} operations, {} crashes that found {} writes not durable, {} clean stops, {} recoveries, {} flushes, {} conflicts ({} seen by the status change time alone), {} MiB read and checked, \
              {} checkpoints, {} segments opened, {} reclaimed, {} blocks destaged, {} MiB saved by packing, {} events",
             self.ops,
             self.crashes,
@@ -123,6 +126,7 @@ impl fmt::Display for Summary {
             self.recoveries,
             self.flushes,
             self.conflicts,
+            self.unseen,
             self.bytes_read >> 20,
             self.checkpoints,
             self.segments,

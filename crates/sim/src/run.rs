@@ -101,7 +101,10 @@ impl Sim<'_> {
             Kind::Open => {
                 let names: Vec<FileId> = self.world.origin.names().values().copied().collect();
                 if !names.is_empty() && !self.names_busy() {
-                    self.open(*rng.pick(&names), false)?;
+                    let file = *rng.pick(&names);
+                    if !self.doors.get(&file).is_some_and(|door| door.changing) {
+                        self.open(file, false)?;
+                    }
                 }
             }
             Kind::Rename if !self.names_busy() => {
@@ -196,7 +199,7 @@ impl Sim<'_> {
             let names: Vec<FileId> = self.world.origin.names().values().copied().collect();
             return if names.is_empty() {
                 self.create_some(rng)
-            } else if self.names_busy() {
+            } else if self.names_busy() || self.doors.values().any(|door| door.changing) {
                 // The kernel holds the directory meanwhile.
                 Ok(())
             } else {

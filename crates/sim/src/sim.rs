@@ -64,7 +64,10 @@ pub(crate) enum Asked {
     Stop {
         moment: Moment,
     },
-    Restamp,
+    StatusBegins {
+        file: FileId,
+    },
+    StatusEnds,
     Configure,
     /// What a start has found is durable.
     Settled,
@@ -82,6 +85,15 @@ pub(crate) struct Door {
     pub(crate) anchored: bool,
     /// Someone asked for its last name to go.
     pub(crate) unlinked: bool,
+    /// Its status is being changed.
+    pub(crate) changing: bool,
+}
+
+/// A change of a file's status, which the engine has allowed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StatusChange {
+    file: FileId,
+    made: bool,
 }
 
 /// A run.
@@ -93,6 +105,7 @@ pub(crate) struct Sim<'a> {
     pub(crate) model: Model,
     pub(crate) doors: BTreeMap<FileId, Door>,
     pub(crate) requests: BTreeMap<RequestId, Asked>,
+    pub(crate) status_changes: Vec<StatusChange>,
     pub(crate) next_request: u64,
     pub(crate) next_writer: u32,
     /// Where the last write went, in runs that make the next one overlap it.
@@ -131,6 +144,7 @@ impl<'a> Sim<'a> {
             model: Model::default(),
             doors: BTreeMap::new(),
             requests: BTreeMap::new(),
+            status_changes: Vec::new(),
             next_request: 1,
             next_writer: 1,
             last_write: (0, 1),
@@ -337,12 +351,34 @@ impl<'a> Sim<'a> {
         self.ask(Asked::Seek { file, offset, data, asked_at }, Request::Seek { object, offset, data }).map(|_| ())
     }
 
-    /// chmod: goes to the origin, and the engine is told.
+    /// chmod: the engine is asked, then it goes to the origin, then the engine is told. As in a mount it is one at a time, and
+    /// nobody opens the file or changes its names meanwhile.
     pub(crate) fn chmod(&mut self, file: FileId) -> Result<(), String> {
-        self.world.origin.touch_status(file);
-        let Ok(stamp) = self.world.origin.stamp(file) else { return Ok(()) };
-        let Some((object, _)) = self.object(file) else { return Ok(()) };
-        self.ask(Asked::Restamp, Request::Restamp { object, stamp }).map(|_| ())
+        if self.is_opening(file) || self.names_busy() {
+            return Ok(());
+        }
+        let Some((object, door)) = self.object(file) else { return Ok(()) };
+        door.changing = true;
+        self.ask(Asked::StatusBegins { file }, Request::StatusBegins { object }).map(|_| ())
+    }
+
+    /// The next step of a change of status that was allowed.
+    fn change_status(&mut self) -> Result<(), String> {
+        let index = self.world.rng.below(self.status_changes.len() as u64) as usize;
+        let StatusChange { file, made } = self.status_changes[index];
+        if !made {
+            if self.world.rng.chance(900) {
+                self.world.trace(|| format!("chmod {file:?}"));
+                self.world.origin.touch_status(file);
+            }
+            self.status_changes[index].made = true;
+            return Ok(());
+        }
+        self.status_changes.remove(index);
+        self.doors.entry(file).or_default().changing = false;
+        let stamp = self.world.origin.stamp(file).ok().filter(|_| self.world.rng.chance(900));
+        let Some(object) = self.known(file) else { return Ok(()) };
+        self.ask(Asked::StatusEnds, Request::StatusEnds { object, stamp }).map(|_| ())
     }
 
     /// Whether a directory operation is under way: the directory's lock lets only one through.
@@ -352,8 +388,8 @@ impl<'a> Sim<'a> {
 
     /// Whether the file is being opened: its object is not known yet. As a mount does, changes of the directory that
     /// concern it wait for that, or the engine would not be told of it.
-    fn is_opening(&self, file: FileId) -> bool {
-        self.doors.get(&file).is_some_and(|door| door.opening > 0)
+    pub(crate) fn is_opening(&self, file: FileId) -> bool {
+        self.doors.get(&file).is_some_and(|door| door.opening > 0 || door.changing)
     }
 
     /// The object by which the engine knows the file, or knew it: open or not.
@@ -412,17 +448,21 @@ impl<'a> Sim<'a> {
 
     /// Lets the next thing happen and checks what it brings. `false` when nothing is left to happen.
     pub(crate) fn step(&mut self) -> Result<bool, String> {
+        if !self.status_changes.is_empty() && self.world.rng.chance(300) {
+            self.change_status()?;
+            return Ok(true);
+        }
         let more = self.world.step()?;
         self.note_names();
         self.answers()?;
-        Ok(more)
+        Ok(more || !self.status_changes.is_empty())
     }
 
     /// Lets everything happen that was asked for.
     pub(crate) fn drain(&mut self) -> Result<(), String> {
         let start = self.world.now;
         let mut steps = 0_u64;
-        while !self.requests.is_empty() {
+        while !self.requests.is_empty() || !self.status_changes.is_empty() {
             let more = self.step()?;
             steps += 1;
             if !more || steps > 400_000 || self.world.now.since(start).0 > 7200 * 1_000_000_000 {
@@ -488,6 +528,14 @@ impl<'a> Sim<'a> {
                 }
                 self.model.unwatch(id.0);
                 matches!(reply, Reply::Failed(_)).then_some(()).ok_or_else(|| wrong(&reply))
+            }
+            (Asked::StatusBegins { file }, reply) => {
+                if matches!(reply, Reply::Done) {
+                    self.status_changes.push(StatusChange { file, made: false });
+                } else {
+                    self.doors.entry(file).or_default().changing = false;
+                }
+                Ok(())
             }
             (Asked::Read { file, offset, len, keep }, Reply::Data(pieces, _)) => {
                 let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
@@ -563,7 +611,7 @@ impl<'a> Sim<'a> {
             }
             (
                 Asked::Close { .. }
-                | Asked::Restamp
+                | Asked::StatusEnds
                 | Asked::Configure
                 | Asked::Names { .. }
                 | Asked::CancelFlush

@@ -625,6 +625,8 @@ impl Engine {
         known.job_unsynced = false;
         self.origin_is_synced(object);
         let known = self.store.known(object);
+        // A crash in the midst of the marks leaves an object that seems dirty, and clean ones' status is changed unsaid.
+        known.status.is_being_cleaned(true);
         // Before the marks: what they say is clean lies where the origin's file counts.
         if log_works && known.persisted {
             self.store.persist(object);
@@ -646,11 +648,17 @@ impl Engine {
         self.stats.destaged_blocks += job.cleaned;
         self.promises.spend(job.cleaned);
         if !log_works {
+            self.store.known(object).status.is_being_cleaned(false);
             return;
         }
         for neighbours in clean.chunk_by(|one, next| one.next() == *next) {
             let (first, blocks) = (neighbours[0], neighbours.len() as u64);
             self.store.log.append(&Entry::Clean { object, first, blocks });
+        }
+        let known = self.store.known(object);
+        known.status.is_being_cleaned(false);
+        if known.data_dirty() && known.bounds_status() {
+            self.store.persist(object);
         }
     }
 

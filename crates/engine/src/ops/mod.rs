@@ -8,6 +8,7 @@ mod read;
 pub(crate) mod reserve;
 mod seek;
 mod set_mode;
+pub(crate) mod status;
 mod stop;
 mod sync;
 pub(crate) mod together;

@@ -22,16 +22,15 @@ impl Engine {
             Namespace::Rename { replaced, .. } => *replaced,
             Namespace::Unlink { object } => Some(*object),
         };
+        let moved = if let Namespace::Rename { moved, .. } = &change { *moved } else { None };
         if op.stage == Stage::Begin {
             op.stage = Stage::Durable;
+            for object in moved.into_iter().chain(going) {
+                // It waits for the log anyhow.
+                self.doubt_status(object);
+            }
             if let Some(object) = going {
                 self.note_unlinked(object, true);
-            }
-            let moved = if let Namespace::Rename { moved, .. } = &change { *moved } else { None };
-            for object in moved.into_iter().chain(going) {
-                if let Some(known) = self.store.get_mut(object) {
-                    known.status_moved();
-                }
             }
             let wait = match &change {
                 Namespace::Rename { .. } => true,
@@ -48,21 +47,21 @@ impl Engine {
             self.start(Pending::Op(id), |ticket| Effect::OriginNamespace { ticket, request });
             return Progress::Wait;
         }
-        match op.outcome.take() {
+        let outcome = op.outcome.take();
+        let stamp = if let Some(Outcome::Stamp(stamp)) = outcome { Some(stamp) } else { None };
+        if let Some(object) = moved {
+            self.status_changed(object, stamp);
+        }
+        if let Some(object) = going {
+            self.status_changed(object, None);
+        }
+        match outcome {
             Some(Outcome::Failed(errno)) => {
                 // After an I/O error it may be gone all the same. If it is not, the next start finds it.
                 if let Some(object) = going.filter(|_| errno != Errno::IO) {
                     self.note_unlinked(object, false);
                 }
                 return Progress::Finish(Reply::Failed(errno));
-            }
-            Some(Outcome::Stamp(stamp)) => {
-                if let Namespace::Rename { moved: Some(object), .. } = &change
-                    && let Some(known) = self.store.get_mut(*object)
-                {
-                    known.state.stamp.ctime = stamp.ctime;
-                    known.status_moved();
-                }
             }
             Some(_) => {}
             None => return Progress::Finish(Reply::Failed(Errno::IO)),

@@ -153,6 +153,7 @@ impl Engine {
         let known = self.store.known(object);
         match outcome {
             Outcome::Failed(errno) => {
+                known.status.is_lost();
                 if errno != Errno::OPNOTSUPP {
                     // Nobody may have put the file's time back: it is known again once destage has given it a stamp.
                     known.time_adrift = true;
