@@ -19,7 +19,7 @@ use crate::inodes::{Inode, Privileges, ROOT, kind_of};
 use crate::known::Known;
 use crate::pond::call_with;
 use crate::privileges::SET_IDS;
-use crate::{privileges, times};
+use crate::times;
 
 /// What an application wants changed.
 #[derive(Default, Debug)]
@@ -96,6 +96,7 @@ impl Front {
         if let Some(mode) = wanted.mode {
             inode.set_privileges(Privileges::Unknown);
             let mode = Mode::from_raw_mode(RawMode::from(mode) & 0o7777);
+            let _change = self.changing_status(inode)?;
             match inode.kind {
                 // Linux has no modes of symbolic links.
                 FileType::Symlink => return Err(Errno::OPNOTSUPP),
@@ -107,6 +108,7 @@ impl Front {
         if wanted.uid.is_some() || wanted.gid.is_some() || wanted.is_empty() && self.acts_as_owner(request, inode)? {
             // The origin's own chown takes set-user-id away.
             let (uid, gid) = (wanted.uid.map(Uid::from_raw), wanted.gid.map(Gid::from_raw));
+            let _change = self.changing_status(inode)?;
             rustix::fs::chownat(inode.path()?, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
             self.changed_at_origin(inode);
         }
@@ -129,9 +131,7 @@ impl Front {
         if size > self.file_bytes_max {
             return Err(Errno::FBIG);
         }
-        if privileges::drop_before_change(inode, || Some(Rights::of(request)))? {
-            self.changed_at_origin(inode);
-        }
+        self.drop_privileges(inode, || Some(Rights::of(request)))?;
         match file.map(|file| &file.way) {
             Some(Way::Straight(file)) => rustix::fs::ftruncate(file, size),
             Some(Way::Pond { .. }) => self.truncate_known(inode, size),
@@ -195,6 +195,7 @@ impl Front {
             at_origin.last_modification = timespec(None);
         }
         if at_origin.last_access.tv_nsec != UTIME_OMIT || at_origin.last_modification.tv_nsec != UTIME_OMIT {
+            let _change = self.changing_status(inode)?;
             rustix::fs::utimensat(inode.path()?, c"", &at_origin, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
             self.changed_at_origin(inode);
         }

@@ -15,17 +15,14 @@ use crate::data::Writing;
 use crate::front::{Front, Outcome, unexpected};
 use crate::handles::{OpenFile, Way};
 use crate::pond::call_with;
-use crate::privileges;
 use crate::usage::Amount;
 use crate::wire::Caller;
 
 impl Front {
     /// Takes a write into the handle's batch. May block.
     pub(crate) fn write_later(&self, file: &Arc<OpenFile>, writing: Writing, answer: Answer) {
-        match privileges::drop_before_change(&file.inode, || writing.kills.map(Rights::of_unprivileged)) {
-            Ok(true) => self.changed_at_origin(&file.inode),
-            Ok(false) => {}
-            Err(error) => return answer.error(error),
+        if let Err(error) = self.drop_privileges(&file.inode, || writing.kills.map(Rights::of_unprivileged)) {
+            return answer.error(error);
         }
         let Writing { offset, data, caller, .. } = writing;
         let size = data.len() as u64;

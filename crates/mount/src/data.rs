@@ -22,7 +22,6 @@ use crate::caller::Rights;
 use crate::front::{Front, Outcome, errno, unexpected};
 use crate::handles::{OpenFile, Way};
 use crate::join::Join;
-use crate::privileges;
 use crate::usage::Amount;
 use crate::wire::Caller;
 
@@ -88,10 +87,8 @@ impl Front {
 
     /// Takes away what a write takes away from a file, and writes. May block.
     pub(crate) fn write(&self, file: &OpenFile, writing: Writing, how: Treatment, answer: Answer, send: Send<'_>) {
-        match privileges::drop_before_change(&file.inode, || writing.kills.map(Rights::of_unprivileged)) {
-            Ok(true) => self.changed_at_origin(&file.inode),
-            Ok(false) => {}
-            Err(error) => return answer.error(error),
+        if let Err(error) = self.drop_privileges(&file.inode, || writing.kills.map(Rights::of_unprivileged)) {
+            return answer.error(error);
         }
         self.write_data(file, writing, how, answer, send);
     }

@@ -134,6 +134,7 @@ impl Front {
             }
             self.flush_before_privileges(&inode)?;
         }
+        let _change = self.changing_status(&inode)?;
         rustix::fs::ioctl_setflags(&file, wanted)?;
         self.changed_at_origin(&inode);
         Ok(Vec::new())

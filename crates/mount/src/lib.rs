@@ -53,6 +53,7 @@ mod removal;
 mod scope;
 mod source;
 mod space;
+mod status;
 mod times;
 mod turns;
 mod unsynced;

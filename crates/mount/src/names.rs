@@ -225,6 +225,7 @@ impl Front {
             return Err(Errno::PERM);
         }
         let _turn = self.turns.change([inode.managed.then_some(inode.key), None]);
+        let _change = self.changing_status_in_turn(inode.known().as_ref(), Some(inode))?;
         let changed = self.name_changes(inode.known().as_deref(), &[parent]);
         let operation = {
             let (inode, parent, name) = (inode.clone(), parent.clone(), name.to_owned());
@@ -261,6 +262,9 @@ impl Front {
             Ok(None)
         };
         let last = known.as_ref().filter(|_| found.stx_nlink == 1);
+        let held = self.inodes.find(&found);
+        // The log is told of the last name alone.
+        let _change = self.changing_status_in_turn(known.as_ref().filter(|_| last.is_none()), held.as_deref())?;
         let change = last.map(|known| Namespace::Unlink { object: known.object() });
         self.pond.namespace(change, Box::new(operation)).map_err(errno)?;
         self.lost_name(&found, last.map(|last| &**last));
@@ -309,6 +313,9 @@ impl Front {
         let other = target.as_ref().and_then(|target| self.known_file(target));
         let last = target.as_ref().is_some_and(|target| !exchange && target.stx_nlink == 1);
         let replaced = other.as_ref().filter(|_| last);
+        let held = target.as_ref().and_then(|target| self.inodes.find(target));
+        // The log is told of the one that moves, and of the one that goes.
+        let _change = self.changing_status_in_turn(other.as_ref().filter(|_| !last), held.as_deref())?;
         let operation = {
             let replacing = target.as_ref().filter(|_| !exchange);
             let going = self.going(to_directory, to, replacing, other.as_deref());

@@ -60,8 +60,8 @@ impl Front {
         let writes = is_for_writing(flags);
         let pinned = if writes { Pinned::for_writing(inode)? } else { Pinned::of(inode)? };
         let truncates = flags.contains(OFlags::TRUNC);
-        if truncates && privileges::drop_before_change(inode, || Some(Rights::of(request)))? {
-            self.changed_at_origin(inode);
+        if truncates {
+            self.drop_privileges(inode, || Some(Rights::of(request)))?;
         }
         if !inode.managed {
             let passed = OFlags::ACCMODE | OFlags::TRUNC | OFlags::SYNC | OFlags::DSYNC;
@@ -172,7 +172,12 @@ impl Front {
 
     /// Opens the origin's file.
     fn open_at_origin(&self, inode: &Inode, writes: bool) -> Outcome<File> {
-        open_at_origin(inode, self.read_only, writes, || drop(self.restamp(inode)))
+        let opened = open_as_may_be(inode, self.read_only, writes)?;
+        if let Some(file) = opened {
+            return Ok(file);
+        }
+        let _change = self.changing_status(inode)?;
+        as_owner(inode).map(File::from)
     }
 
     /// Opens a file in the engine, which is told what the origin says of it. Should the file be changed,
@@ -248,20 +253,16 @@ fn is_opened_untouched(found: &Statx) -> bool {
 }
 
 /// Opens the origin's file, for reading and writing where that is possible.
-/// `touched` is called if the file's status change time moved for it.
-fn open_at_origin(inode: &Inode, read_only: bool, writes: bool, touched: impl FnOnce()) -> Outcome<File> {
+/// `None` if only its owner can, by changing its mode.
+fn open_as_may_be(inode: &Inode, read_only: bool, writes: bool) -> Outcome<Option<File>> {
     let opened = if read_only { Err(Errno::ROFS) } else { quietly(inode, OFlags::RDWR) };
     let file = match opened {
         Ok(file) => file,
         Err(Errno::ROFS | Errno::PERM | Errno::ACCESS | Errno::TXTBSY) if !writes => quietly(inode, OFlags::RDONLY)?,
-        Err(Errno::ACCESS) => {
-            let opened = as_owner(inode);
-            touched();
-            opened?
-        }
+        Err(Errno::ACCESS) => return Ok(None),
         Err(error) => return Err(error),
     };
-    Ok(File::from(file))
+    Ok(Some(File::from(file)))
 }
 
 /// Opens a file again of which the engine still has something to do at the origin, though its descriptor was closed.
@@ -281,8 +282,10 @@ impl Again {
 
 impl Reopen for Again {
     fn reopen(&self, writes: bool) -> headpond_base::Result<File> {
-        // Destage, for which it is opened, asks for its times at the end.
-        open_at_origin(self.inode.inode(), self.read_only, writes, || {}).map_err(engine_errno)
+        let inode = self.inode.inode();
+        // Only for destage, before which the log has said that the file is changing.
+        let opened = open_as_may_be(inode, self.read_only, writes).transpose();
+        opened.unwrap_or_else(|| as_owner(inode).map(File::from)).map_err(engine_errno)
     }
 }
 

@@ -24,6 +24,17 @@ const GROUP_EXECUTE: RawMode = 0o010;
 /// Both bits.
 pub(crate) const SET_IDS: RawMode = SET_UID | SET_GID;
 
+/// Whether the file has anything that may have to go when its content changes.
+pub(crate) fn has_any(inode: &Inode) -> Result<bool, Errno> {
+    let mode = RawMode::from(inode.stat()?.stx_mode);
+    let able = rustix::fs::getxattr_query(inode.proc_path()?, CAPABILITIES).is_ok();
+    let any = able || mode & SET_IDS != 0;
+    if !any {
+        inode.set_privileges(Privileges::None);
+    }
+    Ok(any)
+}
+
 /// The content is about to change. Capabilities always go; set-user-id and set-group-id go as the
 /// `rights` of the caller say, who is looked at only where there are any. Says whether anything
 /// changed.

@@ -11,7 +11,6 @@ use crate::file_system::fuse_errno;
 use crate::front::{Front, Outcome, unexpected};
 use crate::handles::{OpenFile, Way};
 use crate::inodes::Inode;
-use crate::privileges;
 
 /// `lseek` for the next data.
 const SEEK_DATA: i32 = 3;
@@ -29,10 +28,8 @@ impl Front {
         mode: FallocateFlags,
         reply: ReplyEmpty,
     ) {
-        match privileges::drop_before_change(&file.inode, || Some(Rights::of(request))) {
-            Ok(true) => self.changed_at_origin(&file.inode),
-            Ok(false) => {}
-            Err(error) => return reply.error(fuse_errno(error)),
+        if let Err(error) = self.drop_privileges(&file.inode, || Some(Rights::of(request))) {
+            return reply.error(fuse_errno(error));
         }
         let (object, known) = match &file.way {
             Way::Pond { object, known } => (*object, known.clone()),

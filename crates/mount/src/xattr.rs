@@ -80,6 +80,7 @@ impl Front {
         if name == CAPABILITIES {
             self.flush_before_privileges(inode)?;
         }
+        let _change = self.changing_status(inode)?;
         rustix::fs::setxattr(inode.proc_path()?, name, value, flags)?;
         let dropped = if name == ACCESS_LIST {
             privileges::drop_after_access_list(inode, || Rights::of(request))
@@ -104,6 +105,7 @@ impl Front {
 
     /// Removes an attribute.
     pub(crate) fn remove_attribute(&self, inode: &Inode, name: &OsStr) -> Outcome<()> {
+        let _change = self.changing_status(inode)?;
         rustix::fs::removexattr(inode.proc_path()?, name)?;
         self.changed_at_origin(inode);
         Ok(())
