@@ -339,13 +339,13 @@ fn settle_objects(
     let found = root.find(&wanted)?;
     let mut conflicts = Vec::new();
     let (mut files, mut known) = (Vec::new(), Vec::new());
-    let mut dropped = 0_usize;
+    let (mut dropped, mut doubted) = (0_usize, 0_usize);
     for (object, found) in objects.iter().zip(&found) {
         let file = found.as_ref().map(open_file);
         let counts = match recovered.reconcile(object.object, file.as_ref()) {
             Verdict::Kept => true,
-            Verdict::Dropped => {
-                dropped += 1;
+            verdict @ (Verdict::Dropped | Verdict::Doubted) => {
+                *if verdict == Verdict::Dropped { &mut dropped } else { &mut doubted } += 1;
                 false
             }
             Verdict::Forgotten => false,
@@ -383,6 +383,12 @@ fn settle_objects(
     }
     if dropped > 0 {
         notes.push(format!("{dropped} files were changed at the origin since; their cached data is dropped"));
+    }
+    if doubted > 0 {
+        notes.push(format!(
+            "the last use did not end in order, and of {doubted} files the status (mode, owner, attributes, names) was changed \
+             shortly before its end, or since; their cached data is dropped"
+        ));
     }
     Ok((files, known))
 }

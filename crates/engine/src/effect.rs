@@ -158,6 +158,12 @@ pub enum Effect {
         /// The file.
         object: ObjectId,
     },
+    /// The origin may have lost bytes that applications have seen of this file: whoever keeps copies of them above the engine
+    /// forgets them. Comes before any answer that tells of it. Never completed.
+    OriginLost {
+        /// The file.
+        object: ObjectId,
+    },
     /// The answer to a request. Never completed.
     Reply {
         /// Which request.

@@ -24,7 +24,9 @@ impl Origin {
     #[must_use]
     pub const fn cases(self) -> &'static [&'static str] {
         match self {
-            Self::Nfs => &["grace", "away", "back", "forgotten", "taken", "kills", "removal", "reuse", "others"],
+            Self::Nfs => {
+                &["grace", "away", "back", "forgotten", "taken", "kills", "space", "removal", "reuse", "others"]
+            }
         }
     }
 

@@ -71,6 +71,14 @@ pub trait Origin: Send + Sync + 'static {
     /// The origin's. Nothing is known then of any write since the last good sync.
     fn sync(&self, object: ObjectId) -> Result<()>;
 
+    /// The same for others than the engine. What the origin refuses them the engine hears with its own next sync.
+    ///
+    /// # Errors
+    /// The origin's.
+    fn sync_aside(&self, object: ObjectId) -> Result<()> {
+        self.sync(object)
+    }
+
     /// Sets the modification time and says what size and times are then.
     ///
     /// # Errors

@@ -7,6 +7,8 @@
 //! - At a power cut a file's size and times are those of some moment since its last sync; its
 //!   data pages that were not synced are on their own kept or lost; directory changes survive
 //!   as a prefix of their order.
+//! - A sync that fails may lose what destage wrote since the last good one, size and all. What went there past the pool it
+//!   keeps.
 //! - Space is limited, and counted in blocks by file. Punched and cut off blocks go back: at once, or where nothing is
 //!   written in place with the file's next sync.
 //! - Inode numbers are used again as soon as they are free, with another birth time.
@@ -71,6 +73,8 @@ pub(crate) enum Change {
 struct Unsynced {
     change: Change,
     after: Stamp,
+    /// Destage wrote it, so that the pool has it until a sync has succeeded.
+    by_destage: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -227,7 +231,7 @@ impl SimOrigin {
         if let Some(file) = self.files.get_mut(&id) {
             file.stamp.ctime = now;
             let after = file.stamp;
-            file.unsynced.push(Unsynced { change: Change::Times { mtime: after.mtime.0 }, after });
+            file.unsynced.push(Unsynced { change: Change::Times { mtime: after.mtime.0 }, after, by_destage: false });
         }
     }
 
@@ -366,7 +370,7 @@ impl SimOrigin {
             Change::Times { .. } => {}
         }
         file.stamp = Stamp { size: file.live.len() as u64, mtime, ctime: now };
-        file.unsynced.push(Unsynced { change, after: file.stamp });
+        file.unsynced.push(Unsynced { change, after: file.stamp, by_destage: false });
         Ok(())
     }
 
@@ -416,7 +420,7 @@ impl SimOrigin {
     pub(crate) fn finish_sync(&mut self, id: FileId, reach: Reach) {
         if let Some(file) = self.files.get_mut(&id) {
             let count = (reach.changes.saturating_sub(file.synced) as usize).min(file.unsynced.len());
-            for Unsynced { change, after } in file.unsynced.drain(..count) {
+            for Unsynced { change, after, .. } in file.unsynced.drain(..count) {
                 make(&mut file.durable, &change);
                 file.durable_stamp = after;
             }
@@ -428,6 +432,35 @@ impl SimOrigin {
             }
         }
         self.commit_journal(reach.names);
+    }
+
+    /// The last change of a file was destage's.
+    pub(crate) fn was_destaged(&mut self, id: FileId) {
+        let last = self.files.get_mut(&id).and_then(|file| file.unsynced.last_mut());
+        last.into_iter().for_each(|last| last.by_destage = true);
+    }
+
+    /// A sync failed, and the file system has let go of what it could not write: of each write of destage since the last good
+    /// sync a front of it is left, and with the rest goes the size that it made.
+    pub(crate) fn lose_destaged(&mut self, id: FileId, rng: &mut Rng) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        file.live.clone_from(&file.durable);
+        for Unsynced { change, after, by_destage } in &mut file.unsynced {
+            if *by_destage
+                && let Change::Write { data, .. } = change
+                && rng.chance(700)
+            {
+                let kept = if rng.chance(500) { 0 } else { rng.below(data.len() as u64) / BLOCK_U64 * BLOCK_U64 };
+                data.truncate(kept as usize);
+                if data.is_empty() {
+                    // Not taken out: syncs under way count what they reach.
+                    *change = Change::Times { mtime: after.mtime.0 };
+                }
+            }
+            make(&mut file.live, change);
+            after.size = file.live.len() as u64;
+        }
+        file.stamp.size = file.live.len() as u64;
     }
 
     /// The directory is synced.
@@ -505,7 +538,7 @@ impl SimOrigin {
             file.open = false;
             let metadata = rng.below(file.unsynced.len() as u64 + 1) as usize;
             let style = rng.below(4);
-            for (index, Unsynced { change, after }) in std::mem::take(&mut file.unsynced).into_iter().enumerate() {
+            for (index, Unsynced { change, after, .. }) in std::mem::take(&mut file.unsynced).into_iter().enumerate() {
                 let seen = index < metadata;
                 if seen {
                     file.durable_stamp = after;
@@ -636,6 +669,31 @@ mod tests {
             mixed |= first != second;
         }
         assert!(kept && lost && mixed);
+    }
+
+    #[test]
+    fn a_sync_that_fails_may_lose_what_destage_wrote_and_nothing_else() {
+        let mut rng = Rng::new(3);
+        let (mut lost, mut short) = (false, false);
+        for _ in 0..100 {
+            let mut origin = SimOrigin::new(100, SpaceKind::Keeps, true);
+            let id = origin.create(b"a");
+            write(&mut origin, id, 0, 1, 2 * BLOCK).unwrap();
+            origin.sync_all();
+            write(&mut origin, id, 0, 2, BLOCK).unwrap();
+            write(&mut origin, id, BLOCK_U64, 3, 2 * BLOCK).unwrap();
+            origin.was_destaged(id);
+            let reach = origin.start_sync(id);
+            origin.lose_destaged(id, &mut rng);
+            let bytes = origin.live(id).unwrap().to_vec();
+            assert_eq!(bytes[..BLOCK], [2; BLOCK], "an application's");
+            lost |= bytes[BLOCK] == 1;
+            short |= bytes.len() == 2 * BLOCK;
+            assert_eq!(origin.stamp(id).unwrap().size, bytes.len() as u64);
+            origin.finish_sync(id, reach);
+            assert_eq!(origin.durable(id).unwrap(), bytes, "what is left can be synced");
+        }
+        assert!(lost && short);
     }
 
     #[test]

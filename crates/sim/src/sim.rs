@@ -123,6 +123,8 @@ pub(crate) struct Sim<'a> {
     pub(crate) damaged: bool,
     /// How often the origin's host has come up again.
     pub(crate) boots: u64,
+    /// Its value when a start was last through.
+    pub(crate) settled_boots: u64,
     /// The run ends here: what comes could not be judged.
     pub(crate) over: bool,
     /// After a crash files are read that the model has not been told of yet.
@@ -155,6 +157,7 @@ impl<'a> Sim<'a> {
             summary: crate::Summary::default(),
             damaged: false,
             boots: 0,
+            settled_boots: 0,
             over: false,
             observing: false,
             kept_over: None,

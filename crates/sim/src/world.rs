@@ -190,7 +190,7 @@ impl World {
                 self.replies.push_back((*request, reply.clone()));
                 return Ok(());
             }
-            Effect::FlashTrim { .. } => return Ok(()),
+            Effect::FlashTrim { .. } | Effect::OriginLost { .. } => return Ok(()),
             Effect::OriginRelease { object } => {
                 self.trace(|| format!("effect {effect:?}"));
                 if let Some(file) = self.objects.remove(object) {
@@ -391,6 +391,13 @@ impl World {
             }
             Effect::OriginSync { object, .. } => {
                 if self.origin_fails(faults.origin_sync) {
+                    let mut rng = Rng::for_part(self.rng.clone().next(), 0);
+                    if rng.chance(500)
+                        && let Ok(file) = self.file(object)?
+                    {
+                        self.trace(|| format!("  the origin loses what destage wrote to {file:?}"));
+                        self.origin.lose_destaged(file, &mut rng);
+                    }
                     return failed(Errno::IO);
                 }
                 if let (Some(reach), Ok(file)) = (flying.reach, self.file(object)?) {
@@ -496,10 +503,13 @@ impl World {
                 if let (Err(Errno::NOSPC), Some(change)) = (&result, in_part) {
                     self.origin.fill_up(file, &change, &mut self.rng);
                 }
+                // What goes there directly is for the user who asked.
+                let destage = matches!(effect, Effect::OriginWrite { user: 0, .. });
+                if destage && result.is_ok() {
+                    self.origin.was_destaged(file);
+                }
                 if result == Err(Errno::NOSPC) {
                     self.injected.no_space += 1;
-                    // What goes there directly is for the user who asked.
-                    let destage = matches!(effect, Effect::OriginWrite { user: 0, .. });
                     if destage && self.injected.flash_write == 0 {
                         return Err(format!(
                             "destage found no space at the origin, though the write was accepted: {effect:?}"

@@ -84,6 +84,8 @@ pub struct World {
     /// Files that the engine let go of.
     pub released: Vec<ObjectId>,
     pub starved: Vec<(Ticket, ObjectId, u64, u32)>,
+    /// Files of which the origin may have lost something, each with the number of answers that there were by then.
+    pub lost: Vec<(ObjectId, usize)>,
 }
 
 pub const POOL: u64 = 48 << 20;
@@ -143,6 +145,7 @@ impl World {
             released: Vec::new(),
             synced: Vec::new(),
             starved: Vec::new(),
+            lost: Vec::new(),
         };
         world.run();
         world
@@ -274,6 +277,7 @@ impl World {
             Effect::OriginSpace { ticket, .. } => (ticket, Outcome::Free { free: self.free, bytes: 1 << 40 }),
             Effect::OriginSeek { ticket, .. } => (ticket, Outcome::Offset(0)),
             Effect::OriginRelease { object } => return self.released.push(object),
+            Effect::OriginLost { object } => return self.lost.push((object, self.replies.len())),
             Effect::FlashTrim { .. } => return,
             Effect::Reply { request, reply } => {
                 self.replies.insert(request, reply);
