@@ -115,7 +115,7 @@ impl fmt::Display for Summary {
         write!(
             f,
             "{} operations, {} crashes that found {} writes not durable, {} clean stops, {} recoveries, {} flushes, {} conflicts, {} MiB read and checked, \
-             {} checkpoints, {} segments opened, {} reclaimed, {} blocks destaged, {} MiB saved by packing, {} events",
+             {} checkpoints, {} segments opened, {} reclaimed, {} blocks destaged, {} MiB saved by packing, {} events (digest {:016x})",
             self.ops,
             self.crashes,
             self.at_risk,
@@ -129,7 +129,8 @@ impl fmt::Display for Summary {
             self.reclaimed,
             self.destaged,
             self.saved >> 20,
-            self.steps
+            self.steps,
+            self.hash
         )
     }
 }

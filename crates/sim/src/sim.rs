@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
-use headpond_base::{BufMut, CacheMode, Errno, ObjectId, RECORD_BYTES_MAX};
+use headpond_base::{Buf, BufMut, CacheMode, Errno, ObjectId, RECORD_BYTES_MAX};
 use headpond_engine::{FlushId, FlushScope, Handling, Namespace, OpenFile, Reply, Request, RequestId, Treatment};
 
 use crate::content::{Change, Content, Writer, fill};
@@ -490,7 +490,7 @@ impl<'a> Sim<'a> {
                 matches!(reply, Reply::Failed(_)).then_some(()).ok_or_else(|| wrong(&reply))
             }
             (Asked::Read { file, offset, len, keep }, Reply::Data(pieces, _)) => {
-                let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
+                let bytes = joined(&pieces);
                 self.summary.bytes_read += bytes.len() as u64;
                 if keep {
                     self.kept.insert(id, Ok(bytes));
@@ -651,6 +651,13 @@ impl<'a> Sim<'a> {
             }
         }
     }
+}
+
+/// The bytes of buffers, one after the other.
+pub(crate) fn joined(pieces: &[Buf]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(pieces.iter().map(|piece| piece.len()).sum());
+    pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
+    bytes
 }
 
 /// The file on which a request holds a handle.
