@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headpond_base::{BLOCK, BLOCK_U64, Errno, Result, UnixNanos};
+use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, Result, UnixNanos};
 use headpond_format::Stamp;
 
 use crate::rng::Rng;
@@ -371,11 +371,11 @@ impl SimOrigin {
     }
 
     /// Reads; shorter at the end.
-    pub(crate) fn read(&self, id: FileId, offset: u64, len: usize) -> Result<Vec<u8>> {
+    pub(crate) fn read(&self, id: FileId, offset: u64, len: usize) -> Result<Buf> {
         let file = self.file(id)?;
         let start = (offset as usize).min(file.live.len());
         let end = (start + len).min(file.live.len());
-        Ok(file.live[start..end].to_vec())
+        Ok(BufMut::copy_of(&file.live[start..end]).freeze())
     }
 
     /// All live bytes.
