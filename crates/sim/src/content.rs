@@ -50,7 +50,7 @@ impl Run {
         }
         let name = (writer.0 as u64) << 40;
         if writer.0 >> 6 & 1 == 1 {
-            Self::Same(name ^ index / ALIKE * ALIKE ^ COUNTED)
+            Self::Same(name ^ (index / ALIKE * ALIKE) ^ COUNTED)
         } else if writer.0.is_multiple_of(2) {
             Self::Mixed(name)
         } else {
