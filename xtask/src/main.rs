@@ -7,6 +7,7 @@ mod bench;
 mod ci;
 mod fuzz;
 mod report;
+mod seeds;
 mod tidy;
 mod tree;
 

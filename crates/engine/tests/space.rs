@@ -4,7 +4,8 @@
 mod world;
 
 use headpond_base::{BufMut, Errno, UnixNanos};
-use headpond_engine::{Config, Handling, Reply, Request, Treatment};
+use headpond_engine::{Config, Handling, OpenFile, Reply, Request, Treatment};
+use headpond_format::Stamp;
 
 use world::World;
 
@@ -103,4 +104,23 @@ fn where_no_space_is_kept_and_there_is_none_a_write_goes_to_the_origin_and_one_t
     world.sleep(1500);
     assert!(matches!(write(&mut world, file, 0, 4096, whole), Reply::Changed(_)));
     assert_eq!(world.engine.stats().dirty_blocks, 1);
+}
+
+/// A file system with blocks smaller than the pool's: the space that it has ends within a block. Destage once made nothing of
+/// that block in ranges without a byte, without end.
+#[test]
+fn where_space_ends_within_a_block_what_is_cut_and_grown_again_is_flushed() {
+    for allocated in [1024, 4096, 9 << 10, 12 << 10] {
+        let mut world = World::new(Config::default());
+        let file = world.open(1, &vec![1; 64 << 10]);
+        world.ask(Request::Truncate { object: file, size: 0, mtime: UnixNanos(7) });
+        let stamp = Stamp { size: 64 << 10, ..Stamp::default() };
+        let found = OpenFile { inode: 1, birth: UnixNanos(0), path: b"f".to_vec(), stamp, created: false, allocated };
+        assert!(matches!(world.ask(Request::Open(found)), Reply::Opened { object, .. } if object == file));
+        write(&mut world, file, 32 << 10, 4096, Treatment::default());
+        assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
+        let file = &world.files[&file];
+        assert!(file[..32 << 10].iter().all(|byte| *byte == 0) && file[32 << 10..].iter().all(|byte| *byte == 7));
+        assert_eq!(file.len(), 36 << 10);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headpond_base::{Buf, BufMut, CacheMode, Errno};
+use headpond_base::{Buf, CacheMode, Errno};
 use headpond_engine::{FlashRead, Request, Verdict};
 use headpond_format::OriginName;
 
@@ -30,7 +30,7 @@ impl FlashRead for Reader<'_> {
             self.failed += 1;
             return Err(Errno::IO);
         }
-        Ok(BufMut::copy_of(&self.flash.read(offset, len)).freeze())
+        Ok(self.flash.read(offset, len))
     }
 }
 

@@ -15,10 +15,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headpond_base::{BLOCK, BLOCK_U64, Errno, Result, UnixNanos};
+use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, Result, UnixNanos};
 use headpond_format::Stamp;
 
 use crate::rng::Rng;
+
+const ZEROS: [u8; BLOCK] = [0; BLOCK];
 
 /// What the file system does with space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -375,11 +377,11 @@ impl SimOrigin {
     }
 
     /// Reads; shorter at the end.
-    pub(crate) fn read(&self, id: FileId, offset: u64, len: usize) -> Result<Vec<u8>> {
+    pub(crate) fn read(&self, id: FileId, offset: u64, len: usize) -> Result<Buf> {
         let file = self.file(id)?;
         let start = (offset as usize).min(file.live.len());
         let end = (start + len).min(file.live.len());
-        Ok(file.live[start..end].to_vec())
+        Ok(BufMut::copy_of(&file.live[start..end]).freeze())
     }
 
     /// All live bytes.
@@ -548,7 +550,7 @@ impl SimOrigin {
                     Change::Write { offset, data } => {
                         for (at, page) in pages(offset, &data) {
                             if style == 0 || style > 1 && rng.chance(500) {
-                                make(&mut file.durable, &Change::Write { offset: at, data: page.to_vec() });
+                                put(&mut file.durable, at as usize, page);
                             }
                         }
                     }
@@ -562,7 +564,7 @@ impl SimOrigin {
             // Space that a cut or a hole gave back is taken again where the old data is back;
             // what never had data has none for it.
             let blocks = file.live.chunks(BLOCK).zip(0..);
-            file.written = blocks.filter(|(data, _)| data.iter().any(|byte| *byte != 0)).map(|(_, at)| at).collect();
+            file.written = blocks.filter(|(data, _)| **data != ZEROS[..data.len()]).map(|(_, at)| at).collect();
             file.allocated.extend(&file.written);
             file.held = 0;
             file.settled = if self.kind == SpaceKind::CopyOnWrite { file.written.clone() } else { BTreeSet::new() };
@@ -607,13 +609,7 @@ fn pages(offset: u64, data: &[u8]) -> Vec<(u64, &[u8])> {
 
 fn make(bytes: &mut Vec<u8>, change: &Change) {
     match change {
-        Change::Write { offset, data } => {
-            let end = *offset as usize + data.len();
-            if bytes.len() < end {
-                bytes.resize(end, 0);
-            }
-            bytes[*offset as usize..end].copy_from_slice(data);
-        }
+        Change::Write { offset, data } => put(bytes, *offset as usize, data),
         Change::Zero { offset, len } => {
             let end = ((offset + len) as usize).min(bytes.len());
             let start = (*offset as usize).min(end);
@@ -622,6 +618,16 @@ fn make(bytes: &mut Vec<u8>, change: &Change) {
         Change::Resize { size } => bytes.resize(*size as usize, 0),
         Change::Times { .. } => {}
     }
+}
+
+/// Writes, without making zeros of what is written over.
+fn put(bytes: &mut Vec<u8>, at: usize, data: &[u8]) {
+    if bytes.len() < at {
+        bytes.resize(at, 0);
+    }
+    let (over, behind) = data.split_at(data.len().min(bytes.len() - at));
+    bytes[at..at + over.len()].copy_from_slice(over);
+    bytes.extend_from_slice(behind);
 }
 
 fn rename(names: &mut BTreeMap<Name, FileId>, change: &NameChange) {

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use headpond_base::{BLOCK_U64, Buf, BufMut, Errno, Nanos, ObjectId};
+use headpond_base::{BLOCK_U64, Buf, Errno, Nanos, ObjectId};
 use headpond_engine::{Effect, Outcome, Reply, Request, RequestId, Space, Ticket};
 
 use crate::core::Core;
@@ -14,6 +14,7 @@ use crate::flash::{Cut, SimFlash, WriteFate};
 use crate::origin::{Change, FileId, Name, Reach, SimOrigin, SpaceKind};
 use crate::rng::{Rng, mix};
 use crate::scenario::{Faults, PLENTY, Scenario};
+use crate::sim::joined;
 
 /// A directory operation that comes with a request.
 #[derive(Clone, Debug)]
@@ -29,7 +30,7 @@ struct Flying {
     effect: Effect,
     /// What an origin sync reaches, or what an origin read found if it is done early.
     reach: Option<Reach>,
-    early: Option<Result<Vec<u8>, Errno>>,
+    early: Option<Result<Buf, Errno>>,
 }
 
 /// How many faults were injected since the engine was started.
@@ -349,7 +350,7 @@ impl World {
                     self.injected.flash_read += 1;
                     return failed(Errno::IO);
                 }
-                Ok(Outcome::Bytes(buf(&bytes)))
+                Ok(Outcome::Bytes(bytes))
             }
             Effect::FlashWrite { ticket, offset, data } => {
                 let fate = self.fate_of_write(offset, data.len());
@@ -387,7 +388,7 @@ impl World {
                     Some(bytes) => bytes,
                     None => late()?,
                 };
-                Ok(bytes.map_or_else(Outcome::Failed, |bytes| Outcome::Bytes(buf(&bytes))))
+                Ok(bytes.map_or_else(Outcome::Failed, Outcome::Bytes))
             }
             Effect::OriginSync { object, .. } => {
                 if self.origin_fails(faults.origin_sync) {
@@ -498,9 +499,10 @@ impl World {
                 let Some((file, change)) = self.origin_change(&effect) else {
                     return Err(format!("an effect on an object without origin file: {effect:?}"));
                 };
-                let in_part = if let Change::Write { .. } = &change { Some(change.clone()) } else { None };
                 let result = self.origin.change(file, change);
-                if let (Err(Errno::NOSPC), Some(change)) = (&result, in_part) {
+                if result == Err(Errno::NOSPC)
+                    && let Some((file, change)) = self.origin_change(&effect)
+                {
                     self.origin.fill_up(file, &change, &mut self.rng);
                 }
                 // What goes there directly is for the user who asked.
@@ -551,8 +553,7 @@ impl World {
     fn origin_change(&self, effect: &Effect) -> Option<(FileId, Change)> {
         let (object, change) = match effect {
             Effect::OriginWrite { object, offset, data, .. } => {
-                let data: Vec<u8> = data.iter().flat_map(|piece| piece.iter().copied()).collect();
-                (object, Change::Write { offset: *offset, data })
+                (object, Change::Write { offset: *offset, data: joined(data) })
             }
             Effect::OriginZero { object, offset, len, .. } => (object, Change::Zero { offset: *offset, len: *len }),
             Effect::OriginResize { object, size, .. } => (object, Change::Resize { size: *size }),
@@ -627,8 +628,4 @@ fn changed_range(effect: &Effect) -> Option<(ObjectId, u64, u64)> {
         Effect::OriginResize { object, size, .. } => Some((*object, *size, u64::MAX)),
         _ => None,
     }
-}
-
-fn buf(bytes: &[u8]) -> Buf {
-    BufMut::copy_of(bytes).freeze()
 }
