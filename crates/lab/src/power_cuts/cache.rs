@@ -1,0 +1,253 @@
+//! A disk's volatile cache: what was written and not flushed, and what a power cut leaves of it.
+//!
+//! Invariants
+//! - Pure: it holds sectors and decides by a seed; the medium is its owner's.
+//! - A read after a write sees the write, flushed or not.
+//! - What a flush hands over is no longer the cut's to lose.
+//! - The cut may keep any of the writes, in any order, and of a torn one any of its sectors, but no byte that nobody wrote.
+
+use crate::random::{below, next};
+use std::collections::{HashMap, VecDeque};
+
+/// What a disk writes as a whole.
+pub const SECTOR: usize = 512;
+/// So much is held back. Beyond it the oldest goes to the medium without a flush, as in a real disk.
+const HELD_MAX: usize = 32 << 20;
+
+/// Bytes for the medium.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// The first sector.
+    pub sector: u64,
+    /// Whole sectors.
+    pub bytes: Vec<u8>,
+}
+
+impl Piece {
+    fn sectors(&self) -> impl Iterator<Item = u64> {
+        self.sector..self.sector + (self.bytes.len() / SECTOR) as u64
+    }
+}
+
+/// How much of what is unflushed a cut leaves, in thousandths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Odds {
+    /// Of the writes: those that reach the medium, whole or in part.
+    pub kept: u64,
+    /// Of those: the ones of which only some sectors do.
+    pub torn: u64,
+}
+
+impl Odds {
+    /// One cut in four loses everything; the others keep some, and tear some of that.
+    #[must_use]
+    pub fn choose(random: &mut u64) -> Self {
+        match below(random, 4) {
+            0 => Self { kept: 0, torn: 0 },
+            _ => Self { kept: 100 + below(random, 800), torn: below(random, 1000) },
+        }
+    }
+}
+
+/// What a cut met.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Unflushed {
+    /// Writes.
+    pub writes: u64,
+    /// Their sectors.
+    pub sectors: u64,
+    /// Writes of which nothing is left.
+    pub dropped: u64,
+    /// Writes of which a part is left.
+    pub torn: u64,
+}
+
+/// Writes that were answered and not flushed.
+#[derive(Default)]
+pub struct Cache {
+    writes: VecDeque<Piece>,
+    /// The number of the first of `writes`; the others follow.
+    first: u64,
+    /// For each sector, the number of its last write.
+    latest: HashMap<u64, u64>,
+    held: usize,
+}
+
+impl Cache {
+    /// Takes a write, and hands over what there is no room for.
+    #[must_use = "what there is no room for belongs on the medium"]
+    pub fn write(&mut self, piece: Piece) -> Vec<Piece> {
+        assert!(piece.bytes.len().is_multiple_of(SECTOR), "a disk writes whole sectors");
+        let number = self.first + self.writes.len() as u64;
+        self.latest.extend(piece.sectors().map(|sector| (sector, number)));
+        self.held += piece.bytes.len();
+        self.writes.push_back(piece);
+        let mut over = Vec::new();
+        while self.held > HELD_MAX
+            && let Some(oldest) = self.writes.pop_front()
+        {
+            self.held -= oldest.bytes.len();
+            for sector in oldest.sectors() {
+                if self.latest.get(&sector) == Some(&self.first) {
+                    self.latest.remove(&sector);
+                }
+            }
+            self.first += 1;
+            over.push(oldest);
+        }
+        over
+    }
+
+    /// Puts what is held of these sectors over what was read from the medium.
+    pub fn overlay(&self, first: u64, bytes: &mut [u8]) {
+        for (index, target) in bytes.chunks_mut(SECTOR).enumerate() {
+            let sector = first + index as u64;
+            if let Some(number) = self.latest.get(&sector) {
+                let write = &self.writes[(number - self.first) as usize];
+                let from = (sector - write.sector) as usize * SECTOR;
+                target.copy_from_slice(&write.bytes[from..from + SECTOR]);
+            }
+        }
+    }
+
+    /// Hands over everything, in the order in which it was written.
+    #[must_use = "what is flushed belongs on the medium"]
+    pub fn flush(&mut self) -> Vec<Piece> {
+        let all = std::mem::take(self);
+        all.writes.into()
+    }
+
+    /// Writes that are held.
+    #[must_use]
+    pub fn unflushed(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// The cut: what of it reached the medium all the same, in the order in which it did.
+    #[must_use = "what reached the medium belongs there"]
+    pub fn cut(&mut self, odds: Odds, random: &mut u64) -> (Vec<Piece>, Unflushed) {
+        let mut writes: Vec<Piece> = self.flush();
+        for last in (1..writes.len()).rev() {
+            writes.swap(last, below(random, last as u64 + 1) as usize);
+        }
+        let mut met = Unflushed { writes: writes.len() as u64, ..Unflushed::default() };
+        let mut left = Vec::new();
+        for write in writes {
+            let sectors = write.bytes.len() / SECTOR;
+            met.sectors += sectors as u64;
+            if below(random, 1000) >= odds.kept {
+                met.dropped += 1;
+            } else if sectors > 1 && below(random, 1000) < odds.torn {
+                met.torn += 1;
+                left.extend(torn(&write, random));
+            } else {
+                left.push(write);
+            }
+        }
+        (left, met)
+    }
+}
+
+/// Some sectors of a write, neither none nor all: one run of them, or each by itself.
+fn torn(write: &Piece, random: &mut u64) -> Vec<Piece> {
+    let sectors = write.bytes.len() / SECTOR;
+    let whole_but_one = below(random, sectors as u64) as usize;
+    let start = below(random, sectors as u64) as usize;
+    let scattered = below(random, 2) == 0;
+    let mut stays: Vec<bool> =
+        (0..sectors).map(|index| if scattered { next(random) & 1 == 0 } else { index < start }).collect();
+    if stays.iter().all(|stays| *stays) {
+        stays[whole_but_one] = false;
+    }
+    if !stays.contains(&true) {
+        stays[whole_but_one] = true;
+    }
+    let kept = stays.iter().enumerate().filter(|(_, stays)| **stays);
+    kept.map(|(index, _)| Piece {
+        sector: write.sector + index as u64,
+        bytes: write.bytes[index * SECTOR..(index + 1) * SECTOR].to_vec(),
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn piece(sector: u64, sectors: usize, byte: u8) -> Piece {
+        Piece { sector, bytes: vec![byte; sectors * SECTOR] }
+    }
+
+    fn put(medium: &mut [u8], pieces: &[Piece]) {
+        for piece in pieces {
+            let at = piece.sector as usize * SECTOR;
+            medium[at..at + piece.bytes.len()].copy_from_slice(&piece.bytes);
+        }
+    }
+
+    #[test]
+    fn a_read_sees_the_last_write_of_each_sector() {
+        let mut cache = Cache::default();
+        assert!(cache.write(piece(2, 4, 1)).is_empty() && cache.write(piece(4, 1, 2)).is_empty());
+        let mut bytes = vec![9; 8 * SECTOR];
+        cache.overlay(0, &mut bytes);
+        let firsts: Vec<u8> = bytes.iter().step_by(SECTOR).copied().collect();
+        assert_eq!(firsts, [9, 9, 1, 1, 2, 1, 9, 9]);
+    }
+
+    #[test]
+    fn what_was_flushed_survives_every_cut() {
+        for seed in 0..200 {
+            let (mut cache, mut random, mut medium) = (Cache::default(), seed, vec![0; 16 * SECTOR]);
+            put(&mut medium, &cache.write(piece(0, 8, 1)));
+            put(&mut medium, &cache.flush());
+            put(&mut medium, &cache.write(piece(8, 8, 2)));
+            let odds = Odds::choose(&mut random);
+            put(&mut medium, &cache.cut(odds, &mut random).0);
+            assert!(medium[..8 * SECTOR].iter().all(|byte| *byte == 1), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_flushed_is_kept_dropped_torn_and_reordered() {
+        let (mut whole, mut none, mut part, mut older) = (0, 0, 0, 0);
+        for seed in 0..400 {
+            let (mut cache, mut random, mut medium) = (Cache::default(), seed, vec![0; 8 * SECTOR]);
+            let over = [cache.write(piece(0, 8, 1)), cache.write(piece(0, 8, 2))].concat();
+            assert!(over.is_empty());
+            let (left, met) = cache.cut(Odds { kept: 600, torn: 300 }, &mut random);
+            assert_eq!((met.writes, met.sectors), (2, 16));
+            put(&mut medium, &left);
+            let there: HashSet<u8> = medium.iter().copied().collect();
+            assert!(medium.chunks(SECTOR).all(|sector| sector.iter().all(|byte| *byte == sector[0])), "in sectors");
+            whole += u32::from(there == HashSet::from([2]));
+            none += u32::from(there == HashSet::from([0]));
+            older += u32::from(there == HashSet::from([1]));
+            part += u32::from(there.len() > 1);
+        }
+        assert!(whole > 0 && none > 0 && part > 0 && older > 0, "{whole} {none} {part} {older}");
+    }
+
+    #[test]
+    fn a_torn_write_is_neither_there_nor_gone() {
+        for seed in 0..500 {
+            let mut random = seed;
+            let left = torn(&piece(3, 2 + seed as usize % 7, 1), &mut random).len();
+            assert!(left > 0 && left < 2 + seed as usize % 7, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_full_cache_lets_the_oldest_go_and_still_reads_the_newest() {
+        let mut cache = Cache::default();
+        let half = HELD_MAX / 2 / SECTOR;
+        assert!(cache.write(piece(0, half, 1)).is_empty());
+        assert!(cache.write(piece(0, 1, 2)).is_empty());
+        let over = cache.write(piece(half as u64, half, 3));
+        assert_eq!(over, [piece(0, half, 1)]);
+        let mut bytes = vec![9; 2 * SECTOR];
+        cache.overlay(0, &mut bytes);
+        assert_eq!((bytes[0], bytes[SECTOR]), (2, 9), "the first is still held, the second is the medium's");
+    }
+}
