@@ -53,7 +53,7 @@ pub struct Options {
     pub cuts: u32,
     /// Decides the moments, what is lost, and what the writers do. How requests interleave it does not decide.
     pub seed: u64,
-    /// A disk that answers flushes and does nothing: the run must then find something wrong, or it proves nothing.
+    /// A disk that answers flushes and does nothing while the writers work: the run must then find something wrong, or it proves nothing.
     pub lies: Option<Which>,
 }
 
@@ -83,7 +83,7 @@ pub struct Round {
 
 impl Round {
     /// What stands over the lines, after the cut's number.
-    pub const HEADINGS: &str = " cut  met a flush of  while       origin: writes sectors dropped torn  flash: writes sectors dropped torn  \
+    pub const HEADINGS: &str = " cut  met a flush of  while       origin: writes sectors dropped torn  flash: writes sectors dropped torn trims  \
                                 records  compared  seconds";
 }
 
@@ -95,7 +95,14 @@ impl fmt::Display for Round {
         for (width, disk) in [(14, origin), (14, flash)] {
             write!(f, " {:>width$} {:>7} {:>7} {:>4}", disk.writes, disk.sectors, disk.dropped, disk.torn)?;
         }
-        write!(f, "  {:>7}  {:>8}  {:>7.1}", self.acknowledged, self.compared, self.took.as_secs_f64())
+        write!(
+            f,
+            " {:>5}  {:>7}  {:>8}  {:>7.1}",
+            flash.trims,
+            self.acknowledged,
+            self.compared,
+            self.took.as_secs_f64()
+        )
     }
 }
 
@@ -207,7 +214,8 @@ impl Plan {
             Some(Which::Origin) => below(random, 40),
             _ => below(random, 200),
         };
-        Self { trigger: Trigger { disk, flushes }, recovering, settle: below(random, 2) == 0 }
+        let least = if recovering { 1 } else { [1, 1, 2, 3, 5, 8][below(random, 6) as usize] };
+        Self { trigger: Trigger { disk, flushes, least }, recovering, settle: below(random, 2) == 0 }
     }
 }
 
@@ -277,14 +285,14 @@ impl Machine {
         self.ledger.write(&self.directory.join("ledger"))?;
         self.copy_images()?;
         let images = Which::BOTH.map(|which| self.image(which));
-        let power = Power::on([&images[0], &images[1]], self.lies, next(&mut self.random));
+        let power = Power::on([&images[0], &images[1]], next(&mut self.random));
         let power = Arc::new(power.map_err(Failure::io("opening the images"))?);
         let disks = Disks::serve(&self.directory, &power)?;
         let guest = self.guest(phase, load, plan.is_none_or(|plan| plan.settle), disks.sockets());
         let (begin, began) = (Instant::now(), Cell::new(None));
         let enough = || {
             if began.get().is_some_and(|at: Instant| at.elapsed() > PATIENCE) {
-                power.arm(Trigger { disk: None, flushes: 0 });
+                power.arm(Trigger { disk: None, flushes: 0, least: 1 });
             }
             power.cut().is_some()
         };
@@ -299,6 +307,9 @@ impl Machine {
             }
             if line == BEGUN {
                 began.set(Some(Instant::now()));
+                if let Some(lies) = self.lies {
+                    power.lie(lies);
+                }
             }
             match line.strip_prefix("BLEMISH ") {
                 Some(blemish) => report.blemishes.push(blemish.to_owned()),

@@ -21,6 +21,8 @@ pub struct Piece {
     pub sector: u64,
     /// Whole sectors.
     pub bytes: Vec<u8>,
+    /// Whether nobody wants them any more: zeros then, and no write that counts.
+    pub trim: bool,
 }
 
 impl Piece {
@@ -52,6 +54,8 @@ impl Odds {
 /// What a cut met.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Unflushed {
+    /// Pieces that were trimmed. Those, too, are kept, dropped and torn.
+    pub trims: u64,
     /// Writes.
     pub writes: u64,
     /// Their sectors.
@@ -119,8 +123,8 @@ impl Cache {
 
     /// Writes that are held.
     #[must_use]
-    pub fn unflushed(&self) -> usize {
-        self.writes.len()
+    pub fn unflushed(&self) -> u64 {
+        self.writes.iter().filter(|piece| !piece.trim).count() as u64
     }
 
     /// The cut: what of it reached the medium all the same, in the order in which it did.
@@ -130,15 +134,18 @@ impl Cache {
         for last in (1..writes.len()).rev() {
             writes.swap(last, below(random, last as u64 + 1) as usize);
         }
-        let mut met = Unflushed { writes: writes.len() as u64, ..Unflushed::default() };
+        let mut met = Unflushed::default();
         let mut left = Vec::new();
         for write in writes {
             let sectors = write.bytes.len() / SECTOR;
-            met.sectors += sectors as u64;
+            let counts = u64::from(!write.trim);
+            met.trims += 1 - counts;
+            met.writes += counts;
+            met.sectors += counts * sectors as u64;
             if below(random, 1000) >= odds.kept {
-                met.dropped += 1;
+                met.dropped += counts;
             } else if sectors > 1 && below(random, 1000) < odds.torn {
-                met.torn += 1;
+                met.torn += counts;
                 left.extend(torn(&write, random));
             } else {
                 left.push(write);
@@ -166,6 +173,7 @@ fn torn(write: &Piece, random: &mut u64) -> Vec<Piece> {
     kept.map(|(index, _)| Piece {
         sector: write.sector + index as u64,
         bytes: write.bytes[index * SECTOR..(index + 1) * SECTOR].to_vec(),
+        trim: write.trim,
     })
     .collect()
 }
@@ -176,7 +184,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn piece(sector: u64, sectors: usize, byte: u8) -> Piece {
-        Piece { sector, bytes: vec![byte; sectors * SECTOR] }
+        Piece { sector, bytes: vec![byte; sectors * SECTOR], trim: false }
     }
 
     fn put(medium: &mut [u8], pieces: &[Piece]) {

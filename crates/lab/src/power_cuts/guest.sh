@@ -32,7 +32,7 @@ case $PHASE in
 make)
     mkdir $ORIGIN
     pond --format
-    "$HEADPOND" set $POND flush-period=1s dirty-threshold=10% >/run/say/set 2>&1 || wrong "set: $(cat /run/say/set)"
+    "$HEADPOND" set $POND flush-period=1s dirty-threshold=2% >/run/say/set 2>&1 || wrong "set: $(cat /run/say/set)"
     leave
     ;;
 *)

@@ -12,6 +12,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// A trim is lost or kept in pieces of so many sectors.
+const TRIM_PIECE: usize = 512;
+
 /// Which of the machine's disks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Which {
@@ -42,6 +45,8 @@ pub struct Trigger {
     pub disk: Option<Which>,
     /// How many more of them are carried out.
     pub flushes: u64,
+    /// And how many writes at least are to be unflushed then: at that disk, or at both together.
+    pub least: u64,
 }
 
 /// A power cut, as the disks saw it.
@@ -93,18 +98,23 @@ pub struct Power(Mutex<State>);
 
 impl Power {
     /// Switches it on. The images are those of origin and flash; `seed` decides what a cut leaves.
-    pub fn on(images: [&Path; 2], lies: Option<Which>, seed: u64) -> io::Result<Self> {
-        let disk = |which: Which, image: &Path| {
+    pub fn on(images: [&Path; 2], seed: u64) -> io::Result<Self> {
+        let disk = |image: &Path| {
             let medium = File::options().read(true).write(true).open(image)?;
             let sectors = medium.metadata()?.len() / SECTOR as u64;
-            Ok::<_, io::Error>(Disk { medium, sectors, cache: Cache::default(), lies: lies == Some(which) })
+            Ok::<_, io::Error>(Disk { medium, sectors, cache: Cache::default(), lies: false })
         };
-        let disks = [disk(Which::Origin, images[0])?, disk(Which::Flash, images[1])?];
+        let disks = [disk(images[0])?, disk(images[1])?];
         Ok(Self(Mutex::new(State { disks, trigger: None, random: seed, cut: None })))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on this disk answers flushes and carries none out.
+    pub fn lie(&self, which: Which) {
+        self.state().disks[which as usize].lies = true;
     }
 
     /// Decides when it goes.
@@ -136,6 +146,21 @@ impl Power {
         }))
     }
 
+    /// Takes it that nobody wants these sectors any more: they read as zeros, once that is on the medium.
+    pub fn trim(&self, which: Which, sector: u64, sectors: u64) -> Answer<()> {
+        let end = sector.saturating_add(sectors);
+        if end > self.sectors(which) {
+            return Ok(Err(io::ErrorKind::InvalidInput.into()));
+        }
+        for sector in (sector..end).step_by(TRIM_PIECE) {
+            let bytes = vec![0; TRIM_PIECE.min((end - sector) as usize) * SECTOR];
+            if let outcome @ (Err(Off) | Ok(Err(_))) = self.write(which, Piece { sector, bytes, trim: true }) {
+                return outcome;
+            }
+        }
+        Ok(Ok(()))
+    }
+
     /// Takes a write into the disk's cache.
     pub fn write(&self, which: Which, piece: Piece) -> Answer<()> {
         let mut state = self.state();
@@ -155,11 +180,12 @@ impl Power {
         if state.cut.is_some() {
             return Err(Off);
         }
-        let unflushed = state.disks.iter().any(|disk| disk.cache.unflushed() > 0);
+        let unflushed = state.disks.each_ref().map(|disk| disk.cache.unflushed());
         if let Some(trigger) = &mut state.trigger
             && trigger.disk.is_none_or(|disk| disk == which)
         {
-            if trigger.flushes == 0 && unflushed {
+            let to_lose = trigger.disk.map_or(unflushed[0] + unflushed[1], |disk| unflushed[disk as usize]);
+            if trigger.flushes == 0 && to_lose >= trigger.least.max(1) {
                 state.lose(which).map_err(|_| Off)?;
                 return Err(Off);
             }
@@ -202,19 +228,19 @@ mod tests {
     }
 
     fn write(power: &Power, which: Which, sector: u64) -> Answer<()> {
-        power.write(which, Piece { sector, bytes: vec![7; SECTOR] })
+        power.write(which, Piece { sector, bytes: vec![7; SECTOR], trim: false })
     }
 
-    fn power(images: &[PathBuf; 2], lies: Option<Which>) -> Power {
-        Power::on([&images[0], &images[1]], lies, 1).expect("images")
+    fn power(images: &[PathBuf; 2]) -> Power {
+        Power::on([&images[0], &images[1]], 1).expect("images")
     }
 
     #[test]
     fn flushed_writes_are_on_the_medium_and_the_flush_that_meets_the_cut_is_not_carried_out() {
         let directory = tempfile::tempdir().expect("a directory");
         let images = images(directory.path());
-        let power = power(&images, None);
-        power.arm(Trigger { disk: Some(Which::Flash), flushes: 1 });
+        let power = power(&images);
+        power.arm(Trigger { disk: Some(Which::Flash), flushes: 1, least: 1 });
         for which in Which::BOTH {
             assert!(matches!(write(&power, which, 3), Ok(Ok(()))));
         }
@@ -237,8 +263,8 @@ mod tests {
     #[test]
     fn a_flush_with_nothing_to_lose_anywhere_lets_the_cut_wait() {
         let directory = tempfile::tempdir().expect("a directory");
-        let power = power(&images(directory.path()), None);
-        power.arm(Trigger { disk: None, flushes: 0 });
+        let power = power(&images(directory.path()));
+        power.arm(Trigger { disk: None, flushes: 0, least: 1 });
         assert!(matches!(power.flush(Which::Flash), Ok(Ok(()))));
         assert!(matches!(write(&power, Which::Origin, 1), Ok(Ok(()))));
         assert!(matches!(power.flush(Which::Flash), Err(Off)));
@@ -248,18 +274,48 @@ mod tests {
     fn a_disk_that_lies_answers_flushes_and_carries_none_out() {
         let directory = tempfile::tempdir().expect("a directory");
         let images = images(directory.path());
-        let power = power(&images, Some(Which::Origin));
+        let power = power(&images);
+        power.lie(Which::Origin);
         assert!(matches!(write(&power, Which::Origin, 3), Ok(Ok(()))));
         assert!(matches!(power.flush(Which::Origin), Ok(Ok(()))));
         assert_eq!(std::fs::read(&images[0]).expect("a file")[3 * SECTOR], 0);
-        power.arm(Trigger { disk: None, flushes: 0 });
+        power.arm(Trigger { disk: None, flushes: 0, least: 1 });
         assert!(matches!(power.flush(Which::Origin), Err(Off)), "what it lied about is still there to be lost");
+    }
+
+    #[test]
+    fn trimmed_sectors_read_as_zeros_and_alone_are_nothing_to_lose() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let power = power(&images(directory.path()));
+        assert!(matches!(write(&power, Which::Flash, 9), Ok(Ok(()))));
+        assert!(matches!(power.flush(Which::Flash), Ok(Ok(()))));
+        power.arm(Trigger { disk: None, flushes: 0, least: 1 });
+        assert!(matches!(power.trim(Which::Flash, 8, 4), Ok(Ok(()))));
+        let mut bytes = [1; SECTOR];
+        assert!(matches!(power.read(Which::Flash, 9, &mut bytes), Ok(Ok(()))));
+        assert_eq!(bytes, [0; SECTOR]);
+        assert!(matches!(power.flush(Which::Flash), Ok(Ok(()))));
+        assert_eq!(power.cut(), None);
+    }
+
+    #[test]
+    fn a_cut_waits_until_there_is_as_much_to_lose_as_it_wants() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let power = power(&images(directory.path()));
+        power.arm(Trigger { disk: Some(Which::Origin), flushes: 0, least: 2 });
+        for (sector, off) in [(1, false), (2, false)] {
+            assert!(matches!(write(&power, Which::Origin, sector), Ok(Ok(()))));
+            assert_eq!(power.flush(Which::Origin).is_err(), off);
+        }
+        assert!(matches!(write(&power, Which::Origin, 1), Ok(Ok(()))));
+        assert!(matches!(write(&power, Which::Origin, 2), Ok(Ok(()))));
+        assert!(power.flush(Which::Origin).is_err());
     }
 
     #[test]
     fn a_request_beyond_the_end_is_an_error() {
         let directory = tempfile::tempdir().expect("a directory");
-        let power = power(&images(directory.path()), None);
+        let power = power(&images(directory.path()));
         assert!(matches!(write(&power, Which::Origin, 64), Ok(Err(_))));
         assert!(matches!(power.read(Which::Flash, u64::MAX, &mut [0; SECTOR]), Ok(Err(_))));
     }

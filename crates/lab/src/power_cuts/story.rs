@@ -116,15 +116,17 @@ pub fn bytes(number: u64, at: u64, len: u64) -> Vec<u8> {
 #[derive(Clone)]
 pub struct Writer {
     random: u64,
+    /// The most writes of a record.
+    burst: u64,
     names: u64,
     files: Files,
 }
 
 impl Writer {
-    /// A writer at its start, with an empty directory.
+    /// A writer at its start, with an empty directory. A patient one writes much before it syncs.
     #[must_use]
-    pub fn new(seed: u64) -> Self {
-        Self { random: seed, names: 0, files: Files::new() }
+    pub fn new(seed: u64, patient: bool) -> Self {
+        Self { random: seed, burst: if patient { 64 } else { 8 }, names: 0, files: Files::new() }
     }
 
     /// The steps of the next record, which it counts as done.
@@ -163,7 +165,7 @@ impl Writer {
         let names = [self.any(), self.any()];
         let mut sizes = [0, 1].map(|file| self.files[&names[file]].len() as u64);
         let mut steps = Vec::new();
-        for _ in 0..=self.below(8) {
+        for _ in 0..=self.below(self.burst) {
             let file = self.below(2) as usize;
             let step = self.write(&names[file], sizes[file]);
             if let Step::Write { at, len, .. } = &step {
@@ -217,19 +219,23 @@ impl Writer {
         steps
     }
 
+    /// Half of the time by another name: a cut may take both changes back.
     fn remove(&mut self) -> Vec<Step> {
-        vec![Step::Remove { name: self.any() }, Step::SyncNames]
+        let (name, aside) = (self.any(), "aside".to_owned());
+        if self.below(2) == 0 {
+            return vec![Step::Remove { name }, Step::SyncNames];
+        }
+        vec![Step::Rename { from: name, to: aside.clone() }, Step::Remove { name: aside }, Step::SyncNames]
     }
 
-    /// Every state that a cut may leave after `acknowledged` records: without the next record, and after each of its steps.
+    /// Every state that a cut may leave after so many further records: without the next record, and after each of its steps.
     #[must_use]
-    pub fn possible(seed: u64, acknowledged: u64) -> Vec<Files> {
-        let mut writer = Self::new(seed);
+    pub fn possible(mut self, acknowledged: u64) -> Vec<Files> {
         for _ in 0..acknowledged {
-            writer.record();
+            self.record();
         }
-        let mut states = vec![writer.files.clone()];
-        for step in writer.record().iter().flat_map(Step::requests) {
+        let mut states = vec![self.files.clone()];
+        for step in self.record().iter().flat_map(Step::requests) {
             let mut files = states[states.len() - 1].clone();
             step.apply(&mut files);
             states.push(files);
@@ -266,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_writer_is_the_same_for_the_same_number_and_does_all_that_it_can() {
-        let (mut one, mut other) = (Writer::new(5), Writer::new(5));
+        let (mut one, mut other) = (Writer::new(5, false), Writer::new(5, false));
         let mut kinds = std::collections::HashSet::new();
         for _ in 0..500 {
             let steps = one.record();
@@ -281,8 +287,8 @@ mod tests {
     #[test]
     fn the_states_of_a_cut_lead_from_one_record_to_the_next() {
         for acknowledged in [0, 1, 7, 40] {
-            let states = Writer::possible(3, acknowledged);
-            let next = Writer::possible(3, acknowledged + 1);
+            let states = Writer::new(3, true).possible(acknowledged);
+            let next = Writer::new(3, true).possible(acknowledged + 1);
             assert!(states.len() > 1 && states[states.len() - 1] == next[0]);
         }
     }

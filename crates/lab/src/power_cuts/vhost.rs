@@ -39,19 +39,23 @@ const NEED_REPLY: u32 = 8;
 /// No message of the guest is longer.
 const MESSAGE_MAX: u32 = 4096;
 
-/// What the device can: `SEG_MAX`, `FLUSH`, vhost-user's own features, and virtio 1.
-const FEATURES: u64 = 1 << 2 | 1 << 9 | 1 << 30 | 1 << 32;
+/// What the device can: `SEG_MAX`, `FLUSH`, `DISCARD`, vhost-user's own features, and virtio 1.
+const FEATURES: u64 = 1 << 2 | 1 << 9 | 1 << 13 | 1 << 30 | 1 << 32;
 /// vhost-user's own: requests of the device to the guest, and the guest asks for the configuration. Of the former there are
 /// none, but without them User Mode Linux 6.1 has no interrupt for the ring.
 const PROTOCOL_FEATURES: u64 = 1 << 5 | 1 << 9;
 /// Parts of a request: with its head and its status they fit into the ring.
 const SEGMENTS_MAX: u32 = 126;
+/// Sectors of one discard, and what they must be multiples of: headpond trims segments.
+const DISCARD_MAX: u32 = 16384;
+const DISCARD_ALIGNMENT: u32 = 8;
 
 // Requests of a block device, and the outcomes.
 const READ: u32 = 0;
 const WRITE: u32 = 1;
 const FLUSH: u32 = 4;
 const GET_ID: u32 = 8;
+const DISCARD: u32 = 11;
 const OK: u8 = 0;
 const IO_ERROR: u8 = 1;
 const UNSUPPORTED: u8 = 2;
@@ -169,11 +173,13 @@ impl Device {
         self.socket.write_all(&message)
     }
 
-    /// The device's configuration: its size, and how many parts a request may have.
+    /// The device's configuration: its size, how many parts a request may have, how much one discard may cover.
     fn config(&self) -> [u8; 64] {
         let mut config = [0; 64];
         config[..8].copy_from_slice(&self.power.sectors(self.which).to_le_bytes());
-        config[12..16].copy_from_slice(&SEGMENTS_MAX.to_le_bytes());
+        for (at, word) in [(12, SEGMENTS_MAX), (36, DISCARD_MAX), (40, 1), (44, DISCARD_ALIGNMENT)] {
+            config[at..at + 4].copy_from_slice(&word.to_le_bytes());
+        }
         config
     }
 
@@ -219,8 +225,17 @@ impl Device {
                 }
                 outcome
             }
-            WRITE => self.power.write(self.which, Piece { sector, bytes: self.gather(data)? }),
+            WRITE => self.power.write(self.which, Piece { sector, bytes: self.gather(data)?, trim: false }),
             FLUSH => self.power.flush(self.which),
+            DISCARD => {
+                let range = self.gather(data)?;
+                let (Some(sector), Some(sectors)) = (range.first_chunk(), range[8.min(range.len())..].first_chunk())
+                else {
+                    return Ok(Ok((IO_ERROR, 0)));
+                };
+                let sectors = u64::from(u32::from_le_bytes(*sectors));
+                self.power.trim(self.which, u64::from_le_bytes(*sector), sectors)
+            }
             GET_ID => {
                 let mut name = vec![0; data.iter().map(|part| part.len).sum::<usize>().min(SECTOR)];
                 name.iter_mut().zip(self.which.name().bytes()).for_each(|(to, from)| *to = from);
