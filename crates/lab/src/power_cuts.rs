@@ -43,7 +43,7 @@ const FLASH_BYTES: u64 = 72 << 20;
 const START_MAX: Duration = Duration::from_secs(240);
 /// If the chosen flush has not come so long after the load began, the next of any disk will do.
 const PATIENCE: Duration = Duration::from_secs(12);
-/// Loads whose directories stay: each is checked in so many starts.
+/// Loads whose directories stay, so that each is compared after more than one start.
 const LOADS_KEPT: u64 = 3;
 
 /// What a run is to do.

@@ -30,9 +30,10 @@ impl Ledger {
         self.0.extend((0..writers).map(|writer| Entry { load, writer, acknowledged: 0, steps: None }));
     }
 
-    /// Forgets the loads before `load`, whose directories may go.
+    /// Forgets the loads before `load`, whose directories may go; but none that was never compared: cuts that came before the
+    /// check may have been in between.
     pub fn forget_before(&mut self, load: u64) {
-        self.0.retain(|entry| entry.load >= load);
+        self.0.retain(|entry| entry.load >= load || entry.steps.is_none());
     }
 
     /// Enters a record.
@@ -101,6 +102,15 @@ mod tests {
         assert_eq!(Ledger::read(&path).expect("a ledger"), ledger);
         std::fs::write(&path, "3 1 x -\n").expect("room");
         assert!(Ledger::read(&path).is_err());
+    }
+
+    #[test]
+    fn a_load_that_was_never_compared_is_not_forgotten() {
+        let mut ledger = Ledger::default();
+        ledger.begin(1, 2);
+        ledger.found(1, 0, 0).expect("known").expect("the first finding");
+        ledger.forget_before(9);
+        assert_eq!(ledger.0.iter().map(|entry| entry.writer).collect::<Vec<_>>(), [1]);
     }
 
     #[test]
