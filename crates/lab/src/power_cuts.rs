@@ -240,7 +240,10 @@ impl Machine {
             made.map_err(Failure::io(format!("making {}", image.display())))?;
         }
         let mut format = Command::new("/sbin/mkfs.ext4");
-        command::run("making the origin's file system", format.arg("-q").arg("-F").arg(machine.image(Which::Origin)))?;
+        command::run(
+            "making the origin's file system",
+            format.args(["-q", "-F", "-b", "4096"]).arg(machine.image(Which::Origin)),
+        )?;
         Ok(machine)
     }
 

@@ -8,6 +8,7 @@
 
 use crate::random::{below, next};
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 
 /// What a disk writes as a whole.
 pub const SECTOR: usize = 512;
@@ -26,7 +27,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    fn sectors(&self) -> impl Iterator<Item = u64> {
+    fn sectors(&self) -> Range<u64> {
         self.sector..self.sector + (self.bytes.len() / SECTOR) as u64
     }
 }
@@ -67,8 +68,9 @@ pub struct Unflushed {
 }
 
 /// Writes that were answered and not flushed.
-#[derive(Default)]
 pub struct Cache {
+    /// Sectors that the medium writes together, at multiples of that: no tear goes through them.
+    atom: u64,
     writes: VecDeque<Piece>,
     /// The number of the first of `writes`; the others follow.
     first: u64,
@@ -78,6 +80,12 @@ pub struct Cache {
 }
 
 impl Cache {
+    /// Nothing, in front of a medium that writes so many sectors together.
+    #[must_use]
+    pub fn new(atom: u64) -> Self {
+        Self { atom, writes: VecDeque::new(), first: 0, latest: HashMap::new(), held: 0 }
+    }
+
     /// Takes a write, and hands over what there is no room for.
     #[must_use = "what there is no room for belongs on the medium"]
     pub fn write(&mut self, piece: Piece) -> Vec<Piece> {
@@ -117,7 +125,7 @@ impl Cache {
     /// Hands over everything, in the order in which it was written.
     #[must_use = "what is flushed belongs on the medium"]
     pub fn flush(&mut self) -> Vec<Piece> {
-        let all = std::mem::take(self);
+        let all = std::mem::replace(self, Self::new(self.atom));
         all.writes.into()
     }
 
@@ -144,9 +152,11 @@ impl Cache {
             met.sectors += counts * sectors as u64;
             if below(random, 1000) >= odds.kept {
                 met.dropped += counts;
-            } else if sectors > 1 && below(random, 1000) < odds.torn {
+            } else if below(random, 1000) < odds.torn
+                && let Some(parts) = torn(&write, self.atom, random)
+            {
                 met.torn += counts;
-                left.extend(torn(&write, random));
+                left.extend(parts);
             } else {
                 left.push(write);
             }
@@ -155,27 +165,25 @@ impl Cache {
     }
 }
 
-/// Some sectors of a write, neither none nor all: one run of them, or each by itself.
-fn torn(write: &Piece, random: &mut u64) -> Vec<Piece> {
-    let sectors = write.bytes.len() / SECTOR;
-    let whole_but_one = below(random, sectors as u64) as usize;
-    let start = below(random, sectors as u64) as usize;
-    let scattered = below(random, 2) == 0;
+/// Some sectors of a write, neither none nor all: those before one of them, or each by itself. `None` if the medium writes it whole.
+fn torn(write: &Piece, atom: u64, random: &mut u64) -> Option<Vec<Piece>> {
+    let (first, last) = (write.sector / atom, (write.sectors().end - 1) / atom);
+    let atoms = last - first + 1;
+    if atoms < 2 {
+        return None;
+    }
+    let (one, start, scattered) = (below(random, atoms), below(random, atoms), below(random, 2) == 0);
     let mut stays: Vec<bool> =
-        (0..sectors).map(|index| if scattered { next(random) & 1 == 0 } else { index < start }).collect();
+        (0..atoms).map(|index| if scattered { next(random) & 1 == 0 } else { index < start }).collect();
     if stays.iter().all(|stays| *stays) {
-        stays[whole_but_one] = false;
+        stays[one as usize] = false;
     }
     if !stays.contains(&true) {
-        stays[whole_but_one] = true;
+        stays[one as usize] = true;
     }
-    let kept = stays.iter().enumerate().filter(|(_, stays)| **stays);
-    kept.map(|(index, _)| Piece {
-        sector: write.sector + index as u64,
-        bytes: write.bytes[index * SECTOR..(index + 1) * SECTOR].to_vec(),
-        trim: write.trim,
-    })
-    .collect()
+    let sector = |(sector, bytes): (u64, &[u8])| Piece { sector, bytes: bytes.to_vec(), trim: write.trim };
+    let sectors = write.sectors().zip(write.bytes.chunks(SECTOR));
+    Some(sectors.filter(|(sector, _)| stays[(sector / atom - first) as usize]).map(sector).collect())
 }
 
 #[cfg(test)]
@@ -196,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_read_sees_the_last_write_of_each_sector() {
-        let mut cache = Cache::default();
+        let mut cache = Cache::new(1);
         assert!(cache.write(piece(2, 4, 1)).is_empty() && cache.write(piece(4, 1, 2)).is_empty());
         let mut bytes = vec![9; 8 * SECTOR];
         cache.overlay(0, &mut bytes);
@@ -207,7 +215,7 @@ mod tests {
     #[test]
     fn what_was_flushed_survives_every_cut() {
         for seed in 0..200 {
-            let (mut cache, mut random, mut medium) = (Cache::default(), seed, vec![0; 16 * SECTOR]);
+            let (mut cache, mut random, mut medium) = (Cache::new(1), seed, vec![0; 16 * SECTOR]);
             put(&mut medium, &cache.write(piece(0, 8, 1)));
             put(&mut medium, &cache.flush());
             put(&mut medium, &cache.write(piece(8, 8, 2)));
@@ -221,7 +229,7 @@ mod tests {
     fn what_was_not_flushed_is_kept_dropped_torn_and_reordered() {
         let (mut whole, mut none, mut part, mut older) = (0, 0, 0, 0);
         for seed in 0..400 {
-            let (mut cache, mut random, mut medium) = (Cache::default(), seed, vec![0; 8 * SECTOR]);
+            let (mut cache, mut random, mut medium) = (Cache::new(1), seed, vec![0; 8 * SECTOR]);
             let over = [cache.write(piece(0, 8, 1)), cache.write(piece(0, 8, 2))].concat();
             assert!(over.is_empty());
             let (left, met) = cache.cut(Odds { kept: 600, torn: 300 }, &mut random);
@@ -241,14 +249,28 @@ mod tests {
     fn a_torn_write_is_neither_there_nor_gone() {
         for seed in 0..500 {
             let mut random = seed;
-            let left = torn(&piece(3, 2 + seed as usize % 7, 1), &mut random).len();
+            let left = torn(&piece(3, 2 + seed as usize % 7, 1), 1, &mut random).expect("several sectors").len();
             assert!(left > 0 && left < 2 + seed as usize % 7, "seed {seed}");
         }
     }
 
     #[test]
+    fn no_tear_goes_through_what_the_medium_writes_together() {
+        for seed in 0..200 {
+            let mut random = seed;
+            assert!(torn(&piece(8, 8, 1), 8, &mut random).is_none());
+            let left = torn(&piece(6, 12, 1), 8, &mut random).expect("three of them");
+            let there: HashSet<u64> = left.iter().map(|piece| piece.sector).collect();
+            for atom in [6..8, 8..16, 16..18] {
+                let kept = atom.clone().filter(|sector| there.contains(sector)).count();
+                assert!(kept == 0 || kept == atom.count(), "seed {seed}: {there:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_full_cache_lets_the_oldest_go_and_still_reads_the_newest() {
-        let mut cache = Cache::default();
+        let mut cache = Cache::new(1);
         let half = HELD_MAX / 2 / SECTOR;
         assert!(cache.write(piece(0, half, 1)).is_empty());
         assert!(cache.write(piece(0, 1, 2)).is_empty());

@@ -12,6 +12,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// What the disks write together, in sectors. The flash tears anywhere. The origin's disk has blocks of 4 KiB, as disks have today:
+/// ext4 refuses to be mounted if its journal's last commit block is torn ("journal transaction is corrupt"), with any cache or none.
+const ORIGIN_ATOM: u64 = 8;
+const FLASH_ATOM: u64 = 1;
 /// A trim is lost or kept in pieces of so many sectors.
 const TRIM_PIECE: usize = 512;
 
@@ -99,12 +103,12 @@ pub struct Power(Mutex<State>);
 impl Power {
     /// Switches it on. The images are those of origin and flash; `seed` decides what a cut leaves.
     pub fn on(images: [&Path; 2], seed: u64) -> io::Result<Self> {
-        let disk = |image: &Path| {
+        let disk = |image: &Path, atom: u64| {
             let medium = File::options().read(true).write(true).open(image)?;
             let sectors = medium.metadata()?.len() / SECTOR as u64;
-            Ok::<_, io::Error>(Disk { medium, sectors, cache: Cache::default(), lies: false })
+            Ok::<_, io::Error>(Disk { medium, sectors, cache: Cache::new(atom), lies: false })
         };
-        let disks = [disk(images[0])?, disk(images[1])?];
+        let disks = [disk(images[0], ORIGIN_ATOM)?, disk(images[1], FLASH_ATOM)?];
         Ok(Self(Mutex::new(State { disks, trigger: None, random: seed, cut: None })))
     }
 
