@@ -26,6 +26,7 @@ Development commands of headpond.
   cargo xtask origins --origin nfs   an origin that goes away, forgets, is taken over, in a guest (User Mode Linux)
   cargo xtask power-cuts        origin and flash of a guest lose what was not flushed; --cuts N --seed S --lies DISK
   cargo xtask conformance       fsx for millions of operations, fio with verification, pjdfstest
+  cargo xtask conformance --xfstests DIR [TEST]...   the kernel's own tests, from your checkout of them
 ";
 
 fn main() -> ExitCode {

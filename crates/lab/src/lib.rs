@@ -33,3 +33,4 @@ pub mod sqlite;
 pub mod statistics;
 pub mod sysbench;
 pub mod torn;
+pub mod xfstests;
