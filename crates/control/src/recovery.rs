@@ -335,7 +335,7 @@ fn settle_objects(
     notes: &mut Vec<String>,
 ) -> Result<Settled, Refusal> {
     let objects = recovered.objects();
-    let wanted: Vec<Wanted> = objects.iter().map(wanted).collect();
+    let wanted: Vec<Wanted> = objects.iter().map(|object| wanted(object, recovered.origin_stood())).collect();
     let found = root.find(&wanted)?;
     let mut conflicts = Vec::new();
     let (mut files, mut known) = (Vec::new(), Vec::new());
@@ -414,13 +414,13 @@ fn decide_all(
     notes: &mut Vec<String>,
 ) -> Result<Settled, Undecided> {
     let objects = recovered.objects();
-    let wanted: Vec<Wanted> = objects.iter().map(wanted).collect();
+    let wanted: Vec<Wanted> = objects.iter().map(|object| wanted(object, recovered.origin_stood())).collect();
     let found = root.find(&wanted)?;
     let mut left = Vec::new();
     let (mut files, mut known) = (Vec::new(), Vec::new());
-    for (object, (wanted, found)) in objects.iter().zip(wanted.iter().zip(&found)) {
+    for (object, found) in objects.iter().zip(&found) {
         // Clean, or of a file that is gone as it should be.
-        if !is_dirty(object) || (found.is_none() && !wanted.must) {
+        if !is_dirty(object) || (found.is_none() && may_be_missing(object)) {
             recovered.discard(object.object);
             continue;
         }
@@ -482,11 +482,18 @@ fn take_file(
     Ok(())
 }
 
-fn wanted(object: &RecoveredObject) -> Wanted {
+/// The file of an object, and whether it is worth a walk if it is not where it was. A name that was never synced may be gone;
+/// but a rename may have given the file another one, of which the log does not know yet. A file whose last name went is missing
+/// as it should be, unless the origin lost the removal, and with it a rename before that.
+fn wanted(object: &RecoveredObject, origin_stood: bool) -> Wanted {
     let state = &object.state;
-    // A file whose last name went is missing as it should be, and one never synced may be.
-    let must = is_dirty(object) && !state.flags.unlinked && !state.flags.unanchored;
+    let must = is_dirty(object) && !(state.flags.unlinked && origin_stood);
     Wanted { inode: state.inode, birth: state.birth, path: state.path.clone(), must }
+}
+
+/// Whether a file may be missing without anybody's having taken it away: its last name went, or none was ever synced.
+fn may_be_missing(object: &RecoveredObject) -> bool {
+    object.state.flags.unlinked || object.state.flags.unanchored
 }
 
 fn open_file(found: &Found) -> OpenFile {

@@ -72,6 +72,7 @@ pub fn run(
             directory: place,
             modules: origin.modules(),
             disk_bytes: 512 << 20,
+            sockets: Vec::new(),
             script: origin.script().to_owned(),
             environment: vec![("CASE", case.clone()), ("HEADPOND", absolute(program)?.display().to_string())],
             limit: CASE_MAX,
