@@ -25,6 +25,7 @@ Development commands of headpond.
   cargo xtask soak --hours N    fsx, fio and SQLite on a mount with switches, flushes, kills, remounts
   cargo xtask origins [ARGUMENTS]  full disks, kills, conformance on each kind of origin; quotas and NFS in a guest
   cargo xtask conformance       fsx for millions of operations, fio with verification, pjdfstest
+  cargo xtask conformance --xfstests DIR [TEST]...   the kernel's own tests, from your checkout of them
 ";
 
 fn main() -> ExitCode {

@@ -32,3 +32,4 @@ pub mod sqlite;
 pub mod statistics;
 pub mod sysbench;
 pub mod torn;
+pub mod xfstests;

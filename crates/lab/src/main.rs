@@ -6,7 +6,7 @@ use headpond_lab::failure::{Failure, Result, catch_interrupts};
 use headpond_lab::kill::Flash;
 use headpond_lab::origins::Origin;
 use headpond_lab::pond::Headpond;
-use headpond_lab::{conformance, kill, origins, soak};
+use headpond_lab::{conformance, kill, origins, soak, xfstests};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -62,6 +62,12 @@ struct Conformance {
     /// Files that fio writes in each mode.
     #[arg(long, value_name = "N", default_value_t = 12)]
     fio_files: u32,
+    /// Run xfstests instead, from this checkout of it, built with `make`: on a mount in write-back on ext4.
+    #[arg(long, value_name = "DIR")]
+    xfstests: Option<PathBuf>,
+    /// What xfstests' `check` is to run, such as `generic/001`; the generic quick group without it.
+    #[arg(value_name = "TEST", requires = "xfstests", allow_hyphen_values = true, trailing_var_arg = true)]
+    tests: Vec<String>,
     /// Decides all that is random.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -73,6 +79,9 @@ struct Conformance {
 /// Runs the conformance tests, a line for each step.
 fn run_conformance(arguments: &Conformance) -> Result<()> {
     let headpond = Headpond::beside_this_program()?;
+    if let Some(suite) = &arguments.xfstests {
+        return run_xfstests(headpond.program(), suite, arguments);
+    }
     if let Some(missing) = conformance::missing() {
         return Err(Failure::Other(format!("for the conformance tests this machine lacks: {missing}")));
     }
@@ -94,6 +103,30 @@ fn run_conformance(arguments: &Conformance) -> Result<()> {
         report.posix.len()
     );
     Ok(())
+}
+
+/// Runs xfstests, with its own lines, and says what they mean.
+fn run_xfstests(headpond: &Path, suite: &Path, arguments: &Conformance) -> Result<()> {
+    if let Some(missing) = xfstests::missing(suite) {
+        return Err(Failure::Other(format!("for xfstests this machine lacks: {missing}")));
+    }
+    let directory = scratch("headpond-xfstests-", &arguments.scratch)?;
+    let report = xfstests::run(headpond, suite, directory.path(), &arguments.tests, |line| println!("{line}"))?;
+    println!("\nxfstests on a mount: {} passed, {} do not apply", report.passed.len(), report.left_out.len());
+    for name in &report.failed_on_both {
+        println!("  {name} failed on the bare file system, too");
+    }
+    for (name, reason) in &report.expected {
+        println!("  {name} failed as expected: {reason}");
+    }
+    for name in &report.better {
+        println!("  {name} passed: take it off the list of what is not expected to");
+    }
+    if report.failed.is_empty() {
+        return Ok(());
+    }
+    println!("kept for a look: {}", directory.keep().display());
+    Err(Failure::Other(format!("xfstests that failed on the mount alone: {}", report.failed.join(", "))))
 }
 
 #[derive(Args)]

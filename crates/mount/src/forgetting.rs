@@ -64,6 +64,11 @@ impl Forgetting {
             forget(&self.device, node, &range);
         }
     }
+
+    /// Has the kernel forget a file's attributes. That waits for nobody, so any thread may ask for it.
+    pub(crate) fn attributes(&self, node: u64) {
+        let _ = rustix::io::write(&self.device, &forget_message(node, None));
+    }
 }
 
 impl Passing {
@@ -103,5 +108,5 @@ impl Passing {
 /// An empty range at the start is all of the file.
 fn forget(device: &OwnedFd, node: u64, range: &Range<u64>) {
     // Refused if the kernel has let go of the file: then it keeps nothing.
-    let _ = rustix::io::write(device, &forget_message(node, range));
+    let _ = rustix::io::write(device, &forget_message(node, Some(range)));
 }

@@ -136,6 +136,10 @@ impl Front {
         }
         rustix::fs::ioctl_setflags(&file, wanted)?;
         self.changed_at_origin(&inode);
+        // The kernel does not know that these requests move the status change time.
+        if let Some(forgetting) = self.forgetting.get() {
+            forgetting.attributes(node);
+        }
         Ok(Vec::new())
     }
 

@@ -185,15 +185,18 @@ pub(crate) fn answer_head(unique: u64, body: usize, errno: i32) -> [u8; ANSWER_H
     head
 }
 
-/// Tells the kernel to forget what it keeps of a range of a file, and of its size (`FUSE_NOTIFY_INVAL_INODE`).
-pub(crate) fn forget_message(node: u64, range: &Range<u64>) -> [u8; ANSWER_HEAD + 24] {
+/// Tells the kernel to forget what it keeps of a file's attributes, and of a range of its bytes if there is one
+/// (`FUSE_NOTIFY_INVAL_INODE`).
+pub(crate) fn forget_message(node: u64, range: Option<&Range<u64>>) -> [u8; ANSWER_HEAD + 24] {
     const INVAL_INODE: i32 = 2;
     let mut message = [0; ANSWER_HEAD + 24];
     // As an answer to nobody, with what it is in place of the error.
     message[..ANSWER_HEAD].copy_from_slice(&answer_head(0, 24, -INVAL_INODE));
     message[16..24].copy_from_slice(&node.to_ne_bytes());
-    message[24..32].copy_from_slice(&range.start.to_ne_bytes());
-    message[32..].copy_from_slice(&(range.end - range.start).to_ne_bytes());
+    // A negative offset stands for no byte.
+    let (offset, bytes) = range.map_or((u64::MAX, 0), |range| (range.start, range.end - range.start));
+    message[24..32].copy_from_slice(&offset.to_ne_bytes());
+    message[32..].copy_from_slice(&bytes.to_ne_bytes());
     message
 }
 

@@ -4,16 +4,20 @@
 //! Invariant: a thread that took on a user's identity is itself again when the work is done, or the process ends: the next
 //! job would be done with a stranger's rights.
 //!
-//! Price: four system calls, for users other than the superuser. Groups stay the daemon's: who may use kept blocks by its
-//! group alone is told that there are none.
+//! Price: five system calls, for users other than the superuser. Groups stay the daemon's: a user who may use kept blocks
+//! by a group alone gets ENOSPC.
 
 use rustix::fs::Uid;
-use rustix::thread::{capabilities, set_capabilities, set_thread_res_uid};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_thread_res_uid};
 
 /// The superuser, and the daemon itself.
 const ROOT: u32 = 0;
 
-/// Does something on an open file as a user, without the daemon's capabilities. An ordinary user's daemon serves only that
+/// What the thread keeps as a user. The mount decides which writes take set-group-id away, by the groups of the caller.
+/// Without this the origin would decide, too, by the daemon's groups.
+const KEPT: CapabilitySet = CapabilitySet::FSETID;
+
+/// Does something on an open file as a user, without the daemon's capabilities but [`KEPT`]. An ordinary user's daemon serves only that
 /// user, and stays as it is; so does one that may not become the user (in a container that has no such user).
 pub fn as_user<T>(user: u32, work: impl FnOnce() -> T) -> T {
     let daemon = rustix::process::geteuid();
@@ -26,6 +30,8 @@ pub fn as_user<T>(user: u32, work: impl FnOnce() -> T) -> T {
         return work();
     }
     let guard = Back { daemon, own };
+    // Refused, it is a bit less that stays.
+    let _ = set_capabilities(None, CapabilitySets { effective: own.effective & KEPT, ..own });
     let result = work();
     drop(guard);
     result
@@ -33,7 +39,7 @@ pub fn as_user<T>(user: u32, work: impl FnOnce() -> T) -> T {
 
 struct Back {
     daemon: Uid,
-    own: rustix::thread::CapabilitySets,
+    own: CapabilitySets,
 }
 
 impl Drop for Back {

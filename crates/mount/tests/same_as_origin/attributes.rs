@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags};
+use rustix::fs::{AtFlags, CWD, FileType, IFlags, Mode, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags};
 use rustix::io::Errno;
 
 use crate::place::Place;
@@ -87,7 +87,7 @@ pub fn which_times_move(place: &mut Place<'_>) {
     let file = place.file("file", b"0123456789");
     std::fs::create_dir(place.path("directory")).unwrap();
     type Step = (&'static str, fn(&Place<'_>, &std::fs::File));
-    let steps: [Step; 16] = [
+    let steps: [Step; 17] = [
         ("write", |_, file| file.write_all_at(b"x", 3).unwrap()),
         ("ftruncate", |_, file| rustix::fs::ftruncate(file, 5).unwrap()),
         ("ftruncate to the same size", |_, file| rustix::fs::ftruncate(file, 5).unwrap()),
@@ -103,6 +103,11 @@ pub fn which_times_move(place: &mut Place<'_>) {
         ("chmod", |_, file| rustix::fs::fchmod(file, Mode::from_raw_mode(0o600)).unwrap()),
         ("chown", |_, file| rustix::fs::fchown(file, None, Some(rustix::process::getegid())).unwrap()),
         ("xattr", |_, file| rustix::fs::fsetxattr(file, "user.a", b"b", XattrFlags::empty()).unwrap()),
+        ("flags", |_, file| {
+            // An origin without flags refuses them on both sides.
+            let flags = rustix::fs::ioctl_getflags(file).unwrap_or(IFlags::empty());
+            let _ = rustix::fs::ioctl_setflags(file, flags ^ IFlags::NODUMP);
+        }),
         ("link", |place, _| std::fs::hard_link(place.path("file"), place.path("other")).unwrap()),
         ("unlink", |place, _| std::fs::remove_file(place.path("other")).unwrap()),
         ("rename", |place, _| {

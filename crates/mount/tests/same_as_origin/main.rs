@@ -130,6 +130,7 @@ const CASES: &[Case] = &[
     same("supplementary groups", users::groups),
     same("set-user-id taken away", users::set_user_id),
     same("set-user-id taken away at once", users::set_user_id_at_once),
+    same("set-group-id without execute", users::set_group_id_without_execute),
     same("set-user-id and the root of a name space", users::root_of_a_name_space),
     same("changing owners", users::owners),
     same("umask and default access lists", users::access_lists),

@@ -360,6 +360,31 @@ pub fn set_user_id_at_once(place: &mut Place<'_>) {
     }
 }
 
+/// Without execute for the group the bit is no privilege: who is in the group may write, and it stays.
+pub fn set_group_id_without_execute(place: &mut Place<'_>) {
+    if !root(place) {
+        return;
+    }
+    mode(place, ".", 0o777);
+    for (who, group) in [("a member", Some(CLUB)), ("a stranger", None)] {
+        for cut in [OFlags::empty(), OFlags::TRUNC] {
+            place.file("file", b"content");
+            own(place, "file", ANN, CLUB);
+            mode(place, "file", 0o2644);
+            let path = place.path("file");
+            let write = || {
+                let file = rustix::fs::open(&path, OFlags::WRONLY | cut, Mode::empty())?;
+                // Where nothing has space yet, so that it is asked for.
+                rustix::io::pwrite(&file, b"more", 100_000)
+            };
+            place.note(format!("{who} writes {cut:?}"), as_user(ANN, group, write));
+            place.say("mode at once", mode_at_once(place, "file"));
+            place.look("file");
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+}
+
 /// In a user name space of their own everybody has all capabilities, which are worth nothing outside.
 pub fn root_of_a_name_space(place: &mut Place<'_>) {
     if !root(place) {
