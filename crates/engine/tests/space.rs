@@ -44,6 +44,19 @@ fn a_file_that_grows_asks_a_dozen_times_and_gives_the_rest_back_when_it_is_flush
     assert!(world.cuts.is_empty());
 }
 
+/// What files that grow have ahead is nobody's: it is given back before anybody is told that there is no space.
+#[test]
+fn what_one_file_has_ahead_another_gets_before_it_is_refused() {
+    let mut world = World::new(Config::default());
+    let [grows, other] = [1, 2].map(|number| world.open(number, &[]));
+    (0..64).for_each(|block| drop(write(&mut world, grows, block * 4096, 4096, Treatment::default())));
+    (world.full, world.cuts_make_room) = (true, true);
+    world.cuts.clear();
+    let reply = write(&mut world, other, 0, 4096, Treatment::default());
+    assert!(matches!(reply, Reply::Changed(_)), "{reply:?}");
+    assert!(world.cuts.contains(&(64 * 4096)), "cut to the size that it has: {:?}", world.cuts);
+}
+
 /// A quota, or the largest file that there can be, is told as it is; and just what is needed was asked for in the end.
 #[test]
 fn whatever_the_origin_says_is_told_at_the_write() {

@@ -29,7 +29,7 @@ enum Experiment {
     Conformance(Conformance),
     /// fsx, fio and SQLite on one mount for hours, with mode switches, flushes, kills and remounts.
     Soak(Soak),
-    /// An origin of another kind, in a guest of User Mode Linux: it goes away, comes back, forgets, is taken over.
+    /// Every kind of origin: full disks, kills, conformance, shared blocks, quotas, and NFS that goes away.
     Origins(Origins),
     /// Power cuts of a whole machine: a guest whose disks lose what was not flushed, again and again.
     PowerCuts(PowerCuts),
@@ -225,28 +225,53 @@ struct Soak {
 
 #[derive(Args)]
 struct Origins {
-    /// Which origin.
+    /// Which origin; all of them without it. May be given again.
     #[arg(long, value_enum, value_name = "KIND")]
-    origin: Origin,
-    /// Which case; all of them, one after the other, without it. May be given again.
+    origin: Vec<Origin>,
+    /// Which case; all that an origin has without it. May be given again.
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
+    /// How many kills of each database, and of a writer that hardly ever syncs.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    kills: u32,
+    /// Operations of fsx over all modes.
+    #[arg(long, value_name = "N", default_value_t = 40_000)]
+    fsx_operations: u64,
+    /// Decides all that is random.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
     /// Where the scratch directory is made. It is kept when something is found to be wrong.
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     scratch: PathBuf,
 }
 
-/// Tries an origin, a line for each case.
+/// Tries origins, a line for each step and a table at the end.
 fn run_origins(arguments: &Origins) -> Result<()> {
     let headpond = Headpond::beside_this_program()?;
-    if let Some(missing) = arguments.origin.missing() {
-        return Err(Failure::Other(format!("for a guest with this origin this machine lacks: {missing}")));
+    let databases = vec![Kind::Mariadb, Kind::SqliteRollback];
+    let asked = if arguments.origin.is_empty() { &Origin::ALL[..] } else { &arguments.origin };
+    for origin in asked {
+        if let Some(missing) = origin.missing(&arguments.case, &databases) {
+            return Err(Failure::Other(format!("to try {origin}, this machine lacks: {missing}")));
+        }
     }
+    let options = origins::Options {
+        origins: arguments.origin.clone(),
+        cases: arguments.case.clone(),
+        kills: arguments.kills,
+        databases,
+        fsx_operations: arguments.fsx_operations,
+        seed: arguments.seed,
+    };
     let directory = scratch("headpond-origins-", &arguments.scratch)?;
-    let tried = origins::run(headpond.program(), directory.path(), arguments.origin, &arguments.case, |line| {
-        println!("{line}")
-    });
-    tried.inspect_err(|_| println!("kept for a look: {}", directory.keep().display()))
+    let rows = origins::run(&headpond, directory.path(), &options, |line| println!("{line}"))?;
+    println!("\n{}", origins::table(&rows));
+    let failed = rows.iter().filter(|row| row.found.is_err()).count();
+    if failed == 0 {
+        return Ok(());
+    }
+    println!("kept for a look: {}", directory.keep().display());
+    Err(Failure::Other(format!("{failed} of {} cases failed", rows.len())))
 }
 
 /// Runs the soak, a line for each leg.

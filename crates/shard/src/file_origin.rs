@@ -495,9 +495,9 @@ impl crate::Origin for FileOrigin {
         self.removed.asking_again(|| self.change(|| attached.reserve(&file, ranges, user, insists)))
     }
 
-    fn free(&self, object: ObjectId) -> Result<(u64, u64)> {
+    fn free(&self, object: ObjectId, settles: bool) -> Result<(u64, u64)> {
         let file = self.file(&self.get(object)?)?;
-        self.doubting(file_space::free(&file))
+        self.doubting(file_space::free(&file, settles))
     }
 
     fn sync(&self, object: ObjectId) -> Result<()> {

@@ -370,7 +370,7 @@ impl<C: Core> Turner<C> {
             Effect::OriginReserve { ticket, object, ranges, user, insists } => {
                 (ticket, Job::Reserve { object, ranges, user, insists })
             }
-            Effect::OriginSpace { ticket, object } => (ticket, Job::Free { object }),
+            Effect::OriginSpace { ticket, object, settles } => (ticket, Job::Free { object, settles }),
             Effect::OriginSync { ticket, object } => (ticket, Job::Sync { object }),
             Effect::OriginStamp { ticket, object, mtime } => (ticket, Job::Stamp { object, mtime }),
             Effect::OriginSeek { ticket, object, offset, data } => (ticket, Job::Seek { object, offset, data }),

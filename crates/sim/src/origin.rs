@@ -117,6 +117,8 @@ pub(crate) struct SimOrigin {
     committed: u64,
     next_file: u32,
     capacity_blocks: u64,
+    /// What it told last of its free blocks.
+    told_free: Option<u64>,
     kind: SpaceKind,
     /// Whether the file system keeps birth times.
     births: bool,
@@ -135,6 +137,7 @@ impl SimOrigin {
             committed: 0,
             next_file: 0,
             capacity_blocks,
+            told_free: None,
             kind,
             births,
             clock: 1_000_000,
@@ -235,6 +238,16 @@ impl SimOrigin {
             let after = file.stamp;
             file.unsynced.push(Unsynced { change: Change::Times { mtime: after.mtime.0 }, after, by_destage: false });
         }
+    }
+
+    /// Blocks that nobody has, as the file system tells it: where nothing is written in place, as of its last complete transaction.
+    pub(crate) fn told_free_blocks(&mut self, complete: bool) -> u64 {
+        let free = self.free_blocks();
+        let told = self.told_free.get_or_insert(free);
+        if complete || self.kind != SpaceKind::CopyOnWrite {
+            *told = free;
+        }
+        *told
     }
 
     /// Blocks that nobody has.

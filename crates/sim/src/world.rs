@@ -57,6 +57,8 @@ impl Injected {
 pub(crate) struct World {
     pub(crate) now: Nanos,
     pub(crate) rng: Rng,
+    /// Whether the figure of free space is up to date: by itself, so that all else of a seed stays what it was.
+    figures: Rng,
     pub(crate) flash: SimFlash,
     pub(crate) origin: SimOrigin,
     pub(crate) core: Option<Box<dyn Core>>,
@@ -95,6 +97,7 @@ impl World {
         Self {
             now: Nanos(1),
             rng: Rng::for_part(seed, u64::MAX - 1),
+            figures: Rng::for_part(seed, u64::MAX - 6),
             flash,
             origin: SimOrigin::new(scenario.origin_blocks, scenario.space, scenario.births),
             core: None,
@@ -130,6 +133,7 @@ impl World {
     pub(crate) fn fork(&self) -> Self {
         Self {
             rng: self.rng.clone(),
+            figures: self.figures.clone(),
             flash: self.flash.clone(),
             origin: self.origin.clone(),
             core: None,
@@ -427,12 +431,14 @@ impl World {
                 let found = found.map(|(from, _)| self.origin.allocated_from(file, *from)).into_iter().collect();
                 Ok(Outcome::Space(Space { found, stamp: self.origin.stamp(file).ok(), ..Space::default() }))
             }
-            Effect::OriginSpace { .. } => {
+            Effect::OriginSpace { settles, .. } => {
                 if self.origin_fails(faults.origin_read) {
                     return failed(Errno::IO);
                 }
                 let bytes = self.origin.capacity() * BLOCK_U64;
-                Ok(Outcome::Free { free: self.origin.free_blocks() * BLOCK_U64, bytes })
+                // A transaction may happen to be complete without anybody's asking.
+                let complete = settles || self.figures.chance(200);
+                Ok(Outcome::Free { free: self.origin.told_free_blocks(complete) * BLOCK_U64, bytes })
             }
             Effect::OriginZero { object, offset, len, keep_space: true, .. } => {
                 let Ok(file) = self.file(object)? else { return failed(Errno::BADF) };

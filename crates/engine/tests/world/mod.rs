@@ -34,6 +34,8 @@ pub struct World {
     pub keep_at_reserve: bool,
     /// The origin has no space to reserve.
     pub full: bool,
+    /// It has some as soon as a file is cut.
+    pub cuts_make_room: bool,
     pub full_says: Errno,
     /// What the origin was asked to keep, and for whom.
     pub asked: Vec<(Vec<(u64, u64)>, u32)>,
@@ -117,6 +119,7 @@ impl World {
             at_reserve: Vec::new(),
             keep_at_reserve: false,
             full: false,
+            cuts_make_room: false,
             full_says: Errno::NOSPC,
             asked: Vec::new(),
             cuts: Vec::new(),
@@ -230,6 +233,7 @@ impl World {
                 self.files.get_mut(&object).unwrap().resize(size as usize, 0);
                 self.resized.insert(object);
                 self.cuts.push(size);
+                self.full &= !self.cuts_make_room;
                 (ticket, Outcome::Done)
             }
             Effect::OriginStamp { ticket, .. } if self.refuse_stamps > 0 => {
