@@ -116,6 +116,13 @@ impl ObjectSpace {
         self.idle.remove(Block::holding(start).byte(), Block(blocks_for(end)).byte());
     }
 
+    /// The origin's file was made longer past the log, up to here. XFS takes as much again past the end of such a file, and keeps
+    /// that for good once space of the file was ever asked for. Gives whether there may be such a run now.
+    pub(crate) fn grew_past_the_log(&mut self) -> bool {
+        self.left_over |= self.reserved.next(0, true) != u64::MAX;
+        self.left_over
+    }
+
     /// What is kept for nobody here is in use after all.
     pub(crate) fn not_idle(&mut self, (start, end): Bytes) {
         self.idle.remove(start, end);

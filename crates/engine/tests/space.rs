@@ -57,6 +57,21 @@ fn what_one_file_has_ahead_another_gets_before_it_is_refused() {
     assert!(world.cuts.contains(&(64 * 4096)), "cut to the size that it has: {:?}", world.cuts);
 }
 
+/// XFS keeps what it took ahead of such writes for good, in a file of which space was ever asked for.
+#[test]
+fn a_file_that_grows_past_the_log_is_cut_to_its_size_when_it_is_flushed() {
+    let mut world = World::new(Config::default());
+    let past = Treatment { handling: Handling::Bypass, ..Treatment::default() };
+    let [asked, never] = [1, 2].map(|number| world.open(number, &[]));
+    write(&mut world, asked, 0, 4096, Treatment::default());
+    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
+    write(&mut world, asked, 4096, 4096, past);
+    write(&mut world, never, 0, 4096, past);
+    world.cuts.clear();
+    assert!(matches!(world.ask(Request::flush_all(2)), Reply::Done));
+    assert_eq!(world.cuts, [8192]);
+}
+
 /// A quota, or the largest file that there can be, is told as it is; and just what is needed was asked for in the end.
 #[test]
 fn whatever_the_origin_says_is_told_at_the_write() {
