@@ -66,7 +66,7 @@ impl Sim<'_> {
             let file = self.world.origin.create(&name(index));
             let size = rng.below(self.scenario.file_bytes / 2);
             let content = Content::of(self.writer(), size);
-            let data = content.bytes();
+            let data = vec![content.bytes()];
             if self.world.origin.change(file, crate::origin::Change::Write { offset: 0, data }).is_err() {
                 break;
             }
