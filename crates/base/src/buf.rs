@@ -12,6 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::BLOCK;
 use kept::Pages;
+pub use kept::keep_up_to;
 
 /// One aligned block of memory.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -78,12 +79,14 @@ impl BufMut {
 impl Deref for BufMut {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.pages.as_bytes()[..self.len]
     }
 }
 
 impl DerefMut for BufMut {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         let len = self.len;
         &mut self.pages.as_mut_bytes()[..len]
@@ -157,6 +160,7 @@ impl Buf {
 impl Deref for Buf {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.pages.as_bytes()[self.range.clone()]
     }
