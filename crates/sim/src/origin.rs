@@ -573,7 +573,7 @@ fn pages(offset: u64, pieces: &[Buf]) -> Vec<(u64, Vec<Buf>)> {
             let take = (BLOCK - (place % BLOCK_U64) as usize).min(piece.len() - at);
             let part = piece.slice(at..at + take);
             match pages.last_mut() {
-                Some((_, parts)) if place % BLOCK_U64 != 0 => parts.push(part),
+                Some((_, parts)) if !place.is_multiple_of(BLOCK_U64) => parts.push(part),
                 _ => pages.push((place, vec![part])),
             }
             at += take;
