@@ -12,6 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::BLOCK;
 use kept::Pages;
+pub use kept::keep_up_to;
 
 /// One aligned block of memory.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -78,12 +79,14 @@ impl BufMut {
 impl Deref for BufMut {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.pages.as_bytes()[..self.len]
     }
 }
 
 impl DerefMut for BufMut {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         let len = self.len;
         &mut self.pages.as_mut_bytes()[..len]
@@ -122,6 +125,19 @@ impl Buf {
         Self { pages: self.pages.clone(), range: start + range.start..start + range.end }
     }
 
+    /// One view of this one's bytes and those of `next`, if they lie behind each other in the same memory.
+    #[must_use]
+    pub fn then(&self, next: &Self) -> Option<Self> {
+        let behind = Arc::ptr_eq(&self.pages, &next.pages) && self.range.end == next.range.start;
+        behind.then(|| Self { pages: self.pages.clone(), range: self.range.start..next.range.end })
+    }
+
+    /// Whether both are views of the same bytes in the same memory: what is known of one holds for the other.
+    #[must_use]
+    pub fn is_same_view(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.pages, &other.pages) && self.range == other.range
+    }
+
     /// Bytes of memory that this view keeps from being used otherwise.
     #[must_use]
     pub fn room(&self) -> usize {
@@ -144,6 +160,7 @@ impl Buf {
 impl Deref for Buf {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.pages.as_bytes()[self.range.clone()]
     }
@@ -177,5 +194,15 @@ mod tests {
         let part = whole.slice(4096..5000);
         assert_eq!((part.len(), part[1], part.as_ptr() as usize % BLOCK), (904, 7, 0));
         assert_eq!(part.slice(1..2)[..], [7]);
+    }
+
+    #[test]
+    fn views_are_joined_only_where_their_bytes_lie_behind_each_other() {
+        let whole = BufMut::copy_of(&[3; 5000]).freeze();
+        let (front, back) = (whole.slice(0..100), whole.slice(100..5000));
+        assert!(front.then(&back).expect("they lie behind each other").is_same_view(&whole));
+        assert!(back.then(&front).is_none() && front.then(&front).is_none());
+        let other = BufMut::copy_of(&[3; 5000]).freeze();
+        assert!(front.then(&other.slice(100..5000)).is_none() && !other.is_same_view(&whole));
     }
 }

@@ -10,7 +10,7 @@ mod ids;
 mod mode;
 mod time;
 
-pub use buf::{Buf, BufMut};
+pub use buf::{Buf, BufMut, keep_up_to};
 pub use compression::{Compression, ZSTD_LEVEL_MAX};
 pub use errno::{Errno, Result};
 pub use ids::{BatchNumber, Block, Class, Epoch, Generation, Location, ObjectId, PoolId, SegmentId, Sequence, Stream};

@@ -7,6 +7,7 @@
 use std::rc::Rc;
 
 use crate::content::{Change, Content};
+use crate::found::Found;
 use crate::model::{Mutation, MutationId};
 use crate::origin::FileId;
 
@@ -29,23 +30,19 @@ pub(crate) struct Configuration {
 }
 
 impl Configuration {
-    /// The content, if a crash that left `bytes` may have left this: as it is, or with the first
-    /// blocks of a range of zeros that was under way.
-    pub(crate) fn shown_by(&self, bytes: &[u8], open: &[MutationId], mutations: &[Mutation]) -> Option<Rc<Content>> {
-        if self.content.is(bytes) {
-            return Some(self.content.clone());
-        }
+    /// The content with the first blocks of a range of zeros that was under way, if a crash that left `found` may have left
+    /// that.
+    pub(crate) fn begun(&self, found: &Found, open: &[MutationId], mutations: &[Mutation]) -> Option<Rc<Content>> {
         let under_way = open.iter().filter(|id| !self.applied.contains(id)).map(|id| &mutations[id.0 as usize]);
         under_way
             .filter_map(|mutation| {
                 let Change::Zero { offset, len, .. } = mutation.change else { return None };
-                let from = usize::try_from(offset).ok()?;
-                let to = usize::try_from(offset + len).ok()?.min(bytes.len());
-                let zeros = bytes.get(from..to)?.iter().take_while(|byte| **byte == 0).count() as u64;
+                let to = (offset + len).min(found.end());
+                let zeros = (offset <= to).then(|| found.zeros(offset, to))?;
                 let mut content = (*self.content).clone();
                 // All zeros that there are: those behind the last step were zeros before.
                 content.apply(&Change::Zero { offset, len: zeros, extend: false }, mutation.mtime);
-                content.is(bytes).then(|| Rc::new(content))
+                content.is(found).then(|| Rc::new(content))
             })
             .next()
     }

@@ -5,6 +5,9 @@
 //! foreign or a misplaced byte is never taken for the right one. But for zeros, which some writers write in whole runs of
 //! blocks: those are the same whoever wrote them, and never the bytes of one who writes something else there.
 
+use headpond_base::{Buf, BufMut};
+
+use crate::found::Found;
 use crate::rng::mix;
 
 /// Names one write: of an application, of a foreigner at the origin, or a file's first content.
@@ -133,6 +136,16 @@ fn first_difference(writer: Option<Writer>, offset: u64, bytes: &[u8]) -> Option
 /// Whether `bytes` at `offset` are what `writer` (or zeros, for `None`) has there.
 pub(crate) fn is_from(writer: Option<Writer>, offset: u64, bytes: &[u8]) -> bool {
     first_difference(writer, offset, bytes).is_none()
+}
+
+/// Where what was found of `from..to` first differs from what `writer` has there.
+fn found_difference(writer: Option<Writer>, from: u64, to: u64, found: &Found) -> Option<u64> {
+    found.parts(from, to).find_map(|(at, bytes)| first_difference(writer, at, bytes))
+}
+
+/// Whether what was found of `from..to` is what `writer` (or zeros, for `None`) has there.
+pub(crate) fn is_found_from(writer: Option<Writer>, from: u64, to: u64, found: &Found) -> bool {
+    found_difference(writer, from, to, found).is_none()
 }
 
 /// A run of bytes by one writer.
@@ -276,6 +289,24 @@ impl Content {
         pieces
     }
 
+    /// Who wrote the byte at `at`; zeros are nobody's.
+    pub(crate) fn writer_at(&self, at: u64) -> Option<Writer> {
+        let first = self.extents.partition_point(|extent| extent.end <= at);
+        self.extents.get(first).filter(|extent| extent.start <= at).map(|extent| extent.writer)
+    }
+
+    /// Sets a range behind all that is set.
+    pub(crate) fn put_behind(&mut self, start: u64, end: u64, writer: Option<Writer>) {
+        let Some(writer) = writer else { return };
+        match self.extents.last_mut() {
+            Some(last) if last.end == start && last.writer == writer => last.end = end,
+            last => {
+                assert!(last.is_none_or(|last| last.end <= start), "set in another order");
+                self.extents.push(Extent { start, end, writer });
+            }
+        }
+    }
+
     /// Whether somebody wrote something else than zeros there. Nobody can tell who wrote those, or whether anybody did.
     pub(crate) fn has_data(&self, start: u64, end: u64) -> bool {
         let shown = |from: u64, to: u64, writer: Writer| {
@@ -285,41 +316,40 @@ impl Content {
             && self.pieces(start, end).iter().any(|(from, to, writer)| writer.is_some_and(|by| shown(*from, *to, by)))
     }
 
-    /// Where `bytes`, found at `offset`, first differ; a wrong length counts as a difference at
+    /// Where `found`, read at `offset`, first differs; a wrong length counts as a difference at
     /// the place where one of the two ends.
-    pub(crate) fn difference(&self, offset: u64, len: u64, bytes: &[u8]) -> Option<u64> {
+    pub(crate) fn difference(&self, offset: u64, len: u64, found: &Found) -> Option<u64> {
         let end = self.size.min(offset + len).max(offset);
-        let common = (end - offset).min(bytes.len() as u64);
+        let common = (end - offset).min(found.len());
         // The ends of runs first: most candidates that do not match are told by them.
         let pieces = self.pieces(offset, offset + common);
-        let part = |from: u64, to: u64| &bytes[(from - offset) as usize..(to - offset) as usize];
         for &(from, to, writer) in &pieces {
-            if let Some(at) = first_difference(writer, from, part(from, to.min(from + 16))) {
+            if let Some(at) = found_difference(writer, from, to.min(from + 16), found) {
                 return Some(at);
             }
         }
         for (from, to, writer) in pieces {
-            if let Some(at) = first_difference(writer, from, part(from, to)) {
+            if let Some(at) = found_difference(writer, from, to, found) {
                 return Some(at);
             }
         }
-        (bytes.len() as u64 != end - offset).then_some(offset + common)
+        (found.len() != end - offset).then_some(offset + common)
     }
 
     /// Whether a file with exactly these bytes is this one.
-    pub(crate) fn is(&self, bytes: &[u8]) -> bool {
-        self.size == bytes.len() as u64 && self.difference(0, self.size, bytes).is_none()
+    pub(crate) fn is(&self, found: &Found) -> bool {
+        self.size == found.len() && self.difference(0, self.size, found).is_none()
     }
 
     /// The bytes.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![0; self.size as usize];
+    pub(crate) fn bytes(&self) -> Buf {
+        let mut bytes = BufMut::zeroed(self.size as usize);
         for (from, to, writer) in self.pieces(0, self.size) {
             if let Some(writer) = writer {
                 fill(writer, from, &mut bytes[from as usize..to as usize]);
             }
         }
-        bytes
+        bytes.freeze()
     }
 }
 
@@ -327,6 +357,13 @@ impl Content {
 mod tests {
     use super::*;
     use crate::rng::Rng;
+
+    /// In two pieces, if there is enough for that.
+    fn found(at: u64, bytes: &[u8]) -> Found {
+        let whole = BufMut::copy_of(bytes).freeze();
+        let middle = bytes.len() / 3;
+        Found::at(at, vec![whole.slice(0..middle), whole.slice(middle..bytes.len())])
+    }
 
     /// The oracle: one writer for each byte.
     fn by_hand(array: &mut Vec<Option<Writer>>, change: &Change) {
@@ -385,11 +422,11 @@ mod tests {
                     fill(*writer, at as u64, &mut expected[at..=at]);
                 }
             }
-            assert_eq!(content.bytes(), expected);
-            assert!(content.is(&expected));
+            assert_eq!(content.bytes()[..], expected);
+            assert!(content.is(&found(0, &expected)));
             if let Some(at) = (!expected.is_empty()).then(|| rng.below(expected.len() as u64) as usize) {
                 expected[at] ^= 1;
-                assert_eq!(content.difference(0, 1000, &expected), Some(at as u64));
+                assert_eq!(content.difference(0, 1000, &found(0, &expected)), Some(at as u64));
             }
         }
     }
@@ -427,9 +464,9 @@ mod tests {
     fn a_read_beyond_the_end_is_shorter_and_nothing_else() {
         let content = Content::of(Writer(1), 100);
         let bytes = content.bytes();
-        assert_eq!(content.difference(90, 50, &bytes[90..]), None);
-        assert_eq!(content.difference(90, 50, &bytes[90..99]), Some(99));
-        assert_eq!(content.difference(200, 50, &[]), None);
-        assert_eq!(content.difference(200, 50, &[0]), Some(200));
+        assert_eq!(content.difference(90, 50, &found(90, &bytes[90..])), None);
+        assert_eq!(content.difference(90, 50, &found(90, &bytes[90..99])), Some(99));
+        assert_eq!(content.difference(200, 50, &found(200, &[])), None);
+        assert_eq!(content.difference(200, 50, &found(200, &[0])), Some(200));
     }
 }

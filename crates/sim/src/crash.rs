@@ -94,7 +94,8 @@ impl Sim<'_> {
         let mut content = Content::default();
         content.apply(&crate::content::Change::Write { offset: 0, len: left.size, writer }, 0);
         // Without space it is a change of the owner alone.
-        if left.size == 0 || self.world.origin.change(file, Change::Write { offset: 0, data: content.bytes() }).is_err()
+        if left.size == 0
+            || self.world.origin.change(file, Change::Write { offset: 0, data: vec![content.bytes()] }).is_err()
         {
             self.world.origin.touch_status(file);
         } else if self.world.origin.change(file, Change::Times { mtime: left.mtime.0 }).is_err() {
@@ -217,8 +218,6 @@ impl Sim<'_> {
             return None;
         }
         let (name, file) = rng.pick(&names).clone();
-        // What is at the origin now, without the pool, is what he changes.
-        let before = self.world.origin.live(file).ok()?.to_vec();
         let writer = self.writer();
         self.world.trace(|| format!("meddle with {file:?} by {writer:?}"));
         let mut content = Content::default();
@@ -233,7 +232,7 @@ impl Sim<'_> {
             }
             1 => {
                 // The same size: only times tell, perhaps only the one that nobody can put back.
-                let size = before.len() as u64;
+                let size = left.size;
                 content.apply(&crate::content::Change::Write { offset: 0, len: size, writer }, 0);
             }
             _ => {
@@ -244,7 +243,7 @@ impl Sim<'_> {
         }
         if content.size == 0 {
             self.world.origin.change(file, Change::Times { mtime: 12_345 }).ok()?;
-        } else if self.world.origin.change(file, Change::Write { offset: 0, data: content.bytes() }).is_err() {
+        } else if self.world.origin.change(file, Change::Write { offset: 0, data: vec![content.bytes()] }).is_err() {
             // No space: he has made it empty, then.
             self.world.origin.change(file, Change::Resize { size: 0 }).ok()?;
             content = Content::default();

@@ -223,7 +223,7 @@ impl Sim<'_> {
     fn begin_with_one_file(&mut self, size: u64) -> Result<FileId, String> {
         let file = self.world.origin.create(b"file-0");
         let content = Content::of(self.writer(), size);
-        let data = content.bytes();
+        let data = vec![content.bytes()];
         self.world
             .origin
             .change(file, crate::origin::Change::Write { offset: 0, data })

@@ -95,7 +95,7 @@ impl SimFlash {
     }
 
     /// Writes and makes durable at once: for formatting.
-    pub(crate) fn put(&mut self, offset: u64, data: &[u8]) {
+    pub(crate) fn put(&mut self, offset: u64, data: &Buf) {
         apply(&mut self.live, offset, data, None);
         apply(&mut self.durable, offset, data, None);
         self.notice_head(offset);
@@ -356,9 +356,10 @@ pub(crate) enum Cut {
     TearLastEnd,
 }
 
-fn apply(pages: &mut Pages, offset: u64, data: &[u8], sectors: Option<&[bool]>) {
+fn apply(pages: &mut Pages, offset: u64, data: &Buf, sectors: Option<&[bool]>) {
     match sectors {
-        None => pages.write(offset, data),
+        None => pages.put(offset, data),
+        Some(kept) if kept.iter().all(|kept| *kept) => pages.put(offset, data),
         Some(kept) => {
             for (index, _) in kept.iter().enumerate().filter(|(_, kept)| **kept) {
                 let at = index * SECTOR;

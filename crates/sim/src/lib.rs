@@ -19,6 +19,7 @@ mod exhaustive;
 #[cfg(test)]
 mod fake;
 mod flash;
+mod found;
 mod hits;
 mod machine;
 mod model;

@@ -17,8 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::configuration::{Configuration, Event, step};
-use crate::content::{Change, Content, Writer, is_from};
+use crate::content::{Change, Content, Writer, is_found_from, is_from};
 use crate::flash::SECTOR;
+use crate::found::Found;
 use crate::origin::FileId;
 
 /// Names a change that was asked for.
@@ -277,7 +278,7 @@ impl Model {
     }
 
     /// A read's answer.
-    pub(crate) fn check_read(&mut self, id: WatchId, offset: u64, len: u64, bytes: &[u8]) -> Result<(), String> {
+    pub(crate) fn check_read(&mut self, id: WatchId, offset: u64, len: u64, bytes: &Found) -> Result<(), String> {
         let Some(watch) = self.watches.remove(&id) else { return Ok(()) };
         if watch.torn || self.is_torn(watch.file) {
             return Ok(());
@@ -296,7 +297,7 @@ impl Model {
             "read of {:?} at {offset} for {len} gave {} bytes that no order of the requests allows: wrong at {at}: {}; expected {}",
             watch.file,
             bytes.len(),
-            self.who(watch.file, offset, bytes, at),
+            self.who(watch.file, bytes, at),
             expected.map_or(String::new(), |(size, pieces)| format!("{pieces:?} of a file of {size} bytes")),
         ))
     }
@@ -328,15 +329,17 @@ impl Model {
     }
 
     /// The whole file was read while nothing was under way: this tells what became of failed changes.
-    pub(crate) fn settle(&mut self, file: FileId, bytes: &[u8]) -> Result<(), String> {
+    pub(crate) fn settle(&mut self, file: FileId, bytes: &Found) -> Result<(), String> {
         if self.is_torn(file) {
             return self.settle_torn(file, bytes);
         }
-        self.check_whole(file, bytes)?;
         let Some(model) = self.files.get(&file) else { return Ok(()) };
+        if model.open.is_empty() {
+            return self.check_whole(file, bytes);
+        }
         let fitting = model.now.iter().filter(|configuration| configuration.content.is(bytes));
         let Some(found) = fitting.max_by_key(|configuration| configuration.applied.len()).cloned() else {
-            return Ok(());
+            return self.check_whole(file, bytes);
         };
         for id in model.open.clone() {
             let there = found.applied.contains(&id);
@@ -348,7 +351,7 @@ impl Model {
         Ok(())
     }
 
-    fn settle_torn(&mut self, file: FileId, bytes: &[u8]) -> Result<(), String> {
+    fn settle_torn(&mut self, file: FileId, bytes: &Found) -> Result<(), String> {
         let Some(model) = self.files.get(&file) else { return Ok(()) };
         let open = model.open.clone();
         let contents: Vec<_> = model.now.iter().map(|configuration| configuration.content.clone()).collect();
@@ -365,19 +368,19 @@ impl Model {
     }
 
     /// Whether the file's content, seen from outside at this moment, is one that it may have.
-    pub(crate) fn check_whole(&self, file: FileId, bytes: &[u8]) -> Result<(), String> {
+    pub(crate) fn check_whole(&self, file: FileId, bytes: &Found) -> Result<(), String> {
         let Some(model) = self.files.get(&file) else { return Ok(()) };
         if model.now.iter().any(|configuration| configuration.content.is(bytes)) {
             return Ok(());
         }
         let Some(best) = model.now.last() else { return Ok(()) };
-        let at = best.content.difference(0, bytes.len().max(best.content.size as usize) as u64, bytes);
-        let at = at.unwrap_or(best.content.size.min(bytes.len() as u64));
+        let at = best.content.difference(0, bytes.len().max(best.content.size), bytes);
+        let at = at.unwrap_or(best.content.size.min(bytes.len()));
         Err(format!(
             "{} bytes where the model has {}; first difference at {at}: found {}, expected {:?}",
             bytes.len(),
             best.content.size,
-            self.who(file, 0, bytes, at),
+            self.who(file, bytes, at),
             best.content.pieces(at, at + 1),
         ))
     }
@@ -389,11 +392,11 @@ impl Model {
     }
 
     /// Who wrote the bytes at `at`: for people.
-    pub(crate) fn who(&self, file: FileId, offset: u64, bytes: &[u8], at: u64) -> String {
-        let start = (at.saturating_sub(offset)) as usize;
-        let Some(piece) = bytes.get(start..bytes.len().min(start + 8)).filter(|piece| !piece.is_empty()) else {
+    pub(crate) fn who(&self, file: FileId, bytes: &Found, at: u64) -> String {
+        let piece = &bytes.copied(at, at + 8)[..];
+        if piece.is_empty() {
             return "nothing".into();
-        };
+        }
         if is_from(None, at, piece) {
             return "zeros".into();
         }
@@ -415,15 +418,12 @@ impl Model {
     /// A crash came and the files were read again. `found` has every file that is still there.
     ///
     /// On success the model continues from what was found.
-    pub(crate) fn check_crash(
-        &mut self,
-        found: &BTreeMap<FileId, Vec<u8>>,
-        kept_origin: bool,
-    ) -> Result<Moment, String> {
+    pub(crate) fn check_crash(&mut self, found: &BTreeMap<FileId, Found>, kept_origin: bool) -> Result<Moment, String> {
         let moments = self.events.len() + 1;
         let mut possible: Vec<bool> = (0..moments).map(|moment| moment >= self.floor).collect();
         let mut told = String::new();
         let mut replacements = Vec::new();
+        let mut shown = Vec::new();
         for (&file, bytes) in found {
             if !self.files.contains_key(&file) {
                 return Err(format!("{file:?} is there after the crash, and nobody made it"));
@@ -432,7 +432,8 @@ impl Model {
                 replacements.push((file, self.check_loose(file, bytes)?));
                 continue;
             }
-            let at = self.moments_of(file, bytes);
+            let contents = self.moments_of(file, bytes);
+            let at: Vec<bool> = contents.iter().map(Option::is_some).collect();
             if !at.iter().any(|found| *found) {
                 return Err(self.explain_crash(file, bytes));
             }
@@ -440,6 +441,7 @@ impl Model {
             for (possible, here) in possible.iter_mut().zip(&at) {
                 *possible &= here;
             }
+            shown.push((file, contents));
         }
         let Some(moment) = possible.iter().rposition(|possible| *possible) else {
             return Err(format!(
@@ -449,15 +451,8 @@ impl Model {
             ));
         };
         let mut continued = BTreeMap::new();
-        for (&file, bytes) in found {
-            if self.is_loose(file) {
-                continue;
-            }
-            let configuration = self.replay(file, |at, configurations, open| {
-                let shown = |c: &Configuration| c.shown_by(bytes, open, &self.mutations);
-                (at == moment).then(|| configurations.iter().find_map(shown)).flatten()
-            });
-            if let Some(content) = configuration.into_iter().next() {
+        for (file, mut contents) in shown {
+            if let Some(content) = contents[moment].take() {
                 continued.insert(file, (*content).clone());
             }
         }
@@ -528,8 +523,8 @@ impl Model {
         seen
     }
 
-    /// At which moments the file may have had exactly these bytes.
-    fn moments_of(&self, file: FileId, bytes: &[u8]) -> Vec<bool> {
+    /// For each moment the content, if the file may have had exactly these bytes.
+    fn moments_of(&self, file: FileId, bytes: &Found) -> Vec<Option<Rc<Content>>> {
         let musts: Vec<MutationId> =
             self.musts.iter().copied().filter(|id| self.mutations[id.0 as usize].file == file).collect();
         let mut known: Vec<(Rc<Content>, bool)> = Vec::new();
@@ -542,6 +537,12 @@ impl Model {
                 known.push((content.clone(), fits));
                 fits
             };
+            let mut shown = |configuration: &Configuration| {
+                if fits(&configuration.content) {
+                    return Some(configuration.content.clone());
+                }
+                configuration.begun(bytes, open, &self.mutations)
+            };
             let possible = configurations.iter().any(|configuration| {
                 let has = |id: &MutationId| {
                     configuration.applied.contains(id)
@@ -549,9 +550,9 @@ impl Model {
                 };
                 musts.iter().all(has)
                     && configuration.applied.iter().all(|id| self.may_be_early(*id))
-                    && (fits(&configuration.content) || configuration.shown_by(bytes, open, &self.mutations).is_some())
+                    && shown(configuration).is_some()
             });
-            Some(possible)
+            Some(if possible { configurations.iter().find_map(shown) } else { None })
         })
     }
 
@@ -565,7 +566,7 @@ impl Model {
     }
 
     /// Checks a file whose unsynced changes went to the origin: sector by sector.
-    fn check_loose(&self, file: FileId, bytes: &[u8]) -> Result<Content, String> {
+    fn check_loose(&self, file: FileId, bytes: &Found) -> Result<Content, String> {
         let mut contents: Vec<Rc<Content>> = self.files.get(&file).map_or(Vec::new(), |model| model.earlier.clone());
         let mut sizes: Vec<u64> = contents.iter().map(|content| content.size).collect();
         let floor = self.loose_floor(file);
@@ -587,12 +588,12 @@ impl Model {
     fn explain_sectors(
         &self,
         file: FileId,
-        bytes: &[u8],
+        bytes: &Found,
         contents: &[Rc<Content>],
         changes: Vec<Change>,
         sizes: Vec<u64>,
     ) -> Result<Content, String> {
-        let size = bytes.len() as u64;
+        let size = bytes.len();
         let smallest = sizes.iter().copied().min().unwrap_or(0);
         let largest = sizes.iter().copied().max().unwrap_or(0);
         if size < smallest || size > largest {
@@ -626,37 +627,33 @@ impl Model {
         result.size = size;
         for pair in cuts.windows(2) {
             let (start, end) = (pair[0], pair[1]);
-            let mut writers: Vec<Option<Writer>> = Vec::new();
-            for content in contents {
-                writers.extend(content.pieces(start, end).first().map(|(_, _, writer)| *writer));
-            }
-            for change in &changes {
+            let by_change = |change: &Change| {
                 let (from, to) = change.range();
                 match change {
                     Change::Write { writer, .. } | Change::Together { writer, .. } if from <= start && end <= to => {
-                        writers.push(Some(*writer));
+                        Some(Some(*writer))
                     }
-                    Change::Truncate { size } if *size <= start => writers.push(None),
-                    Change::Zero { .. } if from <= start && end <= to => writers.push(None),
-                    _ => {}
+                    Change::Truncate { size } if *size <= start => Some(None),
+                    Change::Zero { .. } if from <= start && end <= to => Some(None),
+                    _ => None,
                 }
-            }
-            if start >= smallest {
-                writers.push(None);
-            }
-            let piece = &bytes[start as usize..end as usize];
-            let Some(writer) = writers.iter().find(|writer| is_from(**writer, start, piece)) else {
+            };
+            let of_contents = contents.iter().map(|content| content.writer_at(start));
+            let beyond = (start >= smallest).then_some(None);
+            let writers = of_contents.chain(changes.iter().filter_map(by_change)).chain(beyond);
+            let Some(writer) = writers.clone().find(|writer| is_found_from(*writer, start, end, bytes)) else {
+                let allowed: Vec<Option<Writer>> = writers.collect();
                 return Err(format!(
-                    "{file:?} after the crash, bytes {start}..{end}: found {}; allowed are {writers:?}",
-                    self.who(file, 0, bytes, start)
+                    "{file:?} after the crash, bytes {start}..{end}: found {}; allowed are {allowed:?}",
+                    self.who(file, bytes, start)
                 ));
             };
-            result.put(start, end, *writer);
+            result.put_behind(start, end, writer);
         }
         Ok(result)
     }
 
-    fn explain_crash(&self, file: FileId, bytes: &[u8]) -> String {
+    fn explain_crash(&self, file: FileId, bytes: &Found) -> String {
         let best = self
             .replay(file, |moment, configurations, _| {
                 configurations
@@ -682,7 +679,7 @@ impl Model {
             configuration.content.size,
             self.events.len(),
             self.floor,
-            self.who(file, 0, bytes, at),
+            self.who(file, bytes, at),
             configuration.content.pieces(at, at + 1),
         )
     }

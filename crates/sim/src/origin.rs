@@ -15,12 +15,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, Result, UnixNanos};
+use headpond_base::{BLOCK, BLOCK_U64, Buf, Errno, Result, UnixNanos};
 use headpond_format::Stamp;
 
+use crate::found::Found;
+use crate::pages::FileBytes;
 use crate::rng::Rng;
-
-const ZEROS: [u8; BLOCK] = [0; BLOCK];
 
 /// What the file system does with space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,8 +61,8 @@ pub(crate) struct Reach {
 /// A change of a file's data.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
-    /// Bytes are written.
-    Write { offset: u64, data: Vec<u8> },
+    /// Bytes are written, one piece behind the other.
+    Write { offset: u64, data: Vec<Buf> },
     /// A range becomes zeros; the size stays.
     Zero { offset: u64, len: u64 },
     /// The file ends here.
@@ -83,9 +83,9 @@ struct Unsynced {
 struct File {
     inode: u64,
     birth: i64,
-    live: Vec<u8>,
+    live: FileBytes,
     stamp: Stamp,
-    durable: Vec<u8>,
+    durable: FileBytes,
     durable_stamp: Stamp,
     unsynced: Vec<Unsynced>,
     /// How many changes were made durable and left `unsynced` at its front.
@@ -176,9 +176,9 @@ impl SimOrigin {
         let file = File {
             inode,
             birth,
-            live: Vec::new(),
+            live: FileBytes::empty(),
             stamp,
-            durable: Vec::new(),
+            durable: FileBytes::empty(),
             durable_stamp: stamp,
             unsynced: Vec::new(),
             synced: 0,
@@ -302,7 +302,7 @@ impl SimOrigin {
     pub(crate) fn fill_up(&mut self, id: FileId, write: &Change, rng: &mut Rng) {
         let Change::Write { offset, data } = write else { return };
         for (at, page) in pages(*offset, data) {
-            if !rng.chance(700) || self.change(id, Change::Write { offset: at, data: page.to_vec() }).is_err() {
+            if !rng.chance(700) || self.change(id, Change::Write { offset: at, data: page }).is_err() {
                 return;
             }
         }
@@ -357,16 +357,16 @@ impl SimOrigin {
     pub(crate) fn change(&mut self, id: FileId, change: Change) -> Result<()> {
         if let Change::Write { offset, data } = &change {
             if self.kind == SpaceKind::CopyOnWrite {
-                self.written_elsewhere(id, *offset, data.len() as u64)?;
+                self.written_elsewhere(id, *offset, length(data))?;
             }
-            self.reserve(id, *offset, data.len() as u64)?;
+            self.reserve(id, *offset, length(data))?;
         }
         let now = self.tick();
         let file = self.files.get_mut(&id).ok_or(Errno::BADF)?;
         make(&mut file.live, &change);
         let mtime = if let Change::Times { mtime } = &change { UnixNanos(*mtime) } else { now };
         match &change {
-            Change::Write { offset, data } => file.written.extend(blocks(*offset, data.len() as u64)),
+            Change::Write { offset, data } => file.written.extend(blocks(*offset, length(data))),
             Change::Zero { offset, len } => {
                 let inner = offset.div_ceil(BLOCK_U64)..(offset + len) / BLOCK_U64;
                 file.held += file.settled.iter().filter(|block| inner.contains(block)).count() as u64;
@@ -384,33 +384,30 @@ impl SimOrigin {
             }
             Change::Times { .. } => {}
         }
-        file.stamp = Stamp { size: file.live.len() as u64, mtime, ctime: now };
+        file.stamp = Stamp { size: file.live.len(), mtime, ctime: now };
         file.unsynced.push(Unsynced { change, after: file.stamp, by_destage: false });
         Ok(())
     }
 
     /// Reads; shorter at the end.
     pub(crate) fn read(&self, id: FileId, offset: u64, len: usize) -> Result<Buf> {
-        let file = self.file(id)?;
-        let start = (offset as usize).min(file.live.len());
-        let end = (start + len).min(file.live.len());
-        Ok(BufMut::copy_of(&file.live[start..end]).freeze())
+        self.file(id).map(|file| file.live.read(offset, len))
     }
 
     /// All live bytes.
-    pub(crate) fn live(&self, id: FileId) -> Result<&[u8]> {
-        self.file(id).map(|file| &file.live[..])
+    pub(crate) fn live(&self, id: FileId) -> Result<Found> {
+        self.file(id).map(|file| Found::at(0, file.live.views()))
     }
 
     /// All durable bytes.
-    pub(crate) fn durable(&self, id: FileId) -> Result<&[u8]> {
-        self.file(id).map(|file| &file.durable[..])
+    pub(crate) fn durable(&self, id: FileId) -> Result<Found> {
+        self.file(id).map(|file| Found::at(0, file.durable.views()))
     }
 
     /// Finds data or a hole.
     pub(crate) fn seek(&self, id: FileId, offset: u64, data: bool) -> Result<u64> {
         let file = self.file(id)?;
-        let size = file.live.len() as u64;
+        let size = file.live.len();
         if offset >= size {
             return Err(Errno::NXIO);
         }
@@ -465,17 +462,23 @@ impl SimOrigin {
                 && let Change::Write { data, .. } = change
                 && rng.chance(700)
             {
-                let kept = if rng.chance(500) { 0 } else { rng.below(data.len() as u64) / BLOCK_U64 * BLOCK_U64 };
-                data.truncate(kept as usize);
+                let bytes: u64 = data.iter().map(|piece| piece.len() as u64).sum();
+                let mut left = if rng.chance(500) { 0 } else { rng.below(bytes) / BLOCK_U64 * BLOCK_U64 };
+                for piece in data.iter_mut() {
+                    let kept = left.min(piece.len() as u64);
+                    *piece = piece.slice(0..kept as usize);
+                    left -= kept;
+                }
+                data.retain(|piece| !piece.is_empty());
                 if data.is_empty() {
                     // Not taken out: syncs under way count what they reach.
                     *change = Change::Times { mtime: after.mtime.0 };
                 }
             }
             make(&mut file.live, change);
-            after.size = file.live.len() as u64;
+            after.size = file.live.len();
         }
-        file.stamp.size = file.live.len() as u64;
+        file.stamp.size = file.live.len();
     }
 
     /// The directory is synced.
@@ -563,7 +566,7 @@ impl SimOrigin {
                     Change::Write { offset, data } => {
                         for (at, page) in pages(offset, &data) {
                             if style == 0 || style > 1 && rng.chance(500) {
-                                put(&mut file.durable, at as usize, page);
+                                file.durable.put(at, &page);
                             }
                         }
                     }
@@ -571,13 +574,12 @@ impl SimOrigin {
                     other => make(&mut file.durable, &other),
                 }
             }
-            file.durable.resize(file.durable_stamp.size as usize, 0);
+            file.durable.resize(file.durable_stamp.size);
             file.live.clone_from(&file.durable);
             file.stamp = file.durable_stamp;
             // Space that a cut or a hole gave back is taken again where the old data is back;
             // what never had data has none for it.
-            let blocks = file.live.chunks(BLOCK).zip(0..);
-            file.written = blocks.filter(|(data, _)| **data != ZEROS[..data.len()]).map(|(_, at)| at).collect();
+            file.written = file.live.with_data().collect();
             file.allocated.extend(&file.written);
             file.held = 0;
             file.settled = if self.kind == SpaceKind::CopyOnWrite { file.written.clone() } else { BTreeSet::new() };
@@ -593,7 +595,7 @@ impl SimOrigin {
             (1, Change::Write { offset, data }) => {
                 for (at, page) in pages(offset, &data) {
                     if rng.chance(500) {
-                        self.change(id, Change::Write { offset: at, data: page.to_vec() }).ok();
+                        self.change(id, Change::Write { offset: at, data: page }).ok();
                     }
                 }
             }
@@ -608,39 +610,38 @@ fn blocks(offset: u64, len: u64) -> std::ops::Range<u64> {
     offset / BLOCK_U64..(offset + len).div_ceil(BLOCK_U64)
 }
 
-fn pages(offset: u64, data: &[u8]) -> Vec<(u64, &[u8])> {
-    let mut pages = Vec::new();
-    let mut at = 0;
-    while at < data.len() {
-        let place = offset + at as u64;
-        let take = (BLOCK - (place % BLOCK_U64) as usize).min(data.len() - at);
-        pages.push((place, &data[at..at + take]));
-        at += take;
+/// How many bytes pieces are.
+fn length(pieces: &[Buf]) -> u64 {
+    pieces.iter().map(|piece| piece.len() as u64).sum()
+}
+
+/// Pieces, cut where blocks of the file begin.
+fn pages(offset: u64, pieces: &[Buf]) -> Vec<(u64, Vec<Buf>)> {
+    let mut pages: Vec<(u64, Vec<Buf>)> = Vec::new();
+    let mut place = offset;
+    for piece in pieces {
+        let mut at = 0;
+        while at < piece.len() {
+            let take = (BLOCK - (place % BLOCK_U64) as usize).min(piece.len() - at);
+            let part = piece.slice(at..at + take);
+            match pages.last_mut() {
+                Some((_, parts)) if !place.is_multiple_of(BLOCK_U64) => parts.push(part),
+                _ => pages.push((place, vec![part])),
+            }
+            at += take;
+            place += take as u64;
+        }
     }
     pages
 }
 
-fn make(bytes: &mut Vec<u8>, change: &Change) {
+fn make(bytes: &mut FileBytes, change: &Change) {
     match change {
-        Change::Write { offset, data } => put(bytes, *offset as usize, data),
-        Change::Zero { offset, len } => {
-            let end = ((offset + len) as usize).min(bytes.len());
-            let start = (*offset as usize).min(end);
-            bytes[start..end].fill(0);
-        }
-        Change::Resize { size } => bytes.resize(*size as usize, 0),
+        Change::Write { offset, data } => bytes.put(*offset, data),
+        Change::Zero { offset, len } => bytes.clear(*offset, *len),
+        Change::Resize { size } => bytes.resize(*size),
         Change::Times { .. } => {}
     }
-}
-
-/// Writes, without making zeros of what is written over.
-fn put(bytes: &mut Vec<u8>, at: usize, data: &[u8]) {
-    if bytes.len() < at {
-        bytes.resize(at, 0);
-    }
-    let (over, behind) = data.split_at(data.len().min(bytes.len() - at));
-    bytes[at..at + over.len()].copy_from_slice(over);
-    bytes.extend_from_slice(behind);
 }
 
 fn rename(names: &mut BTreeMap<Name, FileId>, change: &NameChange) {
@@ -662,9 +663,10 @@ fn rename(names: &mut BTreeMap<Name, FileId>, change: &NameChange) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headpond_base::BufMut;
 
     fn write(origin: &mut SimOrigin, id: FileId, offset: u64, byte: u8, len: usize) -> Result<()> {
-        origin.change(id, Change::Write { offset, data: vec![byte; len] })
+        origin.change(id, Change::Write { offset, data: vec![BufMut::copy_of(&vec![byte; len]).freeze()] })
     }
 
     #[test]
@@ -679,7 +681,7 @@ mod tests {
             write(&mut origin, id, 0, 2, 2 * BLOCK).unwrap();
             origin.finish_sync(id, reach);
             origin.power_cut(&mut rng);
-            let bytes = origin.live(id).unwrap();
+            let bytes = origin.live(id).unwrap().copied(0, u64::MAX);
             assert_eq!(bytes.len(), 2 * BLOCK);
             let (first, second) = (bytes[0], bytes[BLOCK]);
             assert!([1, 2].contains(&first) && [1, 2].contains(&second));
@@ -704,13 +706,13 @@ mod tests {
             origin.was_destaged(id);
             let reach = origin.start_sync(id);
             origin.lose_destaged(id, &mut rng);
-            let bytes = origin.live(id).unwrap().to_vec();
+            let bytes = origin.live(id).unwrap().copied(0, u64::MAX);
             assert_eq!(bytes[..BLOCK], [2; BLOCK], "an application's");
             lost |= bytes[BLOCK] == 1;
             short |= bytes.len() == 2 * BLOCK;
             assert_eq!(origin.stamp(id).unwrap().size, bytes.len() as u64);
             origin.finish_sync(id, reach);
-            assert_eq!(origin.durable(id).unwrap(), bytes, "what is left can be synced");
+            assert_eq!(origin.durable(id).unwrap().copied(0, u64::MAX), bytes, "what is left can be synced");
         }
         assert!(lost && short);
     }

@@ -1,82 +1,214 @@
-//! The bytes of a device, in pages that copies of it share, and neighbours that are alike: the exhaustive cases copy a whole
-//! device for each way that a crash may go, and change little of it.
-
-use std::rc::Rc;
+//! The bytes of a device or of a file, in pages. Copies of it share them, neighbours that are alike do, and whoever wrote
+//! or reads whole pages has them in common with it: bytes that nobody changes are not copied on their way.
+//!
+//! The price: a page keeps all of the buffer that it is a part of.
 
 use headpond_base::{BLOCK, Buf, BufMut};
 
-type Page = [u8; BLOCK];
+/// How many times its own size a buffer may keep of memory, and still be shared: of a small part of a large one the bytes are
+/// copied.
+const ROOM_MOST: usize = 8;
 
-/// All bytes of a device. Cloning costs a pointer for each page.
-#[derive(Clone)]
+/// Bytes in pages. Cloning costs a pointer for each page.
+#[derive(Clone, Debug)]
 pub(crate) struct Pages {
-    pages: Vec<Rc<Page>>,
+    /// Each a view of one block.
+    pages: Vec<Buf>,
+    zeros: Buf,
 }
 
 impl Pages {
     /// `bytes` zeros, a multiple of the block.
     pub(crate) fn zeroed(bytes: u64) -> Self {
-        let zeros = Rc::new([0; BLOCK]);
-        Self { pages: (0..bytes as usize / BLOCK).map(|_| zeros.clone()).collect() }
+        let mut pages = Self { pages: Vec::new(), zeros: BufMut::zeroed(BLOCK).freeze() };
+        pages.resize(bytes as usize);
+        pages
     }
 
     pub(crate) fn len(&self) -> usize {
         self.pages.len() * BLOCK
     }
 
+    /// Cuts off what is behind `bytes`, a multiple of the block, or puts zeros behind what there is.
+    pub(crate) fn resize(&mut self, bytes: usize) {
+        self.pages.resize_with(bytes / BLOCK, || self.zeros.clone());
+    }
+
+    /// Views of the bytes from `offset` on, as few as there can be without a copy.
+    pub(crate) fn views(&self, offset: u64, len: usize) -> Vec<Buf> {
+        let mut views: Vec<Buf> = Vec::new();
+        for (page, inside, take) in touched(offset, len) {
+            let page = &self.pages[page];
+            let part = if take == BLOCK { page.clone() } else { page.slice(inside..inside + take) };
+            let both = views.last().and_then(|last| last.then(&part));
+            views.truncate(views.len() - usize::from(both.is_some()));
+            views.push(both.unwrap_or(part));
+        }
+        views
+    }
+
     /// The bytes from `offset` on.
     pub(crate) fn read(&self, offset: u64, len: usize) -> Buf {
+        let mut views = self.views(offset, len);
+        if views.len() <= 1 {
+            return views.pop().unwrap_or_else(Buf::empty);
+        }
         let mut bytes = BufMut::unwritten(len);
-        let mut at = offset as usize;
-        let mut rest = &mut bytes[..];
-        while !rest.is_empty() {
-            let (page, inside) = (at / BLOCK, at % BLOCK);
-            let take = (BLOCK - inside).min(rest.len());
-            let (now, later) = rest.split_at_mut(take);
-            now.copy_from_slice(&self.pages[page][inside..inside + take]);
-            (at, rest) = (at + take, later);
+        let mut at = 0;
+        for view in views {
+            bytes[at..at + view.len()].copy_from_slice(&view);
+            at += view.len();
         }
         bytes.freeze()
     }
 
     /// Writes `data` at `offset`, all of it within the device.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
-        let mut at = offset as usize;
         let mut rest = data;
-        while !rest.is_empty() {
-            let (page, inside) = (at / BLOCK, at % BLOCK);
-            let take = (BLOCK - inside).min(rest.len());
+        for (page, inside, take) in touched(offset, data.len()) {
             if take == BLOCK {
                 let like = |other: usize| rest[..take] == self.pages[other][..];
                 if page > 0 && like(page - 1) {
                     self.pages[page] = self.pages[page - 1].clone();
                 } else if !like(page) {
-                    let mut whole = [0; BLOCK];
-                    whole.copy_from_slice(&rest[..take]);
-                    self.pages[page] = Rc::new(whole);
+                    self.pages[page] = BufMut::copy_of(&rest[..take]).freeze();
                 }
             } else {
-                Rc::make_mut(&mut self.pages[page])[inside..inside + take].copy_from_slice(&rest[..take]);
+                self.change(page, |bytes| bytes[inside..inside + take].copy_from_slice(&rest[..take]));
             }
-            (at, rest) = (at + take, &rest[take..]);
+            rest = &rest[take..];
         }
+    }
+
+    /// The same, and whole pages stay where `data` has them.
+    pub(crate) fn put(&mut self, offset: u64, data: &Buf) {
+        if data.room() > data.len() * ROOM_MOST {
+            return self.write(offset, data);
+        }
+        let mut at = 0;
+        for (page, _, take) in touched(offset, data.len()) {
+            if take == BLOCK {
+                self.pages[page] = data.slice(at..at + take);
+            } else {
+                self.write(offset + at as u64, &data[at..at + take]);
+            }
+            at += take;
+        }
+    }
+
+    /// Makes a range zeros.
+    pub(crate) fn clear(&mut self, offset: u64, len: usize) {
+        for (page, inside, take) in touched(offset, len) {
+            if take == BLOCK {
+                self.pages[page] = self.zeros.clone();
+            } else {
+                self.change(page, |bytes| bytes[inside..inside + take].fill(0));
+            }
+        }
+    }
+
+    /// Whether a page is zeros.
+    pub(crate) fn is_zeros(&self, page: usize) -> bool {
+        self.pages[page].is_same_view(&self.zeros) || self.pages[page].iter().all(|byte| *byte == 0)
     }
 
     /// Makes a range the same as in `other`.
     pub(crate) fn copy_range(&mut self, other: &Self, offset: u64, len: usize) {
-        let bytes = other.read(offset, len);
-        self.write(offset, &bytes);
+        let mut at = offset;
+        for view in other.views(offset, len) {
+            self.put(at, &view);
+            at += view.len() as u64;
+        }
     }
 
     /// Changes one byte.
     pub(crate) fn flip(&mut self, offset: u64, bits: u8) {
-        Rc::make_mut(&mut self.pages[offset as usize / BLOCK])[offset as usize % BLOCK] ^= bits;
+        self.change(offset as usize / BLOCK, |bytes| bytes[offset as usize % BLOCK] ^= bits);
+    }
+
+    fn change(&mut self, page: usize, change: impl FnOnce(&mut [u8])) {
+        let mut bytes = BufMut::copy_of(&self.pages[page]);
+        change(&mut bytes);
+        self.pages[page] = bytes.freeze();
+    }
+}
+
+/// The pages that a range touches: which, from which byte of it on, and how many.
+fn touched(offset: u64, len: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+    let (mut at, end) = (offset as usize, offset as usize + len);
+    std::iter::from_fn(move || {
+        let (page, inside) = (at / BLOCK, at % BLOCK);
+        let take = (BLOCK - inside).min(end - at);
+        at += take;
+        (take > 0).then_some((page, inside, take))
+    })
+}
+
+/// The bytes of a file: beyond its end, in its last page, are zeros.
+#[derive(Clone, Debug)]
+pub(crate) struct FileBytes {
+    pages: Pages,
+    len: u64,
+}
+
+impl FileBytes {
+    pub(crate) fn empty() -> Self {
+        Self { pages: Pages::zeroed(0), len: 0 }
+    }
+
+    pub(crate) const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The file ends here.
+    pub(crate) fn resize(&mut self, len: u64) {
+        if len < self.len {
+            self.pages.clear(len, (self.len.min(len.next_multiple_of(BLOCK as u64)) - len) as usize);
+        }
+        self.pages.resize((len as usize).next_multiple_of(BLOCK));
+        self.len = len;
+    }
+
+    /// Makes a range zeros; the size stays.
+    pub(crate) fn clear(&mut self, offset: u64, len: u64) {
+        let start = offset.min(self.len);
+        self.pages.clear(start, ((offset + len).min(self.len) - start) as usize);
+    }
+
+    /// Writes pieces one behind the other.
+    pub(crate) fn put(&mut self, offset: u64, pieces: &[Buf]) {
+        let mut at = offset;
+        for piece in pieces {
+            let end = at + piece.len() as u64;
+            if end > self.len {
+                self.resize(end);
+            }
+            self.pages.put(at, piece);
+            at = end;
+        }
+    }
+
+    /// Reads; shorter at the end.
+    pub(crate) fn read(&self, offset: u64, len: usize) -> Buf {
+        let start = offset.min(self.len);
+        self.pages.read(start, (len as u64).min(self.len - start) as usize)
+    }
+
+    /// All bytes, without a copy.
+    pub(crate) fn views(&self) -> Vec<Buf> {
+        self.pages.views(0, self.len as usize)
+    }
+
+    /// The blocks that are not zeros.
+    pub(crate) fn with_data(&self) -> impl Iterator<Item = u64> {
+        (0..self.pages.pages.len()).filter(|page| !self.pages.is_zeros(*page)).map(|page| page as u64)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rng::Rng;
 
     #[test]
     fn a_copy_does_not_see_later_writes() {
@@ -89,5 +221,52 @@ mod tests {
         assert_eq!(copy.read(5098, 4)[..], [1, 1, 0, 0]);
         assert_eq!(pages.read(98, 3)[..], [2; 3]);
         assert_eq!((&pages.read(4 * BLOCK as u64 - 1, 1)[..], pages.len()), (&[8][..], 4 * BLOCK));
+    }
+
+    #[test]
+    fn what_is_shared_with_a_buffer_is_read_without_a_copy_and_does_not_change_it() {
+        let data = BufMut::copy_of(&[5; 3 * BLOCK]).freeze();
+        let mut pages = Pages::zeroed(4 * BLOCK as u64);
+        pages.put(BLOCK as u64, &data);
+        assert!(pages.read(BLOCK as u64, 3 * BLOCK).is_same_view(&data));
+        pages.flip(2 * BLOCK as u64, 1);
+        assert_eq!((data[BLOCK], pages.read(2 * BLOCK as u64, 1)[0]), (5, 4));
+    }
+
+    #[test]
+    fn a_file_in_pages_holds_what_a_flat_one_does() {
+        let mut rng = Rng::new(5);
+        let (mut file, mut flat) = (FileBytes::empty(), Vec::<u8>::new());
+        for step in 0..3000_u64 {
+            let (offset, len) = (rng.below(5 * BLOCK as u64), rng.below(3 * BLOCK as u64));
+            let (from, to) = (offset as usize, (offset + len) as usize);
+            match rng.below(4) {
+                0 => {
+                    file.resize(offset);
+                    flat.resize(from, 0);
+                }
+                1 => {
+                    file.clear(offset, len);
+                    let end = to.min(flat.len());
+                    flat[from.min(end)..end].fill(0);
+                }
+                _ => {
+                    let whole = BufMut::copy_of(&vec![step as u8; len as usize]).freeze();
+                    let cut = rng.below(len + 1) as usize;
+                    file.put(offset, &[whole.slice(0..cut), whole.slice(cut..whole.len())]);
+                    if len > 0 {
+                        flat.resize(flat.len().max(to), 0);
+                        flat[from..to].fill(step as u8);
+                    } else {
+                        flat.resize(flat.len().max(from), 0);
+                    }
+                }
+            }
+            assert_eq!(file.len(), flat.len() as u64);
+            assert_eq!(file.read(0, usize::MAX)[..], flat[..]);
+            assert_eq!(file.read(offset, len as usize)[..], flat[from.min(flat.len())..to.min(flat.len())]);
+            let written = flat.chunks(BLOCK).zip(0..).filter(|(data, _)| data.iter().any(|byte| *byte > 0));
+            assert!(file.with_data().eq(written.map(|(_, at)| at)));
+        }
     }
 }

@@ -14,6 +14,10 @@ use crate::{Failure, Summary};
 /// Numbers the draws of settings apart from those of operations.
 const SETTINGS: u64 = 1 << 40;
 
+/// Memory kept for buffers, of each size: simulated devices hold those that were written, and let all go at a run's end.
+/// As much as most simulated pools have.
+const KEPT_BYTES: usize = 16 << 20;
+
 /// Runs a seed against any engine.
 pub(crate) fn run(seed: u64, options: &Options, maker: &dyn Maker) -> Result<Summary, Failure> {
     let scenario = Scenario::new(seed, options);
@@ -28,6 +32,7 @@ pub(crate) fn run_scenario(
     options: &Options,
     maker: &dyn Maker,
 ) -> Result<Summary, Failure> {
+    headpond_base::keep_up_to(KEPT_BYTES);
     let mut sim = Sim::new(seed, scenario, options, maker);
     sim.world.trace(|| format!("{:#?}", sim.scenario));
     let mut at = None;
@@ -66,7 +71,7 @@ impl Sim<'_> {
             let file = self.world.origin.create(&name(index));
             let size = rng.below(self.scenario.file_bytes / 2);
             let content = Content::of(self.writer(), size);
-            let data = content.bytes();
+            let data = vec![content.bytes()];
             if self.world.origin.change(file, crate::origin::Change::Write { offset: 0, data }).is_err() {
                 break;
             }

@@ -8,6 +8,7 @@ use headpond_engine::{FlushId, FlushScope, Handling, Namespace, OpenFile, Reply,
 
 use crate::content::{Change, Content, Writer, fill};
 use crate::core::Maker;
+use crate::found::Found;
 use crate::model::{Model, Moment, MutationId};
 use crate::origin::{FileId, Name, SpaceKind};
 use crate::rng::{Rng, mix};
@@ -263,13 +264,13 @@ impl<'a> Sim<'a> {
         let Some((object, _)) = self.object(file) else { return Ok(()) };
         let request = match change {
             Change::Write { offset, len, writer } => {
-                let mut data = BufMut::zeroed(len as usize);
+                let mut data = BufMut::unwritten(len as usize);
                 fill(writer, offset, &mut data);
                 Request::Write { object, offset, data: data.freeze(), mtime, durable, how }
             }
             Change::Together { writer, .. } => {
                 let piece = |(start, end): (u64, u64)| {
-                    let mut data = BufMut::zeroed((end - start) as usize);
+                    let mut data = BufMut::unwritten((end - start) as usize);
                     fill(writer, start, &mut data);
                     (start, data.freeze())
                 };
@@ -540,17 +541,13 @@ impl<'a> Sim<'a> {
                 }
                 Ok(())
             }
-            (Asked::Read { file, offset, len, keep }, Reply::Data(pieces, _)) => {
+            (Asked::Read { offset, len, keep, .. }, Reply::Data(pieces, _)) => {
                 self.summary.bytes_read += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
                 if keep {
                     self.kept.insert(id, Ok(pieces));
                     return Ok(());
                 }
-                let _ = file;
-                match &pieces[..] {
-                    [piece] => self.model.check_read(id.0, offset, len, piece),
-                    pieces => self.model.check_read(id.0, offset, len, &joined(pieces)),
-                }
+                self.model.check_read(id.0, offset, len, &Found::at(offset, pieces))
             }
             (Asked::Read { keep, .. }, Reply::Failed(error)) => {
                 self.model.unwatch(id.0);
@@ -663,12 +660,12 @@ impl<'a> Sim<'a> {
             if self.model.open_changes(file) > 0 || files.as_ref().is_some_and(|files| !files.contains(&file)) {
                 continue;
             }
-            for (what, bytes) in [("live", self.world.origin.live(file)), ("durable", self.world.origin.durable(file))]
-            {
-                let bytes = bytes.map_err(|error| error.to_string())?;
-                self.model
-                    .check_whole(file, bytes)
-                    .map_err(|why| format!("after a flush the origin's {what} {file:?} is incomplete: {why}"))?;
+            let live = self.world.origin.live(file).map_err(|error| error.to_string())?;
+            let durable = self.world.origin.durable(file).map_err(|error| error.to_string())?;
+            let incomplete = |what, why| format!("after a flush the origin's {what} {file:?} is incomplete: {why}");
+            self.model.check_whole(file, &live).map_err(|why| incomplete("live", why))?;
+            if !durable.is_same(&live) {
+                self.model.check_whole(file, &durable).map_err(|why| incomplete("durable", why))?;
             }
         }
         Ok(())
@@ -679,16 +676,15 @@ impl<'a> Sim<'a> {
     }
 
     /// Reads a whole file through the engine, in pieces of random size, nothing else going on.
-    pub(crate) fn read_whole(&mut self, file: FileId) -> Result<Result<Vec<u8>, Errno>, String> {
+    pub(crate) fn read_whole(&mut self, file: FileId) -> Result<Result<Found, Errno>, String> {
         let most = self.world.rng.between(1, 8) * (self.scenario.write_bytes / 8).max(4096);
-        // Room once: growing would copy all of it again and again.
-        let mut bytes = Vec::with_capacity(self.model.some_size(file).min(256 << 20) as usize);
+        let mut bytes = Found::default();
         let mut failures = 0;
         loop {
             if bytes.len() > 256 << 20 {
                 return Err(format!("{file:?} never ends"));
             }
-            let Some(id) = self.read(file, bytes.len() as u64, most, true, Treatment::default())? else {
+            let Some(id) = self.read(file, bytes.len(), most, true, Treatment::default())? else {
                 return Ok(Err(Errno::BADF));
             };
             self.drain()?;
@@ -696,7 +692,7 @@ impl<'a> Sim<'a> {
                 Some(Ok(pieces)) => {
                     let len: usize = pieces.iter().map(|piece| piece.len()).sum();
                     let short = (len as u64) < most.min(RECORD_BYTES_MAX as u64);
-                    pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
+                    pieces.into_iter().for_each(|piece| bytes.push(piece));
                     if short {
                         return Ok(Ok(bytes));
                     }
@@ -706,13 +702,6 @@ impl<'a> Sim<'a> {
             }
         }
     }
-}
-
-/// The bytes of buffers, one after the other.
-pub(crate) fn joined(pieces: &[Buf]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(pieces.iter().map(|piece| piece.len()).sum());
-    pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
-    bytes
 }
 
 /// The file on which a request holds a handle.

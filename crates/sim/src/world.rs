@@ -14,7 +14,6 @@ use crate::flash::{Cut, SimFlash, WriteFate};
 use crate::origin::{Change, FileId, Name, Reach, SimOrigin, SpaceKind};
 use crate::rng::{Rng, mix};
 use crate::scenario::{Faults, PLENTY, Scenario};
-use crate::sim::joined;
 
 /// A directory operation that comes with a request.
 #[derive(Clone, Debug)]
@@ -559,7 +558,7 @@ impl World {
     fn origin_change(&self, effect: &Effect) -> Option<(FileId, Change)> {
         let (object, change) = match effect {
             Effect::OriginWrite { object, offset, data, .. } => {
-                (object, Change::Write { offset: *offset, data: joined(data) })
+                (object, Change::Write { offset: *offset, data: data.clone() })
             }
             Effect::OriginZero { object, offset, len, .. } => (object, Change::Zero { offset: *offset, len: *len }),
             Effect::OriginResize { object, size, .. } => (object, Change::Resize { size: *size }),

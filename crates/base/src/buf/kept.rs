@@ -6,11 +6,13 @@
 //!
 //! Invariants:
 //! - Memory is in one buffer or kept, never both: it comes here when its last owner drops it.
-//! - Bounded: no more than [`KEPT_BYTES`] of each size, for the whole process.
+//! - Bounded: no more than a limit of each size, for the whole process: [`KEPT_BYTES`], unless it asks for more
+//!   ([`keep_up_to`]).
 //!
 //! The price: two uncontended locks for a buffer's life, and up to 18 MiB that the system does not get back.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use zerocopy::FromZeros;
@@ -25,7 +27,15 @@ const SIZES: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, RECORD_BLOCKS_MAX];
 /// batches than are.
 const KEPT_BYTES: usize = 2 << 20;
 
+static KEPT_MOST: AtomicUsize = AtomicUsize::new(KEPT_BYTES);
+
 static KEPT: [Mutex<Vec<Box<[Page]>>>; SIZES.len()] = [const { Mutex::new(Vec::new()) }; SIZES.len()];
+
+/// Lets this process keep so many bytes of each size, if that is more than it does: one whose buffers stay in use for long, many
+/// at once, and come back together.
+pub fn keep_up_to(bytes: usize) {
+    KEPT_MOST.fetch_max(bytes, Ordering::Relaxed);
+}
 
 /// The memory of one buffer.
 pub(super) struct Pages(Box<[Page]>);
@@ -54,7 +64,7 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         let Some(size) = SIZES.iter().position(|size| self.0.len() == *size) else { return };
-        let most = KEPT_BYTES / size_of_val(&*self.0);
+        let most = KEPT_MOST.load(Ordering::Relaxed) / size_of_val(&*self.0);
         let mut kept = kept(size);
         if kept.len() < most {
             kept.push(std::mem::take(&mut self.0));
@@ -65,12 +75,14 @@ impl Drop for Pages {
 impl Deref for Pages {
     type Target = [Page];
 
+    #[inline]
     fn deref(&self) -> &[Page] {
         &self.0
     }
 }
 
 impl DerefMut for Pages {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [Page] {
         &mut self.0
     }

@@ -1,0 +1,88 @@
+//! Bytes of a file as they were found: read through the engine, or lying at the origin. Kept in the buffers that they came in.
+
+use headpond_base::Buf;
+
+/// Bytes from a position of a file on.
+#[derive(Clone, Default)]
+pub(crate) struct Found {
+    start: u64,
+    end: u64,
+    /// Where each begins; none is empty.
+    pieces: Vec<(u64, Buf)>,
+}
+
+impl Found {
+    /// Pieces that lie behind each other from `start` on.
+    pub(crate) fn at(start: u64, pieces: Vec<Buf>) -> Self {
+        let mut found = Self { start, end: start, pieces: Vec::with_capacity(pieces.len()) };
+        pieces.into_iter().for_each(|piece| found.push(piece));
+        found
+    }
+
+    /// Adds what comes next.
+    pub(crate) fn push(&mut self, piece: Buf) {
+        if !piece.is_empty() {
+            let at = self.end;
+            self.end += piece.len() as u64;
+            self.pieces.push((at, piece));
+        }
+    }
+
+    /// Where they end in the file.
+    pub(crate) const fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// How many they are.
+    pub(crate) const fn len(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// What there is of `from..to`, and where each part begins.
+    pub(crate) fn parts(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, &[u8])> {
+        let first = self.pieces.partition_point(|(at, piece)| at + piece.len() as u64 <= from);
+        self.pieces[first..].iter().take_while(move |(at, _)| *at < to).map(move |(at, piece)| {
+            let start = from.max(*at);
+            let end = to.min(at + piece.len() as u64);
+            (start, &piece[(start - at) as usize..(end - at) as usize])
+        })
+    }
+
+    /// A copy of what there is of `from..to`.
+    pub(crate) fn copied(&self, from: u64, to: u64) -> Vec<u8> {
+        self.parts(from, to).flat_map(|(_, bytes)| bytes).copied().collect()
+    }
+
+    /// How many bytes from `from` on, and before `to`, are zeros.
+    pub(crate) fn zeros(&self, from: u64, to: u64) -> u64 {
+        let other =
+            |(at, bytes): (u64, &[u8])| bytes.iter().position(|byte| *byte != 0).map(|inside| at + inside as u64);
+        self.parts(from, to).find_map(other).unwrap_or(to.min(self.end)).saturating_sub(from)
+    }
+
+    /// Whether both are the same memory: what is right of one is right of the other.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.start == other.start
+            && self.pieces.len() == other.pieces.len()
+            && self.pieces.iter().zip(&other.pieces).all(|((_, one), (_, other))| one.is_same_view(other))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_base::BufMut;
+
+    #[test]
+    fn parts_are_what_a_flat_copy_has() {
+        let bytes: Vec<u8> = (0..=200).collect();
+        let whole = BufMut::copy_of(&bytes).freeze();
+        let found = Found::at(1000, vec![whole.slice(0..70), whole.slice(70..70), whole.slice(70..201)]);
+        assert_eq!((found.len(), found.end()), (201, 1201));
+        for (from, to) in [(1000, 1201), (1069, 1071), (1070, 1080), (1005, 1006), (1100, 9999), (1201, 1300)] {
+            let flat = &bytes[from - 1000..to.min(1201).max(from) - 1000];
+            assert_eq!(found.copied(from as u64, to as u64), flat);
+        }
+        assert_eq!((found.zeros(1000, 1100), found.zeros(1001, 1100), found.zeros(1201, 1300)), (1, 0, 0));
+    }
+}
