@@ -4,10 +4,10 @@
 //! the last line is `N passed, N failed`.
 
 use crate::report::Report;
-use crate::{sim_command, tidy, tree};
+use crate::{seeds, sim_command, tidy, tree};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Whether the long run of the simulator is part of it.
 #[derive(PartialEq, Eq)]
@@ -17,9 +17,6 @@ pub enum Simulator {
     /// Only the tests of the simulator itself, for a quick look.
     Skip,
 }
-
-/// The seeds of every run. A longer range is `cargo xtask sim --seeds FROM..TO`.
-const SEEDS: &str = "0..2000";
 
 /// Runs all of it.
 pub fn run(simulator: Simulator) -> ExitCode {
@@ -34,7 +31,7 @@ pub fn run(simulator: Simulator) -> ExitCode {
     step(&mut report, "programs", cargo(&["build", "-q", "--workspace", "--bins"]));
     tests(&mut report, cargo(&["test", "--workspace", "--no-fail-fast"]));
     if simulator == Simulator::Run {
-        step(&mut report, "simulator", sim_command(&["--seeds".to_owned(), SEEDS.to_owned()]));
+        simulate(&mut report);
     }
     println!("\n{report}");
     if report.ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -55,6 +52,18 @@ fn step(report: &mut Report, name: &str, mut command: Command) {
     let start = Instant::now();
     let ok = command.stdin(Stdio::null()).status().is_ok_and(|status| status.success());
     report.step(name, ok, start.elapsed());
+}
+
+/// Runs the seeds that the tree says. A longer range is `cargo xtask sim --seeds FROM..TO`.
+fn simulate(report: &mut Report) {
+    match seeds::fresh(&tree::root()) {
+        Ok(range) => step(report, "simulator", sim_command(&["--seeds".to_owned(), range])),
+        Err(why) => {
+            heading("simulator");
+            println!("{why}");
+            report.step("simulator", false, Duration::ZERO);
+        }
+    }
 }
 
 fn check_tidy(report: &mut Report) {

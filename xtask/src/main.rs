@@ -7,6 +7,7 @@ mod bench;
 mod ci;
 mod fuzz;
 mod report;
+mod seeds;
 mod tidy;
 mod tree;
 
@@ -23,7 +24,8 @@ Development commands of headpond.
   cargo xtask kill [ARGUMENTS]  databases on a mount whose daemon is killed; `--help` lists the arguments
   cargo xtask bench [ARGUMENTS] ratios against the raw flash and nbdkit; `--help` lists the arguments
   cargo xtask soak --hours N    fsx, fio and SQLite on a mount with switches, flushes, kills, remounts
-  cargo xtask origins --origin nfs   an origin that goes away, forgets, is taken over, in a guest (User Mode Linux)
+  cargo xtask origins [ARGUMENTS]  full disks, kills, conformance on each kind of origin; quotas and NFS in a guest
+  cargo xtask power-cuts        origin and flash of a guest lose what was not flushed; --cuts N --seed S --lies DISK
   cargo xtask conformance       fsx for millions of operations, fio with verification, pjdfstest
   cargo xtask conformance --xfstests DIR [TEST]...   the kernel's own tests, from your checkout of them
 ";
@@ -40,7 +42,7 @@ fn main() -> ExitCode {
         ("tidy", []) => run_tidy(),
         ("sim", _) => run_sim(rest),
         ("fuzz", _) => run_cargo(fuzz::command(rest)),
-        ("kill" | "soak" | "conformance" | "origins", _) => run_lab(command, rest),
+        ("kill" | "soak" | "conformance" | "origins" | "power-cuts", _) => run_lab(command, rest),
         ("bench", _) => bench::run(rest),
         ("help" | "--help" | "-h", _) => {
             print!("{HELP}");

@@ -88,14 +88,23 @@ impl Segment<'_> {
         });
         let generation = match (&head, row) {
             (Ok(head), Some(row)) if head.generation != row.generation => {
+                // A head and the first batch of its segment become durable by one sync, so a cut may keep the batch alone.
                 let what = format!(
-                    "it is of life {}, and life {} is in use: a write was lost. The batches tell the same as it should.",
+                    "it is of life {}, and life {} is in use: a crash came before it was synced, or the device lost \
+                     it. The batches tell the same as it should.",
                     head.generation, row.generation
                 );
-                self.tell(Severity::Harmless, ": head", 0, what);
+                self.tell(Severity::Note, ": head", 0, what);
                 row.generation
             }
             (Ok(head), _) => head.generation,
+            (Err(damage @ Damage::Missing(_)), Some(row)) => {
+                let what = format!(
+                    "{damage}: a crash came before it was synced, or the device lost it. The batches tell the same."
+                );
+                self.tell(Severity::Note, ": head", 0, what);
+                row.generation
+            }
             (Err(damage), Some(row)) => {
                 self.tell(Severity::Harmless, ": head", 0, format!("{damage}. The batches tell the same."));
                 row.generation

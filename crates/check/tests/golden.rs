@@ -126,3 +126,14 @@ fn each_damaged_structure_is_named_with_what_it_costs() {
         assert_eq!(report.verdict, verdict, "{names}: {:?}", report.findings);
     }
 }
+
+#[test]
+fn a_head_that_a_power_cut_dropped_before_its_sync_is_no_damage() {
+    let image = golden("pool-in-use");
+    let heads = blocks(&image, |block| decode_segment_head(block).is_ok());
+    let mut cut = image;
+    cut[heads[0]..heads[0] + BLOCK].fill(0);
+    let report = report(&cut);
+    let found = report.findings.listed.iter().find(|found| found.structure == "segment 0: head").unwrap();
+    assert_eq!((report.verdict, found.severity), (Verdict::Sound, Severity::Note), "{:?}", report.findings);
+}

@@ -335,17 +335,17 @@ fn settle_objects(
     notes: &mut Vec<String>,
 ) -> Result<Settled, Refusal> {
     let objects = recovered.objects();
-    let wanted: Vec<Wanted> = objects.iter().map(wanted).collect();
+    let wanted: Vec<Wanted> = objects.iter().map(|object| wanted(object, recovered.origin_stood())).collect();
     let found = root.find(&wanted)?;
     let mut conflicts = Vec::new();
     let (mut files, mut known) = (Vec::new(), Vec::new());
-    let mut dropped = 0_usize;
+    let (mut dropped, mut doubted) = (0_usize, 0_usize);
     for (object, found) in objects.iter().zip(&found) {
         let file = found.as_ref().map(open_file);
         let counts = match recovered.reconcile(object.object, file.as_ref()) {
             Verdict::Kept => true,
-            Verdict::Dropped => {
-                dropped += 1;
+            verdict @ (Verdict::Dropped | Verdict::Doubted) => {
+                *if verdict == Verdict::Dropped { &mut dropped } else { &mut doubted } += 1;
                 false
             }
             Verdict::Forgotten => false,
@@ -384,6 +384,12 @@ fn settle_objects(
     if dropped > 0 {
         notes.push(format!("{dropped} files were changed at the origin since; their cached data is dropped"));
     }
+    if doubted > 0 {
+        notes.push(format!(
+            "the last use did not end in order, and of {doubted} files the status (mode, owner, attributes, names) was changed \
+             shortly before its end, or since; their cached data is dropped"
+        ));
+    }
     Ok((files, known))
 }
 
@@ -408,13 +414,13 @@ fn decide_all(
     notes: &mut Vec<String>,
 ) -> Result<Settled, Undecided> {
     let objects = recovered.objects();
-    let wanted: Vec<Wanted> = objects.iter().map(wanted).collect();
+    let wanted: Vec<Wanted> = objects.iter().map(|object| wanted(object, recovered.origin_stood())).collect();
     let found = root.find(&wanted)?;
     let mut left = Vec::new();
     let (mut files, mut known) = (Vec::new(), Vec::new());
-    for (object, (wanted, found)) in objects.iter().zip(wanted.iter().zip(&found)) {
+    for (object, found) in objects.iter().zip(&found) {
         // Clean, or of a file that is gone as it should be.
-        if !is_dirty(object) || (found.is_none() && !wanted.must) {
+        if !is_dirty(object) || (found.is_none() && may_be_missing(object)) {
             recovered.discard(object.object);
             continue;
         }
@@ -476,11 +482,18 @@ fn take_file(
     Ok(())
 }
 
-fn wanted(object: &RecoveredObject) -> Wanted {
+/// The file of an object, and whether it is worth a walk if it is not where it was. A name that was never synced may be gone;
+/// but a rename may have given the file another one, of which the log does not know yet. A file whose last name went is missing
+/// as it should be, unless the origin lost the removal, and with it a rename before that.
+fn wanted(object: &RecoveredObject, origin_stood: bool) -> Wanted {
     let state = &object.state;
-    // A file whose last name went is missing as it should be, and one never synced may be.
-    let must = is_dirty(object) && !state.flags.unlinked && !state.flags.unanchored;
+    let must = is_dirty(object) && !(state.flags.unlinked && origin_stood);
     Wanted { inode: state.inode, birth: state.birth, path: state.path.clone(), must }
+}
+
+/// Whether a file may be missing without anybody's having taken it away: its last name went, or none was ever synced.
+fn may_be_missing(object: &RecoveredObject) -> bool {
+    object.state.flags.unlinked || object.state.flags.unanchored
 }
 
 fn open_file(found: &Found) -> OpenFile {

@@ -109,6 +109,8 @@ pub enum Effect {
         ticket: Ticket,
         /// The file.
         object: ObjectId,
+        /// The figure must have all that was written to the origin: its transaction is completed first where it would not.
+        settles: bool,
     },
     /// Make the origin's file durable: data, size, and the directory entries that it got or lost.
     OriginSync {
@@ -155,6 +157,12 @@ pub enum Effect {
     },
     /// The object is gone from the engine: its origin file can be let go.
     OriginRelease {
+        /// The file.
+        object: ObjectId,
+    },
+    /// The origin may have lost bytes that applications have seen of this file: whoever keeps copies of them above the engine
+    /// forgets them. Comes before any answer that tells of it. Never completed.
+    OriginLost {
         /// The file.
         object: ObjectId,
     },

@@ -280,6 +280,7 @@ impl Object {
             let reserved = self.space.is_reserved(block.byte(), block.plus(1).byte());
             let data = self.first_data(block.plus(1).byte(), end).map_or(end, Block::byte);
             let to = data.min(self.space.next(block.byte(), !reserved)).min(end);
+            assert!(from < to, "the next range is empty: space of a part of {block:?}");
             return Some((from, to));
         }
         None

@@ -87,6 +87,8 @@ pub(crate) enum Stage {
     Locked,
     /// Waits for space at the origin.
     Asking,
+    /// Waits for what the origin keeps ahead for files that grow, and has not got for this one.
+    MakingRoom,
     /// Has the bytes that it needs around its own.
     Gathered,
     /// What it makes stale on flash is durably dropped.
@@ -145,6 +147,8 @@ pub(crate) struct Op {
     pub(crate) allocated: bool,
     /// It counts as one that asks the origin for space.
     pub(crate) reserving: bool,
+    /// Files that grow gave back for it what they had ahead.
+    pub(crate) made_room: bool,
     /// It waits for its turn, and the origin has refused once what it waits for.
     pub(crate) refused: bool,
 }
@@ -171,6 +175,7 @@ impl Op {
             left: Vec::new(),
             allocated: false,
             reserving: false,
+            made_room: false,
             refused: false,
         }
     }

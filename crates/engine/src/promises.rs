@@ -3,12 +3,16 @@
 //! Invariant: no change is accepted into the log unless, at the last look,
 //!
 //! ```text
-//! 2 x (dirty blocks + blocks past the pool, not synced) + blocks synced since + margin <= blocks free
+//! 2 x (dirty blocks + blocks past the pool, not synced) + blocks given since it settled + margin <= blocks free
 //! ```
 //!
 //! Twice, because the file system's own trees may need as much again: an indirect block for each data block in the worst
-//! case, copies of leaves where nothing is written in place. What the origin was given counts until it is synced, for no figure
-//! has it before, and until the next look.
+//! case, copies of leaves where nothing is written in place.
+//!
+//! There are two kinds of looks. A glance takes the figure as it is. That of btrfs or ZFS has nothing of what was written, not even
+//! of what was synced by file, before the next transaction is complete, half a minute later. So what the origin was given counts
+//! until a look that settles: it has the file system complete its transaction first. Price: what is in the figure already counts
+//! twice, and a write that would not fit for that reason alone waits for the settling.
 //!
 //! ```text
 //! Enough -> accepted    Unknown -> waits for a look    Short -> waits for destage    Full -> goes to the origin itself
@@ -36,10 +40,10 @@ const EACH: u64 = 2;
 pub(crate) struct Promises {
     counts: bool,
     look: Option<Look>,
-    /// When the look under way was asked for.
-    looking: Option<Nanos>,
+    /// When the look under way was asked for, and whether it settles the figure.
+    looking: Option<(Nanos, bool)>,
     wanted: bool,
-    /// Blocks that the origin has for good since the look was asked for: its figure may have them or not.
+    /// Blocks that the origin has for good since the last look that settled was asked for: the figure may have them or not.
     spent: u64,
     /// The same since the look under way was asked for.
     spent_since: u64,
@@ -112,10 +116,11 @@ impl Promises {
         let age = now.since(look.at);
         let margin = (look.blocks / MARGIN_SHARE).min(MARGIN_BLOCKS_MAX);
         let free = look.free.saturating_sub(margin);
-        let needed = EACH * (dirty_after + self.past) + self.spent;
+        let not_there = EACH * (dirty_after + self.past);
+        let needed = not_there + self.spent;
         if needed <= free && age < if needed <= free / 2 { FRESH_WITH_PLENTY } else { FRESH } {
             Balance::Enough
-        } else if age >= FRESH || self.spent > 0 && age >= AGAIN {
+        } else if age >= FRESH || self.spent > 0 && (not_there <= free || age >= AGAIN) {
             Balance::Unknown
         } else if self.broken {
             Balance::Broken
@@ -126,17 +131,19 @@ impl Promises {
         }
     }
 
-    /// Whether the origin is to be looked at now, for those who wait or those to come. To be followed by
+    /// Whether the origin is to be looked at now, for those who wait or those to come, and if so whether its figure is to be
+    /// settled: the first one is, and one that is fresh and does not let those in who wait. To be followed by
     /// [`Promises::looked`].
-    pub(crate) fn begin_look(&mut self, now: Nanos, waiting: bool) -> bool {
+    pub(crate) fn begin_look(&mut self, now: Nanos, waiting: bool) -> Option<bool> {
         let age = self.look.map(|look| now.since(look.at));
-        let old = age.is_none_or(|age| age >= FRESH || waiting && self.spent > 0 && age >= AGAIN);
-        let begins = self.counts && self.looking.is_none() && old && (waiting || self.wanted);
-        if begins {
-            self.looking = Some(now);
-            self.spent_since = 0;
+        let is_old = age.is_none_or(|age| age >= FRESH);
+        let settles = waiting && age.is_none_or(|age| age < FRESH && self.spent > 0 && age >= AGAIN);
+        if !self.counts || self.looking.is_some() || !(settles || is_old && (waiting || self.wanted)) {
+            return None;
         }
-        begins
+        self.looking = Some((now, settles));
+        self.spent_since = 0;
+        Some(settles)
     }
 
     /// Something was accepted: the next should not have to wait for a look.
@@ -146,10 +153,12 @@ impl Promises {
 
     /// What the origin said: its free bytes, and all of them. `None`: nothing.
     pub(crate) fn looked(&mut self, found: Option<(u64, u64)>) {
-        let Some(at) = self.looking.take() else { return };
+        let Some((at, settles)) = self.looking.take() else { return };
         let (free, bytes) = found.unwrap_or((0, 0));
         self.look = Some(Look { free: free / BLOCK_U64, blocks: bytes / BLOCK_U64, at });
-        self.spent = self.spent_since;
+        if settles && found.is_some() {
+            self.spent = self.spent_since;
+        }
         self.wanted = false;
     }
 }
@@ -162,7 +171,7 @@ mod tests {
 
     fn looked_at(free_blocks: u64, at: Nanos) -> Promises {
         let mut promises = Promises { counts: true, ..Promises::default() };
-        assert!(promises.begin_look(at, true));
+        assert_eq!(promises.begin_look(at, true), Some(true));
         promises.looked(Some((free_blocks * BLOCK_U64, 1000 * BLOCK_U64)));
         promises
     }
@@ -179,12 +188,30 @@ mod tests {
     fn what_became_clean_counts_until_a_look_that_was_asked_for_after_it() {
         let mut promises = looked_at(262, Nanos(0));
         promises.spend(50);
-        assert_eq!(promises.balance(76, 0, Nanos(1)), Balance::Full);
-        assert!(promises.begin_look(Nanos(60 * MS), true));
+        assert_eq!(promises.balance(101, 0, Nanos(1)), Balance::Full);
+        assert_eq!(promises.balance(76, 0, Nanos(1)), Balance::Unknown);
+        assert_eq!(promises.begin_look(Nanos(60 * MS), true), Some(true));
         promises.spend(10);
         promises.looked(Some((212 * BLOCK_U64, 1000 * BLOCK_U64)));
         assert_eq!(promises.balance(70, 0, Nanos(61 * MS)), Balance::Enough);
-        assert_eq!(promises.balance(71, 0, Nanos(61 * MS)), Balance::Full);
+        assert_eq!(promises.balance(71, 0, Nanos(61 * MS)), Balance::Unknown);
+        assert_eq!(promises.balance(76, 0, Nanos(61 * MS)), Balance::Full);
+    }
+
+    /// The figure of btrfs has nothing of what was written before its transaction is complete.
+    #[test]
+    fn what_the_origin_was_given_counts_until_a_look_that_settles_the_figure() {
+        let mut promises = looked_at(262, Nanos(0));
+        promises.spend(50);
+        assert_eq!(promises.begin_look(Nanos(250 * MS), true), Some(false));
+        promises.looked(Some((262 * BLOCK_U64, 1000 * BLOCK_U64)));
+        assert_eq!(promises.balance(75, 0, Nanos(251 * MS)), Balance::Enough);
+        assert_eq!(promises.balance(76, 0, Nanos(251 * MS)), Balance::Unknown);
+        assert_eq!(promises.begin_look(Nanos(260 * MS), true), None, "not more often than that");
+        assert_eq!(promises.begin_look(Nanos(310 * MS), true), Some(true));
+        promises.looked(Some((212 * BLOCK_U64, 1000 * BLOCK_U64)));
+        assert_eq!(promises.balance(75, 0, Nanos(311 * MS)), Balance::Enough);
+        assert_eq!(promises.balance(76, 0, Nanos(311 * MS)), Balance::Full);
     }
 
     #[test]

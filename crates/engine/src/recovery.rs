@@ -103,6 +103,10 @@ pub enum Verdict {
     Kept,
     /// Its file was changed meanwhile: what the pool had of it, all of it clean, is dropped.
     Dropped,
+    /// The same of a file that differs by its status change time alone, after a use that did not end in order. Who changes mode,
+    /// owner, attributes or names through headpond moves that, and the log's word of it may not have been durable yet; who
+    /// changes the file behind its back, and puts the time back, moves it too.
+    Doubted,
     /// Its file is gone, as it should be or without loss.
     Forgotten,
     /// Dirty data, and a file that is not as it was left: the operator must choose.
@@ -274,7 +278,11 @@ impl Recovered {
         object.state.flags.attributes_dirty = false;
         object.follow_origin(now);
         self.store.clear_range(id, Block(0), Block(u64::MAX));
-        if had > 0 { Verdict::Dropped } else { Verdict::Kept }
+        match had {
+            0 => Verdict::Kept,
+            _ if same && !status_changed => Verdict::Doubted,
+            _ => Verdict::Dropped,
+        }
     }
 
     /// Resolves a conflict: the pool's dirty data goes over the file as it is now.
@@ -299,6 +307,13 @@ impl Recovered {
     pub fn booted(&mut self, boot: [u8; 16]) {
         self.origin_stood = boot != [0; 16] && boot == self.superblock.boot;
         self.superblock.boot = boot;
+    }
+
+    /// Whether the host has not gone down since the last use, so that the origin's file system has lost nothing. Known once
+    /// [`Recovered::booted`] was called.
+    #[must_use]
+    pub const fn origin_stood(&self) -> bool {
+        self.origin_stood
     }
 
     /// Names the origin that the pool belongs to from now on.

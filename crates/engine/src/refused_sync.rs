@@ -3,6 +3,7 @@
 //! Invariants:
 //! - What the pool has as clean of an object goes in the same step in which the engine hears that the origin may have lost
 //!   changes that went there directly, from memory and from the log. Its dirty data stays.
+//! - Whoever keeps copies above the engine is told so in the same step, before anybody hears of the error.
 //! - A job that was writing meanwhile fails, whoever heard: what it wrote stays dirty and is written again.
 //! - An object is known until its loss was told: by a flush that covers it or by the end of the pool's use, whichever comes
 //!   first; or until the file was closed, opened again and synced well, or is gone.
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 
 use headpond_base::{Block, Errno, ObjectId};
 
+use crate::effect::Effect;
 use crate::engine::Engine;
 use crate::locks::Span;
 use crate::object::Object;
@@ -67,6 +69,8 @@ impl Engine {
         known.direct_changes += 1;
         self.destage.has_lost(object, errno);
         self.drop_all_clean(object);
+        // Not before the pool has dropped it: what is read again from here on is what the origin has.
+        self.emit(Effect::OriginLost { object });
         self.size_counts_here(object);
         self.store.log.want_sync();
         self.destage.hurry(object);

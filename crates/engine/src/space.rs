@@ -3,6 +3,7 @@
 //! Invariants
 //! - `reserved` has only what the origin has for good: nothing that destage is giving back, and nothing that was asked for
 //!   before destage began to.
+//! - `reserved` and `idle` have whole blocks.
 //! - While destage gives space of the object back, the origin is not asked for any: what comes in between is neither lost
 //!   nor another file's.
 //! - At most one question is under way.
@@ -98,8 +99,10 @@ impl ObjectSpace {
         self.idle.remove(start, end);
     }
 
-    /// The origin was found to have this. What is to become a hole there stays so.
+    /// The origin was found to have this. What is to become a hole there stays so. A block of which the origin has a part,
+    /// because its own blocks are smaller, is not reserved.
     pub(crate) fn found(&mut self, (start, end): Bytes) {
+        let (start, end) = (Block(blocks_for(start)).byte(), Block::holding(end).byte());
         let mut at = self.idle.next(start, false);
         while at < end {
             let to = self.idle.next(at, true).min(end);
@@ -111,6 +114,13 @@ impl ObjectSpace {
     /// Something is written to the origin's file itself, past the log.
     pub(crate) fn passed_by(&mut self, start: u64, end: u64) {
         self.idle.remove(Block::holding(start).byte(), Block(blocks_for(end)).byte());
+    }
+
+    /// The origin's file was made longer past the log, up to here. XFS takes as much again past the end of such a file, and keeps
+    /// that for good once space of the file was ever asked for. Gives whether there may be such a run now.
+    pub(crate) fn grew_past_the_log(&mut self) -> bool {
+        self.left_over |= self.reserved.next(0, true) != u64::MAX;
+        self.left_over
     }
 
     /// What is kept for nobody here is in use after all.

@@ -7,7 +7,8 @@
 mod world;
 
 use headpond_base::{BufMut, CacheMode, Errno, Nanos, ObjectId, UnixNanos};
-use headpond_engine::{Config, Handling, Namespace, Reply, Request, RequestId, Treatment, Verdict, recover};
+use headpond_engine::{Config, Handling, Namespace, OpenFile, Reply, Request, RequestId, Treatment, Verdict, recover};
+use headpond_format::Stamp;
 use world::{Memory, POOL, World};
 
 /// Write-back; nothing goes to the origin unless something waits for it.
@@ -181,4 +182,36 @@ fn a_rename_after_the_flash_has_failed_is_answered_when_the_origin_has_answered(
     let rename = Namespace::Rename { moved: Some(file), replaced: None, from, to, exchange: false };
     let told = world.ask(Request::Namespace(rename));
     assert!(matches!(told, Reply::Done), "{told:?}");
+}
+
+/// A file's mode was changed through the mount and the daemon killed before the log had the new status change time: the next
+/// start said that others had changed the file. Without a verdict of its own for what differs by that time alone, it is
+/// `Dropped`.
+#[test]
+fn a_status_that_was_changed_just_before_a_kill_is_not_taken_for_a_change_by_others() {
+    let mut world = World::new(write_back());
+    let file = world.open(1, &[5; 8192]);
+    world.write(file, 0, &[6; 8192]);
+    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
+    assert!(matches!(world.ask(Request::SyncAll), Reply::Done));
+    let left = world.stamps[&file];
+    let now = Stamp { ctime: UnixNanos(1000), ..left };
+    let found = |flash: &Memory, stamp: Stamp| {
+        let mut recovered = recover(&mut Memory(flash.0.clone()), POOL).unwrap();
+        let object = recovered.objects()[0].object;
+        let path = b"f".to_vec();
+        let file = OpenFile { inode: 1, birth: UnixNanos(0), path, stamp, created: false, allocated: 0 };
+        (recovered.reconcile(object, Some(&file)), recovered.blocks(object).count())
+    };
+    assert!(matches!(world.ask(Request::Restamp { object: file, stamp: now }), Reply::Done));
+    assert_eq!(
+        found(&world.flash, now),
+        (Verdict::Doubted, 0),
+        "the log does not have it, and others could have done it"
+    );
+    assert_eq!(found(&world.flash, left), (Verdict::Kept, 2));
+    let written = Stamp { mtime: UnixNanos(1000), ..now };
+    assert_eq!(found(&world.flash, written), (Verdict::Dropped, 0));
+    assert!(matches!(world.ask(Request::SyncAll), Reply::Done));
+    assert_eq!(found(&world.flash, now), (Verdict::Kept, 2), "once the log has it the cache is warm");
 }

@@ -178,3 +178,27 @@ fn a_direct_write_that_fails_in_the_middle_leaves_nothing_stale_in_the_pool() {
         assert!(world.read(file, 0, BYTES as u32) == world.files[&file], "as the origin has it");
     }
 }
+
+/// Copies above the engine, like a kernel's pages, would show what is lost.
+#[test]
+fn who_keeps_copies_hears_of_a_loss_before_anybody_hears_the_error() {
+    let (mut world, file) = losing(CacheMode::WriteThrough);
+    assert!(world.lost.is_empty());
+    assert_eq!(sync(&mut world, file), Some(Errno::IO));
+    assert_eq!(world.lost, [(file, 0)], "no answer was given yet");
+
+    let (mut world, file) = losing(CacheMode::WriteThrough);
+    assert_eq!(flush(&mut world, 1), Some(Errno::IO));
+    assert_eq!(world.lost, [(file, 0)], "also if destage hears it");
+
+    // What is dirty in the pool is not lost: it is what applications wrote.
+    let mut world = World::new(config(CacheMode::WriteBack));
+    let file = world.open(1, &[]);
+    world.write(file, 0, &[4; 8192]);
+    assert_eq!(sync(&mut world, file), None);
+    (world.refuse_syncs, world.loses_unsynced) = (1, true);
+    flush(&mut world, 1);
+    flush(&mut world, 2);
+    assert!(world.lost.is_empty());
+    assert!(world.files[&file] == [4; 8192], "written again");
+}

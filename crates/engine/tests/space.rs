@@ -4,7 +4,8 @@
 mod world;
 
 use headpond_base::{BufMut, Errno, UnixNanos};
-use headpond_engine::{Config, Handling, Reply, Request, Treatment};
+use headpond_engine::{Config, Handling, OpenFile, Reply, Request, Treatment};
+use headpond_format::Stamp;
 
 use world::World;
 
@@ -41,6 +42,34 @@ fn a_file_that_grows_asks_a_dozen_times_and_gives_the_rest_back_when_it_is_flush
     world.cuts.clear();
     assert!(matches!(world.ask(Request::flush_all(2)), Reply::Done));
     assert!(world.cuts.is_empty());
+}
+
+/// What files that grow have ahead is nobody's: it is given back before anybody is told that there is no space.
+#[test]
+fn what_one_file_has_ahead_another_gets_before_it_is_refused() {
+    let mut world = World::new(Config::default());
+    let [grows, other] = [1, 2].map(|number| world.open(number, &[]));
+    (0..64).for_each(|block| drop(write(&mut world, grows, block * 4096, 4096, Treatment::default())));
+    (world.full, world.cuts_make_room) = (true, true);
+    world.cuts.clear();
+    let reply = write(&mut world, other, 0, 4096, Treatment::default());
+    assert!(matches!(reply, Reply::Changed(_)), "{reply:?}");
+    assert!(world.cuts.contains(&(64 * 4096)), "cut to the size that it has: {:?}", world.cuts);
+}
+
+/// XFS keeps what it took ahead of such writes for good, in a file of which space was ever asked for.
+#[test]
+fn a_file_that_grows_past_the_log_is_cut_to_its_size_when_it_is_flushed() {
+    let mut world = World::new(Config::default());
+    let past = Treatment { handling: Handling::Bypass, ..Treatment::default() };
+    let [asked, never] = [1, 2].map(|number| world.open(number, &[]));
+    write(&mut world, asked, 0, 4096, Treatment::default());
+    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
+    write(&mut world, asked, 4096, 4096, past);
+    write(&mut world, never, 0, 4096, past);
+    world.cuts.clear();
+    assert!(matches!(world.ask(Request::flush_all(2)), Reply::Done));
+    assert_eq!(world.cuts, [8192]);
 }
 
 /// A quota, or the largest file that there can be, is told as it is; and just what is needed was asked for in the end.
@@ -103,4 +132,23 @@ fn where_no_space_is_kept_and_there_is_none_a_write_goes_to_the_origin_and_one_t
     world.sleep(1500);
     assert!(matches!(write(&mut world, file, 0, 4096, whole), Reply::Changed(_)));
     assert_eq!(world.engine.stats().dirty_blocks, 1);
+}
+
+/// A file system with blocks smaller than the pool's: the space that it has ends within a block. Destage once made nothing of
+/// that block in ranges without a byte, without end.
+#[test]
+fn where_space_ends_within_a_block_what_is_cut_and_grown_again_is_flushed() {
+    for allocated in [1024, 4096, 9 << 10, 12 << 10] {
+        let mut world = World::new(Config::default());
+        let file = world.open(1, &vec![1; 64 << 10]);
+        world.ask(Request::Truncate { object: file, size: 0, mtime: UnixNanos(7) });
+        let stamp = Stamp { size: 64 << 10, ..Stamp::default() };
+        let found = OpenFile { inode: 1, birth: UnixNanos(0), path: b"f".to_vec(), stamp, created: false, allocated };
+        assert!(matches!(world.ask(Request::Open(found)), Reply::Opened { object, .. } if object == file));
+        write(&mut world, file, 32 << 10, 4096, Treatment::default());
+        assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
+        let file = &world.files[&file];
+        assert!(file[..32 << 10].iter().all(|byte| *byte == 0) && file[32 << 10..].iter().all(|byte| *byte == 7));
+        assert_eq!(file.len(), 36 << 10);
+    }
 }

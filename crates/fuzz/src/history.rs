@@ -61,9 +61,12 @@ impl History {
         self.states.push(files.iter().map(|(inode, bytes)| (*inode, Content::of(bytes))).collect());
     }
 
-    /// All changes up to here are durable.
+    /// All changes up to here are durable. If they changed nothing, as zeros behind a file's end, the log got no batch for
+    /// them, and its last one is that of the sync before.
     pub(crate) fn sync(&mut self) {
-        self.synced = [self.states.len() - 1, self.synced[0]];
+        let (last, now) = (self.synced[0], self.states.len() - 1);
+        let nothing = self.states[last..].iter().all(|state| *state == self.states[last]);
+        self.synced = [now, if nothing { self.synced[1] } else { last }];
     }
 
     /// What is behind this state never was.
@@ -104,5 +107,22 @@ impl History {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sync_of_nothing_new_leaves_the_sync_before_the_last_one() {
+        let files = |byte: u8| BTreeMap::from([(1, vec![byte; 10])]);
+        let mut history = History::new(&files(0));
+        for byte in [1, 2, 2, 3] {
+            history.push(&files(byte));
+            history.sync();
+            let before = [0, 1, 1, 3][history.synced() - 1];
+            assert_eq!(history.synced_before(), before, "after change {}", history.synced());
+        }
     }
 }

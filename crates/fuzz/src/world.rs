@@ -76,7 +76,7 @@ impl World {
             let found: Option<OpenFile> = origin.describe(object.state.inode);
             match (recovered.reconcile(object.object, found.as_ref()), &found) {
                 (Verdict::Forgotten, _) => continue,
-                (Verdict::Kept | Verdict::Dropped, _) => {}
+                (Verdict::Kept | Verdict::Dropped | Verdict::Doubted, _) => {}
                 (Verdict::Conflict(_), found) => {
                     conflicts.push(object.state.inode);
                     match found {
@@ -147,7 +147,7 @@ impl World {
             Effect::OriginReserve { ticket, .. } => (ticket, Outcome::Space(headpond_engine::Space::default())),
             Effect::OriginSpace { ticket, .. } => (ticket, Outcome::Free { free: 1 << 40, bytes: 1 << 40 }),
             Effect::OriginSeek { ticket, offset, .. } => (ticket, Outcome::Offset(offset)),
-            Effect::FlashTrim { .. } => return Ok(()),
+            Effect::FlashTrim { .. } | Effect::OriginLost { .. } => return Ok(()),
             Effect::OriginRelease { object } => {
                 self.origin.objects.remove(&object);
                 return Ok(());

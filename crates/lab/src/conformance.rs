@@ -51,8 +51,19 @@ pub struct Report {
 }
 
 /// Runs everything in `directory`, and tells `each` a line about every step.
-pub fn run(headpond: &Headpond, directory: &Path, options: &Options, mut each: impl FnMut(&str)) -> Result<Report> {
-    let place = Place::make(directory)?;
+pub fn run(headpond: &Headpond, directory: &Path, options: &Options, each: impl FnMut(&str)) -> Result<Report> {
+    run_on(headpond, directory, directory, options, each)
+}
+
+/// The same with the origin on the storage at another directory.
+pub fn run_on(
+    headpond: &Headpond,
+    storage: &Path,
+    directory: &Path,
+    options: &Options,
+    mut each: impl FnMut(&str),
+) -> Result<Report> {
+    let place = Place::make(storage, directory)?;
     let mut random = options.seed;
     let mut report = Report::default();
     for (mode, share) in MODES {
@@ -84,9 +95,9 @@ struct Place {
 }
 
 impl Place {
-    fn make(directory: &Path) -> Result<Self> {
-        let mounting = Mounting::below(directory, POOL)?;
-        Ok(Self { mounting, run: directory_in(directory, "run")?, bare: directory_in(directory, "bare")? })
+    fn make(storage: &Path, directory: &Path) -> Result<Self> {
+        let mounting = Mounting::on(storage, directory, POOL)?;
+        Ok(Self { mounting, run: directory_in(directory, "run")?, bare: directory_in(storage, "bare")? })
     }
 
     fn posix(&self, mode: &str) -> Result<Compared> {

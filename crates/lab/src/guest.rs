@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 /// The kernel, and where its package keeps its modules.
 const KERNEL: &str = "linux.uml";
 const MODULES: &str = "/usr/lib/uml/modules";
-/// How often it is looked whether the user wants an end.
-const LOOK: Duration = Duration::from_millis(200);
+/// How often it is looked whether the user, or the caller, wants an end.
+const LOOK: Duration = Duration::from_millis(50);
 /// Lines of the console that a failure shows.
 const LINES_SHOWN: usize = 60;
 /// What the script's last line begins with; its exit status follows.
@@ -36,8 +36,10 @@ pub struct Guest {
     pub directory: PathBuf,
     /// Modules that are loaded at the start.
     pub modules: &'static [&'static str],
-    /// The disk, `/dev/ubda`, in bytes.
+    /// The disk, `/dev/ubda`, in bytes; none if zero.
     pub disk_bytes: u64,
+    /// Sockets of block devices that others serve over vhost-user: `/dev/vda`, `/dev/vdb`, ...
+    pub sockets: Vec<PathBuf>,
     /// What it does: a script for bash.
     pub script: String,
     /// Variables of the script.
@@ -46,9 +48,23 @@ pub struct Guest {
     pub limit: Duration,
 }
 
+/// How a guest ended that did not fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// Its script ended well.
+    Script,
+    /// It was killed because the caller wanted that.
+    Killed,
+}
+
 impl Guest {
     /// Boots it and waits for its end, with a call for each line that it prints. Fails unless the script ended well.
-    pub fn run(&self, mut each: impl FnMut(&str)) -> Result<()> {
+    pub fn run(&self, each: impl FnMut(&str)) -> Result<()> {
+        self.run_until(|| false, each).map(drop)
+    }
+
+    /// The same, but it is killed as soon as `enough`. All that it printed until then is told.
+    pub fn run_until(&self, enough: impl Fn() -> bool, mut each: impl FnMut(&str)) -> Result<End> {
         let mut process = Process::start(self.command()?)?;
         let console = process.0.stdout.take().ok_or_else(|| Failure::Other("a guest without a console".to_owned()))?;
         let (send, lines) = channel();
@@ -68,11 +84,17 @@ impl Guest {
         };
         loop {
             check_interrupt()?;
+            if enough() {
+                drop(process);
+                // The console ends with the guest.
+                lines.iter().filter(|line| !line.starts_with(END)).for_each(|line| each(&line));
+                return Ok(End::Killed);
+            }
             match lines.recv_timeout(LOOK) {
                 Ok(line) => {
                     if let Some(status) = line.strip_prefix(END) {
                         let why = format!("ended with status {status}");
-                        return if status == "0" { Ok(()) } else { Err(failed(why, &said)) };
+                        return if status == "0" { Ok(End::Script) } else { Err(failed(why, &said)) };
                     }
                     each(&line);
                     said.push(line);
@@ -95,13 +117,18 @@ impl Guest {
         let script = write("script.sh", &self.script)?;
         let set: String = self.environment.iter().map(|(name, value)| format!("export {name}='{value}'\n")).collect();
         let init = write("init.sh", &init(&set, self.modules, &script))?;
-        let disk = self.directory.join("disk.img");
-        File::create(&disk)
-            .and_then(|file| file.set_len(self.disk_bytes))
-            .map_err(Failure::io(format!("making {}", disk.display())))?;
         let mut command = Command::new(KERNEL);
         command.args(["mem=512M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "con=null"]);
-        command.arg("con0=null,fd:1").arg(format!("ubda={}", disk.display()));
+        command.arg("con0=null,fd:1");
+        if self.disk_bytes > 0 {
+            let disk = self.directory.join("disk.img");
+            File::create(&disk)
+                .and_then(|file| file.set_len(self.disk_bytes))
+                .map_err(Failure::io(format!("making {}", disk.display())))?;
+            command.arg(format!("ubda={}", disk.display()));
+        }
+        // 2 is the number of block devices.
+        command.args(self.sockets.iter().map(|socket| format!("virtio_uml.device={}:2", socket.display())));
         command.arg("init=/bin/bash").arg("--").arg(init);
         Ok(command)
     }

@@ -97,8 +97,19 @@ pub struct Round {
 
 /// Runs the rounds in `directory`, and tells `each` about every one that was survived. At the end
 /// everything is brought to the origin, and the same is found there without headpond.
-pub fn run(headpond: &Headpond, directory: &Path, options: &Options, mut each: impl FnMut(&Round)) -> Result<()> {
-    let mut place = Place::make(directory, options)?;
+pub fn run(headpond: &Headpond, directory: &Path, options: &Options, each: impl FnMut(&Round)) -> Result<()> {
+    run_on(headpond, directory, directory, options, each)
+}
+
+/// The same with the origin on the storage at another directory.
+pub fn run_on(
+    headpond: &Headpond,
+    storage: &Path,
+    directory: &Path,
+    options: &Options,
+    mut each: impl FnMut(&Round),
+) -> Result<()> {
+    let mut place = Place::make(storage, directory, options)?;
     let ledgers = Ledgers::new(place.ledgers.clone(), CLIENTS);
     let mut random = options.seed;
     place.install(headpond, &ledgers, options.flash)?;
@@ -145,11 +156,11 @@ struct Place {
 }
 
 impl Place {
-    fn make(directory: &Path, options: &Options) -> Result<Self> {
+    fn make(storage: &Path, directory: &Path, options: &Options) -> Result<Self> {
         // A few times what a round writes: the log comes round, and segments are used again.
         let mounting = Mounting {
             model_disk: options.slow_origin.then(|| SLOW_ORIGIN.to_owned()),
-            ..Mounting::below(directory, "192M")?
+            ..Mounting::on(storage, directory, "192M")?
         };
         let [run, ledgers] = [directory_in(directory, "run")?, directory_in(directory, "ledgers")?];
         Ok(Self { kind: options.kind, mounting, run, ledgers })

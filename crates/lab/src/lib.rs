@@ -24,6 +24,7 @@ pub mod origins;
 pub mod pjdfstest;
 pub mod pond;
 pub mod postgres;
+pub mod power_cuts;
 pub mod programs;
 pub mod random;
 pub mod service;

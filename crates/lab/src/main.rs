@@ -6,6 +6,7 @@ use headpond_lab::failure::{Failure, Result, catch_interrupts};
 use headpond_lab::kill::Flash;
 use headpond_lab::origins::Origin;
 use headpond_lab::pond::Headpond;
+use headpond_lab::power_cuts::{self, inside, ledger::Ledger, power::Which};
 use headpond_lab::{conformance, kill, origins, soak, xfstests};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,8 +29,85 @@ enum Experiment {
     Conformance(Conformance),
     /// fsx, fio and SQLite on one mount for hours, with mode switches, flushes, kills and remounts.
     Soak(Soak),
-    /// An origin of another kind, in a guest of User Mode Linux: it goes away, comes back, forgets, is taken over.
+    /// Every kind of origin: full disks, kills, conformance, shared blocks, quotas, and NFS that goes away.
     Origins(Origins),
+    /// Power cuts of a whole machine: a guest whose disks lose what was not flushed, again and again.
+    PowerCuts(PowerCuts),
+    /// In the guest of `power-cuts`: the writers.
+    #[command(hide = true)]
+    PowerCutsWork(Inside),
+    /// In the guest of `power-cuts`: the check.
+    #[command(hide = true)]
+    PowerCutsVerify(Inside),
+}
+
+#[derive(Args)]
+struct PowerCuts {
+    /// How many cuts, each with something to lose on a disk.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    cuts: u32,
+    /// Decides the moments, what is lost, and what the writers do. How requests interleave it does not decide.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// A control: this disk answers flushes and does nothing. The run fails unless it finds something wrong.
+    #[arg(long, value_enum, value_name = "DISK")]
+    lies: Option<Which>,
+    /// Where the scratch directory is made. It is kept when something is found to be wrong.
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    scratch: PathBuf,
+}
+
+/// What the programs in the guest are given.
+#[derive(Args)]
+struct Inside {
+    /// The mount, or the origin.
+    root: PathBuf,
+    /// What that is, in a word.
+    #[arg(default_value = "mount")]
+    name: String,
+    #[arg(long)]
+    ledger: PathBuf,
+    #[arg(long)]
+    seed: u64,
+    #[arg(long, default_value_t = 0)]
+    load: u64,
+}
+
+/// Cuts the power, a line for each cut, and a table at the end.
+fn run_power_cuts(arguments: &PowerCuts) -> Result<()> {
+    let headpond = Headpond::beside_this_program()?.program().to_owned();
+    if let Some(missing) = power_cuts::missing() {
+        return Err(Failure::Other(format!("for power cuts this machine lacks: {missing}")));
+    }
+    let lab = std::env::current_exe().map_err(Failure::io("looking for the running program"))?;
+    let directory = scratch("headpond-power-cuts-", &arguments.scratch)?;
+    let options = power_cuts::Options { cuts: arguments.cuts, seed: arguments.seed, lies: arguments.lies };
+    let mut number = 0;
+    println!("{}", power_cuts::Round::HEADINGS);
+    let outcome = power_cuts::run(&power_cuts::Programs { headpond, lab }, directory.path(), &options, |round| {
+        number += 1;
+        println!("{number:>4} {round}");
+    });
+    let kept = |directory: TempDir| println!("kept for a look: {}", directory.keep().display());
+    let report = match outcome {
+        Ok(report) => report,
+        Err(failure) => {
+            kept(directory);
+            return Err(failure);
+        }
+    };
+    println!("\npower cuts, seed {}: {report}", arguments.seed);
+    match (&report.wrong, arguments.lies) {
+        (Some(_), Some(_)) => Ok(()),
+        (None, None) => Ok(()),
+        (None, Some(lies)) => {
+            Err(Failure::Other(format!("the {} lied about its flushes, and nothing was wrong", lies.name())))
+        }
+        (Some(wrong), None) => {
+            kept(directory);
+            Err(Failure::Other(wrong.clone()))
+        }
+    }
 }
 
 #[derive(Args)]
@@ -147,28 +225,53 @@ struct Soak {
 
 #[derive(Args)]
 struct Origins {
-    /// Which origin.
+    /// Which origin; all of them without it. May be given again.
     #[arg(long, value_enum, value_name = "KIND")]
-    origin: Origin,
-    /// Which case; all of them, one after the other, without it. May be given again.
+    origin: Vec<Origin>,
+    /// Which case; all that an origin has without it. May be given again.
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
+    /// How many kills of each database, and of a writer that hardly ever syncs.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    kills: u32,
+    /// Operations of fsx over all modes.
+    #[arg(long, value_name = "N", default_value_t = 40_000)]
+    fsx_operations: u64,
+    /// Decides all that is random.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
     /// Where the scratch directory is made. It is kept when something is found to be wrong.
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     scratch: PathBuf,
 }
 
-/// Tries an origin, a line for each case.
+/// Tries origins, a line for each step and a table at the end.
 fn run_origins(arguments: &Origins) -> Result<()> {
     let headpond = Headpond::beside_this_program()?;
-    if let Some(missing) = arguments.origin.missing() {
-        return Err(Failure::Other(format!("for a guest with this origin this machine lacks: {missing}")));
+    let databases = vec![Kind::Mariadb, Kind::SqliteRollback];
+    let asked = if arguments.origin.is_empty() { &Origin::ALL[..] } else { &arguments.origin };
+    for origin in asked {
+        if let Some(missing) = origin.missing(&arguments.case, &databases) {
+            return Err(Failure::Other(format!("to try {origin}, this machine lacks: {missing}")));
+        }
     }
+    let options = origins::Options {
+        origins: arguments.origin.clone(),
+        cases: arguments.case.clone(),
+        kills: arguments.kills,
+        databases,
+        fsx_operations: arguments.fsx_operations,
+        seed: arguments.seed,
+    };
     let directory = scratch("headpond-origins-", &arguments.scratch)?;
-    let tried = origins::run(headpond.program(), directory.path(), arguments.origin, &arguments.case, |line| {
-        println!("{line}")
-    });
-    tried.inspect_err(|_| println!("kept for a look: {}", directory.keep().display()))
+    let rows = origins::run(&headpond, directory.path(), &options, |line| println!("{line}"))?;
+    println!("\n{}", origins::table(&rows));
+    let failed = rows.iter().filter(|row| row.found.is_err()).count();
+    if failed == 0 {
+        return Ok(());
+    }
+    println!("kept for a look: {}", directory.keep().display());
+    Err(Failure::Other(format!("{failed} of {} cases failed", rows.len())))
 }
 
 /// Runs the soak, a line for each leg.
@@ -253,6 +356,13 @@ fn main() -> ExitCode {
         Experiment::Conformance(options) => run_conformance(options),
         Experiment::Soak(options) => run_soak(options),
         Experiment::Origins(options) => run_origins(options),
+        Experiment::PowerCuts(options) => run_power_cuts(options),
+        Experiment::PowerCutsWork(Inside { root, ledger, seed, load, .. }) => {
+            Ledger::read(ledger).and_then(|ledger| inside::work(root, &ledger, *seed, *load))
+        }
+        Experiment::PowerCutsVerify(Inside { root, name, ledger, seed, .. }) => {
+            Ledger::read(ledger).and_then(|ledger| inside::verify(root, name, &ledger, *seed))
+        }
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -72,9 +72,20 @@ pub fn run(
     rounds: u32,
     seed: u64,
     flash: Flash,
+    each: impl FnMut(&Round),
+) -> Result<()> {
+    run_with(headpond, Mounting::below(directory, "96M")?, rounds, seed, flash, each)
+}
+
+/// The same with places of the caller's.
+pub fn run_with(
+    headpond: &Headpond,
+    mut mounting: Mounting,
+    rounds: u32,
+    seed: u64,
+    flash: Flash,
     mut each: impl FnMut(&Round),
 ) -> Result<()> {
-    let mut mounting = Mounting::below(directory, "96M")?;
     let mut random = seed;
     let mut state = vec![Vec::new(); FILES];
     for round in 0..rounds {

@@ -54,11 +54,16 @@ impl Mounting {
     /// In write-back, with everything below one directory, which is made so that a server under another account can pass
     /// through.
     pub fn below(directory: &Path, size: &str) -> Result<Self> {
+        Self::on(directory, directory, size)
+    }
+
+    /// The same with the origin on the storage at another directory.
+    pub fn on(storage: &Path, directory: &Path, size: &str) -> Result<Self> {
         std::fs::create_dir_all(directory)
             .and_then(|()| std::fs::set_permissions(directory, Permissions::from_mode(0o755)))
             .map_err(Failure::io(format!("making {}", directory.display())))?;
         Ok(Self {
-            origin: directory_in(directory, "origin")?,
+            origin: directory_in(storage, "origin")?,
             mountpoint: directory_in(directory, "mnt")?,
             flash: directory.join("flash.pond"),
             size: Some(size.to_owned()),
@@ -257,6 +262,18 @@ impl Mount {
         let mut command = Command::new(&self.headpond.program);
         command.arg(name).arg(&self.mountpoint).args(more);
         Service::start(&format!("headpond {name}"), command, log)
+    }
+
+    /// Changes settings, as in `flush-period=off`.
+    pub fn set(&self, settings: &[&str]) -> Result<()> {
+        let mut set = Command::new(&self.headpond.program);
+        command::run("changing settings", set.arg("set").arg(&self.mountpoint).args(settings)).map(drop)
+    }
+
+    /// Writes everything to the origin, and waits for that.
+    pub fn flush(&self) -> Result<()> {
+        let mut flush = Command::new(&self.headpond.program);
+        command::run("flushing", flush.arg("flush").arg(&self.mountpoint).arg("--quiet")).map(drop)
     }
 
     /// Begins a flush of everything dirty, and returns its handle.

@@ -118,13 +118,17 @@ impl Front {
                     let request =
                         Ask::Write { object: *object, offset: at, data: data.slice(range), mtime, durable, how };
                     let (counted, known) = (self.insight.counted(known, caller.pid), known.clone());
+                    let forgetting = self.forgetting.get().filter(|_| durable).cloned();
                     let done = move |reply| match reply {
                         Reply::Changed(attributes) => {
                             known.changed(attributes, mtime);
                             join.written(written);
                             counted.done(Amount::write(bytes));
                         }
-                        other => join.error(unexpected(&other)),
+                        other => match forgetting {
+                            Some(forgetting) => forgetting.then(move || join.error(unexpected(&other))),
+                            None => join.error(unexpected(&other)),
+                        },
                     };
                     send(request, Box::new(done));
                 };
@@ -158,9 +162,12 @@ impl Front {
     /// Makes everything acknowledged before durable. Does not block; for managed files only.
     pub(crate) fn sync_data(&self, file: &OpenFile, answer: Answer, send: Send<'_>) {
         let Way::Pond { object, .. } = file.way else { return answer.error(Errno::INVAL) };
-        let done = move |reply| match reply {
-            Reply::Done => answer.ok(),
-            other => answer.error(unexpected(&other)),
+        let forgetting = self.forgetting.get().cloned();
+        let done = move |reply| match (reply, forgetting) {
+            (Reply::Done, _) => answer.ok(),
+            // Behind what the kernel is to forget if the origin has lost something.
+            (other, Some(forgetting)) => forgetting.then(move || answer.error(unexpected(&other))),
+            (other, None) => answer.error(unexpected(&other)),
         };
         send(Ask::Sync { object }, Box::new(done));
     }

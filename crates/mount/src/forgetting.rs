@@ -1,9 +1,10 @@
-//! Telling the kernel to forget what it keeps of a file's bytes: of writes that are not to be seen yet (`batch.rs`), and of what
-//! a direct write went past (`kernel_pages.rs`).
+//! Telling the kernel to forget what it keeps of a file's bytes: of writes that are not to be seen yet (`batch.rs`), of what
+//! a direct write went past (`kernel_pages.rs`), and of a file of which the origin lost something.
 //!
 //! Invariants
 //! - It is never told by a thread that serves reads or writes. The kernel waits, within that word, for everybody who uses one of
 //!   the pages, and those may wait for such a thread.
+//! - What the origin lost is forgotten before the error of a sync or of a durable write is answered.
 //! - Only of writes for which the kernel holds no page the answer waits for that word: of direct ones, and of at most
 //!   [`WAITING_MAX`] at once. The kernel has a number of asynchronous requests under way and no more: if all of them waited here,
 //!   the reads that the word waits for would never be sent. One more is answered first, and its range forgotten right after that.
@@ -56,6 +57,17 @@ impl Forgetting {
                 }
             });
         }
+    }
+
+    /// Has the kernel forget, soon, all that it has of a file: the origin may have lost some of it.
+    pub(crate) fn all_of(&self, node: u64) {
+        let device = self.device.clone();
+        self.thread.push(move || forget(&device, node, &(0..0)));
+    }
+
+    /// Does something once the kernel has forgotten what it was to forget before.
+    pub(crate) fn then(&self, done: impl FnOnce() + Send + 'static) {
+        self.thread.push(done);
     }
 
     /// Has the kernel forget ranges of a file, and its size. Waits.

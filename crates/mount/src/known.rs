@@ -247,6 +247,11 @@ impl KnownFiles {
         }
     }
 
+    /// The file of an object that the engine holds.
+    pub(crate) fn of(&self, object: ObjectId) -> Option<FileKey> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner).held.get(&object).copied()
+    }
+
     /// The file is gone from the origin, and closed.
     pub(crate) fn gone(&self, key: FileKey) {
         self.table().files.remove(&key);

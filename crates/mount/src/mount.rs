@@ -132,7 +132,15 @@ fn serve(device: Arc<OwnedFd>, front: Arc<Front>, config: &Config) -> io::Result
     let flags = rustix::fs::fcntl_getfl(&device)?;
     rustix::fs::fcntl_setfl(&device, flags | OFlags::NONBLOCK)?;
     // There is one device to a front.
-    let _ = front.forgetting.set(Forgetting::start(device.clone())?);
+    let forgetting = Forgetting::start(device.clone())?;
+    let (known, forgets) = (front.known.clone(), Arc::downgrade(&forgetting));
+    front.pond.when_lost(Box::new(move |object| {
+        // The pond outlives the mount, and with it this.
+        if let Some((key, forgetting)) = known.of(object).zip(forgets.upgrade()) {
+            forgetting.all_of(key.inode);
+        }
+    }));
+    let _ = front.forgetting.set(forgetting);
     let (socket, serving) = relay::start(FileSystem::new(front.clone()), config, device.clone())?;
     let workers = Workers::start(config.n_threads.unwrap_or(1).min(WORKERS))?;
     Ok((serving, FuseDoor::new(device, front, socket, workers)))

@@ -75,6 +75,12 @@ pub trait Pond: Send + Sync + 'static {
         drop(tell);
     }
 
+    /// Has `tell` called with each object of which the origin may have lost bytes that applications have seen, on the shard's
+    /// own thread and before any answer that tells of it. Only the first counts.
+    fn when_lost(&self, tell: Box<dyn Fn(ObjectId) + Send + Sync>) {
+        drop(tell);
+    }
+
     /// Whether the origin may be changed now. May block.
     ///
     /// # Errors
@@ -141,7 +147,7 @@ impl Pond for Handle {
     }
 
     fn sync_origin(&self, object: ObjectId) -> Result<()> {
-        self.origin().sync(object)
+        self.origin().sync_aside(object)
     }
 
     fn name_changed(&self, object: ObjectId, directory: OwnedFd) {
@@ -150,6 +156,10 @@ impl Pond for Handle {
 
     fn when_let_go(&self, tell: Box<dyn Fn(ObjectId) + Send + Sync>) {
         Handle::when_let_go(self, tell);
+    }
+
+    fn when_lost(&self, tell: Box<dyn Fn(ObjectId) + Send + Sync>) {
+        Handle::when_lost(self, tell);
     }
 
     fn may_change_origin(&self) -> Result<()> {

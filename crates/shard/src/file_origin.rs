@@ -33,6 +33,7 @@ use crate::directories::{Directories, NameChanges, Syncs};
 use crate::file_space::{self, SpaceKind};
 use crate::on_behalf::as_user;
 use crate::origin::{Remains, Reopen};
+use crate::refused::{self, Refused};
 use crate::removed::RemovedFiles;
 
 /// The files of a directory tree.
@@ -68,6 +69,10 @@ struct Attached {
     times: Mutex<()>,
     /// What its file system does with space.
     space: OnceLock<SpaceKind>,
+    /// What the engine has not heard of.
+    refused: Refused,
+    /// Writes, too, may be told of what was lost before them.
+    tells_writers: OnceLock<bool>,
     /// Its last name is gone. Behind the file, which is closed first.
     removed: OnceLock<Removed>,
 }
@@ -225,6 +230,8 @@ impl FileOrigin {
             names,
             times: Mutex::new(()),
             space: OnceLock::new(),
+            refused: Refused::default(),
+            tells_writers: OnceLock::new(),
             removed: OnceLock::new(),
         });
         self.open.put(&attached, file);
@@ -265,6 +272,30 @@ impl FileOrigin {
             Err(_) if attached.slot.is_gone() => Ok(None),
             result => result.map(Some),
         }
+    }
+
+    /// Syncs a file, its part of that as `how` has it done.
+    fn sync_file(
+        &self,
+        object: ObjectId,
+        how: impl FnOnce(&Refused, &dyn Fn() -> Result<()>) -> Result<()>,
+    ) -> Result<()> {
+        let attached = self.get(object)?;
+        let file = self.file(&attached);
+        if attached.slot.is_gone() {
+            self.synced.fetch_add(1, Ordering::Relaxed);
+            return self.change(|| self.sync_removal(&attached));
+        }
+        let file = file?;
+        self.change(|| {
+            let through = attached.changes.load(Ordering::Acquire);
+            how(&attached.refused, &|| Ok(file.sync_all()?)).inspect_err(|_| attached.refused.look_anew(&file))?;
+            attached.synced.fetch_max(through, Ordering::AcqRel);
+            self.synced.fetch_add(1, Ordering::Relaxed);
+            self.note_name(&attached, &file)?;
+            attached.names.sync()?;
+            Ok(())
+        })
     }
 
     /// Makes durable that a file that was closed for it has lost its last name.
@@ -437,7 +468,9 @@ impl crate::Origin for FileOrigin {
         let attached = self.get(object)?;
         attached.will_change();
         let Some(file) = self.file_to_change(&attached)? else { return Ok(()) };
-        self.removed.asking_again(|| self.change(|| as_user(user, || Attached::write(&file, offset, data))))
+        let write = || as_user(user, || Attached::write(&file, offset, data));
+        let told = *attached.tells_writers.get_or_init(|| refused::tells_writers(&file));
+        self.removed.asking_again(|| self.change(|| if told { attached.refused.write(write) } else { write() }))
     }
 
     fn zero(&self, object: ObjectId, offset: u64, len: u64, keep_space: bool) -> Result<()> {
@@ -451,7 +484,7 @@ impl crate::Origin for FileOrigin {
         let attached = self.get(object)?;
         attached.will_change();
         let Some(file) = self.file_to_change(&attached)? else { return Ok(()) };
-        self.removed.asking_again(|| self.change(|| Ok(file.set_len(size)?)))
+        self.removed.asking_again(|| self.change(|| attached.refused.resize(&file, size)))
     }
 
     fn reserve(&self, object: ObjectId, ranges: &[(u64, u64)], user: u32, insists: bool) -> Result<Space> {
@@ -462,28 +495,17 @@ impl crate::Origin for FileOrigin {
         self.removed.asking_again(|| self.change(|| attached.reserve(&file, ranges, user, insists)))
     }
 
-    fn free(&self, object: ObjectId) -> Result<(u64, u64)> {
+    fn free(&self, object: ObjectId, settles: bool) -> Result<(u64, u64)> {
         let file = self.file(&self.get(object)?)?;
-        self.doubting(file_space::free(&file))
+        self.doubting(file_space::free(&file, settles))
     }
 
     fn sync(&self, object: ObjectId) -> Result<()> {
-        let attached = self.get(object)?;
-        let file = self.file(&attached);
-        if attached.slot.is_gone() {
-            self.synced.fetch_add(1, Ordering::Relaxed);
-            return self.change(|| self.sync_removal(&attached));
-        }
-        let file = file?;
-        self.change(|| {
-            let through = attached.changes.load(Ordering::Acquire);
-            file.sync_all()?;
-            attached.synced.fetch_max(through, Ordering::AcqRel);
-            self.synced.fetch_add(1, Ordering::Relaxed);
-            self.note_name(&attached, &file)?;
-            attached.names.sync()?;
-            Ok(())
-        })
+        self.sync_file(object, |refused, sync| refused.sync(sync))
+    }
+
+    fn sync_aside(&self, object: ObjectId) -> Result<()> {
+        self.sync_file(object, |refused, sync| refused.sync_aside(sync))
     }
 
     fn stamp(&self, object: ObjectId, mtime: UnixNanos) -> Result<Stamp> {

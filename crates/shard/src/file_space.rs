@@ -25,6 +25,17 @@ const BTRFS: u64 = 0x9123_683e;
 const ZFS: u64 = 0x2fc1_2fc1;
 const BCACHEFS: u64 = 0xca45_1a4e;
 
+/// What btrfs tells as free its own trees may take at any moment, all at once: a chunk for them, which is a tenth of a small disk
+/// and a gigabyte of a large one, and as a rule two copies of it.
+const BTRFS_TREES_SHARE: u64 = 5;
+const BTRFS_TREES_MAX: u64 = 2 << 30;
+
+/// The number of the file system that has this file.
+fn magic(file: &File) -> Option<u64> {
+    // Sign-extended on some machines.
+    rustix::fs::fstatfs(file).ok().map(|found| found.f_type as u64 & 0xffff_ffff)
+}
+
 /// What a file's file system does with space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SpaceKind {
@@ -40,10 +51,9 @@ impl SpaceKind {
     /// Of the file system that has this file.
     #[must_use]
     pub fn of(file: &File) -> Self {
-        // Sign-extended on some machines.
-        match rustix::fs::fstatfs(file).map(|found| found.f_type as u64 & 0xffff_ffff) {
-            Ok(EXT | TMPFS | F2FS) => Self::Keeps,
-            Ok(BTRFS | ZFS | BCACHEFS) => Self::KeepsNone,
+        match magic(file) {
+            Some(EXT | TMPFS | F2FS) => Self::Keeps,
+            Some(BTRFS | ZFS | BCACHEFS) => Self::KeepsNone,
             _ => Self::Unsure,
         }
     }
@@ -87,8 +97,14 @@ fn has_data(file: &File, kind: SpaceKind, start: u64, end: u64) -> Option<(u64, 
     (to >= end).then_some((start, to))
 }
 
-/// What the file system has free for everybody, and in all, in bytes.
-pub(crate) fn free(file: &File) -> Result<(u64, u64)> {
+/// What the file system has free for everybody, and in all, in bytes. Where nothing is written in place its figure is that of the
+/// last whole transaction: if it `settles`, all that was written is in it.
+pub(crate) fn free(file: &File, settles: bool) -> Result<(u64, u64)> {
+    if settles && SpaceKind::of(file) == SpaceKind::KeepsNone {
+        rustix::fs::syncfs(file).map_err(from)?;
+    }
     let found = rustix::fs::fstatvfs(file).map_err(from)?;
-    Ok((found.f_bavail.saturating_mul(found.f_frsize), found.f_blocks.saturating_mul(found.f_frsize)))
+    let [free, bytes] = [found.f_bavail, found.f_blocks].map(|blocks| blocks.saturating_mul(found.f_frsize));
+    let trees = if magic(file) == Some(BTRFS) { (bytes / BTRFS_TREES_SHARE).min(BTRFS_TREES_MAX) } else { 0 };
+    Ok((free.saturating_sub(trees), bytes))
 }

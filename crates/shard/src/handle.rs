@@ -30,13 +30,22 @@ pub struct Handle {
     shared: Arc<Shared>,
 }
 
-/// Who wants to know of objects that the engine lets go of.
-pub(crate) type LetGo = Arc<OnceLock<Box<dyn Fn(ObjectId) + Send + Sync>>>;
+/// Whoever wants to know of an object.
+type Listener = Arc<OnceLock<Box<dyn Fn(ObjectId) + Send + Sync>>>;
+
+/// What the engine tells of objects without being asked.
+#[derive(Clone, Default)]
+pub(crate) struct Listeners {
+    /// It lets go of one.
+    pub(crate) let_go: Listener,
+    /// The origin may have lost some of one.
+    pub(crate) lost: Listener,
+}
 
 struct Shared {
     mailbox: Arc<Mailbox>,
     origin: Arc<dyn Origin>,
-    let_go: LetGo,
+    listeners: Listeners,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -73,10 +82,10 @@ impl Shard {
     ) -> io::Result<Handle> {
         let mailbox = Arc::new(Mailbox::new(flash.waker(), limits.requests.max(1)));
         let lanes = Lanes::start(origin.clone(), flash.waker(), &limits)?;
-        let let_go = LetGo::default();
-        let turner = Turner::new(engine, flash, lanes, mailbox.clone(), limits, let_go.clone());
+        let listeners = Listeners::default();
+        let turner = Turner::new(engine, flash, lanes, mailbox.clone(), limits, listeners.clone());
         let thread = std::thread::Builder::new().name("shard".into()).spawn(move || turner.run())?;
-        Ok(Handle { shared: Arc::new(Shared { mailbox, origin, let_go, thread: Mutex::new(Some(thread)) }) })
+        Ok(Handle { shared: Arc::new(Shared { mailbox, origin, listeners, thread: Mutex::new(Some(thread)) }) })
     }
 }
 
@@ -125,7 +134,14 @@ impl Handle {
     /// Has `tell` called with each object that the engine lets go of, on the shard's thread, in order with the answers:
     /// it must be short, and neither block nor call this. Only the first counts.
     pub fn when_let_go(&self, tell: Box<dyn Fn(ObjectId) + Send + Sync>) {
-        let _ = self.shared.let_go.set(tell);
+        let _ = self.shared.listeners.let_go.set(tell);
+    }
+
+    /// Has `tell` called with each object of which the origin may have lost bytes that were read or written here: what
+    /// others keep of them is worth nothing. On the shard's thread, before any answer that tells of the loss, and
+    /// as in [`Handle::when_let_go`].
+    pub fn when_lost(&self, tell: Box<dyn Fn(ObjectId) + Send + Sync>) {
+        let _ = self.shared.listeners.lost.set(tell);
     }
 
     /// The origin.

@@ -33,7 +33,7 @@ pub(crate) enum Job {
     Read { object: ObjectId, offset: u64, len: u32 },
     Seek { object: ObjectId, offset: u64, data: bool },
     Reserve { object: ObjectId, ranges: Vec<(u64, u64)>, user: u32, insists: bool },
-    Free { object: ObjectId },
+    Free { object: ObjectId, settles: bool },
     Write { object: ObjectId, offset: u64, data: Vec<Buf>, user: u32 },
     Zero { object: ObjectId, offset: u64, len: u64, keep_space: bool },
     Resize { object: ObjectId, size: u64 },
@@ -124,7 +124,9 @@ impl Lanes {
     /// Gives a job to its lane. Without a ticket, nobody is told of its end.
     pub(crate) fn push(&mut self, ticket: Option<Ticket>, job: Job) {
         let lane = match job {
-            Job::Read { .. } | Job::Seek { .. } | Job::Reserve { .. } | Job::Free { .. } => &mut self.reads,
+            Job::Read { .. } | Job::Seek { .. } | Job::Reserve { .. } | Job::Free { settles: false, .. } => {
+                &mut self.reads
+            }
             Job::Directory(_) => &mut self.directories,
             Job::Close(_) => &mut self.closes,
             _ => &mut self.changes,
@@ -228,7 +230,9 @@ fn carry_out(origin: &dyn Origin, job: Job) -> Outcome {
         Job::Reserve { object, ranges, user, insists } => {
             origin.reserve(object, &ranges, user, insists).map(Outcome::Space)
         }
-        Job::Free { object } => origin.free(object).map(|(free, bytes)| Outcome::Free { free, bytes }),
+        Job::Free { object, settles } => {
+            origin.free(object, settles).map(|(free, bytes)| Outcome::Free { free, bytes })
+        }
         Job::Write { object, offset, data, user } => done(origin.write(object, offset, &data, user)),
         Job::Zero { object, offset, len, keep_space } => done(origin.zero(object, offset, len, keep_space)),
         Job::Resize { object, size } => done(origin.resize(object, size)),

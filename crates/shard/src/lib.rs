@@ -35,6 +35,7 @@ mod mailbox;
 mod model_disk;
 mod on_behalf;
 mod origin;
+mod refused;
 mod removed;
 mod requests;
 mod stats;

@@ -285,8 +285,8 @@ impl<O: Origin> Origin for ModelDisk<O> {
         self.below.reserve(object, ranges, user, insists)
     }
 
-    fn free(&self, object: ObjectId) -> Result<(u64, u64)> {
-        self.below.free(object)
+    fn free(&self, object: ObjectId, settles: bool) -> Result<(u64, u64)> {
+        self.below.free(object, settles)
     }
 
     fn sync(&self, object: ObjectId) -> Result<()> {

@@ -59,17 +59,26 @@ pub trait Origin: Send + Sync + 'static {
     /// [`Errno::DQUOT`](headpond_base::Errno::DQUOT) when the user may not have it. Parts of it may be there.
     fn reserve(&self, object: ObjectId, ranges: &[(u64, u64)], user: u32, insists: bool) -> Result<Space>;
 
-    /// What the file system of this file has free for everybody, and in all, in bytes.
+    /// What the file system of this file has free for everybody, and in all, in bytes. If it `settles`, all that was written
+    /// is in the figure.
     ///
     /// # Errors
     /// The origin's.
-    fn free(&self, object: ObjectId) -> Result<(u64, u64)>;
+    fn free(&self, object: ObjectId, settles: bool) -> Result<(u64, u64)>;
 
     /// Makes data, size, and what was told of its names ([`Origin::name_changed`]) durable.
     ///
     /// # Errors
     /// The origin's. Nothing is known then of any write since the last good sync.
     fn sync(&self, object: ObjectId) -> Result<()>;
+
+    /// The same for others than the engine. What the origin refuses them the engine hears with its own next sync.
+    ///
+    /// # Errors
+    /// The origin's.
+    fn sync_aside(&self, object: ObjectId) -> Result<()> {
+        self.sync(object)
+    }
 
     /// Sets the modification time and says what size and times are then.
     ///

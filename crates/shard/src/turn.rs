@@ -18,7 +18,7 @@ use headpond_base::Errno;
 use headpond_device::{Device, Done, Op, Tag};
 use headpond_engine::{Effect, Outcome, Reply, RequestId, Ticket};
 
-use crate::handle::LetGo;
+use crate::handle::Listeners;
 use crate::lanes::{Finished, Job, Lanes};
 use crate::mailbox::{Item, Mailbox};
 use crate::requests::{Kind, Requests, Way};
@@ -71,7 +71,7 @@ pub(crate) struct Turner<C: Core> {
     turns: u64,
     answered_ever: u64,
     latency: Latencies,
-    let_go: LetGo,
+    listeners: Listeners,
     // Last, as fields are dropped in order: the requests' answers come before those of the mailbox.
     closing: Closing,
 }
@@ -96,7 +96,7 @@ impl<C: Core> Turner<C> {
         lanes: Lanes,
         mailbox: Arc<Mailbox>,
         limits: Limits,
-        let_go: LetGo,
+        listeners: Listeners,
     ) -> Self {
         Self {
             engine,
@@ -121,7 +121,7 @@ impl<C: Core> Turner<C> {
             turns: 0,
             answered_ever: 0,
             latency: Latencies::default(),
-            let_go,
+            listeners,
             // A panic leaves it so.
             closing: Closing { mailbox, errno: Errno::IO, last: ShardStats::default() },
         }
@@ -370,7 +370,7 @@ impl<C: Core> Turner<C> {
             Effect::OriginReserve { ticket, object, ranges, user, insists } => {
                 (ticket, Job::Reserve { object, ranges, user, insists })
             }
-            Effect::OriginSpace { ticket, object } => (ticket, Job::Free { object }),
+            Effect::OriginSpace { ticket, object, settles } => (ticket, Job::Free { object, settles }),
             Effect::OriginSync { ticket, object } => (ticket, Job::Sync { object }),
             Effect::OriginStamp { ticket, object, mtime } => (ticket, Job::Stamp { object, mtime }),
             Effect::OriginSeek { ticket, object, offset, data } => (ticket, Job::Seek { object, offset, data }),
@@ -382,7 +382,13 @@ impl<C: Core> Turner<C> {
             }
             Effect::OriginRelease { object } => {
                 self.lanes.release(object);
-                if let Some(tell) = self.let_go.get() {
+                if let Some(tell) = self.listeners.let_go.get() {
+                    tell(object);
+                }
+                return;
+            }
+            Effect::OriginLost { object } => {
+                if let Some(tell) = self.listeners.lost.get() {
                     tell(object);
                 }
                 return;

@@ -61,7 +61,7 @@ impl Place {
             let found = named.map(|path| open_file(&path)).find(|found| found.inode == object.state.inode);
             match recovered.reconcile(object.object, found.as_ref()) {
                 Verdict::Conflict(conflict) => panic!("{conflict:?}"),
-                Verdict::Kept | Verdict::Dropped | Verdict::Forgotten => {}
+                Verdict::Kept | Verdict::Dropped | Verdict::Doubted | Verdict::Forgotten => {}
             }
             if let Some(found) = found {
                 let path = self.dir.path().join(String::from_utf8(found.path).unwrap());

@@ -158,7 +158,7 @@ impl Origin for Gated {
     fn reserve(&self, _: ObjectId, _: &[(u64, u64)], _: u32, _: bool) -> Result<Space, Errno> {
         Ok(Space::default())
     }
-    fn free(&self, _: ObjectId) -> Result<(u64, u64), Errno> {
+    fn free(&self, _: ObjectId, _: bool) -> Result<(u64, u64), Errno> {
         Ok((0, 0))
     }
     fn sync(&self, _: ObjectId) -> Result<(), Errno> {

@@ -23,49 +23,111 @@ const fn is_blank(writer: Writer, index: u64) -> bool {
     some && !(index / ZEROS_ALIKE + writer.0 as u64 / 8).is_multiple_of(3)
 }
 
-/// The eight bytes that `writer` writes at word `index` of a file. Of some writers every second one's bytes can be made
-/// smaller; after those come as many of whose bytes next to nothing is left, so that records are packed in all sizes.
-const fn word(writer: Writer, index: u64) -> u64 {
-    if is_blank(writer, index) {
-        return 0;
+/// Turned in words that are not hashed, so that none is a small number.
+const COUNTED: u64 = 0x5aa5_c33c_5aa5_c33c;
+
+/// What the words of one run of `ALIKE` are. Of some writers every second one's bytes can be made smaller; after those come
+/// as many of whose bytes next to nothing is left, so that records are packed in all sizes.
+///
+/// Told by the run so that a run is written or compared in one short loop: these loops are where
+/// the simulator's time goes, over every byte that is written, and that is read after a crash.
+#[derive(Clone, Copy)]
+enum Run {
+    /// All the same.
+    Same(u64),
+    /// The word's index with these bits turned.
+    Counted(u64),
+    /// A hash of the index, with these bits turned.
+    Mixed(u64),
+}
+
+impl Run {
+    /// The run that has word `index` of what `writer` writes; of zeros for `None`.
+    const fn of(writer: Option<Writer>, index: u64) -> Self {
+        let Some(writer) = writer else { return Self::Same(0) };
+        if is_blank(writer, index) {
+            return Self::Same(0);
+        }
+        let name = (writer.0 as u64) << 40;
+        if writer.0 >> 6 & 1 == 1 {
+            Self::Same(name ^ (index / ALIKE * ALIKE) ^ COUNTED)
+        } else if writer.0.is_multiple_of(2) {
+            Self::Mixed(name)
+        } else {
+            Self::Counted(name ^ COUNTED)
+        }
     }
-    let tiny = writer.0 >> 6 & 1 == 1;
-    let name = ((writer.0 as u64) << 40) ^ if tiny { index / ALIKE * ALIKE } else { index };
-    if !tiny && writer.0.is_multiple_of(2) { mix(name) } else { name ^ 0x5aa5_c33c_5aa5_c33c }
+
+    /// The eight bytes at word `index`, which must be in the run.
+    const fn word(self, index: u64) -> u64 {
+        match self {
+            Self::Same(word) => word,
+            Self::Counted(bits) => index ^ bits,
+            Self::Mixed(bits) => mix(index ^ bits),
+        }
+    }
+
+    /// Writes whole words, the first of them `index`.
+    fn fill(self, index: u64, out: &mut [u8]) {
+        let words = out.as_chunks_mut().0.iter_mut().zip(index..);
+        match self {
+            Self::Same(word) => words.for_each(|(out, _)| *out = word.to_le_bytes()),
+            Self::Counted(bits) => words.for_each(|(out, index)| *out = (index ^ bits).to_le_bytes()),
+            Self::Mixed(bits) => words.for_each(|(out, index)| *out = mix(index ^ bits).to_le_bytes()),
+        }
+    }
+
+    /// Whether whole words, the first of them `index`, are those of the run. Without a branch for each word.
+    fn is(self, index: u64, bytes: &[u8]) -> bool {
+        let words = bytes.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+        let differences = match self {
+            Self::Same(word) => words.fold(0, |all, found| all | found ^ word),
+            Self::Counted(bits) => words.zip(index..).fold(0, |all, (found, index)| all | found ^ index ^ bits),
+            Self::Mixed(bits) => words.zip(index..).fold(0, |all, (found, index)| all | found ^ mix(index ^ bits)),
+        };
+        differences == 0
+    }
+}
+
+/// Parts of `len` bytes from `offset` on, none of which leaves a run: whole words, or bytes of one word. Where each starts, and
+/// how long it is.
+fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize)> {
+    let end = offset + len as u64;
+    let mut at = offset;
+    std::iter::from_fn(move || {
+        let start = at;
+        let whole = ((start / 8 / ALIKE + 1) * ALIKE * 8).min(end / 8 * 8);
+        let next = if start.is_multiple_of(8) && whole > start { whole } else { (start / 8 + 1) * 8 };
+        at = next.min(end);
+        (start < end).then_some((start, (at - start) as usize))
+    })
 }
 
 /// Fills `out` with what `writer` writes from byte `offset` on.
 pub(crate) fn fill(writer: Writer, offset: u64, out: &mut [u8]) {
-    let mut at = offset;
-    let mut rest = out;
-    while !rest.is_empty() {
-        let bytes = word(writer, at / 8).to_le_bytes();
-        let skip = (at % 8) as usize;
-        let take = (8 - skip).min(rest.len());
-        let (now, later) = rest.split_at_mut(take);
-        now.copy_from_slice(&bytes[skip..skip + take]);
-        (rest, at) = (later, at + take as u64);
+    for (at, len) in parts(offset, out.len()) {
+        let run = Run::of(Some(writer), at / 8);
+        let out = &mut out[(at - offset) as usize..][..len];
+        if len >= 8 {
+            run.fill(at / 8, out);
+        } else {
+            let skip = (at % 8) as usize;
+            out.copy_from_slice(&run.word(at / 8).to_le_bytes()[skip..skip + len]);
+        }
     }
 }
 
-/// Where `bytes` first differ from what `writer` writes at `offset`.
+/// Where `bytes` first differ from what `writer` (or zeros, for `None`) has at `offset`.
 fn first_difference(writer: Option<Writer>, offset: u64, bytes: &[u8]) -> Option<u64> {
-    let Some(writer) = writer else {
-        return bytes.iter().position(|byte| *byte != 0).map(|at| offset + at as u64);
-    };
-    let mut at = offset;
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        let expected = word(writer, at / 8).to_le_bytes();
-        let skip = (at % 8) as usize;
-        let take = (8 - skip).min(rest.len());
-        if rest[..take] != expected[skip..skip + take] {
-            let inside = (0..take).find(|i| rest[*i] != expected[skip + *i]).unwrap_or(0);
-            return Some(at + inside as u64);
+    parts(offset, bytes.len()).find_map(|(at, len)| {
+        let run = Run::of(writer, at / 8);
+        let bytes = &bytes[(at - offset) as usize..][..len];
+        if len >= 8 && run.is(at / 8, bytes) {
+            return None;
         }
-        (rest, at) = (&rest[take..], at + take as u64);
-    }
-    None
+        let differs = |(at, byte): &(u64, &u8)| run.word(at / 8).to_le_bytes()[(at % 8) as usize] != **byte;
+        (at..).zip(bytes).find(differs).map(|(at, _)| at)
+    })
 }
 
 /// Whether `bytes` at `offset` are what `writer` (or zeros, for `None`) has there.
@@ -329,6 +391,35 @@ mod tests {
                 expected[at] ^= 1;
                 assert_eq!(content.difference(0, 1000, &expected), Some(at as u64));
             }
+        }
+    }
+
+    /// Oracle: what a writer writes, word by word, without runs.
+    fn word(writer: Writer, index: u64) -> u64 {
+        if is_blank(writer, index) {
+            return 0;
+        }
+        let tiny = writer.0 >> 6 & 1 == 1;
+        let name = (u64::from(writer.0) << 40) ^ if tiny { index / ALIKE * ALIKE } else { index };
+        if !tiny && writer.0.is_multiple_of(2) { mix(name) } else { name ^ 0x5aa5_c33c_5aa5_c33c }
+    }
+
+    #[test]
+    fn runs_are_written_and_compared_as_their_words_one_by_one() {
+        let mut rng = Rng::new(4);
+        for _ in 0..3000 {
+            let (writer, offset, len) = (Writer(rng.below(300) as u32), rng.below(200_000), 1 + rng.below(3000));
+            let byte = |at: u64| word(writer, at / 8).to_le_bytes()[(at % 8) as usize];
+            let expected: Vec<u8> = (offset..offset + len).map(byte).collect();
+            let mut bytes = vec![1; len as usize];
+            fill(writer, offset, &mut bytes);
+            assert_eq!(bytes, expected, "{writer:?} at {offset}");
+            assert_eq!(first_difference(Some(writer), offset, &bytes), None);
+            let at = rng.below(len);
+            bytes[at as usize] ^= 1 << rng.below(8);
+            assert_eq!(first_difference(Some(writer), offset, &bytes), Some(offset + at));
+            let zeros = expected.iter().position(|byte| *byte != 0).map(|at| offset + at as u64);
+            assert_eq!(first_difference(None, offset, &expected), zeros);
         }
     }
 

@@ -153,13 +153,13 @@ impl SimFlash {
     }
 
     /// A read completes.
-    pub(crate) fn finish_read(&mut self, ticket: u64) -> Vec<u8> {
+    pub(crate) fn finish_read(&mut self, ticket: u64) -> Buf {
         let (offset, len) = self.reads.remove(&ticket).unwrap_or_default();
         self.read(offset, len as usize)
     }
 
     /// The bytes that a read finds.
-    pub(crate) fn read(&self, offset: u64, len: usize) -> Vec<u8> {
+    pub(crate) fn read(&self, offset: u64, len: usize) -> Buf {
         self.live.read(offset, len)
     }
 
@@ -411,8 +411,8 @@ mod tests {
             flash.finish_write(2, WriteFate::Done, &mut rng);
             flash.finish_sync(3);
             flash.power_cut(Cut::Random, &mut rng);
-            assert_eq!(flash.read(0, BLOCK), [1; BLOCK]);
-            later_lost |= flash.read(BLOCK_U64, BLOCK) == [0; BLOCK];
+            assert_eq!(flash.read(0, BLOCK)[..], [1; BLOCK]);
+            later_lost |= flash.read(BLOCK_U64, BLOCK)[..] == [0; BLOCK];
         }
         assert!(later_lost, "a write that was in flight when the sync was issued is never lost");
     }
@@ -426,7 +426,7 @@ mod tests {
             write(&mut flash, 1, 0, 1, &mut rng);
             write(&mut flash, 2, 1, 2, &mut rng);
             write(&mut flash, 3, 0, 3, &mut rng);
-            assert_eq!(flash.read(0, BLOCK), [3; BLOCK], "reads see completed writes");
+            assert_eq!(flash.read(0, BLOCK)[..], [3; BLOCK], "reads see completed writes");
             flash.power_cut(Cut::Random, &mut rng);
             let state = |at: u64| {
                 let bytes = flash.read(at * BLOCK_U64, BLOCK);
@@ -447,7 +447,7 @@ mod tests {
             write(&mut flash, 1, 0, 1, &mut rng);
             flash.start_write(2, BLOCK_U64, block(2)).unwrap();
             flash.daemon_killed(&mut rng);
-            assert_eq!(flash.read(0, BLOCK), [1; BLOCK]);
+            assert_eq!(flash.read(0, BLOCK)[..], [1; BLOCK]);
             for sector in flash.read(BLOCK_U64, BLOCK).chunks(SECTOR) {
                 assert!(sector.iter().all(|byte| *byte == sector[0]), "torn inside a sector");
             }
@@ -465,7 +465,7 @@ mod tests {
             flash.start_sync(3);
             flash.finish_sync(3);
             flash.power_cut(Cut::KeepAll, &mut rng);
-            flash.read(0, BLOCK) == [0; BLOCK]
+            flash.read(0, BLOCK)[..] == [0; BLOCK]
         });
         assert!(lost);
     }

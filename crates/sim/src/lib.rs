@@ -117,8 +117,9 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} operations, {} crashes that found {} writes not durable, {} clean stops, {} recoveries, {} flushes, {} conflicts ({} seen by the status change time alone), {} MiB read and checked, \
-             {} checkpoints, {} segments opened, {} reclaimed, {} blocks destaged, {} MiB saved by packing, {} events",
+            "{} operations, {} crashes that found {} writes not durable, {} clean stops, {} recoveries, {} flushes, \
+             {} conflicts ({} seen by the status change time alone), {} MiB read and checked, {} checkpoints, \
+             {} segments opened, {} reclaimed, {} blocks destaged, {} MiB saved by packing, {} events (digest {:016x})",
             self.ops,
             self.crashes,
             self.at_risk,
@@ -133,7 +134,8 @@ impl fmt::Display for Summary {
             self.reclaimed,
             self.destaged,
             self.saved >> 20,
-            self.steps
+            self.steps,
+            self.hash
         )
     }
 }

@@ -346,7 +346,7 @@ impl Machine {
             Effect::FlashTrim { offset, len } => {
                 return self.card.iter_mut().for_each(|card| card.trim(offset, len));
             }
-            Effect::OriginRelease { .. } => return,
+            Effect::OriginRelease { .. } | Effect::OriginLost { .. } => return,
             Effect::Reply { request, reply } => return self.replies.push((request, reply)),
         };
         self.number += 1;

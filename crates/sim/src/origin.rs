@@ -7,16 +7,20 @@
 //! - At a power cut a file's size and times are those of some moment since its last sync; its
 //!   data pages that were not synced are on their own kept or lost; directory changes survive
 //!   as a prefix of their order.
+//! - A sync that fails may lose what destage wrote since the last good one, size and all. What went there past the pool it
+//!   keeps.
 //! - Space is limited, and counted in blocks by file. Punched and cut off blocks go back: at once, or where nothing is
 //!   written in place with the file's next sync.
 //! - Inode numbers are used again as soon as they are free, with another birth time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headpond_base::{BLOCK, BLOCK_U64, Errno, Result, UnixNanos};
+use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, Result, UnixNanos};
 use headpond_format::Stamp;
 
 use crate::rng::Rng;
+
+const ZEROS: [u8; BLOCK] = [0; BLOCK];
 
 /// What the file system does with space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +75,8 @@ pub(crate) enum Change {
 struct Unsynced {
     change: Change,
     after: Stamp,
+    /// Destage wrote it, so that the pool has it until a sync has succeeded.
+    by_destage: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -111,6 +117,8 @@ pub(crate) struct SimOrigin {
     committed: u64,
     next_file: u32,
     capacity_blocks: u64,
+    /// What it told last of its free blocks.
+    told_free: Option<u64>,
     kind: SpaceKind,
     /// Whether the file system keeps birth times.
     births: bool,
@@ -129,6 +137,7 @@ impl SimOrigin {
             committed: 0,
             next_file: 0,
             capacity_blocks,
+            told_free: None,
             kind,
             births,
             clock: 1_000_000,
@@ -227,8 +236,18 @@ impl SimOrigin {
         if let Some(file) = self.files.get_mut(&id) {
             file.stamp.ctime = now;
             let after = file.stamp;
-            file.unsynced.push(Unsynced { change: Change::Times { mtime: after.mtime.0 }, after });
+            file.unsynced.push(Unsynced { change: Change::Times { mtime: after.mtime.0 }, after, by_destage: false });
         }
+    }
+
+    /// Blocks that nobody has, as the file system tells it: where nothing is written in place, as of its last complete transaction.
+    pub(crate) fn told_free_blocks(&mut self, complete: bool) -> u64 {
+        let free = self.free_blocks();
+        let told = self.told_free.get_or_insert(free);
+        if complete || self.kind != SpaceKind::CopyOnWrite {
+            *told = free;
+        }
+        *told
     }
 
     /// Blocks that nobody has.
@@ -366,16 +385,16 @@ impl SimOrigin {
             Change::Times { .. } => {}
         }
         file.stamp = Stamp { size: file.live.len() as u64, mtime, ctime: now };
-        file.unsynced.push(Unsynced { change, after: file.stamp });
+        file.unsynced.push(Unsynced { change, after: file.stamp, by_destage: false });
         Ok(())
     }
 
     /// Reads; shorter at the end.
-    pub(crate) fn read(&self, id: FileId, offset: u64, len: usize) -> Result<Vec<u8>> {
+    pub(crate) fn read(&self, id: FileId, offset: u64, len: usize) -> Result<Buf> {
         let file = self.file(id)?;
         let start = (offset as usize).min(file.live.len());
         let end = (start + len).min(file.live.len());
-        Ok(file.live[start..end].to_vec())
+        Ok(BufMut::copy_of(&file.live[start..end]).freeze())
     }
 
     /// All live bytes.
@@ -416,7 +435,7 @@ impl SimOrigin {
     pub(crate) fn finish_sync(&mut self, id: FileId, reach: Reach) {
         if let Some(file) = self.files.get_mut(&id) {
             let count = (reach.changes.saturating_sub(file.synced) as usize).min(file.unsynced.len());
-            for Unsynced { change, after } in file.unsynced.drain(..count) {
+            for Unsynced { change, after, .. } in file.unsynced.drain(..count) {
                 make(&mut file.durable, &change);
                 file.durable_stamp = after;
             }
@@ -428,6 +447,35 @@ impl SimOrigin {
             }
         }
         self.commit_journal(reach.names);
+    }
+
+    /// The last change of a file was destage's.
+    pub(crate) fn was_destaged(&mut self, id: FileId) {
+        let last = self.files.get_mut(&id).and_then(|file| file.unsynced.last_mut());
+        last.into_iter().for_each(|last| last.by_destage = true);
+    }
+
+    /// A sync failed, and the file system has let go of what it could not write: of each write of destage since the last good
+    /// sync a front of it is left, and with the rest goes the size that it made.
+    pub(crate) fn lose_destaged(&mut self, id: FileId, rng: &mut Rng) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        file.live.clone_from(&file.durable);
+        for Unsynced { change, after, by_destage } in &mut file.unsynced {
+            if *by_destage
+                && let Change::Write { data, .. } = change
+                && rng.chance(700)
+            {
+                let kept = if rng.chance(500) { 0 } else { rng.below(data.len() as u64) / BLOCK_U64 * BLOCK_U64 };
+                data.truncate(kept as usize);
+                if data.is_empty() {
+                    // Not taken out: syncs under way count what they reach.
+                    *change = Change::Times { mtime: after.mtime.0 };
+                }
+            }
+            make(&mut file.live, change);
+            after.size = file.live.len() as u64;
+        }
+        file.stamp.size = file.live.len() as u64;
     }
 
     /// The directory is synced.
@@ -505,7 +553,7 @@ impl SimOrigin {
             file.open = false;
             let metadata = rng.below(file.unsynced.len() as u64 + 1) as usize;
             let style = rng.below(4);
-            for (index, Unsynced { change, after }) in std::mem::take(&mut file.unsynced).into_iter().enumerate() {
+            for (index, Unsynced { change, after, .. }) in std::mem::take(&mut file.unsynced).into_iter().enumerate() {
                 let seen = index < metadata;
                 if seen {
                     file.durable_stamp = after;
@@ -515,7 +563,7 @@ impl SimOrigin {
                     Change::Write { offset, data } => {
                         for (at, page) in pages(offset, &data) {
                             if style == 0 || style > 1 && rng.chance(500) {
-                                make(&mut file.durable, &Change::Write { offset: at, data: page.to_vec() });
+                                put(&mut file.durable, at as usize, page);
                             }
                         }
                     }
@@ -529,7 +577,7 @@ impl SimOrigin {
             // Space that a cut or a hole gave back is taken again where the old data is back;
             // what never had data has none for it.
             let blocks = file.live.chunks(BLOCK).zip(0..);
-            file.written = blocks.filter(|(data, _)| data.iter().any(|byte| *byte != 0)).map(|(_, at)| at).collect();
+            file.written = blocks.filter(|(data, _)| **data != ZEROS[..data.len()]).map(|(_, at)| at).collect();
             file.allocated.extend(&file.written);
             file.held = 0;
             file.settled = if self.kind == SpaceKind::CopyOnWrite { file.written.clone() } else { BTreeSet::new() };
@@ -574,13 +622,7 @@ fn pages(offset: u64, data: &[u8]) -> Vec<(u64, &[u8])> {
 
 fn make(bytes: &mut Vec<u8>, change: &Change) {
     match change {
-        Change::Write { offset, data } => {
-            let end = *offset as usize + data.len();
-            if bytes.len() < end {
-                bytes.resize(end, 0);
-            }
-            bytes[*offset as usize..end].copy_from_slice(data);
-        }
+        Change::Write { offset, data } => put(bytes, *offset as usize, data),
         Change::Zero { offset, len } => {
             let end = ((offset + len) as usize).min(bytes.len());
             let start = (*offset as usize).min(end);
@@ -589,6 +631,16 @@ fn make(bytes: &mut Vec<u8>, change: &Change) {
         Change::Resize { size } => bytes.resize(*size as usize, 0),
         Change::Times { .. } => {}
     }
+}
+
+/// Writes, without making zeros of what is written over.
+fn put(bytes: &mut Vec<u8>, at: usize, data: &[u8]) {
+    if bytes.len() < at {
+        bytes.resize(at, 0);
+    }
+    let (over, behind) = data.split_at(data.len().min(bytes.len() - at));
+    bytes[at..at + over.len()].copy_from_slice(over);
+    bytes.extend_from_slice(behind);
 }
 
 fn rename(names: &mut BTreeMap<Name, FileId>, change: &NameChange) {
@@ -636,6 +688,31 @@ mod tests {
             mixed |= first != second;
         }
         assert!(kept && lost && mixed);
+    }
+
+    #[test]
+    fn a_sync_that_fails_may_lose_what_destage_wrote_and_nothing_else() {
+        let mut rng = Rng::new(3);
+        let (mut lost, mut short) = (false, false);
+        for _ in 0..100 {
+            let mut origin = SimOrigin::new(100, SpaceKind::Keeps, true);
+            let id = origin.create(b"a");
+            write(&mut origin, id, 0, 1, 2 * BLOCK).unwrap();
+            origin.sync_all();
+            write(&mut origin, id, 0, 2, BLOCK).unwrap();
+            write(&mut origin, id, BLOCK_U64, 3, 2 * BLOCK).unwrap();
+            origin.was_destaged(id);
+            let reach = origin.start_sync(id);
+            origin.lose_destaged(id, &mut rng);
+            let bytes = origin.live(id).unwrap().to_vec();
+            assert_eq!(bytes[..BLOCK], [2; BLOCK], "an application's");
+            lost |= bytes[BLOCK] == 1;
+            short |= bytes.len() == 2 * BLOCK;
+            assert_eq!(origin.stamp(id).unwrap().size, bytes.len() as u64);
+            origin.finish_sync(id, reach);
+            assert_eq!(origin.durable(id).unwrap(), bytes, "what is left can be synced");
+        }
+        assert!(lost && short);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use headpond_base::BLOCK;
+use headpond_base::{BLOCK, Buf, BufMut};
 
 type Page = [u8; BLOCK];
 
@@ -25,17 +25,18 @@ impl Pages {
     }
 
     /// The bytes from `offset` on.
-    pub(crate) fn read(&self, offset: u64, len: usize) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(len);
+    pub(crate) fn read(&self, offset: u64, len: usize) -> Buf {
+        let mut bytes = BufMut::unwritten(len);
         let mut at = offset as usize;
-        let end = at + len;
-        while at < end {
+        let mut rest = &mut bytes[..];
+        while !rest.is_empty() {
             let (page, inside) = (at / BLOCK, at % BLOCK);
-            let take = (BLOCK - inside).min(end - at);
-            bytes.extend_from_slice(&self.pages[page][inside..inside + take]);
-            at += take;
+            let take = (BLOCK - inside).min(rest.len());
+            let (now, later) = rest.split_at_mut(take);
+            now.copy_from_slice(&self.pages[page][inside..inside + take]);
+            (at, rest) = (at + take, later);
         }
-        bytes
+        bytes.freeze()
     }
 
     /// Writes `data` at `offset`, all of it within the device.
@@ -84,9 +85,9 @@ mod tests {
         let copy = pages.clone();
         pages.write(0, &[2; 3 * BLOCK]);
         pages.flip(4 * BLOCK as u64 - 1, 8);
-        assert_eq!(copy.read(98, 4), [0, 0, 1, 1]);
-        assert_eq!(copy.read(5098, 4), [1, 1, 0, 0]);
-        assert_eq!(pages.read(98, 3), [2; 3]);
-        assert_eq!((pages.read(4 * BLOCK as u64 - 1, 1), pages.len()), (vec![8], 4 * BLOCK));
+        assert_eq!(copy.read(98, 4)[..], [0, 0, 1, 1]);
+        assert_eq!(copy.read(5098, 4)[..], [1, 1, 0, 0]);
+        assert_eq!(pages.read(98, 3)[..], [2; 3]);
+        assert_eq!((&pages.read(4 * BLOCK as u64 - 1, 1)[..], pages.len()), (&[8][..], 4 * BLOCK));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
-use headpond_base::{BufMut, CacheMode, Errno, ObjectId, RECORD_BYTES_MAX};
+use headpond_base::{Buf, BufMut, CacheMode, Errno, ObjectId, RECORD_BYTES_MAX};
 use headpond_engine::{FlushId, FlushScope, Handling, Namespace, OpenFile, Reply, Request, RequestId, Treatment};
 
 use crate::content::{Change, Content, Writer, fill};
@@ -117,12 +117,14 @@ pub(crate) struct Sim<'a> {
     /// The last stop was answered with success.
     pub(crate) stopped_well: bool,
     /// Bytes of reads that were asked for with `keep`, and errors of those that failed.
-    pub(crate) kept: BTreeMap<RequestId, Result<Vec<u8>, Errno>>,
+    pub(crate) kept: BTreeMap<RequestId, Result<Vec<Buf>, Errno>>,
     pub(crate) summary: crate::Summary,
     /// Dirty data may be damaged: clear errors are allowed from now on.
     pub(crate) damaged: bool,
     /// How often the origin's host has come up again.
     pub(crate) boots: u64,
+    /// Its value when a start was last through.
+    pub(crate) settled_boots: u64,
     /// The run ends here: what comes could not be judged.
     pub(crate) over: bool,
     /// After a crash files are read that the model has not been told of yet.
@@ -155,6 +157,7 @@ impl<'a> Sim<'a> {
             summary: crate::Summary::default(),
             damaged: false,
             boots: 0,
+            settled_boots: 0,
             over: false,
             observing: false,
             kept_over: None,
@@ -538,14 +541,16 @@ impl<'a> Sim<'a> {
                 Ok(())
             }
             (Asked::Read { file, offset, len, keep }, Reply::Data(pieces, _)) => {
-                let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
-                self.summary.bytes_read += bytes.len() as u64;
+                self.summary.bytes_read += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
                 if keep {
-                    self.kept.insert(id, Ok(bytes));
+                    self.kept.insert(id, Ok(pieces));
                     return Ok(());
                 }
                 let _ = file;
-                self.model.check_read(id.0, offset, len, &bytes)
+                match &pieces[..] {
+                    [piece] => self.model.check_read(id.0, offset, len, piece),
+                    pieces => self.model.check_read(id.0, offset, len, &joined(pieces)),
+                }
             }
             (Asked::Read { keep, .. }, Reply::Failed(error)) => {
                 self.model.unwatch(id.0);
@@ -636,7 +641,7 @@ impl<'a> Sim<'a> {
             return Ok(());
         }
         if let Change::Write { offset, len, writer } = self.model.change(change) {
-            let bytes = self.world.origin.read(file, offset, len as usize).unwrap_or_default();
+            let bytes = self.world.origin.read(file, offset, len as usize).unwrap_or_else(|_| Buf::empty());
             if bytes.len() as u64 != len || !crate::content::is_from(Some(writer), offset, &bytes) {
                 return Err(format!("acknowledged in mode {} and not at the origin", self.mode));
             }
@@ -676,7 +681,8 @@ impl<'a> Sim<'a> {
     /// Reads a whole file through the engine, in pieces of random size, nothing else going on.
     pub(crate) fn read_whole(&mut self, file: FileId) -> Result<Result<Vec<u8>, Errno>, String> {
         let most = self.world.rng.between(1, 8) * (self.scenario.write_bytes / 8).max(4096);
-        let mut bytes = Vec::new();
+        // Room once: growing would copy all of it again and again.
+        let mut bytes = Vec::with_capacity(self.model.some_size(file).min(256 << 20) as usize);
         let mut failures = 0;
         loop {
             if bytes.len() > 256 << 20 {
@@ -687,9 +693,10 @@ impl<'a> Sim<'a> {
             };
             self.drain()?;
             match self.kept.remove(&id) {
-                Some(Ok(piece)) => {
-                    let short = (piece.len() as u64) < most.min(RECORD_BYTES_MAX as u64);
-                    bytes.extend(piece);
+                Some(Ok(pieces)) => {
+                    let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+                    let short = (len as u64) < most.min(RECORD_BYTES_MAX as u64);
+                    pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
                     if short {
                         return Ok(Ok(bytes));
                     }
@@ -699,6 +706,13 @@ impl<'a> Sim<'a> {
             }
         }
     }
+}
+
+/// The bytes of buffers, one after the other.
+pub(crate) fn joined(pieces: &[Buf]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(pieces.iter().map(|piece| piece.len()).sum());
+    pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
+    bytes
 }
 
 /// The file on which a request holds a handle.

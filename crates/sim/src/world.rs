@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use headpond_base::{BLOCK_U64, Buf, BufMut, Errno, Nanos, ObjectId};
+use headpond_base::{BLOCK_U64, Buf, Errno, Nanos, ObjectId};
 use headpond_engine::{Effect, Outcome, Reply, Request, RequestId, Space, Ticket};
 
 use crate::core::Core;
@@ -14,6 +14,7 @@ use crate::flash::{Cut, SimFlash, WriteFate};
 use crate::origin::{Change, FileId, Name, Reach, SimOrigin, SpaceKind};
 use crate::rng::{Rng, mix};
 use crate::scenario::{Faults, PLENTY, Scenario};
+use crate::sim::joined;
 
 /// A directory operation that comes with a request.
 #[derive(Clone, Debug)]
@@ -29,7 +30,7 @@ struct Flying {
     effect: Effect,
     /// What an origin sync reaches, or what an origin read found if it is done early.
     reach: Option<Reach>,
-    early: Option<Result<Vec<u8>, Errno>>,
+    early: Option<Result<Buf, Errno>>,
 }
 
 /// How many faults were injected since the engine was started.
@@ -56,6 +57,8 @@ impl Injected {
 pub(crate) struct World {
     pub(crate) now: Nanos,
     pub(crate) rng: Rng,
+    /// Whether the figure of free space is up to date: by itself, so that all else of a seed stays what it was.
+    figures: Rng,
     pub(crate) flash: SimFlash,
     pub(crate) origin: SimOrigin,
     pub(crate) core: Option<Box<dyn Core>>,
@@ -94,6 +97,7 @@ impl World {
         Self {
             now: Nanos(1),
             rng: Rng::for_part(seed, u64::MAX - 1),
+            figures: Rng::for_part(seed, u64::MAX - 6),
             flash,
             origin: SimOrigin::new(scenario.origin_blocks, scenario.space, scenario.births),
             core: None,
@@ -129,6 +133,7 @@ impl World {
     pub(crate) fn fork(&self) -> Self {
         Self {
             rng: self.rng.clone(),
+            figures: self.figures.clone(),
             flash: self.flash.clone(),
             origin: self.origin.clone(),
             core: None,
@@ -190,7 +195,7 @@ impl World {
                 self.replies.push_back((*request, reply.clone()));
                 return Ok(());
             }
-            Effect::FlashTrim { .. } => return Ok(()),
+            Effect::FlashTrim { .. } | Effect::OriginLost { .. } => return Ok(()),
             Effect::OriginRelease { object } => {
                 self.trace(|| format!("effect {effect:?}"));
                 if let Some(file) = self.objects.remove(object) {
@@ -349,7 +354,7 @@ impl World {
                     self.injected.flash_read += 1;
                     return failed(Errno::IO);
                 }
-                Ok(Outcome::Bytes(buf(&bytes)))
+                Ok(Outcome::Bytes(bytes))
             }
             Effect::FlashWrite { ticket, offset, data } => {
                 let fate = self.fate_of_write(offset, data.len());
@@ -387,10 +392,17 @@ impl World {
                     Some(bytes) => bytes,
                     None => late()?,
                 };
-                Ok(bytes.map_or_else(Outcome::Failed, |bytes| Outcome::Bytes(buf(&bytes))))
+                Ok(bytes.map_or_else(Outcome::Failed, Outcome::Bytes))
             }
             Effect::OriginSync { object, .. } => {
                 if self.origin_fails(faults.origin_sync) {
+                    let mut rng = Rng::for_part(self.rng.clone().next(), 0);
+                    if rng.chance(500)
+                        && let Ok(file) = self.file(object)?
+                    {
+                        self.trace(|| format!("  the origin loses what destage wrote to {file:?}"));
+                        self.origin.lose_destaged(file, &mut rng);
+                    }
                     return failed(Errno::IO);
                 }
                 if let (Some(reach), Ok(file)) = (flying.reach, self.file(object)?) {
@@ -419,12 +431,14 @@ impl World {
                 let found = found.map(|(from, _)| self.origin.allocated_from(file, *from)).into_iter().collect();
                 Ok(Outcome::Space(Space { found, stamp: self.origin.stamp(file).ok(), ..Space::default() }))
             }
-            Effect::OriginSpace { .. } => {
+            Effect::OriginSpace { settles, .. } => {
                 if self.origin_fails(faults.origin_read) {
                     return failed(Errno::IO);
                 }
                 let bytes = self.origin.capacity() * BLOCK_U64;
-                Ok(Outcome::Free { free: self.origin.free_blocks() * BLOCK_U64, bytes })
+                // A transaction may happen to be complete without anybody's asking.
+                let complete = settles || self.figures.chance(200);
+                Ok(Outcome::Free { free: self.origin.told_free_blocks(complete) * BLOCK_U64, bytes })
             }
             Effect::OriginZero { object, offset, len, keep_space: true, .. } => {
                 let Ok(file) = self.file(object)? else { return failed(Errno::BADF) };
@@ -491,15 +505,19 @@ impl World {
                 let Some((file, change)) = self.origin_change(&effect) else {
                     return Err(format!("an effect on an object without origin file: {effect:?}"));
                 };
-                let in_part = if let Change::Write { .. } = &change { Some(change.clone()) } else { None };
                 let result = self.origin.change(file, change);
-                if let (Err(Errno::NOSPC), Some(change)) = (&result, in_part) {
+                if result == Err(Errno::NOSPC)
+                    && let Some((file, change)) = self.origin_change(&effect)
+                {
                     self.origin.fill_up(file, &change, &mut self.rng);
+                }
+                // What goes there directly is for the user who asked.
+                let destage = matches!(effect, Effect::OriginWrite { user: 0, .. });
+                if destage && result.is_ok() {
+                    self.origin.was_destaged(file);
                 }
                 if result == Err(Errno::NOSPC) {
                     self.injected.no_space += 1;
-                    // What goes there directly is for the user who asked.
-                    let destage = matches!(effect, Effect::OriginWrite { user: 0, .. });
                     if destage && self.injected.flash_write == 0 {
                         return Err(format!(
                             "destage found no space at the origin, though the write was accepted: {effect:?}"
@@ -541,8 +559,7 @@ impl World {
     fn origin_change(&self, effect: &Effect) -> Option<(FileId, Change)> {
         let (object, change) = match effect {
             Effect::OriginWrite { object, offset, data, .. } => {
-                let data: Vec<u8> = data.iter().flat_map(|piece| piece.iter().copied()).collect();
-                (object, Change::Write { offset: *offset, data })
+                (object, Change::Write { offset: *offset, data: joined(data) })
             }
             Effect::OriginZero { object, offset, len, .. } => (object, Change::Zero { offset: *offset, len: *len }),
             Effect::OriginResize { object, size, .. } => (object, Change::Resize { size: *size }),
@@ -617,8 +634,4 @@ fn changed_range(effect: &Effect) -> Option<(ObjectId, u64, u64)> {
         Effect::OriginResize { object, size, .. } => Some((*object, *size, u64::MAX)),
         _ => None,
     }
-}
-
-fn buf(bytes: &[u8]) -> Buf {
-    BufMut::copy_of(bytes).freeze()
 }

@@ -1,26 +1,29 @@
 //! Random histories of operations, faults and crashes: every one keeps every promise.
 //!
-//! A sample of each kind; `./test` runs 2,000 more (`cargo xtask sim --seeds 0..2000`). A seed that fails is printed with the command that
-//! replays it; once repaired, its history is built by hand in `crates/engine/tests/found_by_seeds.rs`, as a seed is another history
-//! after the next change of the simulator. Where that cannot be done it joins [`REGRESSIONS`].
+//! A sample of each kind; `./test` runs 2,000 more, from where `crates/sim/seeds.txt` says. A seed that fails is printed with the
+//! command that replays it; once repaired, its history is built by hand in `crates/engine/tests/found_by_seeds.rs`, as a seed is
+//! another history after the next change of the simulator. Where that cannot be done it joins that file.
 
 use headpond_base::CacheMode;
 use headpond_sim::{Options, quiet_panics, run_seed, run_seeds};
 
-/// A history that once broke a promise, and must not again.
-struct Regression {
-    seed: u64,
-    ops: u32,
-    faults: bool,
-    mode: Option<CacheMode>,
-}
+/// The seeds that once broke a promise, and must not again, and the range that `./test` runs.
+const SEEDS: &str = include_str!("../seeds.txt");
 
-/// From beyond the ranges below.
-const REGRESSIONS: &[Regression] = &[
-    // A clean block that had been evicted before the file was cut in it came back.
-    Regression { seed: 1470, ops: 500, faults: false, mode: Some(CacheMode::WriteBack) },
-    Regression { seed: 1884, ops: 500, faults: false, mode: Some(CacheMode::WriteBack) },
-];
+/// A line of them: a seed, and the options of `cargo xtask sim` that matter to it.
+fn regression(line: &str) -> Option<(u64, Options)> {
+    let mut words = line.split_whitespace();
+    let seed = words.next()?.parse().ok()?;
+    let mut options = Options { ops: 500, ..Options::default() };
+    while let Some(word) = words.next() {
+        match word {
+            "--no-faults" => options.no_faults = true,
+            "--mode" => options.mode = Some(words.next()?.parse::<CacheMode>().ok()?),
+            _ => return None,
+        }
+    }
+    Some((seed, options))
+}
 
 fn every_promise_is_kept(seeds: std::ops::Range<u64>, options: &Options) {
     quiet_panics();
@@ -67,16 +70,15 @@ fn the_same_seed_is_the_same_history() {
 #[test]
 fn what_once_broke_a_promise_stays_repaired() {
     quiet_panics();
-    let options = |regression: &Regression| Options {
-        ops: regression.ops,
-        no_faults: !regression.faults,
-        mode: regression.mode,
-        ..Options::default()
-    };
-    let failed: Vec<String> = REGRESSIONS
+    let lines = SEEDS.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    let lines: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("fresh ")).collect();
+    assert!(lines.len() >= 10, "regressions are gone: {lines:?}");
+    let failed: Vec<String> = lines
         .iter()
-        .filter_map(|regression| headpond_sim::run_caught(regression.seed, &options(regression)).err())
-        .map(|failure| failure.to_string())
+        .filter_map(|line| match regression(line) {
+            Some((seed, options)) => headpond_sim::run_caught(seed, &options).err().map(|failure| failure.to_string()),
+            None => Some(format!("seeds.txt: '{line}' is no seed with options")),
+        })
         .collect();
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }

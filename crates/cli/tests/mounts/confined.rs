@@ -5,7 +5,7 @@ use std::process::Command;
 
 use headpond_control::KEPT_CAPABILITIES;
 
-use crate::loop_device::is_root;
+use crate::lacking::has_root;
 use crate::pond::{Pond, SIZE, Said};
 
 /// A line of a thread's status, in hexadecimal digits.
@@ -17,8 +17,7 @@ fn bits(status: &str, name: &str) -> u64 {
 
 #[test]
 fn each_thread_of_the_daemon_has_the_capabilities_that_serving_takes_and_cannot_get_more() {
-    if !is_root() {
-        eprintln!("left out: needs root");
+    if !has_root("whose capabilities are looked at") {
         return;
     }
     let kept = KEPT_CAPABILITIES.iter().fold(0, |all, (one, _)| all | one.bits());
@@ -61,8 +60,7 @@ const DEEDS: &[&str] = &[
 
 #[test]
 fn with_the_capabilities_that_are_left_everything_is_done_as_on_the_origin() {
-    if !is_root() {
-        eprintln!("left out: needs root");
+    if !has_root("whose capabilities are looked at") {
         return;
     }
     let pond = Pond::new();
@@ -84,8 +82,7 @@ fn with_the_capabilities_that_are_left_everything_is_done_as_on_the_origin() {
 
 #[test]
 fn other_users_see_numbers_and_no_names_and_control_nothing() {
-    if !is_root() {
-        eprintln!("left out: needs root to become another user");
+    if !has_root("to become another user") {
         return;
     }
     let pond = Pond::new();

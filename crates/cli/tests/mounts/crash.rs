@@ -1,11 +1,12 @@
-//! The daemon is killed, mounted again, and then the origin's host loses power: an image of the
-//! origin's device is what is left.
+//! The daemon is killed and mounted again, at moments when log and origin know different things; or then the origin's host
+//! loses power: an image of the origin's device is what is left.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
 
 use crate::loop_device::{Loop, make_ext4};
-use crate::pond::{Pond, SIZE, pattern};
+use crate::pond::{Pond, SIZE, pattern, run, write_and_sync};
 
 #[test]
 fn a_flush_after_a_crash_covers_what_was_written_directly_before_it() {
@@ -27,6 +28,23 @@ fn a_flush_after_a_crash_covers_what_was_written_directly_before_it() {
         assert!(left_by_power_cut(&pond).is_some_and(|left| left == pattern(300_000, 1)), "{mode}");
         pond.unmount(&[]).ok();
     }
+}
+
+/// Its data is durable before the rename, its new name is told to the log after it. A file whose name was never synced is looked for
+/// all the same.
+#[test]
+fn a_file_that_was_written_and_renamed_over_another_is_found_after_a_kill_that_comes_at_once() {
+    let mut pond = Pond::new();
+    let daemon = pond.mount_foreground(&["--size", SIZE]);
+    run([OsStr::new("set"), pond.mnt().as_os_str(), OsStr::new("sync-interval=1m")]).ok();
+    let at = |name: &str| pond.mnt().join(name);
+    write_and_sync(&at("file"), &pattern(50_000, 1));
+    fs::write(at("new"), pattern(60_000, 2)).unwrap();
+    fs::rename(at("new"), at("file")).unwrap();
+    pond.kill(daemon);
+    pond.mount(&[]).ok();
+    assert_eq!(fs::read(pond.mnt().join("file")).unwrap(), pattern(60_000, 2));
+    pond.unmount(&[]).ok();
 }
 
 /// The file as it is on the origin's device now.

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use crate::loop_device::is_root;
+use crate::lacking::has_root;
 use crate::pond::{Pond, SIZE, Said, headpond, is_mounted, pattern, wait_until, write_and_sync};
 
 /// A shell in a mount name space of its own, with a copy of each mount that there is now.
@@ -17,8 +17,7 @@ struct Copy {
 
 impl Copy {
     fn of_all() -> Option<Self> {
-        if !is_root() {
-            eprintln!("left out: needs root to have a mount name space");
+        if !has_root("for a mount name space") {
             return None;
         }
         let mut command = Command::new("unshare");

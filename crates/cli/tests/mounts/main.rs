@@ -17,6 +17,8 @@ mod failed_flash;
 mod flush;
 mod full;
 mod images;
+#[path = "../../../base/tests/lacking/mod.rs"]
+mod lacking;
 mod life;
 mod loop_device;
 mod meanwhile;

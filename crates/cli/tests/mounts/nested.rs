@@ -7,7 +7,8 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::loop_device::{is_root, run as run_command};
+use crate::lacking::has_root;
+use crate::loop_device::run as run_command;
 use crate::pond::{Pond, SIZE, run, wait_until, write_and_sync};
 
 /// A directory that is seen at another place too.
@@ -50,8 +51,7 @@ fn an_origin_above_or_below_one_that_is_mounted_is_refused_whatever_its_name() {
 
 #[test]
 fn an_origin_that_a_bind_mount_shows_under_another_name_is_refused() {
-    if !is_root() {
-        eprintln!("left out: needs root for bind mounts");
+    if !has_root("for bind mounts") {
         return;
     }
     let pond = Pond::new();
@@ -142,8 +142,7 @@ fn the_marker_of_a_directory_that_became_an_origin_meanwhile_cannot_be_touched()
 
 #[test]
 fn nobody_closes_a_directory_of_everybody_with_a_marker_of_his_own() {
-    if !is_root() {
-        eprintln!("left out: needs root to be several users");
+    if !has_root("to be several users") {
         return;
     }
     let pond = Pond::new();
@@ -172,8 +171,7 @@ fn nobody_closes_a_directory_of_everybody_with_a_marker_of_his_own() {
 /// As on a file system that does not tell capital letters from others: here a second name by other means.
 #[test]
 fn the_marker_is_not_reached_by_another_name_that_the_origin_takes_for_its_own() {
-    if !is_root() {
-        eprintln!("left out: needs root for bind mounts");
+    if !has_root("for bind mounts") {
         return;
     }
     let pond = Pond::new();
@@ -192,8 +190,7 @@ fn the_marker_is_not_reached_by_another_name_that_the_origin_takes_for_its_own()
 
 #[test]
 fn a_flash_inside_the_origin_is_refused_under_any_name() {
-    if !is_root() {
-        eprintln!("left out: needs root for bind mounts");
+    if !has_root("for bind mounts") {
         return;
     }
     let pond = Pond::new();

@@ -7,13 +7,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::loop_device::{is_root, run};
+use crate::lacking::has_root;
+use crate::loop_device::run;
 use crate::pond::{Pond, SIZE, Said, is_mounted};
 
 /// A pond that belongs to nobody, with the binary where that user can reach it.
 fn nobodys() -> Option<Pond> {
-    if !is_root() {
-        eprintln!("left out: needs root to become another user");
+    if !has_root("to become another user") {
         return None;
     }
     let pond = Pond::new();
@@ -60,7 +60,7 @@ fn without_fuse_nothing_is_made() {
 
 #[test]
 fn root_without_fuse_is_told_the_same() {
-    if !is_root() {
+    if !has_root("for a mount name space") {
         return;
     }
     let pond = Pond::new();

@@ -113,6 +113,11 @@ impl Destage {
         self.noted.insert(object);
     }
 
+    /// Those that may have something for the origin.
+    pub(crate) fn noted(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        self.noted.iter().copied()
+    }
+
     /// Somebody waits for this object to have nothing more for the origin.
     pub(crate) fn hurry(&mut self, object: ObjectId) {
         self.noted.insert(object);

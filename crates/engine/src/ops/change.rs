@@ -115,9 +115,18 @@ impl Engine {
     fn step_logged(&mut self, id: OpId, op: &mut Op, change: &Change) -> Progress {
         if op.stage == Stage::Asking {
             if let Some(errno) = op.take_failure() {
+                if self.make_room(id, op, errno) {
+                    return Progress::Wait;
+                }
                 return Progress::Finish(Reply::Failed(errno));
             }
             op.allocated = true;
+            op.stage = Stage::Locked;
+            return self.step_change(id, op);
+        }
+        if op.stage == Stage::MakingRoom {
+            // Whatever came of it, the origin is asked once more; unless the end has come.
+            op.error = op.error.filter(|_| self.stopping);
             op.stage = Stage::Locked;
             return self.step_change(id, op);
         }

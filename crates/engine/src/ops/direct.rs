@@ -276,9 +276,14 @@ impl Engine {
         if known.origin_size != u64::MAX {
             known.origin_size = size;
         }
+        let grows = size > known.state.size;
         known.state.size = size;
         known.state.origin_valid = u64::MAX;
         known.origin_unsynced = true;
+        if grows && matches!(change, Change::Write { .. }) && known.space.grew_past_the_log() {
+            // Destage comes to it for the run's sake.
+            known.state.flags.attributes_dirty = true;
+        }
         known.direct_changes += 1;
         known.touch(change.mtime(), now);
         self.destage.note(object);

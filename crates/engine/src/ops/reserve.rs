@@ -16,8 +16,9 @@ use headpond_base::{BLOCK_U64, Block, Errno, Nanos, ObjectId, blocks_for};
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending};
 use crate::locks::OpId;
-use crate::op::{Change, Op, Work};
+use crate::op::{Change, Op, Stage, Work};
 use crate::promises::Balance;
+use crate::request::FlushScope;
 use crate::space::{Bytes, Wish};
 use crate::treatment::Handling;
 
@@ -83,6 +84,24 @@ impl Engine {
         }
     }
 
+    /// Has files that grow give back what they have ahead, for a change that the origin refused for want of space. `false` where
+    /// that was done before, or where there is none. The change is stepped again when it is done.
+    pub(super) fn make_room(&mut self, id: OpId, op: &mut Op, errno: Errno) -> bool {
+        if !errno.is_no_space() || self.stopping || std::mem::replace(&mut op.made_room, true) {
+            return false;
+        }
+        let has_tail =
+            |object: &ObjectId| self.store.get(*object).is_some_and(|known| known.space.has_tail(known.state.size));
+        let grown: BTreeSet<ObjectId> = self.destage.noted().filter(has_tail).collect();
+        if grown.is_empty() {
+            return false;
+        }
+        self.reserve_over(op);
+        op.stage = Stage::MakingRoom;
+        self.begin_flush(id, None, &FlushScope::Objects(grown));
+        true
+    }
+
     /// Says that the files are not changing any more for which nobody has asked for a while.
     fn unsay(&mut self) {
         while let Some((object, _)) =
@@ -136,9 +155,9 @@ impl Engine {
         let asker = waiting.and_then(|op| self.ops.get(&op)).map(|op| op.object);
         let asker = asker.or(self.looks_for).filter(|object| self.store.get(*object).is_some_and(|it| it.attached));
         if let Some(object) = asker
-            && self.promises.begin_look(self.now, waiting.is_some())
+            && let Some(settles) = self.promises.begin_look(self.now, waiting.is_some())
         {
-            self.start(Pending::Look, |ticket| Effect::OriginSpace { ticket, object });
+            self.start(Pending::Look, |ticket| Effect::OriginSpace { ticket, object, settles });
         }
     }
 

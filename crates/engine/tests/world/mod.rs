@@ -34,6 +34,8 @@ pub struct World {
     pub keep_at_reserve: bool,
     /// The origin has no space to reserve.
     pub full: bool,
+    /// It has some as soon as a file is cut.
+    pub cuts_make_room: bool,
     pub full_says: Errno,
     /// What the origin was asked to keep, and for whom.
     pub asked: Vec<(Vec<(u64, u64)>, u32)>,
@@ -84,6 +86,8 @@ pub struct World {
     /// Files that the engine let go of.
     pub released: Vec<ObjectId>,
     pub starved: Vec<(Ticket, ObjectId, u64, u32)>,
+    /// Files of which the origin may have lost something, each with the number of answers that there were by then.
+    pub lost: Vec<(ObjectId, usize)>,
 }
 
 pub const POOL: u64 = 48 << 20;
@@ -115,6 +119,7 @@ impl World {
             at_reserve: Vec::new(),
             keep_at_reserve: false,
             full: false,
+            cuts_make_room: false,
             full_says: Errno::NOSPC,
             asked: Vec::new(),
             cuts: Vec::new(),
@@ -143,6 +148,7 @@ impl World {
             released: Vec::new(),
             synced: Vec::new(),
             starved: Vec::new(),
+            lost: Vec::new(),
         };
         world.run();
         world
@@ -227,6 +233,7 @@ impl World {
                 self.files.get_mut(&object).unwrap().resize(size as usize, 0);
                 self.resized.insert(object);
                 self.cuts.push(size);
+                self.full &= !self.cuts_make_room;
                 (ticket, Outcome::Done)
             }
             Effect::OriginStamp { ticket, .. } if self.refuse_stamps > 0 => {
@@ -274,6 +281,7 @@ impl World {
             Effect::OriginSpace { ticket, .. } => (ticket, Outcome::Free { free: self.free, bytes: 1 << 40 }),
             Effect::OriginSeek { ticket, .. } => (ticket, Outcome::Offset(0)),
             Effect::OriginRelease { object } => return self.released.push(object),
+            Effect::OriginLost { object } => return self.lost.push((object, self.replies.len())),
             Effect::FlashTrim { .. } => return,
             Effect::Reply { request, reply } => {
                 self.replies.insert(request, reply);

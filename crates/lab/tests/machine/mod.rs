@@ -3,16 +3,17 @@
 
 #![allow(dead_code)] // each test takes what it needs
 
+#[path = "../../../base/tests/lacking/mod.rs"]
+mod lacking;
+
 use headpond_lab::pond::Headpond;
+pub use lacking::lacks_nothing;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use tempfile::TempDir;
-
-/// Set where every test must run: what a test lacks is a failure then.
-const ALL: &str = "HEADPOND_TEST_ALL";
 
 /// A number that whoever runs the test may set.
 pub fn number(variable: &str, default: u64) -> u64 {
@@ -34,14 +35,6 @@ pub fn program() -> &'static Path {
 /// The same, to be mounted.
 pub fn headpond() -> Headpond {
     Headpond::at(program().to_owned())
-}
-
-/// Whether a test can run that finds this missing; if not, it says so, or fails where every test must run.
-pub fn lacks_nothing(missing: Option<impl std::fmt::Display>) -> bool {
-    let Some(missing) = missing else { return true };
-    assert!(std::env::var_os(ALL).is_none(), "missing: {missing}");
-    eprintln!("left out, for this machine lacks: {missing}");
-    false
 }
 
 /// A directory that a database server under an account of its own passes through.
