@@ -32,5 +32,6 @@ mod settings;
 mod space;
 mod superblocks;
 mod taken_over;
+mod times;
 mod vanishing;
 mod whole;
