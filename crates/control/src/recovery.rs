@@ -16,7 +16,7 @@ use headpond_engine::{
     Attributes, Mutation, OpenFile, RecoverError, Recovered, RecoveredObject, Verdict, format_pool, recover_mutated,
 };
 use headpond_format::{Damage, OriginName, Stamp};
-use headpond_mount::KnownObject;
+use headpond_mount::{KEPT_TIMES_MAX, KeptTime, KnownObject};
 use headpond_shard::FlashReader;
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -47,6 +47,8 @@ pub(crate) struct Ready {
     pub(crate) files: Vec<DirtyFile>,
     /// The same for the mount.
     pub(crate) known: Vec<KnownObject>,
+    /// Status change times of files of which nothing is dirty.
+    pub(crate) kept_times: Vec<KeptTime>,
     /// The claim of this use, which the pool has from its first checkpoint on.
     pub(crate) claim: Claim,
     /// What to tell the operator.
@@ -152,7 +154,7 @@ pub(crate) fn make_ready(
     let failed = |error| Refusal::OriginFailed { path: root.path().to_owned(), error };
     root.sync_file_system().map_err(failed)?;
     recovered.booted(boot());
-    let (files, known) = match trust {
+    let Settled { files, known, mut kept_times } = match trust {
         Trust::Left => settle_objects(&mut recovered, root, &plan.decisions, &mut notes)?,
         Trust::None(doubt) => {
             // To make an image anew is no decision on what it holds.
@@ -190,7 +192,9 @@ pub(crate) fn make_ready(
     recovered.claim(id);
     let superblock = recovered.superblock();
     let (pool, pool_bytes, mode) = (superblock.pool, superblock.geometry.pool_bytes, superblock.mode);
-    Ok(Ready { recovered, pool, key, mode, pool_bytes, files, known, claim, notes })
+    // Of too many, those that were made known last.
+    kept_times.drain(..kept_times.len().saturating_sub(KEPT_TIMES_MAX));
+    Ok(Ready { recovered, pool, key, mode, pool_bytes, files, known, kept_times, claim, notes })
 }
 
 /// Whose the pool is, and what its data is worth.
@@ -324,7 +328,13 @@ fn check_size(flash: &Flash, recovered: &Recovered, plan: &MountPlan) -> Result<
     }
 }
 
-type Settled = (Vec<DirtyFile>, Vec<KnownObject>);
+/// What the mount and the shard are to know of files from the start on.
+#[derive(Default)]
+struct Settled {
+    files: Vec<DirtyFile>,
+    known: Vec<KnownObject>,
+    kept_times: Vec<KeptTime>,
+}
 
 /// Brings every object into agreement with its file at the origin, or refuses for all conflicts
 /// at once.
@@ -338,7 +348,7 @@ fn settle_objects(
     let wanted: Vec<Wanted> = objects.iter().map(|object| wanted(object, recovered.origin_stood())).collect();
     let found = root.find(&wanted)?;
     let mut conflicts = Vec::new();
-    let (mut files, mut known) = (Vec::new(), Vec::new());
+    let mut settled = Settled::default();
     let (mut dropped, mut doubted) = (0_usize, 0_usize);
     for (object, found) in objects.iter().zip(&found) {
         let file = found.as_ref().map(open_file);
@@ -374,8 +384,13 @@ fn settle_objects(
                 }
             }
         };
-        if let (true, true, Some(found)) = (counts, is_dirty(object), found) {
-            take_file(object, found, root, &mut files, &mut known)?;
+        if let (true, Some(found)) = (counts, found) {
+            let seen = recovered.attributes(object.object).unwrap_or_default();
+            if is_dirty(object) {
+                settled.take_file(object.object, seen, found, root)?;
+            } else {
+                settled.keep_time(seen, found);
+            }
         }
     }
     if !conflicts.is_empty() {
@@ -390,7 +405,7 @@ fn settle_objects(
              shortly before its end, or since; their cached data is dropped"
         ));
     }
-    Ok((files, known))
+    Ok(settled)
 }
 
 /// Why a pool that is not believed is not taken into use.
@@ -417,7 +432,7 @@ fn decide_all(
     let wanted: Vec<Wanted> = objects.iter().map(|object| wanted(object, recovered.origin_stood())).collect();
     let found = root.find(&wanted)?;
     let mut left = Vec::new();
-    let (mut files, mut known) = (Vec::new(), Vec::new());
+    let mut settled = Settled::default();
     for (object, found) in objects.iter().zip(&found) {
         // Clean, or of a file that is gone as it should be.
         if !is_dirty(object) || (found.is_none() && may_be_missing(object)) {
@@ -428,7 +443,8 @@ fn decide_all(
         match (decisions.side(&path), found) {
             (Some(Side::Pool), Some(found)) => {
                 recovered.keep(object.object, &open_file(found));
-                take_file(object, found, root, &mut files, &mut known)?;
+                let seen = recovered.attributes(object.object).unwrap_or_default();
+                settled.take_file(object.object, seen, found, root)?;
                 notes.push(format!("{}: the pool's data is kept, as decided", path.display()));
             }
             (Some(Side::Origin), _) => {
@@ -455,31 +471,41 @@ fn decide_all(
     if !left.is_empty() || nothing_said {
         return Err(Undecided::Files(left));
     }
-    Ok((files, known))
+    Ok(settled)
 }
 
 /// How many files with dirty data stay open while the others are looked at: within any limit of descriptors.
 const OPEN_AT_ONCE: usize = 256;
 
-/// Opens the file of an object with dirty data, for the shard and for the mount.
-fn take_file(
-    object: &RecoveredObject,
-    found: &Found,
-    root: &OriginRoot,
-    files: &mut Vec<DirtyFile>,
-    known: &mut Vec<KnownObject>,
-) -> Result<(), Refusal> {
-    let file = Some(root.open_file(found)?).filter(|_| files.len() < OPEN_AT_ONCE);
-    files.push(DirtyFile { object: object.object, found: found.clone(), file });
-    known.push(KnownObject {
-        inode: found.inode,
-        birth: found.birth,
-        object: object.object,
-        attributes: Attributes { size: object.state.size, mtime: object.state.mtime },
-        ctime: found.stamp.ctime.max(object.state.mtime),
-        path: found.path.clone(),
-    });
-    Ok(())
+impl Settled {
+    /// Opens the file of an object with dirty data, for the shard and for the mount.
+    fn take_file(
+        &mut self,
+        object: ObjectId,
+        seen: Attributes,
+        found: &Found,
+        root: &OriginRoot,
+    ) -> Result<(), Refusal> {
+        let file = Some(root.open_file(found)?).filter(|_| self.files.len() < OPEN_AT_ONCE);
+        self.files.push(DirtyFile { object, found: found.clone(), file });
+        self.known.push(KnownObject {
+            inode: found.inode,
+            birth: found.birth,
+            object,
+            attributes: seen,
+            ctime: seen.ctime,
+            path: found.path.clone(),
+        });
+        Ok(())
+    }
+
+    /// Of a file of which nothing is dirty the mount needs no more than the time that the origin does not have.
+    fn keep_time(&mut self, seen: Attributes, found: &Found) {
+        let (at_origin, ctime) = (found.stamp.ctime, seen.ctime);
+        if ctime != at_origin {
+            self.kept_times.push(KeptTime { inode: found.inode, birth: found.birth, at_origin, ctime });
+        }
+    }
 }
 
 /// The file of an object, and whether it is worth a walk if it is not where it was. A name that was never synced may be gone;

@@ -154,6 +154,7 @@ impl Running {
             insight: service.insight.clone(),
             rules: service.rules().clone(),
             whole: service.whole.clone(),
+            kept_times: ready.kept_times,
             descriptors: Some(budget),
         };
         let mounted = match mount_with(&options, origin_of_mount, pond, &ready.known, beside) {

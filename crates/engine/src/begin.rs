@@ -26,15 +26,15 @@ impl Engine {
         match request {
             Request::Open(file) => self.open(id, &file),
             Request::Close { object } => self.close(id, object),
-            Request::Restamp { object, stamp } => self.restamp(id, object, stamp),
+            Request::Restamp { object, stamp, seen } => self.restamp(id, object, stamp, seen),
             Request::StatusBegins { object } => self.status_begins(id, object),
             Request::StatusEnds { object, stamp } => self.status_ends(id, object, stamp),
-            Request::SetMtime { object, mtime } => {
+            Request::SetMtime { object, mtime, ctime } => {
                 let now = self.now;
                 let Some(known) = self.store.get_mut(object) else {
                     return self.answer(id, Reply::Failed(Errno::BADF));
                 };
-                known.touch(mtime, now);
+                known.touch(mtime, ctime, now);
                 let (attributes, persisted) = (known.attributes(), known.persisted);
                 if persisted && !self.store.log.failed() {
                     self.store.persist(object);
@@ -189,6 +189,9 @@ impl Engine {
                 if !known.is_dirty() && file.stamp.ctime > known.state.stamp.ctime {
                     // Moved by others, perhaps: it is no mark to know the file again by before the next stamp.
                     known.status.is_lost();
+                    if !known.is_in_use() && !known.state.flags.destaging {
+                        known.has_status_of(file.stamp.ctime);
+                    }
                 }
                 if !known.is_in_use() && !known.is_dirty() && !known.state.flags.destaging && changed {
                     // Written behind the mount's back while nobody had it open here: promise 6.
@@ -244,9 +247,12 @@ impl Engine {
         self.retire(object);
     }
 
-    fn restamp(&mut self, id: RequestId, object: ObjectId, stamp: Stamp) {
+    fn restamp(&mut self, id: RequestId, object: ObjectId, stamp: Stamp, seen: bool) {
         if let Some(known) = self.store.get_mut(object) {
             known.status_moved();
+            if seen {
+                known.has_status_of(stamp.ctime);
+            }
         }
         if let Some(known) = self.store.get_mut(object)
             && !known.is_dirty()

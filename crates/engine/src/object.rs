@@ -107,6 +107,7 @@ impl Object {
             size: file.stamp.size,
             origin_valid: u64::MAX,
             mtime: file.stamp.mtime,
+            ctime: file.stamp.ctime,
             stamp: file.stamp,
             path: kept_path(&file.path),
         };
@@ -164,7 +165,7 @@ impl Object {
     }
 
     pub(crate) const fn attributes(&self) -> Attributes {
-        Attributes { size: self.state.size, mtime: self.state.mtime }
+        Attributes { size: self.state.size, mtime: self.state.mtime, ctime: self.state.ctime }
     }
 
     /// The origin's file was seen with this stamp, after a change of its status alone. Looks may be told of in another order
@@ -252,9 +253,15 @@ impl Object {
         }
     }
 
+    /// The same of a file that nobody but headpond has changed, as far as can be told.
+    pub(crate) fn meets_own(&mut self, found: Stamp) {
+        self.state.ctime = self.state.ctime_at(found);
+        self.meets(found);
+    }
+
     /// The same of a file that is as it was left: whatever its status change time is, only a later one is news from here on.
     pub(crate) fn is_found(&mut self, found: Stamp) {
-        self.meets(found);
+        self.meets_own(found);
         self.state.stamp.ctime = found.ctime;
         self.status.is_seen();
     }
@@ -307,11 +314,19 @@ impl Object {
         self.state.size = stamp.size;
         self.state.origin_valid = u64::MAX;
         self.state.mtime = stamp.mtime;
+        self.state.ctime = stamp.ctime;
         self.origin_size = stamp.size;
     }
 
-    pub(crate) fn touch(&mut self, mtime: UnixNanos, now: Nanos) {
+    /// An application changed its status then.
+    pub(crate) fn has_status_of(&mut self, ctime: UnixNanos) {
+        self.state.ctime = self.state.ctime.max(ctime);
+    }
+
+    /// An application gave it this modification time, at the time `ctime`.
+    pub(crate) fn touch(&mut self, mtime: UnixNanos, ctime: UnixNanos, now: Nanos) {
         self.state.mtime = mtime;
+        self.has_status_of(ctime);
         self.state.flags.attributes_dirty = true;
         self.changed_at = now;
         self.changed_in_stamp = true;

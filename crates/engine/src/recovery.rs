@@ -14,7 +14,7 @@ use crate::checkpoint::Checkpoints;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::object::{Object, kept_path};
-use crate::request::OpenFile;
+use crate::request::{Attributes, OpenFile};
 use crate::store::Store;
 
 /// What to write on a device, and where, so that it is an empty pool. Both superblocks must be
@@ -191,6 +191,12 @@ impl Recovered {
         self.store.objects.iter().map(describe).collect()
     }
 
+    /// What applications see of an object, once it was compared with its file; `None` if it is forgotten.
+    #[must_use]
+    pub fn attributes(&self, object: ObjectId) -> Option<Attributes> {
+        self.store.get(object).map(Object::attributes)
+    }
+
     /// The blocks that the pool has of an object, in order.
     pub fn blocks(&self, object: ObjectId) -> impl Iterator<Item = (Block, Slot)> {
         let map = self.store.get(object).map(|object| &object.map);
@@ -248,7 +254,7 @@ impl Recovered {
             // changed blocks was dropped before. What came in since was never synced at the
             // origin: it may be newer than what the origin has after a power cut.
             if object.state.flags.size_counts {
-                object.meets(now);
+                object.meets_own(now);
             } else {
                 object.follow_origin(now);
             }
@@ -260,7 +266,7 @@ impl Recovered {
         }
         if object.state.flags.destaging {
             // headpond itself was writing there when it was stopped.
-            object.meets(now);
+            object.meets_own(now);
             return Verdict::Kept;
         }
         if object.data_dirty_against(left.size) {
@@ -290,6 +296,7 @@ impl Recovered {
         // What the pool has as clean was a copy of the file before.
         self.store.clear_clean(id);
         if let Some(object) = self.store.get_mut(id) {
+            object.has_status_of(found.stamp.ctime);
             object.meets(found.stamp);
             object.state.flags.destaging = true;
             object.state.path = kept_path(&found.path);

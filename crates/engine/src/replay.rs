@@ -112,6 +112,7 @@ impl Store {
 
 fn touched(known: &mut Object, mtime: UnixNanos) {
     known.state.mtime = mtime;
+    known.has_status_of(mtime);
     known.state.flags.attributes_dirty = true;
     known.state.flags.direct = false;
 }

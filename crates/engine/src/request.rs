@@ -68,6 +68,8 @@ pub struct Attributes {
     pub size: u64,
     /// Modification time.
     pub mtime: UnixNanos,
+    /// Status change time.
+    pub ctime: UnixNanos,
 }
 
 /// A change to the origin's directories which the log must be ordered with. The front door
@@ -194,6 +196,8 @@ pub enum Request {
         object: ObjectId,
         /// The time.
         mtime: UnixNanos,
+        /// When it is set.
+        ctime: UnixNanos,
     },
     /// Tells that the front door changed the origin's file in a way that moves its status
     /// change time (mode, owner, links, extended attributes). Answer: [`Reply::Done`].
@@ -202,6 +206,8 @@ pub enum Request {
         object: ObjectId,
         /// What the origin says of the file now.
         stamp: Stamp,
+        /// Applications see that change: the status change time is theirs, too.
+        seen: bool,
     },
     /// The front door is about to change the origin's file in a way that moves its status change time. Answer:
     /// [`Reply::Done`] when it may: should the daemon be killed in the middle, nobody takes that for a change by others.

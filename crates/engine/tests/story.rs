@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 
 use headpond_base::{BufMut, CacheMode, Errno, Nanos, ObjectId, UnixNanos};
 use headpond_engine::{
-    Config, FlushId, FlushScope, Handling, Namespace, OpenFile, Reply, Request, RequestId, Treatment, Verdict, recover,
+    Attributes, Config, FlushId, FlushScope, Handling, Namespace, OpenFile, Reply, Request, RequestId, Treatment,
+    Verdict, recover,
 };
 use headpond_format::Stamp;
 use world::{Memory, POOL, World};
@@ -366,7 +367,7 @@ fn a_change_by_others_that_puts_the_time_back_is_a_conflict_and_what_headpond_di
 
     // headpond's own changes of the status come before the stamp with which the pool is left.
     let own: [fn(ObjectId) -> Request; 2] = [
-        |object| Request::Restamp { object, stamp: Stamp::default() },
+        |object| Request::Restamp { object, stamp: Stamp::default(), seen: true },
         |object| {
             let (from, to) = (b"f".to_vec(), b"g".to_vec());
             Request::Namespace(Namespace::Rename { moved: Some(object), replaced: None, from, to, exchange: false })
@@ -426,4 +427,71 @@ fn after_a_crash_a_later_status_change_time_than_headponds_own_is_a_conflict_and
     world.ask(Request::SyncAll);
     assert!(!is_conflict(&mut world, left));
     assert!(is_conflict(&mut world, later(left, 1000)));
+}
+
+/// What a start shows of the only object, whose file has this stamp now.
+fn seen_after(world: &World, found: Stamp) -> Attributes {
+    let mut recovered = recover(&mut Memory(world.flash.0.clone()), POOL).unwrap();
+    let objects = recovered.objects();
+    assert_eq!(objects.len(), 1);
+    let (inode, birth, path) = (objects[0].state.inode, objects[0].state.birth, b"f".to_vec());
+    let file = OpenFile { inode, birth, path, stamp: found, created: false, allocated: 0 };
+    let verdict = recovered.reconcile(objects[0].object, Some(&file));
+    assert!(matches!(verdict, Verdict::Kept | Verdict::Dropped), "{verdict:?}");
+    recovered.attributes(objects[0].object).unwrap()
+}
+
+#[test]
+fn what_programs_see_of_a_file_is_the_same_after_a_start_unless_the_origins_status_tells_of_another_change() {
+    let later = |stamp: Stamp, by: i64| Stamp { ctime: UnixNanos(stamp.ctime.0 + by), ..stamp };
+    let mut world = World::new(Config { flush_period: Nanos(u64::MAX), ..Config::default() });
+    let file = world.open(1, &[5; 10_000]);
+    let opened = Stamp { size: 10_000, ..Stamp::default() };
+    let (data, how) = (BufMut::copy_of(b"more").freeze(), Treatment::default());
+    let write = Request::Write { object: file, offset: 20_000, data, mtime: UnixNanos(800), durable: false, how };
+    let Reply::Changed(written) = world.ask(write) else { panic!("not written") };
+    world.ask(Request::Sync { object: file });
+    world.sleep(3000);
+    world.ask(Request::SyncAll);
+    assert_eq!(
+        (written.ctime, seen_after(&world, opened)),
+        (written.mtime, written),
+        "by what the log has of the write"
+    );
+    let set = Request::SetMtime { object: file, mtime: UnixNanos(5), ctime: UnixNanos(900) };
+    let Reply::Changed(seen) = world.ask(set) else { panic!("not set") };
+    assert_eq!((seen.mtime, seen.ctime), (UnixNanos(5), UnixNanos(900)));
+    world.ask(Request::Sync { object: file });
+    assert_eq!(seen_after(&world, opened), seen, "dirty");
+    assert_eq!(seen_after(&world, later(opened, -1)), seen, "the origin lost its power");
+
+    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
+    world.ask(Request::SyncAll);
+    let left = world.stamps[&file];
+    assert_ne!(left.ctime, seen.ctime, "destage has left its own");
+    assert_eq!(seen_after(&world, left), seen, "clean");
+    assert_eq!(seen_after(&world, later(left, 7000)).ctime, UnixNanos(left.ctime.0 + 7000), "others changed it");
+
+    // A change of mode, by the front door: seen once it is over, and after a crash in the middle, too.
+    world.write(file, 0, b"again");
+    world.ask(Request::Sync { object: file });
+    let left = later(left, 5000);
+    assert!(matches!(world.ask(Request::StatusBegins { object: file }), Reply::Done));
+    assert_eq!(seen_after(&world, left).ctime, left.ctime);
+    world.ask(Request::Restamp { object: file, stamp: left, seen: true });
+    world.ask(Request::StatusEnds { object: file, stamp: Some(left) });
+    assert_eq!(seen_after(&world, left).ctime, left.ctime);
+    world.sleep(3000);
+    world.ask(Request::SyncAll);
+    assert_eq!(seen_after(&world, left).ctime, left.ctime);
+    // What is none of the programs' business is not shown to them.
+    let own = later(left, 5000);
+    assert!(matches!(world.ask(Request::StatusBegins { object: file }), Reply::Done));
+    world.ask(Request::StatusEnds { object: file, stamp: Some(own) });
+    world.sleep(3000);
+    world.ask(Request::SyncAll);
+    assert_eq!(seen_after(&world, own).ctime, left.ctime);
+    assert!(matches!(world.ask(Request::Stop), Reply::Done));
+    let found = Stamp { ctime: own.ctime, ..world.stamps[&file] };
+    assert_eq!(seen_after(&world, found).ctime, left.ctime, "after an orderly end");
 }

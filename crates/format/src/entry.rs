@@ -103,6 +103,8 @@ pub struct ObjectState {
     pub origin_valid: u64,
     /// Modification time, as applications see it.
     pub mtime: UnixNanos,
+    /// Status change time, as applications see it: unlike the stamp's, not that of a write by headpond. 0 if unknown.
+    pub ctime: UnixNanos,
     /// The origin's file when it was last left complete.
     pub stamp: Stamp,
     /// Path below the origin's root when last known; empty if unknown or too long.
@@ -116,6 +118,19 @@ impl ObjectState {
     pub const fn status_changed(&self, found: Stamp) -> bool {
         let (left, now, flags) = (self.stamp.ctime.0, found.ctime.0, self.flags);
         flags.ctime_counts && left != now || flags.ctime_bounds && !flags.destaging && left < now
+    }
+
+    /// What applications see as the status change time of the file that was found, which is as headpond left it. A time at the
+    /// origin that nobody can account for may be that of a change by the front door, and counts if it is later.
+    #[must_use]
+    pub fn ctime_at(&self, found: Stamp) -> UnixNanos {
+        let (left, now, flags) = (self.stamp.ctime, found.ctime, self.flags);
+        let accounted_for = now == left || flags.ctime_bounds && !flags.destaging && now < left;
+        match self.ctime {
+            UnixNanos(0) => now.max(self.mtime),
+            kept if accounted_for => kept,
+            kept => kept.max(now),
+        }
     }
 }
 
@@ -325,6 +340,7 @@ impl Entry {
                 raw.object = object.0.into();
                 raw.size = state.size.into();
                 raw.mtime = state.mtime.0.into();
+                (raw.first, raw.blocks) = halves(state.ctime);
                 encode_object(state, out);
             }
             Self::Data { object, first, dirty, grown, class, checksums } => {
@@ -438,7 +454,9 @@ impl Entry {
         }
         let entry = match raw.kind {
             kind::OBJECT => {
-                Self::Object { object, state: decode_object(raw.size.get(), mtime, tail).ok_or(Damage::Short(WHAT))? }
+                let ctime = from_halves(first.0, blocks).ok_or(senseless("status change time of more than 64 bits"))?;
+                let state = decode_object((raw.size.get(), mtime, ctime), tail).ok_or(Damage::Short(WHAT))?;
+                Self::Object { object, state }
             }
             kind::DATA if codec.is_some() => {
                 let codec = codec.ok_or(senseless("unknown compression"))?;
@@ -527,7 +545,18 @@ fn encode_object(state: &ObjectState, out: &mut Vec<u8>) {
     out.extend_from_slice(&state.path);
 }
 
-fn decode_object(size: u64, mtime: UnixNanos, tail: &[u8]) -> Option<ObjectState> {
+/// A time in two fields that hold positions, and so less than 64 bits: its lower and its upper half.
+fn halves(time: UnixNanos) -> (U64, U64) {
+    let bits = time.0.cast_unsigned();
+    ((bits & u64::from(u32::MAX)).into(), (bits >> 32).into())
+}
+
+fn from_halves(lower: u64, upper: u64) -> Option<UnixNanos> {
+    let (lower, upper) = (u32::try_from(lower).ok()?, u32::try_from(upper).ok()?);
+    Some(UnixNanos((u64::from(upper) << 32 | u64::from(lower)).cast_signed()))
+}
+
+fn decode_object((size, mtime, ctime): (u64, UnixNanos, UnixNanos), tail: &[u8]) -> Option<ObjectState> {
     let (raw, path) = RawObject::ref_from_prefix(tail).ok()?;
     let path_len = raw.path_len.get() as usize;
     if path_len > OBJECT_PATH_MAX {
@@ -540,6 +569,7 @@ fn decode_object(size: u64, mtime: UnixNanos, tail: &[u8]) -> Option<ObjectState
         size,
         origin_valid: raw.origin_valid.get(),
         mtime,
+        ctime,
         stamp: Stamp {
             size: raw.stamp_size.get(),
             mtime: UnixNanos(raw.stamp_mtime.get()),
@@ -570,6 +600,7 @@ mod tests {
                 size,
                 origin_valid,
                 mtime: UnixNanos(time),
+                ctime: UnixNanos(time ^ 3),
                 stamp: Stamp { size: size ^ 1, mtime: UnixNanos(time ^ 1), ctime: UnixNanos(time ^ 2) },
                 path,
             })

@@ -150,6 +150,7 @@ fn entries() -> Vec<Entry> {
         size: 0x2122_2324_2526_2728,
         origin_valid: u64::MAX,
         mtime,
+        ctime: UnixNanos(0),
         stamp: Stamp { size: 0x3132, mtime: UnixNanos(0x4142), ctime: UnixNanos(0x5152) },
         path: b"db/ibdata1".to_vec(),
     };
@@ -259,6 +260,26 @@ fn blank_entry_bytes() -> Vec<u8> {
     bytes
 }
 
+/// An object whose status change time is not the origin's.
+fn ctime_entries() -> Vec<(Sequence, Entry)> {
+    let mut entries = numbered();
+    entries.retain(|(_, entry)| matches!(entry, Entry::Object { .. }));
+    for (at, (_, entry)) in (0..).zip(&mut entries) {
+        if let Entry::Object { state, .. } = entry {
+            state.ctime = [UnixNanos(0x0102_0304_0506_0708), UnixNanos(-0x0102_0304_0506_0708)][at];
+            state.flags.ctime_counts = at == 0;
+            state.flags.ctime_bounds = at == 1;
+        }
+    }
+    entries
+}
+
+fn ctime_entry_bytes() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    ctime_entries().iter().for_each(|(sequence, entry)| entry.encode(*sequence, &mut bytes));
+    bytes
+}
+
 const RECORD: (ObjectId, Block, Generation) = (ObjectId(7), Block(40), Generation(3));
 
 /// What the golden records hold.
@@ -293,6 +314,7 @@ fn written() -> Vec<(&'static str, Vec<u8>)> {
         ("packed-entries", packed_entry_bytes()),
         ("blank-superblock", encode_superblock(&Superblock { packed: true, blanks: true, ..superblock(true) })),
         ("blank-entries", blank_entry_bytes()),
+        ("ctime-entries", ctime_entry_bytes()),
     ]
 }
 
@@ -358,6 +380,11 @@ fn blank_records_are_read_as_they_were_meant() {
     let superblock = Superblock { packed: true, blanks: true, ..superblock(true) };
     assert_eq!(decode_superblock(&golden("blank-superblock")), Ok(superblock));
     assert_eq!(Entry::decode_all(&golden("blank-entries")), Ok(blank_entries()));
+}
+
+#[test]
+fn status_change_times_are_read_as_they_were_meant() {
+    assert_eq!(Entry::decode_all(&sparse::read(&path(1, "ctime-entries"))), Ok(ctime_entries()));
 }
 
 #[test]

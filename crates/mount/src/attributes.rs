@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, RawMode, Statx, Timespec, Timesta
 use rustix::io::Errno;
 
 use crate::caller::Rights;
-use crate::front::{Front, Outcome, unexpected};
+use crate::front::{Front, Outcome, stamp, unexpected};
 use crate::handles::{OpenFile, Way};
 use crate::inodes::{Inode, Privileges, ROOT, kind_of};
 use crate::known::Known;
@@ -81,6 +81,8 @@ impl Front {
             attributes.size = view.size;
             attributes.mtime = times::system_time(view.mtime);
             attributes.ctime = times::system_time(view.ctime);
+        } else if let Some(ctime) = self.kept_times.seen(inode.key, stamp(found).ctime) {
+            attributes.ctime = times::system_time(ctime);
         }
         attributes
     }
@@ -161,7 +163,7 @@ impl Front {
     fn set_mtime_known(&self, inode: &Inode, mtime: UnixNanos) -> Outcome<()> {
         let known = inode.known().ok_or(Errno::BADF)?;
         let now = known.now();
-        self.change_and_wait(known.clone(), Ask::SetMtime { object: known.object(), mtime }, now)
+        self.change_and_wait(known.clone(), Ask::SetMtime { object: known.object(), mtime, ctime: now }, now)
     }
 
     /// Has the engine change a file, takes over what the file is then, and waits for all that.

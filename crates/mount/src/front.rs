@@ -18,6 +18,7 @@ use crate::forgetting::Forgetting;
 use crate::handles::{Handles, OpenDirectory, OpenFile, Way};
 use crate::inodes::{DeviceNumber, Inode, Inodes, ROOT, stat};
 use crate::insight::Insight;
+use crate::kept::KeptTimes;
 use crate::known::{FileKey, Known, KnownFiles, KnownObject};
 use crate::live_rules::LiveRules;
 use crate::mount::Beside;
@@ -38,6 +39,7 @@ pub(crate) struct Front {
     pub(crate) pond: Arc<dyn Pond>,
     pub(crate) inodes: Inodes,
     pub(crate) known: Arc<KnownFiles>,
+    pub(crate) kept_times: KeptTimes,
     pub(crate) turns: Turns,
     pub(crate) files: Handles<OpenFile>,
     pub(crate) directories: Handles<OpenDirectory>,
@@ -101,6 +103,7 @@ impl Front {
             pond,
             inodes: Inodes::new(root, beside.descriptors.unwrap_or_else(Budget::of_process).paths)?,
             known,
+            kept_times: KeptTimes::of(&beside.kept_times),
             turns: Turns::default(),
             files: Handles::new(),
             directories: Handles::new(),
@@ -223,18 +226,12 @@ impl Front {
     /// change time moved, so that it does not take it for a stranger's doing.
     pub(crate) fn changed_at_origin(&self, inode: &Inode) {
         inode.unsynced.note();
-        if let Some((known, stamp)) = self.restamp(inode) {
+        if let (Some(known), Ok(found)) = (inode.known(), inode.stat()) {
+            let stamp = stamp(&found);
+            // An engine that has let go of the file needs no stamp.
+            self.pond.submit(Request::Restamp { object: known.object(), stamp, seen: true }, Box::new(|_| {}));
             known.touched(stamp.ctime);
         }
-    }
-
-    /// Tells the engine that the status change time moved, for a reason that is none of the applications' business.
-    pub(crate) fn restamp(&self, inode: &Inode) -> Option<(Arc<Known>, Stamp)> {
-        let known = inode.known()?;
-        let stamp = stamp(&inode.stat().ok()?);
-        // An engine that has let go of the file needs no stamp.
-        self.pond.submit(Request::Restamp { object: known.object(), stamp }, Box::new(|_| {}));
-        Some((known, stamp))
     }
 }
 

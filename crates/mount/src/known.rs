@@ -221,7 +221,7 @@ impl KnownFiles {
         table.files.iter().for_each(|(key, known)| see(*key, known));
     }
 
-    /// The engine opened the file: `ctime` is the origin's, used if the file was not known. Only to
+    /// The engine opened the file: `ctime` is what the engine kept, used if the file was not known. Only to
     /// be called on the shard's thread.
     pub(crate) fn opened(
         &self,
@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     fn attributes(size: u64, mtime: i64) -> Attributes {
-        Attributes { size, mtime: UnixNanos(mtime) }
+        Attributes { size, mtime: UnixNanos(mtime), ctime: UnixNanos(mtime) }
     }
 
     #[test]

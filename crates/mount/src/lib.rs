@@ -35,6 +35,7 @@ mod inodes;
 mod insight;
 mod ioctl;
 mod join;
+mod kept;
 mod kernel_pages;
 mod known;
 mod live_rules;
@@ -67,6 +68,7 @@ mod xattr;
 
 pub use error::MountError;
 pub use insight::{FileUse, Insight};
+pub use kept::{KEPT_TIMES_MAX, KeptTime};
 pub use known::KnownObject;
 pub use live_rules::LiveRules;
 pub use mount::{Beside, MountOptions, Mounted, THREADS, mount, mount_with};

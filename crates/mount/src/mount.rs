@@ -20,6 +20,7 @@ use crate::file_system::{FileSystem, Greeting};
 use crate::forgetting::Forgetting;
 use crate::front::Front;
 use crate::insight::Insight;
+use crate::kept::KeptTime;
 use crate::known::KnownObject;
 use crate::live_rules::LiveRules;
 use crate::panel::Panel;
@@ -90,6 +91,8 @@ pub struct Beside {
     pub rules: Arc<LiveRules>,
     /// Of which files somebody was told that their writes are whole.
     pub whole: Arc<WholeWrites>,
+    /// Status change times of files of which nothing is dirty.
+    pub kept_times: Vec<KeptTime>,
     /// How many descriptors there are; as many as the process may have where nothing is said.
     pub descriptors: Option<Budget>,
 }

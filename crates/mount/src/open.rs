@@ -201,7 +201,7 @@ impl Front {
                 let change = Namespace::Unlink { object: counted.object };
                 self.pond.namespace(Some(change), Box::new(|| Ok(None))).map_err(errno)?;
             } else if before.ctime != now.ctime {
-                self.pond.submit(Ask::Restamp { object: counted.object, stamp: now }, Box::new(|_| {}));
+                self.pond.submit(Ask::Restamp { object: counted.object, stamp: now, seen: false }, Box::new(|_| {}));
             }
             if is_opened_untouched(&after) {
                 self.pond.attach_lasting(counted.object, file, Again::of(&self.inodes.home, inode, self.read_only));
@@ -223,12 +223,11 @@ impl Front {
             allocated: if inode.known().is_some() { 0 } else { allocated(file, found) },
         };
         let pinned = Pinned::of(inode)?;
-        let ctime = opening.stamp.ctime;
         let path = opening.path.clone();
         let (files, opened) = (self.known.clone(), inode.clone());
         let taken_over = move |answer: &Reply| {
             if let Reply::Opened { object, attributes } = answer {
-                let known = files.opened(opened.key, *object, *attributes, ctime);
+                let known = files.opened(opened.key, *object, *attributes, attributes.ctime);
                 known.rename(path);
                 opened.set_known(&known);
                 opened.set_settled();

@@ -169,7 +169,7 @@ mod tests {
 
     fn file(inode: u64) -> (FileKey, Arc<Known>) {
         let key = FileKey { inode, birth: UnixNanos(1) };
-        let attributes = headpond_engine::Attributes { size: 1, mtime: UnixNanos(1) };
+        let attributes = headpond_engine::Attributes { size: 1, mtime: UnixNanos(1), ctime: UnixNanos(1) };
         (key, KnownFiles::new(&[]).opened(key, ObjectId(inode), attributes, UnixNanos(1)))
     }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use headpond_base::{ObjectId, Result, UnixNanos};
 use headpond_engine::{Attributes, Namespace, Reply, Request};
+use headpond_format::Stamp;
 use rustix::fs::{Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
@@ -48,9 +49,10 @@ impl Pond for Told {
                 let object = *objects.entry((file.inode, file.birth)).or_insert(next);
                 self.stamped.lock().unwrap().entry(object).or_insert(file.stamp.ctime);
                 self.opens.fetch_add(1, Ordering::SeqCst);
-                Reply::Opened { object, attributes: Attributes { size: file.stamp.size, mtime: file.stamp.mtime } }
+                let Stamp { size, mtime, ctime } = file.stamp;
+                Reply::Opened { object, attributes: Attributes { size, mtime, ctime } }
             }
-            Request::Restamp { object, stamp } => {
+            Request::Restamp { object, stamp, .. } => {
                 self.stamped.lock().unwrap().insert(object, stamp.ctime);
                 Reply::Done
             }
@@ -369,7 +371,7 @@ fn the_status_change_time_of_a_file_that_the_pool_brought_back_stays_while_the_o
         inode: key.inode,
         birth: key.birth,
         object: ObjectId(1),
-        attributes: Attributes { size: 9, mtime: UnixNanos(7) },
+        attributes: Attributes { size: 9, mtime: UnixNanos(7), ctime },
         ctime,
         path: b"file".to_vec(),
     };

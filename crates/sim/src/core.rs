@@ -31,6 +31,8 @@ pub(crate) struct Known {
     pub(crate) dirty: bool,
     /// It has dirty data, and the status change time of its file tells a change by others.
     pub(crate) tells: bool,
+    /// The status change time of its file when it was left; `None` if what the origin says of the file counts anyway.
+    pub(crate) left_ctime: Option<i64>,
     /// All that recovery says of it, to compare one recovery with another.
     pub(crate) told: String,
 }
@@ -39,6 +41,8 @@ pub(crate) struct Known {
 pub(crate) trait Restored {
     fn objects(&self) -> Vec<Known>;
     fn reconcile(&mut self, object: ObjectId, found: Option<&OpenFile>) -> Verdict;
+    /// The status change time that applications will see.
+    fn ctime(&self, object: ObjectId) -> Option<i64>;
     fn keep(&mut self, object: ObjectId, found: &OpenFile);
     fn discard(&mut self, object: ObjectId);
     fn adopt(&mut self, origin: OriginName);
@@ -108,6 +112,7 @@ impl Restored for Recovered {
                 birth: found.state.birth.0,
                 dirty: found.dirty,
                 tells: found.dirty_blocks > 0 && found.state.flags.ctime_bounds && !found.state.flags.destaging,
+                left_ctime: (!found.state.flags.direct).then_some(found.state.stamp.ctime.0),
                 told: format!("{found:?}"),
             })
             .collect()
@@ -115,6 +120,10 @@ impl Restored for Recovered {
 
     fn reconcile(&mut self, object: ObjectId, found: Option<&OpenFile>) -> Verdict {
         Self::reconcile(self, object, found)
+    }
+
+    fn ctime(&self, object: ObjectId) -> Option<i64> {
+        self.attributes(object).map(|seen| seen.ctime.0)
     }
 
     fn keep(&mut self, object: ObjectId, found: &OpenFile) {

@@ -146,6 +146,8 @@ impl Sim<'_> {
         self.boots += u64::from(origin_falls);
         self.requests.clear();
         self.status_changes.clear();
+        // After a crash it is another one that counts, where answers were not durable.
+        self.seen_ctimes.clear();
         self.kept.clear();
         for door in self.doors.values_mut() {
             *door = Door { anchored: door.anchored, unlinked: door.unlinked, ..Door::default() };
@@ -185,9 +187,13 @@ impl Sim<'_> {
         // What was promised holds whatever happens to the machine now.
         let cut = rng.chance(500).then_some(Cut::Random);
         let origin_falls = cut.is_some() && rng.chance(500);
+        let seen = std::mem::take(&mut self.seen_ctimes);
         self.leave(cut, origin_falls);
         let clean_stop = self.stopped_well && self.model.is_all_synced() && !self.damaged;
         let outside = if clean_stop && rng.chance(600) { self.meddle(rng) } else { None };
+        if clean_stop && outside.is_none() {
+            self.seen_ctimes = seen;
+        }
         let mut kept_origin = !origin_falls;
         self.kept_over = None;
         self.begin(outside.as_ref())?;
@@ -315,6 +321,14 @@ impl Sim<'_> {
                 }
                 (_, Verdict::Dropped | Verdict::Doubted) => self.summary.dropped += 1,
                 _ => {}
+            }
+            if let (Some(file), Some(found)) = (file, &found)
+                && same
+                && known.left_ctime == Some(found.stamp.ctime.0)
+                && let (Some(seen), Some(shown)) = (self.seen_ctimes.get(&file), restored.ctime(known.object))
+                && *seen != shown
+            {
+                return Err(format!("the status change time of {file:?} was {seen} and is {shown}: {}", known.told));
             }
             if let Some(file) = file
                 && !gone

@@ -73,7 +73,7 @@ impl Fake {
 
     fn changed(&mut self, object: ObjectId, size: u64, mtime: UnixNanos) -> Reply {
         let known = self.objects.entry(object).or_default();
-        known.attributes = Attributes { size, mtime };
+        known.attributes = Attributes { size, mtime, ctime: mtime };
         Reply::Changed(known.attributes)
     }
 
@@ -215,7 +215,7 @@ impl Fake {
             Request::Open(OpenFile { inode, birth, stamp, .. }) => {
                 let next = ObjectId(self.by_identity.len() as u64 + 1);
                 let object = *self.by_identity.entry((inode, birth)).or_insert(next);
-                let attributes = Attributes { size: stamp.size, mtime: stamp.mtime };
+                let attributes = Attributes { size: stamp.size, mtime: stamp.mtime, ctime: stamp.ctime };
                 let known = self.objects.entry(object).or_insert(Object { attributes });
                 Reply::Opened { object, attributes: known.attributes }
             }
@@ -308,6 +308,10 @@ impl Restored for FakeRestored {
 
     fn reconcile(&mut self, _object: ObjectId, _found: Option<&OpenFile>) -> Verdict {
         Verdict::Kept
+    }
+
+    fn ctime(&self, _object: ObjectId) -> Option<i64> {
+        None
     }
 
     fn keep(&mut self, _object: ObjectId, _found: &OpenFile) {}

@@ -107,6 +107,8 @@ pub(crate) struct Sim<'a> {
     pub(crate) doors: BTreeMap<FileId, Door>,
     pub(crate) requests: BTreeMap<RequestId, Asked>,
     pub(crate) status_changes: Vec<StatusChange>,
+    /// The status change times that answers tell; files are not in it of which they may have told an older one.
+    pub(crate) seen_ctimes: BTreeMap<FileId, i64>,
     pub(crate) next_request: u64,
     pub(crate) next_writer: u32,
     /// Where the last write went, in runs that make the next one overlap it.
@@ -148,6 +150,7 @@ impl<'a> Sim<'a> {
             doors: BTreeMap::new(),
             requests: BTreeMap::new(),
             status_changes: Vec::new(),
+            seen_ctimes: BTreeMap::new(),
             next_request: 1,
             next_writer: 1,
             last_write: (0, 1),
@@ -528,6 +531,7 @@ impl<'a> Sim<'a> {
                     }
                     door.handles += 1;
                     door.object = Some(object);
+                    self.seen_ctimes.insert(file, attributes.ctime.0);
                     return self.model.check_size(id.0, attributes.size);
                 }
                 self.model.unwatch(id.0);
@@ -561,6 +565,8 @@ impl<'a> Sim<'a> {
                     self.model.make_loose(change);
                 }
                 self.model.acknowledge(change);
+                let seen = self.seen_ctimes.entry(file).or_default();
+                *seen = attributes.ctime.0.max(*seen);
                 // What is durable is no use without a name.
                 self.doors.entry(file).or_default().anchored |= self.model.is_durable(change);
                 self.model.check_size(id.0, attributes.size)?;
@@ -570,8 +576,10 @@ impl<'a> Sim<'a> {
                 }
                 self.check_written_through(file, change, asked_at, direct)
             }
-            (Asked::Change { id: change, .. }, Reply::Failed(_)) => {
+            (Asked::Change { file, id: change, .. }, Reply::Failed(_)) => {
                 self.model.unwatch(id.0);
+                // It may be there in part.
+                self.seen_ctimes.remove(&file);
                 if self.world.injected.flash_write > 0 {
                     // The flash failed before it was its turn: it went to the origin.
                     self.model.make_loose(change);
@@ -612,14 +620,14 @@ impl<'a> Sim<'a> {
                 if checked.iter().any(Result::is_ok) { Ok(()) } else { checked.into_iter().next().unwrap_or(Ok(())) }
             }
             (
-                Asked::Close { .. }
-                | Asked::StatusEnds
-                | Asked::Configure
-                | Asked::Names { .. }
-                | Asked::CancelFlush
-                | Asked::Settled,
+                Asked::Close { .. } | Asked::StatusEnds | Asked::Configure | Asked::CancelFlush | Asked::Settled,
                 Reply::Done,
             ) => Ok(()),
+            (Asked::Names { .. }, Reply::Done) => {
+                // It has a later one, which no answer tells.
+                self.seen_ctimes.clear();
+                Ok(())
+            }
             (_, Reply::Failed(_)) => Ok(()),
             (_, reply) => Err(wrong(&reply)),
         }

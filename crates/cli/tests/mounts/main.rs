@@ -34,5 +34,6 @@ mod settings;
 mod space;
 mod superblocks;
 mod taken_over;
+mod times;
 mod vanishing;
 mod whole;

@@ -461,7 +461,7 @@ impl Engine {
         }
         known.state.size = size_after;
         known.turns.over(id);
-        known.touch(mtime, now);
+        known.touch(mtime, mtime, now);
         self.destage.note(object);
     }
 

@@ -285,7 +285,7 @@ impl Engine {
             known.state.flags.attributes_dirty = true;
         }
         known.direct_changes += 1;
-        known.touch(change.mtime(), now);
+        known.touch(change.mtime(), change.mtime(), now);
         self.destage.note(object);
         self.poison(object, change.span());
         if self.rules_for(how).keep_writes

@@ -50,6 +50,9 @@ impl Engine {
         let outcome = op.outcome.take();
         let stamp = if let Some(Outcome::Stamp(stamp)) = outcome { Some(stamp) } else { None };
         if let Some(object) = moved {
+            if let (Some(stamp), Some(known)) = (stamp, self.store.get_mut(object)) {
+                known.has_status_of(stamp.ctime);
+            }
             self.status_changed(object, stamp);
         }
         if let Some(object) = going {

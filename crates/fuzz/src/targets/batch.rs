@@ -51,6 +51,7 @@ pub(super) fn entries(seed: &mut Seed) -> Vec<u8> {
                     size: seed.below(1 << 50),
                     origin_valid: u64::MAX,
                     mtime,
+                    ctime: UnixNanos(seed.next().cast_signed()),
                     stamp: Stamp { size: seed.next(), mtime, ctime: mtime },
                     path,
                 },

@@ -107,7 +107,7 @@ fn answer(files: &Mutex<Files>, request: Request) -> Result<Reply> {
             *files.opens.entry(object).or_default() += 1;
             let attributes = match files.files.get(&object) {
                 Some((file, _)) => attributes(file)?,
-                None => Attributes { size: stamp.size, mtime: stamp.mtime },
+                None => Attributes { size: stamp.size, mtime: stamp.mtime, ctime: stamp.ctime },
             };
             Ok(Reply::Opened { object, attributes })
         }
@@ -162,7 +162,7 @@ fn answer(files: &Mutex<Files>, request: Request) -> Result<Reply> {
             rustix::fs::fallocate(&file, flags, offset, len).map_err(errno)?;
             changed(&file, mtime)
         }
-        Request::SetMtime { object, mtime } => changed(&*file(&object)?, mtime),
+        Request::SetMtime { object, mtime, .. } => changed(&*file(&object)?, mtime),
         Request::Sync { object } => {
             file(&object)?.sync_all()?;
             Ok(Reply::Done)
@@ -181,7 +181,9 @@ fn errno(error: rustix::io::Errno) -> Errno {
 
 fn attributes(file: &File) -> Result<Attributes> {
     let found = file.metadata()?;
-    Ok(Attributes { size: found.len(), mtime: UnixNanos(found.mtime() * 1_000_000_000 + found.mtime_nsec()) })
+    let time = |seconds, nanos| UnixNanos(seconds * 1_000_000_000 + nanos);
+    let (mtime, ctime) = (time(found.mtime(), found.mtime_nsec()), time(found.ctime(), found.ctime_nsec()));
+    Ok(Attributes { size: found.len(), mtime, ctime })
 }
 
 fn changed(file: &File, mtime: UnixNanos) -> Result<Reply> {
