@@ -284,9 +284,10 @@ impl Recovered {
         object.state.flags.attributes_dirty = false;
         object.follow_origin(now);
         self.store.clear_range(id, Block(0), Block(u64::MAX));
+        // The bound holds for files with dirty data alone: of others headpond changes the status without a word before.
         match had {
             0 => Verdict::Kept,
-            _ if same && !status_changed => Verdict::Doubted,
+            _ if same && !(flags.ctime_counts && status_changed) => Verdict::Doubted,
             _ => Verdict::Dropped,
         }
     }
