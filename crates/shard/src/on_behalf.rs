@@ -17,7 +17,7 @@ const ROOT: u32 = 0;
 /// Without this the origin would decide, too, by the daemon's groups.
 const KEPT: CapabilitySet = CapabilitySet::FSETID;
 
-/// Does something on an open file as a user, without the daemon's capabilities but [`KEPT`]. An ordinary user's daemon serves only that
+/// Does something on an open file as a user, without the daemon's capabilities but one. An ordinary user's daemon serves only that
 /// user, and stays as it is; so does one that may not become the user (in a container that has no such user).
 pub fn as_user<T>(user: u32, work: impl FnOnce() -> T) -> T {
     let daemon = rustix::process::geteuid();
