@@ -136,6 +136,8 @@ pub(crate) struct Inode {
     replaced: AtomicBool,
     /// The engine may know an earlier file by its name.
     newcomer: AtomicBool,
+    /// It has no name, and what the engine alone had of it is gone: the origin's bytes are older.
+    lost: AtomicBool,
     /// Its place did not lead to it when it was to be opened.
     astray: AtomicBool,
     known: RwLock<Option<Arc<Known>>>,
@@ -212,6 +214,7 @@ impl Inode {
             privileges: AtomicU8::new(Privileges::Unknown as u8),
             replaced: AtomicBool::new(false),
             newcomer: AtomicBool::new(before.newcomer),
+            lost: AtomicBool::new(false),
             astray: AtomicBool::new(false),
             known: RwLock::new(before.known),
             removed: OnceLock::new(),
@@ -328,6 +331,16 @@ impl Inode {
     /// The engine knows it by now, and not the earlier one.
     pub(crate) fn set_settled(&self) {
         self.newcomer.store(false, Ordering::Release);
+    }
+
+    /// Whether it cannot be opened any more: it has no name, and what the engine alone had of it is gone.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    /// That is so from now on. To be called in order with the engine's answers.
+    pub(crate) fn set_lost(&self) {
+        self.lost.store(true, Ordering::Release);
     }
 
     /// How many lookups the kernel has.

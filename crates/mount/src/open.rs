@@ -24,6 +24,7 @@ use crate::handles::{OpenFile, Pinned, Way};
 use crate::inodes::{Inode, stat};
 use crate::places::{Hold, Home};
 use crate::pond::call_with;
+use crate::turns::{Changing, Opening};
 use crate::{caller, privileges};
 
 /// How often a file is opened in the engine for one open, when it is changed meanwhile each time. Somebody who
@@ -185,7 +186,7 @@ impl Front {
     /// stranger's doing later: so it is looked at once more, and the engine told.
     fn open_in_engine(&self, inode: &Arc<Inode>, file: File, created: bool) -> Outcome<Counted<'_>> {
         // Others of the mount wait with the names; who comes past it does not.
-        let _turn = self.turns.open(inode.key);
+        let _turn = self.opening_turn(inode, created);
         let mut tries = 0;
         loop {
             let before = stat(&file, c"")?;
@@ -193,7 +194,8 @@ impl Front {
             let after = stat(&file, c"")?;
             let (before, now) = (stamp(&before), stamp(&after));
             tries += 1;
-            if (before.size, before.mtime) != (now.size, now.mtime) && tries < OPENS_MAX {
+            let is_lost = inode.is_lost();
+            if (before.size, before.mtime) != (now.size, now.mtime) && tries < OPENS_MAX && !is_lost {
                 // Its bytes may be others: what the engine has counts only against the stamp of now.
                 continue;
             }
@@ -208,8 +210,17 @@ impl Front {
             } else {
                 self.pond.attach(counted.object, file);
             }
-            return Ok(counted);
+            return if is_lost { Err(Errno::STALE) } else { Ok(counted) };
         }
+    }
+
+    /// The turn to open a file: with others who do, but for one that the engine is to take for new. It would take it for
+    /// another one the second time.
+    fn opening_turn(&self, inode: &Inode, created: bool) -> Turn<'_> {
+        if created || inode.is_newcomer() {
+            return Turn::Alone(self.turns.change([Some(inode.key), None]));
+        }
+        Turn::WithOthers(self.turns.open(inode.key))
     }
 
     fn open_once(&self, inode: &Arc<Inode>, file: &File, found: &Statx, created: bool) -> Outcome<Counted<'_>> {
@@ -225,8 +236,13 @@ impl Front {
         let pinned = Pinned::of(inode)?;
         let path = opening.path.clone();
         let (files, opened) = (self.known.clone(), inode.clone());
+        let is_gone = found.stx_nlink == 0;
         let taken_over = move |answer: &Reply| {
             if let Reply::Opened { object, attributes } = answer {
+                // Its last name went while it was not open, and with that what only the engine had of it.
+                if is_gone && files.find(opened.key).is_some_and(|earlier| earlier.object() != *object) {
+                    opened.set_lost();
+                }
                 let known = files.opened(opened.key, *object, *attributes, attributes.ctime);
                 known.rename(path);
                 opened.set_known(&known);
@@ -238,6 +254,12 @@ impl Front {
             other => Err(unexpected(&other)),
         }
     }
+}
+
+/// Held while a file is opened in the engine.
+enum Turn<'a> {
+    WithOthers(#[expect(dead_code, reason = "held")] Opening<'a>),
+    Alone(#[expect(dead_code, reason = "held")] Changing<'a>),
 }
 
 /// Whether an open file may be written.

@@ -151,6 +151,10 @@ impl Home {
 
     /// Opens all that is closed between it and the next directory above that is open.
     fn reopen_chain(&self, inode: &Arc<Inode>) -> Result<Opened, Errno> {
+        // A change that took its place may have opened it meanwhile: it loses one of several names.
+        if let Some(open) = inode.slot.get() {
+            return Ok(open);
+        }
         let mut closed = vec![inode.clone()];
         let mut above = loop {
             let (parent, _) = closed.last().and_then(|inode| inode.place()).ok_or(Errno::STALE)?;

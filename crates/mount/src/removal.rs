@@ -96,9 +96,12 @@ impl Front {
         {
             inode.set_last_seen(&found);
             let known = inode.known();
+            // The engine's descriptor, too, or what it still has to do there would find no file.
+            let file = known.as_ref().and_then(|known| self.pond.leaving(known.object()));
             if inode.slot.end_kept()
                 && let Some(known) = known
             {
+                file.into_iter().for_each(Leaving::gone);
                 // Its number may be a new file's by now.
                 self.known.gone_unless_another(inode.key, &known);
             }
@@ -137,9 +140,8 @@ impl Going {
             return Becomes::Nameless;
         }
         if inode.is_found_by(&self.directory, &self.name)
-            && let Some(place) = inode.take_place()
+            && let Some(place) = home.open.hold(inode, open, || inode.take_place())
         {
-            home.open.hold(inode, open);
             return Becomes::Elsewhere(place);
         }
         Becomes::Same

@@ -202,6 +202,21 @@ fn a_file_that_is_opened_while_it_is_removed_is_known_to_be_gone() {
     }
 }
 
+/// An application that only named the file keeps it at the origin. The engine has forgotten what it alone had of it.
+#[test]
+fn a_file_that_lost_its_last_name_and_what_the_pool_had_of_it_is_not_opened_any_more() {
+    let bench = Bench::remembering(9);
+    let inode = bench.file("file");
+    drop(bench.open(&inode));
+    let named = Pinned::of(&inode).unwrap();
+    bench.remove("", "file");
+    let mut objects = bench.pond.objects.lock().unwrap();
+    *objects = HashMap::from([((0, UnixNanos(0)), ObjectId(1))]);
+    drop(objects);
+    assert_eq!(bench.front.open_for_change(&inode).err(), Some(Errno::STALE));
+    drop(named);
+}
+
 #[test]
 fn a_file_that_is_opened_while_another_is_renamed_over_it_is_known_to_be_gone() {
     let bench = Bench::remembering(9);

@@ -382,9 +382,10 @@ impl<H: Holder> Descriptors<H> {
         holder.slot().state().life = Life::Kept;
     }
 
-    /// It cannot be opened again any more.
-    pub fn hold(&self, holder: &Arc<H>, open: Opened) {
-        drop(self.held_open(holder, open));
+    /// It cannot be opened again any more, by what `taken` does: nobody finds it closed after that.
+    pub fn hold<T>(&self, holder: &Arc<H>, open: Opened, taken: impl FnOnce() -> T) -> T {
+        let _ring = self.held_open(holder, open);
+        taken()
     }
 
     /// Who closes others holds the ring: as long as it is held nobody closes this one.
