@@ -116,7 +116,7 @@ impl ObjectSpace {
         self.idle.remove(Block::holding(start).byte(), Block(blocks_for(end)).byte());
     }
 
-    /// The origin's file was made longer past the log, up to here. XFS takes as much again past the end of such a file, and keeps
+    /// The origin's file was made longer past the log. XFS takes as much again past the end of such a file, and keeps
     /// that for good once space of the file was ever asked for. Gives whether there may be such a run now.
     pub(crate) fn grew_past_the_log(&mut self) -> bool {
         self.left_over |= self.reserved.next(0, true) != u64::MAX;

@@ -80,6 +80,16 @@ pub fn lacking(programs: &[&str]) -> Vec<String> {
     programs.iter().filter(lacks).map(|program| (*program).to_owned()).collect()
 }
 
+/// Those of the programs that are nowhere: for programs that have no `--version`. What only root runs may lie off an
+/// ordinary user's `PATH`.
+#[must_use]
+pub fn absent(programs: &[&str]) -> Vec<String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places: Vec<_> = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).collect();
+    let absent = |name: &&&str| !places.iter().any(|place| place.join(name).exists());
+    programs.iter().filter(absent).map(|name| (*name).to_owned()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -136,17 +136,7 @@ impl Guest {
     /// What this machine lacks for guests that use these programs, if anything.
     #[must_use]
     pub fn missing(programs: &[&str]) -> Option<String> {
-        let found = |name: &str| {
-            let path = std::env::var_os("PATH").unwrap_or_default();
-            let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-            places.into_iter().any(|place: PathBuf| place.join(name).exists())
-        };
-        let mut missing: Vec<_> = [KERNEL, "modprobe", "ip"]
-            .iter()
-            .chain(programs)
-            .filter(|name| !found(name))
-            .map(ToString::to_string)
-            .collect();
+        let mut missing = command::absent(&[&[KERNEL, "modprobe", "ip"], programs].concat());
         if !Path::new(MODULES).exists() {
             missing.push(format!("{MODULES} (Debian: user-mode-linux)"));
         }

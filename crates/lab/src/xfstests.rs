@@ -73,14 +73,11 @@ pub fn missing(suite: &Path) -> Option<String> {
     if command::run("looking", Command::new("id").arg(USER)).is_err() {
         return Some(format!("the user {USER} (useradd -m {USER})"));
     }
-    let lacking: Vec<_> =
-        PROGRAMS.iter().filter(|name| command::run("looking", Command::new("which").arg(name)).is_err()).collect();
-    let root = rustix::process::geteuid().is_root();
-    match lacking[..] {
-        [] if root => None,
-        [] => Some("root's rights".to_owned()),
-        _ => Some(lacking.iter().map(|name| **name).collect::<Vec<_>>().join(", ")),
+    let mut lacking = command::absent(&PROGRAMS);
+    if !rustix::process::geteuid().is_root() {
+        lacking.push("root's rights".to_owned());
     }
+    (!lacking.is_empty()).then(|| lacking.join(", "))
 }
 
 struct Bed {
