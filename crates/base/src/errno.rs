@@ -11,16 +11,30 @@ pub struct Errno(pub i32);
 pub type Result<T> = std::result::Result<T, Errno>;
 
 impl Errno {
+    /// Not permitted.
+    pub const PERM: Self = Self(1);
     /// No such file.
     pub const NOENT: Self = Self(2);
     /// The device failed, or bytes did not match their checksum and no second copy exists.
     pub const IO: Self = Self(5);
     /// The object is no longer known.
     pub const BADF: Self = Self(9);
+    /// Permission denied.
+    pub const ACCESS: Self = Self(13);
     /// In use elsewhere.
     pub const BUSY: Self = Self(16);
+    /// There is something of that name.
+    pub const EXIST: Self = Self(17);
+    /// Not a directory.
+    pub const NOTDIR: Self = Self(20);
     /// The request makes no sense.
     pub const INVAL: Self = Self(22);
+    /// The machine has no descriptor left.
+    pub const NFILE: Self = Self(23);
+    /// The process has no descriptor left.
+    pub const MFILE: Self = Self(24);
+    /// It is a program that runs.
+    pub const TXTBSY: Self = Self(26);
     /// A file would become larger than can be.
     pub const FBIG: Self = Self(27);
     /// The origin has no room for what would have to be written to it later.

@@ -3,9 +3,8 @@
 //!
 //! ```text
 //!            leave            gone
-//!   Here ───────────> Leaving ─────> Gone       nothing uses it: closed before its last name goes
-//!    │  <───────────          stay
-//!    └── keep ──────> Kept                      its last name is gone and something uses it: open to the end
+//!   Here ───────────> Leaving ─────> Gone       closed before its last name goes
+//!       <───────────           stay
 //! ```
 //!
 //! Invariants
@@ -32,6 +31,9 @@ const PATHS: u64 = 2;
 /// The share that files may take which are attached for reading and writing: a quarter. The last quarter is for what
 /// cannot be closed: files that were removed while they are open, directories being read, sockets, the flash.
 const FILES: u64 = 4;
+/// How many handles may keep a directory or a file open for themselves: half as many as that last quarter has descriptors,
+/// as a handle of a file without a name takes two.
+const HANDLES: u64 = 8;
 /// More are of no use: each keeps an inode of the origin in the kernel's memory.
 const DESCRIPTORS_MAX: u64 = 1 << 20;
 /// Fewer are too few to work with.
@@ -50,6 +52,8 @@ pub struct Budget {
     pub paths: usize,
     /// Files of the origin, for reading and writing.
     pub files: usize,
+    /// Handles of applications that keep something open at the origin for themselves.
+    pub handles: usize,
 }
 
 impl Budget {
@@ -58,7 +62,7 @@ impl Budget {
     pub fn of(limit: u64) -> Self {
         let share =
             |part: u64| usize::try_from((limit.min(DESCRIPTORS_MAX) / part).max(SHARE_MIN)).unwrap_or(usize::MAX);
-        Self { paths: share(PATHS), files: share(FILES) }
+        Self { paths: share(PATHS), files: share(FILES), handles: share(HANDLES) }
     }
 
     /// Of as many as this process may have. Raises its soft limit to the hard one, which is the operator's to set.
@@ -122,14 +126,11 @@ enum Life {
     Here,
     Leaving,
     Gone,
-    Kept,
 }
 
 #[derive(Default)]
 struct State {
     life: Life,
-    /// How many count on it: those have it open, so that it must outlive its last name.
-    users: u32,
     /// How many open it again just now.
     opening: u32,
 }
@@ -156,78 +157,15 @@ impl Slot {
         open
     }
 
-    /// One more counts on the file. False if its last name went with nobody counting on it: then it is no more.
-    pub fn count_on(&self) -> bool {
-        let mut state = self.settled();
-        if state.life == Life::Gone {
-            return false;
-        }
-        state.users += 1;
-        true
-    }
-
-    /// One who counted on it does no more.
-    pub fn count_off(&self) {
-        let mut state = self.state();
-        state.users -= 1;
-        if state.users == 0 {
-            drop(state);
-            self.settled.notify_all();
-        }
-    }
-
-    /// How many count on the file.
-    pub fn users(&self) -> u32 {
-        self.state().users
-    }
-
-    /// Whether its last name went, with nobody counting on it.
+    /// Whether its last name went.
     pub fn is_gone(&self) -> bool {
         self.state().life == Life::Gone
     }
 
-    /// Whether it is as most are: neither about to go, nor gone, nor kept open to its end.
-    pub fn may_close(&self) -> bool {
-        self.state().life == Life::Here
-    }
-
-    /// Takes the descriptor out, to be closed, if it may be.
-    pub fn close_unused(&self) -> Option<Opened> {
-        if self.may_close() { self.close() } else { None }
-    }
-
-    /// Its last name is still there after all.
-    pub fn stays(&self) {
-        let mut state = self.state();
-        if state.life == Life::Kept {
-            state.life = Life::Here;
-        }
-    }
-
-    /// Closes a file whose last name went while it was counted on, if nobody counts on it any more: then it is no more.
-    /// False if that is not so.
-    pub fn end_kept(&self) -> bool {
-        let mut state = self.state();
-        if state.life != Life::Kept || state.users > 0 {
-            return false;
-        }
-        state.life = Life::Gone;
-        drop(state);
-        drop(self.close());
-        true
-    }
-
-    /// Takes the file out of use, if nobody counts on it after so long, and closes it. Waits, for a while, for those that
-    /// use it at the moment. False if it is counted on.
-    fn leave(&self, patience: Duration) -> bool {
+    /// Takes the file out of use and closes it. Waits, for a while, for those that use it at the moment. False if they are
+    /// not through by then.
+    fn leave(&self) -> bool {
         let mut state = self.settled();
-        let until = Instant::now() + patience;
-        while state.users > 0 {
-            let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) else {
-                return false;
-            };
-            state = self.settled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
         if state.life != Life::Here {
             return false;
         }
@@ -283,9 +221,9 @@ pub struct Leaving {
 }
 
 impl Leaving {
-    /// Closes a file whose last name is about to go, if nobody counts on it after so long.
-    pub fn of(holder: Arc<dyn Holder>, patience: Duration) -> Option<Self> {
-        holder.slot().leave(patience).then_some(Self { holder, gone: false })
+    /// Closes a file whose last name is about to go.
+    pub fn of(holder: Arc<dyn Holder>) -> Option<Self> {
+        holder.slot().leave().then_some(Self { holder, gone: false })
     }
 
     /// The name is gone, and the file with it.
@@ -330,7 +268,7 @@ impl<H: Holder> Descriptors<H> {
     /// The descriptor of a file, opened again by `open` if it was closed.
     ///
     /// # Errors
-    /// `open`'s, and `gone` if the file's last name went with nobody counting on it.
+    /// `open`'s, and `gone` if the file's last name went.
     pub fn get<E>(&self, holder: &Arc<H>, gone: E, open: impl FnOnce() -> Result<File, E>) -> Result<Opened, E> {
         let slot = holder.slot();
         if let Some(open) = slot.get() {
@@ -376,13 +314,7 @@ impl<H: Holder> Descriptors<H> {
         opened
     }
 
-    /// Its last name is about to go though something uses it: it stays open to the end, unless it [`stays`](Slot::stays).
-    pub fn keep(&self, holder: &Arc<H>, open: Opened) {
-        let _ring = self.held_open(holder, open);
-        holder.slot().state().life = Life::Kept;
-    }
-
-    /// It cannot be opened again any more, by what `taken` does: nobody finds it closed after that.
+    /// It is not to be closed any more, by what `taken` does: nobody finds it closed after that.
     pub fn hold<T>(&self, holder: &Arc<H>, open: Opened, taken: impl FnOnce() -> T) -> T {
         let _ring = self.held_open(holder, open);
         taken()
@@ -506,18 +438,16 @@ mod tests {
     fn what_cannot_be_opened_again_and_what_is_in_use_is_never_closed() {
         let all = Descriptors::new(5);
         let nameless = Arc::new(One { nameless: true, ..One::default() });
-        let kept = Arc::new(One::default());
         open(&all, &nameless).unwrap();
-        all.keep(&kept, open(&all, &kept).unwrap());
         let in_use = Arc::new(One::default());
         let used = open(&all, &in_use).unwrap();
         for file in some(200) {
             open(&all, &file).unwrap();
         }
         all.make_room(1000);
-        assert!(nameless.slot.get().is_some() && kept.slot.get().is_some());
+        assert!(nameless.slot.get().is_some());
         assert!(used.metadata().is_ok(), "closed in the cache, and open for who uses it");
-        assert_eq!(all.open(), 3);
+        assert_eq!(all.open(), 2);
     }
 
     #[test]
@@ -525,7 +455,7 @@ mod tests {
         for goes in [false, true] {
             let (all, file) = (Descriptors::new(5), Arc::new(One::default()));
             open(&all, &file).unwrap();
-            let leaving = Leaving::of(file.clone(), Duration::ZERO).unwrap();
+            let leaving = Leaving::of(file.clone()).unwrap();
             assert_eq!(all.open(), 0, "closed before the name goes");
             std::thread::scope(|scope| {
                 let wanting = scope.spawn(|| open(&all, &file).map(drop));
@@ -543,17 +473,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_on_does_not_leave() {
-        let (all, file) = (Descriptors::new(5), Arc::new(One::default()));
-        open(&all, &file).unwrap();
-        assert!(file.slot.count_on());
-        assert!(Leaving::of(file.clone(), Duration::ZERO).is_none());
-        file.slot.count_off();
-        Leaving::of(file.clone(), Duration::ZERO).unwrap().gone();
-        assert!(!file.slot.count_on(), "it is no more");
-    }
-
-    #[test]
     fn the_ring_of_those_that_are_forgotten_does_not_grow() {
         let all = Descriptors::new(50);
         for file in some(10_000) {
@@ -568,8 +487,9 @@ mod tests {
     #[test]
     fn a_budget_leaves_a_reserve() {
         for limit in [256, 1024, 20_000, 1 << 20, u64::MAX] {
-            let Budget { paths, files } = Budget::of(limit);
+            let Budget { paths, files, handles } = Budget::of(limit);
             assert!((paths + files) as u64 <= limit / 4 * 3, "{limit}");
+            assert!(handles as u64 <= limit / 8, "{limit}");
         }
     }
 }

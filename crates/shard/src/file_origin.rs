@@ -28,6 +28,7 @@ use rustix::io::Errno as E;
 use crate::Removed;
 use crate::beneath::{Mounts, open_beneath, path_of};
 use crate::claim::Gate;
+use crate::crowd::Crowd;
 use crate::descriptors::{Budget, Descriptors, Holder, Leaving, Opened, Slot};
 use crate::directories::{Directories, NameChanges, Syncs};
 use crate::file_space::{self, SpaceKind};
@@ -43,6 +44,7 @@ pub struct FileOrigin {
     closing: Closing,
     root: Option<Root>,
     removed: RemovedFiles,
+    crowd: Crowd,
     directories: Directories,
     synced: AtomicU64,
     /// What says beside the origin that the flash failed; see [`Origin::pool_failed`].
@@ -55,6 +57,8 @@ struct Attached {
     slot: Slot,
     /// Opens it again. Without it, it stays open.
     again: Mutex<Option<Arc<dyn Reopen>>>,
+    /// It stays open all the same.
+    kept_open: AtomicBool,
     writable: bool,
     /// Changes made, and how many of them a sync has covered. In between it stays open: the origin tells of what it could
     /// not write only once, and to descriptors that were open then.
@@ -168,6 +172,7 @@ impl FileOrigin {
             closing: Closing::default(),
             root,
             removed: RemovedFiles::default(),
+            crowd: Crowd::default(),
             directories: Directories::default(),
             synced: AtomicU64::new(0),
             on_pool_failed: OnceLock::new(),
@@ -191,6 +196,17 @@ impl FileOrigin {
         let Some(gate) = self.gate.get() else { return change() };
         gate.pass()?;
         self.doubting(change())
+    }
+
+    /// Makes a change that may need space: again where it finds none that others are about to give back.
+    fn change_with_space<T>(
+        &self,
+        file: &File,
+        attached: &Attached,
+        mut change: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
+        let in_the_way = attached.space_kind(file).has_others_in_the_way() && !attached.tells_writers(file);
+        self.removed.asking_again(|| self.crowd.or_alone(in_the_way, || self.change(&mut change)))
     }
 
     /// The origin's errors make the claim doubtful; but not those that say what a healthy one says, too.
@@ -223,6 +239,7 @@ impl FileOrigin {
         let attached = Arc::new(Attached {
             slot: Slot::default(),
             again: Mutex::new(again),
+            kept_open: AtomicBool::new(false),
             writable,
             changes: AtomicU64::new(0),
             synced: AtomicU64::new(0),
@@ -234,13 +251,17 @@ impl FileOrigin {
             tells_writers: OnceLock::new(),
             removed: OnceLock::new(),
         });
-        self.open.put(&attached, file);
+        let open = self.open.put(&attached, file);
         let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
         let earlier = files.get(&object).filter(|earlier| !earlier.slot.is_gone());
         if let Some(earlier) = earlier.filter(|earlier| earlier.writable || !writable).cloned() {
             drop(files);
-            if let Some(again) = attached.again() {
-                earlier.set_again(again);
+            match attached.again() {
+                Some(again) => {
+                    earlier.set_again(again);
+                    earlier.kept_open.store(false, Ordering::Release);
+                }
+                None => self.open.hold(&earlier, open, || earlier.kept_open.store(true, Ordering::Release)),
             }
             return;
         }
@@ -330,7 +351,9 @@ impl Holder for Attached {
     }
 
     fn can_reopen(&self) -> bool {
-        self.again().is_some() && self.synced.load(Ordering::Acquire) >= self.changes.load(Ordering::Acquire)
+        self.again().is_some()
+            && !self.kept_open.load(Ordering::Acquire)
+            && self.synced.load(Ordering::Acquire) >= self.changes.load(Ordering::Acquire)
     }
 }
 
@@ -416,9 +439,17 @@ impl Attached {
         Ok(())
     }
 
+    fn space_kind(&self, file: &File) -> SpaceKind {
+        *self.space.get_or_init(|| SpaceKind::of(file))
+    }
+
+    fn tells_writers(&self, file: &File) -> bool {
+        *self.tells_writers.get_or_init(|| refused::tells_writers(file))
+    }
+
     fn reserve(&self, file: &File, ranges: &[(u64, u64)], user: u32, insists: bool) -> Result<Space> {
         let _times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
-        let kind = *self.space.get_or_init(|| SpaceKind::of(file));
+        let kind = self.space_kind(file);
         let before = file.metadata()?;
         let (changed, result) = as_user(user, || file_space::reserve(file, kind, ranges, insists));
         if !changed {
@@ -469,22 +500,22 @@ impl crate::Origin for FileOrigin {
         attached.will_change();
         let Some(file) = self.file_to_change(&attached)? else { return Ok(()) };
         let write = || as_user(user, || Attached::write(&file, offset, data));
-        let told = *attached.tells_writers.get_or_init(|| refused::tells_writers(&file));
-        self.removed.asking_again(|| self.change(|| if told { attached.refused.write(write) } else { write() }))
+        let told = attached.tells_writers(&file);
+        self.change_with_space(&file, &attached, || if told { attached.refused.write(write) } else { write() })
     }
 
     fn zero(&self, object: ObjectId, offset: u64, len: u64, keep_space: bool) -> Result<()> {
         let attached = self.get(object)?;
         attached.will_change();
         let Some(file) = self.file_to_change(&attached)? else { return Ok(()) };
-        self.removed.asking_again(|| self.change(|| Attached::zero(&file, offset, len, keep_space)))
+        self.change_with_space(&file, &attached, || Attached::zero(&file, offset, len, keep_space))
     }
 
     fn resize(&self, object: ObjectId, size: u64) -> Result<()> {
         let attached = self.get(object)?;
         attached.will_change();
         let Some(file) = self.file_to_change(&attached)? else { return Ok(()) };
-        self.removed.asking_again(|| self.change(|| attached.refused.resize(&file, size)))
+        self.change_with_space(&file, &attached, || attached.refused.resize(&file, size))
     }
 
     fn reserve(&self, object: ObjectId, ranges: &[(u64, u64)], user: u32, insists: bool) -> Result<Space> {
@@ -492,7 +523,7 @@ impl crate::Origin for FileOrigin {
         let Some(file) = self.file_to_change(&attached)? else {
             return Ok(Space::default());
         };
-        self.removed.asking_again(|| self.change(|| attached.reserve(&file, ranges, user, insists)))
+        self.change_with_space(&file, &attached, || attached.reserve(&file, ranges, user, insists))
     }
 
     fn free(&self, object: ObjectId, settles: bool) -> Result<(u64, u64)> {
@@ -548,6 +579,17 @@ impl crate::Origin for FileOrigin {
         self.attach_any(object, file, Some(again));
     }
 
+    fn keep_open(&self, object: ObjectId) {
+        let Ok(attached) = self.get(object) else { return };
+        if attached.again().is_none() || attached.kept_open.load(Ordering::Acquire) {
+            return;
+        }
+        // One that cannot be opened is tried again when it is needed.
+        if let Ok(open) = self.file(&attached) {
+            self.open.hold(&attached, open, || attached.kept_open.store(true, Ordering::Release));
+        }
+    }
+
     fn reopened_by(&self, object: ObjectId, again: Arc<dyn Reopen>) {
         if let Ok(attached) = self.get(object) {
             attached.set_again(again);
@@ -557,7 +599,7 @@ impl crate::Origin for FileOrigin {
     fn leaving(&self, object: ObjectId) -> Option<Leaving> {
         self.closing.wait(object);
         let attached = self.get(object).ok()?;
-        if attached.again().is_some() { Leaving::of(attached, Duration::ZERO) } else { None }
+        if attached.again().is_some() { Leaving::of(attached) } else { None }
     }
 
     fn release(&self, object: ObjectId) -> Option<Remains> {
@@ -613,6 +655,7 @@ fn unix(seconds: i64, nanos: i64) -> UnixNanos {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Origin as _;
     use std::fs;
 
     #[test]
@@ -631,5 +674,54 @@ mod tests {
         fs::rename(at("renamed/db"), at("outside")).unwrap();
         std::os::unix::fs::symlink(at("outside"), at("renamed/db")).unwrap();
         assert!(root.parent_of(&file).is_none());
+    }
+
+    /// Opens a file again, and counts how often.
+    struct Counting(std::path::PathBuf, AtomicU64);
+
+    impl Reopen for Counting {
+        fn reopen(&self, _: bool) -> Result<File> {
+            self.1.fetch_add(1, Ordering::SeqCst);
+            Ok(File::options().read(true).write(true).open(&self.0)?)
+        }
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_opened_again_stays_open_however_many_there_are() {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join("file");
+        fs::write(&path, "content").unwrap();
+        let origin = FileOrigin::with(None, Budget { paths: 2, files: 2, handles: 0 });
+        let open = || File::options().read(true).write(true).open(&path).unwrap();
+        let others = || {
+            for object in 10..90 {
+                origin.attach_lasting(ObjectId(object), open(), Arc::new(Counting(path.clone(), AtomicU64::new(0))));
+                let _ = origin.read(ObjectId(object), 0, 1).unwrap();
+            }
+        };
+        let again = Arc::new(Counting(path.clone(), AtomicU64::new(0)));
+        let opened = || again.1.load(Ordering::SeqCst);
+        let look = || drop(origin.read(ObjectId(1), 0, 1).unwrap());
+        origin.attach_lasting(ObjectId(1), open(), again.clone());
+        others();
+        look();
+        assert_eq!(opened(), 1, "it was closed");
+        others();
+        origin.keep_open(ObjectId(1));
+        assert_eq!(opened(), 2, "it is open");
+        others();
+        look();
+        assert_eq!(opened(), 2, "and stays so");
+        // It can be opened as it is by now.
+        origin.attach_lasting(ObjectId(1), open(), again.clone());
+        others();
+        look();
+        assert_eq!(opened(), 3);
+        // Another handle found it in a way in which it cannot.
+        others();
+        origin.attach(ObjectId(1), open());
+        others();
+        look();
+        assert_eq!(opened(), 3, "what was just opened is what stays open");
     }
 }

@@ -57,6 +57,11 @@ impl SpaceKind {
             _ => Self::Unsure,
         }
     }
+
+    /// Whether changes at once may keep each other from space that is there: XFS, or what may lie over it.
+    pub(crate) fn has_others_in_the_way(self) -> bool {
+        self == Self::Unsure
+    }
 }
 
 /// Makes sure of space for ranges. The caller puts the file's time back if it was changed, which is said first.

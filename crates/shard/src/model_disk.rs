@@ -325,6 +325,10 @@ impl<O: Origin> Origin for ModelDisk<O> {
         self.below.attach_lasting(object, file, again);
     }
 
+    fn keep_open(&self, object: ObjectId) {
+        self.below.keep_open(object);
+    }
+
     fn reopened_by(&self, object: ObjectId, again: Arc<dyn Reopen>) {
         self.below.reopened_by(object, again);
     }

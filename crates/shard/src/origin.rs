@@ -123,6 +123,12 @@ pub trait Origin: Send + Sync + 'static {
         self.attach(object, file);
     }
 
+    /// The attached file of an object, if there is one, could not be opened again as it was: it is open from now on, and stays so
+    /// until the object is given a file that need not.
+    fn keep_open(&self, object: ObjectId) {
+        let _ = object;
+    }
+
     /// The attached file of an object, if there is one, is opened again like this from now on.
     fn reopened_by(&self, object: ObjectId, again: Arc<dyn Reopen>) {
         let _ = (object, again);

@@ -31,13 +31,13 @@ const HOLDINGS: usize = 32;
 /// are taken in. Not fewer, as each portion costs whoever asks a wake-up for its answers.
 const DOOR_PORTION: usize = 8;
 
-/// How many times as long as else is looked for work while the flash reads: its answer will come, and the processor that
-/// went to sleep for it costs more than the looking. Not while it only writes and syncs: those are done by threads of the
-/// kernel that want a processor themselves (docs/benchmarks.md).
+/// The shard polls this many times longer while the flash reads: the answer comes soon, and a sleep costs more than the
+/// polling. Writes and syncs do not prolong it: the kernel's own threads carry those out, and they need the processor
+/// (docs/benchmarks.md).
 const READ_PATIENCE: u32 = 10;
 
-/// Whoever gets the processor for so long while looking was not waiting for the shard: there is other work to do. A shard
-/// that sleeps is preferred to it when it is woken; one that looks is not.
+/// If another thread runs for this long while the shard polls, that thread has work of its own. The scheduler prefers a
+/// shard that wakes up to such a thread, but not one that polls: so the shard sleeps.
 const CROWDED: Duration = Duration::from_micros(500);
 
 /// How long the shard is less patient then.
