@@ -1,13 +1,14 @@
 //! The first look at a request: what is at once answered, what is refused, what becomes work.
 
-use headpond_base::{Errno, ObjectId, RECORD_BYTES_MAX};
+use headpond_base::{Errno, ObjectId, RECORD_BYTES_MAX, Sequence};
 use headpond_format::Stamp;
+use headpond_log::Mutation;
 
 use crate::config::Config;
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending};
 use crate::locks::OpId;
-use crate::object::{Object, kept_path};
+use crate::object::Object;
 use crate::op::{Change, Op, Progress, Stage, Work};
 use crate::ops::together;
 use crate::request::{OpenFile, Reply, Request, RequestId};
@@ -200,7 +201,7 @@ impl Engine {
                     self.drop_clean(id);
                 }
                 if !file.path.is_empty() {
-                    self.store.known(id).state.path = kept_path(&file.path);
+                    self.store.set_path(id, &file.path);
                 }
                 return id;
             }
@@ -214,8 +215,7 @@ impl Engine {
         }
         let id = self.store.next_object;
         self.store.next_object = id.next();
-        self.store.by_inode.insert(file.inode, id);
-        self.store.objects.insert(id, Object::new(file));
+        self.store.adopt(id, Object::new(file));
         if file.created {
             // Who makes a file mostly sets its mode and times next.
             self.status_settles_later(id);
@@ -282,10 +282,16 @@ impl Engine {
         if object.gone && object.attached && object.persisted && object.is_dirty() && !self.store.log.failed() {
             return self.bury(id);
         }
+        if !object.gone && (object.is_dirty() || object.origin_unsynced) {
+            return;
+        }
+        if !object.gone && object.attached && object.cleaned_at > self.settled() {
+            return self.leaving.waits(object.cleaned_at, id);
+        }
         let nothing_known = object.map.blocks() == 0 && object.in_memory == 0 && !self.destage.losses.has(id);
-        if object.gone || !object.is_dirty() && !object.origin_unsynced && nothing_known {
+        if object.gone || nothing_known {
             self.forget(id);
-        } else if object.attached && !object.is_dirty() && !object.origin_unsynced {
+        } else if object.attached {
             self.store.known(id).attached = false;
             self.emit(Effect::OriginRelease { object: id });
         }
@@ -336,7 +342,8 @@ impl Engine {
         }
         let known = self.store.known(id);
         let (attached, gone, nameless) = (known.attached, known.gone, known.state.birth == NO_BIRTH);
-        let named = known.persisted;
+        let (named, cleaned_at) = (known.persisted, known.cleaned_at);
+        self.leaving.stays(cleaned_at, id);
         self.promises.passed(std::mem::take(&mut known.past_blocks));
         self.destage.losses.is_over(id);
         self.store.forget(id);
@@ -344,18 +351,29 @@ impl Engine {
             // Its inode number goes to another file as soon as this one is closed, and nothing tells the two apart
             // but the log's word that it is forgotten.
             self.store.log.want_sync();
-            self.releases.push_back((self.store.nameless_forgotten, id));
+            self.leaving.waits(self.store.nameless_forgotten, id);
         } else if attached {
             self.emit(Effect::OriginRelease { object: id });
         }
     }
 
-    /// Lets go of the files that the log has durably forgotten.
-    pub(crate) fn release_forgotten(&mut self) {
-        let (durable, failed) = (self.store.log.durable(), self.store.log.failed());
-        while let Some((_, object)) = self.releases.front().copied().filter(|(at, _)| *at <= durable || failed) {
-            self.releases.pop_front();
-            self.emit(Effect::OriginRelease { object });
+    /// Up to here the log's word counts after a crash. Once the origin's side knows that it has failed, nothing of it does.
+    fn settled(&self) -> Sequence {
+        if self.pool_failed.is_answered() || self.config.mutation == Some(Mutation::LetGoEarly) {
+            Sequence(u64::MAX)
+        } else {
+            self.store.log.durable()
+        }
+    }
+
+    /// Lets go of what waited for the log, unless it is needed again.
+    pub(crate) fn let_go_of_settled(&mut self) {
+        while let Some(object) = self.leaving.next(self.settled()) {
+            if self.store.get(object).is_some() {
+                self.retire(object);
+            } else {
+                self.emit(Effect::OriginRelease { object });
+            }
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::fetch::{Fetch, FetchId};
 use crate::gather::GatherRead;
 use crate::hits_to_origin::HitsToOrigin;
 use crate::keep::Keep;
+use crate::leaving::Leaving;
 use crate::locks::{OpId, Span};
 use crate::modes::{Rules, rules};
 use crate::neighbours::Neighbours;
@@ -123,8 +124,7 @@ pub struct Engine {
     pub(crate) burials: usize,
     /// Objects whose burial the origin refused, and when it is asked again.
     pub(crate) unburied: BTreeMap<ObjectId, Nanos>,
-    /// Files without a birth time that are forgotten, and not let go of yet; once the log is durable up to there.
-    pub(crate) releases: VecDeque<(Sequence, ObjectId)>,
+    pub(crate) leaving: Leaving,
     pub(crate) stopping: bool,
     pub(crate) stopped: bool,
     pub(crate) pool_failed: PoolFailed,
@@ -177,7 +177,7 @@ impl Engine {
             held: VecDeque::new(),
             burials: 0,
             unburied: BTreeMap::new(),
-            releases: VecDeque::new(),
+            leaving: Leaving::default(),
             stopping: false,
             stopped: false,
             pool_failed: PoolFailed::default(),
@@ -328,7 +328,7 @@ impl Engine {
     fn turn(&mut self) {
         loop {
             self.tell_gone();
-            self.release_forgotten();
+            self.let_go_of_settled();
             self.write_what_moved_on();
             self.wake_synced();
             self.retry_stalled();

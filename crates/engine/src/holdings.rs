@@ -38,7 +38,7 @@ impl Engine {
         let shown = |object: &Object| Holding {
             inode: object.state.inode,
             birth: object.state.birth,
-            path: object.state.path.clone(),
+            path: self.store.path_of(object),
             blocks: object.map.blocks(),
             dirty_blocks: object.map.dirty(),
             stored_bytes: object.stored_units * UNIT as u64,

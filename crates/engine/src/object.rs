@@ -7,6 +7,7 @@ use headpond_map::{ObjectMap, Slot};
 use crate::dropped::Dropped;
 use crate::locks::Locks;
 use crate::objects::Counted;
+use crate::renames::Seen;
 use crate::request::{Attributes, OpenFile};
 use crate::space::ObjectSpace;
 use crate::status::Status;
@@ -18,6 +19,10 @@ pub(crate) struct Object {
     /// What the sums over all objects have of it.
     pub(crate) counted: Counted,
     pub(crate) state: ObjectState,
+    /// Zeros were written where the origin has nothing. They have no slot here, and are dirty for a start that reads the log.
+    pub(crate) zeros_unsaid: bool,
+    /// The renames that the path in `state` has seen: see [`crate::store::Store::settle_path`].
+    pub(crate) path_seen: Seen,
     pub(crate) map: ObjectMap,
     /// The log has an entry with this object's state.
     pub(crate) persisted: bool,
@@ -71,6 +76,8 @@ pub(crate) struct Object {
     /// The origin refused to sync what went there directly, and may have let go of it: no later sync is believed while
     /// the file is open (promise 8).
     pub(crate) sync_failed: Option<Errno>,
+    /// The log's last entry when a job last ended: it is clean in the log behind that, if it is clean now.
+    pub(crate) cleaned_at: Sequence,
     /// A job changed the origin's file, and it was not synced since: a size that looks right there may be lost.
     pub(crate) job_unsynced: bool,
     /// A reservation failed, and may have changed the time of the origin's file: it is known again once it gets a stamp.
@@ -124,6 +131,8 @@ impl Object {
             counted: Counted::default(),
             origin_size: state.stamp.size,
             state,
+            zeros_unsaid: false,
+            path_seen: Seen::default(),
             map,
             persisted: true,
             opens: 0,
@@ -150,6 +159,7 @@ impl Object {
             direct_changes: 0,
             origin_unsynced: false,
             sync_failed: None,
+            cleaned_at: Sequence(0),
             job_unsynced: false,
             time_adrift: false,
             status_moves: 0,

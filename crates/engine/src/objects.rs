@@ -15,6 +15,7 @@ use std::ops::RangeBounds;
 use headpond_base::ObjectId;
 
 use crate::object::Object;
+use crate::renames::Seen;
 
 /// What the sums have of one object.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -151,10 +152,10 @@ impl Objects {
         self.all.values_mut()
     }
 
-    /// The paths of all of them, which nothing is counted by.
-    pub(crate) fn paths_mut(&mut self) -> impl Iterator<Item = &mut Vec<u8>> {
+    /// The paths of all of them, and what each has seen, which nothing is counted by.
+    pub(crate) fn paths_mut(&mut self) -> impl Iterator<Item = (&mut Vec<u8>, &mut Seen)> {
         self.visited.set(self.visited.get() + self.all.len() as u64);
-        self.all.values_mut().map(|object| &mut object.state.path)
+        self.all.values_mut().map(|object| (&mut object.state.path, &mut object.path_seen))
     }
 
     /// Bytes that all maps take.

@@ -24,6 +24,11 @@ pub(crate) enum PoolFailed {
 }
 
 impl PoolFailed {
+    /// Whether the origin's side was asked to note it, and has answered.
+    pub(crate) const fn is_answered(self) -> bool {
+        matches!(self, Self::Told | Self::Unsaid(_))
+    }
+
     pub(crate) fn answered(&mut self, outcome: &Outcome) {
         *self = match outcome {
             Outcome::Failed(errno) => Self::Unsaid(*errno),

@@ -151,6 +151,7 @@ pub fn recover_mutated(
     for entry in scanned.tail {
         store.replay(entry);
     }
+    store.settle_paths();
     Ok(Recovered {
         superblock: scanned.superblock,
         store,

@@ -17,9 +17,11 @@ impl Store {
         match tail.entry {
             Entry::Object { object, state } => {
                 self.next_object = self.next_object.max(object.next());
+                let now = self.path_now();
                 match self.get_mut(object) {
                     Some(known) => {
                         known.origin_size = state.stamp.size;
+                        known.path_seen = now;
                         let inode = state.inode;
                         let before = std::mem::replace(&mut known.state, state).inode;
                         // No writer gives an object another file, but the log may be forged.

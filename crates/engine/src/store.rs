@@ -16,9 +16,10 @@ use headpond_map::Slot;
 use crate::dirty_age::DirtyAges;
 use crate::locks::Span;
 use crate::memory_window::MemoryWindow;
-use crate::object::Object;
+use crate::object::{Object, kept_path};
 use crate::objects::Objects;
 use crate::ops::ZERO_SLOT;
+use crate::renames::{Followed, Renames, Seen};
 
 /// The birth time of a file where the origin keeps none.
 pub(crate) const NO_BIRTH: UnixNanos = UnixNanos(0);
@@ -27,6 +28,8 @@ pub(crate) const NO_BIRTH: UnixNanos = UnixNanos(0);
 pub(crate) struct Store {
     pub(crate) log: Log,
     pub(crate) objects: Objects,
+    /// Renames that not all paths have seen.
+    renames: Renames,
     pub(crate) by_inode: BTreeMap<u64, ObjectId>,
     pub(crate) next_object: ObjectId,
     pub(crate) cached_blocks: u64,
@@ -77,6 +80,7 @@ impl Store {
             ages: DirtyAges::new(log.segments().len()),
             log,
             objects: Objects::default(),
+            renames: Renames::default(),
             by_inode: BTreeMap::new(),
             next_object,
             cached_blocks: 0,
@@ -117,9 +121,10 @@ impl Store {
         self.objects.get_mut(&object).expect("an object lives while a request on it is under way")
     }
 
-    /// Adds an object with its slots, and counts them.
+    /// Adds an object with a path that is right now, and with its slots, and counts them.
     pub(crate) fn adopt(&mut self, id: ObjectId, object: Object) {
         let mut object = object;
+        object.path_seen = self.renames.now();
         object.stored_units = 0;
         for (_, slot) in object.map.range(Block(0), Block(u64::MAX)) {
             object.stored_units += u64::from(slot.units());
@@ -219,8 +224,12 @@ impl Store {
         let hidden = Block(headpond_base::blocks_for(object.origin_end())).min(end);
         let beyond = object.map.range(hidden.max(first), end).map(|(block, _)| block);
         let blocks: Vec<Block> = (first.0..hidden.0).map(Block).chain(beyond).collect();
+        let unsaid = hidden < end;
         for block in blocks {
             self.set_slot(id, block, ZERO_SLOT);
+        }
+        if let Some(object) = self.objects.get_mut(&id) {
+            object.zeros_unsaid |= unsaid;
         }
     }
 
@@ -236,6 +245,7 @@ impl Store {
 
     /// Appends the object's state to the log, as it is now.
     pub(crate) fn persist(&mut self, id: ObjectId) {
+        self.settle_path(id);
         if let Some(object) = self.objects.get_mut(&id) {
             object.state.flags.ctime_bounds = object.bounds_status();
             let state = object.state.clone();
@@ -257,17 +267,50 @@ impl Store {
         }
     }
 
-    /// Gives all objects at or below a path their new one.
+    /// All objects at or below a path have their new one.
     pub(crate) fn rename_paths(&mut self, from: &[u8], to: &[u8]) {
-        for path in self.objects.paths_mut() {
-            let Some(below) = path.strip_prefix(from).filter(|below| below.is_empty() || below.starts_with(b"/"))
-            else {
-                continue;
-            };
-            if !from.is_empty() {
-                let renamed = [to, below].concat();
-                *path = crate::object::kept_path(&renamed);
-            }
+        self.renames.add(from, to);
+        if self.renames.are_many(self.objects.len()) {
+            self.settle_paths();
+        }
+    }
+
+    /// Brings the paths of all objects up to date.
+    pub(crate) fn settle_paths(&mut self) {
+        if self.renames.none() {
+            return;
+        }
+        let mut followed = Followed::default();
+        for (path, seen) in self.objects.paths_mut() {
+            self.renames.follow(path, seen, &mut followed);
+        }
+        self.renames.forget();
+    }
+
+    /// Brings an object's path up to date. To be called before it is read from the object's state.
+    pub(crate) fn settle_path(&mut self, id: ObjectId) {
+        if let Some(object) = self.objects.get_mut(&id) {
+            self.renames.follow(&mut object.state.path, &mut object.path_seen, &mut Followed::default());
+        }
+    }
+
+    /// An object's path as it is now.
+    pub(crate) fn path_of(&self, object: &Object) -> Vec<u8> {
+        let (mut path, mut seen) = (object.state.path.clone(), object.path_seen);
+        self.renames.follow(&mut path, &mut seen, &mut Followed::default());
+        path
+    }
+
+    /// What a path has seen that is right now.
+    pub(crate) const fn path_now(&self) -> Seen {
+        self.renames.now()
+    }
+
+    /// An object was found under this path now.
+    pub(crate) fn set_path(&mut self, id: ObjectId, path: &[u8]) {
+        if let Some(object) = self.objects.get_mut(&id) {
+            object.state.path = kept_path(path);
+            object.path_seen = self.renames.now();
         }
     }
 

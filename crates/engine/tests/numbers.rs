@@ -5,15 +5,19 @@
 
 mod world;
 
-use headpond_engine::{Config, FlushId, FlushScope, Reply, Request, RequestId};
+use headpond_base::{Nanos, ObjectId};
+use headpond_engine::{Config, FlushId, FlushScope, Namespace, Reply, Request, RequestId, recover};
 
-use world::World;
+use world::{POOL, World};
+
+fn config() -> Config {
+    Config { flush_period: Config::OFF, dirty_threshold: 0, idle_flush: None, ..Config::default() }
+}
 
 fn with_files(count: u64) -> World {
-    let config = Config { flush_period: Config::OFF, dirty_threshold: 0, idle_flush: None, ..Config::default() };
-    let mut world = World::new(config);
+    let mut world = World::new(config());
     for inode in 1..=count {
-        let file = world.open(inode, &[5; 4096]);
+        let file = world.open_at(inode, &format!("all/d{}/f{inode}", inode % 10), &[5; 4096]);
         let blocks = if inode % 100 == 0 { 3 } else { 1 };
         world.write(file, 0, &vec![6; blocks * 4096]);
     }
@@ -74,4 +78,46 @@ fn a_flush_of_many_files_tells_how_much_is_left_without_a_walk() {
     let stats = world.engine.stats();
     assert_eq!((stats.dirty_blocks, stats.dirty_objects), (0, 0));
     assert!(world.files.values().all(|file| file[..4096] == [6; 4096]));
+}
+
+fn rename(world: &mut World, moved: Option<ObjectId>, from: &str, to: &str) {
+    let change = Namespace::Rename { moved, replaced: None, from: from.into(), to: to.into(), exchange: false };
+    assert!(matches!(world.ask(Request::Namespace(change)), Reply::Done));
+}
+
+#[test]
+fn a_rename_looks_at_no_object_and_a_start_at_each_once_however_many_renames_there_were() {
+    for count in [100, 1000] {
+        let mut world = with_files(count);
+        let file = world.open_at(count, "all/d0/f", &[5; 4096]);
+        (0..40).for_each(|_| world.sleep(50));
+        let renames = |world: &mut World| {
+            rename(world, Some(file), "all/d0/f", "all/d0/g");
+            for round in 0..150 {
+                rename(world, None, &format!("all/d{}", round % 10), &format!("all/e{}", round % 10));
+                rename(world, None, "all", "new");
+                rename(world, None, &format!("new/e{}", round % 10), &format!("new/d{}", round % 10));
+                rename(world, None, "new", "all");
+            }
+            rename(world, None, "all/d0", "d0");
+        };
+        assert_eq!(visited(&mut world, renames), 0, "{count} files");
+        let shown = world.engine.holdings(1000);
+        let path = |inode: u64| shown.iter().find(|held| held.inode == inode).map(|held| held.path.clone());
+        assert_eq!(path(count).as_deref(), Some(&b"d0/g"[..]), "{count} files");
+        assert_eq!(path(count - 10), Some(format!("d0/f{}", count - 10).into_bytes()), "{count} files");
+        assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+        let recovered = recover(&mut world.flash, POOL).unwrap();
+        for object in recovered.objects() {
+            let (inode, shown) = (object.state.inode, String::from_utf8(object.state.path).unwrap());
+            let expected = match inode % 10 {
+                _ if inode == count => "d0/g".to_owned(),
+                0 => format!("d0/f{inode}"),
+                directory => format!("all/d{directory}/f{inode}"),
+            };
+            assert_eq!(shown, expected);
+        }
+        let started = recovered.into_engine(config(), Nanos(world.now));
+        assert!(started.objects_visited() <= 10 * count, "{count} files: {}", started.objects_visited());
+    }
 }

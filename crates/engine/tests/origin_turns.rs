@@ -90,6 +90,8 @@ fn what_was_on_its_way_when_a_file_was_closed_is_not_taken_for_what_somebody_els
 #[test]
 fn a_file_is_let_go_of_only_when_nothing_of_it_is_on_its_way_any_more() {
     let (mut world, file) = closed_with_something_on_its_way();
+    // Nor does anything else keep it: that it is clean is durable.
+    assert!(matches!(world.ask(Request::SyncAll), Reply::Done));
     assert_eq!(world.released, []);
     world.serve();
     assert_eq!(world.released, [file]);

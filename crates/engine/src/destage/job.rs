@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use headpond_base::{BLOCK_U64, Block, Buf, BufMut, Errno, Nanos, ObjectId, Sequence};
+use headpond_base::{BLOCK_U64, Block, Buf, BufMut, Errno, Nanos, ObjectId, Sequence, blocks_for};
 use headpond_format::{Entry, Stamp};
 use headpond_log::Mutation;
 use headpond_map::Slot;
@@ -656,6 +656,14 @@ impl Engine {
             self.store.log.append(&Entry::Clean { object, first, blocks });
         }
         let known = self.store.known(object);
+        if known.map.dirty() == 0 && std::mem::take(&mut known.zeros_unsaid) {
+            // One that was cut to nothing has none.
+            let blocks = blocks_for(known.state.size);
+            if blocks > 0 {
+                self.store.log.append(&Entry::Clean { object, first: Block(0), blocks });
+            }
+        }
+        let known = self.store.known(object);
         known.status.is_being_cleaned(false);
         if known.data_dirty() && known.bounds_status() {
             self.store.persist(object);
@@ -665,7 +673,10 @@ impl Engine {
     fn end_job(&mut self, id: JobId, job: &Job) {
         let now = self.now;
         let again = now.plus(self.retry_after(job.object));
+        let last = Sequence(self.store.log.next_sequence().0 - 1);
         let known = self.store.known(job.object);
+        self.leaving.stays(known.cleaned_at, job.object);
+        known.cleaned_at = last;
         known.in_job = false;
         known.cut_in_job = None;
         let failed = job.failed.or(job.lost.then_some(Errno::IO));

@@ -10,7 +10,6 @@ use headpond_format::{Entry, OBJECT_PATH_MAX};
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending};
 use crate::locks::OpId;
-use crate::object::kept_path;
 use crate::op::{Op, Progress, Stage, Work};
 use crate::request::{Namespace, Reply};
 
@@ -92,23 +91,19 @@ impl Engine {
     }
 
     /// Moves the path hints along. They may be lost or wrong after a crash: then the origin is
-    /// searched by inode number.
+    /// searched by inode number. A file takes its own with it; only a directory has others below.
     fn renamed(&mut self, moved: Option<ObjectId>, from: &[u8], to: &[u8], exchange: bool) {
         let failed = self.store.log.failed();
-        if exchange {
-            if let Some(object) = moved
-                && let Some(known) = self.store.get_mut(object)
-            {
-                known.state.path = kept_path(to);
-                if known.persisted && !failed {
-                    self.store.persist(object);
-                }
+        if let Some(object) = moved {
+            self.store.set_path(object, to);
+            if self.store.get(object).is_some_and(|known| known.persisted) && !failed {
+                self.store.persist(object);
             }
-            return;
-        }
-        self.store.rename_paths(from, to);
-        if from.len().max(to.len()) <= OBJECT_PATH_MAX && !failed {
-            self.store.log.append(&Entry::Rename { from: from.to_vec(), to: to.to_vec() });
+        } else if !exchange {
+            self.store.rename_paths(from, to);
+            if from.len().max(to.len()) <= OBJECT_PATH_MAX && !failed {
+                self.store.log.append(&Entry::Rename { from: from.to_vec(), to: to.to_vec() });
+            }
         }
     }
 }

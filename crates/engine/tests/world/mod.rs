@@ -50,6 +50,9 @@ pub struct World {
     pub refuse_stamps: u32,
     /// The origin carries out so many writes, and says that it did not.
     pub refuse_writes: u32,
+    /// Writes to the origin wait for [`World::answer_writes`].
+    pub hold_writes: bool,
+    pub held_writes: Vec<Effect>,
     /// The origin refuses this many changes of size.
     pub refuse_resizes: u32,
     /// The origin refuses this many syncs.
@@ -128,6 +131,8 @@ impl World {
             broken: false,
             refuse_stamps: 0,
             refuse_writes: 0,
+            hold_writes: false,
+            held_writes: Vec::new(),
             refuse_resizes: 0,
             refuse_syncs: 0,
             loses_unsynced: false,
@@ -203,6 +208,7 @@ impl World {
                 let end = (start + len as usize).min(file.len());
                 (ticket, Outcome::Bytes(BufMut::copy_of(&file[start..end]).freeze()))
             }
+            held @ Effect::OriginWrite { .. } if self.hold_writes => return self.held_writes.push(held),
             Effect::OriginWrite { ticket, object, offset, data, .. } => {
                 let file = self.files.get_mut(&object).unwrap();
                 let bytes: Vec<u8> = data.iter().flat_map(|piece| piece.to_vec()).collect();
@@ -318,6 +324,15 @@ impl World {
         self.run();
     }
 
+    /// The origin answers the writes that waited, and those that come.
+    pub fn answer_writes(&mut self) {
+        self.hold_writes = false;
+        for held in std::mem::take(&mut self.held_writes) {
+            self.carry_out(held);
+        }
+        self.run();
+    }
+
     pub fn ask(&mut self, request: Request) -> Reply {
         let id = self.begin(request);
         self.reply(id)
@@ -348,9 +363,13 @@ impl World {
     }
 
     pub fn open(&mut self, inode: u64, content: &[u8]) -> ObjectId {
+        self.open_at(inode, "f", content)
+    }
+
+    pub fn open_at(&mut self, inode: u64, path: &str, content: &[u8]) -> ObjectId {
         let stamp = self.stamps.values().last().copied().unwrap_or_default();
         let stamp = Stamp { size: content.len() as u64, ..stamp };
-        let file = OpenFile { inode, birth: UnixNanos(0), path: b"f".to_vec(), stamp, created: false, allocated: 0 };
+        let file = OpenFile { inode, birth: UnixNanos(0), path: path.into(), stamp, created: false, allocated: 0 };
         let Reply::Opened { object, .. } = self.ask(Request::Open(file)) else { panic!("not opened") };
         self.files.entry(object).or_insert_with(|| content.to_vec());
         self.durable.entry(object).or_insert_with(|| content.to_vec());
