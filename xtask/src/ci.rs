@@ -56,12 +56,22 @@ fn step(report: &mut Report, name: &str, mut command: Command) {
 
 /// Runs the seeds that the tree says. A longer range is `cargo xtask sim --seeds FROM..TO`.
 fn simulate(report: &mut Report) {
-    match seeds::fresh(&tree::root()) {
-        Ok(range) => step(report, "simulator", sim_command(&["--seeds".to_owned(), range])),
+    let root = tree::root();
+    simulate_range(report, "simulator", seeds::fresh(&root), &[]);
+    simulate_range(report, "simulator, names", seeds::fresh_names(&root), &["--names"]);
+}
+
+fn simulate_range(report: &mut Report, name: &'static str, range: Result<String, String>, family: &[&str]) {
+    match range {
+        Ok(range) => {
+            let arguments: Vec<String> =
+                ["--seeds", &range].iter().chain(family).map(|argument| (*argument).to_owned()).collect();
+            step(report, name, sim_command(&arguments));
+        }
         Err(why) => {
-            heading("simulator");
+            heading(name);
             println!("{why}");
-            report.step("simulator", false, Duration::ZERO);
+            report.step(name, false, Duration::ZERO);
         }
     }
 }

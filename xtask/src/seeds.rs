@@ -1,20 +1,32 @@
-//! The range of seeds that every run of all checks gives to the simulator: `crates/sim/seeds.txt` says which, and why it moves.
+//! The ranges of seeds that every run of all checks gives to the simulator: `crates/sim/seeds.txt` says which, and why they move.
 
 use std::path::Path;
 
 const FILE: &str = "crates/sim/seeds.txt";
 
-/// The range, as `cargo xtask sim --seeds` takes it.
+/// The range of histories of requests, as `cargo xtask sim --seeds` takes it.
 ///
 /// # Errors
 /// What is wrong with the file.
 pub fn fresh(root: &Path) -> Result<String, String> {
-    let text = std::fs::read_to_string(root.join(FILE)).map_err(|error| format!("{FILE}: {error}"))?;
-    parse(&text).ok_or_else(|| format!("{FILE}: no line `fresh FROM..TO` with at least one seed"))
+    range(root, "fresh")
 }
 
-fn parse(text: &str) -> Option<String> {
-    let mut lines = text.lines().filter_map(|line| line.strip_prefix("fresh "));
+/// The range of histories of names, the same.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn fresh_names(root: &Path) -> Result<String, String> {
+    range(root, "fresh-names")
+}
+
+fn range(root: &Path, word: &str) -> Result<String, String> {
+    let text = std::fs::read_to_string(root.join(FILE)).map_err(|error| format!("{FILE}: {error}"))?;
+    parse(&text, word).ok_or_else(|| format!("{FILE}: no line `{word} FROM..TO` with at least one seed"))
+}
+
+fn parse(text: &str, word: &str) -> Option<String> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(word)?.strip_prefix(' '));
     let (from, to) = lines.next()?.split_once("..")?;
     let (from, to): (u64, u64) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
     (from < to && lines.next().is_none()).then(|| format!("{from}..{to}"))
@@ -26,14 +38,17 @@ mod tests {
 
     #[test]
     fn the_range_is_read_and_one_that_would_run_nothing_is_refused() {
-        assert_eq!(parse("# fresh 1..2\nfresh 5..9\n7 --no-faults\n"), Some("5..9".to_owned()));
+        let text = "# fresh 1..2\nfresh 5..9\nfresh-names 3..4\n7 --no-faults\n";
+        assert_eq!(parse(text, "fresh"), Some("5..9".to_owned()));
+        assert_eq!(parse(text, "fresh-names"), Some("3..4".to_owned()));
         for wrong in ["", "5..9", "fresh 9..9", "fresh 5", "fresh x..9", "fresh 1..2\nfresh 3..4"] {
-            assert_eq!(parse(wrong), None, "{wrong}");
+            assert_eq!(parse(wrong, "fresh"), None, "{wrong}");
         }
     }
 
     #[test]
-    fn the_tree_has_a_range() {
+    fn the_tree_has_ranges() {
         assert!(fresh(&crate::tree::root()).is_ok());
+        assert!(fresh_names(&crate::tree::root()).is_ok());
     }
 }

@@ -7,19 +7,17 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{FileAttr, FileType as FuseType, INodeNo, Request, TimeOrNow};
-use headpond_base::UnixNanos;
-use headpond_engine::{Reply, Request as Ask};
-use rustix::fs::{AtFlags, FileType, Gid, Mode, RawMode, Statx, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
+use headpond_names::{DeviceNumber, Found, Kind, ROOT, block_on};
+use rustix::fs::{AtFlags, Gid, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
 use rustix::io::Errno;
 
 use crate::caller::Rights;
-use crate::front::{Front, Outcome, stamp, unexpected};
+use crate::front::{Front, Outcome};
 use crate::handles::{OpenFile, Way};
-use crate::inodes::{Inode, Privileges, ROOT, kind_of};
-use crate::known::Known;
-use crate::pond::call_with;
 use crate::privileges::SET_IDS;
+use crate::reached::Reached;
 use crate::times;
+use crate::tree::{Inode, mode_of, outcome};
 
 /// What an application wants changed.
 #[derive(Default, Debug)]
@@ -50,38 +48,38 @@ impl Front {
 
     /// What tells the file of a node from others that had its number.
     pub(crate) fn generation(&self, node: u64) -> u64 {
-        self.inodes.get(node).map_or(0, |inode| inode.generation)
+        self.names.inodes.get(node).map_or(0, |inode| inode.generation)
     }
 
     /// What applications see of an inode that was just looked at.
-    pub(crate) fn attributes_from(&self, inode: &Inode, found: &Statx) -> FileAttr {
+    pub(crate) fn attributes_from(&self, inode: &Inode, found: &Found) -> FileAttr {
         let mut attributes = FileAttr {
             // fuser sends one number both as the node and as the inode number.
             ino: INodeNo(inode.node),
-            size: found.stx_size,
-            blocks: found.stx_blocks,
-            atime: times::statx_system_time(found.stx_atime),
-            mtime: times::statx_system_time(found.stx_mtime),
-            ctime: times::statx_system_time(found.stx_ctime),
+            size: found.size,
+            blocks: found.blocks,
+            atime: times::moment(found.atime),
+            mtime: times::moment(found.mtime),
+            ctime: times::moment(found.ctime),
             crtime: UNIX_EPOCH,
-            kind: fuse_type(kind_of(found)),
-            perm: found.stx_mode & 0o7777,
-            nlink: found.stx_nlink,
-            uid: found.stx_uid,
-            gid: found.stx_gid,
-            rdev: device_number(found.stx_rdev_major, found.stx_rdev_minor),
-            blksize: found.stx_blksize,
+            kind: fuse_type(found.kind),
+            perm: found.mode as u16,
+            nlink: found.links,
+            uid: found.uid,
+            gid: found.gid,
+            rdev: device_number(found.stands_for),
+            blksize: found.block_size,
             flags: 0,
         };
         if inode.node == ROOT {
             // The root's node is always 1; only here can its own number be shown.
-            attributes.ino = INodeNo(found.stx_ino);
+            attributes.ino = INodeNo(found.inode);
         }
         if let Some(view) = inode.known().map(|known| known.view()) {
             attributes.size = view.size;
             attributes.mtime = times::system_time(view.mtime);
             attributes.ctime = times::system_time(view.ctime);
-        } else if let Some(ctime) = self.kept_times.seen(inode.key, stamp(found).ctime) {
+        } else if let Some(ctime) = self.kept_times.seen(inode.key, found.ctime.unix_nanos()) {
             attributes.ctime = times::system_time(ctime);
         }
         attributes
@@ -96,13 +94,12 @@ impl Front {
         wanted: &Wanted,
     ) -> Outcome<FileAttr> {
         if let Some(mode) = wanted.mode {
-            inode.set_privileges(Privileges::Unknown);
-            let mode = Mode::from_raw_mode(RawMode::from(mode) & 0o7777);
+            inode.beside.privileges.set_unknown();
             let _change = self.changing_status(inode)?;
             match inode.kind {
                 // Linux has no modes of symbolic links.
-                FileType::Symlink => return Err(Errno::OPNOTSUPP),
-                _ => rustix::fs::chmod(inode.proc_path()?, mode)?,
+                Kind::Symlink => return Err(Errno::OPNOTSUPP),
+                _ => rustix::fs::chmod(inode.proc_path()?, mode_of(mode))?,
             }
             // At once: what comes next may fail.
             self.changed_at_origin(inode);
@@ -126,7 +123,7 @@ impl Front {
     /// Whether a request that names nothing to change, which is how the kernel sends a change of
     /// owner to the same owner, comes from somebody who may ask that.
     fn acts_as_owner(&self, request: &Request, inode: &Inode) -> Outcome<bool> {
-        Ok(inode.stat()?.stx_uid == request.uid() || Rights::of(request).acts_as_owner())
+        Ok(inode.stat()?.uid == request.uid() || Rights::of(request).acts_as_owner())
     }
 
     fn truncate(&self, request: &Request, inode: &Arc<Inode>, file: Option<&OpenFile>, size: u64) -> Outcome<()> {
@@ -135,47 +132,16 @@ impl Front {
         }
         self.drop_privileges(inode, || Some(Rights::of(request)))?;
         match file.map(|file| &file.way) {
-            Some(Way::Straight(file)) => rustix::fs::ftruncate(file, size),
-            Some(Way::Pond { .. }) => self.truncate_known(inode, size),
+            Some(Way::Straight(file, _)) => rustix::fs::ftruncate(file, size),
+            Some(Way::Pond { .. }) => outcome(block_on(self.names.truncate(inode, size))),
             None if inode.managed => {
                 let _open = self.open_for_change(inode)?;
-                self.truncate_known(inode, size)
+                outcome(block_on(self.names.truncate(inode, size)))
             }
             None => {
                 let file = inode.open(rustix::fs::OFlags::WRONLY)?;
                 rustix::fs::ftruncate(file, size)
             }
-        }
-    }
-
-    /// Truncates a file that is open in the engine.
-    pub(crate) fn truncate_known(&self, inode: &Inode, size: u64) -> Outcome<()> {
-        let known = inode.known().ok_or(Errno::BADF)?;
-        let mtime = known.now();
-        if known.view().size == size {
-            // Nothing to cut off, but the times move.
-            return self.set_mtime_known(inode, mtime);
-        }
-        self.change_and_wait(known.clone(), Ask::Truncate { object: known.object(), size, mtime }, mtime)
-    }
-
-    /// Sets the modification time of a file that is open in the engine.
-    fn set_mtime_known(&self, inode: &Inode, mtime: UnixNanos) -> Outcome<()> {
-        let known = inode.known().ok_or(Errno::BADF)?;
-        let now = known.now();
-        self.change_and_wait(known.clone(), Ask::SetMtime { object: known.object(), mtime, ctime: now }, now)
-    }
-
-    /// Has the engine change a file, takes over what the file is then, and waits for all that.
-    fn change_and_wait(&self, known: Arc<Known>, change: Ask, when: UnixNanos) -> Outcome<()> {
-        let taken_over = move |answer: &Reply| {
-            if let Reply::Changed(attributes) = answer {
-                known.changed(*attributes, when);
-            }
-        };
-        match call_with(&*self.pond, change, taken_over) {
-            Reply::Changed(_) => Ok(()),
-            other => Err(unexpected(&other)),
         }
     }
 
@@ -190,10 +156,10 @@ impl Front {
         if let (Some(mtime), Some(known)) = (mtime, inode.known()) {
             let time = match mtime {
                 TimeOrNow::SpecificTime(time) => times::from_timespec(times::requested(time)),
-                TimeOrNow::Now => known.now(),
+                TimeOrNow::Now => known.not_before(times::now()),
             };
             let _open = if file.is_some() { None } else { Some(self.open_for_change(inode)?) };
-            self.set_mtime_known(inode, time)?;
+            outcome(block_on(self.names.set_mtime(inode, time)))?;
             at_origin.last_modification = timespec(None);
         }
         if at_origin.last_access.tv_nsec != UTIME_OMIT || at_origin.last_modification.tv_nsec != UTIME_OMIT {
@@ -214,26 +180,21 @@ fn timespec(time: Option<TimeOrNow>) -> Timespec {
 }
 
 /// The kind of a file, as fuser has it.
-pub(crate) fn fuse_type(kind: FileType) -> FuseType {
+pub(crate) const fn fuse_type(kind: Kind) -> FuseType {
     match kind {
-        FileType::Directory => FuseType::Directory,
-        FileType::Symlink => FuseType::Symlink,
-        FileType::Fifo => FuseType::NamedPipe,
-        FileType::Socket => FuseType::Socket,
-        FileType::CharacterDevice => FuseType::CharDevice,
-        FileType::BlockDevice => FuseType::BlockDevice,
-        FileType::RegularFile | FileType::Unknown => FuseType::RegularFile,
+        Kind::Directory => FuseType::Directory,
+        Kind::Symlink => FuseType::Symlink,
+        Kind::Fifo => FuseType::NamedPipe,
+        Kind::Socket => FuseType::Socket,
+        Kind::CharacterDevice => FuseType::CharDevice,
+        Kind::BlockDevice => FuseType::BlockDevice,
+        Kind::File | Kind::Unknown => FuseType::RegularFile,
     }
 }
 
 /// A device number in the 32-bit form that FUSE carries.
-fn device_number(major: u32, minor: u32) -> u32 {
+const fn device_number(DeviceNumber { major, minor }: DeviceNumber) -> u32 {
     (minor & 0xff) | (major & 0xfff) << 8 | (minor & 0xf_ff00) << 12
-}
-
-/// A device number out of the 32-bit form that FUSE carries.
-pub(crate) fn device_from(number: u32) -> u64 {
-    rustix::fs::makedev((number >> 8) & 0xfff, (number & 0xff) | ((number >> 12) & 0xf_ff00))
 }
 
 /// The time after which the kernel asks again. Everything that changes through the mount the
@@ -250,11 +211,12 @@ pub(crate) fn keep(attributes: &FileAttr) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::device_from;
 
     #[test]
     fn device_numbers_survive_the_way_through_the_kernel() {
         for (major, minor) in [(1, 3), (8, 1), (259, 300), (0xfff, 0xf_ffff)] {
-            assert_eq!(device_from(device_number(major, minor)), rustix::fs::makedev(major, minor));
+            assert_eq!(device_from(device_number(DeviceNumber { major, minor })), rustix::fs::makedev(major, minor));
         }
     }
 }

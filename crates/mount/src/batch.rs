@@ -15,7 +15,7 @@
 //!   of it must be kept.
 //! - A commit is one request of the engine, which makes it one batch of the log: [`headpond_engine::fits_together`] bounds it.
 //!   A write that would go beyond is refused (EFBIG), and so is the commit then: nothing is there, as after an abort.
-//! - At most [`BATCHES_MAX`] are open at once, of a mebibyte each; of one user, root apart, at most [`BATCHES_OF_USER_MAX`].
+//! - At most [`BATCHES_MAX`] are open at once, of a mebibyte each, shared out among users ([`Shares`]).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -27,35 +27,14 @@ use headpond_engine::fits_together;
 use rustix::io::Errno;
 
 use crate::front::Outcome;
+use crate::shares::{Share, Shares};
 
 /// Handles that may have a batch open at once.
 const BATCHES_MAX: usize = 64;
 
-/// Handles of one user that may: a quarter, so that one user is not in the way of the others.
-const BATCHES_OF_USER_MAX: usize = BATCHES_MAX / 4;
-
-/// The users with open batches in a mount, and how many each has. Looked at when one begins or ends.
-#[derive(Default)]
-pub(crate) struct Batches(Mutex<BTreeMap<u32, usize>>);
-
-impl Batches {
-    fn begin(&self, user: u32) -> Outcome<()> {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (all, own) = (open.values().sum::<usize>(), open.get(&user).copied().unwrap_or(0));
-        if all >= BATCHES_MAX || (user != 0 && own >= BATCHES_OF_USER_MAX) {
-            return Err(Errno::BUSY);
-        }
-        open.insert(user, own + 1);
-        Ok(())
-    }
-
-    fn end(&self, user: u32) {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match open.get_mut(&user) {
-            Some(own) if *own > 1 => *own -= 1,
-            _ => drop(open.remove(&user)),
-        }
-    }
+/// The open batches of a mount.
+pub(crate) fn batches() -> Shares {
+    Shares::of(BATCHES_MAX)
 }
 
 /// A handle's batch, if it has one open.
@@ -69,10 +48,9 @@ pub(crate) struct Batching {
 }
 
 /// Writes that wait for their commit.
-#[derive(Default)]
 pub(crate) struct Batch {
-    /// Who has begun it.
-    user: u32,
+    /// Of the user who has begun it.
+    _share: Share,
     /// By their first bytes; none touches another.
     pieces: BTreeMap<u64, Vec<u8>>,
     refused: Option<Errno>,
@@ -90,13 +68,13 @@ impl Batching {
     }
 
     /// Begins one.
-    pub(crate) fn start(&self, all: &Batches, user: u32) -> Outcome<()> {
+    pub(crate) fn start(&self, all: &Shares, user: u32) -> Outcome<()> {
         let mut batch = self.locked();
         if batch.is_some() {
             return Err(Errno::INVAL);
         }
-        all.begin(user)?;
-        *batch = Some(Batch { user, ..Batch::default() });
+        let share = all.take(user).ok_or(Errno::BUSY)?;
+        *batch = Some(Batch { _share: share, pieces: BTreeMap::new(), refused: None, visible: Vec::new() });
         self.open.store(true, Ordering::Release);
         Ok(())
     }
@@ -107,11 +85,10 @@ impl Batching {
     }
 
     /// Ends it: what it has, if there is one.
-    pub(crate) fn end(&self, all: &Batches) -> Option<Batch> {
+    pub(crate) fn end(&self) -> Option<Batch> {
         let ended = self.locked().take();
-        if let Some(batch) = &ended {
+        if ended.is_some() {
             self.open.store(false, Ordering::Release);
-            all.end(batch.user);
         }
         ended
     }
@@ -211,26 +188,26 @@ fn put(whole: &mut Vec<u8>, first: u64, offset: u64, data: &[u8]) {
 mod tests {
     use super::*;
 
-    fn open() -> (Batching, Batches) {
-        let (batching, all) = (Batching::default(), Batches::default());
-        batching.start(&all, 0).unwrap();
-        (batching, all)
+    fn open() -> Batching {
+        let batching = Batching::default();
+        batching.start(&batches(), 0).unwrap();
+        batching
     }
 
     #[test]
     fn later_writes_lie_over_earlier_ones_and_neighbours_are_one() {
-        let (batching, all) = open();
+        let batching = open();
         for (offset, byte, len) in [(100, 1, 50), (300, 2, 10), (140, 3, 20), (160, 4, 140), (120, 5, 5)] {
             batching.write(offset, &vec![byte; len]).unwrap().unwrap();
         }
-        let batch = batching.end(&all).unwrap();
+        let batch = batching.end().unwrap();
         assert!(batch.ranges().eq(std::iter::once(100..310)));
         let bytes = &batch.pieces[&100];
         assert_eq!(
             [bytes[0], bytes[20], bytes[25], bytes[40], bytes[60], bytes[199], bytes[200]],
             [1, 5, 1, 3, 4, 4, 2]
         );
-        assert!(!batching.is_open() && batching.end(&all).is_none());
+        assert!(!batching.is_open() && batching.end().is_none());
     }
 
     #[test]
@@ -241,14 +218,14 @@ mod tests {
             (random >> 33) % below
         };
         for _ in 0..50 {
-            let (batching, all) = open();
+            let batching = open();
             let mut array = vec![None; 2000];
             for number in 0..30_u8 {
                 let (offset, len) = (next(1800), 1 + next(150));
                 batching.write(offset, &vec![number; len as usize]).unwrap().unwrap();
                 array[offset as usize..(offset + len) as usize].fill(Some(number));
             }
-            let batch = batching.end(&all).unwrap();
+            let batch = batching.end().unwrap();
             let mut found = vec![None; 2000];
             for (start, piece) in &batch.pieces {
                 for (at, byte) in piece.iter().enumerate() {
@@ -262,37 +239,38 @@ mod tests {
 
     #[test]
     fn what_is_too_much_is_refused_and_nothing_of_it_is_committed() {
-        let (batching, all) = open();
+        let batching = open();
         for page in 0..66 {
             batching.write(page * 65536, &[1; 4096]).unwrap().unwrap();
         }
         assert_eq!(batching.write(66 * 65536, &[1; 4096]).unwrap(), Err(Errno::FBIG));
         assert_eq!(batching.write(0, &[1; 1]).unwrap(), Err(Errno::FBIG), "it stays refused");
-        assert_eq!(batching.end(&all).unwrap().pieces().err(), Some(Errno::FBIG));
+        assert_eq!(batching.end().unwrap().pieces().err(), Some(Errno::FBIG));
     }
 
     #[test]
     fn batches_are_bounded_in_number_and_each_handle_has_one() {
-        let all = Batches::default();
+        let all = batches();
         let handles: Vec<Batching> = (0..=BATCHES_MAX).map(|_| Batching::default()).collect();
         assert!(handles[1..].iter().all(|handle| handle.start(&all, 0).is_ok()));
         assert_eq!(handles[0].start(&all, 0), Err(Errno::BUSY));
         assert_eq!(handles[1].start(&all, 0), Err(Errno::INVAL));
-        handles[1].end(&all).unwrap();
+        handles[1].end().unwrap();
         assert_eq!(handles[0].start(&all, 0), Ok(()));
         assert!(handles[1].write(0, &[1]).is_none());
     }
 
     #[test]
     fn one_user_leaves_batches_to_the_others() {
-        let all = Batches::default();
-        let handles: Vec<Batching> = (0..=BATCHES_OF_USER_MAX).map(|_| Batching::default()).collect();
+        let all = batches();
+        let of_user = BATCHES_MAX / 4;
+        let handles: Vec<Batching> = (0..=of_user).map(|_| Batching::default()).collect();
         let begun = handles.iter().filter(|handle| handle.start(&all, 1000).is_ok()).count();
-        assert_eq!(begun, BATCHES_OF_USER_MAX);
-        let refused = &handles[BATCHES_OF_USER_MAX];
+        assert_eq!(begun, of_user);
+        let refused = &handles[of_user];
         assert_eq!(refused.start(&all, 1000), Err(Errno::BUSY));
         refused.start(&all, 1001).unwrap();
-        handles[0].end(&all).unwrap();
+        handles[0].end().unwrap();
         assert_eq!(handles[0].start(&all, 1000), Ok(()), "what is ended is free again");
     }
 }

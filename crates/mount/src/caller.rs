@@ -27,13 +27,8 @@ pub(crate) struct AsCaller {
 }
 
 impl AsCaller {
-    /// Takes on the user and group of whoever made the request. An ordinary user's daemon serves
+    /// Takes on the user and group of whoever made a request. An ordinary user's daemon serves
     /// only that user and stays as it is.
-    pub(crate) fn of(request: &Request) -> Result<Self, Errno> {
-        Self::of_caller(Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() })
-    }
-
-    /// The same, where fuser did not see the request.
     pub(crate) fn of_caller(caller: Caller) -> Result<Self, Errno> {
         let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
         let (caller_uid, caller_gid) = (Uid::from_raw(caller.uid), Gid::from_raw(caller.gid));
@@ -97,7 +92,7 @@ impl Rights {
     /// Looks at whoever made the request: what fuser and the kernel's older requests do not say.
     /// A caller that is already gone is judged by its user id.
     pub(crate) fn of(request: &Request) -> Self {
-        Self::of_caller(Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() })
+        Self::of_caller(Caller::of(request))
     }
 
     /// The same, where fuser did not see the request.

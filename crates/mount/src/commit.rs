@@ -15,6 +15,7 @@ use crate::data::Writing;
 use crate::front::{Front, Outcome, unexpected};
 use crate::handles::{OpenFile, Way};
 use crate::pond::call_with;
+use crate::times;
 use crate::usage::Amount;
 use crate::wire::Caller;
 
@@ -54,13 +55,13 @@ impl Front {
         if self.pond.is_barred() {
             return Err(Errno::ROFS);
         }
-        let batch = file.batching.end(&self.batches).ok_or(Errno::INVAL)?;
+        let batch = file.batching.end().ok_or(Errno::INVAL)?;
         let to_forget = batch.to_forget();
         let committed = batch.pieces().and_then(|pieces| {
             if pieces.is_empty() {
                 return Ok(());
             }
-            let (object, mtime) = (*object, known.now());
+            let (object, mtime) = (*object, known.not_before(times::now()));
             let size = pieces.iter().map(|(_, data)| data.len() as u64).sum();
             let how = self.how_after_look(file, caller, size, Direction::Write);
             let (counted, known) = (self.insight.counted(known, caller.pid), known.clone());
@@ -83,7 +84,7 @@ impl Front {
 
     /// Forgets the handle's batch, if it has one.
     pub(crate) fn abort(&self, file: &OpenFile) {
-        if let Some(batch) = file.batching.end(&self.batches) {
+        if let Some(batch) = file.batching.end() {
             self.forget_pages(file, batch.to_forget());
         }
     }

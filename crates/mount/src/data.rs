@@ -13,15 +13,19 @@ use std::os::unix::fs::FileExt;
 
 use headpond_base::{Buf, RECORD_BYTES_MAX};
 use headpond_engine::{Reply, Request as Ask, Treatment};
+use headpond_names::block_on;
 use headpond_shard::{Done, as_user};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::answer::Answer;
 use crate::caller::Rights;
-use crate::front::{Front, Outcome, errno, unexpected};
+use crate::front::{Front, Outcome, unexpected};
 use crate::handles::{OpenFile, Way};
 use crate::join::Join;
+use crate::reached::Reached;
+use crate::times;
+use crate::tree::outcome;
 use crate::usage::Amount;
 use crate::wire::Caller;
 
@@ -78,7 +82,7 @@ impl Front {
                 }
                 part(0, first, join.share());
             }
-            Way::Straight(file) => match read_straight(file, offset, size as usize) {
+            Way::Straight(file, _) => match read_straight(file, offset, size as usize) {
                 Ok(data) => answer.bytes(&data),
                 Err(error) => answer.error(error),
             },
@@ -108,7 +112,7 @@ impl Front {
         }
         match &file.way {
             Way::Pond { object, known } => {
-                let mtime = known.now();
+                let mtime = known.not_before(times::now());
                 let durable = flags.intersects(OFlags::SYNC | OFlags::DSYNC);
                 let first = len.min(RECORD_BYTES_MAX);
                 let mut join = if first == len { Join::One(answer) } else { Join::new(answer, 2) };
@@ -137,7 +141,7 @@ impl Front {
                     part(first..len, join.share());
                 }
             }
-            Way::Straight(file) => match as_user(caller.uid, || file.write_all_at(&data[..len], offset)) {
+            Way::Straight(file, _) => match as_user(caller.uid, || file.write_all_at(&data[..len], offset)) {
                 Ok(()) => answer.written(written),
                 Err(error) => answer.error(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
             },
@@ -152,7 +156,7 @@ impl Front {
                 Ok(()) => self.sync_data(file, answer, send),
                 Err(error) => answer.error(error),
             },
-            Way::Straight(file) => match if data_only { file.sync_data() } else { file.sync_all() } {
+            Way::Straight(file, _) => match if data_only { file.sync_data() } else { file.sync_all() } {
                 Ok(()) => answer.ok(),
                 Err(error) => answer.error(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
             },
@@ -176,7 +180,7 @@ impl Front {
     /// `syncfs`. The kernel asks that only of mounts over block devices and of virtual machines' (`fuseblk`, virtiofs): of those as
     /// this one is it does not. Waits for the origin.
     pub(crate) fn sync_all(&self, answer: Answer) {
-        let root = self.inodes.root().open(OFlags::RDONLY | OFlags::DIRECTORY);
+        let root = self.names.root().open(OFlags::RDONLY | OFlags::DIRECTORY);
         match root.and_then(rustix::fs::syncfs) {
             Ok(()) => {}
             Err(error) => return answer.error(error),
@@ -192,7 +196,7 @@ impl Front {
     /// which an fsync waits for it, and only if there was such a change.
     pub(crate) fn sync_attributes(&self, file: &OpenFile) -> Outcome<()> {
         let Way::Pond { object, .. } = file.way else { return Ok(()) };
-        file.inode.unsynced.settle(|| self.pond.sync_origin(object).map_err(errno))
+        outcome(block_on(self.names.sync_status(&file.inode, object)))
     }
 }
 

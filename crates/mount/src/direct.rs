@@ -7,17 +7,19 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fuser::{FileAttr, FileType as FuseType};
-use rustix::fs::{FileType, OFlags, Statx, StatxAttributes, StatxFlags};
+use headpond_names::{Found, Moment};
+use rustix::fs::{AtFlags, FileType, OFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
 use crate::answer::Answer;
 use crate::attributes::{KEEP, keep};
 use crate::caller::{self, AsCaller, Rights};
 use crate::front::{Front, Outcome};
-use crate::handles::{OpenFile, Pinned, Way};
-use crate::inodes::{Inode, stat};
-use crate::open::{creation_mode, path_descriptor};
+use crate::handles::{OpenFile, Way};
+use crate::open::creation_mode;
 use crate::panel::is_panel;
+use crate::reached::{Reached, pin, with_room};
+use crate::tree::{Inode, found_of, mode_of, outcome, path_descriptor, raw_stat, stat};
 use crate::wire::{Caller, Create};
 use crate::{privileges, times};
 
@@ -58,9 +60,9 @@ impl Front {
         let seen = if is_panel(node) {
             self.panel_attributes(node).map(|attributes| (attributes, None))
         } else {
-            self.inodes.get(node).and_then(|inode| {
-                let found = inode.stat()?;
-                Ok((self.attributes_from(&inode, &found), Some(found)))
+            outcome(self.names.inodes.get(node)).and_then(|inode| {
+                let (found, flags) = look(&inode)?;
+                Ok((self.attributes_from(&inode, &found), Some((found, flags))))
             })
         };
         match seen {
@@ -71,7 +73,8 @@ impl Front {
 
     /// Makes a file without a name in a directory, and answers with it, open.
     pub(crate) fn answer_tmpfile(&self, parent: u64, create: Create, caller: Caller, answer: Answer) {
-        let made = self.inodes.get(parent).and_then(|parent| self.make_nameless(&parent, create, caller));
+        let made =
+            outcome(self.names.inodes.get(parent)).and_then(|parent| self.make_nameless(&parent, create, caller));
         match made {
             Ok((attributes, file)) => {
                 let generation = file.inode.generation;
@@ -90,20 +93,22 @@ impl Front {
         let mode = privileges::of_new_file(parent, create.mode, || Rights::of_caller(caller))?;
         let mode = creation_mode(parent, mode, create.umask);
         let directory = parent.path()?;
+        let share = self.held_by(caller.uid)?;
         let file = {
             let _as = AsCaller::of_caller(caller)?;
             // Whether it may be given a name later is remembered where it is.
             let asked = OFlags::from_bits_retain(create.flags) & OFlags::EXCL;
             let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC | asked;
-            self.inodes.home.with_room(|| rustix::fs::openat(&directory, c".", flags, mode))?
+            with_room(parent, || rustix::fs::openat(&directory, c".", flags, mode_of(mode)))?
         };
         let path = path_descriptor(&file)?;
         let found = stat(&path, c"")?;
-        let inode = self.inodes.take_in_nameless(path, &found);
-        match Pinned::of(&inode) {
-            Ok(pinned) => {
-                Ok((self.attributes_from(&inode, &found), OpenFile::new(pinned, Way::Straight(file.into()), true)))
-            }
+        let inode = self.names.inodes.take_in_nameless(path, &found);
+        match pin(&inode, false) {
+            Ok(pinned) => Ok((
+                self.attributes_from(&inode, &found),
+                OpenFile::new(pinned, Way::Straight(file.into(), share), true, caller.uid),
+            )),
             Err(error) => {
                 self.forget(inode.node, 1);
                 Err(error)
@@ -112,13 +117,26 @@ impl Front {
     }
 }
 
+/// The flags of a file, and which of them its file system has.
+type FileFlags = [StatxAttributes; 2];
+
+/// What the origin says of an inode, with its flags.
+fn look(inode: &Inode) -> Outcome<(Found, FileFlags)> {
+    match inode.path() {
+        Ok(path) => {
+            let found = raw_stat(path, c"", AtFlags::EMPTY_PATH)?;
+            Ok((found_of(&found), [found.stx_attributes, found.stx_attributes_mask]))
+        }
+        Err(error) => inode.last_seen().map(|found| (found, [StatxAttributes::empty(); 2])).ok_or(error),
+    }
+}
+
 /// `struct fuse_statx_out`.
-fn statx_body(attributes: &FileAttr, found: Option<&Statx>) -> Body {
-    let birth = found.filter(|found| found.stx_mask & StatxFlags::BTIME.bits() != 0).map(|found| found.stx_btime);
+fn statx_body(attributes: &FileAttr, found: Option<&(Found, FileFlags)>) -> Body {
+    let birth = found.and_then(|(found, _)| found.birth);
     let mask = StatxFlags::BASIC_STATS | birth.map_or(StatxFlags::empty(), |_| StatxFlags::BTIME);
-    let birth = birth.map_or((0, 0), |time| (time.tv_sec, time.tv_nsec));
-    let [flags, known] =
-        found.map_or([StatxAttributes::empty(); 2], |found| [found.stx_attributes, found.stx_attributes_mask]);
+    let birth = birth.map_or((0, 0), |Moment { seconds, nanos }| (seconds, nanos));
+    let [flags, known] = found.map_or([StatxAttributes::empty(); 2], |(_, flags)| *flags);
     let keep = keep(attributes);
     Body::default()
         .u64(keep.as_secs())
@@ -141,8 +159,8 @@ fn statx_body(attributes: &FileAttr, found: Option<&Statx>) -> Body {
         .time(birth)
         .time(parts(attributes.ctime))
         .time(parts(attributes.mtime))
-        .u32(found.map_or(0, |found| found.stx_rdev_major))
-        .u32(found.map_or(0, |found| found.stx_rdev_minor))
+        .u32(found.map_or(0, |found| found.0.stands_for.major))
+        .u32(found.map_or(0, |found| found.0.stands_for.minor))
         .u32(0)
         .u32(0)
         .zeros(14 * 8)
@@ -210,7 +228,7 @@ mod tests {
 
     #[test]
     fn answers_are_as_long_as_the_kernel_has_them() {
-        let found = stat(rustix::fs::CWD, c"/").unwrap();
+        let found = (stat(rustix::fs::CWD, c"/").unwrap(), [StatxAttributes::empty(); 2]);
         let attributes = FileAttr {
             ino: fuser::INodeNo(7),
             size: 1,

@@ -7,20 +7,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fuser::{INodeNo, ReplyDirectory};
-use rustix::fs::{Dir, FileType, OFlags};
+use headpond_names::Kind;
+use rustix::fs::{Dir, OFlags};
 use rustix::io::Errno;
 
 use crate::attributes::fuse_type;
 use crate::front::{Front, Outcome};
 use crate::handles::{OpenDirectory, Stream};
-use crate::inodes::{Inode, kind_of, stat};
+use crate::reached::Reached;
+use crate::tree::{Inode, kind_of, stat};
 
 impl Front {
     /// Opens a directory for reading.
-    pub(crate) fn open_directory(&self, inode: &Arc<Inode>) -> Outcome<OpenDirectory> {
+    pub(crate) fn open_directory(&self, inode: &Arc<Inode>, user: u32) -> Outcome<OpenDirectory> {
+        let share = self.held_by(user)?;
         let entries = Dir::new(inode.open(OFlags::RDONLY | OFlags::DIRECTORY)?)?;
         let stream = Mutex::new(Stream { entries, position: 0 });
-        Ok(OpenDirectory { inode: inode.clone(), stream })
+        Ok(OpenDirectory { inode: inode.clone(), stream, _share: share })
     }
 
     /// Fills `reply` with entries from `offset` on, which is what came with an earlier entry.
@@ -43,10 +46,10 @@ impl Front {
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             let next = entry.offset().cast_unsigned();
             if !Self::is_marker(&directory.inode, name) {
-                let kind = match entry.file_type() {
-                    FileType::Unknown => match directory.inode.path().and_then(|path| stat(path, name)) {
-                        Ok(found) => kind_of(&found),
-                        Err(_) => FileType::Unknown,
+                let kind = match kind_of(entry.file_type()) {
+                    Kind::Unknown => match directory.inode.path().and_then(|path| stat(path, name)) {
+                        Ok(found) => found.kind,
+                        Err(_) => Kind::Unknown,
                     },
                     kind => kind,
                 };

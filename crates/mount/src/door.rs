@@ -147,7 +147,7 @@ impl Open {
             Some(opcode::READ) => Read::parse(head).map(|read| match front.files.get(read.handle) {
                 Ok(file) => {
                     if !read.direct {
-                        file.inode.pages.used();
+                        file.inode.beside.pages.used();
                     }
                     let reading = Reading { offset: read.offset, size: read.size, caller: asked.caller };
                     match self.how(&file, asked.caller, read.size.into(), Direction::Read) {
@@ -179,11 +179,12 @@ impl Open {
                             None => answer,
                         };
                         if !write.direct {
-                            file.inode.pages.used();
+                            file.inode.beside.pages.used();
                         }
                         let data = self.buffers.take(there);
                         let flags = open_flags(write.flags);
-                        let (caller, size) = (asked.caller, there as u64);
+                        let uid = if write.of_mapping { file.opener } else { asked.caller.uid };
+                        let (caller, size) = (Caller { uid, ..asked.caller }, there as u64);
                         let kills = write.kills_set_id.then_some(caller);
                         let writing = Writing { offset: write.offset, data, kills, flags, caller };
                         let how = self.how(&file, caller, size, Direction::Write);
@@ -191,7 +192,7 @@ impl Open {
                             let front = self.front.clone();
                             return self.workers.push(move || front.write_later(&file, writing, answer));
                         }
-                        match how.filter(|_| file.inode.has_no_privileges()) {
+                        match how.filter(|_| file.inode.beside.privileges.is_none()) {
                             Some(how) => self.front.write_data(&file, writing, how, answer, submit),
                             None => self.aside(file, move |front, file| {
                                 let how =
@@ -245,7 +246,7 @@ impl Open {
     fn how(&self, file: &OpenFile, caller: Caller, size: u64, direction: Direction) -> Option<Treatment> {
         match &file.way {
             Way::Pond { known, .. } => self.front.treat(known, caller, size, direction),
-            Way::Straight(_) => None,
+            Way::Straight(..) => None,
         }
     }
 

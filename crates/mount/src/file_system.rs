@@ -17,14 +17,15 @@ use fuser::{
     ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
 };
 use headpond_base::{BLOCK, RECORD_BYTES_MAX};
-use rustix::fs::{FallocateFlags, FileType, OFlags, RenameFlags};
+use headpond_names::{Kind, ROOT};
+use rustix::fs::{FallocateFlags, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::attributes::{KEEP, Wanted, keep};
 use crate::front::{Front, Outcome};
 use crate::handles::Way;
-use crate::inodes::ROOT;
 use crate::panel::{self, is_panel};
+use crate::tree::outcome;
 use crate::xattr::Sized as Value;
 
 /// Requests that the kernel may have under way in the background: asynchronous direct I/O and
@@ -128,7 +129,7 @@ fn value(result: Outcome<Value>, reply: ReplyXattr) {
 fn caching(way: &Way) -> FopenFlags {
     match way {
         Way::Pond { .. } => FopenFlags::FOPEN_KEEP_CACHE,
-        Way::Straight(_) => FopenFlags::empty(),
+        Way::Straight(..) => FopenFlags::empty(),
     }
 }
 
@@ -160,7 +161,7 @@ impl Filesystem for FileSystem {
         if name == "." || name == ".." {
             return entry(&self.front, self.front.look_up_by_number(parent.0, name == ".."), reply);
         }
-        let found = self.front.inodes.get(parent.0).and_then(|parent| self.front.look_up(&parent, name));
+        let found = outcome(self.front.names.inodes.get(parent.0)).and_then(|parent| self.front.look_up(&parent, name));
         entry(&self.front, found.map(|(_, attributes)| attributes), reply);
     }
 
@@ -175,7 +176,7 @@ impl Filesystem for FileSystem {
                 Err(error) => reply.error(fuse_errno(error)),
             };
         }
-        attributes(self.front.inodes.get(ino.0).and_then(|inode| self.front.attributes(&inode)), reply);
+        attributes(outcome(self.front.names.inodes.get(ino.0)).and_then(|inode| self.front.attributes(&inode)), reply);
     }
 
     fn setattr(
@@ -205,7 +206,7 @@ impl Filesystem for FileSystem {
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
-        match self.front.inodes.get(ino.0).and_then(|inode| self.front.read_link(&inode)) {
+        match outcome(self.front.names.inodes.get(ino.0)).and_then(|inode| self.front.read_link(&inode)) {
             Ok(target) => reply.data(target.as_encoded_bytes()),
             Err(error) => reply.error(fuse_errno(error)),
         }
@@ -262,7 +263,7 @@ impl Filesystem for FileSystem {
     ) {
         let flags = RenameFlags::from_bits_retain(flags.bits());
         let renamed = self.front.to_change(parent.0).and_then(|from| {
-            let to = self.front.inodes.get(newparent.0)?;
+            let to = outcome(self.front.names.inodes.get(newparent.0))?;
             self.front.rename(&from, name, &to, newname, flags)
         });
         empty(renamed, reply);
@@ -270,7 +271,7 @@ impl Filesystem for FileSystem {
 
     fn link(&self, _: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
         let linked = self.front.to_change(ino.0).and_then(|inode| {
-            let parent = self.front.inodes.get(newparent.0)?;
+            let parent = outcome(self.front.names.inodes.get(newparent.0))?;
             self.front.link(&inode, &parent, newname)
         });
         entry(&self.front, linked, reply);
@@ -284,8 +285,8 @@ impl Filesystem for FileSystem {
                 Err(error) => reply.error(fuse_errno(error)),
             };
         }
-        let opened =
-            self.front.inodes.get(ino.0).and_then(|inode| self.front.open(request, &inode, open_flags(flags.0)));
+        let opened = outcome(self.front.names.inodes.get(ino.0))
+            .and_then(|inode| self.front.open(request, &inode, open_flags(flags.0)));
         match opened {
             Ok(file) => {
                 let caching = caching(&file.way);
@@ -362,12 +363,14 @@ impl Filesystem for FileSystem {
         reply.ok();
     }
 
-    fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+    fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         if is_panel(ino.0) {
             // Listed without a state of its own.
             return reply.opened(FileHandle(0), FopenFlags::empty());
         }
-        match self.front.inodes.get(ino.0).and_then(|inode| self.front.open_directory(&inode)) {
+        match outcome(self.front.names.inodes.get(ino.0))
+            .and_then(|inode| self.front.open_directory(&inode, request.uid()))
+        {
             Ok(directory) => {
                 reply.opened(FileHandle(self.front.directories.insert(directory)), FopenFlags::empty());
             }
@@ -412,7 +415,7 @@ impl Filesystem for FileSystem {
     fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
         // The panel is on no file system of its own.
         let node = if is_panel(ino.0) { ROOT } else { ino.0 };
-        match self.front.inodes.get(node).and_then(|inode| self.front.room(&inode)) {
+        match outcome(self.front.names.inodes.get(node)).and_then(|inode| self.front.room(&inode)) {
             Ok(room) => {
                 let narrow = |wide: u64| u32::try_from(wide).unwrap_or(u32::MAX);
                 reply.statfs(
@@ -449,14 +452,18 @@ impl Filesystem for FileSystem {
         if is_panel(ino.0) {
             return reply.error(FuseErrno::ENODATA);
         }
-        value(self.front.inodes.get(ino.0).and_then(|inode| self.front.get_attribute(&inode, name, size)), reply);
+        value(
+            outcome(self.front.names.inodes.get(ino.0)).and_then(|inode| self.front.get_attribute(&inode, name, size)),
+            reply,
+        );
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         if is_panel(ino.0) {
             return value(Ok(if size == 0 { Value::Length(0) } else { Value::Bytes(Vec::new()) }), reply);
         }
-        let names = self.front.inodes.get(ino.0).and_then(|inode| self.front.list_attributes(request, &inode, size));
+        let names = outcome(self.front.names.inodes.get(ino.0))
+            .and_then(|inode| self.front.list_attributes(request, &inode, size));
         value(names, reply);
     }
 
@@ -487,7 +494,7 @@ impl Filesystem for FileSystem {
         match self.front.files.get(fh.0) {
             Ok(file) => self.front.seek(&file, offset, whence, reply),
             // An open directory has positions of its own kind.
-            Err(_) if self.front.inodes.get(ino.0).is_ok_and(|inode| inode.kind == FileType::Directory) => {
+            Err(_) if self.front.names.inodes.get(ino.0).is_ok_and(|inode| inode.kind == Kind::Directory) => {
                 reply.error(FuseErrno::EINVAL);
             }
             Err(error) => reply.error(fuse_errno(error)),

@@ -91,7 +91,7 @@ impl Passing {
 
     /// The write was made, or in part, or failed: it is answered once the kernel keeps nothing of what was there before.
     pub(crate) fn answer(self, answer: impl FnOnce() + Send + 'static) {
-        let Some(what) = self.file.inode.pages.passed() else { return answer() };
+        let Some(what) = self.file.inode.beside.pages.passed() else { return answer() };
         let forgetting = self.forgetting.clone();
         if forgetting.waiting.fetch_add(1, Ordering::AcqRel) >= forgetting.waiting_max {
             answer();
@@ -111,7 +111,7 @@ impl Passing {
         };
         forget(&self.forgetting.device, self.file.inode.node, &range);
         if what == Forget::All {
-            self.file.inode.pages.forgotten();
+            self.file.inode.beside.pages.forgotten();
         }
         self.forgetting.waiting.fetch_sub(1, Ordering::AcqRel);
     }

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -12,8 +11,8 @@ use rustix::fs::Dir;
 use rustix::io::Errno;
 
 use crate::batch::Batching;
-use crate::inodes::Inode;
-use crate::known::Known;
+use crate::shares::Share;
+use crate::tree::{Inode, Known, Pinned};
 
 /// How the content of an open file is reached.
 pub(crate) enum Way {
@@ -25,45 +24,7 @@ pub(crate) enum Way {
         known: Arc<Known>,
     },
     /// Straight at the origin: a file on another file system, mounted below the origin.
-    Straight(File),
-}
-
-/// Counts on a file, so that it outlives its last name.
-pub(crate) struct Pinned {
-    inode: Arc<Inode>,
-    writes: bool,
-}
-
-impl Pinned {
-    /// One more counts on it. Refused if it is gone: the kernel looks then what has its name now.
-    pub(crate) fn of(inode: &Arc<Inode>) -> Result<Self, Errno> {
-        if inode.slot.count_on() { Ok(Self { inode: inode.clone(), writes: false }) } else { Err(Errno::STALE) }
-    }
-
-    /// The same of one who may write to it.
-    pub(crate) fn for_writing(inode: &Arc<Inode>) -> Result<Self, Errno> {
-        let mut pinned = Self::of(inode)?;
-        inode.writers.fetch_add(1, Ordering::AcqRel);
-        pinned.writes = true;
-        Ok(pinned)
-    }
-}
-
-impl Deref for Pinned {
-    type Target = Arc<Inode>;
-
-    fn deref(&self) -> &Arc<Inode> {
-        &self.inode
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        if self.writes {
-            self.inode.writers.fetch_sub(1, Ordering::AcqRel);
-        }
-        self.inode.slot.count_off();
-    }
+    Straight(File, #[expect(dead_code, reason = "held")] Share),
 }
 
 /// An open file.
@@ -72,13 +33,16 @@ pub(crate) struct OpenFile {
     pub(crate) way: Way,
     /// It may be written by this handle.
     pub(crate) writes: bool,
+    /// Who opened it. What the kernel writes of a shared mapping is charged to this user: the kernel names the handle, and no
+    /// process.
+    pub(crate) opener: u32,
     /// Writes that wait to be made as one.
     pub(crate) batching: Batching,
 }
 
 impl OpenFile {
-    pub(crate) fn new(inode: Pinned, way: Way, writes: bool) -> Self {
-        Self { inode, way, writes, batching: Batching::default() }
+    pub(crate) fn new(inode: Pinned, way: Way, writes: bool, opener: u32) -> Self {
+        Self { inode, way, writes, opener, batching: Batching::default() }
     }
 
     /// Somebody was told that its writes are whole.
@@ -96,6 +60,7 @@ impl OpenFile {
 pub(crate) struct OpenDirectory {
     pub(crate) inode: Arc<Inode>,
     pub(crate) stream: Mutex<Stream>,
+    pub(crate) _share: Share,
 }
 
 /// A directory being read.

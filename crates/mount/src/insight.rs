@@ -11,8 +11,8 @@ use headpond_base::{ObjectId, UnixNanos};
 use headpond_rules::Process;
 
 use crate::front::Front;
-use crate::known::Known;
 use crate::processes::{self, ProcessUse, Processes};
+use crate::tree::Known;
 use crate::usage::{Amount, Totals};
 
 /// What was done with one file.
@@ -79,7 +79,7 @@ impl Insight {
 
     /// Counts a request.
     fn count(&self, known: &Arc<Known>, thread: u32, done: Amount) {
-        if known.tally.count(done) {
+        if known.beside.tally.count(done) {
             self.active().push(known.clone());
         }
         self.processes.count(thread, done);
@@ -98,14 +98,14 @@ impl Insight {
     /// as they are kept.
     #[must_use]
     pub fn nested_origins(&self) -> Vec<Vec<u8>> {
-        self.front().map(|front| front.nested.all()).unwrap_or_default()
+        self.front().map(|front| front.names.tree().nested()).unwrap_or_default()
     }
 
     /// To be called once a second: what came since the last time is what was done lately.
     pub fn tick(&self) {
         self.processes.tick();
         let looked_at = std::mem::take(&mut *self.active());
-        let busy: Vec<_> = looked_at.into_iter().filter(|known| known.tally.tick()).collect();
+        let busy: Vec<_> = looked_at.into_iter().filter(|known| known.beside.tally.tick()).collect();
         self.active().extend(busy);
     }
 
@@ -120,10 +120,10 @@ impl Insight {
     pub fn files(&self, most: usize) -> Vec<FileUse> {
         let Some(front) = self.front() else { return Vec::new() };
         let mut all = Vec::new();
-        front.known.each(|key, known| {
-            let done = known.tally.totals();
+        front.names.known.each(|key, known| {
+            let done = known.beside.tally.totals();
             if done.bytes() > 0 {
-                let recent_bytes = known.tally.recent();
+                let recent_bytes = known.beside.tally.recent();
                 all.push(FileUse { inode: key.inode, birth: key.birth, path: Vec::new(), done, recent_bytes });
             }
         });
@@ -167,8 +167,8 @@ impl Insight {
 /// One of the counts.
 type Order = fn(&(Totals, u64)) -> u64;
 
-/// Those that are among the `most` by one of the counts.
-fn tops<T>(mut all: Vec<T>, most: usize, counts: impl Fn(&T) -> (Totals, u64)) -> Vec<T> {
+/// Those that are among the `most` by one of the counts, which are not zero: of those that are equal, any.
+fn tops<T>(all: Vec<T>, most: usize, counts: impl Fn(&T) -> (Totals, u64)) -> Vec<T> {
     let orders: [Order; 5] = [
         |(done, _)| done.hit_bytes,
         |(done, _)| done.miss_bytes,
@@ -176,17 +176,22 @@ fn tops<T>(mut all: Vec<T>, most: usize, counts: impl Fn(&T) -> (Totals, u64)) -
         |(done, _)| done.written_bytes,
         |(_, recent)| *recent,
     ];
-    let least = orders.map(|order| {
-        let mut values: Vec<u64> = all.iter().map(|one| order(&counts(one))).collect();
-        values.sort_unstable_by(|a, b| b.cmp(a));
-        values.get(most.saturating_sub(1)).copied().unwrap_or(0).max(1)
-    });
-    all.retain(|one| orders.iter().zip(least).any(|(order, least)| order(&counts(one)) >= least));
-    all.sort_by_key(|one| {
+    let mut shown = vec![false; all.len()];
+    for order in orders {
+        let of = |index: &usize| std::cmp::Reverse(order(&counts(&all[*index])));
+        let mut first: Vec<usize> = (0..all.len()).filter(|index| of(index).0 > 0).collect();
+        if first.len() > most {
+            first.select_nth_unstable_by_key(most, of);
+            first.truncate(most);
+        }
+        first.into_iter().for_each(|index| shown[index] = true);
+    }
+    let mut top: Vec<T> = all.into_iter().zip(shown).filter_map(|(one, shown)| shown.then_some(one)).collect();
+    top.sort_by_key(|one| {
         let (done, recent) = counts(one);
         std::cmp::Reverse((recent, done.bytes()))
     });
-    all
+    top
 }
 
 #[cfg(test)]
@@ -207,12 +212,21 @@ mod tests {
     }
 
     #[test]
+    fn of_those_that_did_the_same_no_more_are_shown_than_were_asked_for() {
+        let same = Totals { written_bytes: 4096, ..Totals::default() };
+        let all: Vec<(usize, Totals, u64)> = (0..2000).map(|name| (name, same, 7)).collect();
+        assert_eq!(tops(all, 16, |one| (one.1, one.2)).len(), 16);
+        let all = (0..2000).map(|name| (name, Totals::default(), 0));
+        assert!(tops(all.collect(), 16, |one| (one.1, one.2)).is_empty(), "who did nothing is not shown");
+    }
+
+    #[test]
     fn nothing_is_counted_while_counting_is_off() {
         let insight = Arc::new(Insight::default());
-        let key = crate::known::FileKey { inode: 1, birth: UnixNanos(1) };
+        let key = headpond_names::FileKey { inode: 1, birth: UnixNanos(1) };
         let attributes = headpond_engine::Attributes::default();
-        let known = crate::known::KnownFiles::new(&[]).opened(key, ObjectId(1), attributes, UnixNanos(1));
-        let written = || known.tally.totals().written_bytes;
+        let known = crate::tree::KnownFiles::new(&[]).opened(key, ObjectId(1), attributes);
+        let written = || known.beside.tally.totals().written_bytes;
         insight.counted(&known, 7).done(Amount::write(1));
         insight.set_counting(false);
         insight.counted(&known, 7).done(Amount::write(2));
@@ -226,12 +240,12 @@ mod tests {
     #[test]
     #[ignore = "a measurement, to be run alone: cargo test -p headpond-mount --release -- --ignored --nocapture counting"]
     fn counting_a_request_costs_little_next_to_a_system_call() {
-        use crate::known::KnownFiles;
+        use crate::tree::KnownFiles;
         use std::time::Instant;
         const ROUNDS: u32 = 1_000_000;
         let insight = Arc::new(Insight::default());
-        let key = crate::known::FileKey { inode: 1, birth: UnixNanos(1) };
-        let known = KnownFiles::new(&[]).opened(key, ObjectId(1), headpond_engine::Attributes::default(), UnixNanos(1));
+        let key = headpond_names::FileKey { inode: 1, birth: UnixNanos(1) };
+        let known = KnownFiles::new(&[]).opened(key, ObjectId(1), headpond_engine::Attributes::default());
         let null = std::fs::File::open("/dev/null").unwrap();
         let mut nanos = [Vec::new(), Vec::new()];
         for _ in 0..9 {

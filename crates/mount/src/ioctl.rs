@@ -4,20 +4,21 @@
 //! that does not know it (ENOTTY). Who may only read the file is refused as by F2FS (EBADF): a promise binds the operator, and
 //! batches are few.
 
-use std::sync::atomic::Ordering;
-
 use fuser::Request;
+use headpond_names::Kind;
 use headpond_rules::{Action, Direction};
-use rustix::fs::{FileType, IFlags, OFlags};
+use rustix::fs::{IFlags, OFlags};
 use rustix::io::Errno;
 
 use crate::caller::Rights;
 use crate::file_flags;
 use crate::front::{Front, Outcome};
 use crate::handles::{OpenFile, Way};
-use crate::known::Known;
+use crate::live_rules::mask_of;
 use crate::panel::is_panel;
+use crate::reached::Reached;
 use crate::times;
+use crate::tree::{Known, outcome};
 use crate::wire::Caller;
 
 /// `DFS_IOCTL_ATOMIC_WRITE_SET`, `_IOW(0x95, 2, unsigned)`: "my writes to this file are whole from now on, are they
@@ -100,8 +101,8 @@ impl Front {
 
     /// Shows or sets the flags that the origin keeps of a file.
     fn flags(&self, request: &Request, node: u64, command: u32, given: &[u8]) -> Outcome<Vec<u8>> {
-        let inode = self.inodes.get(node)?;
-        if !matches!(inode.kind, FileType::RegularFile | FileType::Directory) {
+        let inode = outcome(self.names.inodes.get(node))?;
+        if !matches!(inode.kind, Kind::File | Kind::Directory) {
             return Err(Errno::NOTTY);
         }
         let file = inode.open(OFlags::RDONLY | OFlags::NONBLOCK)?;
@@ -117,7 +118,7 @@ impl Front {
         let set = wanted - before;
         // Kernels from 5.13 on have looked who asks; before, nobody has.
         let rights = Rights::of(request);
-        if inode.stat()?.stx_uid != request.uid() && !rights.acts_as_owner()
+        if inode.stat()?.uid != request.uid() && !rights.acts_as_owner()
             || (wanted ^ before).intersects(IFlags::APPEND | IFlags::IMMUTABLE) && !rights.fixes_files()
         {
             return Err(Errno::PERM);
@@ -129,7 +130,7 @@ impl Front {
         }
         if inode.managed && set.contains(IFlags::IMMUTABLE) {
             // What is dirty could not be written any more, nor what those write who have it open.
-            if inode.writers.load(Ordering::Acquire) > 0 {
+            if inode.writers() > 0 {
                 return Err(Errno::BUSY);
             }
             self.flush_before_privileges(&inode)?;
@@ -164,7 +165,7 @@ impl Front {
     fn goes_through_the_log(&self, known: &Known, caller: Caller) -> bool {
         let Some(rules) = self.rules.any() else { return true };
         let process = self.insight.processes_known().look(caller, &rules);
-        let (path, now) = (known.mask(&rules), times::unix_seconds());
+        let (path, now) = (mask_of(known, &rules), times::unix_seconds());
         PAGES.iter().all(|page| {
             let decided = rules.set.decide(path, process, *page, Direction::Write, now);
             let action = decided.map_or(Action::Cache, |index| rules.set.rules()[index].action);

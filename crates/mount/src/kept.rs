@@ -8,8 +8,7 @@
 use std::collections::HashMap;
 
 use headpond_base::UnixNanos;
-
-use crate::known::FileKey;
+use headpond_names::FileKey;
 
 /// How many are held at most, about 64 bytes each. Files beyond have the origin's time until they are opened.
 pub const KEPT_TIMES_MAX: usize = 1 << 16;

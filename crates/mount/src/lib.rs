@@ -10,10 +10,9 @@
 //!
 //! The way of a request for data: the kernel -> `door`, on the shard's own thread -> `data` -> the
 //! engine. Of any other: the kernel -> `door` -> `relay` -> [`fuser`] -> `file_system` -> a group of
-//! operations (`names`, `attributes`, `open`, `space`, `dirs`, `xattr`) -> the origin, or the engine through
-//! the [`Pond`].
+//! operations (`names`, `attributes`, `open`, `space`, `dirs`, `xattr`) -> [`headpond_names`] -> the origin (`tree`), or the engine
+//! through the [`Pond`].
 
-mod adopt;
 mod answer;
 mod attributes;
 mod batch;
@@ -31,13 +30,11 @@ mod file_system;
 mod forgetting;
 mod front;
 mod handles;
-mod inodes;
 mod insight;
 mod ioctl;
 mod join;
 mod kept;
 mod kernel_pages;
-mod known;
 mod live_rules;
 mod mount;
 mod mountpoint;
@@ -45,19 +42,18 @@ mod names;
 mod nested;
 mod open;
 mod panel;
-mod places;
 mod pond;
 mod privileges;
 mod processes;
+mod reached;
 mod relay;
-mod removal;
 mod scope;
+mod shares;
 mod source;
 mod space;
 mod status;
 mod times;
-mod turns;
-mod unsynced;
+mod tree;
 mod usage;
 mod whole;
 mod wire;
@@ -67,9 +63,9 @@ mod workers;
 mod xattr;
 
 pub use error::MountError;
+pub use headpond_names::KnownObject;
 pub use insight::{FileUse, Insight};
 pub use kept::{KEPT_TIMES_MAX, KeptTime};
-pub use known::KnownObject;
 pub use live_rules::LiveRules;
 pub use mount::{Beside, MountOptions, Mounted, THREADS, mount, mount_with};
 pub use mountpoint::daemon_is_gone;

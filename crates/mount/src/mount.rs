@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use headpond_names::{KnownObject, block_on};
 use headpond_shard::Budget;
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 
@@ -21,7 +22,6 @@ use crate::forgetting::Forgetting;
 use crate::front::Front;
 use crate::insight::Insight;
 use crate::kept::KeptTime;
-use crate::known::KnownObject;
 use crate::live_rules::LiveRules;
 use crate::panel::Panel;
 use crate::pond::Pond;
@@ -115,7 +115,7 @@ pub fn mount_with(
     let below = rustix::fs::fstatvfs(&root).map_err(origin_failed)?.f_flag;
     let insight = beside.insight.clone();
     let front = Arc::new(Front::new(root, options.read_only, pond.clone(), known, beside).map_err(origin_failed)?);
-    front.adopt(known);
+    block_on(front.names.adopt(known));
     insight.of(&front);
     let mut config = Config::default();
     config.mount_options = mount_options(options, below);
@@ -136,7 +136,7 @@ fn serve(device: Arc<OwnedFd>, front: Arc<Front>, config: &Config) -> io::Result
     rustix::fs::fcntl_setfl(&device, flags | OFlags::NONBLOCK)?;
     // There is one device to a front.
     let forgetting = Forgetting::start(device.clone())?;
-    let (known, forgets) = (front.known.clone(), Arc::downgrade(&forgetting));
+    let (known, forgets) = (front.names.known.clone(), Arc::downgrade(&forgetting));
     front.pond.when_lost(Box::new(move |object| {
         // The pond outlives the mount, and with it this.
         if let Some((key, forgetting)) = known.of(object).zip(forgets.upgrade()) {

@@ -9,12 +9,13 @@
 use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{FileType, Mode, OFlags, Statx, openat};
+use headpond_names::{Found, Kind};
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::MARKER_NAME;
-use crate::inodes::{kind_of, stat};
+use crate::tree::stat;
 
 /// The file by which a directory is known to be an origin.
 const MARKER_FILE: &str = "marker.json";
@@ -44,10 +45,10 @@ impl NestedOrigins {
 }
 
 /// Whether a directory, which was just looked at, is another headpond's origin.
-pub(crate) fn is_origin(directory: impl AsFd, found: &Statx) -> bool {
+pub(crate) fn is_origin(directory: impl AsFd, found: &Found) -> bool {
     // Nearly always there is nothing, and this is all that it costs.
     let Ok(beside) = stat(&directory, MARKER_NAME) else { return false };
-    if kind_of(&beside) != FileType::Directory {
+    if beside.kind != Kind::Directory {
         return false;
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -59,9 +60,9 @@ pub(crate) fn is_origin(directory: impl AsFd, found: &Statx) -> bool {
 /// In a directory where everybody may make files and nobody may remove another's (`/tmp` and its like), a marker of
 /// somebody else's says nothing: with it he could close the directory to all others. Anywhere else who can make one can
 /// as well remove what is there.
-pub(crate) fn has_marker(beside: impl AsFd, above: &Statx) -> bool {
+pub(crate) fn has_marker(beside: impl AsFd, above: &Found) -> bool {
     let Ok(marker) = stat(beside, MARKER_FILE) else { return false };
-    let shared = above.stx_mode & 0o1002 == 0o1002;
-    let trusted = [0, geteuid().as_raw(), above.stx_uid].contains(&marker.stx_uid);
-    kind_of(&marker) == FileType::RegularFile && (!shared || trusted)
+    let shared = above.mode & 0o1002 == 0o1002;
+    let trusted = [0, geteuid().as_raw(), above.uid].contains(&marker.uid);
+    marker.kind == Kind::File && (!shared || trusted)
 }

@@ -5,7 +5,7 @@
 //!   that would is [`Errno::ROFS`], or [`Errno::PERM`] where the directory itself is meant.
 //! - It takes the place of the directory of that name at the origin, which is headpond's own beside the
 //!   data (see [`MARKER_NAME`](crate::MARKER_NAME)): no file of that one is ever seen through the mount.
-//! - Its node ids are above all others (see `inodes`), so no file of the origin has one of them.
+//! - Its node ids are above all others ([`PANEL`]), so no file of the origin has one of them.
 //! - Texts are made by fuser's threads, which may wait, never by the shard's.
 //!
 //! Each open file is the text as it was at its open. Its size is shown as 0, as in `/proc`: programs read
@@ -17,12 +17,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use fuser::{FileAttr, FileType, INodeNo, ReplyDirectory};
+use headpond_names::{PANEL, ROOT};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::front::{Front, Outcome};
 use crate::handles::Handles;
-use crate::inodes::{Inode, PANEL, ROOT};
+use crate::tree::Inode;
 
 /// Bytes of one answer at most: what goes through the socket to and from fuser in one message.
 const READ_MAX: usize = 64 << 10;

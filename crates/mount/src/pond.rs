@@ -14,8 +14,11 @@ use std::sync::{Arc, mpsc};
 
 use headpond_base::{Errno, ObjectId, Result};
 use headpond_engine::{Namespace, Reply, Request};
+use headpond_names::{Again, See, block_on};
 pub use headpond_shard::{Done, Operation};
 use headpond_shard::{Door, Handle, Leaving, Removed, Reopen};
+
+use crate::tree::OriginTree;
 
 /// Where the mount sends what concerns the content of regular files.
 pub trait Pond: Send + Sync + 'static {
@@ -43,6 +46,11 @@ pub trait Pond: Send + Sync + 'static {
     fn attach_lasting(&self, object: ObjectId, file: File, again: Arc<dyn Reopen>) {
         let _ = again;
         self.attach(object, file);
+    }
+
+    /// The file of an object could not be opened again as it was: it stays open.
+    fn keep_open(&self, object: ObjectId) {
+        let _ = object;
     }
 
     /// The file of an object that was attached before the mount stood is opened again like this from now on.
@@ -138,6 +146,10 @@ impl Pond for Handle {
         self.origin().attach_lasting(object, file, again);
     }
 
+    fn keep_open(&self, object: ObjectId) {
+        self.origin().keep_open(object);
+    }
+
     fn reopened_by(&self, object: ObjectId, again: Arc<dyn Reopen>) {
         self.origin().reopened_by(object, again);
     }
@@ -172,5 +184,93 @@ impl Pond for Handle {
 
     fn removed(&self, object: Option<ObjectId>) -> Option<Removed> {
         self.origin().removed(object)
+    }
+}
+
+/// The pond, as the name layer uses it. Each call waits until it is done.
+pub(crate) struct Engine(pub(crate) Arc<dyn Pond>);
+
+/// The names of a mount.
+pub(crate) type Names = headpond_names::Names<OriginTree, Engine>;
+
+/// Opens a file again, for a thread that waits.
+struct Reopened(Again<OriginTree>);
+
+/// A file of the shard's that is closed while its last name goes.
+struct Closed(Leaving);
+
+/// A file without a name, of which the shard's is told.
+struct Nameless(Removed);
+
+impl headpond_names::Pond<OriginTree> for Engine {
+    async fn ask(&self, request: Request, see: See) -> Reply {
+        call_with(&*self.0, request, see)
+    }
+
+    fn tell(&self, request: Request) {
+        self.0.submit(request, Box::new(|_| {}));
+    }
+
+    async fn namespace(&self, change: Option<Namespace>, operation: headpond_names::Operation) -> Result<()> {
+        self.0.namespace(change, Box::new(|| block_on(operation)))
+    }
+
+    async fn attach(&self, object: ObjectId, file: File, again: Option<Again<OriginTree>>) {
+        match again {
+            Some(again) => self.0.attach_lasting(object, file, Arc::new(Reopened(again))),
+            None => self.0.attach(object, file),
+        }
+    }
+
+    async fn keep_open(&self, object: ObjectId) {
+        self.0.keep_open(object);
+    }
+
+    fn reopened_by(&self, object: ObjectId, again: Again<OriginTree>) {
+        self.0.reopened_by(object, Arc::new(Reopened(again)));
+    }
+
+    async fn leaving(&self, object: ObjectId) -> Option<Box<dyn headpond_names::Leaving>> {
+        let leaving = self.0.leaving(object)?;
+        Some(Box::new(Closed(leaving)))
+    }
+
+    async fn sync_origin(&self, object: ObjectId) -> Result<()> {
+        self.0.sync_origin(object)
+    }
+
+    fn name_changed(&self, object: ObjectId, directory: File) {
+        self.0.name_changed(object, directory.into());
+    }
+
+    fn when_let_go(&self, tell: Box<dyn Fn(ObjectId) + Send + Sync>) {
+        self.0.when_let_go(tell);
+    }
+
+    fn removed(&self, object: Option<ObjectId>) -> Option<Box<dyn headpond_names::Removed>> {
+        let removed = self.0.removed(object)?;
+        Some(Box::new(Nameless(removed)))
+    }
+}
+
+impl Reopen for Reopened {
+    fn reopen(&self, writes: bool) -> Result<File> {
+        block_on(self.0.open(writes))
+    }
+}
+
+impl headpond_names::Leaving for Closed {
+    fn gone(self: Box<Self>) {
+        self.0.gone();
+    }
+}
+
+impl headpond_names::Removed for Nameless {
+    fn is_let_go(&self) {
+        self.0.is_let_go();
+    }
+
+    fn is_closing(&self) {
+        self.0.is_closing();
     }
 }

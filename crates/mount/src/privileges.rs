@@ -8,29 +8,55 @@
 //! - The kernel never runs a program by bits that were taken away: it keeps none (see [`keep`](crate::attributes::keep)).
 //! - Nothing made or changed here has a set-group-id bit that Linux would not have given the caller, on any kernel.
 
-use rustix::fs::{Mode, RawMode};
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use rustix::io::Errno;
 
 use crate::caller::Rights;
-use crate::inodes::{Inode, Privileges, stat};
+use crate::reached::Reached;
+use crate::tree::{Inode, mode_of};
 
 /// The extended attribute with a program's capabilities.
 pub(crate) const CAPABILITIES: &str = "security.capability";
 
-const SET_UID: RawMode = 0o4000;
-const SET_GID: RawMode = 0o2000;
-const GROUP_EXECUTE: RawMode = 0o010;
+const SET_UID: u32 = 0o4000;
+const SET_GID: u32 = 0o2000;
+const GROUP_EXECUTE: u32 = 0o010;
 
 /// Both bits.
-pub(crate) const SET_IDS: RawMode = SET_UID | SET_GID;
+pub(crate) const SET_IDS: u32 = SET_UID | SET_GID;
+
+/// What is known of a file: whether it has set-user-id, set-group-id or a program's capabilities, which a write takes away.
+#[derive(Default)]
+pub(crate) struct Seen {
+    /// It has none: writes need not look.
+    none: AtomicBool,
+}
+
+impl Seen {
+    /// There is nothing that a write would have to take away.
+    pub(crate) fn is_none(&self) -> bool {
+        self.none.load(Ordering::Acquire)
+    }
+
+    /// Not looked at since there may be something.
+    pub(crate) fn set_unknown(&self) {
+        self.none.store(false, Ordering::Release);
+    }
+
+    /// It was looked at, and there is nothing.
+    pub(crate) fn set_none(&self) {
+        self.none.store(true, Ordering::Release);
+    }
+}
 
 /// Whether the file has anything that may have to go when its content changes.
 pub(crate) fn has_any(inode: &Inode) -> Result<bool, Errno> {
-    let mode = RawMode::from(inode.stat()?.stx_mode);
+    let mode = inode.stat()?.mode;
     let able = rustix::fs::getxattr_query(inode.proc_path()?, CAPABILITIES).is_ok();
     let any = able || mode & SET_IDS != 0;
     if !any {
-        inode.set_privileges(Privileges::None);
+        inode.beside.privileges.set_none();
     }
     Ok(any)
 }
@@ -39,11 +65,11 @@ pub(crate) fn has_any(inode: &Inode) -> Result<bool, Errno> {
 /// `rights` of the caller say, who is looked at only where there are any. Says whether anything
 /// changed.
 pub(crate) fn drop_before_change(inode: &Inode, rights: impl FnOnce() -> Option<Rights>) -> Result<bool, Errno> {
-    if inode.privileges() == Privileges::None {
+    if inode.beside.privileges.is_none() {
         return Ok(false);
     }
     let found = inode.stat()?;
-    let mode = RawMode::from(found.stx_mode) & 0o7777;
+    let mode = found.mode;
     let mut changed = false;
     match rustix::fs::removexattr(inode.proc_path()?, CAPABILITIES) {
         Ok(()) => changed = true,
@@ -52,7 +78,7 @@ pub(crate) fn drop_before_change(inode: &Inode, rights: impl FnOnce() -> Option<
         Err(error) => return Err(error),
     }
     if mode & (SET_UID | SET_GID) == 0 {
-        inode.set_privileges(Privileges::None);
+        inode.beside.privileges.set_none();
         return Ok(changed);
     }
     let Some(rights) = rights().filter(|rights| !rights.keeps_set_id()) else {
@@ -60,11 +86,11 @@ pub(crate) fn drop_before_change(inode: &Inode, rights: impl FnOnce() -> Option<
     };
     let mut dropped = mode & SET_UID;
     // Without group execute the bit is no privilege, but only members may keep it.
-    if mode & GROUP_EXECUTE != 0 || !rights.in_group(found.stx_gid) {
+    if mode & GROUP_EXECUTE != 0 || !rights.in_group(found.gid) {
         dropped |= mode & SET_GID;
     }
     if dropped != 0 {
-        rustix::fs::chmod(inode.proc_path()?, Mode::from_raw_mode(mode & !dropped))?;
+        rustix::fs::chmod(inode.proc_path()?, mode_of(mode & !dropped))?;
         changed = true;
     }
     Ok(changed)
@@ -74,15 +100,15 @@ pub(crate) fn drop_before_change(inode: &Inode, rights: impl FnOnce() -> Option<
 /// the list may have let others run it. Says whether the mode changed.
 pub(crate) fn drop_after_access_list(inode: &Inode, rights: impl FnOnce() -> Rights) -> Result<bool, Errno> {
     let found = inode.stat()?;
-    let mode = RawMode::from(found.stx_mode) & 0o7777;
+    let mode = found.mode;
     if mode & SET_GID == 0 {
         return Ok(false);
     }
     let rights = rights();
-    if rights.keeps_set_id() || rights.in_group(found.stx_gid) {
+    if rights.keeps_set_id() || rights.in_group(found.gid) {
         return Ok(false);
     }
-    rustix::fs::chmod(inode.proc_path()?, Mode::from_raw_mode(mode & !SET_GID))?;
+    rustix::fs::chmod(inode.proc_path()?, mode_of(mode & !SET_GID))?;
     Ok(true)
 }
 
@@ -93,9 +119,9 @@ pub(crate) fn of_new_file(parent: &Inode, mode: u32, rights: impl FnOnce() -> Ri
     if !is_group_program(mode) {
         return Ok(mode);
     }
-    let found = stat(parent.path()?, c"")?;
-    let gives_group = RawMode::from(found.stx_mode) & SET_GID != 0;
-    Ok(if gives_group { without_foreign_group(mode, found.stx_gid, &rights()) } else { mode })
+    let found = parent.stat()?;
+    let gives_group = found.mode & SET_GID != 0;
+    Ok(if gives_group { without_foreign_group(mode, found.gid, &rights()) } else { mode })
 }
 
 const fn is_group_program(mode: u32) -> bool {

@@ -9,12 +9,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use headpond_base::ObjectId;
-use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
+use headpond_names::Kind;
+use rustix::fs::{Dir, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::MARKER_NAME;
 use crate::front::{Front, Outcome};
-use crate::inodes::{file_key, kind_of, stat};
+use crate::reached::Reached;
+use crate::tree::stat;
 
 impl Front {
     /// The files at or below a path that the engine knows.
@@ -23,13 +25,13 @@ impl Front {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // No link leads out of the origin.
         let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let top = rustix::fs::openat2(self.inodes.root().path()?, path, flags, Mode::empty(), within)?;
+        let top = rustix::fs::openat2(self.names.root().path()?, path, flags, Mode::empty(), within)?;
         let mut found = BTreeSet::new();
         let kind = self.note(&top, OsStr::new(""), &mut found)?;
-        let mut directories = if kind == FileType::Directory { vec![top] } else { Vec::new() };
-        let at_root = self.inodes.root().key;
+        let mut directories = if kind == Kind::Directory { vec![top] } else { Vec::new() };
+        let at_root = self.names.root().key;
         while let Some(directory) = directories.pop() {
-            let is_root = file_key(&stat(&directory, c"")?) == at_root;
+            let is_root = stat(&directory, c"")?.key() == at_root;
             for entry in Dir::new(open_directory(&directory)?)? {
                 let entry = entry?;
                 let name = OsStr::from_bytes(entry.file_name().to_bytes());
@@ -37,7 +39,7 @@ impl Front {
                     continue;
                 }
                 match self.note(&directory, name, &mut found) {
-                    Ok(FileType::Directory) => match rustix::fs::openat(&directory, name, flags, Mode::empty()) {
+                    Ok(Kind::Directory) => match rustix::fs::openat(&directory, name, flags, Mode::empty()) {
                         Ok(below) => directories.push(below),
                         Err(Errno::NOENT) => {}
                         Err(error) => return Err(error),
@@ -52,13 +54,13 @@ impl Front {
     }
 
     /// Takes a file in, if the engine knows it. Other file systems below the origin are not the engine's.
-    fn note(&self, directory: &OwnedFd, name: &OsStr, found: &mut BTreeSet<ObjectId>) -> Outcome<FileType> {
+    fn note(&self, directory: &OwnedFd, name: &OsStr, found: &mut BTreeSet<ObjectId>) -> Outcome<Kind> {
         let seen = stat(directory, name)?;
-        if !self.inodes.same_device(&seen) {
-            return Ok(FileType::Unknown);
+        if !self.names.inodes.same_device(&seen) {
+            return Ok(Kind::Unknown);
         }
-        found.extend(self.known.find(file_key(&seen)).map(|known| known.object()));
-        Ok(kind_of(&seen))
+        found.extend(self.names.known.find(seen.key()).map(|known| known.object()));
+        Ok(seen.kind)
     }
 }
 

@@ -10,7 +10,9 @@ use crate::caller::Rights;
 use crate::file_system::fuse_errno;
 use crate::front::{Front, Outcome, unexpected};
 use crate::handles::{OpenFile, Way};
-use crate::inodes::Inode;
+use crate::reached::Reached;
+use crate::times;
+use crate::tree::Inode;
 
 /// `lseek` for the next data.
 const SEEK_DATA: i32 = 3;
@@ -33,7 +35,7 @@ impl Front {
         }
         let (object, known) = match &file.way {
             Way::Pond { object, known } => (*object, known.clone()),
-            Way::Straight(file) => {
+            Way::Straight(file, _) => {
                 return match as_user(request.uid(), || rustix::fs::fallocate(file, mode, offset, length)) {
                     Ok(()) => reply.ok(),
                     Err(error) => reply.error(fuse_errno(error)),
@@ -54,7 +56,7 @@ impl Front {
         if !punches && offset.checked_add(length).is_none_or(|end| end > self.file_bytes_max) {
             return reply.error(fuse_errno(Errno::FBIG));
         }
-        let mtime = known.now();
+        let mtime = known.not_before(times::now());
         let request = if zeros || punches {
             Ask::Zero { object, offset, len: length, extend: !keep_size, mtime }
         } else {
@@ -89,7 +91,7 @@ impl Front {
                 };
                 self.pond.submit(Ask::Seek { object: *object, offset: from, data }, Box::new(done));
             }
-            Way::Straight(file) => {
+            Way::Straight(file, _) => {
                 let seek = if data { SeekFrom::Data(from) } else { SeekFrom::Hole(from) };
                 match rustix::fs::seek(file, seek) {
                     Ok(found) => reply.offset(i64::try_from(found).unwrap_or(i64::MAX)),

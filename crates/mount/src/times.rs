@@ -6,7 +6,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use headpond_base::UnixNanos;
-use rustix::fs::{StatxTimestamp, Timespec};
+use headpond_names::Moment;
+use rustix::fs::Timespec;
 use rustix::time::ClockId;
 
 const SECOND: i64 = 1_000_000_000;
@@ -21,11 +22,6 @@ pub(crate) fn now() -> UnixNanos {
 /// Seconds since 1970, by the same clock.
 pub(crate) fn unix_seconds() -> u64 {
     u64::try_from(now().0 / SECOND).unwrap_or(0)
-}
-
-/// A time given by statx.
-pub(crate) fn from_statx(time: StatxTimestamp) -> UnixNanos {
-    from_parts(time.tv_sec, i64::from(time.tv_nsec))
 }
 
 /// A time given in seconds and nanoseconds.
@@ -72,9 +68,9 @@ pub(crate) fn system_time(time: UnixNanos) -> SystemTime {
     from_epoch(time.0.div_euclid(SECOND), u32::try_from(time.0.rem_euclid(SECOND)).unwrap_or(0))
 }
 
-/// A time given by statx, for fuser's attributes, whatever its range.
-pub(crate) fn statx_system_time(time: StatxTimestamp) -> SystemTime {
-    from_epoch(time.tv_sec, time.tv_nsec)
+/// A time of the origin, for fuser's attributes, whatever its range.
+pub(crate) fn moment(time: Moment) -> SystemTime {
+    from_epoch(time.seconds, time.nanos)
 }
 
 fn from_epoch(seconds: i64, nanos: u32) -> SystemTime {

@@ -1,6 +1,6 @@
 //! What is counted by file and process.
 //!
-//! Files are counted where what applications see of them is kept (`known.rs`), so a count is exact for as long
+//! Files are counted where what applications see of them is kept ([`Known`](crate::tree::Known)), so a count is exact for as long
 //! as the mount knows the file; processes in a table of bounded size (`processes.rs`).
 //!
 //! Cost for each request: two clones of a pointer, a few additions, and one look into the table of

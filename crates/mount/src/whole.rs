@@ -11,12 +11,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use headpond_names::FileKey;
 use headpond_rules::Pid;
 use rustix::io::Errno;
 
 use crate::front::Outcome;
-use crate::known::{FileKey, Known};
 use crate::processes;
+use crate::tree::Known;
 
 /// A file that somebody counts on.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -164,13 +165,13 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::known::KnownFiles;
+    use crate::tree::KnownFiles;
     use headpond_base::{ObjectId, UnixNanos};
 
     fn file(inode: u64) -> (FileKey, Arc<Known>) {
         let key = FileKey { inode, birth: UnixNanos(1) };
         let attributes = headpond_engine::Attributes { size: 1, mtime: UnixNanos(1), ctime: UnixNanos(1) };
-        (key, KnownFiles::new(&[]).opened(key, ObjectId(inode), attributes, UnixNanos(1)))
+        (key, KnownFiles::new(&[]).opened(key, ObjectId(inode), attributes))
     }
 
     /// A process that lives until it is let go.

@@ -1,6 +1,7 @@
 //! The bytes of the few FUSE messages that are served without fuser: the heads of reads, writes
 //! and syncs, and of their answers. Layouts are those of the kernel's `linux/fuse.h`.
 
+use fuser::Request;
 use std::ops::Range;
 
 /// Bytes of every request's head.
@@ -47,6 +48,13 @@ pub(crate) struct Caller {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) pid: u32,
+}
+
+impl Caller {
+    /// Whoever made a request.
+    pub(crate) fn of(request: &Request) -> Self {
+        Self { uid: request.uid(), gid: request.gid(), pid: request.pid() }
+    }
 }
 
 /// The head of a request.

@@ -15,15 +15,16 @@ use std::time::Duration;
 use headpond_base::{ObjectId, Result, UnixNanos};
 use headpond_engine::{Attributes, Namespace, Reply, Request};
 use headpond_format::Stamp;
+use headpond_names::KnownObject;
 use rustix::fs::{Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::front::Front;
-use crate::handles::{OpenFile, Pinned, Way};
-use crate::inodes::Inode;
-use crate::known::{KnownFiles, KnownObject};
+use crate::handles::{OpenFile, Way};
 use crate::mount::Beside;
 use crate::pond::{Done, Operation, Pond};
+use crate::reached::{Reached, pin};
+use crate::tree::Inode;
 
 /// A pond that answers at once, notes what it is told, and lets something happen before the origin's directories are
 /// changed.
@@ -104,8 +105,7 @@ impl Bench {
         }
         let pond = Arc::new(Told::default());
         let root = rustix::fs::open(directory.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
-        let known = KnownFiles::remembering(&[], files);
-        let front = Front::over(root, false, pond.clone(), known, Beside::default()).unwrap();
+        let front = Front::remembering(root, false, pond.clone(), &[], Beside::default(), Some(files)).unwrap();
         Self { front: Arc::new(front), pond, directory }
     }
 
@@ -119,7 +119,7 @@ impl Bench {
     }
 
     fn look_up(&self, path: &str) -> Arc<Inode> {
-        let mut inode = self.front.inodes.root().clone();
+        let mut inode = self.front.names.root().clone();
         for name in Path::new(path) {
             inode = self.front.look_up(&inode, name).unwrap().0;
         }
@@ -129,7 +129,7 @@ impl Bench {
     fn open(&self, inode: &Arc<Inode>) -> OpenFile {
         drop(self.front.open_for_change(inode).unwrap());
         let known = inode.known().unwrap();
-        OpenFile::new(Pinned::of(inode).unwrap(), Way::Pond { object: known.object(), known }, true)
+        OpenFile::new(pin(inode, false).unwrap(), Way::Pond { object: known.object(), known }, true, 0)
     }
 
     fn remove(&self, directory: &str, name: &str) {
@@ -172,7 +172,7 @@ impl Bench {
 
     /// The engine knows the file by what the origin says of it now, or takes its own word for another's later.
     fn is_known_as_it_is(&self, inode: &Inode) -> bool {
-        let stamp = crate::front::stamp(&inode.stat().unwrap());
+        let stamp = inode.stat().unwrap().stamp();
         self.pond.stamped.lock().unwrap()[&self.object(inode)] == stamp.ctime
     }
 }
@@ -208,7 +208,7 @@ fn a_file_that_lost_its_last_name_and_what_the_pool_had_of_it_is_not_opened_any_
     let bench = Bench::remembering(9);
     let inode = bench.file("file");
     drop(bench.open(&inode));
-    let named = Pinned::of(&inode).unwrap();
+    let named = pin(&inode, false).unwrap();
     bench.remove("", "file");
     let mut objects = bench.pond.objects.lock().unwrap();
     *objects = HashMap::from([((0, UnixNanos(0)), ObjectId(1))]);
@@ -289,8 +289,8 @@ fn a_change_at_the_origin_outlives_the_kernels_memory_of_the_file() {
     let node = inode.node;
     drop(inode);
     bench.front.forget(node, 2);
-    bench.front.inodes.home.forget_all();
-    assert!(bench.front.inodes.get(node).is_err(), "the kernel has forgotten it");
+    bench.front.names.inodes.forget_all();
+    assert!(bench.front.names.inodes.get(node).is_err(), "the kernel has forgotten it");
     let file = bench.open(&bench.look_up("one/file"));
     bench.front.sync_attributes(&file).unwrap();
     assert_eq!(bench.pond.syncs.load(Ordering::SeqCst), 1);
@@ -309,7 +309,7 @@ fn what_the_engine_holds_is_removed_in_order_with_the_log_however_many_files_the
         drop(inode);
         bench.front.forget(node, 1);
     }
-    bench.front.inodes.home.forget_all();
+    bench.front.names.inodes.forget_all();
     for number in 0..FILES {
         bench.look_up(&format!("one/{number}"));
         bench.remove("one", &number.to_string());
@@ -330,7 +330,7 @@ fn what_the_engine_lets_go_of_is_forgotten_when_there_is_much_of_it() {
         bench.front.forget(node, 1);
     }
     let mut known = 0;
-    bench.front.known.each(|_, _| known += 1);
+    bench.front.names.known.each(|_, _| known += 1);
     assert_eq!(known, 3);
 }
 
@@ -369,7 +369,7 @@ fn a_file_whose_name_others_removed_is_found_by_the_one_by_which_it_is_looked_up
     assert_eq!(inode.stat().unwrap_err(), Errno::STALE);
     // So does a kernel that is answered like this.
     assert!(Arc::ptr_eq(&inode, &bench.look_up("other/name")));
-    assert_eq!(inode.stat().unwrap().stx_nlink, 1);
+    assert_eq!(inode.stat().unwrap().links, 1);
 }
 
 /// After a start with dirty data the pool does not know when applications last changed the file; but they do not see it
@@ -380,18 +380,17 @@ fn the_status_change_time_of_a_file_that_the_pool_brought_back_stays_while_the_o
     let path = directory.path().join("file");
     fs::write(&path, "content").unwrap();
     let root = rustix::fs::open(directory.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
-    let found = crate::inodes::stat(&root, "file").unwrap();
-    let (key, ctime) = (crate::inodes::file_key(&found), UnixNanos(77));
+    let found = crate::tree::stat(&root, "file").unwrap();
+    let (key, ctime) = (found.key(), UnixNanos(77));
     let brought_back = KnownObject {
         inode: key.inode,
         birth: key.birth,
         object: ObjectId(1),
         attributes: Attributes { size: 9, mtime: UnixNanos(7), ctime },
-        ctime,
         path: b"file".to_vec(),
     };
     let front = Front::new(root, false, Arc::new(Told::default()), &[brought_back], Beside::default()).unwrap();
-    let (inode, seen) = front.look_up(front.inodes.root(), OsStr::new("file")).unwrap();
+    let (inode, seen) = front.look_up(front.names.root(), OsStr::new("file")).unwrap();
     assert_eq!(seen.ctime, crate::times::system_time(ctime));
     fs::write(&path, "destaged").unwrap();
     drop(front.open_for_change(&inode).unwrap());

@@ -1,6 +1,7 @@
 //! Extended attributes, access lists among them: all kept by the origin.
 
 use std::ffi::OsStr;
+use std::sync::Arc;
 
 use fuser::Request;
 use headpond_engine::{FlushId, FlushScope, Reply, Request as Ask};
@@ -9,9 +10,10 @@ use rustix::io::Errno;
 
 use crate::caller::Rights;
 use crate::front::{Front, Outcome, unexpected};
-use crate::inodes::{Inode, Privileges};
 use crate::pond::call_with;
 use crate::privileges::{self, CAPABILITIES};
+use crate::reached::Reached;
+use crate::tree::Inode;
 
 /// The name of these flushes: above those that operators start.
 const FLUSH_ID: FlushId = FlushId(u64::MAX);
@@ -69,14 +71,14 @@ impl Front {
     pub(crate) fn set_attribute(
         &self,
         request: &Request,
-        inode: &Inode,
+        inode: &Arc<Inode>,
         name: &OsStr,
         value: &[u8],
         flags: i32,
     ) -> Outcome<()> {
         let flags = XattrFlags::from_bits(flags.cast_unsigned()).ok_or(Errno::INVAL)?;
         // It may be a program's capabilities, or an access list that changes the mode.
-        inode.set_privileges(Privileges::Unknown);
+        inode.beside.privileges.set_unknown();
         if name == CAPABILITIES {
             self.flush_before_privileges(inode)?;
         }
@@ -104,7 +106,7 @@ impl Front {
     }
 
     /// Removes an attribute.
-    pub(crate) fn remove_attribute(&self, inode: &Inode, name: &OsStr) -> Outcome<()> {
+    pub(crate) fn remove_attribute(&self, inode: &Arc<Inode>, name: &OsStr) -> Outcome<()> {
         let _change = self.changing_status(inode)?;
         rustix::fs::removexattr(inode.proc_path()?, name)?;
         self.changed_at_origin(inode);

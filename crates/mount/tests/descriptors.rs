@@ -17,7 +17,7 @@ use headpond_shard::Budget;
 use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags, StatxFlags};
 
 /// So few that each directory needs them anew.
-const FEW: Budget = Budget { paths: 40, files: 20 };
+const FEW: Budget = Budget { paths: 40, files: 20, handles: 16 };
 
 const DIRECTORIES: usize = 12;
 const FILES: usize = 20;

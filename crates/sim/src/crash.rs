@@ -312,7 +312,11 @@ impl Sim<'_> {
                 }
                 // A power cut of the origin takes times back, and without birth times its numbers go to other files unseen.
                 (_, Verdict::Dropped)
-                    if self.boots == self.settled_boots && self.scenario.births && !self.damaged && same =>
+                    if self.boots == self.settled_boots
+                        && self.scenario.births
+                        && !self.damaged
+                        && same
+                        && file.is_none_or(|file| !self.status_unsaid.contains(&file)) =>
                 {
                     return Err(format!(
                         "{file:?} is taken for changed by others, and nobody changed it: {}",

@@ -23,6 +23,7 @@ mod found;
 mod hits;
 mod machine;
 mod model;
+mod names;
 mod origin;
 mod pages;
 mod replayed;
@@ -43,6 +44,7 @@ pub use destage_arguments::DestageArguments;
 pub use exhaustive::{run_exhaustive, run_one_sequence};
 pub use hits::{HitLoad, read_hits};
 pub use machine::Hardware;
+pub use names::Planted;
 pub use replayed::{Replayed, replay_through_engine};
 pub use rewritten::{LogLoad, LogRun, rewrite_log};
 pub use scenario::Options;
@@ -199,6 +201,12 @@ impl fmt::Display for Failure {
             f.write_str(if index == 0 { " --skip " } else { "," })?;
             if range.len() == 1 { write!(f, "{}", range.start)? } else { write!(f, "{}..{}", range.start, range.end)? }
         }
+        if self.options.names {
+            f.write_str(" --names")?;
+        }
+        if let Some(planted) = self.options.planted {
+            write!(f, " --planted {}", planted.name())?;
+        }
         if self.options.untorn {
             f.write_str(" --untorn")?;
         }
@@ -230,5 +238,8 @@ pub fn mutation_name(mutation: headpond_engine::Mutation) -> &'static str {
 /// # Errors
 /// The first broken promise.
 pub fn run_seed(seed: u64, options: &Options) -> Result<Summary, Failure> {
+    if options.names {
+        return names::run(seed, options, options.planted);
+    }
     run::run(seed, options, &core::Real)
 }

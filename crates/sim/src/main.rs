@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use headpond_base::CacheMode;
 use headpond_engine::Mutation;
-use headpond_sim::{Options, quiet_panics, run_caught, run_exhaustive, run_one_sequence, run_seeds, shrink};
+use headpond_sim::{Options, Planted, quiet_panics, run_caught, run_exhaustive, run_one_sequence, run_seeds, shrink};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Runs the real engine on simulated flash and origin, and checks every promise.
@@ -27,6 +27,9 @@ struct Arguments {
     /// No faults but crashes
     #[arg(long)]
     no_faults: bool,
+    /// The front door forgets what the engine lets go of, in half of the runs, and changes its names without a word
+    #[arg(long)]
+    forgets: bool,
     /// One request at a time
     #[arg(long)]
     serial: bool,
@@ -40,6 +43,13 @@ struct Arguments {
     /// Promise 3 alone, in write-back: writes of every size up to a mebibyte, and power cuts
     #[arg(long)]
     untorn: bool,
+    /// Histories of names: the name layer and the engine over an origin with directories
+    #[arg(long)]
+    names: bool,
+    /// Plant a bug in a history of names: directory-not-noted, unlink-untold, rename-untold, status-untold,
+    /// close-forgotten, sync-skipped, forgotten-unsynced, links-believed, births-alike
+    #[arg(long, requires = "names", value_parser = parse_planted)]
+    planted: Option<Planted>,
     /// Every sequence of up to four operations on four blocks, cut after every device write
     #[arg(long)]
     exhaustive: bool,
@@ -80,6 +90,12 @@ fn parse_mutation(text: &str) -> Result<Mutation, String> {
     found.map(|(_, mutation)| mutation).ok_or_else(|| format!("one of {names}"))
 }
 
+fn parse_planted(text: &str) -> Result<Planted, String> {
+    let names = Planted::ALL.map(|(name, _)| name).join(", ");
+    let found = Planted::ALL.into_iter().find(|(name, _)| *name == text);
+    found.map(|(_, planted)| planted).ok_or_else(|| format!("one of {names}"))
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -96,9 +112,12 @@ fn main() -> ExitCode {
         mutation: arguments.mutation,
         verbose: arguments.verbose,
         no_faults: arguments.no_faults,
+        forgets: arguments.forgets,
         serial: arguments.serial,
         mode: arguments.mode,
         untorn: arguments.untorn,
+        names: arguments.names,
+        planted: arguments.planted,
         ..Options::default()
     };
     if arguments.verbose {

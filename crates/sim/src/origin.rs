@@ -75,6 +75,7 @@ pub(crate) enum Change {
 struct Unsynced {
     change: Change,
     after: Stamp,
+    mode: u32,
     /// Destage wrote it, so that the pool has it until a sync has succeeded.
     by_destage: bool,
 }
@@ -85,8 +86,11 @@ struct File {
     birth: i64,
     live: FileBytes,
     stamp: Stamp,
+    /// Who may do what with it: only names/ looks at that.
+    mode: u32,
     durable: FileBytes,
     durable_stamp: Stamp,
+    durable_mode: u32,
     unsynced: Vec<Unsynced>,
     /// How many changes were made durable and left `unsynced` at its front.
     synced: u64,
@@ -97,6 +101,8 @@ struct File {
     held: u64,
     written: BTreeSet<u64>,
     open: bool,
+    /// Its names are kept above, in a tree of directories, and it goes when that says so.
+    kept_above: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -122,8 +128,10 @@ pub(crate) struct SimOrigin {
     kind: SpaceKind,
     /// Whether the file system keeps birth times.
     births: bool,
-    /// Wall-clock time. Grows with each change, so that no two changes share a time.
+    /// Wall-clock time. Grows with each change, so that no two changes share a time unless it is told in steps.
     clock: i64,
+    /// The steps in which it is told.
+    step: i64,
 }
 
 impl SimOrigin {
@@ -141,12 +149,18 @@ impl SimOrigin {
             kind,
             births,
             clock: 1_000_000,
+            step: 1000,
         }
     }
 
     fn tick(&mut self) -> UnixNanos {
         self.clock += 1000;
-        UnixNanos(self.clock)
+        UnixNanos(self.clock / self.step * self.step)
+    }
+
+    /// From now on times are told in steps of so many nanoseconds.
+    pub(crate) const fn tell_time_in(&mut self, step: i64) {
+        self.step = step;
     }
 
     /// The time now, for applications' requests.
@@ -170,16 +184,36 @@ impl SimOrigin {
             .map(|(_, file)| file.inode)
             .collect();
         let inode = (11..).find(|inode| !taken.contains(inode)).unwrap_or(11);
+        self.enter(id, inode, false);
+        self.change_names(NameChange::Link(name.to_vec(), id));
+        id
+    }
+
+    /// Makes an empty file with this inode number, whose names are kept above.
+    pub(crate) fn make(&mut self, inode: u64, mode: u32) -> FileId {
+        let id = FileId(self.next_file);
+        self.next_file += 1;
+        self.enter(id, inode, true);
+        if let Some(file) = self.files.get_mut(&id) {
+            (file.mode, file.durable_mode) = (mode, mode);
+        }
+        id
+    }
+
+    fn enter(&mut self, id: FileId, inode: u64, kept_above: bool) {
         let now = self.tick();
         let stamp = Stamp { size: 0, mtime: now, ctime: now };
-        let birth = if self.births { now.0 } else { 0 };
+        // Finer than the times that are told: it is the file system's own way to tell files apart.
+        let birth = if self.births { self.clock } else { 0 };
         let file = File {
             inode,
             birth,
             live: FileBytes::empty(),
             stamp,
+            mode: 0o644,
             durable: FileBytes::empty(),
             durable_stamp: stamp,
+            durable_mode: 0o644,
             unsynced: Vec::new(),
             synced: 0,
             allocated: BTreeSet::new(),
@@ -187,10 +221,27 @@ impl SimOrigin {
             held: 0,
             written: BTreeSet::new(),
             open: false,
+            kept_above,
         };
         self.files.insert(id, file);
-        self.change_names(NameChange::Link(name.to_vec(), id));
-        id
+    }
+
+    /// A file whose names were kept above is gone.
+    pub(crate) fn drop_kept(&mut self, id: FileId) {
+        self.files.remove(&id);
+    }
+
+    /// The mode of a file.
+    pub(crate) fn mode(&self, id: FileId) -> Result<u32> {
+        self.file(id).map(|file| file.mode)
+    }
+
+    /// Sets it.
+    pub(crate) fn set_mode(&mut self, id: FileId, mode: u32) {
+        if let Some(file) = self.files.get_mut(&id) {
+            file.mode = mode;
+        }
+        self.touch_status(id);
     }
 
     fn file(&self, id: FileId) -> Result<&File> {
@@ -236,7 +287,8 @@ impl SimOrigin {
         if let Some(file) = self.files.get_mut(&id) {
             file.stamp.ctime = now;
             let after = file.stamp;
-            file.unsynced.push(Unsynced { change: Change::Times { mtime: after.mtime.0 }, after, by_destage: false });
+            let change = Change::Times { mtime: after.mtime.0 };
+            file.unsynced.push(Unsynced { change, after, mode: file.mode, by_destage: false });
         }
     }
 
@@ -255,7 +307,7 @@ impl SimOrigin {
         let used: u64 = self
             .files
             .iter()
-            .filter(|(id, file)| file.open || self.names.values().any(|named| named == *id))
+            .filter(|(id, file)| file.open || file.kept_above || self.names.values().any(|named| named == *id))
             .map(|(_, file)| file.allocated.len() as u64 + file.held)
             .sum();
         self.capacity_blocks.saturating_sub(used)
@@ -385,7 +437,7 @@ impl SimOrigin {
             Change::Times { .. } => {}
         }
         file.stamp = Stamp { size: file.live.len(), mtime, ctime: now };
-        file.unsynced.push(Unsynced { change, after: file.stamp, by_destage: false });
+        file.unsynced.push(Unsynced { change, after: file.stamp, mode: file.mode, by_destage: false });
         Ok(())
     }
 
@@ -432,9 +484,9 @@ impl SimOrigin {
     pub(crate) fn finish_sync(&mut self, id: FileId, reach: Reach) {
         if let Some(file) = self.files.get_mut(&id) {
             let count = (reach.changes.saturating_sub(file.synced) as usize).min(file.unsynced.len());
-            for Unsynced { change, after, .. } in file.unsynced.drain(..count) {
+            for Unsynced { change, after, mode, .. } in file.unsynced.drain(..count) {
                 make(&mut file.durable, &change);
-                file.durable_stamp = after;
+                (file.durable_stamp, file.durable_mode) = (after, mode);
             }
             file.synced += count as u64;
             if self.kind == SpaceKind::CopyOnWrite {
@@ -457,7 +509,7 @@ impl SimOrigin {
     pub(crate) fn lose_destaged(&mut self, id: FileId, rng: &mut Rng) {
         let Some(file) = self.files.get_mut(&id) else { return };
         file.live.clone_from(&file.durable);
-        for Unsynced { change, after, by_destage } in &mut file.unsynced {
+        for Unsynced { change, after, by_destage, .. } in &mut file.unsynced {
             if *by_destage
                 && let Change::Write { data, .. } = change
                 && rng.chance(700)
@@ -538,7 +590,7 @@ impl SimOrigin {
             .iter()
             .filter_map(|change| if let NameChange::Link(_, id) = change { Some(*id) } else { None })
             .collect();
-        self.files.retain(|id, _| kept.contains(id) || linked.contains(id));
+        self.files.retain(|id, file| file.kept_above || kept.contains(id) || linked.contains(id));
     }
 
     /// Whether a power cut may take something back.
@@ -556,10 +608,12 @@ impl SimOrigin {
             file.open = false;
             let metadata = rng.below(file.unsynced.len() as u64 + 1) as usize;
             let style = rng.below(4);
-            for (index, Unsynced { change, after, .. }) in std::mem::take(&mut file.unsynced).into_iter().enumerate() {
+            for (index, Unsynced { change, after, mode, .. }) in
+                std::mem::take(&mut file.unsynced).into_iter().enumerate()
+            {
                 let seen = index < metadata;
                 if seen {
-                    file.durable_stamp = after;
+                    (file.durable_stamp, file.durable_mode) = (after, mode);
                 }
                 match change {
                     Change::Resize { .. } if !seen => {}
@@ -576,7 +630,7 @@ impl SimOrigin {
             }
             file.durable.resize(file.durable_stamp.size);
             file.live.clone_from(&file.durable);
-            file.stamp = file.durable_stamp;
+            (file.stamp, file.mode) = (file.durable_stamp, file.durable_mode);
             // Space that a cut or a hole gave back is taken again where the old data is back;
             // what never had data has none for it.
             file.written = file.live.with_data().collect();
@@ -585,7 +639,7 @@ impl SimOrigin {
             file.settled = if self.kind == SpaceKind::CopyOnWrite { file.written.clone() } else { BTreeSet::new() };
         }
         let named: BTreeSet<FileId> = self.names.values().copied().collect();
-        self.files.retain(|id, _| named.contains(id));
+        self.files.retain(|id, file| file.kept_above || named.contains(id));
     }
 
     /// In-flight changes of a daemon that was killed: done, not done, or done for some pages.
@@ -661,102 +715,4 @@ fn rename(names: &mut BTreeMap<Name, FileId>, change: &NameChange) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use headpond_base::BufMut;
-
-    fn write(origin: &mut SimOrigin, id: FileId, offset: u64, byte: u8, len: usize) -> Result<()> {
-        origin.change(id, Change::Write { offset, data: vec![BufMut::copy_of(&vec![byte; len]).freeze()] })
-    }
-
-    #[test]
-    fn a_power_cut_keeps_what_was_synced_and_may_lose_the_rest_page_by_page() {
-        let mut rng = Rng::new(1);
-        let (mut kept, mut lost, mut mixed) = (false, false, false);
-        for _ in 0..200 {
-            let mut origin = SimOrigin::new(100, SpaceKind::Keeps, true);
-            let id = origin.create(b"a");
-            write(&mut origin, id, 0, 1, 2 * BLOCK).unwrap();
-            let reach = origin.start_sync(id);
-            write(&mut origin, id, 0, 2, 2 * BLOCK).unwrap();
-            origin.finish_sync(id, reach);
-            origin.power_cut(&mut rng);
-            let bytes = origin.live(id).unwrap().copied(0, u64::MAX);
-            assert_eq!(bytes.len(), 2 * BLOCK);
-            let (first, second) = (bytes[0], bytes[BLOCK]);
-            assert!([1, 2].contains(&first) && [1, 2].contains(&second));
-            kept |= (first, second) == (2, 2);
-            lost |= (first, second) == (1, 1);
-            mixed |= first != second;
-        }
-        assert!(kept && lost && mixed);
-    }
-
-    #[test]
-    fn a_sync_that_fails_may_lose_what_destage_wrote_and_nothing_else() {
-        let mut rng = Rng::new(3);
-        let (mut lost, mut short) = (false, false);
-        for _ in 0..100 {
-            let mut origin = SimOrigin::new(100, SpaceKind::Keeps, true);
-            let id = origin.create(b"a");
-            write(&mut origin, id, 0, 1, 2 * BLOCK).unwrap();
-            origin.sync_all();
-            write(&mut origin, id, 0, 2, BLOCK).unwrap();
-            write(&mut origin, id, BLOCK_U64, 3, 2 * BLOCK).unwrap();
-            origin.was_destaged(id);
-            let reach = origin.start_sync(id);
-            origin.lose_destaged(id, &mut rng);
-            let bytes = origin.live(id).unwrap().copied(0, u64::MAX);
-            assert_eq!(bytes[..BLOCK], [2; BLOCK], "an application's");
-            lost |= bytes[BLOCK] == 1;
-            short |= bytes.len() == 2 * BLOCK;
-            assert_eq!(origin.stamp(id).unwrap().size, bytes.len() as u64);
-            origin.finish_sync(id, reach);
-            assert_eq!(origin.durable(id).unwrap().copied(0, u64::MAX), bytes, "what is left can be synced");
-        }
-        assert!(lost && short);
-    }
-
-    #[test]
-    fn directory_changes_survive_as_a_prefix_and_the_sync_of_a_file_commits_them() {
-        let mut rng = Rng::new(2);
-        let mut seen = BTreeSet::new();
-        for _ in 0..100 {
-            let mut origin = SimOrigin::new(100, SpaceKind::Keeps, true);
-            let a = origin.create(b"a");
-            let reach = origin.start_sync(a);
-            origin.finish_sync(a, reach);
-            origin.create(b"b");
-            origin.rename(b"b", b"a").unwrap();
-            origin.power_cut(&mut rng);
-            seen.insert(origin.names().keys().cloned().collect::<Vec<_>>());
-            assert!(origin.names().contains_key(&b"a"[..]), "a rename over a file leaves the old or the new one");
-        }
-        assert_eq!(seen.len(), 2);
-    }
-
-    #[test]
-    fn space_is_limited_and_comes_back() {
-        let mut origin = SimOrigin::new(2, SpaceKind::Keeps, true);
-        let id = origin.create(b"a");
-        origin.reserve(id, 0, 2 * BLOCK_U64).unwrap();
-        assert_eq!(origin.reserve(id, 2 * BLOCK_U64, 1), Err(Errno::NOSPC));
-        assert_eq!(write(&mut origin, id, 0, 1, 2 * BLOCK), Ok(()), "reserved space is there");
-        origin.change(id, Change::Zero { offset: 0, len: BLOCK_U64 }).unwrap();
-        assert_eq!(origin.free_blocks(), 1);
-        origin.change(id, Change::Resize { size: 0 }).unwrap();
-        assert_eq!(origin.free_blocks(), 2);
-    }
-
-    #[test]
-    fn a_free_inode_number_is_used_again_with_another_birth() {
-        let mut origin = SimOrigin::new(2, SpaceKind::Keeps, true);
-        let first = origin.create(b"a");
-        let (inode, birth) = origin.identity(first).unwrap();
-        origin.unlink(b"a").unwrap();
-        let second = origin.create(b"a");
-        let (again, later) = origin.identity(second).unwrap();
-        assert_eq!(inode, again);
-        assert!(later > birth);
-    }
-}
+mod tests;

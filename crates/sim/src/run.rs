@@ -172,7 +172,17 @@ impl Sim<'_> {
         for _ in 0..rng.below_one_of(&[1, 1, 4, 20]) {
             self.step()?;
         }
-        Ok(())
+        match self.just_let_go.take() {
+            Some(file) if rng.chance(150) => self.remove_let_go(file, rng),
+            _ => Ok(()),
+        }
+    }
+
+    /// The engine has just let go of a file: it goes, and perhaps all that runs.
+    fn remove_let_go(&mut self, file: FileId, rng: &mut Rng) -> Result<(), String> {
+        let Some(name) = self.world.origin.name_of(file).cloned().filter(|_| !self.names_busy()) else { return Ok(()) };
+        self.unlink(&name)?;
+        if rng.chance(500) { self.crash(rng) } else { Ok(()) }
     }
 
     /// Lets time pass.

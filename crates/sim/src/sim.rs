@@ -134,6 +134,10 @@ pub(crate) struct Sim<'a> {
     pub(crate) observing: bool,
     /// The file over whose change from outside the pool's data was put, at this start.
     pub(crate) kept_over: Option<FileId>,
+    /// Files of which the mount changed the status, and the engine was not told.
+    pub(crate) status_unsaid: BTreeSet<FileId>,
+    /// The file that was let go of last, by a front door that has forgotten it.
+    pub(crate) just_let_go: Option<FileId>,
     /// Files that somebody removed from outside.
     pub(crate) meddled_away: BTreeSet<FileId>,
 }
@@ -165,6 +169,8 @@ impl<'a> Sim<'a> {
             over: false,
             observing: false,
             kept_over: None,
+            status_unsaid: BTreeSet::new(),
+            just_let_go: None,
             meddled_away: BTreeSet::new(),
         }
     }
@@ -195,6 +201,7 @@ impl<'a> Sim<'a> {
             self.model.make_loose(change);
         }
         self.note_names();
+        self.note_let_go();
         self.answers()?;
         Ok(id)
     }
@@ -414,6 +421,13 @@ impl<'a> Sim<'a> {
         if let Some(file) = replacing {
             self.doors.entry(file).or_default().unlinked = true;
         }
+        if moved.is_none() && self.scenario.forgets {
+            self.seen_ctimes.remove(&moving);
+            self.status_unsaid.insert(moving);
+        }
+        if moved.is_none() && replaced.is_none() && self.scenario.forgets {
+            return self.world.origin.rename(from, to).map(|_| ()).map_err(|error| error.to_string());
+        }
         // The moved file's data must be safe before its new name is seen; only the log promises that.
         let strict = moved.is_some() && self.is_strict();
         let data = strict.then(|| self.model.last_acknowledged(moving));
@@ -453,6 +467,17 @@ impl<'a> Sim<'a> {
         }
     }
 
+    /// As a mount that remembers no more files: of what the engine lets go of it knows nothing from then on.
+    fn note_let_go(&mut self) {
+        for (object, file) in std::mem::take(&mut self.world.let_go) {
+            let door = self.doors.get_mut(&file).filter(|_| self.scenario.forgets);
+            if let Some(door) = door.filter(|door| door.object == Some(object) && door.handles == 0 && !door.changing) {
+                door.object = None;
+                self.just_let_go = Some(file);
+            }
+        }
+    }
+
     /// Lets the next thing happen and checks what it brings. `false` when nothing is left to happen.
     pub(crate) fn step(&mut self) -> Result<bool, String> {
         if !self.status_changes.is_empty() && self.world.rng.chance(300) {
@@ -461,6 +486,7 @@ impl<'a> Sim<'a> {
         }
         let more = self.world.step()?;
         self.note_names();
+        self.note_let_go();
         self.answers()?;
         Ok(more || !self.status_changes.is_empty())
     }

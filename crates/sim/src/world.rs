@@ -11,6 +11,7 @@ use headpond_engine::{Effect, Outcome, Reply, Request, RequestId, Space, Ticket}
 
 use crate::core::Core;
 use crate::flash::{Cut, SimFlash, WriteFate};
+use crate::names::{Above, let_go};
 use crate::origin::{Change, FileId, Name, Reach, SimOrigin, SpaceKind};
 use crate::rng::{Rng, mix};
 use crate::scenario::{Faults, PLENTY, Scenario};
@@ -68,8 +69,12 @@ pub(crate) struct World {
     /// Directory operations that the engine has asked for and nobody has taken note of.
     pub(crate) names_started: Vec<RequestId>,
     pub(crate) objects: BTreeMap<ObjectId, FileId>,
+    /// Files of which the engine has let go since that was last asked.
+    pub(crate) let_go: Vec<(ObjectId, FileId)>,
     /// Files that are being opened: as a mount does, the origin's file is given to its object in the moment of the answer.
     pub(crate) opening: BTreeMap<RequestId, FileId>,
+    /// What lies above the origin's files, where names are a layer of their own.
+    pub(crate) above: Option<Above>,
     /// Whether the request that was submitted last is part of a stream that passes by the pool; `None` if that shows
     /// only later, once the engine takes requests.
     pub(crate) passes_by: Option<bool>,
@@ -106,7 +111,9 @@ impl World {
             names: BTreeMap::new(),
             names_started: Vec::new(),
             objects: BTreeMap::new(),
+            let_go: Vec::new(),
             opening: BTreeMap::new(),
+            above: None,
             passes_by: None,
             flying: BTreeMap::new(),
             flash_delay: scenario.flash_delay,
@@ -140,7 +147,9 @@ impl World {
             names: self.names.clone(),
             names_started: Vec::new(),
             objects: self.objects.clone(),
+            let_go: Vec::new(),
             opening: BTreeMap::new(),
+            above: None,
             flying: self.flying.clone(),
             ..*self
         }
@@ -198,7 +207,16 @@ impl World {
             Effect::OriginRelease { object } => {
                 self.trace(|| format!("effect {effect:?}"));
                 if let Some(file) = self.objects.remove(object) {
-                    self.origin.set_open(file, false);
+                    match &mut self.above {
+                        Some(above) => {
+                            above.released(*object, file, &mut self.origin);
+                            self.replies.push_back((let_go(*object), Reply::Done));
+                        }
+                        None => {
+                            self.origin.set_open(file, false);
+                            self.let_go.push((*object, file));
+                        }
+                    }
                 }
                 return Ok(());
             }
@@ -223,10 +241,17 @@ impl World {
             }
             Effect::OriginSync { ticket, object } => {
                 reach = self.file(*object)?.ok().map(|file| self.origin.start_sync(file));
+                if let Some(above) = &mut self.above {
+                    above.sync_begins(*ticket);
+                }
                 (*ticket, false)
             }
             Effect::OriginNamespace { ticket, request } => {
                 self.names_started.push(*request);
+                if let Some(above) = &mut self.above {
+                    above.asks(*ticket, *request);
+                    return Ok(());
+                }
                 (*ticket, false)
             }
             Effect::OriginWrite { ticket, .. }
@@ -278,6 +303,18 @@ impl World {
             .get(&object)
             .map(|file| Ok(*file))
             .ok_or_else(|| format!("an effect on {object:?}, which has no origin file"))
+    }
+
+    /// A change of names that the engine asked for is over.
+    pub(crate) fn names_done(&mut self, ticket: Ticket, outcome: Outcome) -> Result<(), String> {
+        self.hash = mix(self.hash ^ ticket.0 ^ u64::from(matches!(outcome, Outcome::Failed(_))));
+        self.trace(|| format!("  names {ticket:?} {outcome:?}"));
+        let now = self.now;
+        if let Some(core) = &mut self.core {
+            core.advance(now);
+            core.complete(ticket, outcome);
+        }
+        self.pump()
     }
 
     /// Lets the next thing happen. `false` when there is none.
@@ -344,6 +381,16 @@ impl World {
 
     fn outcome(&mut self, flying: Flying) -> Result<Outcome, String> {
         let faults = self.faults;
+        if let Some(outcome) = self.above.as_mut().and_then(|above| above.of_gone(&flying.effect)) {
+            return Ok(outcome);
+        }
+        if let Effect::OriginSync { object, .. } = &flying.effect
+            && self.above.is_some()
+            && !self.objects.contains_key(object)
+        {
+            // The engine has let go of a file without a name while that was under way: nobody waits for it.
+            return Ok(Outcome::Failed(Errno::BADF));
+        }
         let failed = |error| Ok(Outcome::Failed(error));
         let of = |result: Result<(), Errno>| Ok(result.map_or_else(Outcome::Failed, |()| Outcome::Done));
         match flying.effect {
@@ -393,8 +440,12 @@ impl World {
                 };
                 Ok(bytes.map_or_else(Outcome::Failed, Outcome::Bytes))
             }
-            Effect::OriginSync { object, .. } => {
-                if self.origin_fails(faults.origin_sync) {
+            Effect::OriginSync { ticket, object } => {
+                let refused = self.above.as_mut().is_some_and(|above| above.was_refused(object));
+                if refused || self.origin_fails(faults.origin_sync) {
+                    if let Some(above) = &mut self.above {
+                        above.sync_fails(ticket);
+                    }
                     let mut rng = Rng::for_part(self.rng.clone().next(), 0);
                     if rng.chance(500)
                         && let Ok(file) = self.file(object)?
@@ -406,6 +457,9 @@ impl World {
                 }
                 if let (Some(reach), Ok(file)) = (flying.reach, self.file(object)?) {
                     self.origin.finish_sync(file, reach);
+                    if let Some(above) = &mut self.above {
+                        above.synced(ticket, object, file);
+                    }
                 }
                 Ok(Outcome::Done)
             }
@@ -613,12 +667,16 @@ impl World {
         if origin_falls {
             self.origin.power_cut(&mut rng);
         }
+        if let Some(above) = &mut self.above {
+            above.lose_daemon(origin_falls, &mut rng, &mut self.origin);
+        }
         self.origin.daemon_killed();
         self.rng = rng;
         self.replies.clear();
         self.names.clear();
         self.names_started.clear();
         self.objects.clear();
+        self.let_go.clear();
         self.opening.clear();
         self.injected = Injected::default();
     }

@@ -1,7 +1,7 @@
 //! What becomes of a file whose name goes, and of one that gets another.
 //!
 //! Invariants
-//! - A file whose last name goes and that no application has open is closed before, in the mount and where the engine's
+//! - A file whose last name goes and that no application has open is closed before, here and where the engine's
 //!   data goes to the origin, or at once after: when the removal is answered no descriptor of it is left. Its space is
 //!   free then, and on NFS its directory is empty, as no file that is open is hidden there under another name.
 //! - One that an application has open, and a directory, stays open here to its end.
@@ -11,93 +11,89 @@
 //! what was to come after is not written any more.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headpond_base::ObjectId;
-use headpond_shard::Leaving;
-use rustix::fs::{AtFlags, FileType, RenameFlags, Statx};
-use rustix::io::Errno;
+use headpond_base::{ObjectId, Result};
 
-use crate::front::{Front, Outcome};
-use crate::inodes::{Inode, kind_of};
-use crate::known::Known;
+use crate::inode::{Inode, KnownIn};
+use crate::names::Names;
 use crate::places::{Home, Place};
-use crate::pond::Pond;
+use crate::pond::Leaving;
+use crate::slots::Closed;
+use crate::{Found, Kind, Pond, RenameFlags, Tree};
 
 /// How long a removal waits for closes, where a file that is open would be hidden in its directory: an application that has
 /// closed a file and removes it does not wait until we have heard of the first. One that keeps it open costs it this much.
 const RELEASE: Duration = Duration::from_millis(200);
 
-/// Types of file systems that give a file another name, in its directory, when it is removed while it is open: NFS, SMB
-/// (two), FUSE.
-const HIDING: [i64; 4] = [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546];
-
-/// Whether the origin is on such a file system.
-pub(crate) fn hides_open_files(root: &OwnedFd) -> bool {
-    rustix::fs::fstatfs(root).is_ok_and(|found| HIDING.contains(&found.f_type))
-}
-
 /// A name that is about to go, and what it names.
-pub(crate) struct Going {
-    pond: Arc<dyn Pond>,
-    directory: Arc<Inode>,
+pub(crate) struct Going<T: Tree, P> {
+    home: Arc<Home<T>>,
+    pond: Arc<P>,
+    directory: Arc<Inode<T>>,
     name: OsString,
-    found: Option<Statx>,
-    inode: Option<Arc<Inode>>,
+    found: Option<Found>,
+    inode: Option<Arc<Inode<T>>>,
     object: Option<ObjectId>,
     /// How long is waited for those who have it open.
     patience: Duration,
 }
 
 /// The same with all done that has to be done before. It stays as it was unless the name is [`gone`](Self::gone).
-pub(crate) struct Prepared<'a> {
-    going: &'a Going,
-    becomes: Option<Becomes>,
+pub(crate) struct Prepared<'a, T: Tree, P> {
+    going: &'a Going<T, P>,
+    becomes: Option<Becomes<T>>,
 }
 
-enum Becomes {
+enum Becomes<T: Tree> {
     /// Nothing: it has other names, or nobody knows it.
     Same,
     /// Closed, and no more.
-    Nothing { path: Option<Leaving>, file: Option<Leaving> },
+    Nothing { path: Option<Closed<T::Path, Inode<T>>>, file: Option<Box<dyn Leaving>> },
     /// Open to the end.
     Nameless,
     /// It has other names, none of which is known.
-    Elsewhere(Place),
+    Elsewhere(Place<T>),
 }
 
-impl Front {
+impl<T: Tree, P: Pond<T>> Names<T, P> {
     /// A name is about to go, if there is one of that name.
     pub(crate) fn going(
         &self,
-        directory: &Arc<Inode>,
+        directory: &Arc<Inode<T>>,
         name: &OsStr,
-        found: Option<&Statx>,
-        known: Option<&Known>,
-    ) -> Going {
+        found: Option<&Found>,
+        known: Option<&KnownIn<T>>,
+    ) -> Going<T, P> {
         Going {
+            home: self.inodes.home.clone(),
             pond: self.pond.clone(),
             directory: directory.clone(),
             name: name.to_owned(),
             found: found.copied(),
             inode: found.and_then(|found| self.inodes.find(found)),
-            object: known.map(Known::object),
-            patience: if self.hides_open_files { RELEASE } else { Duration::ZERO },
+            object: known.map(KnownIn::<T>::object),
+            patience: if self.settings.hides_open_files { RELEASE } else { Duration::ZERO },
         }
     }
 
-    /// Somebody closed a file that has no name: if that was the last one, it is no more, whatever the kernel remembers.
-    pub(crate) fn end_removed(&self, inode: &Inode) {
+    /// A handle of this file was closed, with the last descriptor of it. If it has no name, and that was the last one, it is no
+    /// more, whatever the kernel remembers.
+    pub async fn let_go(&self, inode: &Inode<T>) {
+        let Some(removed) = inode.removed() else { return };
+        removed.is_let_go();
         if inode.slot.users() == 0
-            && let Ok(found) = inode.stat()
-            && found.stx_nlink == 0
+            && let Ok(found) = inode.look().await
+            && found.links == 0
         {
             inode.set_last_seen(&found);
             let known = inode.known();
             // The engine's descriptor, too, or what it still has to do there would find no file.
-            let file = known.as_ref().and_then(|known| self.pond.leaving(known.object()));
+            let file = match &known {
+                Some(known) => self.pond.leaving(known.object()).await,
+                None => None,
+            };
             if inode.slot.end_kept()
                 && let Some(known) = known
             {
@@ -109,58 +105,63 @@ impl Front {
     }
 }
 
-impl Going {
+impl<T: Tree, P: Pond<T>> Going<T, P> {
     /// To be called right before the change at the origin.
-    pub(crate) fn prepare(&self) -> Prepared<'_> {
-        Prepared { going: self, becomes: Some(self.becomes()) }
+    pub(crate) async fn prepare(&self) -> Prepared<'_, T, P> {
+        Prepared { going: self, becomes: Some(self.becomes().await) }
     }
 
-    fn becomes(&self) -> Becomes {
+    async fn becomes(&self) -> Becomes<T> {
         let Some(found) = &self.found else { return Becomes::Same };
-        let directory = kind_of(found) == FileType::Directory;
-        let last = found.stx_nlink == 1 || directory;
+        let directory = found.kind == Kind::Directory;
+        let last = found.links == 1 || directory;
         let Some(inode) = &self.inode else {
-            let file = self.object.filter(|_| last).and_then(|object| self.pond.leaving(object));
+            let file = self.leaving(self.object.filter(|_| last)).await;
             return Becomes::Nothing { path: None, file };
         };
         // Numbers of other file systems are the mount's own: one that is in use is not given to another file.
         if last && !directory && inode.device == self.directory.device && self.may_be_let_go(inode) {
             // The file before the inode: who opens the file again just now asks for the inode's path, and is waited for here.
-            let object = inode.known().map(|known| known.object()).or(self.object);
-            let file = object.and_then(|object| self.pond.leaving(object));
-            if let Some(path) = Leaving::of(inode.clone(), self.patience) {
+            let file = self.leaving(inode.known().map(|known| known.object()).or(self.object)).await;
+            if let Some(path) = Closed::of(|time| self.home.tree.pause(time), inode.clone(), self.patience).await {
                 inode.set_last_seen(found);
                 return Becomes::Nothing { path: Some(path), file };
             }
         }
         // Of one that cannot be found any more, no more can be had than there is.
-        let (Some(home), Ok(open)) = (inode.home.upgrade(), inode.path()) else { return Becomes::Same };
+        let Ok(open) = inode.reach().await else { return Becomes::Same };
         if last {
-            home.open.keep(inode, open);
+            self.home.open.keep(inode, open);
             return Becomes::Nameless;
         }
         if inode.is_found_by(&self.directory, &self.name)
-            && let Some(place) = home.open.hold(inode, open, || inode.take_place())
+            && let Some(place) = self.home.open.hold(inode, open, || inode.take_place())
         {
             return Becomes::Elsewhere(place);
         }
         Becomes::Same
     }
-}
 
-impl Going {
+    async fn leaving(&self, object: Option<ObjectId>) -> Option<Box<dyn Leaving>> {
+        match object {
+            Some(object) => self.pond.leaving(object).await,
+            None => None,
+        }
+    }
+
     /// Whether nobody counts on the inode, or may not for long.
-    fn may_be_let_go(&self, inode: &Inode) -> bool {
+    fn may_be_let_go(&self, inode: &Inode<T>) -> bool {
         inode.slot.users() == 0 || !self.patience.is_zero()
     }
 }
 
-impl Prepared<'_> {
+impl<T: Tree, P: Pond<T>> Prepared<'_, T, P> {
     /// The name is gone. To be called before that is answered.
     pub(crate) fn gone(mut self) {
         match self.becomes.take() {
             Some(Becomes::Nothing { path, file }) => {
-                file.into_iter().chain(path).for_each(Leaving::gone);
+                file.into_iter().for_each(Leaving::gone);
+                path.into_iter().for_each(Closed::gone);
             }
             Some(Becomes::Nameless) => {
                 if let Some(inode) = self.going.inode.as_ref().filter(|inode| inode.managed)
@@ -175,7 +176,7 @@ impl Prepared<'_> {
     }
 }
 
-impl Drop for Prepared<'_> {
+impl<T: Tree, P> Drop for Prepared<'_, T, P> {
     fn drop(&mut self) {
         let Some(inode) = &self.going.inode else { return };
         match self.becomes.take() {
@@ -188,59 +189,61 @@ impl Drop for Prepared<'_> {
 }
 
 /// Removes a name, and closes what it named. `noted` is called when the name is gone, and before anybody counts on that.
-pub(crate) fn unlink(going: &Going, flags: AtFlags, noted: impl FnOnce()) -> Outcome<()> {
-    let directory = going.directory.path()?;
-    let prepared = going.prepare();
-    rustix::fs::unlinkat(&directory, &going.name, flags)?;
+pub(crate) async fn unlink<T: Tree, P: Pond<T>>(
+    going: &Going<T, P>,
+    is_directory: bool,
+    noted: impl FnOnce(),
+) -> Result<()> {
+    let directory = going.directory.reach().await?;
+    let prepared = going.prepare().await;
+    going.home.tree.unlink(&directory, &going.name, is_directory).await?;
     noted();
     prepared.gone();
     Ok(())
 }
 
 /// A rename that is about to be done.
-pub(crate) struct Moving {
-    home: Arc<Home>,
-    from: (Arc<Inode>, OsString),
-    to: (Arc<Inode>, OsString),
+pub(crate) struct Rename<T: Tree, P> {
+    from: (Arc<Inode<T>>, OsString),
+    to: (Arc<Inode<T>>, OsString),
     flags: RenameFlags,
-    moved: Option<Arc<Inode>>,
+    moved: Option<Arc<Inode<T>>>,
     /// What gets the old name, where two change places.
-    exchanged: Option<Arc<Inode>>,
-    replaced: Going,
+    exchanged: Option<Arc<Inode<T>>>,
+    replaced: Going<T, P>,
 }
 
-impl Front {
+impl<T: Tree, P: Pond<T>> Names<T, P> {
     /// A rename of `source`, over `target` or in exchange for it.
-    pub(crate) fn moving(
+    pub(crate) fn renaming(
         &self,
-        from: (&Arc<Inode>, &OsStr),
-        to: (&Arc<Inode>, &OsStr),
+        from: (&Arc<Inode<T>>, &OsStr),
+        to: (&Arc<Inode<T>>, &OsStr),
         flags: RenameFlags,
-        source: &Statx,
-        target: Option<&Statx>,
-        replaced: Going,
-    ) -> Moving {
-        let exchange = flags.contains(RenameFlags::EXCHANGE);
-        Moving {
-            home: self.inodes.home.clone(),
+        source: &Found,
+        target: Option<&Found>,
+        replaced: Going<T, P>,
+    ) -> Rename<T, P> {
+        Rename {
             from: (from.0.clone(), from.1.to_owned()),
             to: (to.0.clone(), to.1.to_owned()),
             flags,
             moved: self.inodes.find(source),
-            exchanged: target.filter(|_| exchange).and_then(|target| self.inodes.find(target)),
+            exchanged: target.filter(|_| flags.exchanges()).and_then(|target| self.inodes.find(target)),
             replaced,
         }
     }
 }
 
-impl Moving {
+impl<T: Tree, P: Pond<T>> Rename<T, P> {
     /// Renames. `noted` is called when that is done, and before anybody counts on it.
-    pub(crate) fn carry_out(&self, noted: impl FnOnce()) -> Outcome<()> {
-        let (from, to) = (self.from.0.path()?, self.to.0.path()?);
-        let replaced = self.replaced.prepare();
-        // From here on nobody asks for a descriptor.
-        let moving = self.home.moving();
-        rustix::fs::renameat_with(&from, &self.from.1, &to, &self.to.1, self.flags)?;
+    pub(crate) async fn carry_out(&self, noted: impl FnOnce()) -> Result<()> {
+        let (from, to) = (self.from.0.reach().await?, self.to.0.reach().await?);
+        let replaced = self.replaced.prepare().await;
+        let home = &self.replaced.home;
+        // From here on nobody asks for a path.
+        let moving = home.moves.begin();
+        home.tree.rename((&from, &self.from.1), (&to, &self.to.1), self.flags).await?;
         if let Some(moved) = &self.moved {
             moved.set_place(&self.to.0, &self.to.1);
         }
@@ -254,7 +257,7 @@ impl Moving {
     }
 
     /// What has the new name now, as the origin says.
-    pub(crate) fn look(&self) -> Result<Statx, Errno> {
-        crate::inodes::stat(self.to.0.path()?, &*self.to.1)
+    pub(crate) async fn look(&self) -> Result<Found> {
+        self.replaced.home.tree.look_in(&*self.to.0.reach().await?, &self.to.1).await
     }
 }

@@ -13,17 +13,17 @@
 //! Price: 16 bytes for each forgotten file; and from the moment on at which there are too many, one sync of the origin for
 //! each file that the kernel remembers again and an application syncs.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::known::FileKey;
+use crate::FileKey;
 
 /// How many files are kept that the kernel forgot.
 const FORGOTTEN_MAX: usize = 1 << 16;
 
 /// Of one file.
-#[derive(Default)]
-pub(crate) struct Unsynced {
+#[derive(Debug, Default)]
+pub struct Unsynced {
     changes: AtomicU64,
     /// Up to which of them it is synced.
     synced: AtomicU64,
@@ -31,20 +31,20 @@ pub(crate) struct Unsynced {
 
 impl Unsynced {
     /// The file was changed, and who asked for that was not answered yet.
-    pub(crate) fn note(&self) {
+    pub fn note(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Whether there is something to be synced.
-    pub(crate) fn is_so(&self) -> bool {
+    pub fn is_so(&self) -> bool {
         self.synced.load(Ordering::Acquire) < self.changes.load(Ordering::Acquire)
     }
 
     /// Syncs the file, if there is something.
-    pub(crate) fn settle<E>(&self, sync: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+    pub(crate) async fn settle<E>(&self, sync: impl Future<Output = Result<(), E>>) -> Result<(), E> {
         let through = self.changes.load(Ordering::Acquire);
         if self.synced.load(Ordering::Acquire) < through {
-            sync()?;
+            sync.await?;
             self.synced.fetch_max(through, Ordering::AcqRel);
         }
         Ok(())
@@ -52,8 +52,9 @@ impl Unsynced {
 }
 
 /// Files that the kernel forgot before they were synced.
+#[derive(Debug)]
 pub(crate) struct Forgotten {
-    files: HashSet<FileKey>,
+    files: BTreeSet<FileKey>,
     max: usize,
     /// There were more: it may be any file.
     any: bool,
@@ -67,14 +68,14 @@ impl Default for Forgotten {
 
 impl Forgotten {
     fn of(max: usize) -> Self {
-        Self { files: HashSet::new(), max, any: false }
+        Self { files: BTreeSet::new(), max, any: false }
     }
 
     /// The kernel forgot this one.
     pub(crate) fn keep(&mut self, file: FileKey) {
         self.any |= self.files.len() >= self.max;
         if self.any {
-            self.files = HashSet::new();
+            self.files = BTreeSet::new();
         } else {
             self.files.insert(file);
         }
@@ -95,25 +96,30 @@ mod tests {
     use headpond_base::UnixNanos;
 
     use super::*;
+    use crate::block_on;
 
     const fn file(inode: u64) -> FileKey {
         FileKey { inode, birth: UnixNanos(1) }
     }
 
+    fn settle<E>(unsynced: &Unsynced, sync: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        block_on(unsynced.settle(async { sync() }))
+    }
+
     #[test]
     fn a_change_during_a_sync_is_for_the_next_one_and_a_failed_sync_settles_nothing() {
         let unsynced = Unsynced::default();
-        assert!(unsynced.settle(|| Err("nothing was to be synced")).is_ok());
+        assert!(settle(&unsynced, || Err("nothing was to be synced")).is_ok());
         unsynced.note();
-        assert_eq!(unsynced.settle(|| Err("failed")), Err("failed"));
+        assert_eq!(settle(&unsynced, || Err("failed")), Err("failed"));
         assert!(unsynced.is_so());
         let during = || {
             unsynced.note();
             Ok::<_, ()>(())
         };
-        unsynced.settle(during).unwrap();
+        settle(&unsynced, during).unwrap();
         assert!(unsynced.is_so());
-        unsynced.settle(|| Ok::<_, ()>(())).unwrap();
+        settle(&unsynced, || Ok::<_, ()>(())).unwrap();
         assert!(!unsynced.is_so());
     }
 

@@ -1,11 +1,11 @@
-//! Where inodes are, so that one whose descriptor was closed is found again: by the directory in which it was found and
+//! Where inodes are, so that one whose path was closed is found again: by the directory in which it was found and
 //! its name there, up to the root.
 //!
 //! Invariants
 //! - A directory that a place names stays in the table, also when the kernel has forgotten it: renaming it moves what is
 //!   below it, as nothing but its own place changes.
 //! - A place changes with the rename at the origin: between the two nobody opens anything by it and believes that it is
-//!   not there (`moving`).
+//!   not there ([`Moves`]).
 //! - What is opened is the file that it was before, by inode number, birth time and device, or it is not opened (ESTALE).
 //! - No chain of directories, however long, is gone through by recursion.
 //!
@@ -14,16 +14,16 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use headpond_shard::{Descriptors, Holder, Opened};
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
+use headpond_base::{Errno, Result};
 
-use crate::inodes::{DeviceNumber, Inode, Table, file_key, stat};
+use crate::inode::Inode;
+use crate::inodes::Table;
+use crate::moves::Moves;
+use crate::slots::{Holder, Opened, Paths};
+use crate::{Freshness, Tree};
 
 /// How often an inode is looked for while others rename what is above it.
 const TRIES: usize = 8;
@@ -32,41 +32,41 @@ const TRIES: usize = 8;
 /// backup programs ask. Some 4 MB.
 const FORGOTTEN: usize = 8192;
 
-/// How many descriptors are closed when the process has none left.
+/// How many paths are closed when no descriptor is left.
 const ROOM: usize = 64;
 
 /// What the inodes of a mount have in common.
-pub(crate) struct Home {
-    pub(crate) table: RwLock<Table>,
-    pub(crate) open: Descriptors<Inode>,
-    /// Held, with others, while something is renamed; alone by nobody, but to wait for those.
-    moving: RwLock<()>,
+pub(crate) struct Home<T: Tree> {
+    pub(crate) tree: Arc<T>,
+    pub(crate) table: RwLock<Table<T>>,
+    pub(crate) open: Paths<Inode<T>>,
+    pub(crate) moves: Moves,
     /// What the kernel forgot last: who has a file handle may still ask for it.
-    forgotten: Mutex<VecDeque<Hold>>,
+    forgotten: Mutex<VecDeque<Hold<T>>>,
 }
 
 /// A directory and a name in it.
-pub(crate) struct Place {
-    pub(crate) parent: Hold,
+pub(crate) struct Place<T: Tree> {
+    pub(crate) parent: Hold<T>,
     pub(crate) name: Box<OsStr>,
 }
 
 /// Keeps an inode in the table.
-pub(crate) struct Hold(Option<Arc<Inode>>);
+pub(crate) struct Hold<T: Tree>(Option<Arc<Inode<T>>>);
 
-impl Hold {
+impl<T: Tree> Hold<T> {
     /// Of one that the kernel holds at this moment.
-    pub(crate) fn of(inode: &Arc<Inode>) -> Self {
+    pub(crate) fn of(inode: &Arc<Inode<T>>) -> Self {
         inode.holds.fetch_add(1, Ordering::Relaxed);
         Self(Some(inode.clone()))
     }
 
-    pub(crate) fn inode(&self) -> &Arc<Inode> {
+    pub(crate) fn inode(&self) -> &Arc<Inode<T>> {
         self.0.as_ref().expect("there up to the end")
     }
 
     /// Ends it. Gives the inode if nobody else has it: what that holds is for the caller to end.
-    fn end(&mut self) -> Option<Inode> {
+    fn end(&mut self) -> Option<Inode<T>> {
         let inode = self.0.take()?;
         if inode.holds.fetch_sub(1, Ordering::AcqRel) == 1
             && inode.lookups() == 0
@@ -78,7 +78,7 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl<T: Tree> Drop for Hold<T> {
     fn drop(&mut self) {
         let mut next = self.end();
         while let Some(inode) = next {
@@ -87,18 +87,19 @@ impl Drop for Hold {
     }
 }
 
-impl Home {
-    pub(crate) fn new(descriptors: usize) -> Self {
+impl<T: Tree> Home<T> {
+    pub(crate) fn new(tree: Arc<T>, descriptors: usize) -> Self {
         Self {
+            tree,
             table: RwLock::default(),
-            open: Descriptors::new(descriptors),
-            moving: RwLock::default(),
+            open: Paths::new(descriptors),
+            moves: Moves::default(),
             forgotten: Mutex::default(),
         }
     }
 
     /// Takes an inode out of the table that neither the kernel nor anything else holds.
-    fn let_go(&self, inode: &Arc<Inode>) {
+    fn let_go(&self, inode: &Arc<Inode<T>>) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         if inode.lookups() == 0 && inode.holds.load(Ordering::Acquire) == 0 {
             table.remove(inode);
@@ -106,7 +107,7 @@ impl Home {
     }
 
     /// The kernel has forgotten it: it is closed, and found again by its place for a while.
-    pub(crate) fn remember(&self, inode: &Arc<Inode>) {
+    pub(crate) fn remember(&self, inode: &Arc<Inode<T>>) {
         if !inode.slot.may_close() || !inode.can_reopen() {
             // Nothing finds it again. If nothing else holds it either, it goes.
             return drop(Hold::of(inode));
@@ -121,27 +122,26 @@ impl Home {
     }
 
     /// What the kernel forgot is forgotten here too.
-    #[cfg(test)]
     pub(crate) fn forget_all(&self) {
         let forgotten = std::mem::take(&mut *self.forgotten.lock().unwrap_or_else(PoisonError::into_inner));
         drop(forgotten);
     }
 
-    /// To be held while something is renamed and its place changed. Nobody who holds it asks for a descriptor.
-    pub(crate) fn moving(&self) -> RwLockReadGuard<'_, ()> {
-        self.moving.read().unwrap_or_else(PoisonError::into_inner)
+    /// Closes paths that are not in use.
+    pub(crate) fn make_room(&self) {
+        self.open.make_room(ROOM);
     }
 
-    /// The descriptor of an inode, whose own is closed.
-    pub(crate) fn reopen(&self, inode: &Arc<Inode>) -> Result<Opened, Errno> {
+    /// The path of an inode, whose own is closed.
+    pub(crate) async fn reopen(&self, inode: &Arc<Inode<T>>) -> Result<Opened<T::Path>> {
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.reopen_chain(inode) {
-                Err(Errno::MFILE | Errno::NFILE) if tries < TRIES => self.open.make_room(ROOM),
+            match self.reopen_chain(inode).await {
+                Err(Errno::MFILE | Errno::NFILE) if tries < TRIES => self.make_room(),
                 // Perhaps it, or a directory above it, is being renamed just now.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::STALE) if tries < TRIES && !inode.is_gone() => {
-                    drop(self.moving.write().unwrap_or_else(PoisonError::into_inner));
+                    self.moves.ended().await;
                 }
                 Err(Errno::NOENT | Errno::NOTDIR) => return Err(Errno::STALE),
                 result => return result,
@@ -150,7 +150,7 @@ impl Home {
     }
 
     /// Opens all that is closed between it and the next directory above that is open.
-    fn reopen_chain(&self, inode: &Arc<Inode>) -> Result<Opened, Errno> {
+    async fn reopen_chain(&self, inode: &Arc<Inode<T>>) -> Result<Opened<T::Path>> {
         // A change that took its place may have opened it meanwhile: it loses one of several names.
         if let Some(open) = inode.slot.get() {
             return Ok(open);
@@ -164,44 +164,28 @@ impl Home {
             }
         };
         while let Some(inode) = closed.pop() {
-            above = self.open.get(&inode, Errno::STALE, || open_in(&above, &inode))?;
+            above = self.open.get(&inode, self.open_in(&above, &inode)).await?;
         }
         Ok(above)
     }
 
-    /// Does something that needs a descriptor, again if the process had none left.
-    pub(crate) fn with_room<T>(&self, mut wanting: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-        match wanting() {
-            Err(Errno::MFILE | Errno::NFILE) => {
-                self.open.make_room(ROOM);
-                wanting()
-            }
-            result => result,
-        }
+    async fn open_in(&self, directory: &Opened<T::Path>, inode: &Inode<T>) -> Result<T::Path> {
+        let (_, name) = inode.place().ok_or(Errno::STALE)?;
+        let path = self.tree.find(directory, &name).await?;
+        let found = self.tree.look(&path, Freshness::Usual).await?;
+        let same = found.key() == inode.key && found.device == inode.device;
+        if same { Ok(path) } else { Err(Errno::STALE) }
     }
 }
 
-fn open_in(directory: &Opened, inode: &Inode) -> Result<File, Errno> {
-    let (_, name) = inode.place().ok_or(Errno::STALE)?;
-    let path = open_path(directory, &name)?;
-    let found = stat(&path, c"")?;
-    let same = file_key(&found) == inode.key && DeviceNumber::of(&found) == inode.device;
-    if same { Ok(File::from(path)) } else { Err(Errno::STALE) }
-}
-
-/// A descriptor that only names what is there, be it a symbolic link.
-pub(crate) fn open_path(directory: &Opened, name: &OsStr) -> Result<OwnedFd, Errno> {
-    rustix::fs::openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
-}
-
-impl Inode {
+impl<T: Tree> Inode<T> {
     /// The directory and the name by which it can be found.
-    pub(crate) fn place(&self) -> Option<(Arc<Inode>, OsString)> {
+    pub fn place(&self) -> Option<(Arc<Self>, OsString)> {
         self.place_slot().as_ref().map(|place| (place.parent.inode().clone(), place.name.to_os_string()))
     }
 
     /// It is found by another name from now on.
-    pub(crate) fn set_place(&self, parent: &Arc<Inode>, name: &OsStr) {
+    pub(crate) fn set_place(&self, parent: &Arc<Self>, name: &OsStr) {
         let place = Place { parent: Hold::of(parent), name: name.into() };
         let earlier = self.place_slot().replace(place);
         // Not with the lock held: it may let go of directories.
@@ -209,18 +193,18 @@ impl Inode {
     }
 
     /// The same if it has none, or none that leads to it.
-    pub(crate) fn find_by(&self, parent: &Arc<Inode>, name: &OsStr) {
+    pub(crate) fn find_by(&self, parent: &Arc<Self>, name: &OsStr) {
         if self.take_astray() || self.place_slot().is_none() {
             self.set_place(parent, name);
         }
     }
 
     /// Whether it would be found by this name.
-    pub(crate) fn is_found_by(&self, parent: &Inode, name: &OsStr) -> bool {
+    pub(crate) fn is_found_by(&self, parent: &Self, name: &OsStr) -> bool {
         self.place_slot().as_ref().is_some_and(|place| place.parent.inode().node == parent.node && *place.name == *name)
     }
 
-    pub(crate) fn take_place(&self) -> Option<Place> {
+    pub(crate) fn take_place(&self) -> Option<Place<T>> {
         self.place_slot().take()
     }
 }

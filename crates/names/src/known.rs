@@ -3,96 +3,84 @@
 //!
 //! Invariants
 //! - What an application is told after its own change includes that change: the state is set
-//!   on the shard's thread, before the answer goes on.
+//!   in order with the engine's answers, before the answer goes on.
 //! - The state never goes back. An answer says how the file is at that moment, all answers are
 //!   given on one thread, in order, and they are taken over nowhere else: so the last one is right.
 //! - The state outlives the kernel's interest in the inode, because the engine's does: what the engine holds is known.
 //!   It holds an object from the answer to an open, or from the start, until it says that it lets go of it; from then
 //!   on the origin has all that there is of the file.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
 use headpond_base::{ObjectId, UnixNanos};
 use headpond_engine::Attributes;
-use headpond_rules::Mask;
 
-use crate::live_rules::{InForce, Masked};
-use crate::times;
-use crate::usage::Tally;
+use crate::FileKey;
 
 /// How many states may outlive both their inodes and the engine's interest, for no more than their status change time.
 /// About 200 bytes each.
 const REMEMBERED: usize = 1 << 16;
 
-/// A file of the origin's own device, for as long as the origin has it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct FileKey {
-    /// Inode number.
-    pub(crate) inode: u64,
-    /// Birth time, which tells a reused inode number; 0 where the origin has none.
-    pub(crate) birth: UnixNanos,
-}
-
 /// Size and times as applications see them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct View {
+pub struct View {
     /// Size in bytes.
-    pub(crate) size: u64,
+    pub size: u64,
     /// Modification time.
-    pub(crate) mtime: UnixNanos,
+    pub mtime: UnixNanos,
     /// Status change time: does not move when data is destaged, though the origin's does.
-    pub(crate) ctime: UnixNanos,
+    pub ctime: UnixNanos,
 }
 
-/// One file that the engine knows.
-pub(crate) struct Known {
+/// One file that the engine knows, with what the front door keeps of it.
+#[derive(Debug)]
+pub struct Known<X> {
     object: AtomicU64,
     view: Mutex<View>,
-    named: Mutex<Named>,
+    /// The name that it had when it was opened or renamed last.
+    path: Mutex<Vec<u8>>,
+    /// How often that has changed.
+    renames: AtomicU32,
     /// Somebody was told that its writes are whole.
     whole: AtomicBool,
     /// It is in the queue of those that may be dropped.
     idle: AtomicBool,
-    /// What was done with it.
-    pub(crate) tally: Tally,
+    /// The front door's.
+    pub beside: X,
 }
 
-/// The name that a file had when it was opened or renamed last, and the rules that match it.
-#[derive(Default)]
-struct Named {
-    path: Vec<u8>,
-    masked: Option<Masked>,
-}
-
-impl Known {
-    fn new(object: ObjectId, attributes: Attributes, ctime: UnixNanos) -> Self {
-        let view = View { size: attributes.size, mtime: attributes.mtime, ctime };
+impl<X: Default> Known<X> {
+    fn new(object: ObjectId, attributes: Attributes) -> Self {
+        let view = View { size: attributes.size, mtime: attributes.mtime, ctime: attributes.ctime };
         Self {
             object: AtomicU64::new(object.0),
             view: Mutex::new(view),
-            named: Mutex::default(),
+            path: Mutex::default(),
+            renames: AtomicU32::new(0),
             whole: AtomicBool::new(false),
             idle: AtomicBool::new(false),
-            tally: Tally::default(),
+            beside: X::default(),
         }
     }
+}
 
+impl<X> Known<X> {
     /// The engine's name for the file.
-    pub(crate) fn object(&self) -> ObjectId {
+    pub fn object(&self) -> ObjectId {
         ObjectId(self.object.load(Ordering::Acquire))
     }
 
-    /// The time of a change that happens now: never before an earlier change of the same file,
+    /// The time of a change that happens `now`: never before an earlier change of the same file,
     /// some of which the origin's kernel stamps by a finer clock.
-    pub(crate) fn now(&self) -> UnixNanos {
-        times::now().max(self.view().ctime)
+    pub fn not_before(&self, now: UnixNanos) -> UnixNanos {
+        now.max(self.view().ctime)
     }
 
-    /// A change was done at `when`, and the object is now like this. Only to be called on the
-    /// shard's thread.
-    pub(crate) fn changed(&self, attributes: Attributes, when: UnixNanos) {
+    /// A change was done at `when`, and the object is now like this. Only to be called in order with the engine's
+    /// answers.
+    pub fn changed(&self, attributes: Attributes, when: UnixNanos) {
         let mut view = self.lock();
         view.size = attributes.size;
         view.mtime = attributes.mtime;
@@ -100,50 +88,45 @@ impl Known {
     }
 
     /// Something that only the origin keeps (mode, owner, links) was changed at `when`.
-    pub(crate) fn touched(&self, when: UnixNanos) {
+    pub fn touched(&self, when: UnixNanos) {
         let mut view = self.lock();
         view.ctime = view.ctime.max(when);
     }
 
     /// Size and times now.
-    pub(crate) fn view(&self) -> View {
+    pub fn view(&self) -> View {
         *self.lock()
     }
 
     /// Whether somebody was told that its writes are whole.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub fn is_whole(&self) -> bool {
         self.whole.load(Ordering::Acquire)
     }
 
     /// Somebody was told so, or nobody counts on it any more.
-    pub(crate) fn set_whole(&self, whole: bool) {
+    pub fn set_whole(&self, whole: bool) {
         self.whole.store(whole, Ordering::Release);
     }
 
     /// It is found by this path from now on.
     pub(crate) fn rename(&self, path: Vec<u8>) {
-        *self.named() = Named { path, masked: None };
+        *self.named() = path;
+        self.renames.fetch_add(1, Ordering::Release);
     }
 
     /// The path by which it was found last; empty if that is not known.
-    pub(crate) fn path(&self) -> Vec<u8> {
-        self.named().path.clone()
+    pub fn path(&self) -> Vec<u8> {
+        self.named().clone()
     }
 
-    /// The rules that its path satisfies.
-    pub(crate) fn mask(&self, rules: &InForce) -> Mask {
-        let mut named = self.named();
-        if let Some(masked) = named.masked.filter(|masked| masked.generation == rules.generation) {
-            return masked.mask;
-        }
-        let mask = rules.set.for_path(&named.path);
-        named.masked = Some(Masked { generation: rules.generation, mask });
-        mask
+    /// How often its path has changed: what was made of an earlier one is out of date. To be asked before the path.
+    pub fn renames(&self) -> u32 {
+        self.renames.load(Ordering::Acquire)
     }
 
-    fn named(&self) -> MutexGuard<'_, Named> {
+    fn named(&self) -> MutexGuard<'_, Vec<u8>> {
         // Each change is one assignment.
-        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+        self.path.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn opened(&self, object: ObjectId, attributes: Attributes) {
@@ -169,76 +152,69 @@ pub struct KnownObject {
     pub birth: UnixNanos,
     /// The engine's name for it.
     pub object: ObjectId,
-    /// Its size and time as applications see them.
+    /// Its size and times as applications see them.
     pub attributes: Attributes,
-    /// Its status change time as applications see it.
-    pub ctime: UnixNanos,
     /// Where it is below the origin's root; empty if that is not known.
     pub path: Vec<u8>,
 }
 
 /// All files that the engine may know better than the origin.
-pub(crate) struct KnownFiles {
-    table: RwLock<Table>,
+#[derive(Debug)]
+pub struct KnownFiles<X> {
+    table: RwLock<Table<X>>,
     /// How many are remembered that neither the kernel nor the engine holds.
     remembered: usize,
 }
 
-#[derive(Default)]
-struct Table {
-    files: HashMap<FileKey, Arc<Known>>,
+#[derive(Debug)]
+struct Table<X> {
+    files: BTreeMap<FileKey, Arc<Known<X>>>,
     /// What the engine holds.
-    held: HashMap<ObjectId, FileKey>,
+    held: BTreeMap<ObjectId, FileKey>,
     /// What it does not hold, and the kernel may have forgotten, the longest ago first.
     idle: VecDeque<FileKey>,
 }
 
-impl KnownFiles {
+impl<X: Default> KnownFiles<X> {
     /// Starts with what the pool brought back, all of which the engine holds.
-    pub(crate) fn new(recovered: &[KnownObject]) -> Self {
+    pub fn new(recovered: &[KnownObject]) -> Self {
         Self::remembering(recovered, REMEMBERED)
     }
 
     /// The same, with so many to be remembered.
-    pub(crate) fn remembering(recovered: &[KnownObject], remembered: usize) -> Self {
-        let mut table = Table::default();
+    pub fn remembering(recovered: &[KnownObject], remembered: usize) -> Self {
+        let mut table = Table { files: BTreeMap::new(), held: BTreeMap::new(), idle: VecDeque::new() };
         for found in recovered {
             let key = FileKey { inode: found.inode, birth: found.birth };
-            table.files.insert(key, Arc::new(Known::new(found.object, found.attributes, found.ctime)));
+            table.files.insert(key, Arc::new(Known::new(found.object, found.attributes)));
             table.held.insert(found.object, key);
         }
         Self { table: RwLock::new(table), remembered }
     }
 
     /// The file, if the engine knows it.
-    pub(crate) fn find(&self, key: FileKey) -> Option<Arc<Known>> {
+    pub fn find(&self, key: FileKey) -> Option<Arc<Known<X>>> {
         self.table.read().unwrap_or_else(PoisonError::into_inner).files.get(&key).cloned()
     }
 
     /// Shows all files that are known.
-    pub(crate) fn each(&self, mut see: impl FnMut(FileKey, &Known)) {
+    pub fn each(&self, mut see: impl FnMut(FileKey, &Known<X>)) {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         table.files.iter().for_each(|(key, known)| see(*key, known));
     }
 
-    /// The engine opened the file: `ctime` is what the engine kept, used if the file was not known. Only to
-    /// be called on the shard's thread.
-    pub(crate) fn opened(
-        &self,
-        key: FileKey,
-        object: ObjectId,
-        attributes: Attributes,
-        ctime: UnixNanos,
-    ) -> Arc<Known> {
+    /// The engine opened the file. The status change time that it has kept counts if the file was not known. Only to be
+    /// called in order with the engine's answers.
+    pub fn opened(&self, key: FileKey, object: ObjectId, attributes: Attributes) -> Arc<Known<X>> {
         let mut table = self.table();
         table.held.insert(object, key);
-        let known = table.files.entry(key).or_insert_with(|| Arc::new(Known::new(object, attributes, ctime)));
+        let known = table.files.entry(key).or_insert_with(|| Arc::new(Known::new(object, attributes)));
         known.opened(object, attributes);
         known.clone()
     }
 
-    /// The engine lets go of an object. Only to be called on the shard's thread.
-    pub(crate) fn let_go(&self, object: ObjectId) {
+    /// The engine lets go of an object. Only to be called in order with the engine's answers.
+    pub fn let_go(&self, object: ObjectId) {
         let mut table = self.table();
         let Some(key) = table.held.remove(&object) else { return };
         // Another file may have taken over the inode number since, where the origin keeps no birth times.
@@ -248,17 +224,17 @@ impl KnownFiles {
     }
 
     /// The file of an object that the engine holds.
-    pub(crate) fn of(&self, object: ObjectId) -> Option<FileKey> {
+    pub fn of(&self, object: ObjectId) -> Option<FileKey> {
         self.table.read().unwrap_or_else(PoisonError::into_inner).held.get(&object).copied()
     }
 
     /// The file is gone from the origin, and closed.
-    pub(crate) fn gone(&self, key: FileKey) {
+    pub fn gone(&self, key: FileKey) {
         self.table().files.remove(&key);
     }
 
     /// The same of a file whose number may be another's by now.
-    pub(crate) fn gone_unless_another(&self, key: FileKey, known: &Arc<Known>) {
+    pub fn gone_unless_another(&self, key: FileKey, known: &Arc<Known<X>>) {
         let mut table = self.table();
         if table.files.get(&key).is_some_and(|there| Arc::ptr_eq(there, known)) {
             table.files.remove(&key);
@@ -266,19 +242,19 @@ impl KnownFiles {
     }
 
     /// The kernel forgot the file.
-    pub(crate) fn forgotten(&self, key: FileKey) {
+    pub fn forgotten(&self, key: FileKey) {
         let mut table = self.table();
         if !table.is_held(key) {
             table.is_idle(key, self.remembered);
         }
     }
 
-    fn table(&self) -> RwLockWriteGuard<'_, Table> {
+    fn table(&self) -> RwLockWriteGuard<'_, Table<X>> {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
+impl<X> Table<X> {
     fn is_held(&self, key: FileKey) -> bool {
         self.files.get(&key).is_some_and(|known| self.held.get(&known.object()) == Some(&key))
     }
@@ -317,11 +293,11 @@ mod tests {
 
     #[test]
     fn a_file_opened_again_keeps_its_status_change_time() {
-        let files = KnownFiles::new(&[]);
+        let files = KnownFiles::<()>::new(&[]);
         let key = FileKey { inode: 12, birth: UnixNanos(1) };
-        let known = files.opened(key, ObjectId(5), attributes(1, 1), UnixNanos(7));
+        let known = files.opened(key, ObjectId(5), attributes(1, 1));
         known.changed(attributes(1, 1), UnixNanos(9));
-        let again = files.opened(key, ObjectId(6), attributes(2, 2), UnixNanos(99));
+        let again = files.opened(key, ObjectId(6), attributes(2, 2));
         assert_eq!(again.view(), View { size: 2, mtime: UnixNanos(2), ctime: UnixNanos(9) });
         assert_eq!(known.object(), ObjectId(6));
     }
@@ -333,10 +309,9 @@ mod tests {
             birth: UnixNanos(3),
             object: ObjectId(1),
             attributes: attributes(77, 8),
-            ctime: UnixNanos(9),
             path: Vec::new(),
         };
-        let files = KnownFiles::new(&[found]);
+        let files = KnownFiles::<()>::new(&[found]);
         let known = files.find(FileKey { inode: 7, birth: UnixNanos(3) }).unwrap();
         assert_eq!((known.view().size, known.view().mtime), (77, UnixNanos(8)));
         assert!(
@@ -347,9 +322,9 @@ mod tests {
 
     #[test]
     fn what_the_engine_holds_stays_known_however_many_files_there_are() {
-        let files = KnownFiles::remembering(&[], 2);
+        let files = KnownFiles::<()>::remembering(&[], 2);
         let key = |inode| FileKey { inode, birth: UnixNanos(1) };
-        let open = |inode| files.opened(key(inode), ObjectId(inode), attributes(1, 1), UnixNanos(7));
+        let open = |inode| files.opened(key(inode), ObjectId(inode), attributes(1, 1));
         let known = |inode| files.find(key(inode)).is_some();
         // The kernel forgets ten files, of which the engine lets go of the last five.
         for inode in 0..10 {
@@ -380,11 +355,11 @@ mod tests {
 
     #[test]
     fn an_object_that_is_let_go_late_is_not_taken_for_the_one_that_has_its_inode_number_now() {
-        let files = KnownFiles::remembering(&[], 0);
+        let files = KnownFiles::<()>::remembering(&[], 0);
         let key = FileKey { inode: 5, birth: UnixNanos(0) };
-        files.opened(key, ObjectId(1), attributes(1, 1), UnixNanos(7));
+        files.opened(key, ObjectId(1), attributes(1, 1));
         files.gone(key);
-        files.opened(key, ObjectId(2), attributes(1, 1), UnixNanos(7));
+        files.opened(key, ObjectId(2), attributes(1, 1));
         files.let_go(ObjectId(1));
         assert!(files.find(key).is_some());
         files.let_go(ObjectId(2));

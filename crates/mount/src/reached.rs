@@ -1,0 +1,123 @@
+//! Inodes as the threads of the mount use them: each call waits until it is done.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use headpond_names::{Found, Freshness, Opened, block_on};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::path::Arg;
+
+use crate::front::Outcome;
+use crate::tree::{Inode, OriginTree, Pinned, outcome, proc_path};
+
+/// A descriptor that only names an inode, for as long as this is there.
+pub(crate) struct OpenPath(Opened<OwnedFd>);
+
+impl AsFd for OpenPath {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for OpenPath {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// A name of an open file in `/proc/self/fd`, for as long as this is there.
+pub(crate) struct ProcPath {
+    name: String,
+    _open: OpenPath,
+}
+
+impl Arg for ProcPath {
+    fn as_str(&self) -> Result<&str, Errno> {
+        Ok(&self.name)
+    }
+
+    fn to_string_lossy(&self) -> std::borrow::Cow<'_, str> {
+        self.name.as_str().into()
+    }
+
+    fn as_cow_c_str(&self) -> Result<std::borrow::Cow<'_, std::ffi::CStr>, Errno> {
+        self.name.as_cow_c_str()
+    }
+
+    fn into_c_str<'b>(self) -> Result<std::borrow::Cow<'b, std::ffi::CStr>, Errno>
+    where
+        Self: 'b,
+    {
+        // The descriptor would not be held any more.
+        Err(Errno::INVAL)
+    }
+
+    fn into_with_c_str<T, F>(self, f: F) -> Result<T, Errno>
+    where
+        F: FnOnce(&std::ffi::CStr) -> Result<T, Errno>,
+    {
+        self.name.as_str().into_with_c_str(f)
+    }
+}
+
+/// What can be done with an inode at the origin.
+pub(crate) trait Reached {
+    /// Its path: a descriptor that only names it, for as long as the result is kept.
+    fn path(&self) -> Outcome<OpenPath>;
+
+    /// What the origin says of it now; what it said last of a file that is gone.
+    fn stat(&self) -> Outcome<Found>;
+
+    /// The same without asking a server: as this machine has it. The origin is this mount's alone, so what is changed of
+    /// it is changed from here.
+    fn stat_as_held(&self) -> Outcome<Found>;
+
+    /// Its name in `/proc/self/fd`: through it, calls that take only paths reach the file
+    /// itself, wherever it has been moved, and even if it is a symbolic link.
+    fn proc_path(&self) -> Outcome<ProcPath>;
+
+    /// Opens the origin's file itself.
+    fn open(&self, flags: OFlags) -> Outcome<OwnedFd>;
+}
+
+impl Reached for Inode {
+    fn path(&self) -> Outcome<OpenPath> {
+        outcome(block_on(self.reach())).map(OpenPath)
+    }
+
+    fn stat(&self) -> Outcome<Found> {
+        outcome(block_on(self.look()))
+    }
+
+    fn stat_as_held(&self) -> Outcome<Found> {
+        outcome(block_on(self.look_as(Freshness::AsHeld)))
+    }
+
+    fn proc_path(&self) -> Outcome<ProcPath> {
+        let open = self.path()?;
+        Ok(ProcPath { name: proc_path(&open), _open: open })
+    }
+
+    fn open(&self, flags: OFlags) -> Outcome<OwnedFd> {
+        let flags = (flags - OFlags::NOFOLLOW) | OFlags::CLOEXEC;
+        with_room(self, || rustix::fs::open(Reached::proc_path(self)?, flags, Mode::empty()))
+    }
+}
+
+/// Does something that needs a descriptor, again if the process had none left.
+pub(crate) fn with_room<R>(any: &Inode, mut wanting: impl FnMut() -> Outcome<R>) -> Outcome<R> {
+    match wanting() {
+        Err(Errno::MFILE | Errno::NFILE) => {
+            any.make_room();
+            wanting()
+        }
+        result => result,
+    }
+}
+
+/// One more counts on a file. Refused if it is gone: the kernel looks then what has its name now.
+pub(crate) fn pin(inode: &std::sync::Arc<Inode>, writes: bool) -> Outcome<Pinned> {
+    outcome(block_on(async {
+        if writes { Pinned::for_writing(inode).await } else { headpond_names::Pinned::<OriginTree>::of(inode).await }
+    }))
+}

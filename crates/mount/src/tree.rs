@@ -1,0 +1,451 @@
+//! The origin as the name layer uses it: each step is a system call or two, which block. The futures here are ready when they
+//! return.
+//!
+//! Invariant: a thread has a caller's identity only within one step.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::thread;
+use std::time::Duration;
+
+use headpond_base::{Result, UnixNanos};
+use headpond_names::{Access, DeviceNumber, Found, Freshness, Kind, Making, Moment, RenameFlags, Tree};
+use headpond_shard::SpaceKind;
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RawMode, RenameFlags as SystemFlags, SeekFrom, Statx, StatxFlags,
+    StatxTimestamp,
+};
+use rustix::io::Errno;
+
+use crate::caller::{self, AsCaller};
+use crate::front::{Outcome, engine_errno, errno};
+use crate::kernel_pages::KernelPages;
+use crate::live_rules::RulesOfPath;
+use crate::nested::{self, NestedOrigins};
+use crate::privileges::Seen;
+use crate::usage::Tally;
+use crate::wire::Caller;
+use crate::{MARKER_NAME, times};
+
+/// A file, directory or other that the kernel knows.
+pub(crate) type Inode = headpond_names::Inode<OriginTree>;
+
+/// One file that the engine knows.
+pub(crate) type Known = headpond_names::Known<OfKnown>;
+
+/// All files that the engine may know better than the origin.
+#[cfg(test)]
+pub(crate) type KnownFiles = headpond_names::KnownFiles<OfKnown>;
+
+/// Counts on a file, so that it outlives its last name.
+pub(crate) type Pinned = headpond_names::Pinned<OriginTree>;
+
+// What the name layer says of memory.
+const _: () = assert!(size_of::<Inode>() <= 384);
+
+/// Types of file systems that give a file another name, in its directory, when it is removed while it is open: NFS, SMB
+/// (two), FUSE.
+const HIDING: [i64; 4] = [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546];
+
+/// What is kept with each inode.
+#[derive(Default)]
+pub(crate) struct OfInode {
+    /// What the kernel may keep of its bytes.
+    pub(crate) pages: KernelPages,
+    /// Whether a write has to take something away from it.
+    pub(crate) privileges: Seen,
+}
+
+/// What is kept with each file that the engine knows.
+#[derive(Default)]
+pub(crate) struct OfKnown {
+    /// What was done with it.
+    pub(crate) tally: Tally,
+    /// The rules that match its path.
+    pub(crate) rules: RulesOfPath,
+}
+
+/// The origin, below its root.
+pub(crate) struct OriginTree {
+    root: OwnedFd,
+    /// The origin's file system takes other letters for the same name.
+    folds_case: bool,
+    nested: NestedOrigins,
+}
+
+impl OriginTree {
+    /// Looks at what the origin's file system can do.
+    pub(crate) fn new(root: OwnedFd) -> Self {
+        let marker = stat(&root, MARKER_NAME);
+        let folded = stat(&root, MARKER_NAME.to_ascii_uppercase());
+        let folds_case = marker.is_ok_and(|marker| folded.is_ok_and(|folded| is_same(&marker, &folded)));
+        Self { root, folds_case, nested: NestedOrigins::default() }
+    }
+
+    /// Whether a file that is removed while it is open gets another name.
+    pub(crate) fn hides_open_files(&self) -> bool {
+        rustix::fs::fstatfs(&self.root).is_ok_and(|found| HIDING.contains(&found.f_type))
+    }
+
+    /// Other origins below this one that were met, and not entered.
+    pub(crate) fn nested(&self) -> Vec<Vec<u8>> {
+        self.nested.all()
+    }
+
+    /// A path below the root by which a descriptor's file can be found now. Empty where there is
+    /// none: it was reached by a name that is gone.
+    ///
+    /// The origin's kernel keeps a descriptor's path right over every rename of it and of the
+    /// directories above, so nothing is kept here.
+    fn path_below(&self, of: &OwnedFd) -> Vec<u8> {
+        let (Ok(base), Ok(path)) = (descriptor_path(&self.root), descriptor_path(of)) else {
+            return Vec::new();
+        };
+        let base = if base.as_bytes() == b"/" { &b""[..] } else { base.as_bytes() };
+        let Some(relative) = path.as_bytes().strip_prefix(base).and_then(|rest| rest.strip_prefix(b"/")) else {
+            return Vec::new();
+        };
+        if relative.ends_with(b" (deleted)") {
+            // What the kernel appends to a name that is gone, or the end of a strange name.
+            let named = stat(&self.root, OsStr::from_bytes(relative));
+            let same = named.is_ok_and(|named| stat(of, c"").is_ok_and(|found| found.key() == named.key()));
+            if !same {
+                return Vec::new();
+            }
+        }
+        relative.to_vec()
+    }
+}
+
+/// What a descriptor or a name in a directory shows of a file. All fields that are needed
+/// anywhere, in one system call.
+pub(crate) fn stat(directory: impl AsFd, name: impl rustix::path::Arg) -> Outcome<Found> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    raw_stat(directory, name, flags).map(|found| found_of(&found))
+}
+
+/// The same, all of it.
+pub(crate) fn raw_stat(directory: impl AsFd, name: impl rustix::path::Arg, flags: AtFlags) -> Outcome<Statx> {
+    rustix::fs::statx(directory, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
+}
+
+/// The same, as the name layer has it.
+pub(crate) fn found_of(stat: &Statx) -> Found {
+    let has_birth = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
+    Found {
+        device: DeviceNumber { major: stat.stx_dev_major, minor: stat.stx_dev_minor },
+        inode: stat.stx_ino,
+        birth: has_birth.then(|| moment(stat.stx_btime)),
+        kind: kind_of(FileType::from_raw_mode(RawMode::from(stat.stx_mode))),
+        mode: u32::from(stat.stx_mode) & 0o7777,
+        uid: stat.stx_uid,
+        gid: stat.stx_gid,
+        links: stat.stx_nlink,
+        size: stat.stx_size,
+        blocks: stat.stx_blocks,
+        block_size: stat.stx_blksize,
+        stands_for: DeviceNumber { major: stat.stx_rdev_major, minor: stat.stx_rdev_minor },
+        atime: moment(stat.stx_atime),
+        mtime: moment(stat.stx_mtime),
+        ctime: moment(stat.stx_ctime),
+    }
+}
+
+fn moment(time: StatxTimestamp) -> Moment {
+    Moment { seconds: time.tv_sec, nanos: time.tv_nsec }
+}
+
+/// What something is, for the name layer.
+pub(crate) const fn kind_of(kind: FileType) -> Kind {
+    match kind {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Symlink,
+        FileType::Fifo => Kind::Fifo,
+        FileType::Socket => Kind::Socket,
+        FileType::CharacterDevice => Kind::CharacterDevice,
+        FileType::BlockDevice => Kind::BlockDevice,
+        FileType::Unknown => Kind::Unknown,
+    }
+}
+
+const fn file_type(kind: Kind) -> FileType {
+    match kind {
+        Kind::File => FileType::RegularFile,
+        Kind::Directory => FileType::Directory,
+        Kind::Symlink => FileType::Symlink,
+        Kind::Fifo => FileType::Fifo,
+        Kind::Socket => FileType::Socket,
+        Kind::CharacterDevice => FileType::CharacterDevice,
+        Kind::BlockDevice => FileType::BlockDevice,
+        Kind::Unknown => FileType::Unknown,
+    }
+}
+
+fn is_same(one: &Found, other: &Found) -> bool {
+    (one.device, one.inode) == (other.device, other.inode)
+}
+
+/// A name of an open file: calls that take only paths reach the file itself by it, wherever it has been moved, and even if it is
+/// a symbolic link.
+pub(crate) fn proc_path(open: &impl AsRawFd) -> String {
+    format!("/proc/self/fd/{}", open.as_raw_fd())
+}
+
+fn descriptor_path(open: &OwnedFd) -> Outcome<OsString> {
+    let path = rustix::fs::readlink(proc_path(open), Vec::new())?;
+    Ok(OsString::from_vec(path.into_bytes()))
+}
+
+/// A second descriptor for an open file, one that only names it.
+pub(crate) fn path_descriptor(file: &impl AsRawFd) -> Outcome<OwnedFd> {
+    rustix::fs::open(proc_path(file), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// A mode of a new file.
+pub(crate) fn mode_of(bits: u32) -> Mode {
+    Mode::from_raw_mode(RawMode::from(bits) & 0o7777)
+}
+
+/// Opens without moving the file's access time at each read by the cache, where that is allowed.
+fn open_quietly(path: &OwnedFd, access: OFlags) -> Outcome<OwnedFd> {
+    let open = |flags| rustix::fs::open(proc_path(path), flags | OFlags::CLOEXEC, Mode::empty());
+    match open(access | OFlags::NOATIME) {
+        Err(Errno::PERM) => open(access),
+        other => other,
+    }
+}
+
+/// A device number out of the 32-bit form that FUSE carries.
+pub(crate) fn device_from(number: u32) -> u64 {
+    rustix::fs::makedev((number >> 8) & 0xfff, (number & 0xff) | ((number >> 12) & 0xf_ff00))
+}
+
+/// Makes something as a caller.
+fn as_caller<R>(caller: &Caller, make: impl FnOnce() -> Outcome<R>) -> Result<R> {
+    caller::without_umask();
+    let _as = AsCaller::of_caller(*caller).map_err(engine_errno)?;
+    make().map_err(engine_errno)
+}
+
+impl Tree for OriginTree {
+    type Path = OwnedFd;
+    type File = File;
+    type Caller = Caller;
+    type OfInode = OfInode;
+    type OfKnown = OfKnown;
+
+    fn now(&self) -> UnixNanos {
+        times::now()
+    }
+
+    fn user(&self) -> u32 {
+        rustix::process::geteuid().as_raw()
+    }
+
+    async fn pause(&self, time: Duration) {
+        thread::sleep(time);
+    }
+
+    async fn look(&self, path: &OwnedFd, how: Freshness) -> Result<Found> {
+        let flags = match how {
+            Freshness::Usual => AtFlags::empty(),
+            Freshness::AsHeld => AtFlags::STATX_DONT_SYNC,
+            Freshness::Asked => AtFlags::STATX_FORCE_SYNC,
+        };
+        let found = raw_stat(path, c"", AtFlags::EMPTY_PATH | flags).map_err(engine_errno)?;
+        Ok(found_of(&found))
+    }
+
+    async fn look_in(&self, directory: &OwnedFd, name: &OsStr) -> Result<Found> {
+        stat(directory, name).map_err(engine_errno)
+    }
+
+    async fn look_at(&self, file: &File) -> Result<Found> {
+        stat(file, c"").map_err(engine_errno)
+    }
+
+    async fn find(&self, directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(directory, name, flags, Mode::empty()).map_err(engine_errno)
+    }
+
+    async fn path_of(&self, file: &File) -> Result<OwnedFd> {
+        path_descriptor(file).map_err(engine_errno)
+    }
+
+    async fn name_of(&self, path: &OwnedFd) -> Vec<u8> {
+        self.path_below(path)
+    }
+
+    async fn open(&self, path: &OwnedFd, access: Access) -> Result<File> {
+        let opened = match access {
+            Access::Write => open_quietly(path, OFlags::RDWR),
+            Access::Read => open_quietly(path, OFlags::RDONLY),
+            Access::Directory => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                rustix::fs::open(proc_path(path), flags, Mode::empty())
+            }
+        };
+        opened.map(File::from).map_err(engine_errno)
+    }
+
+    /// A hole ends them; and there are none where a write may take new space all the same.
+    async fn allocated(&self, file: &File, found: &Found) -> u64 {
+        // Without a block its bytes lie in the inode.
+        if found.size == 0 || found.blocks == 0 || SpaceKind::of(file) != SpaceKind::Keeps {
+            return 0;
+        }
+        let end = rustix::fs::seek(file, SeekFrom::Hole(0)).unwrap_or(0);
+        end.next_multiple_of(u64::from(found.block_size).max(1))
+    }
+
+    async fn create(&self, directory: &OwnedFd, name: &OsStr, mode: u32, caller: &Caller) -> Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOATIME | OFlags::CLOEXEC;
+        as_caller(caller, || rustix::fs::openat(directory, name, flags, mode_of(mode))).map(File::from)
+    }
+
+    async fn make(&self, directory: &OwnedFd, name: &OsStr, what: &Making, caller: &Caller) -> Result<()> {
+        as_caller(caller, || match what {
+            Making::Directory { mode } => rustix::fs::mkdirat(directory, name, mode_of(*mode)),
+            Making::Node { kind, mode, device } => {
+                rustix::fs::mknodat(directory, name, file_type(*kind), mode_of(*mode), device_from(*device))
+            }
+            Making::Symlink { target } => rustix::fs::symlinkat(target, directory, name),
+        })
+    }
+
+    async fn link(&self, path: &OwnedFd, directory: &OwnedFd, name: &OsStr) -> Result<()> {
+        rustix::fs::linkat(CWD, proc_path(path), directory, name, AtFlags::SYMLINK_FOLLOW).map_err(engine_errno)
+    }
+
+    async fn unlink(&self, directory: &OwnedFd, name: &OsStr, is_directory: bool) -> Result<()> {
+        let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        rustix::fs::unlinkat(directory, name, flags).map_err(engine_errno)
+    }
+
+    async fn rename(&self, from: (&OwnedFd, &OsStr), to: (&OwnedFd, &OsStr), flags: RenameFlags) -> Result<()> {
+        let flags = SystemFlags::from_bits_retain(flags.0);
+        rustix::fs::renameat_with(from.0, from.1, to.0, to.1, flags).map_err(engine_errno)
+    }
+
+    async fn set_mode(&self, path: &OwnedFd, mode: u32) -> Result<()> {
+        rustix::fs::chmod(proc_path(path), mode_of(mode)).map_err(engine_errno)
+    }
+
+    /// Whether it is headpond's own directory beside the data, under a name that the origin's file system takes for the
+    /// same: `.Headpond`, or one with letters in it that count for nothing. Asked only where there are such names.
+    async fn hides(&self, found: &Found) -> bool {
+        self.folds_case && stat(&self.root, MARKER_NAME).is_ok_and(|marker| is_same(&marker, found))
+    }
+
+    /// Refuses a directory that is another headpond's origin, and the marker of one that became it meanwhile.
+    async fn may_enter(&self, above: &OwnedFd, name: &OsStr, directory: &OwnedFd, found: &Found) -> Result<()> {
+        let is_marker =
+            name == MARKER_NAME && stat(above, c"").is_ok_and(|above| nested::has_marker(directory, &above));
+        if !is_marker && !nested::is_origin(directory, found) {
+            return Ok(());
+        }
+        let met = if is_marker { above } else { directory };
+        self.nested.met(self.path_below(met));
+        Err(engine_errno(nested::REFUSED))
+    }
+}
+
+/// An error of the name layer, for the kernel.
+pub(crate) fn outcome<R>(result: Result<R>) -> Outcome<R> {
+    result.map_err(errno)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::Arc;
+
+    use headpond_names::{Inodes, block_on};
+
+    use super::*;
+    use crate::reached::Reached;
+
+    struct Origin {
+        directory: tempfile::TempDir,
+        inodes: Inodes<OriginTree>,
+    }
+
+    impl Origin {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let root = rustix::fs::open(directory.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+            let tree = Arc::new(OriginTree::new(root.try_clone().unwrap()));
+            Self { inodes: block_on(Inodes::new(tree, root, 16)).unwrap(), directory }
+        }
+
+        fn make(&self, name: &str, kind: Kind) {
+            let path = self.directory.path().join(name);
+            if kind == Kind::Directory { fs::create_dir(path).unwrap() } else { fs::write(path, name).unwrap() }
+        }
+
+        /// What a name shows at an origin without birth times, which gives every file the same number.
+        fn see(&self, name: &str) -> Found {
+            let found = stat(self.inodes.root().path().unwrap(), name).unwrap();
+            Found { birth: None, inode: 77, ..found }
+        }
+
+        fn replaced_by(&self, seen: &Found) -> Option<Arc<Inode>> {
+            block_on(self.inodes.replaced_by(seen))
+        }
+
+        fn take_in(&self, name: &str) -> Arc<Inode> {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW;
+            let path = rustix::fs::openat(self.inodes.root().path().unwrap(), name, flags, Mode::empty()).unwrap();
+            self.inodes.take_in(path, &self.see(name), (self.inodes.root(), OsStr::new(name)), |_| None).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_given_to_another_is_noticed_where_there_are_no_birth_times() {
+        for kind in [Kind::Directory, Kind::File] {
+            let origin = Origin::new();
+            let mut generations = Vec::new();
+            let mut held = Vec::new();
+            for round in 0..4_u64 {
+                origin.make("name", kind);
+                let seen = origin.see("name");
+                if let Some(earlier) = origin.replaced_by(&seen) {
+                    earlier.set_replaced();
+                }
+                assert!(origin.inodes.look_up(&seen).is_none(), "{kind:?}: an earlier one is not taken for it");
+                let inode = origin.take_in("name");
+                assert_eq!((inode.lookups(), inode.is_newcomer()), (round + 1, round > 0), "{kind:?}");
+                assert!(Arc::ptr_eq(&inode, &origin.inodes.get(77).unwrap()));
+                generations.push(inode.generation);
+                // Open to its end, as by an application.
+                held.push((inode.path().unwrap(), inode));
+                let path = origin.directory.path().join("name");
+                if kind == Kind::Directory { fs::remove_dir(path).unwrap() } else { fs::remove_file(path).unwrap() }
+            }
+            assert_eq!(generations, [0, 1, 2, 3], "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_changed_or_renamed_is_not_taken_for_another_where_there_are_no_birth_times() {
+        for kind in [Kind::Directory, Kind::File] {
+            let origin = Origin::new();
+            origin.make("name", kind);
+            let inode = origin.take_in("name");
+            let before = origin.see("name");
+            let path = origin.directory.path().join("name");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o711)).unwrap();
+            fs::rename(&path, origin.directory.path().join("hidden")).unwrap();
+            // What was seen before others changed it counts as little as what is seen now.
+            for seen in [before, origin.see("hidden")] {
+                assert!(origin.replaced_by(&seen).is_none(), "{kind:?}");
+                assert!(Arc::ptr_eq(&inode, &origin.inodes.find(&seen).unwrap()), "{kind:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! The inodes that the kernel knows, each with a path to the origin's file.
+//!
+//! Invariants
+//! - An inode in the table has a path to its file, open or to be opened again by its place
+//!   ([`places`](crate::places)). As many stay open as there is room for; those of files whose last name is gone
+//!   and that are used all the same stay open to the end, and the root.
+//! - A node id *is* the inode number that applications see: the kernel has one field for both. The
+//!   origin's root is node 1, whatever its number. Files on other file systems mounted below the
+//!   origin get numbers from the top half, so that two files never share one.
+//! - A number that the origin has given to another file is another inode with another generation, by which the kernel
+//!   tells the two; lookups of both are counted together, as it gives them back by the number.
+//! - Where the origin keeps no birth times, a number alone does not tell a file from the next one that gets it. What is
+//!   held of the file does: before a name is believed to be of a file that is open here, it is asked whether that is gone.
+//!   Nothing else makes a new inode of a number: applications that use the earlier one lose it.
+//! - The kernel's lookups are counted; at zero, when nothing else holds it, the inode leaves the table and its
+//!   path is closed.
+//!
+//! Memory: some 400 bytes for each inode that the kernel remembers, and its name; a descriptor, which keeps the origin's
+//! inode in the kernel's memory, only for as many as may be open.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use headpond_base::{Errno, Result};
+
+use crate::inode::{Before, Inode, KnownIn};
+use crate::places::Home;
+use crate::unsynced::Forgotten;
+use crate::{DeviceNumber, FileKey, Found, Freshness, Kind, Tree};
+
+/// The kernel's name for the mount's root directory.
+pub const ROOT: u64 = 1;
+
+/// Numbers from here up are the mount's own: no file system that is a fit origin uses them.
+const FOREIGN: u64 = 1 << 63;
+
+/// Numbers from here up are of no file of the origin, but the front door's: 2^63 files on other file systems would have to
+/// be known before one of them had such a number.
+pub const PANEL: u64 = u64::MAX - 0xffff;
+
+pub(crate) struct Table<T: Tree> {
+    nodes: BTreeMap<u64, Arc<Inode<T>>>,
+    /// Node ids of files on other file systems.
+    foreign: BTreeMap<(DeviceNumber, u64), u64>,
+    next_foreign: u64,
+    /// Files that the kernel forgot, and that were not synced.
+    unsynced: Forgotten,
+}
+
+impl<T: Tree> Default for Table<T> {
+    fn default() -> Self {
+        Self { nodes: BTreeMap::new(), foreign: BTreeMap::new(), next_foreign: 0, unsynced: Forgotten::default() }
+    }
+}
+
+impl<T: Tree> Table<T> {
+    /// Takes an inode out, unless its number is another's by now.
+    pub(crate) fn remove(&mut self, inode: &Arc<Inode<T>>) {
+        if self.nodes.get(&inode.node).is_some_and(|there| Arc::ptr_eq(there, inode)) {
+            self.nodes.remove(&inode.node);
+            // One without a name never comes back.
+            if inode.managed && inode.removed().is_none() && !inode.is_gone() && inode.is_unsynced() {
+                self.unsynced.keep(inode.key);
+            }
+            if inode.node >= FOREIGN {
+                self.foreign.remove(&(inode.device, inode.key.inode));
+            }
+        }
+    }
+}
+
+impl<T: Tree> Drop for Inodes<T> {
+    /// The kernel is gone, and says of no inode any more that it forgets it.
+    fn drop(&mut self) {
+        let mut table = self.home.table.write().unwrap_or_else(PoisonError::into_inner);
+        for inode in table.nodes.values() {
+            inode.set_lookups(0);
+        }
+        let (held, forgotten) = std::mem::take(&mut table.nodes)
+            .into_iter()
+            .partition(|(_, inode)| inode.holds.load(Ordering::Acquire) > 0);
+        let forgotten: BTreeMap<u64, Arc<Inode<T>>> = forgotten;
+        table.nodes = held;
+        // Each lets go of its directory, which takes the lock.
+        drop(table);
+        drop(forgotten);
+    }
+}
+
+/// All inodes that the kernel knows.
+pub struct Inodes<T: Tree> {
+    root: Arc<Inode<T>>,
+    root_inode: u64,
+    device: DeviceNumber,
+    pub(crate) home: Arc<Home<T>>,
+}
+
+impl<T: Tree> Inodes<T> {
+    /// A table with only the origin's root, of whose paths so many stay open.
+    ///
+    /// # Errors
+    /// When the root cannot be looked at.
+    pub async fn new(tree: Arc<T>, root: T::Path, descriptors: usize) -> Result<Self> {
+        let found = tree.look(&root, Freshness::Usual).await?;
+        let home = Arc::new(Home::new(tree, descriptors));
+        let inode = Inode::new(&home, ROOT, 0, &found, Before::default());
+        // Without a place, so that it stays open.
+        home.open.put(&inode, root);
+        Ok(Self { root: inode, root_inode: found.inode, device: found.device, home })
+    }
+
+    /// The mount's root.
+    pub fn root(&self) -> &Arc<Inode<T>> {
+        &self.root
+    }
+
+    /// The inode of a node id that the kernel holds. What concerns nodes that are the front door's own and comes here is a
+    /// change, as whatever else there is to be done with them is done before.
+    ///
+    /// # Errors
+    /// [`Errno::STALE`] if the kernel does not hold it.
+    pub fn get(&self, node: u64) -> Result<Arc<Inode<T>>> {
+        if node == ROOT {
+            return Ok(self.root.clone());
+        }
+        if node >= PANEL {
+            return Err(Errno::ROFS);
+        }
+        let table = self.home.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.nodes.get(&node).cloned().ok_or(Errno::STALE)
+    }
+
+    /// A node that the kernel knows by its number alone: from a file handle, of which it has forgotten the inode. With one
+    /// more lookup.
+    ///
+    /// # Errors
+    /// [`Errno::STALE`] if it is not known here any more.
+    pub fn by_number(&self, node: u64) -> Result<Arc<Inode<T>>> {
+        // Counted under the lock, so that it is not let go meanwhile.
+        let table = self.home.table.read().unwrap_or_else(PoisonError::into_inner);
+        if node == ROOT {
+            return Ok(self.root.clone());
+        }
+        let inode = table.nodes.get(&node).filter(|inode| !inode.is_gone()).ok_or(Errno::STALE)?;
+        inode.count_lookup();
+        Ok(inode.clone())
+    }
+
+    /// The inode of a file that was just looked at, if the kernel holds it. Counts nothing.
+    pub fn find(&self, found: &Found) -> Option<Arc<Inode<T>>> {
+        let table = self.home.table.read().unwrap_or_else(PoisonError::into_inner);
+        let node = self.node_of(&table, found)?;
+        if node == ROOT {
+            return Some(self.root.clone());
+        }
+        table.nodes.get(&node).filter(|inode| inode.is(found)).cloned()
+    }
+
+    /// The inode that is held by the number of what a name has just shown, if it turns out to be gone: where nothing but
+    /// the number names it.
+    pub async fn replaced_by(&self, found: &Found) -> Option<Arc<Inode<T>>> {
+        if found.key().birth != FileKey::NO_BIRTH {
+            return None;
+        }
+        // Asked with no lock held: a server may have to answer.
+        let inode = self.find(found).filter(|inode| inode.node != ROOT)?;
+        inode.lost_its_number_to(found).await.then_some(inode)
+    }
+
+    /// The inode of a file that was just looked at, with one more lookup by the kernel, if the
+    /// kernel holds it already.
+    pub fn look_up(&self, found: &Found) -> Option<Arc<Inode<T>>> {
+        // Counting under the read lock is enough: forgetting takes the write lock.
+        let table = self.home.table.read().unwrap_or_else(PoisonError::into_inner);
+        let node = self.node_of(&table, found)?;
+        if node == ROOT {
+            return Some(self.root.clone());
+        }
+        let inode = table.nodes.get(&node).filter(|inode| inode.is(found))?;
+        inode.count_lookup();
+        Some(inode.clone())
+    }
+
+    /// Takes in a file that was found by this name, by its path, with one lookup by the kernel.
+    ///
+    /// # Errors
+    /// [`Errno::STALE`] if the directory is no more.
+    pub fn take_in(
+        &self,
+        path: T::Path,
+        found: &Found,
+        place: (&Inode<T>, &OsStr),
+        known: impl Fn(FileKey) -> Option<Arc<KnownIn<T>>>,
+    ) -> Result<Arc<Inode<T>>> {
+        let (parent, name) = (place.0.me()?, place.1);
+        let (inode, replaced) = self.enter(found, Some(&known));
+        // Behind the table's lock: each of these may close something.
+        drop(replaced);
+        inode.find_by(&parent, name);
+        self.home.open.put(&inode, path);
+        Ok(inode)
+    }
+
+    /// Takes in a file that has no name, with one lookup. It stays open, as nothing finds it, and goes straight to the
+    /// origin.
+    pub fn take_in_nameless(&self, path: T::Path, found: &Found) -> Arc<Inode<T>> {
+        let (inode, replaced) = self.enter(found, None);
+        drop(replaced);
+        self.home.open.put(&inode, path);
+        inode
+    }
+
+    /// The inode of what was found, with one more lookup; and the one that had its number before. Its content is the
+    /// engine's if that can be `known`.
+    fn enter(
+        &self,
+        found: &Found,
+        known: Option<&dyn Fn(FileKey) -> Option<Arc<KnownIn<T>>>>,
+    ) -> (Arc<Inode<T>>, Option<Arc<Inode<T>>>) {
+        let regular = found.kind == Kind::File && found.device == self.device;
+        let mut table = self.home.table.write().unwrap_or_else(PoisonError::into_inner);
+        let node = self.node_of(&table, found).unwrap_or_else(|| {
+            let node = FOREIGN + table.next_foreign;
+            assert!(node < PANEL, "2^63 files were never known");
+            table.next_foreign += 1;
+            table.foreign.insert((found.device, found.inode), node);
+            node
+        });
+        if node == ROOT {
+            return (self.root.clone(), None);
+        }
+        let (lookups, generation, newcomer) = match table.nodes.get(&node) {
+            Some(inode) if inode.is(found) => {
+                // Another one was faster.
+                inode.count_lookup();
+                return (inode.clone(), None);
+            }
+            // The number is another file's by now.
+            Some(inode) => {
+                let newcomer = inode.key == found.key();
+                (inode.lookups(), next_generation(inode.generation, found), newcomer)
+            }
+            None => (0, generation_of(found), false),
+        };
+        let key = found.key();
+        let known = known.filter(|_| regular);
+        let before = Before {
+            managed: known.is_some(),
+            known: known.and_then(|known| known(key)),
+            unsynced: table.unsynced.taken_in(key),
+            newcomer,
+        };
+        let inode = Inode::new(&self.home, node, generation, found, before);
+        inode.set_lookups(lookups + 1);
+        let replaced = table.nodes.insert(node, inode.clone());
+        (inode, replaced)
+    }
+
+    /// The kernel gave back `count` lookups. Returns the inode if these were the last: it is in the table until it was
+    /// [remembered](Home::remember).
+    pub(crate) fn forget(&self, node: u64, count: u64) -> Option<Arc<Inode<T>>> {
+        if node == ROOT || node >= PANEL {
+            return None;
+        }
+        let mut table = self.home.table.write().unwrap_or_else(PoisonError::into_inner);
+        let inode = table.nodes.get(&node)?.clone();
+        let left = inode.lookups().saturating_sub(count);
+        inode.set_lookups(left);
+        if left > 0 {
+            return None;
+        }
+        if inode.is_gone() {
+            table.remove(&inode);
+        }
+        Some(inode)
+    }
+
+    /// What the kernel forgot is forgotten here too: nobody asks for it by a file handle.
+    pub fn forget_all(&self) {
+        self.home.forget_all();
+    }
+
+    /// How many paths are open.
+    pub fn open_paths(&self) -> usize {
+        self.home.open.open()
+    }
+
+    /// Closes paths that are not in use: no descriptor is left.
+    pub fn make_room(&self) {
+        self.home.make_room();
+    }
+
+    /// Whether a file is on the origin's own device.
+    pub fn same_device(&self, found: &Found) -> bool {
+        found.device == self.device
+    }
+
+    /// The node id of a file, if it has one or needs none of its own.
+    fn node_of(&self, table: &Table<T>, found: &Found) -> Option<u64> {
+        let own = found.device == self.device;
+        if own && found.inode == self.root_inode {
+            return Some(ROOT);
+        }
+        if own && found.inode > ROOT && found.inode < FOREIGN {
+            return Some(found.inode);
+        }
+        table.foreign.get(&(found.device, found.inode)).copied()
+    }
+}
+
+impl<T: Tree> fmt::Debug for Inodes<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Inodes({} open)", self.open_paths())
+    }
+}
+
+/// What tells a file from others that had its number, for the kernel: it compares 32 bits. The same for the same file
+/// after a remount, where the origin has birth times.
+fn generation_of(found: &Found) -> u64 {
+    let birth = found.key().birth.0.cast_unsigned();
+    (birth ^ birth >> 32) & u64::from(u32::MAX)
+}
+
+fn next_generation(earlier: u64, found: &Found) -> u64 {
+    let own = generation_of(found);
+    // Without birth times all have the same of their own.
+    if own == earlier || found.key().birth == FileKey::NO_BIRTH { (earlier + 1) & u64::from(u32::MAX) } else { own }
+}

@@ -1,0 +1,75 @@
+//! Renames under way: who did not find a file by its name waits for those before it believes that it is not there.
+//!
+//! Invariant: who waits, waits for the renames that had begun before, and for no others.
+
+use std::collections::BTreeSet;
+
+use crate::wait::Watched;
+
+/// All of a mount.
+#[derive(Debug, Default)]
+pub(crate) struct Moves {
+    state: Watched<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    under_way: BTreeSet<u64>,
+}
+
+/// A rename, until it is dropped. Who has one asks nobody for a path: who is asked may wait for it.
+#[must_use]
+pub(crate) struct Move<'a> {
+    moves: &'a Moves,
+    number: u64,
+}
+
+impl Moves {
+    /// One begins.
+    pub(crate) fn begin(&self) -> Move<'_> {
+        let number = self.state.change(|state| {
+            let number = state.next;
+            state.next += 1;
+            state.under_way.insert(number);
+            number
+        });
+        Move { moves: self, number }
+    }
+
+    /// Waits for those that have begun.
+    pub(crate) async fn ended(&self) {
+        let before = self.state.see(|state| state.next);
+        let over = |state: &mut State| state.under_way.first().is_none_or(|first| *first >= before).then_some(());
+        self.state.until(over).await;
+    }
+}
+
+impl Drop for Move<'_> {
+    fn drop(&mut self) {
+        self.moves.state.change(|state| state.under_way.remove(&self.number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[test]
+    fn who_waits_waits_for_those_that_have_begun_and_for_no_others() {
+        let moves = Moves::default();
+        let [first, second] = [(); 2].map(|()| moves.begin());
+        let mut waiting = pin!(moves.ended());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        let later = moves.begin();
+        drop(second);
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        drop(first);
+        assert!(waiting.as_mut().poll(&mut context).is_ready());
+        drop(later);
+    }
+}

@@ -1,0 +1,82 @@
+//! The engine, as the name layer uses it.
+//!
+//! Contract
+//! - Answers come in the engine's order. One that says how a file is says how it is at that moment, and is shown in that
+//!   moment to who wants to see it.
+//! - What is done with an answer then is short, never waits, and asks nothing.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use headpond_base::{ObjectId, Result};
+use headpond_engine::{Namespace, Reply, Request};
+use headpond_format::Stamp;
+
+use crate::{Again, Tree};
+
+/// A change of the origin's directories: what the moved file's stamp is after it, if one was moved that the engine knows.
+pub type Operation = Pin<Box<dyn Future<Output = Result<Option<Stamp>>> + Send>>;
+
+/// Sees an answer in the moment in which it is given.
+pub type See = Box<dyn FnOnce(&Reply) + Send>;
+
+/// The engine, and the origin's files that it reads and writes.
+pub trait Pond<T: Tree>: Send + Sync + 'static {
+    /// Asks, and waits for the answer.
+    fn ask(&self, request: Request, see: See) -> impl Future<Output = Reply> + Send;
+
+    /// Asks, in order with all else, and nobody wants the answer.
+    fn tell(&self, request: Request);
+
+    /// Has a change of the origin's directories made in order with the log. One that is no concern of the log's comes
+    /// without a word for it.
+    ///
+    /// # Errors
+    /// The operation's own error, or the engine's reason not to have it made.
+    fn namespace(&self, change: Option<Namespace>, operation: Operation) -> impl Future<Output = Result<()>> + Send;
+
+    /// Gives an object its file, to be read and written. One that it has stays, unless that was for reading only and this one
+    /// is not. One that is given a way to be opened `again` need not stay open.
+    fn attach(&self, object: ObjectId, file: T::File, again: Option<Again<T>>) -> impl Future<Output = ()> + Send;
+
+    /// The file of an object, if it has one, could not be opened again without a change of its mode: it is open when this is
+    /// done, and stays so. To open it for that may change its mode.
+    fn keep_open(&self, object: ObjectId) -> impl Future<Output = ()> + Send;
+
+    /// The file of an object, if it has one, is opened again like this from now on.
+    fn reopened_by(&self, object: ObjectId, again: Again<T>);
+
+    /// The last name of an object's file is about to go, and no application has it open: closes what the object was given,
+    /// for as long as the result is kept.
+    fn leaving(&self, object: ObjectId) -> impl Future<Output = Option<Box<dyn Leaving>>> + Send;
+
+    /// Makes the origin's file durable as it is now.
+    ///
+    /// # Errors
+    /// As of fsync.
+    fn sync_origin(&self, object: ObjectId) -> impl Future<Output = Result<()>> + Send;
+
+    /// A name of the object's file was just made in this directory, or has gone from it: the next sync of the file at the
+    /// origin makes that durable, too.
+    fn name_changed(&self, object: ObjectId, directory: T::File);
+
+    /// Has `tell` called whenever the engine lets go of an object, in order with the answers. Only the first counts.
+    fn when_let_go(&self, tell: Box<dyn Fn(ObjectId) + Send + Sync>);
+
+    /// The origin's file has just lost its last name. What is returned is kept until it is closed here.
+    fn removed(&self, object: Option<ObjectId>) -> Option<Box<dyn Removed>>;
+}
+
+/// A file that is closed while its last name is removed. When dropped, it stays as it was.
+pub trait Leaving: Send {
+    /// The name is gone, and the file with it.
+    fn gone(self: Box<Self>);
+}
+
+/// A file without a name that is still open here: its space is not free yet.
+pub trait Removed: Send + Sync {
+    /// Somebody who had it open has closed it: perhaps that was the last.
+    fn is_let_go(&self);
+    /// Nobody has it open any more: it is about to be closed.
+    fn is_closing(&self);
+}

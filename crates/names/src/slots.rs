@@ -1,0 +1,600 @@
+//! Paths of inodes that are known and perhaps not in use: as many stay open as there is room for, the others are closed,
+//! and opened again when they are needed.
+//!
+//! ```text
+//!            leave            gone
+//!   Here ───────────> Leaving ─────> Gone       nothing uses it: closed before its last name goes
+//!    │  <───────────          stay
+//!    └── keep ──────> Kept                      its last name is gone and something uses it: open to the end
+//! ```
+//!
+//! Invariants
+//! - Not more than [`Paths`]' limit stay open, but for those that are in use at the moment and those that may not
+//!   be closed. Where all of them are such, more are opened: who sets the limit leaves a reserve.
+//! - A path in use (an [`Opened`]) is never closed under its user.
+//! - While a file is leaving nothing opens it, and who wants it waits for how that ends.
+//!
+//! Cost of one that is open: a lock that nobody holds for long, and a count; no system call.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::time::Duration;
+
+use headpond_base::{Errno, Result};
+
+use crate::wait::Watched;
+
+/// How many of those that were opened longest ago are looked at for one that is opened.
+const LOOKS: usize = 32;
+
+/// How long one waits for those who use a path that is to be closed: a call of the origin's that is under way.
+const IN_USE: Duration = Duration::from_secs(10);
+
+/// How long one waits before one looks again.
+const LOOK_AGAIN: Duration = Duration::from_micros(200);
+
+/// A path in use.
+pub type Opened<P> = Arc<Descriptor<P>>;
+
+/// An open path, counted.
+pub struct Descriptor<P> {
+    path: P,
+    count: Arc<AtomicUsize>,
+}
+
+impl<P> Deref for Descriptor<P> {
+    type Target = P;
+
+    fn deref(&self) -> &P {
+        &self.path
+    }
+}
+
+impl<P> Drop for Descriptor<P> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<P> fmt::Debug for Descriptor<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Descriptor")
+    }
+}
+
+/// Something that has a path which may be closed and opened again.
+pub(crate) trait Holder<P>: Send + Sync {
+    /// Where its path is.
+    fn slot(&self) -> &Slot<P>;
+    /// It could be opened again. Called with a lock held: asks nobody for a path.
+    fn can_reopen(&self) -> bool;
+}
+
+/// What is true of the file; see the picture above.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Life {
+    #[default]
+    Here,
+    Leaving,
+    Gone,
+    Kept,
+}
+
+#[derive(Default)]
+struct State {
+    life: Life,
+    /// How many count on it: those have it open, so that it must outlive its last name.
+    users: u32,
+    /// How many open it again just now.
+    opening: u32,
+}
+
+/// The path of one file.
+pub struct Slot<P> {
+    open: RwLock<Option<Opened<P>>>,
+    /// Used since it was last looked at.
+    used: AtomicBool,
+    /// It is in the ring.
+    listed: AtomicBool,
+    state: Watched<State>,
+}
+
+impl<P> Default for Slot<P> {
+    fn default() -> Self {
+        Self {
+            open: RwLock::new(None),
+            used: AtomicBool::new(false),
+            listed: AtomicBool::new(false),
+            state: Watched::default(),
+        }
+    }
+}
+
+impl<P> Slot<P> {
+    /// The path, if it is open.
+    pub fn get(&self) -> Option<Opened<P>> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if open.is_some() && !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+        open
+    }
+
+    /// One more counts on the file. False if its last name went with nobody counting on it: then it is no more.
+    pub(crate) async fn count_on(&self) -> bool {
+        let count = |state: &mut State| match state.life {
+            Life::Leaving => None,
+            Life::Gone => Some(false),
+            Life::Here | Life::Kept => {
+                state.users += 1;
+                Some(true)
+            }
+        };
+        self.state.until(count).await
+    }
+
+    /// One who counted on it does no more.
+    pub(crate) fn count_off(&self) {
+        self.state.change(|state| state.users -= 1);
+    }
+
+    /// How many count on the file.
+    pub fn users(&self) -> u32 {
+        self.state.see(|state| state.users)
+    }
+
+    /// Whether its last name went, with nobody counting on it.
+    pub fn is_gone(&self) -> bool {
+        self.life() == Life::Gone
+    }
+
+    /// Whether it is as most are: neither about to go, nor gone, nor kept open to its end.
+    pub fn may_close(&self) -> bool {
+        self.life() == Life::Here
+    }
+
+    /// Takes the path out, to be closed, if it may be.
+    pub fn close_unused(&self) -> Option<Opened<P>> {
+        if self.may_close() { self.close() } else { None }
+    }
+
+    /// Its last name is still there after all.
+    pub(crate) fn stays(&self) {
+        self.state.change(|state| {
+            if state.life == Life::Kept {
+                state.life = Life::Here;
+            }
+        });
+    }
+
+    /// Closes a file whose last name went while it was counted on, if nobody counts on it any more: then it is no more.
+    /// False if that is not so.
+    pub(crate) fn end_kept(&self) -> bool {
+        let ends = self.state.change(|state| {
+            let ends = state.life == Life::Kept && state.users == 0;
+            if ends {
+                state.life = Life::Gone;
+            }
+            ends
+        });
+        if ends {
+            drop(self.close());
+        }
+        ends
+    }
+
+    fn life(&self) -> Life {
+        self.state.see(|state| state.life)
+    }
+
+    fn settle(&self, life: Life) {
+        self.state.change(|state| state.life = life);
+    }
+
+    fn close(&self) -> Option<Opened<P>> {
+        self.open.write().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// A file whose path is closed while its last name is removed. Unless it is [`gone`](Self::gone), it stays as it was.
+#[must_use = "the file is out of use as long as this value"]
+pub(crate) struct Closed<P, H: Holder<P>> {
+    holder: Arc<H>,
+    gone: bool,
+    _path: std::marker::PhantomData<fn() -> P>,
+}
+
+impl<P, H: Holder<P>> Closed<P, H> {
+    /// Takes a file whose last name is about to go out of use, if nobody counts on it after so long, and closes it. Waits,
+    /// for a while, for those that use it at the moment: time goes by in a `pause`.
+    pub(crate) async fn of<F: Future<Output = ()> + Send>(
+        mut pause: impl FnMut(Duration) -> F + Send,
+        holder: Arc<H>,
+        patience: Duration,
+    ) -> Option<Self> {
+        let slot = holder.slot();
+        let mut left = patience;
+        loop {
+            let leave = |state: &mut State| match state.life {
+                Life::Leaving => None,
+                _ if state.users > 0 => Some(None),
+                Life::Here => {
+                    state.life = Life::Leaving;
+                    Some(Some(true))
+                }
+                Life::Gone | Life::Kept => Some(Some(false)),
+            };
+            match slot.state.until(leave).await {
+                Some(true) => break,
+                Some(false) => return None,
+                None if left.is_zero() => return None,
+                None => {
+                    let wait = left.min(LOOK_AGAIN);
+                    pause(wait).await;
+                    left -= wait;
+                }
+            }
+        }
+        // From here on it stays, should this end too early.
+        let leaving = Self { holder, gone: false, _path: std::marker::PhantomData };
+        let slot = leaving.holder.slot();
+        let mut left = IN_USE;
+        while slot.state.see(|state| state.opening > 0) {
+            if left.is_zero() {
+                return None;
+            }
+            pause(LOOK_AGAIN).await;
+            left = left.saturating_sub(LOOK_AGAIN);
+        }
+        if let Some(open) = slot.close() {
+            while Arc::strong_count(&open) > 1 && !left.is_zero() {
+                pause(LOOK_AGAIN).await;
+                left = left.saturating_sub(LOOK_AGAIN);
+            }
+        }
+        Some(leaving)
+    }
+
+    /// The name is gone, and the file with it.
+    pub(crate) fn gone(mut self) {
+        self.gone = true;
+    }
+}
+
+impl<P, H: Holder<P>> Drop for Closed<P, H> {
+    fn drop(&mut self) {
+        self.holder.slot().settle(if self.gone { Life::Gone } else { Life::Here });
+    }
+}
+
+/// The paths of many files, of which so many stay open.
+pub(crate) struct Paths<H> {
+    most: usize,
+    count: Arc<AtomicUsize>,
+    /// Those that are open, and some that were, oldest first: the hand of a clock goes round.
+    ring: Mutex<VecDeque<Weak<H>>>,
+}
+
+impl<H> Paths<H> {
+    /// None open, and not more than so many later.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { most, count: Arc::default(), ring: Mutex::default() }
+    }
+
+    /// How many are open.
+    pub(crate) fn open(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// The path of a file, opened again by `open` if it was closed. [`Errno::STALE`] if its last name went with nobody
+    /// counting on it.
+    pub(crate) async fn get<P>(&self, holder: &Arc<H>, open: impl Future<Output = Result<P>>) -> Result<Opened<P>>
+    where
+        H: Holder<P>,
+    {
+        let slot = holder.slot();
+        if let Some(open) = slot.get() {
+            return Ok(open);
+        }
+        let begin = |state: &mut State| match state.life {
+            Life::Leaving => None,
+            Life::Gone => Some(false),
+            Life::Here | Life::Kept => {
+                state.opening += 1;
+                Some(true)
+            }
+        };
+        if !slot.state.until(begin).await {
+            return Err(Errno::STALE);
+        }
+        // Ends the opening whatever becomes of it.
+        let _opening = Opening(slot);
+        Ok(self.put(holder, open.await?))
+    }
+
+    /// Gives a file its path, if it has none, and closes others if they are too many.
+    pub(crate) fn put<P>(&self, holder: &Arc<H>, path: P) -> Opened<P>
+    where
+        H: Holder<P>,
+    {
+        let slot = holder.slot();
+        let opened = {
+            let mut open = slot.open.write().unwrap_or_else(PoisonError::into_inner);
+            if let Some(earlier) = &*open {
+                return earlier.clone();
+            }
+            self.count.fetch_add(1, Ordering::Relaxed);
+            open.insert(Arc::new(Descriptor { path, count: self.count.clone() })).clone()
+        };
+        let closed = {
+            let mut ring = self.ring();
+            if !slot.listed.swap(true, Ordering::AcqRel) {
+                ring.push_back(Arc::downgrade(holder));
+            }
+            if ring.len() > 2 * self.open() + LOOKS {
+                // Most are forgotten.
+                ring.retain(|listed| listed.strong_count() > 0);
+            }
+            let over = self.open().saturating_sub(self.most);
+            close_some(&mut ring, over, LOOKS)
+        };
+        // Closing may take its time: not with the ring held.
+        drop(closed);
+        opened
+    }
+
+    /// Its last name is about to go though something uses it: it stays open to the end, unless it [`stays`](Slot::stays).
+    pub(crate) fn keep<P>(&self, holder: &Arc<H>, open: Opened<P>)
+    where
+        H: Holder<P>,
+    {
+        let _ring = self.held_open(holder, open);
+        holder.slot().settle(Life::Kept);
+    }
+
+    /// It cannot be opened again any more, by what `taken` does: nobody finds it closed after that.
+    pub(crate) fn hold<P, R>(&self, holder: &Arc<H>, open: Opened<P>, taken: impl FnOnce() -> R) -> R
+    where
+        H: Holder<P>,
+    {
+        let _ring = self.held_open(holder, open);
+        taken()
+    }
+
+    /// Who closes others holds the ring: as long as it is held nobody closes this one.
+    fn held_open<P>(&self, holder: &Arc<H>, open: Opened<P>) -> MutexGuard<'_, VecDeque<Weak<H>>>
+    where
+        H: Holder<P>,
+    {
+        let ring = self.ring();
+        let mut slot = holder.slot().open.write().unwrap_or_else(PoisonError::into_inner);
+        // Closed meanwhile: the path in hand is as good.
+        slot.get_or_insert(open);
+        ring
+    }
+
+    /// Closes so many that are not in use, where they can be opened again: no descriptor is left.
+    pub(crate) fn make_room<P>(&self, wanted: usize)
+    where
+        H: Holder<P>,
+    {
+        let closed = {
+            let mut ring = self.ring();
+            let all = 2 * ring.len();
+            close_some(&mut ring, wanted, all)
+        };
+        drop(closed);
+    }
+
+    fn ring(&self) -> MutexGuard<'_, VecDeque<Weak<H>>> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes up to `wanted` paths out, looking at no more than `looks` files.
+fn close_some<P, H: Holder<P>>(ring: &mut VecDeque<Weak<H>>, wanted: usize, looks: usize) -> Vec<Opened<P>> {
+    let mut closed = Vec::new();
+    for _ in 0..looks {
+        if closed.len() >= wanted {
+            break;
+        }
+        let Some(listed) = ring.pop_front() else { break };
+        let Some(holder) = listed.upgrade() else { continue };
+        let slot = holder.slot();
+        let stays = slot.used.swap(false, Ordering::Relaxed) || !slot.may_close() || !holder.can_reopen();
+        if stays {
+            ring.push_back(listed);
+            continue;
+        }
+        // Before it is closed: who opens it again lists it again.
+        slot.listed.store(false, Ordering::Release);
+        closed.extend(slot.close());
+    }
+    closed
+}
+
+struct Opening<'a, P>(&'a Slot<P>);
+
+impl<P> Drop for Opening<'_, P> {
+    fn drop(&mut self) {
+        self.0.state.change(|state| state.opening -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+    use std::pin::pin;
+    use std::sync::atomic::AtomicU32;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+    use crate::block_on;
+
+    #[derive(Default)]
+    struct One {
+        slot: Slot<()>,
+        nameless: bool,
+        opened: AtomicU32,
+    }
+
+    impl Holder<()> for One {
+        fn slot(&self) -> &Slot<()> {
+            &self.slot
+        }
+
+        fn can_reopen(&self) -> bool {
+            !self.nameless
+        }
+    }
+
+    fn some(count: usize) -> Vec<Arc<One>> {
+        (0..count).map(|_| Arc::default()).collect()
+    }
+
+    async fn reopen(all: &Paths<One>, one: &Arc<One>) -> Result<Opened<()>> {
+        let open = async {
+            one.opened.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        };
+        all.get(one, open).await
+    }
+
+    fn open(all: &Paths<One>, one: &Arc<One>) -> Opened<()> {
+        block_on(reopen(all, one)).unwrap()
+    }
+
+    /// A pause in which something was done.
+    fn after(done: impl FnOnce()) -> std::future::Ready<()> {
+        done();
+        ready(())
+    }
+
+    /// Closes one that nobody uses.
+    fn leave(one: &Arc<One>) -> Option<Closed<(), One>> {
+        let mut pauses = 0;
+        let left = block_on(Closed::of(|_| after(|| pauses += 1), one.clone(), Duration::ZERO));
+        assert_eq!(pauses, 0, "nobody uses it");
+        left
+    }
+
+    #[test]
+    fn many_more_files_than_descriptors_are_opened_and_opened_again() {
+        let (all, files) = (Paths::new(20), some(500));
+        for _ in 0..3 {
+            for file in &files {
+                open(&all, file);
+                assert!(all.open() <= 20, "{}", all.open());
+            }
+        }
+        assert!(files.iter().all(|file| file.opened.load(Ordering::SeqCst) == 3));
+    }
+
+    #[test]
+    fn what_is_used_again_and_again_stays_open() {
+        let (all, files) = (Paths::new(20), some(500));
+        let often = Arc::new(One::default());
+        for file in &files {
+            open(&all, &often);
+            open(&all, file);
+        }
+        assert!(often.opened.load(Ordering::SeqCst) <= 2);
+    }
+
+    #[test]
+    fn what_cannot_be_opened_again_and_what_is_in_use_is_never_closed() {
+        let all = Paths::new(5);
+        let nameless = Arc::new(One { nameless: true, ..One::default() });
+        let kept = Arc::new(One::default());
+        open(&all, &nameless);
+        all.keep(&kept, open(&all, &kept));
+        let used = open(&all, &Arc::new(One::default()));
+        for file in some(200) {
+            open(&all, &file);
+        }
+        all.make_room(1000);
+        assert!(nameless.slot.get().is_some() && kept.slot.get().is_some());
+        assert_eq!(all.open(), 3, "closed in the cache, and open for who uses it");
+        drop(used);
+        assert_eq!(all.open(), 2);
+    }
+
+    #[test]
+    fn who_wants_a_file_that_is_leaving_waits_for_how_that_ends() {
+        for goes in [false, true] {
+            let (all, file) = (Paths::new(5), Arc::new(One::default()));
+            drop(open(&all, &file));
+            let leaving = leave(&file).unwrap();
+            assert_eq!(all.open(), 0, "closed before the name goes");
+            let mut wanting = pin!(reopen(&all, &file));
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(wanting.as_mut().poll(&mut context).is_pending());
+            if goes {
+                leaving.gone()
+            } else {
+                drop(leaving)
+            }
+            let Poll::Ready(had) = wanting.poll(&mut context) else { panic!("it still waits") };
+            assert_eq!(had.map(drop), if goes { Err(Errno::STALE) } else { Ok(()) });
+            assert_eq!(file.slot.is_gone(), goes);
+        }
+    }
+
+    #[test]
+    fn what_is_counted_on_does_not_leave() {
+        let (all, file) = (Paths::new(5), Arc::new(One::default()));
+        drop(open(&all, &file));
+        assert!(block_on(file.slot.count_on()));
+        assert!(leave(&file).is_none());
+        file.slot.count_off();
+        leave(&file).unwrap().gone();
+        assert!(!block_on(file.slot.count_on()), "it is no more");
+    }
+
+    #[test]
+    fn who_has_a_path_in_use_is_waited_for_and_not_for_ever() {
+        let (all, file) = (Paths::new(5), Arc::new(One::default()));
+        let used = Mutex::new(Some(open(&all, &file)));
+        let mut pauses = 0_u32;
+        let pause = |_| {
+            pauses += 1;
+            if pauses == 3 {
+                drop(used.lock().unwrap().take());
+            }
+            ready(())
+        };
+        block_on(Closed::of(pause, file.clone(), Duration::ZERO)).unwrap().gone();
+        assert_eq!(pauses, 3);
+        let (file, mut waited) = (Arc::new(One::default()), Duration::ZERO);
+        let _used = open(&all, &file);
+        block_on(Closed::of(|time| after(|| waited += time), file.clone(), Duration::ZERO)).unwrap().gone();
+        assert_eq!(waited, IN_USE);
+    }
+
+    #[test]
+    fn who_may_close_a_file_soon_is_waited_for_as_long_as_is_said() {
+        let (all, file) = (Paths::new(5), Arc::new(One::default()));
+        drop(open(&all, &file));
+        assert!(block_on(file.slot.count_on()));
+        let (patience, mut waited) = (Duration::from_millis(200), Duration::ZERO);
+        assert!(block_on(Closed::of(|time| after(|| waited += time), file.clone(), patience)).is_none());
+        assert_eq!(waited, patience);
+        let leaving = block_on(Closed::of(|_| after(|| file.slot.count_off()), file.clone(), patience));
+        assert!(leaving.is_some());
+    }
+
+    #[test]
+    fn the_ring_of_those_that_are_forgotten_does_not_grow() {
+        let all = Paths::new(50);
+        for file in some(10_000) {
+            open(&all, &file);
+        }
+        for _ in 0..10_000 {
+            open(&all, &Arc::default());
+        }
+        assert!(all.ring.lock().unwrap().len() < 1000);
+    }
+}

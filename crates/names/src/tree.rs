@@ -1,0 +1,191 @@
+//! The origin's names and inodes, as the name layer uses them.
+//!
+//! Contract
+//! - A path names what it was opened by for as long as it is kept, wherever that is renamed to, and also once it has no name.
+//! - Each call is one step of the origin: it happens as a whole, at some moment before it is ready.
+//! - Errors are those of the system call of the same name. Where no descriptor is left for a call that makes one it is
+//!   [`Errno::MFILE`](headpond_base::Errno::MFILE) or [`Errno::NFILE`](headpond_base::Errno::NFILE): some are closed then,
+//!   and the call made again.
+
+use std::ffi::OsStr;
+use std::future::Future;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use headpond_base::{Result, UnixNanos};
+
+use crate::{Found, Kind};
+
+/// How fresh a look has to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Freshness {
+    /// As file systems do it.
+    Usual,
+    /// As this machine has it, without a question to a server.
+    AsHeld,
+    /// As the server has it.
+    Asked,
+}
+
+/// What a file is opened for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Reading.
+    Read,
+    /// Reading and writing.
+    Write,
+    /// Reading, and it has to be a directory.
+    Directory,
+}
+
+/// Something that is to be made, and is no regular file that is opened with that.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Making {
+    /// A directory.
+    Directory {
+        /// Its permissions, as they are to be.
+        mode: u32,
+    },
+    /// A device, pipe, socket or empty file.
+    Node {
+        /// What it is.
+        kind: Kind,
+        /// Its permissions, as they are to be.
+        mode: u32,
+        /// The device that it stands for, as the kernel sends it.
+        device: u32,
+    },
+    /// A symbolic link.
+    Symlink {
+        /// Where it leads.
+        target: PathBuf,
+    },
+}
+
+/// How something is renamed: the system's own bits, of which the name layer understands one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RenameFlags(pub u32);
+
+impl RenameFlags {
+    /// Over whatever has the new name.
+    pub const REPLACE: Self = Self(0);
+    /// Only if nothing has the new name.
+    pub const KEEP: Self = Self(1);
+    /// The two change places.
+    pub const EXCHANGE: Self = Self(2);
+
+    /// Whether two change places.
+    #[must_use]
+    pub const fn exchanges(self) -> bool {
+        self.0 & Self::EXCHANGE.0 != 0
+    }
+}
+
+/// The origin's names and inodes.
+pub trait Tree: Send + Sync + 'static {
+    /// Names an inode and does nothing else (`O_PATH`).
+    type Path: Send + Sync + 'static;
+    /// An open file, or an open directory.
+    type File: Send + Sync + 'static;
+    /// For whom something is made: it belongs to them.
+    type Caller: Sync;
+    /// What the front door keeps with each inode.
+    type OfInode: Default + Send + Sync + 'static;
+    /// What the front door keeps with each file that the engine knows.
+    type OfKnown: Default + Send + Sync + 'static;
+
+    /// The time, as the origin stamps files: never ahead of that.
+    fn now(&self) -> UnixNanos;
+
+    /// The user as whom this is done; 0 opens everything.
+    fn user(&self) -> u32;
+
+    /// Lets some time go by.
+    fn pause(&self, time: Duration) -> impl Future<Output = ()> + Send;
+
+    /// What an inode is.
+    fn look(&self, path: &Self::Path, how: Freshness) -> impl Future<Output = Result<Found>> + Send;
+
+    /// What has a name in a directory, be it a symbolic link.
+    fn look_in(&self, directory: &Self::Path, name: &OsStr) -> impl Future<Output = Result<Found>> + Send;
+
+    /// What an open file is.
+    fn look_at(&self, file: &Self::File) -> impl Future<Output = Result<Found>> + Send;
+
+    /// The path of what has a name in a directory, be it a symbolic link.
+    fn find(&self, directory: &Self::Path, name: &OsStr) -> impl Future<Output = Result<Self::Path>> + Send;
+
+    /// The path of an open file.
+    fn path_of(&self, file: &Self::File) -> impl Future<Output = Result<Self::Path>> + Send;
+
+    /// Where below the root a path leads now, and can be found by. Empty where there is no such name.
+    fn name_of(&self, path: &Self::Path) -> impl Future<Output = Vec<u8>> + Send;
+
+    /// Opens a file. Reading by what is opened does not move its access time, where that is allowed.
+    fn open(&self, path: &Self::Path, access: Access) -> impl Future<Output = Result<Self::File>> + Send;
+
+    /// How many bytes from the start have space, so that writes there need not ask for any. `found` is what was just seen of it.
+    fn allocated(&self, file: &Self::File, found: &Found) -> impl Future<Output = u64> + Send;
+
+    /// Makes a regular file where nothing is, for a caller, and opens it for reading and writing.
+    fn create(
+        &self,
+        directory: &Self::Path,
+        name: &OsStr,
+        mode: u32,
+        caller: &Self::Caller,
+    ) -> impl Future<Output = Result<Self::File>> + Send;
+
+    /// Makes something else, for a caller.
+    fn make(
+        &self,
+        directory: &Self::Path,
+        name: &OsStr,
+        what: &Making,
+        caller: &Self::Caller,
+    ) -> impl Future<Output = Result<()>> + Send;
+
+    /// Gives an inode one more name.
+    fn link(&self, path: &Self::Path, directory: &Self::Path, name: &OsStr) -> impl Future<Output = Result<()>> + Send;
+
+    /// Removes a name: that of a directory, which has to be empty, or of anything else.
+    fn unlink(
+        &self,
+        directory: &Self::Path,
+        name: &OsStr,
+        is_directory: bool,
+    ) -> impl Future<Output = Result<()>> + Send;
+
+    /// Renames.
+    fn rename(
+        &self,
+        from: (&Self::Path, &OsStr),
+        to: (&Self::Path, &OsStr),
+        flags: RenameFlags,
+    ) -> impl Future<Output = Result<()>> + Send;
+
+    /// Sets permissions.
+    fn set_mode(&self, path: &Self::Path, mode: u32) -> impl Future<Output = Result<()>> + Send;
+
+    /// Whether what was found in the root is not to be seen by applications, whatever its name. Names that are never to be
+    /// seen do not come this far.
+    fn hides(&self, found: &Found) -> impl Future<Output = bool> + Send {
+        let _ = found;
+        async { false }
+    }
+
+    /// Whether a directory may be entered.
+    ///
+    /// # Errors
+    /// Why not.
+    fn may_enter(
+        &self,
+        above: &Self::Path,
+        name: &OsStr,
+        directory: &Self::Path,
+        found: &Found,
+    ) -> impl Future<Output = Result<()>> + Send {
+        let _ = (above, name, directory, found);
+        async { Ok(()) }
+    }
+}

@@ -1,0 +1,228 @@
+//! Turns at a file: whoever opens it, and whoever changes its names, one after the other.
+//!
+//! A change of names looks at what the engine knows of the file, has the origin carry it out, and acts on what it
+//! saw. A file that became known to the engine in between would be removed without the log's being told: after a crash
+//! its data would be missing its file.
+//!
+//! ```text
+//!            ┌────────────── open ──────────────┐
+//!            v                                  │
+//!  free ── opening (any number) ── the last is through ──> free
+//!   └──── changing (one) ───────── it is through ────────> free
+//! ```
+//!
+//! Invariants
+//! - While names of a file are changed nobody opens it in the engine, and nobody else changes its names: how many there
+//!   are, and whether the engine knows it, stay what they were when the turn came.
+//! - All turns that one operation needs are taken at once, and nobody who has some asks for more: nobody waits in a
+//!   circle.
+//! - Who wants to change names is not kept waiting by those who come to open later.
+//!
+//! Cost: an open takes one lock twice. Who waits, waits for the origin's directories or for an open, as
+//! long as those take.
+
+use std::collections::BTreeMap;
+
+use crate::FileKey;
+use crate::wait::Watched;
+
+type Files = BTreeMap<FileKey, Busy>;
+
+/// The turns at all files.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    files: Watched<Files>,
+}
+
+/// What goes on at a file. One at which nothing goes on is not in the table.
+#[derive(Debug, Default)]
+struct Busy {
+    openers: u32,
+    changing: bool,
+    /// How many wait to change its names.
+    waiting: u32,
+}
+
+impl Busy {
+    const fn is_over(&self) -> bool {
+        self.openers == 0 && !self.changing && self.waiting == 0
+    }
+}
+
+/// A turn to open a file, until it is dropped.
+#[must_use]
+pub(crate) struct Opening<'a> {
+    turns: &'a Turns,
+    file: FileKey,
+}
+
+/// A turn to change names of these files, until it is dropped.
+#[must_use]
+pub(crate) struct Changing<'a> {
+    turns: &'a Turns,
+    files: [Option<FileKey>; 2],
+}
+
+/// Waits for such a turn, until it is dropped.
+struct Wanting<'a> {
+    turns: &'a Turns,
+    files: [Option<FileKey>; 2],
+}
+
+impl Turns {
+    /// Waits for a turn to open a file.
+    pub(crate) async fn open(&self, file: FileKey) -> Opening<'_> {
+        let may = |files: &mut Files| {
+            let busy = files.entry(file).or_default();
+            let free = !busy.changing && busy.waiting == 0;
+            free.then(|| busy.openers += 1)
+        };
+        self.files.until(may).await;
+        Opening { turns: self, file }
+    }
+
+    /// Waits for a turn to change names of up to two files.
+    pub(crate) async fn change(&self, [one, other]: [Option<FileKey>; 2]) -> Changing<'_> {
+        let wanted = [one, other.filter(|other| one != Some(*other))];
+        self.files.change(|files| {
+            for file in wanted.iter().flatten() {
+                files.entry(*file).or_default().waiting += 1;
+            }
+        });
+        let wanting = Wanting { turns: self, files: wanted };
+        let may = |files: &mut Files| {
+            let is_free = |file: &FileKey| files.get(file).is_none_or(|busy| !busy.changing && busy.openers == 0);
+            if !wanted.iter().flatten().all(is_free) {
+                return None;
+            }
+            for file in wanted.iter().flatten() {
+                let busy = files.entry(*file).or_default();
+                (busy.waiting, busy.changing) = (busy.waiting - 1, true);
+            }
+            Some(())
+        };
+        self.files.until(may).await;
+        // It wants no more: it has.
+        std::mem::forget(wanting);
+        Changing { turns: self, files: wanted }
+    }
+
+    fn over(&self, file: FileKey, end: impl FnOnce(&mut Busy)) {
+        self.files.change(|files| {
+            let busy = files.get_mut(&file).expect("a turn is in the table until it is over");
+            end(busy);
+            if busy.is_over() {
+                files.remove(&file);
+            }
+        });
+    }
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.turns.over(self.file, |busy| busy.openers -= 1);
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        for file in self.files.iter().flatten() {
+            self.turns.over(*file, |busy| busy.changing = false);
+        }
+    }
+}
+
+impl Drop for Wanting<'_> {
+    fn drop(&mut self) {
+        for file in self.files.iter().flatten() {
+            self.turns.over(*file, |busy| busy.waiting -= 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Waker};
+
+    use headpond_base::UnixNanos;
+
+    use super::*;
+
+    const fn file(inode: u64) -> FileKey {
+        FileKey { inode, birth: UnixNanos(1) }
+    }
+
+    /// What is had without waiting; `None` if that is nothing yet.
+    fn now<F: Future>(wanted: Pin<&mut F>) -> Option<F::Output> {
+        match wanted.poll(&mut Context::from_waker(Waker::noop())) {
+            std::task::Poll::Ready(turn) => Some(turn),
+            std::task::Poll::Pending => None,
+        }
+    }
+
+    fn nothing_goes_on(turns: &Turns) -> bool {
+        turns.files.see(BTreeMap::is_empty)
+    }
+
+    #[test]
+    fn a_file_is_opened_by_many_and_its_names_are_changed_by_one() {
+        let turns = Turns::default();
+        let first = now(pin!(turns.open(file(1)))).unwrap();
+        let second = now(pin!(turns.open(file(1)))).unwrap();
+        drop(now(pin!(turns.open(file(1)))).unwrap());
+        drop(now(pin!(turns.change([Some(file(2)), Some(file(3))]))).unwrap());
+        drop(first);
+        {
+            let mut both = pin!(turns.change([Some(file(2)), Some(file(1))]));
+            assert!(now(both.as_mut()).is_none());
+            drop(second);
+            drop(now(both).unwrap());
+        }
+        let changing = now(pin!(turns.change([Some(file(1)), Some(file(1))]))).unwrap();
+        {
+            let mut open = pin!(turns.open(file(1)));
+            assert!(now(open.as_mut()).is_none());
+            drop(changing);
+            drop(now(open).unwrap());
+        }
+        let changing = now(pin!(turns.change([Some(file(1)), None]))).unwrap();
+        drop(now(pin!(turns.open(file(2)))).unwrap());
+        {
+            let mut other = pin!(turns.change([Some(file(1)), None]));
+            assert!(now(other.as_mut()).is_none());
+            drop(changing);
+            drop(now(other).unwrap());
+        }
+        assert!(nothing_goes_on(&turns));
+    }
+
+    #[test]
+    fn who_changes_names_is_not_kept_waiting_by_those_who_come_later() {
+        let turns = Turns::default();
+        let open = now(pin!(turns.open(file(1)))).unwrap();
+        let mut changing = pin!(turns.change([Some(file(1)), None]));
+        assert!(now(changing.as_mut()).is_none());
+        let mut later = pin!(turns.open(file(1)));
+        assert!(now(later.as_mut()).is_none());
+        drop(open);
+        assert!(now(later.as_mut()).is_none());
+        drop(now(changing).unwrap());
+        drop(now(later).unwrap());
+        assert!(nothing_goes_on(&turns));
+    }
+
+    #[test]
+    fn who_gives_up_waiting_is_in_nobodys_way() {
+        let turns = Turns::default();
+        let open = now(pin!(turns.open(file(1)))).unwrap();
+        {
+            let mut changing = pin!(turns.change([Some(file(1)), Some(file(2))]));
+            assert!(now(changing.as_mut()).is_none());
+        }
+        drop(now(pin!(turns.open(file(1)))).unwrap());
+        drop(open);
+        assert!(nothing_goes_on(&turns));
+    }
+}

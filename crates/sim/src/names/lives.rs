@@ -1,0 +1,382 @@
+//! The lives of the daemon: how one ends, and how the next one begins and finds everything as it was promised.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use headpond_base::{Buf, Errno};
+use headpond_engine::{FlashRead, OpenFile, Recovered, RecoveredObject, Reply, Request, Treatment, Verdict, recover};
+use headpond_format::OriginName;
+use headpond_names::{KnownObject, Names, Settings};
+
+use crate::flash::{Cut, SimFlash};
+use crate::found::Found;
+use crate::names::door::{Descriptor, Engine, Origin};
+use crate::names::env::{Answer, with};
+use crate::names::kernel::Mount;
+use crate::names::run::Run;
+use crate::names::tree::{Kind, Over};
+use crate::origin::FileId;
+use crate::rng::Rng;
+
+struct Reader<'a>(&'a SimFlash);
+
+impl FlashRead for Reader<'_> {
+    fn read(&mut self, offset: u64, len: usize) -> headpond_base::Result<Buf> {
+        if offset + len as u64 > self.0.bytes() { Err(Errno::INVAL) } else { Ok(self.0.read(offset, len)) }
+    }
+}
+
+impl Run {
+    /// The daemon is killed, or the power fails. Answers whether the origin's host still stands.
+    pub(crate) fn fall(&mut self, rng: &mut Rng) -> Result<bool, String> {
+        let power = rng.chance(self.scenario.power_cuts);
+        let origin_falls = power && rng.chance(self.scenario.origin_falls);
+        let cuts = [Cut::Random, Cut::Random, Cut::DropAll, Cut::KeepAll, Cut::OnlyLast, Cut::TearLastEnd];
+        let cut = power.then(|| *rng.pick(&cuts));
+        with(|env| env.world.trace(|| format!("crash: flash {cut:?}, origin falls {origin_falls}")));
+        self.summary.crashes += 1;
+        self.summary.at_risk += with(|env| env.model.at_risk());
+        self.leave(cut, origin_falls)?;
+        Ok(!origin_falls)
+    }
+
+    /// Whatever runs is gone.
+    pub(crate) fn leave(&mut self, cut: Option<Cut>, origin_falls: bool) -> Result<(), String> {
+        let left = with(|env| {
+            if let Some(core) = &env.world.core {
+                let [_, reclaimed, checkpoints, destaged, _] = core.figures();
+                self.summary.reclaimed += reclaimed;
+                self.summary.checkpoints += checkpoints;
+                self.summary.destaged += destaged;
+            }
+            let left = env.lose_life();
+            env.world.lose_daemon(cut, origin_falls);
+            left
+        });
+        let tasks = self.tasks.take_all();
+        self.mount = None;
+        drop((left, tasks));
+        self.boots += u64::from(origin_falls);
+        if !origin_falls {
+            return Ok(());
+        }
+        with(|env| {
+            let live = env.tree().0.names().map(|(slot, id)| (slot.clone(), id)).collect();
+            env.promises.check(&live, &env.world.origin)
+        })
+    }
+
+    /// Reads the pool, compares it with the origin, and starts engine and layer.
+    pub(crate) fn begin(&mut self) -> Result<(), String> {
+        with(|env| {
+            let (tree, origin) = env.tree();
+            tree.all_synced();
+            origin.sync_all();
+            tree.take_given();
+            let above = env.world.above.as_ref().expect("names are a layer of their own");
+            env.promises.begin(above.tree.names(), &env.world.origin);
+        });
+        let mut recovered = with(|env| recover(&mut Reader(&env.world.flash), env.world.flash.bytes()))
+            .map_err(|error| format!("recovery failed though no fault can explain it: {error:?}"))?;
+        let mut boot = [1; 16];
+        boot[..8].copy_from_slice(&self.boots.to_le_bytes());
+        recovered.booted(boot);
+        recovered.adopt(OriginName { key: [9; 16], path: b"/origin".to_vec() });
+        let known = self.settle_objects(&mut recovered)?;
+        let config = self.scenario.config;
+        with(|env| {
+            let now = env.world.now;
+            env.world.core = Some(Box::new(recovered.into_engine(config, now)));
+            env.world.pump()
+        })?;
+        self.summary.recoveries += 1;
+        let faults = with(|env| std::mem::take(&mut env.faults));
+        let settings = Settings {
+            descriptors: self.descriptors,
+            remembered: Some(self.remembered),
+            read_only: false,
+            hides_open_files: false,
+        };
+        let root = with(|env| {
+            let root = env.tree().0.root();
+            Descriptor::new(env, root, None)
+        });
+        let layer = self.tasks.carry_out(async move {
+            let layer =
+                Names::new(std::sync::Arc::new(Origin), root, std::sync::Arc::new(Engine), &known, settings).await?;
+            layer.adopt(&known).await;
+            Ok::<_, Errno>(layer)
+        })?;
+        let layer = layer.map_err(|error| format!("the layer does not begin: {error:?}"))?;
+        self.mount = Some(Mount::new(layer));
+        // As a mount does before anybody can use it.
+        let id = with(|env| env.submit(Request::SyncAll, None, false, Box::new(|_| {}), false));
+        self.tasks.carry_out(Answer(id))?;
+        self.settled_boots = self.boots;
+        with(|env| env.faults = faults);
+        Ok(())
+    }
+
+    /// The file of an object: where it was, or wherever it is if that matters.
+    fn find(object: &RecoveredObject, origin_stood: bool) -> Option<(FileId, Vec<u8>)> {
+        let state = &object.state;
+        with(|env| {
+            let same = |env: &mut crate::names::env::Env, file: FileId| {
+                let identity = env.world.origin.identity(file);
+                identity == Ok((state.inode, state.birth)) && env.tree().0.kind(file) == Some(Kind::File)
+            };
+            let mut at = Some(env.tree().0.root());
+            for part in state.path.split(|byte| *byte == b'/') {
+                at = at.and_then(|directory| env.tree().0.at(directory, part));
+            }
+            if let Some(file) = at.filter(|_| !state.path.is_empty())
+                && same(env, file)
+            {
+                return Some((file, state.path.clone()));
+            }
+            let must = (object.dirty || object.dirty_blocks > 0) && !(state.flags.unlinked && origin_stood);
+            let file = if must { env.tree().0.by_number(state.inode) } else { None };
+            let file = file.filter(|file| same(env, *file))?;
+            let path = env.tree().0.path_of(file)?;
+            Some((file, path))
+        })
+    }
+
+    fn settle_objects(&mut self, recovered: &mut Recovered) -> Result<Vec<KnownObject>, String> {
+        let mut known = Vec::new();
+        for object in recovered.objects() {
+            let found = Self::find(&object, recovered.origin_stood());
+            let file = found.as_ref().map(|(file, path)| {
+                let stamp = with(|env| env.world.origin.stamp(*file).unwrap_or_default());
+                let (inode, birth) = (object.state.inode, object.state.birth);
+                OpenFile { inode, birth, path: path.clone(), stamp, created: false, allocated: 0 }
+            });
+            let verdict = recovered.reconcile(object.object, file.as_ref());
+            with(|env| env.world.trace(|| format!("found {found:?} {object:?}: {verdict:?}")));
+            let unheld = found.as_ref().is_some_and(|(file, _)| with(|env| env.changed_unheld.remove(file)));
+            match verdict {
+                Verdict::Kept => {}
+                Verdict::Conflict(conflict) => {
+                    return Err(format!(
+                        "a conflict about {found:?}, and nobody changed anything: {conflict:?} {object:?}"
+                    ));
+                }
+                Verdict::Dropped if self.boots == self.settled_boots && self.scenario.births && !unheld => {
+                    return Err(format!("{found:?} is taken for changed by others, and nobody changed it: {object:?}"));
+                }
+                _ => {
+                    self.summary.dropped += 1;
+                    continue;
+                }
+            }
+            let (Some((file, path)), true) = (found, object.dirty || object.dirty_blocks > 0) else { continue };
+            let attributes = recovered.attributes(object.object).unwrap_or_default();
+            known.push(KnownObject {
+                inode: object.state.inode,
+                birth: object.state.birth,
+                object: object.object,
+                attributes,
+                path: path.clone(),
+            });
+            with(|env| {
+                env.world.objects.insert(object.object, file);
+                let entry = env.tree().0.slot_of(file).cloned();
+                let entry = entry.and_then(|(directory, name)| env.tree().0.entry(directory, &name)).map(|(_, at)| at);
+                let above = env.world.above.as_mut().expect("names are a layer of their own");
+                above.attach(object.object, file, entry, &mut env.world.origin);
+            });
+        }
+        Ok(known)
+    }
+
+    /// Everything starts again, and is as it was promised.
+    pub(crate) fn restart(&mut self, kept_origin: bool) -> Result<(), String> {
+        self.begin()?;
+        let faults = with(|env| std::mem::take(&mut env.faults));
+        let found = self.look_at_all()?;
+        let files = with(|env| env.model.files());
+        for file in files.into_iter().filter(|file| !found.contains_key(file)) {
+            with(|env| env.model.remove_file(file));
+        }
+        let moment = with(|env| env.model.check_crash(&found, kept_origin))?;
+        with(|env| {
+            env.world.trace(|| format!("all files are as they were after event {moment}"));
+            env.faults = faults;
+        });
+        Ok(())
+    }
+
+    /// Reads all files that have names, through the layer.
+    pub(crate) fn look_at_all(&mut self) -> Result<BTreeMap<FileId, Found>, String> {
+        let files = with(|env| {
+            let (tree, _) = env.tree();
+            let files = tree.files();
+            files.into_iter().filter_map(|file| Some((file, tree.path_of(file)?))).collect::<Vec<_>>()
+        });
+        let mut all = BTreeMap::new();
+        for (file, path) in files {
+            let mount = self.mount.clone().expect("it is mounted");
+            let bytes = self.tasks.carry_out(read_whole(mount, path.clone()))?;
+            let bytes = bytes.map_err(|error| {
+                format!("{file:?} cannot be read by {:?}: {error:?}", String::from_utf8_lossy(&path))
+            })?;
+            all.insert(file, bytes);
+        }
+        Ok(all)
+    }
+
+    /// Reads files of which changes have failed: that tells what became of those.
+    pub(crate) fn settle(&mut self) -> Result<(), String> {
+        let failed =
+            with(|env| env.model.files().into_iter().filter(|file| env.model.has_failed(*file)).collect::<Vec<_>>());
+        if failed.is_empty() {
+            return Ok(());
+        }
+        self.tasks.drain()?;
+        let faults = with(|env| std::mem::take(&mut env.faults));
+        let found = self.look_at_all()?;
+        with(|env| env.faults = faults);
+        for (file, bytes) in found {
+            if failed.contains(&file) {
+                let settled = with(|env| env.model.settle(file, &bytes));
+                settled.map_err(|why| format!("{file:?} read as a whole: {why}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A clean stop, and a new start.
+    pub(crate) fn stop_and_restart(&mut self, rng: &mut Rng) -> Result<(), String> {
+        let flushes = self.summary.flushes;
+        if rng.chance(500) {
+            self.flush()?;
+        }
+        self.let_go_of_all()?;
+        let moment = with(|env| env.model.moment());
+        let id = with(|env| env.submit(Request::Stop, None, false, Box::new(|_| {}), false));
+        let stopped = self.tasks.carry_out(Answer(id))?;
+        if matches!(stopped, Reply::Done) {
+            with(|env| env.model.synced_all(moment, &std::collections::BTreeSet::new()));
+        }
+        self.summary.stops += 1;
+        let cut = rng.chance(500).then_some(Cut::Random);
+        let origin_falls = cut.is_some() && rng.chance(500);
+        self.leave(cut, origin_falls)?;
+        if self.summary.flushes > flushes && matches!(stopped, Reply::Done) && rng.chance(500) {
+            Self::others_rename(rng);
+        }
+        self.restart(!origin_falls)
+    }
+
+    /// Others rename and remove files while no daemon runs and the pool has nothing that they have not.
+    fn others_rename(rng: &mut Rng) {
+        for _ in 0..rng.between(1, 4) {
+            with(|env| {
+                let (tree, origin) = env.tree();
+                let slots: Vec<_> = tree.names().map(|(slot, id)| (slot.clone(), id)).collect();
+                let files: Vec<_> = slots.iter().filter(|(_, id)| tree.kind(*id) == Some(Kind::File)).collect();
+                if files.is_empty() {
+                    return;
+                }
+                let (from, file) = (*rng.pick(&files)).clone();
+                let to = rng.pick(&slots).0.clone();
+                let over = tree.at(to.0, &to.1);
+                let over_file = over.is_none_or(|over| tree.kind(over) == Some(Kind::File));
+                let done = match rng.below(3) {
+                    0 => tree.unlink(from.0, &from.1, Kind::File, origin),
+                    1 if over_file => tree.rename(&from, &to, Over::Exchange, origin),
+                    _ if over_file => tree.rename(&from, &to, Over::Replace, origin),
+                    _ => Ok(()),
+                };
+                env.world.trace(|| format!("others change names: {from:?} {to:?} {done:?}"));
+                env.changed_unheld.extend(over.into_iter().chain([file]));
+            });
+        }
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), String> {
+        let id = with(|env| env.submit(Request::flush_all(7), None, false, Box::new(|_| {}), false));
+        let answer = self.tasks.carry_out(Answer(id))?;
+        self.summary.flushes += u64::from(matches!(answer, Reply::Done));
+        Ok(())
+    }
+
+    /// Applications close everything, and the kernel forgets it.
+    pub(crate) fn let_go_of_all(&mut self) -> Result<(), String> {
+        self.tasks.drain()?;
+        let mount = self.mount.clone().expect("it is mounted");
+        for number in mount.handles() {
+            let mount = mount.clone();
+            self.tasks.carry_out(async move { mount.close(number).await })?;
+        }
+        mount.drop_caches(1000);
+        self.tasks.drain()?;
+        mount.layer.inodes.forget_all();
+        self.tasks.drain()?;
+        if mount.held() > 0 {
+            return Err(format!("the kernel's model holds {} inodes that nothing uses", mount.held()));
+        }
+        Ok(())
+    }
+
+    /// Nothing is open or held when nobody has anything open, and the origin has everything.
+    pub(crate) fn check_counts(&mut self) -> Result<(), String> {
+        let faults = with(|env| std::mem::take(&mut env.faults));
+        self.let_go_of_all()?;
+        for _ in 0..3 {
+            self.flush()?;
+            self.idle(5_000)?;
+        }
+        with(|env| env.faults = faults);
+        let paths = self.mount.as_ref().map_or(0, |mount| mount.layer.inodes.open_paths());
+        with(|env| {
+            let open = env.tree().0.all_open();
+            let objects = env.world.objects.len();
+            if paths > 1 || open > 0 || objects > 0 {
+                let left: Vec<_> = env.world.objects.iter().collect();
+                return Err(format!(
+                    "nobody has anything open, and there are {paths} paths open in the layer, {open} descriptors at the \
+                     origin, and the engine holds {left:?}"
+                ));
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Reads a file through the layer, by its path.
+async fn read_whole(mount: Rc<Mount>, path: Vec<u8>) -> headpond_base::Result<Found> {
+    let text = String::from_utf8_lossy(&path).into_owned();
+    let mut parts: Vec<&str> = text.split('/').collect();
+    let name = parts.pop().unwrap_or_default();
+    let directory = mount.walk(&parts).await?;
+    let busy = mount.look_up_locked(&directory, name.as_bytes()).await?;
+    let node = mount.node(&busy)?;
+    let handle = mount.open(&node, false, false).await?;
+    let attached = with(|env| env.world.objects.get(&handle.object).copied());
+    if attached != Some(busy.file) {
+        with(|env| env.fail(format!("{:?} was opened, and the handle leads to {attached:?}", busy.file)));
+    }
+    let mut found = Found::default();
+    loop {
+        let (object, offset, len) = (handle.object, found.len(), 32 << 10);
+        let request = Request::Read { object, offset, len, how: Treatment::default() };
+        let id = with(|env| env.submit(request, None, true, Box::new(|_| {}), false));
+        match Answer(id).await {
+            Reply::Data(pieces, _) => {
+                let got: usize = pieces.iter().map(|piece| piece.len()).sum();
+                pieces.into_iter().for_each(|piece| found.push(piece));
+                if got < len as usize {
+                    break;
+                }
+            }
+            Reply::Failed(error) => return Err(error),
+            other => {
+                with(|env| env.fail(format!("an answer of the wrong kind: {other:?}")));
+                break;
+            }
+        }
+    }
+    mount.layer.release(handle).await;
+    Ok(found)
+}

@@ -1,0 +1,23 @@
+//! Histories of names: the real name layer and the real engine together, over a simulated origin with directories.
+//!
+//! Applications work in a few directories through a model of the kernel: they create, open, link, rename, exchange, remove, change
+//! modes, write and sync, several at a time, while the kernel forgets, the origin fails, and daemon and machines die. Every step
+//! between two waits is one of the seed's choices.
+//!
+//! Keeps true: the same seed and options always give the same run.
+
+mod above;
+mod apps;
+mod door;
+mod env;
+mod kernel;
+mod lives;
+mod planted;
+mod promises;
+mod run;
+mod tasks;
+mod tree;
+
+pub(crate) use above::{Above, let_go};
+pub use planted::Planted;
+pub(crate) use run::run;
