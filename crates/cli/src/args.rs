@@ -12,10 +12,10 @@ use headpond_lab::experiment::commands::LabArgs;
 
 /// Fast local flash in front of slow storage.
 ///
-/// headpond serves an existing directory on slow storage (the origin) through a mount, with a
-/// pool on local flash in front: what was synced is safe on flash at once and reaches the
-/// origin a little later, in an order that suits it. Nothing is moved or converted; after an
-/// unmount the origin is complete and needs no headpond.
+/// headpond serves a directory on slow storage, the origin, through a mount. A pool on local flash
+/// stands in front of it. What your programs sync is safe on flash at once. It reaches the origin a
+/// little later. headpond moves and converts nothing. After an unmount the origin is complete, and
+/// you can use it without headpond.
 #[derive(Parser, Debug)]
 #[command(name = "headpond", version, max_term_width = 100, disable_help_subcommand = true)]
 #[command(after_help = "`headpond COMMAND --help` has examples for each command.")]
@@ -49,10 +49,13 @@ fn after_help() -> String {
 pub enum Command {
     /// Serve a slow directory through a mount, with flash in front
     ///
-    /// Runs in the foreground until it is unmounted, or until SIGTERM or ctrl-C, which leave at once
-    /// and keep dirty data in the pool (like `unmount --keep-dirty`).
+    /// The command runs in the foreground until you unmount. SIGTERM and ctrl-C end it at once and keep
+    /// dirty data in the pool, as `unmount --keep-dirty` does.
     ///
-    /// A crash or power loss needs no repair: run the same command again. What was synced before is
+    /// In write-back mode the newest data is on the flash alone until it reaches the origin. Use a
+    /// device that you trust with your data, or `--mode write-through`.
+    ///
+    /// After a crash or a loss of power, run the same command again. Everything that was synced is
     /// there, and the cache is still warm.
     Mount(Box<MountArgs>),
     /// Show how mounts are doing
@@ -63,54 +66,57 @@ pub enum Command {
     Top(TopArgs),
     /// Write everything dirty to the origin, and wait for it
     ///
-    /// Returns when nothing is dirty that was dirty when it started; writers go on meanwhile. Can
-    /// be interrupted without harm: what is not written yet stays dirty and safe in the pool. What was
-    /// written stays in the pool as a cache for reads.
+    /// Returns when everything that was dirty at its start is at the origin. Programs can write
+    /// meanwhile. You can interrupt it: the rest stays dirty, and safe in the pool. What was written
+    /// stays in the pool as a cache for reads.
     Flush(FlushArgs),
     /// Say who and what is cached: by process, user, file and request
     ///
-    /// Rules are in order, and the first that matches a request decides; a request that none matches is treated as
-    /// the mode says. In force at once, and kept with the pool. docs/rules.md tells what each word means.
+    /// The first rule that matches a request decides. If none matches, the mode decides. A change of the
+    /// rules holds from the next request on, and the pool keeps it. docs/rules.md explains each word.
     Rules(RulesArgs),
     /// Change settings of a mount while it is in use
     ///
-    /// All that are named, or none of them: at once, without flush, detach or restart, and kept over
-    /// restarts. Leaving write-back flushes first, in the background, which is shown; interrupted by
-    /// ctrl-C it goes on in the daemon. `headpond get --reference` explains every setting.
+    /// Several settings change together or not at all. They take effect at once, without a restart, and
+    /// the pool keeps them. When you leave write-back mode, headpond first flushes in the background and
+    /// shows how far it is; after ctrl-C the daemon goes on with it. `headpond get --reference` explains
+    /// every setting.
     Set(SetArgs),
     /// Show settings of a mount
     Get(GetArgs),
     /// Write everything dirty to the origin, then take the mount away
     ///
-    /// Shows what is left and how long it takes. Interrupted by ctrl-C, the mount simply stays. When
-    /// it is done, the origin is complete and readable without headpond. Refused while files are
-    /// open there.
+    /// Shows what is left and how long it takes. If you press ctrl-C, the mount stays. At the end the
+    /// origin is complete, and you can read it without headpond. headpond refuses to unmount while
+    /// programs have files open there, and names them.
     Unmount(UnmountArgs),
     /// Examine a pool that is not in use: what is damaged, and what is dirty
     ///
-    /// Reads every structure and every checksum, the data's included, and writes nothing. Says what is
-    /// damaged and what that costs, and which files have data that their origin has not got. Nothing has
-    /// to be checked before a mount: that looks at all it relies on by itself.
+    /// Reads and verifies the whole pool, and writes nothing. Reports what is damaged, what you lose by
+    /// it, and which files have data that the origin does not have yet. You need not check before a
+    /// mount, which verifies everything that it relies on.
     Check(CheckArgs),
     /// Try cache policies and sizes on a recorded trace
     ///
-    /// Over the block requests of the trace: how many would have missed with each policy at each size,
-    /// and what would have been written to flash and to the origin. Needs no mount.
+    /// Shows, for each policy and size, how many of the trace's requests would miss, and how much would be
+    /// written to flash and to the origin. Needs no mount.
     Replay(ReplayArgs),
     /// Measure storage, with and without headpond: experiments with real load generators
     ///
-    /// Plans, runs, watches, judges and draws: fio and MariaDB on any directory, on a device, on headpond, on a
-    /// modelled disk. See docs/lab.md.
+    /// Runs fio and MariaDB on a directory, a device, a headpond mount or a modelled disk, compares the
+    /// results, and draws them. See docs/lab.md.
     Lab(LabArgs),
     /// Say what databases do against torn pages, and what they could leave out
     ///
-    /// Looks at the files of a data directory, or at all below a directory or a mount: MariaDB, MySQL, PostgreSQL,
-    /// SQLite. Says what is in force, the exact lines of configuration, and what must be so. Changes nothing.
+    /// Looks at databases of MariaDB, MySQL, PostgreSQL and SQLite in a directory or on a mount. Reports
+    /// what is in force, which lines of configuration to change, and what must hold first. Changes
+    /// nothing.
     Doctor(DoctorArgs),
     /// Let MariaDB find out that writes are whole: the marker that it looks for
     ///
-    /// MariaDB asks for whole writes only where the file /dev/fcta exists, the name of another vendor's card. It is
-    /// made by this command alone, and removed by it. docs/databases.md tells when that is safe.
+    /// MariaDB asks for whole writes only if the file /dev/fcta exists, which is the name of another
+    /// vendor's card. Only this command makes that file, and it removes it, too. docs/databases.md says
+    /// when that is safe.
     Atomic(AtomicArgs),
     /// For tests: let something go wrong with the flash of a mount
     #[command(hide = true)]
@@ -126,84 +132,83 @@ pub enum Command {
   The same files for one ordinary user, in the foreground:
     headpond mount ~/slow ~/fast --flash /nvme/me.pond --size 20G
 
-  Again, after an unmount, a crash or a reboot: the pool is found warm, no size is needed:
+  Again, after an unmount, a crash or a reboot. The pool is warm, and needs no size:
     headpond mount /slow/mysql /var/lib/mysql --flash /nvme/pond --background --allow-other
 
   A whole device as flash, which held something else before:
     headpond mount /slow/pg /var/lib/postgresql --flash /dev/nvme1n1 --format
 
-  Two files were changed at the origin while the pool held newer data for them; decide:
+  Two files changed at the origin while the pool held newer data of them. Decide for each:
     headpond mount /slow/mysql /var/lib/mysql --flash /nvme/pond --keep-pool db/t1.ibd --keep-origin db/t2.ibd")]
 pub struct MountArgs {
     /// The slow directory that owns the data
     pub origin: PathBuf,
-    /// An empty directory, on which the data will be seen
+    /// An empty directory, in which you will see the data
     pub mountpoint: PathBuf,
-    /// The pool: a file, made if it does not exist (see --size), or a block device
+    /// The pool: a block device, or a file, which headpond makes if there is none (see --size)
     #[arg(long, value_name = "FILE_OR_DEVICE")]
     pub flash: PathBuf,
     /// How large to make a new flash file, such as 200G (at least 64M). Units: K M G T (powers of
     /// 1024; KiB and so on mean the same, KB and so on are powers of 1000)
     #[arg(long)]
     pub size: Option<Size>,
-    /// What happens to writes; without it, a pool keeps the mode that it had, and a new one is
-    /// write-back
+    /// What happens to writes. Without this option a pool keeps its mode, and a new pool gets write-back
     #[arg(long, value_parser = cache_mode(), value_name = "MODE", long_help = MODE_HELP)]
     pub mode: Option<CacheMode>,
-    /// A TOML file of settings, over those that the pool keeps (`headpond get --reference` has them all)
+    /// A TOML file of settings, which replace those that the pool keeps (`headpond get --reference` lists them)
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Return as soon as the mount stands, and serve it in the background
+    /// Return as soon as the mount is ready, and serve it in the background
     #[arg(long)]
     pub background: bool,
-    /// With --background: where the daemon writes what it has to say [default: beside its socket]
+    /// With --background: the daemon's log file [default: beside its socket]
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// Let other users in, with permissions checked as usual. What a database server needs that runs
-    /// as its own user. For ordinary users, /etc/fuse.conf must say user_allow_other
+    /// Let other users in, with the usual checks of permissions. Needed if the database runs as its own
+    /// user. If you are not root, /etc/fuse.conf must contain user_allow_other
     #[arg(long)]
     pub allow_other: bool,
-    /// Serve the numbers over HTTP as Prometheus takes them, at /metrics of this address, such as
-    /// 127.0.0.1:9187. Everybody on this machine can read them there; an address that other machines reach needs a token
+    /// Serve metrics for Prometheus over HTTP, at /metrics of this address, such as 127.0.0.1:9187. Everyone on
+    /// this machine can read them there. An address that other machines can reach needs --metrics-token
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
-    /// A file with the token that whoever reads the metrics has to show (`Authorization: Bearer TOKEN`). It must belong to you and
-    /// have the mode 600
+    /// A file with the token that readers of the metrics must send (`Authorization: Bearer TOKEN`). It must
+    /// belong to you and have mode 600
     #[arg(long, value_name = "FILE", requires = "metrics")]
     pub metrics_token: Option<PathBuf>,
     /// How to drive the flash: io_uring, or threads with pread and pwrite where io_uring is forbidden
     #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
     pub backend: BackendArg,
-    /// How to fill a new flash file: `zeros` takes as long as writing it, and saves the file
-    /// system's own work at the first write to each place
+    /// How to make a new flash file. `zeros` writes all of it once, which takes time, and spares the file
+    /// system work at the first write to each place
     #[arg(long, value_enum, default_value_t = FillArg::Reserved)]
     pub fill: FillArg,
     /// Overwrite flash that holds something else, or a pool without dirty data
     #[arg(long)]
     pub format: bool,
-    /// Drop dirty data that stands in the way of this mount, for good: of another origin in this pool, or
-    /// of this origin in another pool. Shown and refused without it
+    /// Drop, for good, dirty data that prevents this mount: data of another origin in this pool, or of this
+    /// origin in another pool. Without this option headpond shows what it is, and refuses
     #[arg(long)]
     pub discard_dirty: bool,
-    /// For a file that was changed at the origin while the pool held newer data for it: write the
-    /// pool's data over it. A path below the origin, or `all`
+    /// For a file that changed at the origin while the pool held newer data of it: write the pool's data
+    /// over it. Give its path below the origin, or `all`
     #[arg(long, value_name = "FILE|all")]
     pub keep_pool: Vec<PathBuf>,
-    /// For such a file: keep what the origin has, and drop the pool's data of it for good
+    /// For such a file: keep the origin's version, and drop the pool's data of it for good
     #[arg(long, value_name = "FILE|all")]
     pub keep_origin: Vec<PathBuf>,
     /// For tests and demonstrations: slow the origin down to the speed of a modelled disk
     #[arg(long, value_parser = disk_model(), value_name = "DISK")]
     pub model_disk: Option<DiskModel>,
-    /// For tests only, and never for data that is needed: what is wrong with the flash, as in `lose-unsynced`
-    /// (docs/fault-model.md lists the words)
+    /// For tests only, never with data that you need: faults of the flash, such as `lose-unsynced`
+    /// (docs/fault-model.md lists them)
     #[arg(long, value_name = "FAULTS", hide = true)]
     pub test_fault: Option<FaultPlan>,
 }
 
 const MODE_HELP: &str =
-    "What happens to writes; without it, a pool keeps the mode that it had, and a new one is write-back:
-  write-back     a write is safe once it is on flash, and reaches the origin later
+    "What happens to writes. Without this option a pool keeps its mode, and a new pool gets write-back:
+  write-back     a write is safe once it is on flash; the origin gets it later
   write-through  a write is safe once the origin has it; flash keeps a copy to read
   write-around   writes go to the origin only; reads are cached
   pass-through   everything goes to the origin";
@@ -219,9 +224,9 @@ const MODE_HELP: &str =
 
 Counters start with the daemon; a block is 4 KiB. Dirty means newer than the origin.")]
 pub struct StatusArgs {
-    /// One mount; all of this user without it
+    /// A mount. Without it: all mounts of this user
     pub mountpoint: Option<PathBuf>,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -237,7 +242,7 @@ pub struct DoctorArgs {
     /// A data directory, a directory above some, a mount, or a file of SQLite
     #[arg(value_name = "DATADIR|MOUNT|FILE")]
     pub path: PathBuf,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -271,7 +276,7 @@ pub enum AtomicCommand {
     Disable,
     /// Show whether the marker is there, and what mounts say
     Status {
-        /// For programs
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
@@ -286,7 +291,7 @@ pub enum AtomicCommand {
 
 Keys: q quits.")]
 pub struct TopArgs {
-    /// The mount; may be left away if there is one only
+    /// The mount. You can leave it out if you have only one
     pub mountpoint: Option<PathBuf>,
     /// Show what happened in one interval, and end
     #[arg(long)]
@@ -307,7 +312,7 @@ pub struct StatsArgs {
     /// The mount
     #[arg(required_unless_present = "reference")]
     pub mountpoint: Option<PathBuf>,
-    /// For programs: one object, with latencies and settings
+    /// Print JSON: one object, with latencies and settings
     #[arg(long)]
     pub json: bool,
     /// Explain every number
@@ -335,15 +340,15 @@ pub struct StatsArgs {
 pub struct FlushArgs {
     /// The mount
     pub mountpoint: PathBuf,
-    /// A file or directory below the mount; everything without
+    /// A file or directory below the mount. Without it: everything
     pub path: Option<PathBuf>,
     /// Return at once, and print a handle for `status` and `--cancel`
     #[arg(long)]
     pub background: bool,
-    /// End the flush with this handle: what is not at the origin yet stays dirty
+    /// Cancel the flush with this handle. What is not at the origin yet stays dirty
     #[arg(long, value_name = "HANDLE", conflicts_with_all = ["path", "background"])]
     pub cancel: Option<u64>,
-    /// For programs, with --background: one object with the handle
+    /// With --background: print JSON, one object with the handle
     #[arg(long, requires = "background")]
     pub json: bool,
     /// No progress bar
@@ -406,7 +411,7 @@ pub enum RulesCommand {
     List {
         /// The mount
         mountpoint: PathBuf,
-        /// For programs: an array with an object for each rule
+        /// Print JSON: an array with an object for each rule
         #[arg(long)]
         json: bool,
     },
@@ -420,7 +425,7 @@ pub enum RulesCommand {
         /// Put it before the rule with this number
         #[arg(long, value_name = "NUMBER", value_parser = rule_number)]
         before: Option<usize>,
-        /// Only show what would be
+        /// Only show what would change
         #[arg(long)]
         dry_run: bool,
     },
@@ -431,18 +436,18 @@ pub enum RulesCommand {
         /// Its number in the list
         #[arg(value_parser = rule_number)]
         number: usize,
-        /// Only show what would be
+        /// Only show what would change
         #[arg(long)]
         dry_run: bool,
     },
-    /// Show which rule would decide a request, and what would be done
+    /// Show which rule would decide a request, and what headpond would do
     Test {
         /// The mount
         mountpoint: PathBuf,
-        /// What is known of the request: pid, or name, command, user and cgroup; path, size, direction
+        /// The request: pid, or name, command, user and cgroup; path, size, direction
         #[arg(value_name = "KEY=VALUE", value_parser = word)]
         words: Vec<(String, String)>,
-        /// For programs
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
@@ -473,7 +478,7 @@ pub struct FaultArgs {
 /// What `headpond check` is given.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
-  headpond check /nvme/pond                    what is in it, and whether it is all right
+  headpond check /nvme/pond                    what it holds, and whether it is sound
   headpond check /dev/nvme1n1 --json           the same for programs: one object
   headpond check /nvme/pond --json | jq '.dirty_files[] | [.path, .dirty_bytes]'
 
@@ -482,7 +487,7 @@ mount would refuse the pool as damaged; 32, 36, 37 and 39 as a mount would.")]
 pub struct CheckArgs {
     /// The pool: a file or a block device
     pub flash: PathBuf,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
     /// No progress bar
@@ -493,7 +498,7 @@ pub struct CheckArgs {
 /// What `headpond set` is given.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
-  headpond set /var/lib/mysql mode=write-through   from now on, the origin has every write; returns when
+  headpond set /var/lib/mysql mode=write-through   from now on the origin has every write; returns when
                                                    nothing is dirty any more
   headpond set /var/lib/mysql flush-period=10s dirty-threshold=30%
   headpond set /var/lib/mysql mode=write-back --dry-run")]
@@ -519,10 +524,10 @@ pub struct GetArgs {
     /// The mount
     #[arg(required_unless_present = "reference")]
     pub mountpoint: Option<PathBuf>,
-    /// Which settings; all without
+    /// Which settings. Without it: all
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
-    /// For programs: one object with a text for each setting
+    /// Print JSON: one object with a text for each setting
     #[arg(long)]
     pub json: bool,
     /// Explain every setting

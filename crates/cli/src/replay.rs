@@ -51,7 +51,7 @@ pub struct ReplayArgs {
     /// Draw miss ratio against size into this file (SVG, or a page if it ends with .html)
     #[arg(long, value_name = "FILE")]
     pub chart: Option<PathBuf>,
-    /// For programs: one object a line for each policy and size
+    /// Print JSON: one object a line for each policy and size
     #[arg(long)]
     pub json: bool,
     /// No progress bar

@@ -13,7 +13,7 @@ use rustix::process::geteuid;
 
 use crate::mounts::{FS_TYPE, mounted_on};
 use crate::places::mountpoint_path;
-use crate::protocol::{Answer, Command, LINE_MAX};
+use crate::protocol::{ANSWER_MAX, Answer, Command};
 use crate::{ExitStatus, Refusal, runtime_dir};
 
 /// How long a daemon may take for a short answer. Its control thread never waits for storage.
@@ -124,7 +124,7 @@ pub fn ask_at(socket: &Path, user: u32, command: &Command, patience: Option<Dura
     line.push(b'\n');
     stream.write_all(&line)?;
     let mut said = String::new();
-    BufReader::new(stream.take(LINE_MAX)).read_line(&mut said)?;
+    BufReader::new(stream.take(ANSWER_MAX)).read_line(&mut said)?;
     if said.is_empty() {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended the connection"));
     }

@@ -7,8 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Numbers, RuleShown, SettingChange, Status, Value, Verdict};
 
-/// The longest line that either side reads.
-pub const LINE_MAX: u64 = 256 << 10;
+/// The longest command that a daemon reads.
+pub const COMMAND_MAX: u64 = 256 << 10;
+
+/// The longest answer that a client reads: far more than any has. The longest tells of 112 files, each with a path of
+/// [`PATH_SHOWN_MAX`] bytes which JSON may write as six times as many.
+pub const ANSWER_MAX: u64 = 8 << 20;
+
+/// The longest path that is told. Of a longer one, which only who goes down step by step can make, the end is told.
+pub const PATH_SHOWN_MAX: usize = 4096;
 
 /// What a client wants.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -29,6 +29,7 @@ use crate::obsolete::Failure;
 use crate::origin_root::OriginRoot;
 use crate::ownership::{Allowed, Held, Image, Ownership, judge};
 use crate::resolve::{Found, Wanted};
+use crate::waiting::{Step, Waiting};
 use crate::{Decisions, ExitStatus, MountPlan, Refusal};
 
 /// A pool ready to be taken into use.
@@ -122,13 +123,17 @@ pub(crate) fn make_ready(
     root: &OriginRoot,
     beside: &Beside<'_>,
     plan: &MountPlan,
+    waiting: &Waiting,
 ) -> Result<Ready, Refusal> {
     let allowed = Allowed { format: plan.format, discard_dirty: plan.discard_dirty };
     let planted = planted(plan);
+    waiting.on(Step::Pool);
     let found = look_at(flash, allowed, planted)?;
     let held = found.as_ref().map(held);
     let mut notes = Vec::new();
+    waiting.on(Step::Origin("the files"));
     let (ownership, trust) = whose(root, flash, beside, held.as_ref(), allowed)?;
+    waiting.on(Step::Pool);
     let (mut recovered, key) = match ownership {
         Ownership::Same(key) | Ownership::Image(key, _) => (kept(found, flash, planted)?, key),
         Ownership::TakeOver => {
@@ -152,8 +157,10 @@ pub(crate) fn make_ready(
     // cover them. The same holds for owners, modes and names after an orderly stop. Before the files are compared,
     // because writing back may move their times.
     let failed = |error| Refusal::OriginFailed { path: root.path().to_owned(), error };
+    waiting.on(Step::Sync);
     root.sync_file_system().map_err(failed)?;
     recovered.booted(boot());
+    waiting.on(Step::Files);
     let Settled { files, known, mut kept_times } = match trust {
         Trust::Left => settle_objects(&mut recovered, root, &plan.decisions, &mut notes)?,
         Trust::None(doubt) => {
@@ -171,6 +178,7 @@ pub(crate) fn make_ready(
             })?
         }
     };
+    waiting.on(Step::Pool);
     flash.allocate()?;
     match flash.heal_superblock() {
         Ok(None) => {}
@@ -246,10 +254,10 @@ fn look_at(flash: &Flash, allowed: Allowed, planted: Option<Mutation>) -> Result
     }
 }
 
-const UNREADABLE: &str = "Nothing was written. Its dirty data, if any, cannot be told. To give all of it up and start anew: \
-                          --format --discard-dirty";
+const UNREADABLE: &str = "Nothing was written. The pool may hold dirty data, and headpond cannot say of which files. To give up \
+                          everything in it and make it anew: --format --discard-dirty";
 
-const NEWER: &str = "Use that headpond, or a newer one. Nothing was written.";
+const NEWER: &str = "Use that version of headpond, or a newer one. Nothing was written.";
 
 const FAILING: &str = "Nothing was written. Look at the kernel's log: the device may be failing.";
 
@@ -493,7 +501,6 @@ impl Settled {
             birth: found.birth,
             object,
             attributes: seen,
-            ctime: seen.ctime,
             path: found.path.clone(),
         });
         Ok(())

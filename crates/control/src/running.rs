@@ -42,7 +42,7 @@ use crate::service::{Event, Phase, Service};
 use crate::settings::Keeper;
 use crate::socket::{Client, ControlSocket};
 use crate::standing::{self, MountClaim};
-use crate::waiting::Waiting;
+use crate::waiting::{Step, Waiting};
 use crate::{MountPlan, Refusal, Size, fuse, holders, live_settings};
 
 /// How often the main thread looks whether somebody else unmounted, and whether errors came.
@@ -72,22 +72,29 @@ impl Running {
         confine().map_err(|error| Refusal::Failed { doing: "give up capabilities".to_owned(), error })?;
         let from_file = live_settings::from_file(plan)?;
         let waiting = Waiting::for_origin(&plan.origin);
-        waiting.on("the directory");
+        waiting.on(Step::Origin("the directory"));
         let root = Arc::new(OriginRoot::open(&plan.origin)?);
         let places = Places::check(&root, &plan.mountpoint, &plan.flash)?;
         fuse::check(&places.mountpoint, plan.allow_other)?;
-        waiting.on("the lock beside the data");
+        waiting.on(Step::Origin("the lock beside the data"));
         let marker = take_marker(&root)?;
-        waiting.on("the files");
+        waiting.on(Step::Origin("the files"));
         let found = match marker.read() {
             Err(Refusal::Marker { .. }) if plan.discard_dirty => None,
             found => found?,
         };
+        waiting.on(Step::Pool);
         let mut flash = once_free(|| Flash::take(&places.flash, plan.size, plan.fill))?;
+        waiting.on(Step::Origin("the files"));
         let obsolete = ObsoleteNote::in_dir(marker.dir().clone());
         let failure = obsolete.read()?;
-        let mut ready =
-            make_ready(&mut flash, &root, &Beside { marker: found.as_ref(), failure: failure.as_ref() }, plan)?;
+        let mut ready = make_ready(
+            &mut flash,
+            &root,
+            &Beside { marker: found.as_ref(), failure: failure.as_ref() },
+            plan,
+            &waiting,
+        )?;
         let pool = ready.pool.to_string();
         let keeper = Keeper::open(flash.opened(), ready.pool)
             .map_err(|error| Refusal::from_io("read the settings kept on", &places.flash, error))?;
@@ -115,12 +122,14 @@ impl Running {
         };
         let gate = Arc::new(Gate::new(Arc::new(MountClaim::new(&marker, &claim, places.origin.clone()))));
         let origin = open_origin(&root, plan, obsolete.clone(), pool, gate.clone(), budget)?;
+        waiting.on(Step::Origin("the files"));
         for DirtyFile { object, found, file } in ready.files {
             let file = file.map_or_else(|| root.open_file(&found), Ok)?;
             origin.attach_lasting(object, file, root.again(found));
         }
 
         marker.write(&claim)?;
+        waiting.on(Step::Pool);
         flash.settle();
         if let Err(error) = live.keep() {
             ready.notes.push(format!("the settings cannot be kept with the pool: {error}"));
@@ -157,6 +166,7 @@ impl Running {
             kept_times: ready.kept_times,
             descriptors: Some(budget),
         };
+        waiting.on(Step::Origin("the files"));
         let mounted = match mount_with(&options, origin_of_mount, pond, &ready.known, beside) {
             Ok(mounted) => mounted,
             Err(error) => {

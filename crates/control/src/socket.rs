@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 
-use crate::protocol::{Answer, Command, LINE_MAX};
+use crate::protocol::{Answer, COMMAND_MAX, Command};
 use crate::{ExitStatus, Refusal, runtime_dir};
 
 /// How long a client may take to say its line, or to take ours.
@@ -106,7 +106,7 @@ fn receive(stream: UnixStream, handle: &mut impl FnMut(Command, Client)) {
         return;
     }
     let mut line = String::new();
-    if BufReader::new((&stream).take(LINE_MAX)).read_line(&mut line).is_err() {
+    if BufReader::new((&stream).take(COMMAND_MAX)).read_line(&mut line).is_err() {
         return;
     }
     match serde_json::from_str(&line) {

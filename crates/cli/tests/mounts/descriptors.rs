@@ -1,7 +1,8 @@
 //! Many more files than the daemon may have descriptors: made, looked at, renamed above, left dirty, brought back and
 //! flushed; as root, and as an ordinary user.
 
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
 
 use crate::lacking::has_root;
 use crate::pond::{Pond, SIZE, Said};
@@ -31,10 +32,11 @@ impl Few {
         command(self.nobody, &[program.to_str().unwrap()]).args(arguments).output().unwrap().into()
     }
 
-    fn mount(&self) {
+    fn mount(&self, more: &[&str]) {
         let [origin, mnt, flash, log] = ["origin", "mnt", "flash", "log"].map(|name| self.pond.at(name));
         let [origin, mnt, flash, log] = [&origin, &mnt, &flash, &log].map(|path| path.to_str().unwrap());
-        self.headpond(&["mount", origin, mnt, "--flash", flash, "--size", SIZE, "--background", "--log", log]).ok();
+        let arguments = ["mount", origin, mnt, "--flash", flash, "--size", SIZE, "--background", "--log", log];
+        self.headpond(&[&arguments, more].concat()).ok();
     }
 
     fn unmount(&self, more: &[&str]) {
@@ -59,7 +61,7 @@ fn many_files_with_few_descriptors(nobody: bool) {
     if nobody {
         assert!(Command::new("chown").args(["-R", "nobody"]).arg(few.pond.at("")).status().unwrap().success());
     }
-    few.mount();
+    few.mount(&[]);
     // Built into the shell, so that it is quick.
     let each = |what: &str| {
         let numbers = "for d in 0 1 2 3 4 5; do for x in 0 1 2 3 4 5 6 7 8 9; do for y in 0 1 2 3 4 5 6 7 8 9; do";
@@ -71,7 +73,7 @@ fn many_files_with_few_descriptors(nobody: bool) {
     few.shell("mnt", "mv a b; mv b/0 b/zero; mv b/zero/in b/zero/inner; mkdir c; mv b/5 c/; ls -lR . > /dev/null");
     few.unmount(&["--keep-dirty"]);
     // All of them are dirty, and wanted at once.
-    few.mount();
+    few.mount(&[]);
     few.shell("mnt", "mv c/5 b/; mv b/zero/inner b/zero/in; mv b/zero b/0; mv b e");
     few.shell("mnt", "rm e/3/in/00; ln e/4/in/00 e/3/in/linked");
     few.shell("mnt", "for x in 1 2 3 4 5 6 7 8 9; do echo more >> e/2/in/${x}7; done");
@@ -94,4 +96,55 @@ fn an_ordinary_user_mounts_many_more_files_than_descriptors() {
     if has_root("to become another user") {
         many_files_with_few_descriptors(true);
     }
+}
+
+/// Opens directories, and files without a name, until it is refused or has 500 of each; says how many it has, and keeps
+/// them open until its input ends.
+const HOARDER: &str = r#"
+    use Fcntl; $| = 1;
+    my @open;
+    for my $way (O_RDONLY | 0x10000, O_RDWR | 0x410000) {
+        for (1 .. 500) { sysopen(my $f, $ARGV[0], $way, 0600) or last; push @open, $f; }
+        print scalar(@open) . "\n";
+    }
+    <STDIN>;
+"#;
+
+/// Somebody who takes all that he gets, as a user of this number, and how much he has.
+fn hoarder(few: &Few, user: &str) -> (Child, [u32; 2]) {
+    let mut hoarder = Command::new("setpriv")
+        .args(["--reuid", user, "--regid", user, "--clear-groups", "perl", "-e", HOARDER])
+        .arg(few.pond.at("mnt/open"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(hoarder.stdout.take().unwrap()).lines();
+    let counts = [(); 2].map(|()| lines.next().unwrap().unwrap().parse().unwrap());
+    (hoarder, counts)
+}
+
+#[test]
+fn a_user_who_opens_all_he_can_leaves_descriptors_to_the_others() {
+    if !has_root("to become another user") {
+        return;
+    }
+    let few = Few { pond: Pond::new(), nobody: false };
+    few.pond.program(env!("CARGO_BIN_EXE_headpond"), "headpond");
+    few.mount(&["--allow-other"]);
+    few.shell("mnt", "mkdir -m 777 open; echo here > x");
+    let hoarders = ["1001", "1002", "1003", "1004", "1005"].map(|user| hoarder(&few, user));
+    let counts = hoarders.each_ref().map(|(_, counts)| *counts);
+    assert!(counts[0][0] > 4, "some is for everybody: {counts:?}");
+    assert!(counts[0][1] < 100, "{counts:?}");
+    few.shell("mnt", "read line < x; test $line = here; echo more > y; mkdir z; ls z open; test -s y; rm -r y z");
+    for (mut hoarder, _) in hoarders {
+        drop(hoarder.stdin.take());
+        hoarder.wait().unwrap();
+    }
+    let (mut again, counts) = hoarder(&few, "1005");
+    assert!(counts[0] > 4, "what is closed is there for others: {counts:?}");
+    drop(again.stdin.take());
+    again.wait().unwrap();
+    few.unmount(&[]);
 }

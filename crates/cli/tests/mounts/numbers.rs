@@ -112,6 +112,46 @@ fn the_busiest_file_and_process_are_named_while_they_work() {
     pond.unmount(&[]).ok();
 }
 
+/// Files that all did the same: none of them is busier than another.
+#[test]
+fn the_numbers_stay_short_with_thousands_of_files_that_did_the_same() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    for file in 0..2000 {
+        fs::write(pond.mnt().join(format!("file-{file}")), "same").unwrap();
+    }
+    let json = ask(&pond, "stats", &["--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json.ok().text).unwrap();
+    let files = json["files"].as_array().unwrap().len();
+    assert!((16..=112).contains(&files), "{files}");
+    ask(&pond, "top", &["--once"]).ok();
+    let sheet = fs::read_to_string(pond.mnt().join(".headpond/files")).unwrap();
+    assert!(sheet.lines().count() <= 113, "{}", sheet.lines().count());
+    pond.unmount(&["--keep-dirty"]).ok();
+}
+
+/// Names as long as the kernel takes them, of bytes that JSON writes as six.
+#[test]
+fn the_numbers_are_told_of_files_with_the_longest_names() {
+    let pond = Pond::new();
+    pond.mount(&["--size", SIZE]).ok();
+    let room = 4000 - pond.mnt().as_os_str().len();
+    let mut deep = pond.mnt();
+    for _ in 0..room / 256 {
+        deep.push("\u{1}".repeat(255));
+    }
+    fs::create_dir_all(&deep).unwrap();
+    for file in 0..100 {
+        // Each one has something of its own: the most written, or the most in the pool.
+        fs::write(deep.join(format!("file-{file}")), pattern(4096 * (1 + file % 50), 1)).unwrap();
+    }
+    let json = ask(&pond, "stats", &["--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json.ok().text).unwrap();
+    let files = json["files"].as_array().unwrap();
+    assert!(files.iter().any(|file| file["path"].as_str().unwrap().ends_with("/file-49")), "{}", files.len());
+    pond.unmount(&["--keep-dirty"]).ok();
+}
+
 /// A terminal of 80 x 24 with a program in it, and gone at the end.
 struct Terminal {
     socket: PathBuf,

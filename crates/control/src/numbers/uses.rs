@@ -5,6 +5,8 @@ use headpond_engine::Holding;
 use headpond_mount::{FileUse, Insight, ProcessUse};
 use serde::{Deserialize, Serialize};
 
+use crate::protocol::PATH_SHOWN_MAX;
+
 /// Files and processes that are told of each count.
 const MOST: usize = 16;
 
@@ -74,7 +76,7 @@ pub(crate) fn files(insight: &Insight, holdings: &[Holding]) -> Vec<FileNumbers>
 }
 
 fn join(used: Vec<FileUse>, holdings: &[Holding]) -> Vec<FileNumbers> {
-    let path = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+    let path = |path: &[u8]| String::from_utf8_lossy(&path[path.len().saturating_sub(PATH_SHOWN_MAX)..]).into_owned();
     let held = |holding: &Holding| FileNumbers {
         path: path(&holding.path),
         dirty_bytes: holding.dirty_blocks * BLOCK_U64,

@@ -52,10 +52,10 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: MODE,
         meaning: "What happens to writes, and whether reads are cached.",
-        effect: "write-back: a write is safe once it is on flash. write-through: once the origin has it, with a copy on \
-                 flash. write-around: at the origin only, reads are cached. pass-through: everything at the origin. Leaving \
-                 write-back flushes first, in the background, while everything goes on; `set` waits for it and shows how far \
-                 it is.",
+        effect: "write-back: a write is safe once it is on flash. write-through: a write is safe once the origin has \
+                 it; flash keeps a copy. write-around: writes go to the origin alone; reads are cached. \
+                 pass-through: everything goes to the origin. When you leave write-back, headpond first flushes in \
+                 the background while programs go on; `set` waits for that and shows how far it is.",
         kind: Kind::Choice(MODES),
         default: 0,
         apply: |config, value| {
@@ -66,10 +66,12 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         name: "dirty-threshold",
-        meaning: "The share of the pool near which destage keeps what is dirty, if the origin keeps up.",
-        effect: "Higher: more writes to one place become one write at the origin, and a burst fits. Lower: less is in the pool \
-                 only, and more room for what is read. Ten points above it writes wait for destage. off: destage begins with the \
-                 flush-period, or when the pool can take no more dirty data (75%).",
+        meaning: "The share of the pool that dirty data may take. Destage keeps it near this, if the origin keeps \
+                 up.",
+        effect: "Higher: several writes to one place become one write at the origin, and the pool absorbs longer \
+                 bursts. Lower: less data exists on flash alone, and reads get more of the pool. Ten points above \
+                 the threshold, writes wait for destage. off: destage starts after the flush-period, or when the \
+                 pool can take no more dirty data (75%).",
         kind: Kind::Percent { min: 1, max: 70, can_be_off: true },
         default: 50,
         apply: |config, value| {
@@ -78,18 +80,19 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         name: "flush-period",
-        meaning: "No block stays dirty longer than this while the origin keeps up.",
-        effect: "Shorter: a lost flash costs less. Longer: fewer writes at the origin. off: destage begins at the dirty-threshold \
-                 only, or with a flush.",
+        meaning: "The longest time that a block stays dirty while the origin keeps up.",
+        effect: "Shorter: you lose less if the flash fails. Longer: fewer writes at the origin. off: destage starts \
+                 at the dirty-threshold, or with a flush.",
         kind: Kind::Duration { min: SECOND, max: 7 * DAY, can_be_off: true },
         default: 60 * SECOND,
         apply: |config, value| config.flush_period = Nanos(if value == OFF { u64::MAX } else { value }),
     },
     Setting {
         name: "idle-flush",
-        meaning: "Once nobody has waited for the origin for so long, everything dirty goes there, as fast as it takes it.",
-        effect: "Shorter: quiet moments are used, and less is in the pool only. Longer, or off: what is written again soon goes \
-                 to the origin once.",
+        meaning: "When no request has waited for the origin for this long, headpond writes everything dirty there at \
+                 full speed.",
+        effect: "Shorter: headpond uses short pauses, and less data exists on flash alone. Longer, or off: data that \
+                 is soon written again goes to the origin once.",
         kind: Kind::Duration { min: 100 * MILLISECOND, max: DAY, can_be_off: true },
         default: OFF,
         apply: |config, value| config.idle_flush = (value != OFF).then_some(Nanos(value)),
@@ -97,47 +100,49 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "destage-rate",
         meaning: "The most that destage writes to the origin in a second.",
-        effect: "Lower: more of the origin is left for others. If more becomes dirty than it allows, writes wait in the end. It \
-                 does not bind a flush, an unmount, or what the pool must do to go on. off: as the other settings say.",
+        effect: "Lower: more of the origin's throughput is left for others. If programs write faster than this for \
+                 long, they wait. The limit does not apply to a flush, to an unmount, or to what the pool must write \
+                 to go on. off: the other settings decide.",
         kind: Kind::Size { min: 64 << 10, max: 1 << 40, power_of_two: false, can_be_off: true },
         default: OFF,
         apply: |config, value| config.destage_rate = (value != OFF).then_some(value),
     },
     Setting {
         name: "fetch-size",
-        meaning: "A miss brings up to this much of its neighbourhood along: while the pool, or memory for such blocks, has room, then where that proved useful.",
-        effect: "Larger: a cold cache warms up in fewer reads of the origin. Smaller: where the origin charges by the byte, or \
-                 the data is read in no order at all. 4K: the block alone.",
+        meaning: "How much of its neighbourhood a miss brings into the pool: always while there is room, then where \
+                 that has proved useful.",
+        effect: "Larger: a cold cache warms up with fewer reads of the origin. Smaller: better where the origin \
+                 charges by the byte, or where reads have no order at all. 4K: the missed block alone.",
         kind: Kind::Size { min: 4 << 10, max: 1 << 20, power_of_two: true, can_be_off: false },
         default: 512 << 10,
         apply: |config, value| config.fetch_bytes = u32::try_from(value).unwrap_or(512 << 10),
     },
     Setting {
         name: "sync-interval",
-        meaning: "Writes that nobody synced become durable on flash after at most this.",
-        effect: "Shorter: a crash takes less of what was not synced. Longer: fewer syncs of the flash. What an application \
-                 syncs is durable at once in any case.",
+        meaning: "The longest time until a write that nobody synced is durable on flash.",
+        effect: "Shorter: a crash takes less of what was not synced. Longer: fewer syncs of the flash. A write that \
+                 a program syncs is durable at once in any case.",
         kind: Kind::Duration { min: 10 * MILLISECOND, max: 60 * SECOND, can_be_off: false },
         default: SECOND,
         apply: |config, value| config.sync_interval = Nanos(value),
     },
     Setting {
         name: "sequential-cutoff",
-        meaning: "Sequential runs longer than this, of one process in one file, pass by the cache.",
-        effect: "Larger: more of what is read or written in order is cached. Smaller: backups and bulk loads push out less. off: \
-                 everything is cached. What is on flash is served from there in any case; writes that are synced as they go, such as \
-                 a database's log, never pass by, nor do writes to a file whose dirty data lies scattered (in more than \
-                 eight places).",
+        meaning: "A sequential run of one process in one file bypasses the cache once it is longer than this.",
+        effect: "Larger: more sequential data is cached. Smaller: backups and bulk loads evict less. off: everything \
+                 is cached. Reads always use what is on flash. Two kinds of writes never bypass: those that are \
+                 synced as they go, such as those of a log, and those to a file whose dirty data lies in more than \
+                 eight places.",
         kind: Kind::Size { min: 64 << 10, max: 1 << 40, power_of_two: false, can_be_off: true },
         default: 4 << 20,
         apply: |config, value| config.sequential_cutoff = (value != OFF).then_some(value),
     },
     Setting {
         name: "policy",
-        meaning: "What is kept when the pool cannot hold everything.",
-        effect: "adaptive watches a sample of the load and follows whichever rule fits it best. The others are for loads that one \
-                 knows: lru for a hot spot that moves, w-tinylfu for loops and a stable favourite, s3-fifo for a mixture, fifo to \
-                 compare with. Nothing is dropped by a change.",
+        meaning: "Which data stays when the pool cannot hold everything.",
+        effect: "adaptive watches a sample of the load and follows the policy that fits it best. The others are for \
+                 loads that you know: lru for a hot spot that moves, w-tinylfu for loops and a stable set of \
+                 favourites, s3-fifo for a mixture, fifo to compare with. A change drops nothing.",
         kind: Kind::Choice(POLICIES),
         default: 4,
         apply: |config, value| {
@@ -148,9 +153,10 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         name: "admission",
-        meaning: "Which reads of the origin are let in.",
-        effect: "always: all that the policy wants. ghost: a block comes in when it is missed for the second time while its first miss \
-                 is remembered; far fewer flash writes, and slower to warm up. What is written is let in by either.",
+        meaning: "Which data read from the origin enters the pool.",
+        effect: "always: all that the policy wants. ghost: a block enters at its second miss, if its first is still \
+                 remembered. This writes far less to flash, and a cold cache warms up more slowly. Written data \
+                 enters with either.",
         kind: Kind::Choice(&["always", "ghost"]),
         default: 0,
         apply: |config, value| {
@@ -159,30 +165,31 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         name: "flash-write-limit",
-        meaning: "What reads of the origin may write to flash in a day.",
-        effect: "Lower: the flash lasts longer. A read that the limit does not cover is answered and not let in; an hour's worth is \
-                 saved up. What is written to the mount is never held back by it.",
+        meaning: "The most that reads of the origin may write to flash in a day.",
+        effect: "Lower: the flash lasts longer. A read beyond the limit is answered but not cached. Unused allowance \
+                 is saved up, at most an hour's worth. The limit never holds back what programs write.",
         kind: Kind::Size { min: 1 << 20, max: 1 << 50, power_of_two: false, can_be_off: true },
         default: OFF,
         apply: |config, value| config.flash_write_limit = (value != OFF).then_some(FlashWriteLimit(value)),
     },
     Setting {
         name: "hits-to-origin",
-        meaning: "The largest share of hits on clean data that may be read from the origin instead of flash.",
-        effect: "Where flash is the bottleneck, and the origin has headroom and answers sooner, hits go there as long as that holds, \
-                 up to this share; a slower origin gets none. Higher: more of the origin's throughput is used. off: flash answers \
-                 every hit. What comes back is verified as from flash.",
+        meaning: "The largest share of hits on clean data that headpond may read from the origin instead of flash.",
+        effect: "For hosts where flash is the bottleneck: while the origin answers sooner than flash, it serves hits \
+                 up to this share. A slower origin serves none. Higher: headpond uses more of the origin's \
+                 throughput. off: flash serves every hit. headpond verifies these bytes as it does those from flash.",
         kind: Kind::Percent { min: 1, max: 90, can_be_off: true },
         default: OFF,
         apply: |config, value| config.hits_to_origin = if value == OFF { 0 } else { u8::try_from(value).unwrap_or(0) },
     },
     Setting {
         name: "compression",
-        meaning: "How data is packed as it is written to flash.",
-        effect: "lz4: more fits into the pool where data shrinks, for little time. zstd: more still, for more time; the number \
-                 behind it is the level, and zstd is zstd:1. off: everything is stored as it is. A change is for what is written, \
-                 let in or moved from then on; what is on flash stays readable. What would shrink by less than an eighth is stored \
-                 as it is. A pool that ever held packed data is refused by versions that cannot read it.",
+        meaning: "How headpond compresses data that it writes to flash.",
+        effect: "lz4: the pool holds more where data shrinks, for little processor time. zstd: it holds more still, \
+                 for more time; the number is the level, and zstd means zstd:1. off: no compression. A change \
+                 applies to data that is written, admitted or moved from then on; data on flash stays readable. Data \
+                 that would shrink by less than an eighth is stored as it is. Older versions refuse a pool that ever \
+                 held compressed data.",
         kind: Kind::Choice(COMPRESSIONS),
         default: 0,
         apply: |config, value| {
@@ -192,11 +199,11 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         name: "compression-from",
-        meaning: "The share of the pool that must be in use before records are packed.",
-        effect: "Below it there is room for all, and packing would cost the processor time for nothing. Lower: less is written to \
-                 flash, so it lasts longer, and a flash whose writes are the limit does more. 0%: all is packed from the \
-                 first write on. Higher: packing only as room gets short. What was stored as it is is packed as reclaim moves it. It \
-                 is for compression by rules, too.",
+        meaning: "The share of the pool that must be in use before headpond compresses.",
+        effect: "Below this share there is room for everything, so compression would only cost processor time. \
+                 Lower: headpond writes less to flash, which helps a flash that wears out or limits writes. 0%: it \
+                 compresses from the first write on. Higher: it compresses only when room gets short. Reclaim \
+                 compresses older data as it moves it. Compression by rules follows this setting, too.",
         kind: Kind::Percent { min: 0, max: 75, can_be_off: false },
         default: 50,
         apply: |config, value| config.compression_from = u8::try_from(value).unwrap_or(50),
@@ -204,8 +211,8 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: NUMBERS_DIRECTORY,
         meaning: "Whether the mount has a directory .headpond at its top, with numbers as small text files.",
-        effect: "on: cat, watch and grep show how the mount is doing; it is in no listing. off: there is no such directory to be \
-                 seen.",
+        effect: "on: you can follow the mount with cat, watch and grep; no listing shows the directory. off: the \
+                 directory is not there.",
         kind: Kind::Choice(&["on", "off"]),
         default: 0,
         // Not the engine's: the mount asks for it.
@@ -213,10 +220,10 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         name: COUNTING,
-        meaning: "Whether each request is counted for its file, its process and the rule that decides it.",
-        effect: "on: `top`, `.headpond/files`, `.headpond/processes` and `rules list` show who does what. off: those stand still; \
-                 what is told of the mount as a whole is counted all the same. What it costs is measured by `cargo xtask \
-                 bench --only counting`.",
+        meaning: "Whether headpond counts each request for its file, its process and the rule that decides it.",
+        effect: "on: `top`, `.headpond/files`, `.headpond/processes` and `rules list` show who does what. off: those \
+                 stand still; the mount's own numbers go on. `cargo xtask bench --only counting` measures what \
+                 counting costs.",
         kind: Kind::Choice(&["on", "off"]),
         default: 0,
         // Not the engine's either.
