@@ -1,5 +1,5 @@
-//! Origins of every kind, the short form of `cargo xtask origins`: full disks on file systems of their own; quotas in a
-//! guest. What is known to fail there stands in docs/fault-model.md, "Known and not mended".
+//! Origins of every kind, the short form of `cargo xtask origins`: full disks, and blocks that others share, on file
+//! systems of their own; quotas in a guest.
 
 mod machine;
 
@@ -29,6 +29,11 @@ fn passes(origin: Origin, cases: &[&str]) {
 #[test]
 fn a_full_ext4_is_told_at_the_write_and_what_was_taken_is_there() {
     passes(Origin::Ext4, &["full"]);
+}
+
+#[test]
+fn a_full_ext4_without_extents_is_told_at_the_write_and_what_was_taken_is_there() {
+    passes(Origin::Ext4NoExtents, &["full"]);
 }
 
 #[test]

@@ -19,11 +19,13 @@ pub enum Mutation {
     KeepMemoryWindow,
     /// Writes that are asked for as one are batches of their own.
     SplitTogether,
+    /// A file is let go of before the log's word that it is clean is durable.
+    LetGoEarly,
 }
 
 impl Mutation {
     /// Every one, with its name for the command line.
-    pub const ALL: [(&'static str, Self); 7] = [
+    pub const ALL: [(&'static str, Self); 8] = [
         ("skip-sync", Self::SkipSync),
         ("accept-torn-batch", Self::AcceptTornBatch),
         ("clean-before-origin-sync", Self::CleanBeforeOriginSync),
@@ -31,5 +33,6 @@ impl Mutation {
         ("replay-out-of-order", Self::ReplayOutOfOrder),
         ("keep-memory-window", Self::KeepMemoryWindow),
         ("split-together", Self::SplitTogether),
+        ("let-go-early", Self::LetGoEarly),
     ];
 }

@@ -1,15 +1,18 @@
 //! A file system of its own, on an image or in memory, for one case.
 //!
-//! Invariant: it is unmounted when its owner lets go of it, and its loop device goes with it.
+//! Invariants
+//! - It is unmounted when its owner lets go of it, and its loop device goes with it.
+//! - It is empty when it is made. A process with a mount name space of its own may still hold the one before, with its loop
+//!   device: the kernel would mount that once more for the same image. So each has an image of its own.
 
 use super::Origin;
 use crate::command;
 use crate::failure::{Failure, Result};
 use crate::pond::directory_in;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
+use tempfile::NamedTempFile;
 
 /// Room for everything that the kill tests and the suites make.
 pub const ROOMY_MIB: u64 = 2048;
@@ -20,6 +23,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// A mounted file system.
 pub struct FileSystem {
     path: PathBuf,
+    /// None in memory.
+    _image: Option<NamedTempFile>,
 }
 
 impl FileSystem {
@@ -30,18 +35,17 @@ impl FileSystem {
             let mut mount = Command::new("mount");
             mount.args(["-t", "tmpfs", "-o", &format!("size={mib}m,mode=755"), "none"]);
             command::run("mounting a tmpfs", mount.arg(&path))?;
-            return Ok(Self { path });
+            return Ok(Self { path, _image: None });
         }
-        let image = directory.join("image");
-        File::create(&image)
-            .and_then(|file| file.set_len(mib << 20))
-            .map_err(Failure::io(format!("making {}", image.display())))?;
+        let image = NamedTempFile::new_in(directory)
+            .and_then(|image| image.as_file().set_len(mib << 20).map(|()| image))
+            .map_err(Failure::io(format!("making an image in {}", directory.display())))?;
         let words = mkfs(origin);
         let mut mkfs = Command::new(words[0]);
-        command::run("making a file system", mkfs.args(&words[1..]).arg(&image))?;
+        command::run("making a file system", mkfs.args(&words[1..]).arg(image.path()))?;
         let mut mount = Command::new("mount");
-        command::run("mounting a file system", mount.args(["-o", "loop"]).arg(&image).arg(&path))?;
-        Ok(Self { path })
+        command::run("mounting a file system", mount.args(["-o", "loop"]).arg(image.path()).arg(&path))?;
+        Ok(Self { path, _image: Some(image) })
     }
 
     /// Where it is mounted.
@@ -94,5 +98,37 @@ impl Drop for FileSystem {
             }
             std::thread::sleep(LOOK);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    #[test]
+    fn one_that_is_made_again_is_empty_though_another_name_space_holds_the_one_before() {
+        let missing = FileSystem::missing(Origin::Ext4);
+        if !missing.is_empty() || !command::lacking(&["unshare"]).is_empty() {
+            eprintln!("left out: {missing:?}");
+            return;
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        let fs = FileSystem::make(Origin::Ext4, directory.path(), 16).expect("made");
+        fs::write(fs.path().join("file"), "x").expect("written");
+        let mut holder = Command::new("unshare");
+        holder.args(["--mount", "--propagation", "private", "sh", "-c", "echo; exec sleep 60"]);
+        let mut holder = holder.stdout(Stdio::piped()).spawn().expect("started");
+        let mut line = String::new();
+        let held = holder.stdout.take().map(|said| BufReader::new(said).read_line(&mut line));
+        assert!(matches!(held, Some(Ok(1))), "{held:?}");
+        drop(fs);
+        let again = FileSystem::make(Origin::Ext4, directory.path(), 16).expect("made again");
+        let found = again.path().join("file").exists();
+        drop(again);
+        holder.kill().and_then(|()| holder.wait()).expect("ended");
+        assert!(!found, "the file of the one before");
     }
 }
