@@ -25,6 +25,8 @@ pub(crate) struct ObjectSpace {
     reserved: RangeSet,
     /// The origin cannot keep space for this file: what is dirty of it is counted instead.
     keeps_none: bool,
+    /// The origin has said whether it can.
+    has_answered: bool,
     /// What the origin keeps for nobody: it was asked for, and became a hole before destage came to it.
     idle: RangeSet,
     waiting: Vec<Wish>,
@@ -81,6 +83,11 @@ impl ObjectSpace {
     /// Whether the origin keeps space that it was asked for.
     pub(crate) const fn keeps(&self) -> bool {
         !self.keeps_none
+    }
+
+    /// Whether the origin has said if it keeps space of this file.
+    pub(crate) const fn has_answered(&self) -> bool {
+        self.has_answered
     }
 
     /// Whether all of this is reserved.
@@ -227,6 +234,7 @@ impl ObjectSpace {
     /// The origin has what was asked for, and these ranges. Answers with those who wait for it.
     pub(crate) fn granted(&mut self, found: &[Bytes], keeps: bool) -> Vec<OpId> {
         let Some(asked) = self.asked.take() else { return Vec::new() };
+        self.has_answered = true;
         if !keeps {
             self.forget();
             self.keeps_none = true;

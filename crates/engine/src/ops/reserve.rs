@@ -41,13 +41,17 @@ pub(crate) struct Asking {
 impl Engine {
     /// Whether a change may be made as far as space is known; if not it is to ask for some.
     pub(super) fn has_space(&mut self, op: &Op, change: &Change) -> bool {
-        let space = &self.store.known(op.object).space;
-        if let Change::Allocate { .. } = change
-            && !space.keeps()
-        {
-            return op.allocated;
+        let counts = self.promises.counts();
+        let known = self.store.known(op.object);
+        match change {
+            Change::Allocate { .. } if !known.space.keeps() => op.allocated,
+            // Blocks of which a part becomes zeros have their space, unless the origin writes nothing in place. Whoever asks for
+            // the first time learns which it is.
+            Change::Zero { offset, len, .. } => {
+                counts || known.space.has_answered() || edges(*offset, *len, known.state.size).next().is_none()
+            }
+            _ => ranges(change).all(|range| known.space.has(range)),
         }
-        ranges(change).all(|range| space.has(range))
     }
 
     /// Whether a change may ask the origin for space now; if not it waits for the log, and is stepped again.
@@ -128,7 +132,12 @@ impl Engine {
         let object = op.object;
         let known = self.store.known(object);
         let insists = matches!(change, Change::Allocate { .. });
-        let need: Vec<Bytes> = ranges(change).flat_map(|range| lacking(&known.space, range)).collect();
+        let edges = match change {
+            Change::Zero { offset, len, .. } => Some(edges(*offset, *len, known.state.size)),
+            _ => None,
+        };
+        let need = ranges(change).chain(edges.into_iter().flatten());
+        let need: Vec<Bytes> = need.flat_map(|range| lacking(&known.space, range)).collect();
         let ahead = ahead(change, known.state.size).filter(|range| known.space.keeps() && !known.space.has(*range));
         known.space.wish(Wish { op: id, need, ahead, user: op.how.user, insists, alone: false });
         self.asking.wanted.insert(object);
@@ -221,10 +230,7 @@ impl Engine {
         let size = self.store.get(object).map_or(0, |known| known.state.size);
         let needs = match change {
             Change::Truncate { .. } | Change::Allocate { .. } => false,
-            Change::Zero { offset, len, .. } => {
-                let end = (offset + len).min(size);
-                *offset < end && !(offset.is_multiple_of(BLOCK_U64) && (end.is_multiple_of(BLOCK_U64) || end == size))
-            }
+            Change::Zero { offset, len, .. } => edges(*offset, *len, size).next().is_some(),
             Change::Write { .. } | Change::Together { .. } => true,
         };
         if !needs {
@@ -272,6 +278,16 @@ fn ranges(change: &Change) -> impl Iterator<Item = Bytes> {
     let pieces = pieces.into_iter().flat_map(|pieces| pieces.iter());
     let bytes = one.into_iter().chain(pieces.map(|(offset, data)| (*offset, offset + data.len() as u64)));
     bytes.map(|(start, end)| (Block::holding(start).byte(), Block(blocks_for(end)).byte()))
+}
+
+/// The blocks of a file of this size of which a part becomes zeros, and the rest stays.
+fn edges(offset: u64, len: u64, size: u64) -> impl Iterator<Item = Bytes> {
+    let end = offset.saturating_add(len).min(size);
+    let block = |at: u64| (Block::holding(at).byte(), Block::holding(at).plus(1).byte());
+    let first = (!offset.is_multiple_of(BLOCK_U64)).then(|| block(offset));
+    let last = (!end.is_multiple_of(BLOCK_U64) && end < size).then(|| block(end));
+    let last = last.filter(|last| first != Some(*last));
+    first.into_iter().chain(last).filter(move |_| offset < end)
 }
 
 /// The parts of a range that the origin is not known to have.
