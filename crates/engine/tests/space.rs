@@ -134,6 +134,21 @@ fn where_no_space_is_kept_and_there_is_none_a_write_goes_to_the_origin_and_one_t
     assert_eq!(world.engine.stats().dirty_blocks, 1);
 }
 
+/// Zeros need no space but for the blocks of which a part stays. Nobody had asked for any before, so nobody had looked.
+#[test]
+fn where_no_space_is_kept_a_zeroing_that_comes_first_and_leaves_a_part_of_a_block_is_counted_too() {
+    let zero = |object, offset, len| Request::Zero { object, offset, len, extend: false, mtime: UnixNanos(7) };
+    let mut world = World::new(Config::default());
+    world.keeps_none = true;
+    let file = world.open(1, &vec![1; 64 << 10]);
+    assert!(matches!(world.ask(zero(file, 8192, 8192)), Reply::Changed(_)));
+    assert!(world.asked.is_empty(), "whole blocks become holes");
+    assert!(matches!(world.ask(zero(file, 1000, 32 << 10)), Reply::Changed(_)));
+    assert_eq!(world.asked.len(), 1);
+    assert_eq!(world.engine.stats().dirty_blocks, 0, "it went to the origin itself, which has nothing free");
+    assert!(world.files[&file][1000..1000 + (32 << 10)].iter().all(|byte| *byte == 0));
+}
+
 /// A file system with blocks smaller than the pool's: the space that it has ends within a block. Destage once made nothing of
 /// that block in ranges without a byte, without end.
 #[test]
