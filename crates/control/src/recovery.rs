@@ -126,7 +126,7 @@ pub(crate) fn make_ready(
     waiting: &Waiting,
 ) -> Result<Ready, Refusal> {
     let allowed = Allowed { format: plan.format, discard_dirty: plan.discard_dirty };
-    let planted = planted(plan);
+    let planted = planted(plan)?;
     waiting.on(Step::Pool);
     let found = look_at(flash, allowed, planted)?;
     let held = found.as_ref().map(held);
@@ -262,9 +262,14 @@ const NEWER: &str = "Use that version of headpond, or a newer one. Nothing was w
 const FAILING: &str = "Nothing was written. Look at the kernel's log: the device may be failing.";
 
 /// The bug that a test of the tests asked for.
-fn planted(plan: &MountPlan) -> Option<Mutation> {
+fn planted(plan: &MountPlan) -> Result<Option<Mutation>, Refusal> {
     let asked = plan.fault.as_ref().is_some_and(|fault| fault.accept_torn_batch);
-    asked.then_some(Mutation::AcceptTornBatch)
+    if asked && !Mutation::CAN_BE_PLANTED {
+        let what = "--test-fault accept-torn-batch: this program has no bugs to plant. Use one that was built with the tests \
+                    (cargo build --workspace --bins). Nothing was written.";
+        return Err(Refusal::Usage(what.to_owned()));
+    }
+    Ok(asked.then_some(Mutation::AcceptTornBatch))
 }
 
 fn read_pool(flash: &Flash, planted: Option<Mutation>) -> Result<Recovered, Refusal> {

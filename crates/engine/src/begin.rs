@@ -359,7 +359,7 @@ impl Engine {
 
     /// Up to here the log's word counts after a crash. Once the origin's side knows that it has failed, nothing of it does.
     fn settled(&self) -> Sequence {
-        if self.pool_failed.is_answered() || self.config.mutation == Some(Mutation::LetGoEarly) {
+        if self.pool_failed.is_answered() || Mutation::LetGoEarly.is_planted(self.config.mutation) {
             Sequence(u64::MAX)
         } else {
             self.store.log.durable()

@@ -470,7 +470,7 @@ impl Engine {
         for io in self.store.log.take_io() {
             match io {
                 LogIo::Write { id, offset, data } => self.write_flash(Pending::LogWrite(id), offset, data),
-                LogIo::Sync if self.config.mutation == Some(Mutation::SkipSync) => self.store.log.synced(true),
+                LogIo::Sync if Mutation::SkipSync.is_planted(self.config.mutation) => self.store.log.synced(true),
                 LogIo::Sync => self.start(Pending::LogSync, |ticket| Effect::FlashSync { ticket }),
                 LogIo::Trim { offset, len } => self.emit(Effect::FlashTrim { offset, len }),
             }

@@ -202,7 +202,7 @@ impl Engine {
     /// Whatever is being read of these blocks is old from now on.
     pub(crate) fn poison(&mut self, object: ObjectId, span: Span) {
         self.destage.forget_moves(object, span);
-        if self.config.mutation != Some(headpond_log::Mutation::KeepMemoryWindow) {
+        if !headpond_log::Mutation::KeepMemoryWindow.is_planted(self.config.mutation) {
             self.store.drop_from_memory(object, span);
         }
         for fetch in self.fetches.values_mut().filter(|fetch| fetch.object == object && fetch.span.overlaps(span)) {

@@ -333,7 +333,7 @@ impl Log {
     #[must_use]
     pub fn verify(&self, object: ObjectId, block: Block, location: Location, checksum: u32, bytes: &[u8]) -> bool {
         let generation = self.segments.get(self.geometry.segment_of(location)).generation;
-        self.mutation == Some(Mutation::AcceptTornBatch)
+        Mutation::AcceptTornBatch.is_planted(self.mutation)
             || verify_block(bytes, checksum, object, block, bound_generation(generation, self.mutation))
     }
 
@@ -705,5 +705,5 @@ impl Log {
 
 /// The life that a checksum is bound to.
 pub(crate) fn bound_generation(generation: Generation, mutation: Option<Mutation>) -> Generation {
-    if mutation == Some(Mutation::ForgetGeneration) { Generation(0) } else { generation }
+    if Mutation::ForgetGeneration.is_planted(mutation) { Generation(0) } else { generation }
 }

@@ -1,4 +1,7 @@
 //! Bugs that can be planted, so that the simulator can show that it would find them.
+//!
+//! Only programs built with the feature `planted-bugs` have them: the simulator, the fuzzer, and the workspace as the tests
+//! build it. From `cargo build --package headpond` the compiler leaves them out.
 
 /// A planted bug. None is ever set outside of tests: the simulator's, and those of a mount made with
 /// `--test-fault accept-torn-batch`.
@@ -24,6 +27,15 @@ pub enum Mutation {
 }
 
 impl Mutation {
+    /// Whether this program was built with the bugs.
+    pub const CAN_BE_PLANTED: bool = cfg!(feature = "planted-bugs");
+
+    /// Whether this one is the planted one.
+    #[must_use]
+    pub fn is_planted(self, planted: Option<Self>) -> bool {
+        Self::CAN_BE_PLANTED && planted == Some(self)
+    }
+
     /// Every one, with its name for the command line.
     pub const ALL: [(&'static str, Self); 8] = [
         ("skip-sync", Self::SkipSync),

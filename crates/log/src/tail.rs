@@ -118,9 +118,10 @@ pub(crate) fn judge(
         }
     }
     entries.retain(|entry| entry.sequence >= replay_from || forgets);
-    match mutation {
-        Some(Mutation::ReplayOutOfOrder) => entries.sort_by_key(|entry| entry.location.map(|location| location.0)),
-        _ => entries.sort_by_key(|entry| entry.sequence),
+    if Mutation::ReplayOutOfOrder.is_planted(mutation) {
+        entries.sort_by_key(|entry| entry.location.map(|location| location.0));
+    } else {
+        entries.sort_by_key(|entry| entry.sequence);
     }
     Ok(Tail { entries, dropped: total - counted })
 }
@@ -154,7 +155,7 @@ fn read_batch(
     }
     let generation = bound_generation(batch.generation, mutation);
     let whole = batch.summary.number <= durable.batch
-        || mutation == Some(Mutation::AcceptTornBatch)
+        || Mutation::AcceptTornBatch.is_planted(mutation)
         || payload_matches(&read, (first, next), generation, flash, geometry);
     whole.then_some(read)
 }
@@ -175,7 +176,7 @@ fn fits_a_map(entry: &Entry) -> bool {
 
 /// Whether a planted bug makes recovery forget that segments have lives.
 fn forgets_lives(mutation: Option<Mutation>) -> bool {
-    mutation == Some(Mutation::ForgetGeneration)
+    Mutation::ForgetGeneration.is_planted(mutation)
 }
 
 /// Whether each record of a batch has the bytes that its entry says. `units` is what the payload takes.

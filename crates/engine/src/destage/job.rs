@@ -578,7 +578,7 @@ impl Engine {
 
     fn sync(&mut self, id: JobId, job: &mut Job) {
         job.stage = Stage::Syncing;
-        if self.config.mutation == Some(Mutation::CleanBeforeOriginSync) {
+        if Mutation::CleanBeforeOriginSync.is_planted(self.config.mutation) {
             return;
         }
         let object = job.object;

@@ -74,11 +74,11 @@ impl Engine {
             };
             self.store.append_data(record, true, Class::EVERYBODY, |payload| run.fill(pieces, payload, &present));
             before.push(classes);
-            if self.config.mutation == Some(Mutation::SplitTogether) {
+            if Mutation::SplitTogether.is_planted(self.config.mutation) {
                 self.store.log.close(Stream::Host);
             }
         }
-        let split = self.config.mutation == Some(Mutation::SplitTogether);
+        let split = Mutation::SplitTogether.is_planted(self.config.mutation);
         assert!(split || batch == self.store.log.next_batch(), "writes that are one have become several batches");
         for (run, before) in runs.iter().zip(&before) {
             self.poison(object, run.span);
