@@ -83,8 +83,8 @@ impl Block {
 
 /// Where a block's bytes are on flash, in blocks from the start of the pool's first segment.
 ///
-/// 32 bits of 4 KiB reach 16 TiB, and keep a map slot at ten bytes. The two top values are
-/// taken: [`Location::ZERO`] is no place at all.
+/// 32 bits of 4 KiB reach 16 TiB, and keep a map slot at ten bytes. The top value is taken:
+/// [`Location::ZERO`] is no place at all.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location(pub u32);
 

@@ -3,7 +3,7 @@
 //! Two slots are written in turn. Writing one is the moment at which a checkpoint becomes the
 //! pool's state: if that write tears, the other slot still names the checkpoint before.
 
-use headpond_base::{BLOCK, BatchNumber, CacheMode, Epoch, PoolId};
+use headpond_base::{BLOCK, BLOCK_U64, BatchNumber, CacheMode, Epoch, Location, PoolId};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -236,7 +236,8 @@ fn check_geometry(geometry: &Geometry) -> Result<(), Damage> {
         && geometry.segments > 0
         && geometry.checkpoint_bytes.is_multiple_of(BLOCK as u64)
         && geometry.checkpoint_bytes >= 2 * BLOCK as u64
-        && whole <= 16 << 40
+        // The top location is the place of zeros.
+        && whole <= u64::from(Location::ZERO.0) * BLOCK_U64
         && areas_end.is_some_and(|areas_end| areas_end <= geometry.segments_start)
         && end.is_some_and(|end| end <= geometry.pool_bytes);
     if fits { Ok(()) } else { Err(Damage::Senseless(WHAT, "geometry does not fit the device")) }
@@ -322,6 +323,16 @@ mod tests {
             assert!(damage.to_string().contains(says), "{damage}");
         }
         assert!(decode_superblock(&forged(24, &[1])).is_ok(), "a feature that may be ignored");
+    }
+
+    #[test]
+    fn no_block_of_a_pool_lies_at_the_place_of_zeros() {
+        let with = |segments| {
+            let geometry = Geometry { pool_bytes: 32 << 40, segment_bytes: 64 << 20, segments, ..example().geometry };
+            decode_superblock(&encode_superblock(&Superblock { geometry, ..example() }))
+        };
+        assert!(with((1 << 18) - 1).is_ok());
+        assert!(matches!(with(1 << 18), Err(Damage::Senseless(..))));
     }
 
     #[test]
