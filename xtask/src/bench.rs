@@ -6,12 +6,12 @@ use std::process::ExitCode;
 /// Builds what is measured and what measures, and runs it.
 pub fn run(arguments: &[String]) -> ExitCode {
     let mut build = tree::cargo();
-    build.args(["build", "-q", "--release", "--bin", "headpond", "--bin", "headpond-bench"]);
+    build.args(["build", "-q", "--release", "--bin", "headpond", "--bin", "headpond-lab"]);
     if !build.status().is_ok_and(|status| status.success()) {
         eprintln!("cargo xtask bench: headpond does not build");
         return ExitCode::FAILURE;
     }
     let mut run = tree::cargo();
-    run.args(["run", "-q", "--release", "--bin", "headpond-bench", "--"]).args(arguments);
+    run.args(["run", "-q", "--release", "--bin", "headpond-lab", "--", "bench"]).args(arguments);
     run_cargo(run)
 }

@@ -1,5 +1,7 @@
 //! `headpond-lab`: runs an experiment and leaves its result.
 
+mod bench;
+
 use clap::{Args, Parser, Subcommand};
 use headpond_lab::database::Kind;
 use headpond_lab::failure::{Failure, Result, catch_interrupts};
@@ -31,6 +33,12 @@ enum Experiment {
     Soak(Soak),
     /// Every kind of origin: full disks, kills, conformance, shared blocks, quotas, and NFS that goes away.
     Origins(Origins),
+    /// Benchmarks: headpond against the raw flash file, and against nbdkit.
+    ///
+    /// They want fio and nbdkit (Debian packages of these names), FUSE, and some 20 GB in the directory. Each round of each
+    /// work takes a few times `--seconds`. Compare ratios, and look at all rounds: where they differ much, the machine was
+    /// busy.
+    Bench(bench::Arguments),
     /// Power cuts of a whole machine: a guest whose disks lose what was not flushed, again and again.
     PowerCuts(PowerCuts),
     /// In the guest of `power-cuts`: the writers.
@@ -355,6 +363,7 @@ fn main() -> ExitCode {
         Experiment::Kill(options) => run_kill(options),
         Experiment::Conformance(options) => run_conformance(options),
         Experiment::Soak(options) => run_soak(options),
+        Experiment::Bench(options) => bench::run(options).map_err(|error| Failure::Other(error.to_string())),
         Experiment::Origins(options) => run_origins(options),
         Experiment::PowerCuts(options) => run_power_cuts(options),
         Experiment::PowerCutsWork(Inside { root, ledger, seed, load, .. }) => {

@@ -8,7 +8,7 @@ use crate::tree::SourceFile;
 ///
 /// Written out rather than derived from an order: the core (up to the engine) never sees a device,
 /// a thread or a file, and a front door never sees another front door.
-const LAYERS: [(&str, &[&str]); 21] = [
+const LAYERS: [(&str, &[&str]); 20] = [
     ("base", &[]),
     ("measure", &["base"]),
     ("models", &["base", "measure"]),
@@ -25,7 +25,6 @@ const LAYERS: [(&str, &[&str]); 21] = [
     ("sim", &["base", "format", "map", "models", "policy", "log", "engine", "names", "trace"]),
     ("shard", &["base", "format", "device", "map", "models", "log", "engine"]),
     ("rules", &["base"]),
-    ("bench", &["base", "measure", "format", "device", "engine", "shard"]),
     ("mount", &["base", "format", "device", "engine", "names", "shard", "rules"]),
     ("control", &["base", "format", "device", "engine", "shard", "rules", "mount"]),
     ("lab", &["base", "format", "device", "engine", "shard", "mount", "control", "measure", "models"]),

@@ -1,4 +1,4 @@
-//! `headpond-bench`: how near headpond comes to the raw flash that it is on.
+//! How near headpond comes to the raw flash that it is on.
 //!
 //! Every figure is a ratio of two rates that were measured in turns in the same run, a count, or a time
 //! that is asked for as such. The median of several rounds is what counts, and all rounds are
@@ -14,9 +14,8 @@ mod table;
 mod works;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
-use clap::Parser;
+use clap::Args;
 use serde_json::json;
 
 use works::{Plan, WORKS};
@@ -24,14 +23,9 @@ use works::{Plan, WORKS};
 /// What everything here ends with. Errors are for the person who runs it.
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Measures headpond against the raw flash file, and against nbdkit.
-///
-/// Wants fio and nbdkit (Debian packages of these names), FUSE, and some 20 GB in the directory. Each
-/// round of each work takes a few times `--seconds`. Compare ratios, and look at all rounds: where
-/// they differ much, the machine was busy.
-#[derive(Parser)]
-#[command(version)]
-struct Arguments {
+/// Where and how long.
+#[derive(Args)]
+pub struct Arguments {
     /// A directory on the flash to be measured; all but the raw file is taken away again
     #[arg(long, default_value = "target/bench")]
     directory: PathBuf,
@@ -58,17 +52,11 @@ struct Arguments {
     json: PathBuf,
 }
 
-fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("headpond-bench: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run(arguments: &Arguments) -> Outcome<()> {
+/// Does the works, prints a table of the medians, and writes all figures down.
+///
+/// # Errors
+/// Those of the works that failed, after the others are done.
+pub fn run(arguments: &Arguments) -> Outcome<()> {
     if let Some(unknown) = arguments.only.iter().find(|name| !WORKS.iter().any(|(known, ..)| known == name)) {
         let known: Vec<&str> = WORKS.iter().map(|(name, ..)| *name).collect();
         return Err(format!("no such work: '{unknown}'; there are {}", known.join(", ")).into());

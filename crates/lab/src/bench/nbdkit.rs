@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use rustix::fs::{Advice, fadvise};
 
-use crate::Outcome;
-use crate::pond::READY_MAX;
+use super::Outcome;
+use super::pond::READY_MAX;
 
 /// Where control groups are: by version 1 and by version 2, with the file that sets their limit.
 const GROUPS: [(&str, &str); 2] =
@@ -85,7 +85,7 @@ struct Memory(PathBuf);
 impl Memory {
     fn limited(bytes: u64) -> Outcome<Self> {
         for (above, limit) in GROUPS {
-            let group = Path::new(above).join(format!("headpond-bench-{}", std::process::id()));
+            let group = Path::new(above).join(format!("headpond-lab-{}", std::process::id()));
             if fs::create_dir(&group).is_err() {
                 continue;
             }

@@ -16,7 +16,7 @@ use headpond_engine::{Config, OpenFile, Reply, Request, Treatment, format_pool, 
 use headpond_format::{Geometry, Stamp};
 use headpond_shard::{FileOrigin, FlashReader, Handle, Limits, Origin, Shard, now};
 
-use crate::Outcome;
+use super::Outcome;
 
 /// The pool, and the data in it: as much as the raw file that it is compared with.
 const POOL: u64 = 2 << 30;

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::Outcome;
-use crate::counting::counting;
-use crate::engine::Filled;
-use crate::fio::{self, Target as On};
-use crate::nbdkit::Nbdkit;
-use crate::packed::packed;
-use crate::pond::Mount;
-use crate::table::{Line, Target};
+use super::Outcome;
+use super::counting::counting;
+use super::engine::Filled;
+use super::fio::{self, Target as On};
+use super::nbdkit::Nbdkit;
+use super::packed::packed;
+use super::pond::Mount;
+use super::table::{Line, Target};
 
 /// The raw file, and the file that is seen through the mount.
 pub const DATA: &str = "1g";

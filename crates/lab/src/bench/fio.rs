@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::Outcome;
+use super::Outcome;
 
 /// What a run showed.
 #[derive(Clone, Copy, Debug, Default)]

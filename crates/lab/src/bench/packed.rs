@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use crate::Outcome;
-use crate::fio::{self, Target as On};
-use crate::table::{Line, Target};
-use crate::works::Plan;
+use super::Outcome;
+use super::fio::{self, Target as On};
+use super::table::{Line, Target};
+use super::works::Plan;
 
 /// Bytes of each file: written as a database does, a page of 16 KiB at a time, and half as large when packed.
 const SIZE: &str = "256m";

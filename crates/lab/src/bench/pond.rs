@@ -4,22 +4,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use headpond_lab::pond::Headpond;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 
-use crate::Outcome;
-use crate::fio::finished;
+use super::Outcome;
+use super::fio::finished;
 
 /// How long a mount or a server may take to stand.
 pub const READY_MAX: Duration = Duration::from_secs(120);
 
 /// The program `headpond` that was built along with this one.
 fn program() -> Outcome<PathBuf> {
-    let program = std::env::current_exe()?.with_file_name("headpond");
-    if program.exists() {
-        return Ok(program);
-    }
-    Err(format!("{} is missing: build it with `cargo build --release --bin headpond`", program.display()).into())
+    Ok(Headpond::beside_this_program()?.program().to_owned())
 }
 
 /// A mount. Taken down when dropped, with what is dirty left in the pool.

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use headpond_measure::ratio_of_medians;
 
-use crate::Outcome;
-use crate::fio::{self, Running};
-use crate::pond::Mount;
-use crate::table::{Line, Target};
-use crate::works::{DATA, Plan, READS};
+use super::Outcome;
+use super::fio::{self, Running};
+use super::pond::Mount;
+use super::table::{Line, Target};
+use super::works::{DATA, Plan, READS};
 
 /// What counts of a slice, and what passes before it: the switch writes to the flash as well.
 const SLICE: Duration = Duration::from_millis(250);
