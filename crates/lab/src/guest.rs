@@ -9,6 +9,8 @@
 //! - It never runs longer than it was given.
 //! - It changes nothing of this machine but its own disk: everything else that it writes lies in its memory.
 
+mod wide_registers;
+
 use crate::command;
 use crate::failure::{Failure, Result, check_interrupt};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -120,6 +122,9 @@ impl Guest {
         let mut command = Command::new(KERNEL);
         command.args(["mem=512M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "con=null"]);
         command.arg("con0=null,fd:1");
+        if wide_registers::here() {
+            command.env("LD_PRELOAD", wide_registers::library(&self.directory)?);
+        }
         if self.disk_bytes > 0 {
             let disk = self.directory.join("disk.img");
             File::create(&disk)
@@ -136,7 +141,8 @@ impl Guest {
     /// What this machine lacks for guests that use these programs, if anything.
     #[must_use]
     pub fn missing(programs: &[&str]) -> Option<String> {
-        let mut missing = command::absent(&[&[KERNEL, "modprobe", "ip"], programs].concat());
+        let compiler: &[&str] = if wide_registers::here() { &[wide_registers::COMPILER] } else { &[] };
+        let mut missing = command::absent(&[&[KERNEL, "modprobe", "ip"], compiler, programs].concat());
         if !Path::new(MODULES).exists() {
             missing.push(format!("{MODULES} (Debian: user-mode-linux)"));
         }
