@@ -20,6 +20,8 @@ pub(crate) enum Event {
     Absent(MutationId),
     /// The file was found to hold this, after a change failed at the origin and may be there in part.
     Found(FileId, u32),
+    /// Somebody put this there from outside, for good.
+    Replaced(FileId, u32),
 }
 
 /// A content that a file may have, with the changes under way that are in it.
@@ -57,7 +59,7 @@ pub(crate) fn step(
     findings: &[Rc<Content>],
 ) {
     match event {
-        Event::Found(_, index) => {
+        Event::Found(_, index) | Event::Replaced(_, index) => {
             *configurations = vec![Configuration { content: findings[index as usize].clone(), applied: Vec::new() }];
             open.clear();
         }

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use headpond_base::{BLOCK_U64, Buf, BufMut, Errno, Nanos, ObjectId, PoolId, RECORD_BYTES_MAX, Result, UnixNanos};
 use headpond_engine::{
-    Config, Effect, Engine, FlashRead, OpenFile, Outcome, Reply, Request, RequestId, Space, Stats, Ticket, format_pool,
-    recover,
+    Config, Effect, Engine, FlashRead, OpenFile, Outcome, Reply, Request, RequestId, Room, Space, Stats, Ticket,
+    format_pool, recover,
 };
 use headpond_format::{Geometry, Stamp};
 use headpond_models::Network;
@@ -337,7 +337,9 @@ impl Machine {
                 (self.now, ticket, Outcome::Stamp(Stamp { size, mtime, ctime: mtime }))
             }
             Effect::OriginReserve { ticket, .. } => (self.now, ticket, Outcome::Space(Space::default())),
-            Effect::OriginSpace { ticket, .. } => (self.now, ticket, Outcome::Free { free: 1 << 50, bytes: 1 << 50 }),
+            Effect::OriginSpace { ticket, .. } => {
+                (self.now, ticket, Outcome::Free(Room { free: 1 << 50, bytes: 1 << 50, counts: false }))
+            }
             Effect::OriginSeek { ticket, offset, .. } => (self.now, ticket, Outcome::Offset(offset)),
             Effect::PoolFailed { ticket }
             | Effect::OriginResize { ticket, .. }

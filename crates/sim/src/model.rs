@@ -171,7 +171,7 @@ impl Model {
     fn file_of(&self, event: Event) -> FileId {
         match event {
             Event::Asked(id) | Event::Acknowledged(id) | Event::Absent(id) => self.mutations[id.0 as usize].file,
-            Event::Found(file, _) => file,
+            Event::Found(file, _) | Event::Replaced(file, _) => file,
         }
     }
 
@@ -230,8 +230,8 @@ impl Model {
         self.floor = 0;
         for (file, model) in &mut self.files {
             // What somebody else put there is there.
-            let found = |event: &Event| matches!(event, Event::Found(found, _) if found == file);
-            model.loose_floor = self.events.iter().rposition(found).map_or(0, |at| at + 1);
+            let replaced = |event: &Event| matches!(event, Event::Replaced(replaced, _) if replaced == file);
+            model.loose_floor = self.events.iter().rposition(replaced).map_or(0, |at| at + 1);
         }
         self.musts.clear();
     }
@@ -687,7 +687,7 @@ impl Model {
     /// Replaces what is known of a file: it was changed from outside.
     pub(crate) fn replace(&mut self, file: FileId, content: Content) {
         self.findings.push(Rc::new(content));
-        self.happen(Event::Found(file, self.findings.len() as u32 - 1));
+        self.happen(Event::Replaced(file, self.findings.len() as u32 - 1));
         self.floor = self.events.len();
         if let Some(model) = self.files.get_mut(&file) {
             model.synced(self.floor);

@@ -533,7 +533,8 @@ impl<'a> Sim<'a> {
             Errno::NXIO => matches!(asked, Asked::Seek { .. }),
             Errno::NOENT => matches!(asked, Asked::CancelFlush),
             Errno::CANCELED => matches!(asked, Asked::Flush { .. }),
-            Errno::IO => self.world.injected.excuses_errors(),
+            // What rotted in an earlier life is still there.
+            Errno::IO => self.damaged || self.world.injected.excuses_errors(),
             _ => false,
         };
         if excused {

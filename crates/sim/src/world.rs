@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use headpond_base::{BLOCK_U64, Buf, Errno, Nanos, ObjectId};
-use headpond_engine::{Effect, Outcome, Reply, Request, RequestId, Space, Ticket};
+use headpond_engine::{Effect, Outcome, Reply, Request, RequestId, Room, Space, Ticket};
 
 use crate::core::Core;
 use crate::flash::{Cut, SimFlash, WriteFate};
@@ -485,13 +485,15 @@ impl World {
                 Ok(Outcome::Space(Space { found, stamp: self.origin.stamp(file).ok(), ..Space::default() }))
             }
             Effect::OriginSpace { settles, .. } => {
-                if self.origin_fails(faults.origin_read) {
+                // Without an answer writes go to the origin by themselves, too.
+                if self.may_pass_by() && self.origin_fails(faults.origin_read) {
                     return failed(Errno::IO);
                 }
                 let bytes = self.origin.capacity() * BLOCK_U64;
                 // A transaction may happen to be complete without anybody's asking.
                 let complete = settles || self.figures.chance(200);
-                Ok(Outcome::Free { free: self.origin.told_free_blocks(complete) * BLOCK_U64, bytes })
+                let counts = self.origin.kind() != SpaceKind::Keeps;
+                Ok(Outcome::Free(Room { free: self.origin.told_free_blocks(complete) * BLOCK_U64, bytes, counts }))
             }
             Effect::OriginZero { object, offset, len, keep_space: true, .. } => {
                 let Ok(file) = self.file(object)? else { return failed(Errno::BADF) };
