@@ -176,8 +176,10 @@ impl Engine {
     fn opened(&mut self, object: ObjectId, allocated: u64) -> Reply {
         let known = self.store.known(object);
         known.opens += 1;
-        known.attached = true;
-        known.space.found((0, allocated));
+        // Of an attached one destage may have given back since what was found when the open was asked for.
+        if !std::mem::replace(&mut known.attached, true) {
+            known.space.found((0, allocated));
+        }
         Reply::Opened { object, attributes: known.attributes() }
     }
 

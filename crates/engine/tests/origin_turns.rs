@@ -148,3 +148,18 @@ fn a_removal_that_the_origin_could_not_make_durable_is_tried_again_by_a_flush() 
     assert!(matches!(world.ask(Request::flush_all(3)), Reply::Done));
     assert_eq!(world.engine.stats().dirty_objects, 0);
 }
+
+/// More than one round of writes, of which the origin refuses one: the way goes on behind it only once that is written, too.
+#[test]
+fn a_flush_that_says_done_has_left_nothing_though_a_write_was_refused_once() {
+    for refused in 0..40 {
+        let mut world = World::new(Config { flush_period: Config::OFF, idle_flush: None, ..Config::default() });
+        let file = world.open(1, &[]);
+        for block in 0..300 {
+            world.write(file, block * 40 * 4096, &[7; 4096]);
+        }
+        world.refuse_writes_after = Some(refused);
+        assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
+        assert_eq!(world.engine.stats().dirty_blocks, 0, "write {refused}");
+    }
+}

@@ -316,7 +316,8 @@ impl Engine {
                 None if failed => left.failures = TRIES,
                 None => {}
             }
-            if flush.first_job.is_none_or(|first| id < first) || from > left.next {
+            // What a job wrote that failed is written again: the pass does not go on behind it.
+            if flush.first_job.is_none_or(|first| id < first) || from > left.next || job.failed.is_some() {
                 continue;
             }
             left.left_again = if stuck { left.left_again + 1 } else { 0 };

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use headpond_base::{Buf, BufMut, CacheMode, Errno, Nanos, ObjectId, PoolId, Result, UnixNanos};
 use headpond_engine::{
-    Config, Effect, Engine, FlashRead, Handling, OpenFile, Outcome, Reply, Request, RequestId, Served, Space, Ticket,
-    Treatment, Verdict, format_pool, recover,
+    Config, Effect, Engine, FlashRead, Handling, OpenFile, Outcome, Reply, Request, RequestId, Room, Served, Space,
+    Ticket, Treatment, Verdict, format_pool, recover,
 };
 use headpond_format::{Geometry, Stamp};
 
@@ -50,6 +50,8 @@ pub struct World {
     pub refuse_stamps: u32,
     /// The origin carries out so many writes, and says that it did not.
     pub refuse_writes: u32,
+    /// The origin refuses one write, after so many.
+    pub refuse_writes_after: Option<u32>,
     /// Writes to the origin wait for [`World::answer_writes`].
     pub hold_writes: bool,
     pub held_writes: Vec<Effect>,
@@ -131,6 +133,7 @@ impl World {
             broken: false,
             refuse_stamps: 0,
             refuse_writes: 0,
+            refuse_writes_after: None,
             hold_writes: false,
             held_writes: Vec::new(),
             refuse_resizes: 0,
@@ -219,8 +222,11 @@ impl World {
                 file[offset as usize..end].copy_from_slice(&bytes);
                 self.written_resized.push(self.resized.contains(&object));
                 self.written += bytes.len() as u64;
+                let now = self.refuse_writes_after.take_if(|left| *left == 0).is_some();
+                self.refuse_writes_after = self.refuse_writes_after.map(|left| left - 1);
                 let refused = self.refuse_writes > 0;
                 self.refuse_writes -= u32::from(refused);
+                let refused = refused || now;
                 (ticket, if refused { Outcome::Failed(Errno::IO) } else { Outcome::Done })
             }
             Effect::OriginZero { ticket, object, offset, len, .. } => {
@@ -284,7 +290,9 @@ impl World {
                 (ticket, Outcome::Done)
             }
             Effect::PoolFailed { ticket } | Effect::OriginNamespace { ticket, .. } => (ticket, Outcome::Done),
-            Effect::OriginSpace { ticket, .. } => (ticket, Outcome::Free { free: self.free, bytes: 1 << 40 }),
+            Effect::OriginSpace { ticket, .. } => {
+                (ticket, Outcome::Free(Room { free: self.free, bytes: 1 << 40, counts: self.keeps_none }))
+            }
             Effect::OriginSeek { ticket, .. } => (ticket, Outcome::Offset(0)),
             Effect::OriginRelease { object } => return self.released.push(object),
             Effect::OriginLost { object } => return self.lost.push((object, self.replies.len())),
