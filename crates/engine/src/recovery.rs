@@ -250,8 +250,8 @@ impl Recovered {
         // After a crash, by one that headpond cannot have given it.
         let status_changed = object.state.status_changed(now);
         object.state.flags.ctime_counts &= !status_changed;
-        if object.state.flags.direct && object.map.dirty() == 0 {
-            // Changed at the origin, where the size and the time are; what was on flash of the
+        if object.state.flags.direct && object.state.flags.destaging && object.map.dirty() == 0 {
+            // Being changed at the origin, where the size and the time are; what was on flash of the
             // changed blocks was dropped before. What came in since was never synced at the
             // origin: it may be newer than what the origin has after a power cut.
             if object.state.flags.size_counts {
@@ -357,6 +357,9 @@ impl Recovered {
             object.is_dirty() || object.data_dirty() || object.state.flags.destaging
         });
         let dirty: Vec<_> = dirty.map(|(id, _)| *id).collect();
+        if engine.store.dirty_blocks > 0 {
+            engine.promises.have_earlier_ones();
+        }
         for id in dirty {
             let known = engine.store.known(id);
             known.state.flags.attributes_dirty = true;

@@ -202,3 +202,25 @@ fn who_keeps_copies_hears_of_a_loss_before_anybody_hears_the_error() {
     assert!(world.lost.is_empty());
     assert!(world.files[&file] == [4; 8192], "written again");
 }
+
+/// The log had not heard of the file by then.
+#[test]
+fn what_a_failed_write_left_behind_the_end_is_gone_after_a_crash_and_a_good_sync() {
+    let mode = CacheMode::WriteThrough;
+    let mut world = World::new(config(mode));
+    let file = world.open(1, &[]);
+    (world.refuse_writes, world.refuse_resizes) = (1, u32::MAX);
+    let data = BufMut::zeroed(4096).freeze();
+    let write = Request::Write {
+        object: file,
+        offset: 0,
+        data,
+        mtime: UnixNanos(7),
+        durable: false,
+        how: Treatment::default(),
+    };
+    assert!(matches!(world.ask(write), Reply::Failed(_)));
+    sync(&mut world, file);
+    let stamp = Stamp { size: 4096, ..Stamp::default() };
+    assert_eq!(after_a_crash(mode, &world.flash, &[9; 4096], stamp), [], "the origin has it, and nobody was told so");
+}

@@ -48,6 +48,9 @@ impl Engine {
                 self.wait_for_turn(id, object, true);
                 return Progress::Wait;
             }
+            if !self.leaves_what_is_promised(object, change) {
+                return self.wait_for_room(id, object);
+            }
             // From here on no destage job starts on it: see `pump_destage`.
             let known = self.store.known(object);
             known.direct += 1;
@@ -74,6 +77,12 @@ impl Engine {
                 self.wait_for_turn(id, object, true);
                 return Progress::Wait;
             }
+            if !self.leaves_what_is_promised(object, change) {
+                // While this waited for the log something else was accepted.
+                self.store.known(object).direct -= 1;
+                op.stage = Stage::Locked;
+                return self.wait_for_room(id, object);
+            }
             self.store.known(object).turns.over(id);
             op.stage = Stage::AtOrigin;
             if self.change_origin(id, object, change, op.how.user) {
@@ -92,6 +101,11 @@ impl Engine {
             let after = change.size_after(size);
             let grows = matches!(change, Change::Zero { .. } | Change::Allocate { .. });
             if grows && after > size {
+                let known = self.store.known(object);
+                if known.origin_size == u64::MAX {
+                    // Should it be longer, that gives back what is reserved behind.
+                    known.space.cut(after);
+                }
                 self.start(Pending::Op(id), |ticket| Effect::OriginResize { ticket, object, size: after });
                 return Progress::Wait;
             }
@@ -138,6 +152,17 @@ impl Engine {
         Progress::Finish(Reply::Changed(self.store.known(object).attributes()))
     }
 
+    /// Makes a change at the origin wait until what is dirty has its space there.
+    fn wait_for_room(&mut self, id: OpId, object: ObjectId) -> Progress {
+        self.store.known(object).turns.over(id);
+        if self.stopping {
+            return Progress::Finish(Reply::Failed(Errno::SHUTDOWN));
+        }
+        self.stalled.push_back(id);
+        self.stats.stalls += 1;
+        Progress::Wait
+    }
+
     /// A change at the origin failed, and may be there in part, or have made the file longer: destage sets that right. Until
     /// it has, the size that the object has here counts after a crash, and not the origin's.
     fn direct_failed(&mut self, object: ObjectId) {
@@ -153,14 +178,15 @@ impl Engine {
 
     /// After a failure the log gets the size, as soon as nobody has a change under way that only the origin knows of so far.
     pub(crate) fn size_counts_here(&mut self, object: ObjectId) {
-        let log_works = !self.store.log.failed();
         let known = self.store.known(object);
         if known.origin_size != u64::MAX || known.direct > 0 {
             return;
         }
         // What the failed change left behind the end must not show once a change through the log makes the object longer.
         known.state.origin_valid = known.state.origin_valid.min(known.state.size);
-        if log_works && known.persisted {
+        // An object that the log does not know is named for that: else a crash before destage would show what failed.
+        if !self.store.log.failed() && self.make_room_for(object) {
+            let known = self.store.known(object);
             known.state.flags.size_counts = true;
             known.state.flags.attributes_dirty = true;
             self.store.persist(object);
