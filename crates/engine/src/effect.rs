@@ -175,6 +175,17 @@ pub enum Effect {
     },
 }
 
+/// What a file's file system has free for everybody.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Room {
+    /// Free bytes.
+    pub free: u64,
+    /// All bytes of it.
+    pub bytes: u64,
+    /// It cannot keep space for this file, or not always: what is dirty has to be counted.
+    pub counts: bool,
+}
+
 /// What an effect came to.
 #[derive(Clone, Debug)]
 pub enum Outcome {
@@ -188,13 +199,8 @@ pub enum Outcome {
     Offset(u64),
     /// The origin has the space that it was asked for.
     Space(Space),
-    /// What the origin has free for everybody, and in all, in bytes.
-    Free {
-        /// Free.
-        free: u64,
-        /// In all.
-        bytes: u64,
-    },
+    /// What the origin has free.
+    Free(Room),
     /// Not done, or not known to be done.
     Failed(Errno),
 }

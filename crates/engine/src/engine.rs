@@ -221,7 +221,7 @@ impl Engine {
         let log = &self.store.log;
         let learning = self.keep.is_learning() || self.reclaim.waits_for_its_turn();
         // Who waits for the origin's figure to be settled waits for the time of the next look.
-        let looks = self.promises.counts() && !self.stalled.is_empty();
+        let looks = self.promises.look() && !self.stalled.is_empty();
         let busy = log.has_unsynced() && !log.failed() || self.destage.has_work(&self.store) || learning || looks;
         (busy && !self.stopped).then(|| self.now.plus(crate::destage::TICK))
     }

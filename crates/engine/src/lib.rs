@@ -62,7 +62,7 @@ mod victim;
 
 pub use config::Config;
 pub use destage::FlushProgress;
-pub use effect::{Effect, Outcome, Space, Ticket};
+pub use effect::{Effect, Outcome, Room, Space, Ticket};
 pub use engine::Engine;
 pub use headpond_base::{Class, Compression};
 pub use headpond_log::{FlashRead, Mutation};

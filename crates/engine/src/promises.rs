@@ -23,6 +23,8 @@
 
 use headpond_base::{BLOCK_U64, Errno, Nanos};
 
+use crate::effect::Room;
+
 /// A look counts for so long.
 const FRESH: Nanos = Nanos(200 * Nanos::MILLISECOND.0);
 /// And for so long while twice what is needed is there.
@@ -39,6 +41,8 @@ const EACH: u64 = 2;
 #[derive(Default)]
 pub(crate) struct Promises {
     counts: bool,
+    /// There is dirty data of an earlier use, and nobody has said yet whether it has to be counted.
+    unsure: bool,
     look: Option<Look>,
     /// When the look under way was asked for, and whether it settles the figure.
     looking: Option<(Nanos, bool)>,
@@ -55,9 +59,18 @@ pub(crate) struct Promises {
 
 #[derive(Clone, Copy)]
 struct Look {
+    /// The origin answered.
+    answered: bool,
     free: u64,
     blocks: u64,
     at: Nanos,
+}
+
+impl Look {
+    /// Free blocks, without what is left to others.
+    fn left(self) -> u64 {
+        self.free.saturating_sub((self.blocks / MARGIN_SHARE).min(MARGIN_BLOCKS_MAX))
+    }
 }
 
 /// Whether a change fits what the origin has.
@@ -75,9 +88,35 @@ pub(crate) enum Balance {
 }
 
 impl Promises {
+    /// There is dirty data of an earlier use.
+    pub(crate) const fn have_earlier_ones(&mut self) {
+        self.unsure = true;
+    }
+
+    /// Whether a look would tell what may go to the origin.
+    pub(crate) const fn look(&self) -> bool {
+        self.counts || self.unsure
+    }
+
+    /// Whether a change at the origin that takes so many blocks there leaves those that are dirty what they were promised. If
+    /// not it waits for destage; where nothing is dirty, nobody but the origin has a say.
+    pub(crate) fn leaves(&self, blocks: u64, dirty: u64, now: Nanos) -> bool {
+        if dirty == 0 || !self.look() || self.look.is_some_and(|look| !look.answered) {
+            return true;
+        }
+        !self.unsure && matches!(self.balance(dirty + blocks, dirty, now), Balance::Enough | Balance::Broken)
+    }
+
     /// There are files for which the origin cannot keep space.
     pub(crate) const fn count(&mut self) {
         self.counts = true;
+    }
+
+    /// Whether so many blocks more can be written there that nobody needs: only where there was plenty at the last look, whenever
+    /// that was. What is written again where nothing is written in place takes new space.
+    pub(crate) fn spare(&self, blocks: u64, dirty: u64) -> bool {
+        !self.look()
+            || self.look.is_some_and(|look| EACH * (dirty + self.past + blocks) + self.spent <= look.left() / 2)
     }
 
     /// Whether there are.
@@ -114,8 +153,7 @@ impl Promises {
         }
         let Some(look) = self.look else { return Balance::Unknown };
         let age = now.since(look.at);
-        let margin = (look.blocks / MARGIN_SHARE).min(MARGIN_BLOCKS_MAX);
-        let free = look.free.saturating_sub(margin);
+        let free = look.left();
         let not_there = EACH * (dirty_after + self.past);
         let needed = not_there + self.spent;
         if needed <= free && age < if needed <= free / 2 { FRESH_WITH_PLENTY } else { FRESH } {
@@ -138,7 +176,7 @@ impl Promises {
         let age = self.look.map(|look| now.since(look.at));
         let is_old = age.is_none_or(|age| age >= FRESH);
         let settles = waiting && age.is_none_or(|age| age < FRESH && self.spent > 0 && age >= AGAIN);
-        if !self.counts || self.looking.is_some() || !(settles || is_old && (waiting || self.wanted)) {
+        if !self.look() || self.looking.is_some() || !(settles || is_old && (waiting || self.wanted)) {
             return None;
         }
         self.looking = Some((now, settles));
@@ -148,14 +186,16 @@ impl Promises {
 
     /// Something was accepted: the next should not have to wait for a look.
     pub(crate) const fn want(&mut self) {
-        self.wanted = self.counts;
+        self.wanted = self.look();
     }
 
-    /// What the origin said: its free bytes, and all of them. `None`: nothing.
-    pub(crate) fn looked(&mut self, found: Option<(u64, u64)>) {
+    /// What the origin said. `None`: nothing.
+    pub(crate) fn looked(&mut self, found: Option<Room>) {
         let Some((at, settles)) = self.looking.take() else { return };
-        let (free, bytes) = found.unwrap_or((0, 0));
-        self.look = Some(Look { free: free / BLOCK_U64, blocks: bytes / BLOCK_U64, at });
+        self.unsure = false;
+        self.counts |= found.is_some_and(|room| room.counts);
+        let (free, bytes) = found.map_or((0, 0), |room| (room.free, room.bytes));
+        self.look = Some(Look { answered: found.is_some(), free: free / BLOCK_U64, blocks: bytes / BLOCK_U64, at });
         if settles && found.is_some() {
             self.spent = self.spent_since;
         }
@@ -169,10 +209,14 @@ mod tests {
 
     const MS: u64 = Nanos::MILLISECOND.0;
 
+    fn room(free_blocks: u64) -> Room {
+        Room { free: free_blocks * BLOCK_U64, bytes: 1000 * BLOCK_U64, counts: true }
+    }
+
     fn looked_at(free_blocks: u64, at: Nanos) -> Promises {
         let mut promises = Promises { counts: true, ..Promises::default() };
         assert_eq!(promises.begin_look(at, true), Some(true));
-        promises.looked(Some((free_blocks * BLOCK_U64, 1000 * BLOCK_U64)));
+        promises.looked(Some(room(free_blocks)));
         promises
     }
 
@@ -192,7 +236,7 @@ mod tests {
         assert_eq!(promises.balance(76, 0, Nanos(1)), Balance::Unknown);
         assert_eq!(promises.begin_look(Nanos(60 * MS), true), Some(true));
         promises.spend(10);
-        promises.looked(Some((212 * BLOCK_U64, 1000 * BLOCK_U64)));
+        promises.looked(Some(room(212)));
         assert_eq!(promises.balance(70, 0, Nanos(61 * MS)), Balance::Enough);
         assert_eq!(promises.balance(71, 0, Nanos(61 * MS)), Balance::Unknown);
         assert_eq!(promises.balance(76, 0, Nanos(61 * MS)), Balance::Full);
@@ -204,12 +248,12 @@ mod tests {
         let mut promises = looked_at(262, Nanos(0));
         promises.spend(50);
         assert_eq!(promises.begin_look(Nanos(250 * MS), true), Some(false));
-        promises.looked(Some((262 * BLOCK_U64, 1000 * BLOCK_U64)));
+        promises.looked(Some(room(262)));
         assert_eq!(promises.balance(75, 0, Nanos(251 * MS)), Balance::Enough);
         assert_eq!(promises.balance(76, 0, Nanos(251 * MS)), Balance::Unknown);
         assert_eq!(promises.begin_look(Nanos(260 * MS), true), None, "not more often than that");
         assert_eq!(promises.begin_look(Nanos(310 * MS), true), Some(true));
-        promises.looked(Some((212 * BLOCK_U64, 1000 * BLOCK_U64)));
+        promises.looked(Some(room(212)));
         assert_eq!(promises.balance(75, 0, Nanos(311 * MS)), Balance::Enough);
         assert_eq!(promises.balance(76, 0, Nanos(311 * MS)), Balance::Full);
     }
@@ -220,6 +264,20 @@ mod tests {
         assert_eq!(promises.balance(100, 0, Nanos(900 * MS)), Balance::Enough);
         assert_eq!(promises.balance(101, 0, Nanos(900 * MS)), Balance::Unknown);
         assert_eq!(promises.balance(1, 0, Nanos(1000 * MS)), Balance::Unknown);
+    }
+
+    #[test]
+    fn what_goes_to_the_origin_itself_leaves_what_is_dirty_its_space() {
+        let promises = looked_at(262, Nanos(0));
+        assert!(promises.leaves(50, 50, Nanos(1)) && !promises.leaves(51, 50, Nanos(1)));
+        assert!(promises.leaves(1000, 0, Nanos(1)), "the origin has the last word");
+        let mut unsure = Promises::default();
+        assert!(unsure.leaves(1000, 1, Nanos(0)));
+        unsure.have_earlier_ones();
+        assert!(!unsure.leaves(1, 1, Nanos(0)));
+        assert_eq!(unsure.begin_look(Nanos(0), true), Some(true));
+        unsure.looked(Some(Room { counts: false, ..room(0) }));
+        assert!(unsure.leaves(1000, 1, Nanos(1)), "it keeps what it was asked for");
     }
 
     #[test]

@@ -149,6 +149,20 @@ fn where_no_space_is_kept_a_zeroing_that_comes_first_and_leaves_a_part_of_a_bloc
     assert!(world.files[&file][1000..1000 + (32 << 10)].iter().all(|byte| *byte == 0));
 }
 
+#[test]
+fn where_no_space_is_kept_a_write_past_the_log_waits_for_what_is_dirty() {
+    let mut world = World::new(Config { sequential_cutoff: None, ..Config::default() });
+    (world.keeps_none, world.free) = (true, 64 * MIB + 400 * 4096);
+    let file = world.open(1, &[]);
+    let past = Treatment { handling: Handling::Bypass, ..Treatment::default() };
+    assert!(matches!(write(&mut world, file, 0, 100 * 4096, Treatment::default()), Reply::Changed(_)));
+    let other = world.open(2, &[]);
+    assert!(matches!(write(&mut world, other, 0, 50 * 4096, past), Reply::Changed(_)));
+    assert_eq!(world.engine.stats().dirty_blocks, 100, "there is room for both");
+    assert!(matches!(write(&mut world, other, 0, 150 * 4096, past), Reply::Changed(_)));
+    assert_eq!(world.engine.stats().dirty_blocks, 0);
+}
+
 /// A file system with blocks smaller than the pool's: the space that it has ends within a block. Destage once made nothing of
 /// that block in ranges without a byte, without end.
 #[test]

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, Nanos};
 use headpond_engine::{
-    Config, Effect, Engine, FlashRead, OpenFile, Outcome, Recovered, Reply, Request, RequestId, Treatment, Verdict,
+    Config, Effect, Engine, FlashRead, OpenFile, Outcome, Recovered, Reply, Request, RequestId, Room, Treatment,
+    Verdict,
 };
 
 use crate::history::{Found, hash};
@@ -145,7 +146,9 @@ impl World {
             | Effect::OriginSync { ticket, .. }
             | Effect::OriginNamespace { ticket, .. } => (ticket, Outcome::Done),
             Effect::OriginReserve { ticket, .. } => (ticket, Outcome::Space(headpond_engine::Space::default())),
-            Effect::OriginSpace { ticket, .. } => (ticket, Outcome::Free { free: 1 << 40, bytes: 1 << 40 }),
+            Effect::OriginSpace { ticket, .. } => {
+                (ticket, Outcome::Free(Room { free: 1 << 40, bytes: 1 << 40, counts: false }))
+            }
             Effect::OriginSeek { ticket, offset, .. } => (ticket, Outcome::Offset(offset)),
             Effect::FlashTrim { .. } | Effect::OriginLost { .. } => return Ok(()),
             Effect::OriginRelease { object } => {

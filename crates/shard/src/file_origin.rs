@@ -20,7 +20,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use headpond_base::{Buf, BufMut, Errno, ObjectId, Result, UnixNanos};
-use headpond_engine::Space;
+use headpond_engine::{Room, Space};
 use headpond_format::Stamp;
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, Timespec, Timestamps};
 use rustix::io::Errno as E;
@@ -526,7 +526,7 @@ impl crate::Origin for FileOrigin {
         self.change_with_space(&file, &attached, || attached.reserve(&file, ranges, user, insists))
     }
 
-    fn free(&self, object: ObjectId, settles: bool) -> Result<(u64, u64)> {
+    fn free(&self, object: ObjectId, settles: bool) -> Result<Room> {
         let file = self.file(&self.get(object)?)?;
         self.doubting(file_space::free(&file, settles))
     }

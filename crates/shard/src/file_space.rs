@@ -12,7 +12,7 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
 use headpond_base::{Errno, Result};
-use headpond_engine::Space;
+use headpond_engine::{Room, Space};
 use rustix::fs::{FallocateFlags, SeekFrom};
 
 use crate::file_origin::{allocate, from};
@@ -102,14 +102,15 @@ fn has_data(file: &File, kind: SpaceKind, start: u64, end: u64) -> Option<(u64, 
     (to >= end).then_some((start, to))
 }
 
-/// What the file system has free for everybody, and in all, in bytes. Where nothing is written in place its figure is that of the
+/// What the file system has free for everybody. Where nothing is written in place its figure is that of the
 /// last whole transaction: if it `settles`, all that was written is in it.
-pub(crate) fn free(file: &File, settles: bool) -> Result<(u64, u64)> {
-    if settles && SpaceKind::of(file) == SpaceKind::KeepsNone {
+pub(crate) fn free(file: &File, settles: bool) -> Result<Room> {
+    let kind = SpaceKind::of(file);
+    if settles && kind == SpaceKind::KeepsNone {
         rustix::fs::syncfs(file).map_err(from)?;
     }
     let found = rustix::fs::fstatvfs(file).map_err(from)?;
     let [free, bytes] = [found.f_bavail, found.f_blocks].map(|blocks| blocks.saturating_mul(found.f_frsize));
     let trees = if magic(file) == Some(BTRFS) { (bytes / BTRFS_TREES_SHARE).min(BTRFS_TREES_MAX) } else { 0 };
-    Ok((free.saturating_sub(trees), bytes))
+    Ok(Room { free: free.saturating_sub(trees), bytes, counts: kind != SpaceKind::Keeps })
 }

@@ -230,9 +230,7 @@ fn carry_out(origin: &dyn Origin, job: Job) -> Outcome {
         Job::Reserve { object, ranges, user, insists } => {
             origin.reserve(object, &ranges, user, insists).map(Outcome::Space)
         }
-        Job::Free { object, settles } => {
-            origin.free(object, settles).map(|(free, bytes)| Outcome::Free { free, bytes })
-        }
+        Job::Free { object, settles } => origin.free(object, settles).map(Outcome::Free),
         Job::Write { object, offset, data, user } => done(origin.write(object, offset, &data, user)),
         Job::Zero { object, offset, len, keep_space } => done(origin.zero(object, offset, len, keep_space)),
         Job::Resize { object, size } => done(origin.resize(object, size)),

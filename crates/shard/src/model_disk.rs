@@ -17,7 +17,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use headpond_base::{Buf, Nanos, ObjectId, Result, UnixNanos};
-use headpond_engine::Space;
+use headpond_engine::{Room, Space};
 use headpond_format::Stamp;
 use headpond_models::{Access, DiskModel, Elevator, Head, Network, Spindle};
 use serde::{Deserialize, Serialize};
@@ -285,7 +285,7 @@ impl<O: Origin> Origin for ModelDisk<O> {
         self.below.reserve(object, ranges, user, insists)
     }
 
-    fn free(&self, object: ObjectId, settles: bool) -> Result<(u64, u64)> {
+    fn free(&self, object: ObjectId, settles: bool) -> Result<Room> {
         self.below.free(object, settles)
     }
 

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use headpond_base::{Buf, ObjectId, Result, UnixNanos};
-use headpond_engine::Space;
+use headpond_engine::{Room, Space};
 use headpond_format::Stamp;
 
 use crate::{Leaving, Removed};
@@ -64,7 +64,7 @@ pub trait Origin: Send + Sync + 'static {
     ///
     /// # Errors
     /// The origin's.
-    fn free(&self, object: ObjectId, settles: bool) -> Result<(u64, u64)>;
+    fn free(&self, object: ObjectId, settles: bool) -> Result<Room>;
 
     /// Makes data, size, and what was told of its names ([`Origin::name_changed`]) durable.
     ///

@@ -95,7 +95,7 @@ impl Core for Plain {
                 Outcome::Done | Outcome::Stamp(_) => Reply::Done,
                 Outcome::Bytes(bytes) => Reply::Data(vec![bytes], Served::default()),
                 Outcome::Offset(offset) => Reply::Offset(offset),
-                Outcome::Space(_) | Outcome::Free { .. } => Reply::Done,
+                Outcome::Space(_) | Outcome::Free(_) => Reply::Done,
                 Outcome::Failed(errno) => Reply::Failed(errno),
             },
         );
@@ -158,8 +158,8 @@ impl Origin for Gated {
     fn reserve(&self, _: ObjectId, _: &[(u64, u64)], _: u32, _: bool) -> Result<Space, Errno> {
         Ok(Space::default())
     }
-    fn free(&self, _: ObjectId, _: bool) -> Result<(u64, u64), Errno> {
-        Ok((0, 0))
+    fn free(&self, _: ObjectId, _: bool) -> Result<headpond_engine::Room, Errno> {
+        Ok(headpond_engine::Room { free: 0, bytes: 0, counts: false })
     }
     fn sync(&self, _: ObjectId) -> Result<(), Errno> {
         Err(Errno(122))

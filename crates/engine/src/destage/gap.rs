@@ -14,7 +14,7 @@
 //! - A crash in the middle leaves of each sector the old bytes or the new ones. In a gap those are the same. What
 //!   was to be written is dirty until the origin's sync has returned.
 //! - No space is taken that nobody reserved: beyond the origin's end no gap is filled, and a block of zeros, which
-//!   may be a hole, is not written.
+//!   may be a hole, is not written. Where space is counted, there must be plenty: nothing may be written in place.
 //! - The file is not cut meanwhile: that, too, is a job's. If the log cuts it while the job lasts, the write is
 //!   given up and each run goes alone.
 //!
@@ -73,15 +73,21 @@ pub(crate) struct Filling {
 
 impl Engine {
     /// Which of these runs go together, and what each write costs.
-    pub(super) fn plan(&self, object: ObjectId, runs: &[Run]) -> Vec<Joined> {
+    pub(super) fn plan(&mut self, object: ObjectId, runs: &[Run]) -> Vec<Joined> {
         let (writes, reads) = (self.origin_costs.writes(), self.origin_costs.reads());
         let widest = writes.gap_worth(headpond_base::Nanos(0)).min(RUN_BLOCKS_MAX as u64);
+        let between = runs.windows(2).map(|pair| pair[1].first.0 - pair[0].end().0).filter(|gap| *gap <= widest).sum();
+        let spare = self.promises.spare(between, self.store.dirty_blocks);
+        if !spare {
+            self.looks_for = Some(object);
+            self.promises.want();
+        }
         let known = self.store.get(object).filter(|_| !self.store.log.failed());
         let mut before: Option<&Run> = None;
         let mut gaps = Vec::with_capacity(runs.len());
         for run in runs {
             let gap = match (before, known) {
-                (Some(before), Some(known)) if !before.zeros() && !run.zeros() => {
+                (Some(before), Some(known)) if spare && !before.zeros() && !run.zeros() => {
                     gap_of(known, before.end(), run.first, widest)
                 }
                 _ => Gap::Closed,

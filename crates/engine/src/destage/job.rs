@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use headpond_base::{BLOCK_U64, Block, Buf, BufMut, Errno, Nanos, ObjectId, Sequence, blocks_for};
+use headpond_base::{BLOCK_U64, Block, Errno, Nanos, ObjectId, Sequence, blocks_for};
 use headpond_format::{Entry, Stamp};
 use headpond_log::Mutation;
 use headpond_map::Slot;
@@ -17,7 +17,7 @@ use super::ROUND_BLOCKS;
 use super::gap::{Filling, Group};
 use super::moves::Moves;
 use super::reading::Reading;
-use super::run::Run;
+use super::run::{Run, pieces};
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Pending as EnginePending};
 
@@ -50,7 +50,10 @@ enum Stage {
         gives: bool,
     },
     Writing,
-    Growing(u64),
+    Growing {
+        size: u64,
+        gives: bool,
+    },
     /// Space that is kept for a hole is given back.
     Punching,
     /// The run past the end is given back.
@@ -262,7 +265,7 @@ impl Engine {
                         return true;
                     }
                 }
-                Stage::Growing(_) | Stage::Punching => {
+                Stage::Growing { .. } | Stage::Punching => {
                     if !self.shape_is_durable(job.object) {
                         return true;
                     }
@@ -295,7 +298,7 @@ impl Engine {
 
     fn origin_step(&mut self, id: JobId, job: &mut Job, effect: impl FnOnce(crate::Ticket) -> Effect) {
         job.busy = true;
-        let resizes = matches!(job.stage, Stage::Cutting(_) | Stage::Growing(_) | Stage::Trimming);
+        let resizes = matches!(job.stage, Stage::Cutting(_) | Stage::Growing { .. } | Stage::Trimming);
         self.store.known(job.object).job_unsynced |= resizes;
         self.start(EnginePending::Destage(Pending::Step(id)), effect);
     }
@@ -380,7 +383,7 @@ impl Engine {
     }
 
     /// Decides which runs go together; those for which the round has no time are left for the next.
-    fn group_runs(&self, job: &mut Job) {
+    fn group_runs(&mut self, job: &mut Job) {
         let mut time = self.round_time().0;
         let (mut taken, mut blocks) = (0, 0);
         for joined in self.plan(job.object, &job.runs) {
@@ -531,7 +534,12 @@ impl Engine {
         let known = self.store.known(object);
         let size = known.state.size;
         if known.cut_in_job.is_none() && known.origin_size != size {
-            job.stage = Stage::Growing(size);
+            // Of a file that has this size already, or a larger one, that gives back what is reserved behind it.
+            let gives = known.origin_size > size;
+            if gives {
+                known.space.begin_giving_tail(size);
+            }
+            job.stage = Stage::Growing { size, gives };
             self.origin_step(id, job, |ticket| Effect::OriginResize { ticket, object, size });
         } else {
             self.give_back_or_stamp(id, job);
@@ -738,15 +746,21 @@ impl Engine {
 
     fn stage_done(&mut self, job: &mut Job, outcome: Outcome) {
         job.busy = false;
-        if matches!(job.stage, Stage::Cutting(_) | Stage::Punching | Stage::Trimming | Stage::Blanking { gives: true })
-        {
+        if matches!(
+            job.stage,
+            Stage::Cutting(_)
+                | Stage::Punching
+                | Stage::Trimming
+                | Stage::Blanking { gives: true }
+                | Stage::Growing { gives: true, .. }
+        ) {
             self.given(job.object);
         }
         let known = self.store.known(job.object);
         match (job.stage, outcome) {
             (stage, Outcome::Failed(errno)) => {
                 job.failed = Some(errno);
-                if matches!(stage, Stage::Cutting(_) | Stage::Growing(_) | Stage::Trimming) {
+                if matches!(stage, Stage::Cutting(_) | Stage::Growing { .. } | Stage::Trimming) {
                     // It may be done all the same.
                     known.origin_size = u64::MAX;
                 }
@@ -754,34 +768,9 @@ impl Engine {
                     self.origin_refused_sync(job.object, errno);
                 }
             }
-            (Stage::Cutting(size) | Stage::Growing(size), _) => known.origin_size = size,
+            (Stage::Cutting(size) | Stage::Growing { size, .. }, _) => known.origin_size = size,
             (Stage::Stamping, Outcome::Stamp(stamp)) => job.stamp = Some(stamp),
             _ => {}
         }
     }
-}
-
-/// Joins blocks that follow each other in one buffer, and cuts the last to `len` bytes in all.
-fn pieces(blocks: Vec<Option<Buf>>, len: usize) -> Vec<Buf> {
-    let mut left = len;
-    let mut pieces = Vec::new();
-    for block in blocks.into_iter().map(|block| block.expect("a run is written once it is read")) {
-        let take = block.len().min(left);
-        if take > 0 {
-            pieces.push(if take < block.len() { block.slice(0..take) } else { block });
-        }
-        left -= take;
-    }
-    debug_assert_eq!(left, 0);
-    if pieces.len() > 16 {
-        // One copy is cheaper than a system call with hundreds of pieces.
-        let mut whole = BufMut::zeroed(len);
-        let mut at = 0;
-        for piece in &pieces {
-            whole[at..at + piece.len()].copy_from_slice(piece);
-            at += piece.len();
-        }
-        return vec![whole.freeze()];
-    }
-    pieces
 }

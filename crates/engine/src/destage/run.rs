@@ -1,6 +1,6 @@
 //! A run: neighbouring dirty blocks of one object that go to the origin in one write.
 
-use headpond_base::{Block, Buf, Location};
+use headpond_base::{Block, Buf, BufMut, Location};
 use headpond_map::Slot;
 use headpond_policy::Merge;
 
@@ -50,4 +50,29 @@ impl Run {
         }
         runs
     }
+}
+
+/// Joins blocks that follow each other in one buffer, and cuts the last to `len` bytes in all.
+pub(super) fn pieces(blocks: Vec<Option<Buf>>, len: usize) -> Vec<Buf> {
+    let mut left = len;
+    let mut pieces = Vec::new();
+    for block in blocks.into_iter().map(|block| block.expect("a run is written once it is read")) {
+        let take = block.len().min(left);
+        if take > 0 {
+            pieces.push(if take < block.len() { block.slice(0..take) } else { block });
+        }
+        left -= take;
+    }
+    debug_assert_eq!(left, 0);
+    if pieces.len() > 16 {
+        // One copy is cheaper than a system call with hundreds of pieces.
+        let mut whole = BufMut::zeroed(len);
+        let mut at = 0;
+        for piece in &pieces {
+            whole[at..at + piece.len()].copy_from_slice(piece);
+            at += piece.len();
+        }
+        return vec![whole.freeze()];
+    }
+    pieces
 }

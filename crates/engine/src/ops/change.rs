@@ -274,10 +274,10 @@ impl Engine {
     pub(crate) fn may_proceed(&self, id: OpId) -> bool {
         let Some(op) = self.ops.get(&id) else { return true };
         let Work::Change(change) = &op.work else { return true };
-        self.goes_direct(op)
-            || !self.may_log(id, op.object)
-            || self.may_take(op.object, change)
-            || self.refused_for_space(op, change).is_some()
+        if self.goes_direct(op) || op.direct {
+            return self.leaves_what_is_promised(op.object, change);
+        }
+        !self.may_log(id, op.object) || self.may_take(op.object, change) || self.refused_for_space(op, change).is_some()
     }
 
     /// Whether the pool has room for a change, free segments, bounded memory, bounded dirt, and the origin as far as it is

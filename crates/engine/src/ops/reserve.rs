@@ -172,7 +172,7 @@ impl Engine {
 
     /// The origin said how much it has free.
     pub(crate) fn looked_at_origin(&mut self, outcome: &Outcome) {
-        let found = if let Outcome::Free { free, bytes } = outcome { Some((*free, *bytes)) } else { None };
+        let found = if let Outcome::Free(room) = outcome { Some(*room) } else { None };
         self.promises.looked(found);
     }
 
@@ -239,6 +239,16 @@ impl Engine {
         let dirty = self.store.dirty_blocks;
         let after = if let Change::Zero { .. } = change { dirty + 2 } else { self.dirty_after(object, change) };
         self.promises.balance(after, dirty, self.now)
+    }
+
+    /// Whether a change that goes to the origin directly leaves what is dirty the space that it was promised.
+    pub(super) fn leaves_what_is_promised(&self, object: ObjectId, change: &Change) -> bool {
+        let size = self.store.get(object).map_or(0, |known| known.state.size);
+        let takes = match change {
+            Change::Zero { offset, len, .. } => edges(*offset, *len, size).count() as u64,
+            _ => ranges(change).map(|(start, end)| (end - start) / BLOCK_U64).sum(),
+        };
+        takes == 0 || self.store.log.failed() || self.promises.leaves(takes, self.store.dirty_blocks, self.now)
     }
 
     /// Whether nobody but the origin can tell whether there is space for a change: it goes there.
