@@ -413,6 +413,7 @@ impl Sim<'_> {
                 } else if let Some(open) = self.describe(outside.file, false) {
                     restored.keep(known.object, &open);
                     self.kept_over = Some(outside.file);
+                    self.world.kept_over_others = true;
                     if let Some(content) = &outside.content {
                         self.model.mix_with(outside.file, content.clone());
                     }
