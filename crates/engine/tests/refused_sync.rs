@@ -48,12 +48,22 @@ fn flush(world: &mut World, id: u64) -> Option<Errno> {
     }
 }
 
+fn found_with(stamp: Stamp) -> OpenFile {
+    OpenFile { inode: 1, birth: UnixNanos(0), path: b"f".to_vec(), stamp, created: false, allocated: 0 }
+}
+
+/// A write that goes to the origin directly.
+fn direct(object: ObjectId, offset: u64, bytes: &[u8]) -> Request {
+    let (data, how) = (BufMut::copy_of(bytes).freeze(), Treatment::default());
+    Request::Write { object, offset, data, mtime: UnixNanos(7), durable: false, how }
+}
+
 /// What a start reads of the file, after a crash that leaves this flash and the running origin.
 fn after_a_crash(mode: CacheMode, flash: &Memory, at_origin: &[u8], stamp: Stamp) -> Vec<u8> {
     let mut flash = Memory(flash.0.clone());
     let mut recovered = recover(&mut flash, POOL).unwrap();
     recovered.booted([1; 16]);
-    let found = OpenFile { inode: 1, birth: UnixNanos(0), path: b"f".to_vec(), stamp, created: false, allocated: 0 };
+    let found = found_with(stamp);
     for object in recovered.objects() {
         let verdict = recovered.reconcile(object.object, Some(&found));
         assert!(!matches!(verdict, Verdict::Conflict(_)), "{verdict:?}");
@@ -203,24 +213,47 @@ fn who_keeps_copies_hears_of_a_loss_before_anybody_hears_the_error() {
     assert!(world.files[&file] == [4; 8192], "written again");
 }
 
-/// The log had not heard of the file by then.
+/// A write fails, is there all the same, and makes a file longer of which the log knows nothing. Who reads the file does not
+/// see it, and who syncs then counts on that.
 #[test]
 fn what_a_failed_write_left_behind_the_end_is_gone_after_a_crash_and_a_good_sync() {
-    let mode = CacheMode::WriteThrough;
-    let mut world = World::new(config(mode));
-    let file = world.open(1, &[]);
-    (world.refuse_writes, world.refuse_resizes) = (1, u32::MAX);
-    let data = BufMut::zeroed(4096).freeze();
-    let write = Request::Write {
-        object: file,
-        offset: 0,
-        data,
-        mtime: UnixNanos(7),
-        durable: false,
-        how: Treatment::default(),
-    };
-    assert!(matches!(world.ask(write), Reply::Failed(_)));
-    sync(&mut world, file);
-    let stamp = Stamp { size: 4096, ..Stamp::default() };
-    assert_eq!(after_a_crash(mode, &world.flash, &[9; 4096], stamp), [], "the origin has it, and nobody was told so");
+    for mode in [CacheMode::PassThrough, CacheMode::WriteAround, CacheMode::WriteThrough] {
+        for all in [false, true] {
+            let mut world = World::new(config(mode));
+            let file = world.open(1, &[3; 4096]);
+            // Destage cannot set it right either.
+            (world.refuse_writes, world.refuse_resizes) = (1, u32::MAX);
+            assert!(matches!(world.ask(direct(file, 4096, &[5; 8192])), Reply::Failed(Errno::IO)));
+            assert_eq!(world.files[&file].len(), 12_288, "it is there");
+            assert!(world.read(file, 0, BYTES as u32) == [3; 4096]);
+            let synced = world.ask(if all { Request::SyncAll } else { Request::Sync { object: file } });
+            assert!(matches!(synced, Reply::Done), "{synced:?}");
+            let stamp = Stamp { size: 12_288, mtime: UnixNanos(9), ctime: UnixNanos(9) };
+            let after = after_a_crash(mode, &world.flash, &world.files[&file], stamp);
+            assert!(after == [3; 4096], "{mode:?}: {} bytes", after.len());
+        }
+    }
+}
+
+/// A job that sets a failed write right is interrupted before it has the file's stamp, and the pool is left.
+#[test]
+fn a_change_by_others_shows_at_the_next_start_of_a_file_at_which_a_write_had_failed() {
+    let mut world = World::new(config(CacheMode::WriteThrough));
+    let file = world.open(1, &[3; BYTES]);
+    world.read(file, 0, BYTES as u32);
+    (world.refuse_writes, world.refuse_stamps) = (1, 1);
+    assert!(matches!(world.ask(direct(file, BYTES as u64, &[5; 8192])), Reply::Failed(Errno::IO)));
+    world.sleep(100);
+    assert_eq!((world.refuse_stamps, world.files[&file].len()), (0, BYTES), "it is set right, and has no stamp");
+    assert!(matches!(world.ask(Request::Stop), Reply::Done));
+    let left = world.stamps[&file];
+    for (changed, verdict) in [(false, Verdict::Kept), (true, Verdict::Dropped)] {
+        let mut recovered = recover(&mut Memory(world.flash.0.clone()), POOL).unwrap();
+        recovered.booted([1; 16]);
+        let objects = recovered.objects();
+        assert!(objects.len() == 1 && objects[0].cached_blocks > 0, "{objects:?}");
+        let mtime = if changed { UnixNanos(left.mtime.0 + 1) } else { left.mtime };
+        let found = found_with(Stamp { mtime, ..left });
+        assert_eq!(recovered.reconcile(objects[0].object, Some(&found)), verdict);
+    }
 }
