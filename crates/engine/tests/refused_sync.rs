@@ -6,7 +6,7 @@ mod world;
 
 use headpond_base::{BufMut, CacheMode, Errno, Nanos, ObjectId, UnixNanos};
 use headpond_engine::{Config, Handling, OpenFile, Reply, Request, Treatment, Verdict, recover};
-use headpond_format::Stamp;
+use headpond_format::{Geometry, Stamp};
 use headpond_policy::Policy;
 use world::{Memory, POOL, World};
 
@@ -233,6 +233,62 @@ fn what_a_failed_write_left_behind_the_end_is_gone_after_a_crash_and_a_good_sync
             assert!(after == [3; 4096], "{mode:?}: {} bytes", after.len());
         }
     }
+}
+
+/// The same while another write is under way, which is answered later: that one stays.
+#[test]
+fn a_failed_write_beside_another_does_not_show_after_a_sync_and_a_crash() {
+    let mode = CacheMode::WriteThrough;
+    let mut world = World::new(config(mode));
+    let file = world.open(1, &[3; 4096]);
+    (world.hold_writes, world.refuse_writes, world.refuse_resizes) = (true, 1, u32::MAX);
+    let fails = world.begin(direct(file, 12_288, &[5; 4096]));
+    let slow = world.begin(direct(file, 4096, &[6; 4096]));
+    world.answer_a_write();
+    assert!(matches!(world.reply(fails), Reply::Failed(Errno::IO)));
+    assert_eq!(sync(&mut world, file), None);
+    let stamp = |size| Stamp { size, mtime: UnixNanos(9), ctime: UnixNanos(9) };
+    let after = after_a_crash(mode, &world.flash, &world.files[&file], stamp(16_384));
+    assert!(after == [3; 4096], "{} bytes before the other's answer", after.len());
+
+    world.answer_a_write();
+    assert!(matches!(world.reply(slow), Reply::Changed(_)));
+    assert_eq!(sync(&mut world, file), None);
+    let after = after_a_crash(mode, &world.flash, &world.files[&file], stamp(16_384));
+    assert!(after == [[3; 4096], [6; 4096]].concat(), "{} bytes after it", after.len());
+}
+
+/// The log names as many files as it can, and all of them have dirty data.
+#[test]
+fn a_sync_after_a_failed_write_fails_while_the_log_has_no_room_to_say_so() {
+    let geometry = world::geometry();
+    let rows = u64::from(geometry.segments) * headpond_format::SegmentRow::BYTES as u64;
+    let checkpoint_bytes = (geometry.map_bytes() + rows + (8 << 10)).next_multiple_of(4096);
+    let mut world = World::on(Geometry { checkpoint_bytes, ..geometry }, config(CacheMode::WriteBack));
+    // Nothing gets to the origin.
+    world.refuse_resizes = u32::MAX;
+    let mut named = 1;
+    while named == world.engine.stats().dirty_objects + 1 {
+        named += 1;
+        let file = world.open_at(named, &format!("{named}"), &[]);
+        let data = BufMut::copy_of(&[4; 4096]).freeze();
+        let how = Treatment::default();
+        world.begin(Request::Write { object: file, offset: 4096, data, mtime: UnixNanos(7), durable: false, how });
+        world.begin(Request::Truncate { object: file, size: 16_384, mtime: UnixNanos(7) });
+    }
+    assert!(named > 8, "{named}");
+    let file = world.open(1, &[3; 4096]);
+    world.refuse_writes = 1;
+    let data = BufMut::copy_of(&[5; 8192]).freeze();
+    let how = Treatment { handling: Handling::Bypass, ..Treatment::default() };
+    let write = Request::Write { object: file, offset: 4096, data, mtime: UnixNanos(7), durable: false, how };
+    assert!(matches!(world.ask(write), Reply::Failed(Errno::IO)));
+    assert_eq!(sync(&mut world, file), Some(Errno::IO));
+    assert!(matches!(world.ask(Request::SyncAll), Reply::Failed(Errno::IO)));
+    world.refuse_resizes = 0;
+    assert_eq!(flush(&mut world, 1), None);
+    assert_eq!(world.files[&file], [3; 4096]);
+    assert_eq!(sync(&mut world, file), None);
 }
 
 /// A job that sets a failed write right is interrupted before it has the file's stamp, and the pool is left.

@@ -598,6 +598,8 @@ impl Engine {
         let log_works = !self.store.log.failed();
         let known = self.store.known(job.object);
         known.state.flags.unanchored = false;
+        // From here on the stamp tells a change by others, also of a file that a direct change had failed on.
+        (known.state.flags.direct, known.state.flags.size_counts) = (false, false);
         known.state.flags.attributes_dirty = known.changed_in_stamp;
         known.origin_is_left();
         if let Some(stamp) = job.stamp {

@@ -176,15 +176,15 @@ impl Engine {
         self.destage.hurry(object);
     }
 
-    /// After a failure the log gets the size, as soon as nobody has a change under way that only the origin knows of so far.
+    /// After a failure the log gets the size, and again with each change that was under way meanwhile: from here on it is the
+    /// log's size that counts after a crash. A file that the log does not name gets a name there, if there is room for one.
     pub(crate) fn size_counts_here(&mut self, object: ObjectId) {
         let known = self.store.known(object);
-        if known.origin_size != u64::MAX || known.direct > 0 {
+        if known.origin_size != u64::MAX {
             return;
         }
         // What the failed change left behind the end must not show once a change through the log makes the object longer.
         known.state.origin_valid = known.state.origin_valid.min(known.state.size);
-        // An object that the log does not know is named for that: else a crash before destage would show what failed.
         if !self.store.log.failed() && self.make_room_for(object) {
             let known = self.store.known(object);
             known.state.flags.size_counts = true;
@@ -206,7 +206,9 @@ impl Engine {
         let flags = known.state.flags;
         let flagged = flags.destaging && flags.direct && !flags.size_counts;
         let (traces, unflagged) = (known.traces, known.persisted && !flagged);
-        (known.state.flags.direct, known.state.flags.size_counts) = (true, false);
+        // After a failure the log's size counts on.
+        (known.state.flags.direct, known.state.flags.size_counts) =
+            (true, flags.size_counts && known.origin_size == u64::MAX);
         known.state.flags.destaging = true;
         known.said_for_space = false;
         known.state.flags.attributes_dirty = true;

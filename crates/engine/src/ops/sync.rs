@@ -7,6 +7,7 @@ use headpond_base::{Errno, ObjectId};
 use crate::effect::Effect;
 use crate::engine::{Engine, Pending};
 use crate::locks::OpId;
+use crate::object::Object;
 use crate::op::{Op, Progress, Stage};
 use crate::request::Reply;
 
@@ -14,6 +15,9 @@ impl Engine {
     pub(crate) fn step_sync(&mut self, id: OpId, op: &mut Op) -> Progress {
         if op.stage == Stage::Begin {
             op.stage = Stage::Durable;
+            if self.store.get(op.object).is_some_and(failed_unsaid) {
+                self.size_counts_here(op.object);
+            }
             if !self.wait_durable(id) {
                 return Progress::Wait;
             }
@@ -40,6 +44,7 @@ impl Engine {
         if op.stage == Stage::Begin {
             op.stage = Stage::Durable;
             op.left = self.hold_for_sync();
+            self.say_failures();
             if !self.wait_durable(id) {
                 return Progress::Wait;
             }
@@ -68,11 +73,17 @@ impl Engine {
         Progress::Finish(Reply::Done)
     }
 
+    /// Tells the log of failed changes for which it had no room.
+    fn say_failures(&mut self) {
+        let unsaid = self.store.objects.iter().filter(|(_, known)| failed_unsaid(known));
+        let unsaid: Vec<ObjectId> = unsaid.map(|(object, _)| *object).collect();
+        unsaid.into_iter().for_each(|object| self.size_counts_here(object));
+    }
+
     /// What the origin has to sync, kept until it has: a new file without data is forgotten when it is closed, and its name
     /// would be with it.
     fn hold_for_sync(&mut self) -> Vec<ObjectId> {
-        let unsynced =
-            |known: &crate::object::Object| known.origin_unsynced || known.state.flags.unanchored && known.attached;
+        let unsynced = |known: &Object| known.origin_unsynced || known.state.flags.unanchored && known.attached;
         let held = self.store.objects.iter().filter(|(_, known)| unsynced(known));
         let held: Vec<ObjectId> = held.map(|(object, _)| *object).collect();
         for object in &held {
@@ -98,13 +109,14 @@ impl Engine {
     /// Promise 8: after a failure of the flash, a sync fails as long as the object's data is
     /// neither durable there nor at the origin; after a failed sync of what went to the origin directly, while
     /// anybody has the file open who could have written it. Kernels forget what they could not write, and say so once only,
-    /// perhaps to destage.
+    /// perhaps to destage. And after a change that failed at the origin, while the log has no room to say which size counts:
+    /// a crash would show what is there of it.
     fn unsafe_data(&self, object: ObjectId) -> Option<Errno> {
         let known = self.store.get(object)?;
         if let Some(errno) = known.sync_failed.filter(|_| known.opens > 0) {
             return Some(errno);
         }
-        (self.store.log.failed() && known.data_dirty()).then_some(Errno::IO)
+        (self.store.log.failed() && known.data_dirty() || failed_unsaid(known)).then_some(Errno::IO)
     }
 
     /// Whether a power cut of the origin may take the file's name with it, and the origin can be asked to keep it.
@@ -147,4 +159,9 @@ impl Engine {
         self.retire(object);
         failed_for_another
     }
+}
+
+/// Whether a change failed at the origin, and the log knows nothing of the file.
+const fn failed_unsaid(known: &Object) -> bool {
+    known.origin_size == u64::MAX && !known.persisted
 }

@@ -332,6 +332,15 @@ impl World {
         self.run();
     }
 
+    /// The origin answers the write that has waited longest.
+    pub fn answer_a_write(&mut self) {
+        let held = self.held_writes.remove(0);
+        let holds = std::mem::replace(&mut self.hold_writes, false);
+        self.carry_out(held);
+        self.hold_writes = holds;
+        self.run();
+    }
+
     /// The origin answers the writes that waited, and those that come.
     pub fn answer_writes(&mut self) {
         self.hold_writes = false;
