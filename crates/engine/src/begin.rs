@@ -323,7 +323,7 @@ impl Engine {
             self.stats.origin_errors += 1;
             self.unburied.insert(id, self.now.plus(self.retry_after(id)));
             self.count_failed_burial(id);
-        } else if self.store.get(id).is_some_and(|known| known.opens == 0 && known.active == 0) {
+        } else if self.store.get(id).is_some_and(|known| known.opens == 0 && known.active == 0 && !known.in_job) {
             self.forget(id);
         }
     }

@@ -185,7 +185,9 @@ impl Engine {
         }
         // What the failed change left behind the end must not show once a change through the log makes the object longer.
         known.state.origin_valid = known.state.origin_valid.min(known.state.size);
-        if !self.store.log.failed() && self.make_room_for(object) {
+        // One whose last name is gone needs none.
+        let may_name = known.persisted || !known.gone;
+        if !self.store.log.failed() && may_name && self.make_room_for(object) {
             let known = self.store.known(object);
             known.state.flags.size_counts = true;
             known.state.flags.attributes_dirty = true;
