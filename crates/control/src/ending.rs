@@ -5,6 +5,7 @@
 //! once [`Request::SyncAll`] was answered, and the marker stays until the origin has all of it.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use headpond_engine::{Reply, Request};
 use headpond_shard::{Gate, Handle};
 
 use crate::clock::{unix_seconds, utc};
+use crate::durable::DurableNote;
 use crate::flash::Superblocks;
 use crate::marker::{Marker, MarkerHold, MarkerState};
 use crate::service::{Event, Service, outcome};
@@ -166,19 +168,13 @@ fn wait_for(handle: &Handle, request: Request, patience: Duration) -> Result<(),
 
 /// The last word beside the origin. Where it cannot be written, the marker of a running mount
 /// stays, which claims more than this one would. Where the origin is another's by now, nothing is touched.
-pub(crate) fn settle_marker(
-    service: &Service,
-    marker: MarkerHold,
-    superblocks: &Superblocks,
-    mut claim: Marker,
-    ended: &mut Ended,
-) {
+pub(crate) fn settle_marker(service: &Service, mut beside: BesideOrigin, superblocks: &Superblocks, ended: &mut Ended) {
     let settled = if ended.is_complete() {
         Settled::Complete
     } else if ended.trouble.is_some() && ended.dirty_files == 0 {
         Settled::NotKnown
     } else {
-        if let Some(claim) = claim.claim.as_mut().filter(|_| ended.stopped) {
+        if let Some(claim) = beside.claim.claim.as_mut().filter(|_| ended.stopped) {
             claim.stopped_at = superblocks.stopped_at();
         }
         Settled::Dirty(ended.dirty_bytes)
@@ -186,7 +182,8 @@ pub(crate) fn settle_marker(
     let gate = service.gate.clone();
     let (done, settling) = channel();
     // Aside, as a server that is away answers nothing for as long as it is.
-    let settle = move || drop(done.send(settle(&gate, marker, claim, settled)));
+    let durable = service.handle.stats().engine.durable_host_batch;
+    let settle = move || drop(done.send(settle(&gate, beside, durable, settled)));
     let outcome = match std::thread::Builder::new().name("marker".to_owned()).spawn(settle) {
         Ok(_) => settling.recv_timeout(MARKER_WITHIN).unwrap_or(Err(Unsettled::Late)),
         Err(error) => Err(Unsettled::Failed(error.to_string())),
@@ -205,6 +202,14 @@ pub(crate) fn settle_marker(
     }
 }
 
+/// What a mount has beside its origin.
+pub(crate) struct BesideOrigin {
+    pub(crate) marker: MarkerHold,
+    pub(crate) note: Arc<DurableNote>,
+    /// What the marker says.
+    pub(crate) claim: Marker,
+}
+
 /// How the origin is left.
 enum Settled {
     Complete,
@@ -219,14 +224,21 @@ enum Unsettled {
     Lost,
 }
 
-fn settle(gate: &Gate, marker: MarkerHold, claim: Marker, settled: Settled) -> Result<(), Unsettled> {
+fn settle(gate: &Gate, beside: BesideOrigin, durable: u64, settled: Settled) -> Result<(), Unsettled> {
+    let BesideOrigin { marker, note, claim } = beside;
     // Once more and now: the marker may be another's.
     gate.doubt();
     if let Err(errno) = gate.pass() {
         let lost = gate.is_lost();
+        let _ = note.end(None);
         marker.disown();
         let why = format!("the marker beside the origin stays as it is, as it cannot be told whose it is: {errno}");
         return Err(if lost { Unsettled::Lost } else { Unsettled::Failed(why) });
+    }
+    // Of an origin that is complete nothing more is said: what was said goes with the marker.
+    let last = (!matches!(settled, Settled::Complete)).then_some(durable);
+    if let Err(error) = note.end(last) {
+        eprintln!("headpond: it cannot be written beside the origin how far the pool is durable: {error}");
     }
     let result = match settled {
         Settled::Complete => marker.remove(),

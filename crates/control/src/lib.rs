@@ -14,6 +14,7 @@ mod client;
 mod clock;
 mod confinement;
 mod conflict;
+mod durable;
 mod elsewhere;
 mod ending;
 mod exit;

@@ -20,7 +20,7 @@ use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use crate::Refusal;
-use crate::beside::BesideDir;
+use crate::beside::{BesideDir, next_of};
 use crate::lease::{Held, Lease};
 use crate::origin_root::{OriginRoot, look_at};
 
@@ -234,8 +234,11 @@ impl MarkerHold {
     /// When the origin does not allow it.
     pub fn remove(mut self) -> Result<(), Refusal> {
         let failed = |error: std::io::Error| Refusal::from_io("remove the marker", &self.dir.path(FILE), error);
-        // A crash may have left one that was not put in place.
-        self.dir.remove(&crate::beside::next_of(FILE)).map_err(failed)?;
+        // Without a marker it says nothing. A crash may have left one that was not put in place, of either.
+        let durable = crate::durable::FILE;
+        for name in [durable, &next_of(durable), &next_of(FILE)] {
+            self.dir.remove(name).map_err(failed)?;
+        }
         self.dir.remove(FILE).map_err(failed)?;
         self.dir.sync().map_err(failed)?;
         // From here on the name is free for the next holder, who must not lose it to our drop.

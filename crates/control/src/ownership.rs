@@ -7,7 +7,8 @@
 //! - A pool without dirty data is safe with any origin: each file is compared before its clean data
 //!   counts. So after an orderly unmount no trace is needed at the origin.
 //! - Each use of a pool has a claim, drawn at random, in the superblock and in the marker. A pool with another claim
-//!   than the marker's is an image from before that use, or a copy that was used elsewhere.
+//!   than the marker's is an image from before that use, or a copy that was used elsewhere. One whose log ends before what
+//!   was durable in its use, as the note beside the marker says, is an image from that use.
 
 use std::path::Path;
 
@@ -15,6 +16,7 @@ use headpond_base::{Epoch, PoolId};
 use headpond_format::OriginName;
 
 use crate::Refusal;
+use crate::durable::Durable;
 use crate::marker::{Claim, Marker, hex};
 
 /// What a pool holds, after its recovery.
@@ -30,6 +32,8 @@ pub(crate) struct Held {
     pub(crate) claim: [u8; 16],
     /// The count of its superblock.
     pub(crate) counter: u64,
+    /// The last batch of the host stream that counts.
+    pub(crate) host_batch: u64,
     /// Files with something that the origin has not.
     pub(crate) dirty_files: usize,
     /// How much of it.
@@ -67,31 +71,55 @@ pub(crate) enum Image {
     Older,
     /// It is a copy that was used by itself since.
     Elsewhere,
+    /// It is from the very use that ended by a crash, and its log ends too early.
+    Shorter {
+        /// The last host batch that it has.
+        ends: u64,
+        /// One that was durable later.
+        durable: u64,
+    },
+}
+
+/// What the origin says of the pool that it waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Awaited<'a> {
+    /// Which it is.
+    pub(crate) marker: Option<&'a Marker>,
+    /// How far its log was durable.
+    pub(crate) durable: Option<&'a Durable>,
 }
 
 /// Compares a pool with the use that the marker tells of; `None` if it is as that use left it.
-fn image(claim: &Claim, held: &Held) -> Option<Image> {
+fn image(claim: &Claim, durable: Option<&Durable>, held: &Held) -> Option<Image> {
     let held_claim = hex(&held.claim);
-    if held_claim == claim.id {
-        let is_earlier = claim.stopped_at.is_some_and(|count| held.counter < count);
-        return is_earlier.then_some(Image::Older);
-    }
-    // A crash before the pool had the claim. Or the superblock that had it is lost, and recovery went by the
-    // checkpoint, which has the epoch alone.
-    if held_claim == claim.before && (!claim.begun || held.epoch.0 >= claim.epoch) {
-        return None;
-    }
-    Some(if held.epoch.0 < claim.epoch { Image::Older } else { Image::Elsewhere })
+    let is_of = if held_claim == claim.id {
+        if claim.stopped_at.is_some_and(|count| held.counter < count) {
+            return Some(Image::Older);
+        }
+        &claim.id
+    } else if held_claim == claim.before && !claim.begun {
+        // A crash before the pool had the claim.
+        &claim.before
+    } else if held_claim == claim.before && held.epoch.0 >= claim.epoch {
+        // The superblock that had it is lost, and recovery went by the checkpoint, which has the epoch alone.
+        &claim.id
+    } else {
+        return Some(if held.epoch.0 < claim.epoch { Image::Older } else { Image::Elsewhere });
+    };
+    let durable = durable.filter(|durable| durable.claim == *is_of)?.host_batch;
+    let ends = held.host_batch;
+    (ends < durable).then_some(Image::Shorter { ends, durable })
 }
 
 /// Judges a pool (none: the flash is new, or to be formatted whatever it holds) and an origin.
 pub(crate) fn judge(
     origin: &Path,
     flash: &Path,
-    marker: Option<&Marker>,
+    awaited: Awaited<'_>,
     held: Option<&Held>,
     allowed: Allowed,
 ) -> Result<Ownership, Refusal> {
+    let Awaited { marker, durable } = awaited;
     let dirty = held.is_some_and(|held| held.dirty_files > 0);
     let proven = match (marker, held) {
         (Some(marker), Some(held)) if marker.pool == held.pool.to_string() => match &held.origin {
@@ -109,7 +137,7 @@ pub(crate) fn judge(
     };
     if let Some(key) = proven {
         let claim = marker.and_then(|marker| marker.claim.as_ref());
-        if let Some(image) = claim.zip(held).and_then(|(claim, held)| image(claim, held)) {
+        if let Some(image) = claim.zip(held).and_then(|(claim, held)| image(claim, durable, held)) {
             // Not even to make it anew: what it does not know of may be dirty in the one that is awaited.
             return Ok(if allowed.discard_dirty { Ownership::Format } else { Ownership::Image(key, image) });
         }
@@ -202,7 +230,16 @@ mod tests {
     fn held(origin: Option<(&str, [u8; 16])>, dirty_files: usize) -> Held {
         let origin = origin.map(|(path, key)| OriginName { key, path: path.into() });
         let dirty_bytes = dirty_files as u64 * 8192;
-        Held { pool: POOL, origin, epoch: Epoch(0), claim: [0; 16], counter: 1, dirty_files, dirty_bytes }
+        Held {
+            pool: POOL,
+            origin,
+            epoch: Epoch(0),
+            claim: [0; 16],
+            counter: 1,
+            host_batch: 1,
+            dirty_files,
+            dirty_bytes,
+        }
     }
 
     #[test]
@@ -235,7 +272,8 @@ mod tests {
         for (case, marker, held, plain, discarding) in table {
             for (discard_dirty, expected) in [(false, plain), (true, discarding)] {
                 let allowed = Allowed { format: false, discard_dirty };
-                let judged = judge(Path::new(HERE), Path::new("/f"), marker.as_ref(), held.as_ref(), allowed);
+                let awaited = Awaited { marker: marker.as_ref(), durable: None };
+                let judged = judge(Path::new(HERE), Path::new("/f"), awaited, held.as_ref(), allowed);
                 assert_eq!(judged.map_err(|refusal| refusal.status()), expected, "{case}, discard {discard_dirty}");
             }
         }
@@ -276,7 +314,8 @@ mod tests {
                 let held = Held { epoch: Epoch(epoch), claim: held_claim, counter, ..held(Some((HERE, KEY)), dirty) };
                 let judge_it = |format, discard_dirty| {
                     let allowed = Allowed { format, discard_dirty };
-                    judge(Path::new(HERE), Path::new("/f"), Some(&marker), Some(&held), allowed)
+                    let awaited = Awaited { marker: Some(&marker), durable: None };
+                    judge(Path::new(HERE), Path::new("/f"), awaited, Some(&held), allowed)
                 };
                 assert_eq!(judge_it(false, false).unwrap(), expected, "{case}");
                 if expected != same {
@@ -288,10 +327,46 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_whose_log_ends_before_what_was_durable_in_its_use_is_not_believed() {
+        const BEFORE: [u8; 16] = [5; 16];
+        const NOW: [u8; 16] = [6; 16];
+        let note = |claim: [u8; 16], host_batch| Some(Durable { claim: hex(&claim), host_batch });
+        let shorter = Ownership::Image(KEY, Image::Shorter { ends: 30, durable: 31 });
+        let same = Ownership::Same(KEY);
+        // The pool has batch 30.
+        let table = [
+            ("the note is missing, or torn", None, true, 4, NOW, same),
+            ("as the crash left it", note(NOW, 30), true, 4, NOW, same),
+            ("batches came after the note", note(NOW, 2), true, 4, NOW, same),
+            ("a snapshot of the use that crashed", note(NOW, 31), true, 4, NOW, shorter),
+            ("the note is of the use before", note(BEFORE, 31), true, 4, NOW, same),
+            ("killed before the pool had the claim", note(BEFORE, 30), false, 3, BEFORE, same),
+            ("a snapshot of the use before, put back then", note(BEFORE, 31), false, 3, BEFORE, shorter),
+            ("its superblock is lost, and the checkpoint told", note(NOW, 30), true, 4, BEFORE, same),
+            ("a snapshot of which that is so", note(NOW, 31), true, 4, BEFORE, shorter),
+        ];
+        for (case, durable, begun, epoch, held_claim, expected) in table {
+            let claim = Claim { epoch: 4, id: hex(&NOW), before: hex(&BEFORE), begun, stopped_at: None };
+            let marker = Marker { claim: Some(claim), ..marker(POOL, KEY) };
+            let held = Held { epoch: Epoch(epoch), claim: held_claim, host_batch: 30, ..held(Some((HERE, KEY)), 2) };
+            let awaited = Awaited { marker: Some(&marker), durable: durable.as_ref() };
+            for (discard_dirty, expected) in
+                [(false, expected), (true, if expected == same { same } else { Ownership::Format })]
+            {
+                let allowed = Allowed { format: false, discard_dirty };
+                let judged = judge(Path::new(HERE), Path::new("/f"), awaited, Some(&held), allowed);
+                assert_eq!(judged.unwrap(), expected, "{case}, discard {discard_dirty}");
+            }
+        }
+    }
+
+    #[test]
     fn formatting_drops_dirty_data_only_when_told_twice() {
         let judge_it = |held: Held, discard_dirty| {
             let allowed = Allowed { format: true, discard_dirty };
-            judge(Path::new(HERE), Path::new("/f"), Some(&marker(POOL, KEY)), Some(&held), allowed)
+            let marker = marker(POOL, KEY);
+            let awaited = Awaited { marker: Some(&marker), durable: None };
+            judge(Path::new(HERE), Path::new("/f"), awaited, Some(&held), allowed)
         };
         let refusal = judge_it(held(Some((HERE, KEY)), 2), false).unwrap_err();
         assert_eq!(refusal.status(), ExitStatus::FlashDirtyElsewhere);

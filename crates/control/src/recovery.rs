@@ -27,7 +27,7 @@ use crate::flash::{Content, Flash};
 use crate::marker::{Claim, Marker, hex};
 use crate::obsolete::Failure;
 use crate::origin_root::OriginRoot;
-use crate::ownership::{Allowed, Held, Image, Ownership, judge};
+use crate::ownership::{Allowed, Awaited, Held, Image, Ownership, judge};
 use crate::resolve::{Found, Wanted};
 use crate::waiting::{Step, Waiting};
 use crate::{Decisions, ExitStatus, MountPlan, Refusal};
@@ -66,8 +66,8 @@ pub(crate) struct DirtyFile {
 
 /// What lies beside the origin.
 pub(crate) struct Beside<'a> {
-    /// The marker.
-    pub(crate) marker: Option<&'a Marker>,
+    /// The marker, and how far the log was durable.
+    pub(crate) awaited: Awaited<'a>,
     /// The note of a pool whose flash failed.
     pub(crate) failure: Option<&'a Failure>,
 }
@@ -102,6 +102,11 @@ impl Doubt {
                     ),
                     Image::Elsewhere => format!(
                         "this is a copy of the pool that was used by itself. The origin has been used with another one: since {since}"
+                    ),
+                    Image::Shorter { ends, durable } => format!(
+                        "this is an older image of the pool, from a copy, a snapshot or a clone made in its last use, which ended by a \
+                         crash; or the flash lost what it had synced. Its log ends at batch {ends}, and was durable up to batch \
+                         {durable}. The origin has been used with the newer one: since {since}"
                     ),
                 };
                 Refusal::PoolImage { path, what, left: Doubtful(left) }
@@ -173,7 +178,7 @@ pub(crate) fn make_ready(
                 notes.push(doubt.note().to_owned());
             }
             decided.map_err(|undecided| match undecided {
-                Undecided::Files(left) => doubt.refusal(flash, beside.marker, left),
+                Undecided::Files(left) => doubt.refusal(flash, beside.awaited.marker, left),
                 Undecided::Refused(refusal) => refusal,
             })?
         }
@@ -215,7 +220,7 @@ fn whose(
 ) -> Result<(Ownership, Trust), Refusal> {
     let failed = beside.failure.zip(held).filter(|(failure, held)| failure.is_of(&held.pool.to_string()));
     let Some((failure, held)) = failed else {
-        let ownership = judge(root.path(), flash.path(), beside.marker, held, allowed)?;
+        let ownership = judge(root.path(), flash.path(), beside.awaited, held, allowed)?;
         let trust = match ownership {
             Ownership::Image(_, image) => Trust::None(Doubt::Image(image)),
             _ => Trust::Left,
@@ -225,7 +230,7 @@ fn whose(
     // A pool that the note names was this origin's, whatever became of the marker. A note that was
     // cut short says nothing of the kind.
     let ownership = if !failure.names(&held.pool.to_string()) {
-        judge(root.path(), flash.path(), beside.marker, Some(held), allowed)?
+        judge(root.path(), flash.path(), beside.awaited, Some(held), allowed)?
     } else if allowed.discard_dirty || (allowed.format && held.dirty_files == 0) {
         Ownership::Format
     } else {
@@ -307,6 +312,7 @@ fn held(recovered: &Recovered) -> Held {
         epoch: superblock.epoch,
         claim: superblock.claim,
         counter: superblock.counter,
+        host_batch: recovered.last_host_batch().0,
         dirty_files: objects.iter().filter(|object| is_dirty(object)).count(),
         dirty_bytes: objects.iter().map(|object| object.dirty_blocks * BLOCK_U64).sum(),
     }

@@ -21,8 +21,9 @@ use signal_hook::iterator::Signals;
 
 use crate::clock::{unix_seconds, utc};
 use crate::confinement::confine;
+use crate::durable::{self, Durable, DurableNote, keep_up};
 use crate::elsewhere::{Elsewhere, Verdict};
-use crate::ending::{Ended, end, settle_marker};
+use crate::ending::{BesideOrigin, Ended, end, settle_marker};
 use crate::flash::{Flash, Superblocks};
 use crate::http::{MetricsServer, Token};
 use crate::last_daemon::{once_free, take_marker};
@@ -33,6 +34,7 @@ use crate::notify::notify;
 use crate::numbers::exposition;
 use crate::obsolete::ObsoleteNote;
 use crate::origin_root::OriginRoot;
+use crate::ownership::Awaited;
 use crate::places::Places;
 use crate::protocol::Answer;
 use crate::recovery::{Beside, DirtyFile, make_ready};
@@ -52,8 +54,9 @@ const PERIOD: Duration = Duration::from_millis(250);
 pub struct Running {
     service: Service,
     mounted: Mounted,
-    marker: MarkerHold,
-    claim: Marker,
+    beside: BesideOrigin,
+    /// Keeps the note beside the origin up to date as long as it is there.
+    keeping: Sender<()>,
     superblocks: Superblocks,
     events: Receiver<Event>,
     socket: Arc<ControlSocket>,
@@ -88,10 +91,14 @@ impl Running {
         waiting.on(Step::Origin("the files"));
         let obsolete = ObsoleteNote::in_dir(marker.dir().clone());
         let failure = obsolete.read()?;
+        let durable = Durable::read(marker.dir())?;
         let mut ready = make_ready(
             &mut flash,
             &root,
-            &Beside { marker: found.as_ref(), failure: failure.as_ref() },
+            &Beside {
+                awaited: Awaited { marker: found.as_ref(), durable: durable.as_ref() },
+                failure: failure.as_ref(),
+            },
             plan,
             &waiting,
         )?;
@@ -140,6 +147,7 @@ impl Running {
         let handle = Shard::start(engine, device, origin, Limits::default())
             .map_err(|error| Refusal::Failed { doing: "start the shard's threads".to_owned(), error })?;
         begin(&handle, config, &marker, &mut claim);
+        let note = begin_note(&handle, &marker, &claim);
         if failure.is_some() {
             forget_failure(&handle, &obsolete);
         }
@@ -171,7 +179,7 @@ impl Running {
             Ok(mounted) => mounted,
             Err(error) => {
                 let mut ended = end(&service, None);
-                settle_marker(&service, marker, &superblocks, claim, &mut ended);
+                settle_marker(&service, BesideOrigin { marker, note, claim }, &superblocks, &mut ended);
                 return Err(mount_refusal(&service, error));
             }
         };
@@ -181,9 +189,13 @@ impl Running {
         }
         standing::keep_watch(service.gate.clone())
             .map_err(|error| Refusal::Failed { doing: "start the watch of the claim".to_owned(), error })?;
+        let keeping = keep_up(note.clone(), service.handle.clone(), service.gate.clone()).map_err(|error| {
+            Refusal::Failed { doing: "start the thread of the note beside the origin".to_owned(), error }
+        })?;
         drop(waiting);
         notify("READY=1");
-        Ok(Self { service, mounted, marker, claim, superblocks, events, socket, notes: ready.notes })
+        let beside = BesideOrigin { marker, note, claim };
+        Ok(Self { service, mounted, beside, keeping, superblocks, events, socket, notes: ready.notes })
     }
 
     /// What is mounted, and what the operator should know of how it went.
@@ -283,14 +295,15 @@ impl Running {
     }
 
     fn finish(self, flush: bool, client: Option<Client>) -> Result<Ended, Refusal> {
-        let Self { service, mounted, marker, claim, superblocks, events, socket, .. } = self;
+        let Self { service, mounted, beside, keeping, superblocks, events, socket, .. } = self;
         // Of a mount that was in use there are still handles, which end with the process. Waiting for
         // them, as its drop would, might take for ever.
         std::mem::forget(mounted);
         service.enter(Phase::Unmounting);
         notify("STOPPING=1");
         let mut ended = end(&service, flush.then_some(&events));
-        settle_marker(&service, marker, &superblocks, claim, &mut ended);
+        settle_marker(&service, beside, &superblocks, &mut ended);
+        drop(keeping);
         let refusal = ended.trouble.clone().map(|why| Refusal::FlushFailed { why, dirty_bytes: ended.dirty_bytes });
         // Before the last answer: whoever comes after it finds no daemon, rather than one that ends.
         socket.close();
@@ -340,6 +353,17 @@ fn begin(handle: &Handle, config: Config, marker: &MarkerHold, claim: &mut Marke
     if let Err(refusal) = marker.write(claim) {
         eprintln!("headpond: {refusal}");
     }
+}
+
+/// The note of how far the log is durable, for this use. Where it cannot be made an image of the flash from this use is not told
+/// after a crash: no reason not to serve.
+fn begin_note(handle: &Handle, marker: &MarkerHold, claim: &Marker) -> Arc<DurableNote> {
+    let id = claim.claim.as_ref().map_or("", |claim| &claim.id);
+    let note = DurableNote::new(marker.dir().clone(), id);
+    if let Err(error) = note.say(handle.stats().engine.durable_host_batch) {
+        eprintln!("headpond: {}: {error}", marker.dir().path(durable::FILE).display());
+    }
+    Arc::new(note)
 }
 
 /// The note of a failed pool goes once what was decided on it is durable: with the engine's first

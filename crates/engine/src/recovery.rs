@@ -76,6 +76,7 @@ pub type RecoverError = ScanError;
 pub struct Recovered {
     superblock: Superblock,
     store: Store,
+    last_host: BatchNumber,
     dropped_batches: u64,
     /// The origin's host has been up since the pool was last used.
     origin_stood: bool,
@@ -155,6 +156,7 @@ pub fn recover_mutated(
     Ok(Recovered {
         superblock: scanned.superblock,
         store,
+        last_host: scanned.last_host,
         dropped_batches: scanned.dropped_batches,
         origin_stood: false,
     })
@@ -165,6 +167,14 @@ impl Recovered {
     #[must_use]
     pub const fn superblock(&self) -> &Superblock {
         &self.superblock
+    }
+
+    /// The last host batch that counts. Never before [`Stats::durable_host_batch`] of the use that a crash ended.
+    ///
+    /// [`Stats::durable_host_batch`]: crate::Stats::durable_host_batch
+    #[must_use]
+    pub const fn last_host_batch(&self) -> BatchNumber {
+        self.last_host
     }
 
     /// Batches behind the last complete one: writes that nobody had synced.

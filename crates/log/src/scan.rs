@@ -104,6 +104,8 @@ pub struct Scanned {
     pub start: LogStart,
     /// The next object to be made, but for those in the tail.
     pub next_object: u64,
+    /// The last host batch that counts: nothing of what survived comes after it.
+    pub last_host: BatchNumber,
     /// Batches found after the checkpoint that do not count: torn, or behind a torn one.
     pub dropped_batches: u64,
 }
@@ -197,6 +199,7 @@ fn scan_from(
         objects: checkpoint.objects,
         tail: tail.entries,
         next_object,
+        last_host: tail.last_host,
         dropped_batches: tail.dropped,
         superblock,
     })

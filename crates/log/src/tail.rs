@@ -73,6 +73,8 @@ pub(crate) struct Durable {
 pub(crate) struct Tail {
     /// The entries that count, in order.
     pub(crate) entries: Vec<TailEntry>,
+    /// The last host batch that counts.
+    pub(crate) last_host: BatchNumber,
     /// Batches that were there but do not count.
     pub(crate) dropped: u64,
 }
@@ -123,7 +125,7 @@ pub(crate) fn judge(
     } else {
         entries.sort_by_key(|entry| entry.sequence);
     }
-    Ok(Tail { entries, dropped: total - counted })
+    Ok(Tail { entries, last_host: chain, dropped: total - counted })
 }
 
 /// A batch's entries, if it counts for itself.

@@ -212,6 +212,67 @@ fn a_file_with_several_names_is_there_as_long_as_one_of_them_is() {
     bench.finish();
 }
 
+#[test]
+fn a_file_whose_descriptor_was_closed_is_found_while_one_of_its_names_goes_and_comes() {
+    let mut bench = Bench::engine_within(CacheMode::WriteBack, FEW);
+    let at = |name: &str| bench.mountpoint.join(name);
+    for name in ["one", "two"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    // More than stay open.
+    let many = 2 * FEW.paths;
+    for number in 0..many {
+        fs::write(at(&format!("one/{number}")), text(1, number)).unwrap();
+        fs::hard_link(at(&format!("one/{number}")), at(&format!("two/{number}"))).unwrap();
+    }
+    flush(&bench);
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let open = |number| rustix::fs::open(at(&format!("one/{number}")), flags, rustix::fs::Mode::empty()).unwrap();
+    let named: Vec<_> = (0..many).map(open).collect();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                // The name by which it was looked up last is the one that goes.
+                for (gone, left) in [("one", "two"), ("two", "one")] {
+                    for number in 0..many {
+                        fs::remove_file(at(&format!("{gone}/{number}"))).unwrap();
+                        fs::hard_link(at(&format!("{left}/{number}")), at(&format!("{gone}/{number}"))).unwrap();
+                    }
+                }
+            }
+        });
+        let look = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+        let looks = (0..20 * many).map(|number| {
+            let found = rustix::fs::statx(&named[number * 7 % many], c"", look, StatxFlags::BASIC_STATS);
+            found.map(|found| found.stx_size)
+        });
+        let failed: Vec<_> = looks.filter_map(Result::err).collect();
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(failed, []);
+    });
+    few_are_open(&bench);
+    drop(named);
+    bench.finish();
+}
+
+#[test]
+fn a_flush_right_after_the_last_close_of_removed_files_succeeds() {
+    let mut bench = Bench::engine_within(CacheMode::WriteBack, FEW);
+    let at = |name: String| bench.mountpoint.join(name);
+    for round in 0..20_u8 {
+        let files: Vec<File> =
+            (0..2 * FEW.files).map(|number| File::create(at(format!("{number}"))).unwrap()).collect();
+        for (number, file) in files.iter().enumerate() {
+            file.write_all_at(&[round; 20_000], 0).unwrap();
+            fs::remove_file(at(format!("{number}"))).unwrap();
+        }
+        drop(files);
+        flush(&bench);
+    }
+    bench.finish();
+}
+
 /// All that can be open of files of this name, wherever they were.
 fn open_of(bench: &Bench, name: &str) -> Vec<PathBuf> {
     let is_it = |path: &PathBuf| path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(name));

@@ -18,6 +18,8 @@ pub(crate) trait Core {
     fn figures(&self) -> [u64; 5];
     /// Writes that it sends past the pool as part of a stream, decided as each is taken; `None` while requests wait.
     fn streamed_writes(&self) -> Option<u64>;
+    /// The last host batch that it says is durable.
+    fn durable_host_batch(&self) -> u64;
     /// Everything that it counts: for people.
     fn told(&self) -> String;
 }
@@ -48,6 +50,8 @@ pub(crate) trait Restored {
     fn adopt(&mut self, origin: OriginName);
     fn booted(&mut self, boot: [u8; 16]);
     fn clean_stop(&self) -> bool;
+    /// The last host batch that counts.
+    fn last_host_batch(&self) -> u64;
     fn start(self: Box<Self>, config: Config, now: Nanos) -> Box<dyn Core>;
 }
 
@@ -94,6 +98,10 @@ impl Core for Engine {
 
     fn streamed_writes(&self) -> Option<u64> {
         Self::streamed_writes(self)
+    }
+
+    fn durable_host_batch(&self) -> u64 {
+        self.stats().durable_host_batch
     }
 
     fn told(&self) -> String {
@@ -144,6 +152,10 @@ impl Restored for Recovered {
 
     fn clean_stop(&self) -> bool {
         self.superblock().clean_stop
+    }
+
+    fn last_host_batch(&self) -> u64 {
+        Self::last_host_batch(self).0
     }
 
     fn start(self: Box<Self>, config: Config, now: Nanos) -> Box<dyn Core> {

@@ -130,6 +130,7 @@ impl Sim<'_> {
 
     pub(crate) fn leave(&mut self, cut: Option<Cut>, origin_falls: bool) {
         if let Some(core) = &self.world.core {
+            self.durable_host_batch = self.durable_host_batch.max(core.durable_host_batch());
             let [_, reclaimed, checkpoints, destaged, saved] = core.figures();
             self.summary.reclaimed += reclaimed;
             self.summary.checkpoints += checkpoints;
@@ -382,6 +383,11 @@ impl Sim<'_> {
             .map_err(|why| format!("the second recovery failed: {why}"))?;
         if first.objects() != second.objects() {
             return Err(format!("two recoveries of one pool differ: {:?} and {:?}", first.objects(), second.objects()));
+        }
+        // What the note beside the origin may have said by then: else a pool as a crash left it is taken for an older image.
+        let (durable, found) = (self.durable_host_batch, second.last_host_batch());
+        if found < durable && !self.damaged {
+            return Err(format!("host batch {durable} was durable, and the log ends at {found}"));
         }
         Ok(Some(second))
     }

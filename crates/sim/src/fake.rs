@@ -291,6 +291,10 @@ impl Core for Fake {
         [0; 5]
     }
 
+    fn durable_host_batch(&self) -> u64 {
+        0
+    }
+
     fn told(&self) -> String {
         String::new()
     }
@@ -324,6 +328,10 @@ impl Restored for FakeRestored {
 
     fn clean_stop(&self) -> bool {
         true
+    }
+
+    fn last_host_batch(&self) -> u64 {
+        0
     }
 
     fn start(self: Box<Self>, _config: Config, _now: Nanos) -> Box<dyn Core> {

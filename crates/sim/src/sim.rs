@@ -126,6 +126,8 @@ pub(crate) struct Sim<'a> {
     pub(crate) damaged: bool,
     /// How often the origin's host has come up again.
     pub(crate) boots: u64,
+    /// The last host batch that any daemon said was durable.
+    pub(crate) durable_host_batch: u64,
     /// Its value when a start was last through.
     pub(crate) settled_boots: u64,
     /// The run ends here: what comes could not be judged.
@@ -165,6 +167,7 @@ impl<'a> Sim<'a> {
             summary: crate::Summary::default(),
             damaged: false,
             boots: 0,
+            durable_host_batch: 0,
             settled_boots: 0,
             over: false,
             observing: false,

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::pond::{Pond, SIZE, write_and_sync};
+use crate::pond::{Pond, SIZE, wait_until, write_and_sync};
 
 /// The file that each use writes anew.
 fn write(pond: &Pond, what: &str) {
@@ -99,4 +99,67 @@ fn an_image_from_before_the_last_start_is_refused_after_a_crash() {
     pond.mount(&[]).ok();
     assert_eq!(read(&pond), "v2");
     pond.unmount(&[]).ok();
+}
+
+/// What the note beside the origin says of how far the pool is durable.
+fn durable(pond: &Pond) -> u64 {
+    let text = fs::read(pond.origin().join(".headpond/durable.json")).unwrap_or_default();
+    assert!(text.len() <= 256, "{text:?}");
+    serde_json::from_slice::<serde_json::Value>(&text).map_or(0, |note| note["host_batch"].as_u64().unwrap())
+}
+
+#[test]
+fn a_snapshot_of_the_pool_in_use_is_refused_after_a_crash() {
+    let mut pond = Pond::new();
+    let daemon = pond.mount_foreground(&["--size", SIZE]);
+    write(&pond, "v1");
+    keep(&pond, "snapshot");
+    let before = durable(&pond);
+    write(&pond, "v2");
+    wait_until("the note says more", || durable(&pond) > before);
+    pond.kill(daemon);
+    keep(&pond, "newest");
+
+    put_back(&pond, "snapshot");
+    let marker = pond.marker();
+    for more in [&[][..], &["--format"], &["--keep-pool", "other"]] {
+        pond.mount(more).refused(42, &["older image", "file", "--keep-origin", "--keep-pool", "--discard-dirty"]);
+    }
+    assert_eq!(fs::read(pond.flash()).unwrap(), fs::read(pond.at("snapshot")).unwrap(), "nothing was changed");
+    assert_eq!(pond.marker(), marker);
+
+    put_back(&pond, "newest");
+    let daemon = pond.mount_foreground(&[]);
+    assert_eq!(read(&pond), "v2");
+    // The note is of this use by now.
+    pond.kill(daemon);
+    put_back(&pond, "snapshot");
+    pond.mount(&[]).refused(42, &["older image"]);
+    pond.mount(&["--keep-pool", "all"]).ok();
+    assert_eq!(read(&pond), "v1", "as the operator decided");
+    pond.unmount(&[]).ok();
+    assert!(!pond.origin().join(".headpond").exists());
+}
+
+#[test]
+fn a_note_that_is_torn_or_missing_keeps_no_pool_from_its_origin() {
+    let mut pond = Pond::new();
+    let mut daemon = pond.mount_foreground(&["--size", SIZE]);
+    let note = pond.origin().join(".headpond/durable.json");
+    let damages: [&dyn Fn(); 3] = [&|| fs::remove_file(&note).unwrap(), &|| fs::write(&note, "").unwrap(), &|| {
+        let mut torn = fs::read(&note).unwrap();
+        torn[120..].fill(0);
+        fs::write(&note, torn).unwrap();
+    }];
+    for (round, damage) in damages.into_iter().enumerate() {
+        write(&pond, &round.to_string());
+        wait_until("there is a note", || note.exists());
+        pond.kill(daemon);
+        damage();
+        daemon = pond.mount_foreground(&[]);
+        assert_eq!(read(&pond), round.to_string());
+    }
+    pond.unmount(&[]).ok();
+    assert_eq!(pond.wait(daemon), 0);
+    assert!(!pond.origin().join(".headpond").exists());
 }

@@ -19,7 +19,15 @@ fn fifo(path: &Path) {
 /// What an origin's owner did to a root mount: its marker was written to where the link led.
 #[test]
 fn links_planted_for_the_marker_lead_nowhere() {
-    for name in ["marker.json", "marker.json.next", "lock", "obsolete-pool", "obsolete-pool.next"] {
+    for name in [
+        "marker.json",
+        "marker.json.next",
+        "lock",
+        "obsolete-pool",
+        "obsolete-pool.next",
+        "durable.json",
+        "durable.json.next",
+    ] {
         let pond = Pond::new();
         let ours = pond.origin().join(".headpond");
         fs::create_dir(&ours).unwrap();
