@@ -109,10 +109,7 @@ impl ExitStatus {
         (Self::FlashFailed, "the flash failed while it was read"),
         (Self::PoolObsolete, "the flash failed in an earlier use, and the origin went on without the pool"),
         (Self::PoolBlemished, "the pool has damage that loses nothing (only from check)"),
-        (
-            Self::PoolImage,
-            "the pool is an older image or a copy, not the one that the origin waits for; or its flash lost what it had synced",
-        ),
+        (Self::PoolImage, "the pool is an older image or a copy, or its flash lost what it had synced"),
         (Self::Conflict, "files with dirty data were changed at the origin (--keep-pool or --keep-origin decides)"),
         (Self::NoFuse, "FUSE is missing or refused the mount"),
         (Self::NoPermission, "not permitted"),

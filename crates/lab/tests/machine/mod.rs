@@ -20,12 +20,12 @@ pub fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Builds the program, once, so that no older one is on trial.
+/// Builds the program, once, so that no older one is on trial: as a part of the workspace, since only so has it the bugs
+/// that tests plant, and all tests run one and the same program.
 pub fn program() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let built =
-            Command::new(env!("CARGO")).args(["build", "-q", "--package", "headpond", "--bin", "headpond"]).status();
+        let built = Command::new(env!("CARGO")).args(["build", "-q", "--workspace", "--bins"]).status();
         assert!(built.expect("cargo runs").success(), "headpond does not build");
         let test = std::env::current_exe().expect("a test has a path");
         test.parent().and_then(Path::parent).expect("target/PROFILE/deps/TEST").join("headpond")
