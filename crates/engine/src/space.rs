@@ -8,7 +8,7 @@
 //!   nor another file's.
 //! - At most one question is under way.
 
-use headpond_base::{BLOCK_U64, Block, blocks_for};
+use headpond_base::{BLOCK_U64, Block, Errno, blocks_for};
 
 use crate::locks::OpId;
 use crate::ranges::RangeSet;
@@ -39,6 +39,8 @@ pub(crate) struct ObjectSpace {
     left_over: bool,
     /// An application asked for space past the end, up to here. It stays.
     kept_to: u64,
+    /// The last destage of it met a quota.
+    over_quota: bool,
 }
 
 /// What a change needs.
@@ -88,6 +90,16 @@ impl ObjectSpace {
     /// Whether the origin has said if it keeps space of this file.
     pub(crate) const fn has_answered(&self) -> bool {
         self.has_answered
+    }
+
+    /// Destage of the object ended, and why if it failed.
+    pub(crate) fn destaged(&mut self, failed: Option<Errno>) {
+        self.over_quota = failed.is_some_and(|errno| self.over_quota || errno == Errno::DQUOT);
+    }
+
+    /// Whether the last destage met a quota.
+    pub(crate) const fn is_over_quota(&self) -> bool {
+        self.over_quota
     }
 
     /// Whether all of this is reserved.

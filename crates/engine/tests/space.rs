@@ -163,6 +163,26 @@ fn where_no_space_is_kept_a_write_past_the_log_waits_for_what_is_dirty() {
     assert_eq!(world.engine.stats().dirty_blocks, 0);
 }
 
+/// Quotas of an NFS server, say: nobody knows of them before destage meets one.
+#[test]
+fn where_no_space_is_kept_a_file_whose_destage_met_a_quota_takes_no_more_until_it_is_at_the_origin() {
+    let mut world = World::new(Config::default());
+    (world.keeps_none, world.free) = (true, 1 << 40);
+    let [over, other] = [1, 2].map(|number| world.open(number, &[]));
+    assert!(matches!(write(&mut world, over, 0, 4096, Treatment::default()), Reply::Changed(_)));
+    (world.refuse_writes, world.refuse_writes_as) = (u32::MAX, Errno::DQUOT);
+    let reply = world.ask(Request::flush_all(1));
+    assert!(matches!(reply, Reply::Failed(Errno::DQUOT)), "{reply:?}");
+    let reply = write(&mut world, over, 4096, 4096, Treatment::default());
+    assert!(matches!(reply, Reply::Failed(Errno::DQUOT)), "{reply:?}");
+    let cut = Request::Truncate { object: over, size: 4000, mtime: UnixNanos(7) };
+    assert!(matches!(world.ask(cut), Reply::Changed(_)), "what needs no space is done");
+    assert!(matches!(write(&mut world, other, 0, 4096, Treatment::default()), Reply::Changed(_)));
+    world.refuse_writes = 0;
+    assert!(matches!(world.ask(Request::flush_all(2)), Reply::Done));
+    assert!(matches!(write(&mut world, over, 4096, 4096, Treatment::default()), Reply::Changed(_)));
+}
+
 /// A file system with blocks smaller than the pool's: the space that it has ends within a block. Destage once made nothing of
 /// that block in ranges without a byte, without end.
 #[test]

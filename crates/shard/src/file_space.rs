@@ -15,6 +15,7 @@ use headpond_base::{Errno, Result};
 use headpond_engine::{Room, Space};
 use rustix::fs::{FallocateFlags, SeekFrom};
 
+use crate::btrfs_quota;
 use crate::file_origin::{allocate, from};
 
 /// Magic numbers of `statfs`.
@@ -102,8 +103,8 @@ fn has_data(file: &File, kind: SpaceKind, start: u64, end: u64) -> Option<(u64, 
     (to >= end).then_some((start, to))
 }
 
-/// What the file system has free for everybody. Where nothing is written in place its figure is that of the
-/// last whole transaction: if it `settles`, all that was written is in it.
+/// What the file system has free for everybody, and on btrfs what the limit of the file's subvolume leaves of that. Where nothing
+/// is written in place its figure is that of the last whole transaction: if it `settles`, all that was written is in it.
 pub(crate) fn free(file: &File, settles: bool) -> Result<Room> {
     let kind = SpaceKind::of(file);
     if settles && kind == SpaceKind::KeepsNone {
@@ -111,6 +112,13 @@ pub(crate) fn free(file: &File, settles: bool) -> Result<Room> {
     }
     let found = rustix::fs::fstatvfs(file).map_err(from)?;
     let [free, bytes] = [found.f_bavail, found.f_blocks].map(|blocks| blocks.saturating_mul(found.f_frsize));
-    let trees = if magic(file) == Some(BTRFS) { (bytes / BTRFS_TREES_SHARE).min(BTRFS_TREES_MAX) } else { 0 };
-    Ok(Room { free: free.saturating_sub(trees), bytes, counts: kind != SpaceKind::Keeps })
+    let all = Room { free, bytes, counts: kind != SpaceKind::Keeps };
+    if magic(file) != Some(BTRFS) {
+        return Ok(all);
+    }
+    let all = Room { free: free.saturating_sub((bytes / BTRFS_TREES_SHARE).min(BTRFS_TREES_MAX)), ..all };
+    Ok(match btrfs_quota::left_for(file) {
+        Some(left) if left.free < all.free => Room { free: left.free, bytes: left.bytes.min(bytes), ..all },
+        _ => all,
+    })
 }

@@ -17,6 +17,7 @@
 //! What a request costs is in `ARCHITECTURE.md`, and what it comes to in `docs/benchmarks.md`.
 
 mod beneath;
+mod btrfs_quota;
 mod claim;
 mod clock;
 mod core;

@@ -16,6 +16,7 @@ use crate::pond::{Pond, SIZE, is_mounted, pattern, write_and_sync};
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const ENOSPC: i32 = 28;
+const EDQUOT: i32 = 122;
 /// A user who owns nothing else.
 const USER: &str = "65534";
 
@@ -231,7 +232,9 @@ fn what_was_asked_for_ahead_is_given_back_after_a_crash() {
     let _ = Command::new("umount").arg("-l").arg(bed.pond.mnt()).status();
     bed.pond.mount(&["--size", SIZE]).ok();
     bed.end();
-    assert_eq!(kib(&bed.origin().join("log")), 800);
+    // Its extents may have needed a block of their own meanwhile, which ext4 keeps.
+    let taken = kib(&bed.origin().join("log"));
+    assert!(taken == 800 || taken == 804, "{taken} KiB");
 }
 
 /// Writes until there is no space, on a file system that cannot keep any. What was taken must reach it.
@@ -269,8 +272,8 @@ fn no_more_is_taken_than_fits_where_space_cannot_be_kept() {
     assert!(taken >= free - 12 * MIB, "{taken} of {free}: what would have fitted was refused");
 }
 
-#[test]
-fn overwrites_on_a_nearly_full_btrfs_reach_it_or_are_refused() {
+/// Overwrites blocks of a file of 48 MiB on btrfs, of which `leave` leaves room for few. What was taken must reach it.
+fn overwrites_reach_btrfs_or_are_refused(leave: impl Fn(&Bed), before_the_end: impl Fn(&Bed)) {
     let Some(bed) = Bed::new(&["mkfs.btrfs", "-q", "-f"], 256, "rw") else { return };
     bed.mount();
     let old = pattern(1 << 20, 1);
@@ -278,18 +281,8 @@ fn overwrites_on_a_nearly_full_btrfs_reach_it_or_are_refused() {
     (0..48_u64).for_each(|number| file.write_all_at(&old, number * MIB).unwrap());
     file.sync_all().unwrap();
     bed.pond.flush().ok();
-    // Others leave it 12 MiB.
-    let ballast = File::create(bed.bare().join("ballast")).unwrap();
-    let free = || rustix::fs::statvfs(bed.origin()).map(|found| found.f_bavail * found.f_frsize).unwrap();
-    let mut at = 0;
-    while free() > 12 * MIB {
-        let piece = pattern(1 << 20, 9 + at);
-        if ballast.write_all_at(&piece, at * MIB).is_err() || ballast.sync_all().is_err() {
-            break;
-        }
-        at += 1;
-    }
-    // What others take is seen with the next look, a second later at most.
+    leave(&bed);
+    // That is seen with the next look, a second later at most.
     std::thread::sleep(std::time::Duration::from_millis(1100));
     let page = pattern(4096, 5);
     let mut refused = false;
@@ -299,7 +292,7 @@ fn overwrites_on_a_nearly_full_btrfs_reach_it_or_are_refused() {
         match file.write_all_at(&page, offset) {
             Ok(()) => taken.push(offset),
             Err(error) => {
-                assert_eq!(error.raw_os_error(), Some(ENOSPC), "{error}");
+                assert!([ENOSPC, EDQUOT].contains(&error.raw_os_error().unwrap_or(0)), "{error}");
                 refused = true;
                 break;
             }
@@ -312,6 +305,7 @@ fn overwrites_on_a_nearly_full_btrfs_reach_it_or_are_refused() {
     let synced = file.sync_all().is_ok();
     assert!(synced || refused);
     drop(file);
+    before_the_end(&bed);
     bed.end();
     let there = File::open(bed.origin().join("base")).unwrap();
     let mut found = vec![0; 4096];
@@ -319,6 +313,42 @@ fn overwrites_on_a_nearly_full_btrfs_reach_it_or_are_refused() {
         there.read_exact_at(&mut found, offset).unwrap();
         assert!(found == page, "what was taken is not there");
     }
+}
+
+#[test]
+fn overwrites_on_a_nearly_full_btrfs_reach_it_or_are_refused() {
+    let leave = |bed: &Bed| {
+        // Others leave it 12 MiB.
+        let ballast = File::create(bed.bare().join("ballast")).unwrap();
+        let free = || rustix::fs::statvfs(bed.origin()).map(|found| found.f_bavail * found.f_frsize).unwrap();
+        let mut at = 0;
+        while free() > 12 * MIB {
+            let piece = pattern(1 << 20, 9 + at);
+            if ballast.write_all_at(&piece, at * MIB).is_err() || ballast.sync_all().is_err() {
+                break;
+            }
+            at += 1;
+        }
+    };
+    overwrites_reach_btrfs_or_are_refused(leave, |_| ());
+}
+
+/// The file system has room, and its subvolume may not have it. At its very limit btrfs makes no file and sets no time, so that
+/// nothing could be unmounted: in the end it gets 2 MiB more, a tenth of what is overwritten.
+#[test]
+fn overwrites_close_to_the_limit_of_a_btrfs_subvolume_reach_it_or_are_refused() {
+    if !has("btrfs") {
+        return;
+    }
+    let btrfs = |bed: &Bed, arguments: &[&str]| {
+        run(Command::new("btrfs").args(arguments).arg(bed.bare()).stdout(Stdio::null()));
+        run(Command::new("sync").arg("-f").arg(bed.bare()));
+    };
+    let leave = |bed: &Bed| {
+        btrfs(bed, &["quota", "enable"]);
+        btrfs(bed, &["qgroup", "limit", "58M", "0/5"]);
+    };
+    overwrites_reach_btrfs_or_are_refused(leave, |bed| btrfs(bed, &["qgroup", "limit", "60M", "0/5"]));
 }
 
 /// Appends as a user until the file system says no. Answers with how much that was, in KiB, and the error.

@@ -690,6 +690,7 @@ impl Engine {
         known.in_job = false;
         known.cut_in_job = None;
         let failed = job.failed.or(job.lost.then_some(Errno::IO));
+        known.space.destaged(failed);
         if let Some(errno) = failed {
             known.failing = Some((errno, again));
             // A size or a time that it gave the file may look right and not be synced.

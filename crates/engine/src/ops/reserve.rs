@@ -227,18 +227,28 @@ impl Engine {
         if !self.promises.counts() || self.store.log.failed() {
             return Balance::Enough;
         }
-        let size = self.store.get(object).map_or(0, |known| known.state.size);
-        let needs = match change {
-            Change::Truncate { .. } | Change::Allocate { .. } => false,
-            Change::Zero { offset, len, .. } => edges(*offset, *len, size).next().is_some(),
-            Change::Write { .. } | Change::Together { .. } => true,
-        };
-        if !needs {
+        if !self.makes_dirty_data(object, change) {
             return Balance::Enough;
         }
         let dirty = self.store.dirty_blocks;
         let after = if let Change::Zero { .. } = change { dirty + 2 } else { self.dirty_after(object, change) };
         self.promises.balance(after, dirty, self.now)
+    }
+
+    /// Whether a change leaves data that destage has to write: no cut, no allocation, no zeroing of whole blocks.
+    fn makes_dirty_data(&self, object: ObjectId, change: &Change) -> bool {
+        let size = self.store.get(object).map_or(0, |known| known.state.size);
+        match change {
+            Change::Truncate { .. } | Change::Allocate { .. } => false,
+            Change::Zero { offset, len, .. } => edges(*offset, *len, size).next().is_some(),
+            Change::Write { .. } | Change::Together { .. } => true,
+        }
+    }
+
+    /// Whether a change adds to dirty data that met a quota on its way to the origin, where only destage meets it.
+    fn is_over_quota(&self, object: ObjectId, change: &Change) -> bool {
+        let met = self.store.get(object).is_some_and(|known| known.space.is_over_quota() && known.is_dirty());
+        met && self.promises.counts() && !self.store.log.failed() && self.makes_dirty_data(object, change)
     }
 
     /// Whether a change that goes to the origin directly leaves what is dirty the space that it was promised.
@@ -258,8 +268,11 @@ impl Engine {
     }
 
     /// Why a change through the log is refused for want of space: it would be whole there or not at all, and only the
-    /// origin could take it; or destage finds no space as it is.
+    /// origin could take it; or destage finds no space as it is, or meets a quota.
     pub(super) fn refused_for_space(&self, op: &Op, change: &Change) -> Option<Errno> {
+        if self.is_over_quota(op.object, change) {
+            return self.rules_for(op.how).log_writes.then_some(Errno::DQUOT);
+        }
         let whole = change.needs_the_log() || op.how.handling == Handling::Whole;
         let refused = match self.balance(op.object, change) {
             Balance::Broken => true,

@@ -50,6 +50,7 @@ pub struct World {
     pub refuse_stamps: u32,
     /// The origin carries out so many writes, and says that it did not.
     pub refuse_writes: u32,
+    pub refuse_writes_as: Errno,
     /// The origin refuses one write, after so many.
     pub refuse_writes_after: Option<u32>,
     /// Writes to the origin wait for [`World::answer_writes`].
@@ -133,6 +134,7 @@ impl World {
             broken: false,
             refuse_stamps: 0,
             refuse_writes: 0,
+            refuse_writes_as: Errno::IO,
             refuse_writes_after: None,
             hold_writes: false,
             held_writes: Vec::new(),
@@ -227,7 +229,7 @@ impl World {
                 let refused = self.refuse_writes > 0;
                 self.refuse_writes -= u32::from(refused);
                 let refused = refused || now;
-                (ticket, if refused { Outcome::Failed(Errno::IO) } else { Outcome::Done })
+                (ticket, if refused { Outcome::Failed(self.refuse_writes_as) } else { Outcome::Done })
             }
             Effect::OriginZero { ticket, object, offset, len, .. } => {
                 self.zeroed += len;
