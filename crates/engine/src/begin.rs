@@ -103,8 +103,7 @@ impl Engine {
             }
             Request::Stop => {
                 self.stopping = true;
-                let stalled = std::mem::take(&mut self.stalled);
-                self.give_up_waiting(stalled, Errno::SHUTDOWN);
+                self.requests.fail_for_room(Errno::SHUTDOWN);
                 self.try_failing_again();
                 self.cancel_flushes();
                 self.start_op(id, ObjectId(0), Work::Stop, usual);

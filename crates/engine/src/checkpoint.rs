@@ -432,7 +432,7 @@ impl Engine {
         self.stats.checkpoints += 1;
         self.checkpoints.starting = false;
         if let Some(op) = self.checkpoints.last.take() {
-            self.ready.push_back(op);
+            self.requests.wake(op);
         }
     }
 
@@ -442,10 +442,7 @@ impl Engine {
             self.checkpoints.running = None;
         }
         if let Some(op) = self.checkpoints.last.take() {
-            if let Some(op) = self.ops.get_mut(&op) {
-                op.error = Some(headpond_base::Errno::IO);
-            }
-            self.ready.push_back(op);
+            self.requests.fail(op, headpond_base::Errno::IO);
         }
         self.checkpoints.starting = false;
     }

@@ -4,7 +4,7 @@
 //! an answer from outside. No call goes deeper than one step of one request, so there is no
 //! re-entrance to think about, and one seed fixes the order of everything.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use headpond_base::{Buf, CacheMode, Errno, Nanos, ObjectId, Sequence};
@@ -32,6 +32,7 @@ use crate::pool_failed::PoolFailed;
 use crate::promises::Promises;
 use crate::reclaim::Reclaim;
 use crate::request::{Reply, Request, RequestId};
+use crate::requests::Requests;
 use crate::stats::Stats;
 use crate::store::Store;
 use crate::trails::Trails;
@@ -86,18 +87,10 @@ pub struct Engine {
     pub(crate) mode: CacheMode,
     pub(crate) now: Nanos,
     pub(crate) store: Store,
-    /// Boxed, as they come and go with each request, and a tree's nodes hold eleven side by side.
-    pub(crate) ops: BTreeMap<OpId, Box<Op>>,
-    next_op: u64,
+    pub(crate) requests: Requests,
     pending: HashMap<Ticket, Pending, BuildHasherDefault<Spread>>,
     next_ticket: u64,
     effects: Vec<Effect>,
-    pub(crate) ready: VecDeque<OpId>,
-    pub(crate) sync_waiters: BTreeSet<(Sequence, OpId)>,
-    /// Requests that wait for room, in order.
-    pub(crate) stalled: VecDeque<OpId>,
-    /// Changes that wait for their turn on an object.
-    pub(crate) turning: Vec<OpId>,
     pub(crate) fetches: BTreeMap<FetchId, Fetch>,
     pub(crate) next_fetch: u64,
     pub(crate) destage: Destage,
@@ -118,8 +111,6 @@ pub struct Engine {
     pub(crate) streamed_writes: u64,
     /// The first checkpoint of this epoch is written, and there is room for the log to go on.
     pub(crate) accepting: bool,
-    /// Requests that came before that.
-    held: VecDeque<(RequestId, Request)>,
     /// Files that are gone, and not durably so yet.
     pub(crate) burials: usize,
     /// Objects whose burial the origin refused, and when it is asked again.
@@ -148,15 +139,10 @@ impl Engine {
             config,
             now,
             store,
-            ops: BTreeMap::new(),
-            next_op: 0,
+            requests: Requests::default(),
             pending: HashMap::default(),
             next_ticket: 0,
             effects: Vec::new(),
-            ready: VecDeque::new(),
-            sync_waiters: BTreeSet::new(),
-            stalled: VecDeque::new(),
-            turning: Vec::new(),
             fetches: BTreeMap::new(),
             next_fetch: 0,
             destage: Destage::new(now),
@@ -174,7 +160,6 @@ impl Engine {
             looks_for: None,
             streamed_writes: 0,
             accepting: false,
-            held: VecDeque::new(),
             burials: 0,
             unburied: BTreeMap::new(),
             leaving: Leaving::default(),
@@ -221,7 +206,7 @@ impl Engine {
         let log = &self.store.log;
         let learning = self.keep.is_learning() || self.reclaim.waits_for_its_turn();
         // Who waits for the origin's figure to be settled waits for the time of the next look.
-        let looks = self.promises.look() && !self.stalled.is_empty();
+        let looks = self.promises.look() && self.requests.first_for_room().is_some();
         let busy = log.has_unsynced() && !log.failed() || self.destage.has_work(&self.store) || learning || looks;
         (busy && !self.stopped).then(|| self.now.plus(crate::destage::TICK))
     }
@@ -231,7 +216,7 @@ impl Engine {
         if self.stopped {
             self.answer(id, Reply::Failed(Errno::SHUTDOWN));
         } else if !self.accepting {
-            self.held.push_back((id, request));
+            self.requests.hold(id, request);
         } else {
             self.begin(id, request);
             self.turn();
@@ -255,10 +240,7 @@ impl Engine {
                 if let Outcome::Failed(_) = outcome {
                     self.stats.origin_errors += 1;
                 }
-                if let Some(waiting) = self.ops.get_mut(&op) {
-                    waiting.outcome = Some(outcome);
-                    self.ready.push_back(op);
-                }
+                self.requests.has_outcome(op, outcome);
             }
             Pending::Gather(read) => self.gathered(read, outcome),
             Pending::Fetch(fetch) => self.fetched(fetch, outcome),
@@ -333,9 +315,9 @@ impl Engine {
             self.let_go_of_settled();
             self.write_what_moved_on();
             self.wake_synced();
-            self.retry_stalled();
-            if let Some(op) = self.ready.pop_front() {
-                self.step(op);
+            self.wake_those_with_room_and_turns();
+            if let Some((id, op)) = self.requests.next_step() {
+                self.step(id, op);
             } else {
                 self.disown_pool();
                 self.pump_space();
@@ -346,7 +328,7 @@ impl Engine {
                 self.accept();
                 self.wake_stop();
                 self.emit_log_io();
-                if self.ready.is_empty() && !self.synced_waiters_ready() && !self.stalled_ready() {
+                if !self.requests.has_step() && !self.some_are_synced() && !self.some_have_room_or_turns() {
                     break;
                 }
             }
@@ -376,27 +358,21 @@ impl Engine {
             return;
         }
         self.accepting = true;
-        for (id, request) in std::mem::take(&mut self.held) {
+        for (id, request) in self.requests.take_held() {
             self.begin(id, request);
         }
     }
 
     pub(crate) fn start_op(&mut self, request: RequestId, object: ObjectId, work: Work, how: Treatment) {
-        let id = OpId(self.next_op);
-        self.next_op += 1;
         if let Some(object) = self.store.get_mut(object) {
             object.active += 1;
         }
-        self.ops.insert(id, Box::new(Op::new(request, object, work, how)));
-        self.ready.push_back(id);
+        self.requests.add(Op::new(request, object, work, how));
     }
 
-    fn step(&mut self, id: OpId) {
-        let Some(mut op) = self.ops.remove(&id) else { return };
+    fn step(&mut self, id: OpId, mut op: Box<Op>) {
         match self.step_op(id, &mut op) {
-            Progress::Wait => {
-                self.ops.insert(id, op);
-            }
+            Progress::Wait => self.requests.put_back(id, op),
             Progress::Finish(reply) => {
                 self.reserve_over(&mut op);
                 self.finish(id, &op, reply);
@@ -408,7 +384,7 @@ impl Engine {
         if op.locked.is_some()
             && let Some(object) = self.store.get_mut(op.object)
         {
-            self.ready.extend(object.locks.give(id));
+            object.locks.give(id).into_iter().for_each(|next| self.requests.wake(next));
         }
         if let Some(object) = self.store.get_mut(op.object) {
             object.active -= 1;
@@ -485,43 +461,33 @@ impl Engine {
         if self.store.log.durable() >= last {
             return true;
         }
-        self.sync_waiters.insert((last, id));
+        self.requests.wait_for_log(id, last);
         self.store.log.want_sync();
         false
     }
 
-    fn synced_waiters_ready(&self) -> bool {
-        let durable = self.store.log.durable();
-        self.sync_waiters.first().is_some_and(|(sequence, _)| *sequence <= durable) || self.broken_waiters()
+    fn some_are_synced(&self) -> bool {
+        self.requests.wakes_for_log(self.store.log.durable(), self.store.log.failed())
     }
 
-    fn broken_waiters(&self) -> bool {
-        self.store.log.failed() && !self.sync_waiters.is_empty()
-    }
-
+    /// A failed log wakes everybody: each finds out for itself what that means for it.
     fn wake_synced(&mut self) {
-        // A failed log wakes everybody: each finds out for itself what that means for it.
-        while self.synced_waiters_ready() {
-            let Some((_, op)) = self.sync_waiters.pop_first() else { break };
-            self.ready.push_back(op);
-        }
+        self.requests.log_is_durable(self.store.log.durable(), self.store.log.failed());
     }
 
-    fn stalled_ready(&self) -> bool {
-        self.stalled.front().is_some_and(|op| self.may_proceed(*op))
-            || self.turning.iter().any(|op| self.may_take_turn(*op))
+    fn first_has_room(&self) -> bool {
+        self.requests.first_for_room().is_some_and(|op| self.may_proceed(op))
     }
 
-    fn retry_stalled(&mut self) {
-        if !self.turning.is_empty() {
-            let (ready, waiting): (Vec<_>, Vec<_>) =
-                std::mem::take(&mut self.turning).into_iter().partition(|op| self.may_take_turn(*op));
-            self.turning = waiting;
-            self.ready.extend(ready);
-        }
-        while let Some(op) = self.stalled.front().copied().filter(|op| self.may_proceed(*op)) {
-            self.stalled.pop_front();
-            self.ready.push_back(op);
+    fn some_have_room_or_turns(&self) -> bool {
+        self.first_has_room() || self.requests.for_turn().any(|op| self.may_take_turn(op))
+    }
+
+    fn wake_those_with_room_and_turns(&mut self) {
+        let with_turn: Vec<OpId> = self.requests.for_turn().filter(|op| self.may_take_turn(*op)).collect();
+        with_turn.into_iter().for_each(|op| self.requests.has_turn(op));
+        while self.first_has_room() {
+            self.requests.first_has_room();
         }
     }
 }

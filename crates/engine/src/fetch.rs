@@ -226,10 +226,10 @@ impl Engine {
         for waiter in &fetch.waiters {
             let from = usize::try_from(waiter.span.first.0 - fetch.span.first.0).expect("fetches are small") * BLOCK;
             let len = usize::try_from(waiter.span.blocks()).expect("fetches are small") * BLOCK;
-            if let Some(op) = self.ops.get_mut(&waiter.op) {
+            if let Some(op) = self.requests.get_mut(waiter.op) {
                 put(op, waiter.out_at, &bytes[from..from + len]);
             }
-            self.part_done(waiter.op, None);
+            self.requests.part_done(waiter.op, None);
         }
         self.admit(&fetch, &bytes);
         self.fetch_over(&fetch);
@@ -260,7 +260,7 @@ impl Engine {
                 // The bad place may be in what nobody asked for.
                 self.start_fetch(fetch.object, waiter.span, vec![waiter], 1, fetch.admit);
             } else {
-                self.part_done(waiter.op, Some(errno));
+                self.requests.part_done(waiter.op, Some(errno));
             }
         }
     }

@@ -188,7 +188,7 @@ impl Engine {
             read.retried = true;
             return self.gather_read(read);
         }
-        if !self.ops.contains_key(&read.op) {
+        if self.requests.get(read.op).is_none() {
             return;
         }
         if all_good {
@@ -196,7 +196,7 @@ impl Engine {
         } else {
             self.repair(&read, &found);
         }
-        self.part_done(read.op, None);
+        self.requests.part_done(read.op, None);
     }
 
     /// Whether these blocks on flash are read from the origin: clean, and its bytes count there. The request has their
@@ -228,7 +228,7 @@ impl Engine {
             self.hits_to_origin.origin_took(self.now.since(read.since), self.now);
             self.stats.origin_hits_blocks += read.slots.len() as u64;
             self.give(read, bytes);
-            return self.part_done(read.op, None);
+            return self.requests.part_done(read.op, None);
         }
         // It did not answer, or not with what is on flash: that is asked after all.
         self.stats.origin_errors += 1;
@@ -237,12 +237,12 @@ impl Engine {
             let block = read.first.plus(index as u64);
             if self.store.slot(read.object, block).is_some() {
                 self.read_again(read, index);
-            } else if let Some(op) = self.ops.get_mut(&read.op) {
+            } else if let Some(op) = self.requests.get_mut(read.op) {
                 op.parts += 1;
                 self.fetch_again(read, index);
             }
         }
-        self.part_done(read.op, None);
+        self.requests.part_done(read.op, None);
     }
 
     /// Whether reclaim moved a block since the read was begun: it is to be read at its new place.
@@ -257,7 +257,7 @@ impl Engine {
         let block = read.first.plus(index as u64);
         let Some(slot) = self.store.get(read.object).and_then(|object| object.map.get(block)) else { return };
         let bytes = self.store.in_batch(read.object, block, slot, &mut Unpacked::default());
-        let Some(op) = self.ops.get_mut(&read.op) else { return };
+        let Some(op) = self.requests.get_mut(read.op) else { return };
         if let Some(bytes) = bytes {
             return put(op, read.out_at + index, &bytes);
         }
@@ -273,7 +273,7 @@ impl Engine {
         for index in 0..read.slots.len() {
             let block = read.first.plus(index as u64);
             if let Some(piece) = found.block(index) {
-                let op = self.ops.get_mut(&read.op).expect("looked up by the caller");
+                let op = self.requests.get_mut(read.op).expect("looked up by the caller");
                 put(op, read.out_at + index, &piece);
                 continue;
             }
@@ -282,11 +282,11 @@ impl Engine {
                 continue;
             }
             let present = self.store.get(read.object).and_then(|object| object.map.get(block));
-            let op = self.ops.get_mut(&read.op).expect("looked up by the caller");
+            let op = self.requests.get_mut(read.op).expect("looked up by the caller");
             op.parts += 1;
             if present.is_some_and(|slot| slot.dirty) {
                 self.stats.lost_blocks += 1;
-                self.part_done(read.op, Some(Errno::IO));
+                self.requests.part_done(read.op, Some(Errno::IO));
                 continue;
             }
             self.stats.masked_flash_errors += 1;
@@ -300,7 +300,7 @@ impl Engine {
     /// Gets one block of an earlier read from the origin, as if the map had not had it.
     fn fetch_again(&mut self, read: &GatherRead, index: usize) {
         let block = read.first.plus(index as u64);
-        let how = self.ops.get(&read.op).map(|op| op.how);
+        let how = self.requests.get(read.op).map(|op| op.how);
         let admit = how.filter(|how| self.rules_for(*how).admit_reads).map(|how| how.class);
         let span = Span { first: block, end: block.next() };
         self.fetch(read.op, read.object, span, read.out_at + index, admit);
@@ -308,21 +308,11 @@ impl Engine {
 
     /// The bytes of a whole read are the request's.
     fn give(&mut self, read: &GatherRead, bytes: Buf) {
-        let Some(op) = self.ops.get_mut(&read.op) else { return };
+        let Some(op) = self.requests.get_mut(read.op) else { return };
         if read.whole {
             op.whole = Some(bytes);
         } else {
             put(op, read.out_at, &bytes);
-        }
-    }
-
-    /// One part of a request's bytes is there, or is known not to come.
-    pub(crate) fn part_done(&mut self, id: OpId, error: Option<Errno>) {
-        let Some(op) = self.ops.get_mut(&id) else { return };
-        op.error = op.error.or(error);
-        op.parts -= 1;
-        if op.parts == 0 {
-            self.ready.push_back(id);
         }
     }
 }

@@ -50,6 +50,7 @@ mod refused_sync;
 mod renames;
 mod replay;
 mod request;
+mod requests;
 mod space;
 mod stats;
 mod status;

@@ -7,9 +7,6 @@
 //!   however busy the others are, and changes of one kind that wait together go together.
 //! - Nobody waits for ever: what the origin refuses twice while a change waits for it is that change's error.
 
-use headpond_base::{Errno, ObjectId};
-
-use crate::engine::Engine;
 use crate::locks::OpId;
 
 /// Those who wait for their turn. The number of requests under way bounds it; it is nearly always empty.
@@ -36,29 +33,6 @@ impl Turns {
     /// Whether somebody of the other kind has waited longer than `op`.
     pub(crate) fn others_first(&self, op: OpId, direct: bool) -> bool {
         self.0.iter().any(|(waiting, kind)| *kind != direct && *waiting < op)
-    }
-}
-
-impl Engine {
-    /// The origin refused what changes of an object may be waiting for. That may pass, as it is tried again after a while;
-    /// the second time they are told.
-    pub(crate) fn refused_again(&mut self, object: ObjectId, errno: Errno) {
-        let ops = &mut self.ops;
-        let again = |id: &mut OpId| {
-            ops.get_mut(id).is_some_and(|op| op.object == object && std::mem::replace(&mut op.refused, true))
-        };
-        let told: Vec<OpId> = self.turning.extract_if(.., again).collect();
-        self.give_up_waiting(told, errno);
-    }
-
-    /// Ends changes that wait with an error: each is stepped, and finds it.
-    pub(crate) fn give_up_waiting(&mut self, waiting: impl IntoIterator<Item = OpId>, errno: Errno) {
-        for id in waiting {
-            if let Some(op) = self.ops.get_mut(&id) {
-                op.error = Some(errno);
-            }
-            self.ready.push_back(id);
-        }
     }
 }
 

@@ -180,11 +180,8 @@ impl Engine {
     fn give_up(&mut self, which: impl Fn(&Flush) -> bool, error: Errno) -> bool {
         let before = self.destage.flushes.len();
         for flush in self.destage.flushes.extract_if(.., |flush| which(flush)) {
-            if let Some(op) = self.ops.get_mut(&flush.op) {
-                op.error = Some(error);
-            }
             self.destage.losses.take_back(flush.lost);
-            self.ready.push_back(flush.op);
+            self.requests.fail(flush.op, error);
         }
         self.destage.flushes.len() < before
     }
@@ -237,7 +234,7 @@ impl Engine {
         changed.extend_from_slice(self.store.objects.touched());
         changed.sort_unstable();
         changed.dedup();
-        let (store, ops, ready) = (&self.store, &mut self.ops, &mut self.ready);
+        let (store, requests) = (&self.store, &mut self.requests);
         for flush in self.destage.flushes.iter_mut() {
             let settled = flush.settled(store);
             let all: Vec<ObjectId>;
@@ -261,9 +258,7 @@ impl Engine {
                     if flush.left.get(&object).is_some_and(|left| left.failures < TRIES) && may_pass(errno) {
                         continue;
                     }
-                    if let Some(op) = ops.get_mut(&flush.op) {
-                        op.error = op.error.or(Some(errno));
-                    }
+                    requests.note_error(flush.op, Some(errno));
                     flush.take_out(object);
                     continue;
                 }
@@ -273,9 +268,7 @@ impl Engine {
                     if barred.is_none() && failures < TRIES && may_pass(errno) {
                         continue;
                     }
-                    if let Some(op) = ops.get_mut(&flush.op) {
-                        op.error = op.error.or(Some(errno));
-                    }
+                    requests.note_error(flush.op, Some(errno));
                     flush.take_out(object);
                 } else if !known.in_job && (!known.is_dirty() && !known.origin_unsynced || known.leaving()) {
                     flush.take_out(object);
@@ -285,10 +278,8 @@ impl Engine {
         self.destage.flushes.retain(|flush| {
             let over = flush.left.is_empty() && flush.settled(store);
             if over {
-                if let Some(op) = ops.get_mut(&flush.op) {
-                    op.error = op.error.or(flush.lost.first());
-                }
-                ready.push_back(flush.op);
+                requests.note_error(flush.op, flush.lost.first());
+                requests.wake(flush.op);
             }
             !over
         });

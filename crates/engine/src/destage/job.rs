@@ -441,7 +441,7 @@ impl Engine {
     /// Leaves what is not begun for the next round, if somebody waits for the room that this one makes and it
     /// has taken long enough, or if there is no reason to destage any more.
     fn cut_short(&self, job: &mut Job, waited_for: bool) {
-        let long = self.now.since(job.began) >= super::ROUND_NEAR && !self.stalled.is_empty();
+        let long = self.now.since(job.began) >= super::ROUND_NEAR && self.requests.first_for_room().is_some();
         let idle = !waited_for && self.destage.governor.rate() == 0.0;
         let Some(group) = job.waiting.front().filter(|_| long || idle) else { return };
         let rest = job.runs[job.groups[*group].runs.start].first;
@@ -696,7 +696,7 @@ impl Engine {
             // A size or a time that it gave the file may look right and not be synced.
             known.state.flags.attributes_dirty = true;
             self.stats.origin_errors += 1;
-            self.refused_again(job.object, errno);
+            self.requests.refused_again(job.object, errno);
         }
         self.promises.destaged(failed);
         self.job_ended(id, job, failed);

@@ -195,7 +195,7 @@ impl Engine {
     /// dirty data stays for the next use, but the file must be known again by then: also one at
     /// which a job of an earlier life was interrupted.
     fn stamp_before_stop(&mut self) {
-        if self.ops.len() > 1 || self.checkpoints.starting() {
+        if self.requests.len() > 1 || self.checkpoints.starting() {
             return;
         }
         let noted: Vec<_> = self.destage.noted.iter().copied().collect();
@@ -221,12 +221,12 @@ impl Engine {
     /// Steps the request to stop once it is the last, and nothing is under way.
     pub(crate) fn wake_stop(&mut self) {
         if self.stopping
-            && self.ops.len() == 1
+            && self.requests.len() == 1
             && self.destage.noted.is_empty()
             && self.quiet()
             && let Some(op) = self.destage.stop_waiter.take()
         {
-            self.ready.push_back(op);
+            self.requests.wake(op);
         }
     }
 
@@ -246,8 +246,8 @@ impl Engine {
 
     fn start_hurried(&mut self) {
         // Whoever waits for a turn may wait for the origin's sync, with nothing dirty that would bring it.
-        for op in &self.turning {
-            if let Some(op) = self.ops.get(op) {
+        for op in self.requests.for_turn() {
+            if let Some(op) = self.requests.get(op) {
                 self.destage.hurry(op.object);
             }
         }
@@ -316,7 +316,7 @@ impl Engine {
             period: config.period(),
             threshold: self.dirty_threshold(),
             limit: config.destage_rate,
-            drain: idle || !self.stalled.is_empty(),
+            drain: idle || self.requests.first_for_room().is_some(),
             emergency: self.store.log.failed() || self.short_of_segments() || self.short_of_objects(),
         }
     }

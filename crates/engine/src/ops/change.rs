@@ -234,9 +234,9 @@ impl Engine {
         } else if self.stopping {
             // Nobody makes room any more.
             op.error = Some(Errno::SHUTDOWN);
-            self.ready.push_back(id);
+            self.requests.wake(id);
         } else {
-            self.stalled.push_back(id);
+            self.requests.wait_for_room(id);
         }
         self.stats.stalls += 1;
         false
@@ -249,7 +249,7 @@ impl Engine {
         if direct || known.origin_unsynced {
             self.destage.hurry(object);
         }
-        self.turning.push(id);
+        self.requests.wait_for_turn(id);
     }
 
     /// Whether the object may be changed through the log. One that goes to the origin directly takes the size
@@ -265,14 +265,14 @@ impl Engine {
 
     /// Whether a change that waits for its turn on an object has it now.
     pub(crate) fn may_take_turn(&self, id: OpId) -> bool {
-        let Some(op) = self.ops.get(&id) else { return true };
+        let Some(op) = self.requests.get(id) else { return true };
         let direct = if op.stage == Stage::Locked { self.goes_direct(op) } else { op.direct };
         if direct { self.direct_ready(id, op.object) } else { self.may_log(id, op.object) }
     }
 
     /// Whether a stalled request would get further now, if only to wait for its turn.
     pub(crate) fn may_proceed(&self, id: OpId) -> bool {
-        let Some(op) = self.ops.get(&id) else { return true };
+        let Some(op) = self.requests.get(id) else { return true };
         let Work::Change(change) = &op.work else { return true };
         if self.goes_direct(op) || op.direct {
             return self.leaves_what_is_promised(op.object, change);

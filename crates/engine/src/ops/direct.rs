@@ -158,7 +158,7 @@ impl Engine {
         if self.stopping {
             return Progress::Finish(Reply::Failed(Errno::SHUTDOWN));
         }
-        self.stalled.push_back(id);
+        self.requests.wait_for_room(id);
         self.stats.stalls += 1;
         Progress::Wait
     }

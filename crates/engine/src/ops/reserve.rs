@@ -160,8 +160,8 @@ impl Engine {
                 self.asking.wanted.remove(&object);
             }
         }
-        let waiting = self.stalled.front().copied();
-        let asker = waiting.and_then(|op| self.ops.get(&op)).map(|op| op.object);
+        let waiting = self.requests.first_for_room();
+        let asker = waiting.and_then(|op| self.requests.get(op)).map(|op| op.object);
         let asker = asker.or(self.looks_for).filter(|object| self.store.get(*object).is_some_and(|it| it.attached));
         if let Some(object) = asker
             && let Some(settles) = self.promises.begin_look(self.now, waiting.is_some())
@@ -191,7 +191,7 @@ impl Engine {
                 self.stats.origin_errors += 1;
                 self.destage.note(object);
                 if let Some(op) = refused {
-                    self.give_outcome(op, Outcome::Failed(errno));
+                    self.requests.has_outcome(op, Outcome::Failed(errno));
                 }
             }
             Outcome::Space(space) => {
@@ -202,18 +202,11 @@ impl Engine {
                 if space.counts || space.keeps_none {
                     self.promises.count();
                 }
-                granted.into_iter().for_each(|op| self.give_outcome(op, Outcome::Done));
+                granted.into_iter().for_each(|op| self.requests.has_outcome(op, Outcome::Done));
             }
             _ => unreachable!("a question for space is answered with space"),
         }
         self.asking.wanted.insert(object);
-    }
-
-    fn give_outcome(&mut self, id: OpId, outcome: Outcome) {
-        if let Some(op) = self.ops.get_mut(&id) {
-            op.outcome = Some(outcome);
-            self.ready.push_back(id);
-        }
     }
 
     /// Destage has given space of an object back, or failed to.
