@@ -191,11 +191,11 @@ impl Engine {
                 if !known.is_dirty() && file.stamp.ctime > known.state.stamp.ctime {
                     // Moved by others, perhaps: it is no mark to know the file again by before the next stamp.
                     known.status.is_lost();
-                    if !known.is_in_use() && !known.state.flags.destaging {
+                    if !known.is_in_use() && known.trust.is_trusted() {
                         known.has_status_of(file.stamp.ctime);
                     }
                 }
-                if !known.is_in_use() && !known.is_dirty() && !known.state.flags.destaging && changed {
+                if !known.is_in_use() && !known.is_dirty() && known.trust.is_trusted() && changed {
                     // Written behind the mount's back while nobody had it open here: promise 6.
                     known.follow_origin(file.stamp);
                     known.space.forget();
@@ -257,7 +257,7 @@ impl Engine {
         }
         if let Some(known) = self.store.get_mut(object)
             && !known.is_dirty()
-            && !known.state.flags.destaging
+            && known.trust.is_trusted()
             && (known.state.stamp.size, known.state.stamp.mtime) == (stamp.size, stamp.mtime)
         {
             known.state.stamp = stamp;

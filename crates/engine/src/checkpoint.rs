@@ -332,7 +332,7 @@ impl Engine {
                     continue;
                 }
                 let mut entry = Vec::with_capacity(256);
-                let mut state = object.state.clone();
+                let mut state = object.said();
                 state.path = self.store.path_of(object);
                 running.path_room += crate::object_room::PATH;
                 if state.path.len() as u64 > running.path_room {

@@ -330,9 +330,7 @@ impl Engine {
             return false;
         }
         if dirty_unnamed {
-            let known = self.store.known(object);
-            known.state.flags.destaging = true;
-            known.said_for_space = false;
+            self.store.known(object).trust.works();
         }
         true
     }

@@ -52,6 +52,7 @@ mod replay;
 mod request;
 mod requests;
 mod space;
+mod stamp_trust;
 mod stats;
 mod status;
 mod store;

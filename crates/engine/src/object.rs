@@ -10,6 +10,7 @@ use crate::objects::Counted;
 use crate::renames::Seen;
 use crate::request::{Attributes, OpenFile};
 use crate::space::ObjectSpace;
+use crate::stamp_trust::StampTrust;
 use crate::status::Status;
 use crate::turns::Turns;
 
@@ -42,12 +43,8 @@ pub(crate) struct Object {
     pub(crate) seen_ctime: UnixNanos,
     /// Blocks that went past the pool, and are not synced.
     pub(crate) past_blocks: u64,
-    /// Changes that are asking the origin for space, or are about to.
-    pub(crate) reserving: u32,
-    /// The origin's file is said to be changing because of them alone.
-    pub(crate) said_for_space: bool,
-    /// The first entry of the log that says so, if it is not one of an earlier life.
-    pub(crate) said_at: Option<Sequence>,
+    /// Whether the stamp tells a change by others. Flags in `state` that say the same are of no account: see [`Object::said`].
+    pub(crate) trust: StampTrust,
     /// The size of the origin's file now; `u64::MAX` while it is unknown, after a failed write.
     pub(crate) origin_size: u64,
     /// What its blocks take on flash, in units of 512 bytes.
@@ -80,8 +77,6 @@ pub(crate) struct Object {
     pub(crate) cleaned_at: Sequence,
     /// A job changed the origin's file, and it was not synced since: a size that looks right there may be lost.
     pub(crate) job_unsynced: bool,
-    /// A reservation failed, and may have changed the time of the origin's file: it is known again once it gets a stamp.
-    pub(crate) time_adrift: bool,
     /// How often headpond did what moves the status change time of the origin's file, but for what a job does before its stamp.
     pub(crate) status_moves: u64,
     /// The stamp has the status change time that the origin's file has now.
@@ -130,6 +125,7 @@ impl Object {
         Self {
             counted: Counted::default(),
             origin_size: state.stamp.size,
+            trust: StampTrust::from_flags(state.flags),
             state,
             zeros_unsaid: false,
             path_seen: Seen::default(),
@@ -144,9 +140,6 @@ impl Object {
             space: ObjectSpace::default(),
             seen_ctime: UnixNanos(0),
             past_blocks: 0,
-            reserving: 0,
-            said_for_space: false,
-            said_at: None,
             stored_units: 0,
             compression: None,
             in_memory: 0,
@@ -161,7 +154,6 @@ impl Object {
             sync_failed: None,
             cleaned_at: Sequence(0),
             job_unsynced: false,
-            time_adrift: false,
             status_moves: 0,
             status_known: false,
             status: Status::default(),
@@ -172,6 +164,11 @@ impl Object {
             failing: None,
             changed_at: Nanos(0),
         }
+    }
+
+    /// What the log is to say of the object.
+    pub(crate) fn said(&self) -> ObjectState {
+        ObjectState { flags: self.trust.flags_beside(self.state.flags), ..self.state.clone() }
     }
 
     pub(crate) const fn attributes(&self) -> Attributes {
@@ -200,7 +197,7 @@ impl Object {
     /// Destage has synced the origin's file and left it with this stamp, before which its status had moved so often.
     pub(crate) fn left_with(&mut self, stamp: Stamp, status_moves: u64) {
         self.is_stamped(stamp);
-        self.status_known = self.status_moves == status_moves && self.reserving == 0;
+        self.status_known = self.status_moves == status_moves && !self.trust.is_reserving();
         if self.status_moves == status_moves {
             self.status.is_seen();
         }
@@ -208,7 +205,7 @@ impl Object {
 
     /// Nothing that headpond did, or is doing, has given the origin's file a later status change time than the stamp's.
     pub(crate) const fn bounds_status(&self) -> bool {
-        self.status.is_settled() && self.reserving == 0 && !self.state.flags.destaging
+        self.status.is_settled() && !self.trust.is_reserving() && self.trust.is_trusted()
     }
 
     /// The log says of that what is so.
@@ -218,9 +215,7 @@ impl Object {
 
     /// Destage is through with the origin's file. Others may be asking for space there.
     pub(crate) const fn origin_is_left(&mut self) {
-        self.said_for_space = self.reserving > 0;
-        self.state.flags.destaging = self.said_for_space || self.time_adrift;
-        self.state.flags.attributes_dirty |= self.time_adrift;
+        self.state.flags.attributes_dirty |= self.trust.is_left();
     }
 
     /// Whether the origin lacks anything: data, size or time.

@@ -194,10 +194,10 @@ impl Recovered {
     pub fn objects(&self) -> Vec<RecoveredObject> {
         let describe = |(id, object): (&ObjectId, &Object)| RecoveredObject {
             object: *id,
-            state: object.state.clone(),
+            state: object.said(),
             dirty_blocks: object.map.dirty(),
             cached_blocks: object.map.blocks(),
-            dirty: object.is_dirty() || object.state.flags.destaging,
+            dirty: object.is_dirty() || !object.trust.is_trusted(),
         };
         self.store.objects.iter().map(describe).collect()
     }
@@ -244,7 +244,7 @@ impl Recovered {
         };
         let flags = object.state.flags;
         let left_alone = (object.state.stamp.size, object.state.stamp.mtime) == (found.stamp.size, found.stamp.mtime);
-        if flags.unlinked && !flags.destaging && !left_alone && found.birth == UnixNanos(0) {
+        if flags.unlinked && object.trust.is_trusted() && !left_alone && found.birth == UnixNanos(0) {
             // It was about to go, and an origin without birth times has given its inode number to
             // another file since: headpond itself had not touched it.
             self.store.remove(id);
@@ -260,11 +260,11 @@ impl Recovered {
         // After a crash, by one that headpond cannot have given it.
         let status_changed = object.state.status_changed(now);
         object.state.flags.ctime_counts &= !status_changed;
-        if object.state.flags.direct && object.state.flags.destaging && object.map.dirty() == 0 {
+        if object.trust.is_changed_directly() && object.map.dirty() == 0 {
             // Being changed at the origin, where the size and the time are; what was on flash of the
             // changed blocks was dropped before. What came in since was never synced at the
             // origin: it may be newer than what the origin has after a power cut.
-            if object.state.flags.size_counts {
+            if object.trust.own_size_counts() {
                 object.meets_own(now);
             } else {
                 object.follow_origin(now);
@@ -275,7 +275,7 @@ impl Recovered {
             }
             return if had > 0 && !self.origin_stood { Verdict::Dropped } else { Verdict::Kept };
         }
-        if object.state.flags.destaging {
+        if !object.trust.is_trusted() {
             // headpond itself was writing there when it was stopped.
             object.meets_own(now);
             return Verdict::Kept;
@@ -310,7 +310,7 @@ impl Recovered {
         if let Some(object) = self.store.get_mut(id) {
             object.has_status_of(found.stamp.ctime);
             object.meets(found.stamp);
-            object.state.flags.destaging = true;
+            object.trust.works();
             object.state.path = kept_path(&found.path);
         }
     }
@@ -364,7 +364,7 @@ impl Recovered {
         let mut engine = Engine::new(store, Checkpoints::new(self.superblock), config, now);
         let dirty = engine.store.objects.iter().filter(|(_, object)| {
             // One at which a job was interrupted may lack nothing but the stamp by which it is known again.
-            object.is_dirty() || object.data_dirty() || object.state.flags.destaging
+            object.is_dirty() || object.data_dirty() || !object.trust.is_trusted()
         });
         let dirty: Vec<_> = dirty.map(|(id, _)| *id).collect();
         if engine.store.dirty_blocks > 0 {
@@ -374,7 +374,7 @@ impl Recovered {
             let known = engine.store.known(id);
             known.state.flags.attributes_dirty = true;
             // Perhaps written directly, and not synced there: a flush must do that.
-            known.origin_unsynced |= known.state.flags.direct;
+            known.origin_unsynced |= known.trust.is_changed_directly();
             // Whoever recovers gives the shard the files of dirty objects before anything else.
             known.attached = true;
             known.space.is_left_over();

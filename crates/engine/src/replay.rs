@@ -6,6 +6,7 @@ use headpond_log::TailEntry;
 use headpond_map::{ObjectMap, PackedPlace, Slot};
 
 use crate::object::Object;
+use crate::stamp_trust::StampTrust;
 use crate::store::Store;
 
 /// No entry names more blocks of zeros: the writer does long ranges in steps.
@@ -22,6 +23,7 @@ impl Store {
                     Some(known) => {
                         known.origin_size = state.stamp.size;
                         known.path_seen = now;
+                        known.trust = StampTrust::from_flags(state.flags);
                         let inode = state.inode;
                         let before = std::mem::replace(&mut known.state, state).inode;
                         // No writer gives an object another file, but the log may be forged.
@@ -116,5 +118,5 @@ fn touched(known: &mut Object, mtime: UnixNanos) {
     known.state.mtime = mtime;
     known.has_status_of(mtime);
     known.state.flags.attributes_dirty = true;
-    known.state.flags.direct = false;
+    known.trust.log_counts_again();
 }

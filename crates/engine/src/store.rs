@@ -248,14 +248,13 @@ impl Store {
         self.settle_path(id);
         if let Some(object) = self.objects.get_mut(&id) {
             object.state.flags.ctime_bounds = object.bounds_status();
-            let state = object.state.clone();
+            let state = object.said();
             self.persisted_objects += u64::from(!object.persisted);
             object.persisted = true;
             object.traces = true;
-            let says_changing = state.flags.destaging;
             self.log.append(&Entry::Object { object: id, state });
             let this = Sequence(self.log.next_sequence().0 - 1);
-            object.said_at = says_changing.then(|| object.said_at.unwrap_or(this));
+            object.trust.is_said(this);
             object.status.said(this, object.state.flags.ctime_bounds);
         }
     }

@@ -153,10 +153,7 @@ impl Engine {
         known.in_job = true;
         known.cut_in_job = None;
         known.status_known = false;
-        let announced = known.state.flags.destaging || !known.persisted;
-        known.state.flags.destaging = true;
-        known.said_for_space = false;
-        if !announced && !failed {
+        if known.trust.works() && known.persisted && !failed {
             self.store.persist(object);
         }
         let stage = Stage::Announced(self.all_to_be_durable());
@@ -577,7 +574,7 @@ impl Engine {
         let object = job.object;
         let known = self.store.known(object);
         known.changed_in_stamp = false;
-        known.time_adrift = false;
+        known.trust.gets_stamp();
         known.status_known = false;
         job.status_moves = known.status_moves;
         let mtime = known.state.mtime;
@@ -599,7 +596,6 @@ impl Engine {
         let known = self.store.known(job.object);
         known.state.flags.unanchored = false;
         // From here on the stamp tells a change by others, also of a file that a direct change had failed on.
-        (known.state.flags.direct, known.state.flags.size_counts) = (false, false);
         known.state.flags.attributes_dirty = known.changed_in_stamp;
         known.origin_is_left();
         if let Some(stamp) = job.stamp {
@@ -624,7 +620,6 @@ impl Engine {
         let valid = cut.unwrap_or(u64::MAX);
         known.failing = None;
         known.state.flags.unanchored = false;
-        (known.state.flags.direct, known.state.flags.size_counts) = (false, false);
         // A file with a run past the end comes again when it is quiet.
         known.state.flags.attributes_dirty = known.changed_in_stamp || known.space.has_tail(known.state.size);
         known.origin_is_left();

@@ -205,7 +205,7 @@ impl Engine {
                 continue;
             };
             // One whose status change time the stamp does not have gets another: it tells a change by others later.
-            let as_left = !known.state.flags.destaging && known.status_known;
+            let as_left = known.trust.is_trusted() && known.status_known;
             let stays = known.data_dirty() && (as_left || self.store.log.failed());
             let barred = self.origin_barred().is_some();
             if !known.is_dirty() || known.failing.is_some() || known.leaving() || stays || barred {

@@ -400,7 +400,7 @@ impl Engine {
         };
         let object = op.object;
         self.store.introduce(object);
-        if std::mem::take(&mut self.store.known(object).state.flags.direct) {
+        if self.store.known(object).trust.log_counts_again() {
             // What went to the origin before this may have changed the size, and from here on the log's counts.
             self.store.persist(object);
         }

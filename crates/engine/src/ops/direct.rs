@@ -189,7 +189,7 @@ impl Engine {
         let may_name = known.persisted || !known.gone;
         if !self.store.log.failed() && may_name && self.make_room_for(object) {
             let known = self.store.known(object);
-            known.state.flags.size_counts = true;
+            known.trust.makes_own_size_count();
             known.state.flags.attributes_dirty = true;
             self.store.persist(object);
         }
@@ -205,14 +205,9 @@ impl Engine {
     fn forget_stale(&mut self, object: ObjectId, span: Span) -> bool {
         let log_works = !self.store.log.failed();
         let known = self.store.known(object);
-        let flags = known.state.flags;
-        let flagged = flags.destaging && flags.direct && !flags.size_counts;
-        let (traces, unflagged) = (known.traces, known.persisted && !flagged);
         // After a failure the log's size counts on.
-        (known.state.flags.direct, known.state.flags.size_counts) =
-            (true, flags.size_counts && known.origin_size == u64::MAX);
-        known.state.flags.destaging = true;
-        known.said_for_space = false;
+        let unflagged = known.trust.goes_direct(known.origin_size != u64::MAX) && known.persisted;
+        let traces = known.traces;
         known.state.flags.attributes_dirty = true;
         known.status_moved();
         let ahead = known.dropped.goes_to(span);

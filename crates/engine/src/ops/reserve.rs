@@ -3,7 +3,7 @@
 //!
 //! File systems take a reservation for a change of the file, and the shard puts the time back. Killed in between, it leaves
 //! a file that somebody else seems to have changed. So the log durably says before that the origin's file is changing, as it
-//! does for destage (`ObjectFlags::destaging`), and a while after the last reservation that it is not. Price: a sync of the
+//! does for destage (`stamp_trust.rs`), and a while after the last reservation that it is not. Price: a sync of the
 //! log for the first of a number of reservations.
 //!
 //! Invariant: while the origin is asked for space of an object that the log knows, what is durable of the log says that the
@@ -60,18 +60,14 @@ impl Engine {
         let known = self.store.known(op.object);
         if !op.reserving {
             op.reserving = true;
-            known.reserving += 1;
+            let says = known.trust.begins_reserving();
             known.status_moved();
             self.asking.said.remove(&op.object);
-            if !known.state.flags.destaging {
-                known.state.flags.destaging = true;
-                known.said_for_space = true;
-                if log_works && known.persisted {
-                    self.store.persist(op.object);
-                }
+            if says && log_works && known.persisted {
+                self.store.persist(op.object);
             }
         }
-        let said_at = self.store.known(op.object).said_at;
+        let said_at = self.store.known(op.object).trust.said_at();
         !log_works || said_at.is_none_or(|at| self.store.log.durable() >= at) || self.wait_durable(id)
     }
 
@@ -81,9 +77,8 @@ impl Engine {
             return;
         }
         let known = self.store.known(op.object);
-        known.reserving -= 1;
         known.status_moved();
-        if known.reserving == 0 && known.said_for_space {
+        if known.trust.ends_reserving() {
             self.asking.said.insert(op.object, self.now);
         }
     }
@@ -114,14 +109,8 @@ impl Engine {
             let object = *object;
             self.asking.said.remove(&object);
             let log_works = !self.store.log.failed();
-            let Some(known) = self.store.get_mut(object).filter(|known| known.reserving == 0 && !known.in_job) else {
-                continue;
-            };
-            if !std::mem::take(&mut known.said_for_space) || known.time_adrift {
-                continue;
-            }
-            known.state.flags.destaging = false;
-            if log_works && known.persisted {
+            let Some(known) = self.store.get_mut(object).filter(|known| !known.in_job) else { continue };
+            if known.trust.has_reserved() && log_works && known.persisted {
                 self.store.persist(object);
             }
         }
@@ -184,7 +173,7 @@ impl Engine {
                 known.status.is_lost();
                 if errno != Errno::OPNOTSUPP {
                     // Nobody may have put the file's time back: it is known again once destage has given it a stamp.
-                    known.time_adrift = true;
+                    known.trust.loses_time();
                     known.state.flags.attributes_dirty = true;
                 }
                 let refused = known.space.refused();

@@ -70,7 +70,7 @@ impl Engine {
         // Before the log is told anything else of it.
         known.status.is_restless(self.now);
         if let Some(stamp) = stamp {
-            let settled = !known.is_dirty() && !known.state.flags.destaging;
+            let settled = !known.is_dirty() && known.trust.is_trusted();
             if settled && (known.state.stamp.size, known.state.stamp.mtime) == (stamp.size, stamp.mtime) {
                 known.state.stamp = stamp;
                 if known.persisted && !failed {
