@@ -242,7 +242,7 @@ impl Engine {
         };
         known.opens -= 1;
         if known.opens == 0 {
-            known.sync_failed = None;
+            known.past.is_closed();
         }
         self.answer(id, Reply::Done);
         self.retire(object);
@@ -283,7 +283,7 @@ impl Engine {
         if object.gone && object.attached && object.persisted && object.is_dirty() && !self.store.log.failed() {
             return self.bury(id);
         }
-        if !object.gone && (object.is_dirty() || object.origin_unsynced) {
+        if !object.gone && (object.is_dirty() || object.past.needs_sync()) {
             return;
         }
         if !object.gone && object.attached && object.cleaned_at > self.settled() {
@@ -345,7 +345,7 @@ impl Engine {
         let (attached, gone, nameless) = (known.attached, known.gone, known.state.birth == NO_BIRTH);
         let (named, cleaned_at) = (known.persisted, known.cleaned_at);
         self.leaving.stays(cleaned_at, id);
-        self.promises.passed(std::mem::take(&mut known.past_blocks));
+        self.promises.passed(known.past.is_given_up());
         self.destage.losses.is_over(id);
         self.store.forget(id);
         if attached && gone && nameless && named {

@@ -41,6 +41,7 @@ mod op;
 mod ops;
 mod origin_cost;
 mod packing;
+mod past_pool;
 mod pool_failed;
 mod promises;
 mod ranges;

@@ -7,6 +7,7 @@ use headpond_map::{ObjectMap, Slot};
 use crate::dropped::Dropped;
 use crate::locks::Locks;
 use crate::objects::Counted;
+use crate::past_pool::PastPool;
 use crate::renames::Seen;
 use crate::request::{Attributes, OpenFile};
 use crate::space::ObjectSpace;
@@ -41,8 +42,8 @@ pub(crate) struct Object {
     pub(crate) space: ObjectSpace,
     /// The latest status change time that a reservation left at the origin.
     pub(crate) seen_ctime: UnixNanos,
-    /// Blocks that went past the pool, and are not synced.
-    pub(crate) past_blocks: u64,
+    /// What goes to the origin's file past the pool.
+    pub(crate) past: PastPool,
     /// Whether the stamp tells a change by others. Flags in `state` that say the same are of no account: see [`Object::said`].
     pub(crate) trust: StampTrust,
     /// The size of the origin's file now; `u64::MAX` while it is unknown, after a failed write.
@@ -64,15 +65,6 @@ pub(crate) struct Object {
     pub(crate) in_job: bool,
     /// The shortest size it was cut to since the job began.
     pub(crate) cut_in_job: Option<u64>,
-    /// Changes that are going to the origin directly now.
-    pub(crate) direct: u32,
-    /// Counts what was changed at the origin directly.
-    pub(crate) direct_changes: u64,
-    /// Written to the origin directly, and not synced there since.
-    pub(crate) origin_unsynced: bool,
-    /// The origin refused to sync what went there directly, and may have let go of it: no later sync is believed while
-    /// the file is open (promise 8).
-    pub(crate) sync_failed: Option<Errno>,
     /// The log's last entry when a job last ended: it is clean in the log behind that, if it is clean now.
     pub(crate) cleaned_at: Sequence,
     /// A job changed the origin's file, and it was not synced since: a size that looks right there may be lost.
@@ -139,7 +131,7 @@ impl Object {
             switched_at: None,
             space: ObjectSpace::default(),
             seen_ctime: UnixNanos(0),
-            past_blocks: 0,
+            past: PastPool::default(),
             stored_units: 0,
             compression: None,
             in_memory: 0,
@@ -148,10 +140,6 @@ impl Object {
             shaped_at: Sequence(0),
             in_job: false,
             cut_in_job: None,
-            direct: 0,
-            direct_changes: 0,
-            origin_unsynced: false,
-            sync_failed: None,
             cleaned_at: Sequence(0),
             job_unsynced: false,
             status_moves: 0,

@@ -56,10 +56,10 @@ impl Engine {
 fn can_go(known: &Object) -> bool {
     known.persisted
         && known.active == 0
-        && known.direct == 0
+        && !known.past.is_under_way()
         && !known.in_job
         && !known.burying
-        && !known.origin_unsynced
+        && !known.past.needs_sync()
         && !known.is_dirty()
         && known.locks.idle()
 }

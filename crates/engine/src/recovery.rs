@@ -374,7 +374,9 @@ impl Recovered {
             let known = engine.store.known(id);
             known.state.flags.attributes_dirty = true;
             // Perhaps written directly, and not synced there: a flush must do that.
-            known.origin_unsynced |= known.trust.is_changed_directly();
+            if known.trust.is_changed_directly() {
+                known.past.may_have_been_made();
+            }
             // Whoever recovers gives the shard the files of dirty objects before anything else.
             known.attached = true;
             known.space.is_left_over();

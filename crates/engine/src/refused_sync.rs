@@ -60,13 +60,11 @@ impl Engine {
     pub(crate) fn origin_refused_sync(&mut self, object: ObjectId, errno: Errno) {
         self.destage.fail_jobs(object, errno);
         let known = self.store.known(object);
-        if !known.origin_unsynced {
+        if !known.past.sync_was_refused(errno) {
             return;
         }
-        known.sync_failed.get_or_insert(errno);
         // It may have lost the end, too. What the object's size is here counts, as after a write that failed.
         known.origin_size = u64::MAX;
-        known.direct_changes += 1;
         self.destage.has_lost(object, errno);
         self.drop_all_clean(object);
         // Not before the pool has dropped it: what is read again from here on is what the origin has.

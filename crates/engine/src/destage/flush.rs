@@ -270,7 +270,7 @@ impl Engine {
                     }
                     requests.note_error(flush.op, Some(errno));
                     flush.take_out(object);
-                } else if !known.in_job && (!known.is_dirty() && !known.origin_unsynced || known.leaving()) {
+                } else if !known.in_job && (!known.is_dirty() && !known.past.needs_sync() || known.leaving()) {
                     flush.take_out(object);
                 }
             }

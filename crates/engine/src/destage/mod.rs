@@ -236,10 +236,10 @@ impl Engine {
             && self.may_change_origin()
             && self.store.get(object).is_some_and(|known| {
                 let waits = known.failing.is_some_and(|(_, again)| again > self.now);
-                (known.is_dirty() || known.origin_unsynced)
+                (known.is_dirty() || known.past.needs_sync())
                     && !known.leaving()
                     && !known.in_job
-                    && known.direct == 0
+                    && !known.past.is_under_way()
                     && !waits
             })
     }
@@ -255,7 +255,7 @@ impl Engine {
         for object in hurried {
             // One whose turn has yet to come may still be kept waiting by what is written before it.
             let over = |known: &crate::object::Object| {
-                !known.data_dirty() && !known.origin_unsynced && !known.turns.somebody_waits()
+                !known.data_dirty() && !known.past.needs_sync() && !known.turns.somebody_waits()
             };
             if self.store.get(object).is_none_or(over) {
                 self.destage.hurried.remove(&object);
@@ -373,5 +373,7 @@ impl Engine {
 }
 
 fn known_data_waits(known: Option<&crate::object::Object>) -> bool {
-    known.is_some_and(|known| known.data_dirty() && !known.in_job && known.failing.is_none() && known.direct == 0)
+    known.is_some_and(|known| {
+        known.data_dirty() && !known.in_job && known.failing.is_none() && !known.past.is_under_way()
+    })
 }

@@ -246,7 +246,7 @@ impl Engine {
     pub(super) fn wait_for_turn(&mut self, id: OpId, object: ObjectId, direct: bool) {
         let known = self.store.known(object);
         known.turns.wait(id, direct);
-        if direct || known.origin_unsynced {
+        if direct || known.past.needs_sync() {
             self.destage.hurry(object);
         }
         self.requests.wait_for_turn(id);
@@ -257,10 +257,9 @@ impl Engine {
     /// crash: what went directly before must be the origin's for good.
     fn may_log(&self, id: OpId, object: ObjectId) -> bool {
         self.store.log.failed()
-            || self
-                .store
-                .get(object)
-                .is_none_or(|known| known.direct == 0 && !known.origin_unsynced && !known.turns.others_first(id, false))
+            || self.store.get(object).is_none_or(|known| {
+                !known.past.is_under_way() && !known.past.needs_sync() && !known.turns.others_first(id, false)
+            })
     }
 
     /// Whether a change that waits for its turn on an object has it now.

@@ -53,7 +53,7 @@ impl Engine {
             }
             // From here on no destage job starts on it: see `pump_destage`.
             let known = self.store.known(object);
-            known.direct += 1;
+            known.past.begins();
             known.turns.over(id);
             op.stage = Stage::Dropped;
             self.poison(object, change.span());
@@ -66,20 +66,20 @@ impl Engine {
             // The log may have failed while this waited for it; then the origin's side is told of that first.
             if let Some(errno) = self.origin_barred() {
                 let known = self.store.known(object);
-                known.direct -= 1;
+                known.past.ends();
                 known.turns.over(id);
                 return Progress::Finish(Reply::Failed(errno));
             }
             if !self.may_change_origin() {
                 // From the start again: destage may have to set right before it what fails meanwhile.
-                self.store.known(object).direct -= 1;
+                self.store.known(object).past.ends();
                 op.stage = Stage::Locked;
                 self.wait_for_turn(id, object, true);
                 return Progress::Wait;
             }
             if !self.leaves_what_is_promised(object, change) {
                 // While this waited for the log something else was accepted.
-                self.store.known(object).direct -= 1;
+                self.store.known(object).past.ends();
                 op.stage = Stage::Locked;
                 return self.wait_for_room(id, object);
             }
@@ -116,7 +116,7 @@ impl Engine {
                 self.poison(object, change.span());
                 return Progress::Finish(Reply::Failed(errno));
             }
-            self.store.known(object).direct -= 1;
+            self.store.known(object).past.ends();
             self.apply_direct(object, change, op.how);
             self.size_counts_here(object);
             op.stage = Stage::OriginSynced;
@@ -131,7 +131,7 @@ impl Engine {
                 return Progress::Finish(Reply::Failed(errno));
             }
             // The origin may have told destage, and nobody else, that it has lost this write.
-            if let Some(errno) = self.store.known(object).sync_failed {
+            if let Some(errno) = self.store.known(object).past.refused() {
                 return Progress::Finish(Reply::Failed(errno));
             }
         }
@@ -167,11 +167,10 @@ impl Engine {
     /// it has, the size that the object has here counts after a crash, and not the origin's.
     fn direct_failed(&mut self, object: ObjectId) {
         let known = self.store.known(object);
-        known.direct -= 1;
+        known.past.ends();
         known.origin_size = u64::MAX;
         // Whoever reads what is there of it, and syncs, counts on it.
-        known.origin_unsynced = true;
-        known.direct_changes += 1;
+        known.past.was_made();
         self.size_counts_here(object);
         self.destage.hurry(object);
     }
@@ -261,7 +260,7 @@ impl Engine {
             Change::Write { offset, data, .. } => {
                 let blocks = change.span().blocks();
                 let known = self.store.known(object);
-                known.past_blocks += blocks;
+                known.past.writes(blocks);
                 known.space.passed_by(*offset, offset + data.len() as u64);
                 self.promises.pass(blocks);
                 let (offset, data) = (*offset, vec![data.clone()]);
@@ -304,12 +303,11 @@ impl Engine {
         let grows = size > known.state.size;
         known.state.size = size;
         known.state.origin_valid = u64::MAX;
-        known.origin_unsynced = true;
         if grows && matches!(change, Change::Write { .. }) && known.space.grew_past_the_log() {
             // Destage comes to it for the run's sake.
             known.state.flags.attributes_dirty = true;
         }
-        known.direct_changes += 1;
+        known.past.was_made();
         known.touch(change.mtime(), change.mtime(), now);
         self.destage.note(object);
         self.poison(object, change.span());
@@ -329,7 +327,7 @@ impl Engine {
         let last = if end == size { Block(headpond_base::blocks_for(end)) } else { Block::holding(end) };
         let room = self.store.log.segments().free() > crate::fetch::ADMIT_RESERVE && !self.store.log.failed();
         // A sync that the origin refused while this went there may have taken it along.
-        let lost = self.store.known(object).sync_failed.is_some();
+        let lost = self.store.known(object).past.refused().is_some();
         if first >= last || !room || lost || !self.make_room_for(object) {
             return;
         }

@@ -267,8 +267,7 @@ impl Engine {
     /// The origin has synced what went past the pool of an object.
     pub(crate) fn origin_is_synced(&mut self, object: ObjectId) {
         let known = self.store.known(object);
-        known.origin_unsynced = false;
-        self.promises.passed(std::mem::take(&mut known.past_blocks));
+        self.promises.passed(known.past.is_synced());
     }
 }
 

@@ -83,7 +83,7 @@ impl Engine {
     /// What the origin has to sync, kept until it has: a new file without data is forgotten when it is closed, and its name
     /// would be with it.
     fn hold_for_sync(&mut self) -> Vec<ObjectId> {
-        let unsynced = |known: &Object| known.origin_unsynced || known.state.flags.unanchored && known.attached;
+        let unsynced = |known: &Object| known.past.needs_sync() || known.state.flags.unanchored && known.attached;
         let held = self.store.objects.iter().filter(|(_, known)| unsynced(known));
         let held: Vec<ObjectId> = held.map(|(object, _)| *object).collect();
         for object in &held {
@@ -113,7 +113,7 @@ impl Engine {
     /// a crash would show what is there of it.
     fn unsafe_data(&self, object: ObjectId) -> Option<Errno> {
         let known = self.store.get(object)?;
-        if let Some(errno) = known.sync_failed.filter(|_| known.opens > 0) {
+        if let Some(errno) = known.past.refused().filter(|_| known.opens > 0) {
             return Some(errno);
         }
         (self.store.log.failed() && known.data_dirty() || failed_unsaid(known)).then_some(Errno::IO)
@@ -128,10 +128,10 @@ impl Engine {
     pub(super) fn sync_origin(&mut self, id: OpId, op: &mut Op, object: ObjectId) -> bool {
         let new_name = self.has_new_name(object);
         let Some(known) = self.store.get_mut(object) else { return false };
-        if !known.origin_unsynced && !new_name {
+        if !known.past.needs_sync() && !new_name {
             return false;
         }
-        op.seen_changes = known.direct_changes;
+        op.seen_changes = known.past.made();
         // Kept from being released meanwhile.
         known.active += 1;
         self.start(Pending::Op(id), |ticket| Effect::OriginSync { ticket, object });
@@ -147,9 +147,9 @@ impl Engine {
             self.origin_refused_sync(object, errno);
             return Some(errno);
         }
-        let failed_for_another = known.sync_failed;
+        let failed_for_another = known.past.refused();
         // What was changed since the sync was asked for is not covered by it.
-        if known.direct_changes == op.seen_changes {
+        if known.past.made() == op.seen_changes {
             self.origin_is_synced(object);
         }
         let known = self.store.known(object);
