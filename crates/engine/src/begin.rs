@@ -209,7 +209,7 @@ impl Engine {
             // The inode number was given to a new file: the old one is gone from the origin.
             self.store.by_inode.remove(&file.inode);
             if self.is_used(id) {
-                self.store.known(id).gone = true;
+                self.store.known(id).name.is_removed();
             } else {
                 self.forget(id);
             }
@@ -280,17 +280,18 @@ impl Engine {
         if self.is_used(id) || !object.locks.idle() {
             return;
         }
-        if object.gone && object.attached && object.persisted && object.is_dirty() && !self.store.log.failed() {
+        if object.name.is_gone() && object.attached && object.persisted && object.is_dirty() && !self.store.log.failed()
+        {
             return self.bury(id);
         }
-        if !object.gone && (object.is_dirty() || object.past.needs_sync()) {
+        if !object.name.is_gone() && (object.is_dirty() || object.past.needs_sync()) {
             return;
         }
-        if !object.gone && object.attached && object.cleaned_at > self.settled() {
-            return self.leaving.waits(object.cleaned_at, id);
+        if !object.name.is_gone() && object.attached && object.job.ended_at() > self.settled() {
+            return self.leaving.waits(object.job.ended_at(), id);
         }
         let nothing_known = object.map.blocks() == 0 && object.in_memory == 0 && !self.destage.losses.has(id);
-        if object.gone || nothing_known {
+        if object.name.is_gone() || nothing_known {
             self.forget(id);
         } else if object.attached {
             self.store.known(id).attached = false;
@@ -302,8 +303,7 @@ impl Engine {
     /// the file would be back, and want its data: so the data goes only once that is durable.
     fn bury(&mut self, id: ObjectId) {
         let known = self.store.known(id);
-        if !std::mem::replace(&mut known.burying, true) {
-            known.burial_failed = None;
+        if known.name.begins_burial() {
             self.burials += 1;
             self.unburied.remove(&id);
             self.start(Pending::Bury(id), |ticket| Effect::OriginSync { ticket, object: id });
@@ -315,14 +315,17 @@ impl Engine {
         self.burials -= 1;
         let failed = if let Outcome::Failed(errno) = outcome { Some(*errno) } else { None };
         if let Some(known) = self.store.get_mut(id) {
-            known.burying = false;
-            known.burial_failed = failed;
+            known.name.ends_burial(failed);
         }
         if failed.is_some() {
             self.stats.origin_errors += 1;
             self.unburied.insert(id, self.now.plus(self.retry_after(id)));
             self.count_failed_burial(id);
-        } else if self.store.get(id).is_some_and(|known| known.opens == 0 && known.active == 0 && !known.in_job) {
+        } else if self
+            .store
+            .get(id)
+            .is_some_and(|known| known.opens == 0 && known.active == 0 && !known.job.is_running())
+        {
             self.forget(id);
         }
     }
@@ -342,8 +345,8 @@ impl Engine {
             self.store.unpersist(id);
         }
         let known = self.store.known(id);
-        let (attached, gone, nameless) = (known.attached, known.gone, known.state.birth == NO_BIRTH);
-        let (named, cleaned_at) = (known.persisted, known.cleaned_at);
+        let (attached, gone, nameless) = (known.attached, known.name.is_gone(), known.state.birth == NO_BIRTH);
+        let (named, cleaned_at) = (known.persisted, known.job.ended_at());
         self.leaving.stays(cleaned_at, id);
         self.promises.passed(known.past.is_given_up());
         self.destage.losses.is_over(id);

@@ -1,11 +1,13 @@
 //! One object: what is remembered of it, and what is going on with it.
 
-use headpond_base::{Block, Compression, Errno, Location, Nanos, Sequence, UnixNanos, blocks_for};
+use headpond_base::{Block, Compression, Location, Nanos, Sequence, UnixNanos, blocks_for};
 use headpond_format::{OBJECT_PATH_MAX, ObjectFlags, ObjectState, Stamp};
 use headpond_map::{ObjectMap, Slot};
 
 use crate::dropped::Dropped;
+use crate::last_name::LastName;
 use crate::locks::Locks;
+use crate::object_job::ObjectJob;
 use crate::objects::Counted;
 use crate::past_pool::PastPool;
 use crate::renames::Seen;
@@ -61,14 +63,8 @@ pub(crate) struct Object {
     /// The last entry that changed its size or made blocks of it zeros: destage may not carry
     /// that out before it is durable.
     pub(crate) shaped_at: Sequence,
-    /// A destage job works on it.
-    pub(crate) in_job: bool,
-    /// The shortest size it was cut to since the job began.
-    pub(crate) cut_in_job: Option<u64>,
-    /// The log's last entry when a job last ended: it is clean in the log behind that, if it is clean now.
-    pub(crate) cleaned_at: Sequence,
-    /// A job changed the origin's file, and it was not synced since: a size that looks right there may be lost.
-    pub(crate) job_unsynced: bool,
+    /// What destage does with it.
+    pub(crate) job: ObjectJob,
     /// How often headpond did what moves the status change time of the origin's file, but for what a job does before its stamp.
     pub(crate) status_moves: u64,
     /// The stamp has the status change time that the origin's file has now.
@@ -77,14 +73,8 @@ pub(crate) struct Object {
     pub(crate) status: Status,
     /// Size or time changed since the origin was last given them.
     pub(crate) changed_in_stamp: bool,
-    /// Its last name is gone from the origin.
-    pub(crate) gone: bool,
-    /// The origin is asked to make that durable; then it is forgotten.
-    pub(crate) burying: bool,
-    /// Why the origin could not, the last time.
-    pub(crate) burial_failed: Option<Errno>,
-    /// Why destage failed, and when it may be tried again.
-    pub(crate) failing: Option<(Errno, Nanos)>,
+    /// Whether its file still has a name at the origin.
+    pub(crate) name: LastName,
     /// Last change of size or time, so that a busy file is not stamped again and again.
     pub(crate) changed_at: Nanos,
 }
@@ -138,18 +128,12 @@ impl Object {
             traces: true,
             dropped: Dropped::default(),
             shaped_at: Sequence(0),
-            in_job: false,
-            cut_in_job: None,
-            cleaned_at: Sequence(0),
-            job_unsynced: false,
+            job: ObjectJob::default(),
             status_moves: 0,
             status_known: false,
             status: Status::default(),
             changed_in_stamp: false,
-            gone: false,
-            burying: false,
-            burial_failed: None,
-            failing: None,
+            name: LastName::default(),
             changed_at: Nanos(0),
         }
     }
@@ -213,17 +197,17 @@ impl Object {
 
     /// Whether the origin lacks data or has too much or too little of it, or could in a power cut.
     pub(crate) const fn data_dirty(&self) -> bool {
-        self.data_dirty_against(self.origin_size) || self.job_unsynced
+        self.data_dirty_against(self.origin_size) || self.job.has_unsynced_size()
     }
 
     /// Whether an open file, a request or destage needs it.
     pub(crate) const fn is_in_use(&self) -> bool {
-        self.opens > 0 || self.active > 0 || self.in_job
+        self.opens > 0 || self.active > 0 || self.job.is_running()
     }
 
     /// Gone at the origin, and nobody here has it open: nothing is worth writing to it.
     pub(crate) const fn leaving(&self) -> bool {
-        self.gone && self.opens == 0 && self.active == 0
+        self.name.is_gone() && self.opens == 0 && self.active == 0
     }
 
     /// The same for an origin's file of another size.
@@ -289,7 +273,7 @@ impl Object {
     /// The next range of the origin's file that has space and holds nothing.
     pub(crate) fn next_idle(&mut self) -> Option<(u64, u64)> {
         let end = self.state.size.min(self.origin_size);
-        while let Some((from, to)) = self.space.next_idle(end).filter(|_| self.cut_in_job.is_none()) {
+        while let Some((from, to)) = self.space.next_idle(end).filter(|_| self.job.cut().is_none()) {
             let (first, last) = (Block::holding(from), Block::holding(to));
             if self.map.range(first, last).all(|(_, slot)| slot.location == Location::ZERO) {
                 return Some((from, to));

@@ -57,8 +57,8 @@ fn can_go(known: &Object) -> bool {
     known.persisted
         && known.active == 0
         && !known.past.is_under_way()
-        && !known.in_job
-        && !known.burying
+        && !known.job.is_running()
+        && !known.name.is_being_buried()
         && !known.past.needs_sync()
         && !known.is_dirty()
         && known.locks.idle()

@@ -243,7 +243,7 @@ fn counted(object: &Object) -> Counted {
     Counted {
         map_bytes: object.map.memory() as u64,
         dirty: object.is_dirty(),
-        failing: object.failing.is_some(),
+        failing: object.job.failed().is_some(),
         blocks: Rank::of(object.map.blocks()),
         dirty_blocks: Rank::of(object.map.dirty()),
     }

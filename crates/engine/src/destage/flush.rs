@@ -140,7 +140,7 @@ impl Engine {
         refused.into_iter().for_each(|object| self.retire(object));
         let store = &self.store;
         // What is being buried lacks data at the origin until that is over, and who asks for a flush counts what is left.
-        let buried = store.objects.iter().filter(|(_, known)| known.burying).map(|(object, _)| object);
+        let buried = store.objects.iter().filter(|(_, known)| known.name.is_being_buried()).map(|(object, _)| object);
         let wanted = self.destage.noted.iter().chain(buried).filter(|object| scope.holds(**object));
         let left: BTreeMap<_, _> = wanted
             .map(|object| {
@@ -155,7 +155,7 @@ impl Engine {
         for object in left.keys() {
             // Somebody asks: what the origin refused a moment ago is tried now, not after a while.
             if let Some(known) = self.store.get_mut(*object) {
-                known.failing = None;
+                known.job.may_begin();
             }
         }
         let total = left.values().map(|left| left.blocks).sum();
@@ -251,10 +251,10 @@ impl Engine {
                     continue;
                 };
                 flush.has_at_most(object, known.map.dirty());
-                if !settled || known.burying {
+                if !settled || known.name.is_being_buried() {
                     continue;
                 }
-                if let Some(errno) = known.burial_failed {
+                if let Some(errno) = known.name.refused() {
                     if flush.left.get(&object).is_some_and(|left| left.failures < TRIES) && may_pass(errno) {
                         continue;
                     }
@@ -262,15 +262,16 @@ impl Engine {
                     flush.take_out(object);
                     continue;
                 }
-                let failing = known.failing.map(|(errno, _)| errno).or(barred.filter(|_| known.is_dirty()));
-                if let Some(errno) = failing.filter(|_| !known.in_job) {
+                let failing = known.job.failed().or(barred.filter(|_| known.is_dirty()));
+                if let Some(errno) = failing.filter(|_| !known.job.is_running()) {
                     let failures = flush.left.get(&object).map_or(TRIES, |left| left.failures);
                     if barred.is_none() && failures < TRIES && may_pass(errno) {
                         continue;
                     }
                     requests.note_error(flush.op, Some(errno));
                     flush.take_out(object);
-                } else if !known.in_job && (!known.is_dirty() && !known.past.needs_sync() || known.leaving()) {
+                } else if !known.job.is_running() && (!known.is_dirty() && !known.past.needs_sync() || known.leaving())
+                {
                     flush.take_out(object);
                 }
             }

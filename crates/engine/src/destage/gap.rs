@@ -217,7 +217,7 @@ impl Engine {
         let runs: Vec<_> = job.runs_of(index).collect();
         let (first, last) = (*runs.first()?, *runs.last()?);
         let known = self.store.get(job.object)?;
-        if job.groups[index].apart || known.cut_in_job.is_some() || !open_to(known, last.first) {
+        if job.groups[index].apart || known.job.cut().is_some() || !open_to(known, last.first) {
             return None;
         }
         let start = first.first;

@@ -150,8 +150,7 @@ impl Engine {
         self.destage.next_job += 1;
         let failed = self.store.log.failed();
         let known = self.store.known(object);
-        known.in_job = true;
-        known.cut_in_job = None;
+        known.job.begins();
         known.status_known = false;
         if known.trust.works() && known.persisted && !failed {
             self.store.persist(object);
@@ -296,7 +295,9 @@ impl Engine {
     fn origin_step(&mut self, id: JobId, job: &mut Job, effect: impl FnOnce(crate::Ticket) -> Effect) {
         job.busy = true;
         let resizes = matches!(job.stage, Stage::Cutting(_) | Stage::Growing { .. } | Stage::Trimming);
-        self.store.known(job.object).job_unsynced |= resizes;
+        if resizes {
+            self.store.known(job.object).job.resizes();
+        }
         self.start(EnginePending::Destage(Pending::Step(id)), effect);
     }
 
@@ -530,7 +531,7 @@ impl Engine {
         let object = job.object;
         let known = self.store.known(object);
         let size = known.state.size;
-        if known.cut_in_job.is_none() && known.origin_size != size {
+        if known.job.cut().is_none() && known.origin_size != size {
             // Of a file that has this size already, or a larger one, that gives back what is reserved behind it.
             let gives = known.origin_size > size;
             if gives {
@@ -560,7 +561,7 @@ impl Engine {
             return;
         }
         let grows = now.since(known.changed_at) < super::QUIET && known.opens > 0 && !waited_for;
-        if known.cut_in_job.is_none() && known.origin_size == size && !grows && known.space.has_tail(size) {
+        if known.job.cut().is_none() && known.origin_size == size && !grows && known.space.has_tail(size) {
             job.stage = Stage::Trimming;
             known.space.begin_giving_tail(size);
             self.origin_step(id, job, |ticket| Effect::OriginResize { ticket, object, size });
@@ -603,7 +604,7 @@ impl Engine {
             // It was unknown if a write there had failed; nothing else has changed it since the stamp.
             known.origin_size = stamp.size;
         }
-        known.job_unsynced = false;
+        known.job.is_synced();
         self.origin_is_synced(job.object);
         let known = self.store.known(job.object);
         if log_works && known.persisted {
@@ -616,9 +617,9 @@ impl Engine {
         let object = job.object;
         let log_works = !self.store.log.failed();
         let known = self.store.known(object);
-        let cut = known.cut_in_job;
+        let cut = known.job.cut();
         let valid = cut.unwrap_or(u64::MAX);
-        known.failing = None;
+        known.job.may_begin();
         known.state.flags.unanchored = false;
         // A file with a run past the end comes again when it is quiet.
         known.state.flags.attributes_dirty = known.changed_in_stamp || known.space.has_tail(known.state.size);
@@ -627,7 +628,7 @@ impl Engine {
         if let Some(stamp) = job.stamp {
             known.left_with(stamp, job.status_moves);
         }
-        known.job_unsynced = false;
+        known.job.is_synced();
         self.origin_is_synced(object);
         let known = self.store.known(object);
         // A crash in the midst of the marks leaves an object that seems dirty, and clean ones' status is changed unsaid.
@@ -680,14 +681,12 @@ impl Engine {
         let again = now.plus(self.retry_after(job.object));
         let last = Sequence(self.store.log.next_sequence().0 - 1);
         let known = self.store.known(job.object);
-        self.leaving.stays(known.cleaned_at, job.object);
-        known.cleaned_at = last;
-        known.in_job = false;
-        known.cut_in_job = None;
+        self.leaving.stays(known.job.ended_at(), job.object);
+        known.job.ends(last);
         let failed = job.failed.or(job.lost.then_some(Errno::IO));
         known.space.destaged(failed);
         if let Some(errno) = failed {
-            known.failing = Some((errno, again));
+            known.job.fails(errno, again);
             // A size or a time that it gave the file may look right and not be synced.
             known.state.flags.attributes_dirty = true;
             self.stats.origin_errors += 1;

@@ -151,7 +151,7 @@ impl Engine {
             return;
         }
         for known in self.store.objects.values_mut() {
-            known.failing = None;
+            known.job.may_begin();
         }
     }
 
@@ -208,7 +208,7 @@ impl Engine {
             let as_left = known.trust.is_trusted() && known.status_known;
             let stays = known.data_dirty() && (as_left || self.store.log.failed());
             let barred = self.origin_barred().is_some();
-            if !known.is_dirty() || known.failing.is_some() || known.leaving() || stays || barred {
+            if !known.is_dirty() || known.job.failed().is_some() || known.leaving() || stays || barred {
                 self.destage.noted.remove(&object);
             } else if self.may_start(object) && known.data_dirty() {
                 self.start_stamp(object);
@@ -235,10 +235,10 @@ impl Engine {
         self.destage.jobs.len() < JOBS_MAX
             && self.may_change_origin()
             && self.store.get(object).is_some_and(|known| {
-                let waits = known.failing.is_some_and(|(_, again)| again > self.now);
+                let waits = known.job.waits(self.now);
                 (known.is_dirty() || known.past.needs_sync())
                     && !known.leaving()
-                    && !known.in_job
+                    && !known.job.is_running()
                     && !known.past.is_under_way()
                     && !waits
             })
@@ -285,7 +285,8 @@ impl Engine {
             let Some(object) = next else { return };
             let from = if object == at { block } else { Block(0) };
             // One that a job works on may look clean before the origin's sync: a flush must know of it.
-            let worth = |known: &&crate::object::Object| (known.is_dirty() || known.in_job) && !known.leaving();
+            let worth =
+                |known: &&crate::object::Object| (known.is_dirty() || known.job.is_running()) && !known.leaving();
             let Some(known) = self.store.get(object).filter(worth) else {
                 self.destage.noted.remove(&object);
                 continue;
@@ -374,6 +375,6 @@ impl Engine {
 
 fn known_data_waits(known: Option<&crate::object::Object>) -> bool {
     known.is_some_and(|known| {
-        known.data_dirty() && !known.in_job && known.failing.is_none() && !known.past.is_under_way()
+        known.data_dirty() && !known.job.is_running() && known.job.failed().is_none() && !known.past.is_under_way()
     })
 }

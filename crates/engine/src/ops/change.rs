@@ -487,9 +487,7 @@ impl Engine {
         if to < size {
             known.state.origin_valid = known.state.origin_valid.min(to);
             known.space.cut(to);
-            if known.in_job {
-                known.cut_in_job = Some(known.cut_in_job.map_or(to, |cut| cut.min(to)));
-            }
+            known.job.was_cut(to);
         }
     }
 

@@ -25,10 +25,9 @@ impl Engine {
             return true;
         }
         self.may_change_origin()
-            && self
-                .store
-                .get(object)
-                .is_none_or(|known| !known.data_dirty() && !known.in_job && !known.turns.others_first(id, true))
+            && self.store.get(object).is_none_or(|known| {
+                !known.data_dirty() && !known.job.is_running() && !known.turns.others_first(id, true)
+            })
     }
 
     pub(super) fn step_direct(&mut self, id: OpId, op: &mut Op, change: &Change) -> Progress {
@@ -185,7 +184,7 @@ impl Engine {
         // What the failed change left behind the end must not show once a change through the log makes the object longer.
         known.state.origin_valid = known.state.origin_valid.min(known.state.size);
         // One whose last name is gone needs none.
-        let may_name = known.persisted || !known.gone;
+        let may_name = known.persisted || !known.name.is_gone();
         if !self.store.log.failed() && may_name && self.make_room_for(object) {
             let known = self.store.known(object);
             known.trust.makes_own_size_count();

@@ -73,7 +73,7 @@ impl Engine {
         }
         if let Some(object) = going {
             if let Some(known) = self.store.get_mut(object) {
-                known.gone = true;
+                known.name.is_removed();
             }
             self.retire(object);
         }

@@ -109,7 +109,7 @@ impl Engine {
             let object = *object;
             self.asking.said.remove(&object);
             let log_works = !self.store.log.failed();
-            let Some(known) = self.store.get_mut(object).filter(|known| !known.in_job) else { continue };
+            let Some(known) = self.store.get_mut(object).filter(|known| !known.job.is_running()) else { continue };
             if known.trust.has_reserved() && log_works && known.persisted {
                 self.store.persist(object);
             }

@@ -25,7 +25,7 @@ impl Engine {
             // The origin refused to say how it is left: a change by others would not be seen. Nor of a file that is
             // gone and still open: should the origin forget that in a power cut, it is back.
             let unknown = self.store.objects.values().find(|known| !known.trust.is_trusted() && !known.leaving());
-            op.error = unknown.map(|known| known.failing.map_or(Errno::IO, |(errno, _)| errno));
+            op.error = unknown.map(|known| known.job.failed().unwrap_or(Errno::IO));
             op.error = op.error.or(self.destage.losses.first());
         } else if op.stage == Stage::OriginSynced
             && let Some(object) = op.left.pop()

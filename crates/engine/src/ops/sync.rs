@@ -163,5 +163,5 @@ impl Engine {
 
 /// Whether a change failed at the origin, and the log knows nothing of the file.
 const fn failed_unsaid(known: &Object) -> bool {
-    known.origin_size == u64::MAX && !known.persisted && !known.gone
+    known.origin_size == u64::MAX && !known.persisted && !known.name.is_gone()
 }
