@@ -6,7 +6,7 @@ use headpond_log::Mutation;
 
 use crate::config::Config;
 use crate::effect::{Effect, Outcome};
-use crate::engine::{Engine, Pending};
+use crate::engine::{Engine, Purpose};
 use crate::locks::OpId;
 use crate::object::Object;
 use crate::op::{Change, Op, Progress, Stage, Work};
@@ -306,7 +306,7 @@ impl Engine {
         if known.name.begins_burial() {
             self.burials += 1;
             self.unburied.remove(&id);
-            self.start(Pending::Bury(id), |ticket| Effect::OriginSync { ticket, object: id });
+            self.start(Purpose::Bury(id), |ticket| Effect::OriginSync { ticket, object: id });
         }
     }
 

@@ -17,7 +17,7 @@ use headpond_format::{
 use headpond_map::{SLOT_BYTES, Slot};
 
 use crate::effect::{Effect, Outcome};
-use crate::engine::{Engine, Pending};
+use crate::engine::{Engine, Purpose};
 use crate::locks::OpId;
 
 /// Bytes of checkpoint that are written at a time, at most two of them at once.
@@ -266,7 +266,7 @@ impl Engine {
             Stage::Settling(last) if running.under_way == 0 && self.store.log.durable_all() >= last => {
                 running.stage = Stage::SyncingBody;
                 running.under_way = 1;
-                self.start(Pending::Checkpoint, |ticket| Effect::FlashSync { ticket });
+                self.start(Purpose::Checkpoint, |ticket| Effect::FlashSync { ticket });
             }
             Stage::SyncingBody if running.under_way == 0 => {
                 running.stage = Stage::WritingSuperblock;
@@ -279,7 +279,7 @@ impl Engine {
             Stage::WritingSuperblock if running.under_way == 0 => {
                 running.stage = Stage::SyncingSuperblock;
                 running.under_way = 1;
-                self.start(Pending::Checkpoint, |ticket| Effect::FlashSync { ticket });
+                self.start(Purpose::Checkpoint, |ticket| Effect::FlashSync { ticket });
             }
             Stage::SyncingSuperblock if running.under_way == 0 => {
                 // Not synced: it counts for nothing but as a copy, and any later sync covers it.
@@ -410,7 +410,7 @@ impl Engine {
 
     fn checkpoint_write(&mut self, running: &mut Running, offset: u64, data: Buf) {
         running.under_way += 1;
-        self.write_flash(Pending::Checkpoint, offset, data);
+        self.write_flash(Purpose::Checkpoint, offset, data);
     }
 
     /// A write or sync of the checkpoint is completed.

@@ -4,8 +4,7 @@
 //! an answer from outside. No call goes deeper than one step of one request, so there is no
 //! re-entrance to think about, and one seed fixes the order of everything.
 
-use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::BTreeMap;
 
 use headpond_base::{Buf, CacheMode, Errno, Nanos, ObjectId, Sequence};
 use headpond_format::UNIT;
@@ -28,6 +27,7 @@ use crate::op::{Op, Progress, Work};
 use crate::ops::reserve::Asking;
 use crate::ops::status::Settling;
 use crate::origin_cost::OriginCosts;
+use crate::outbox::Outbox;
 use crate::pool_failed::PoolFailed;
 use crate::promises::Promises;
 use crate::reclaim::Reclaim;
@@ -42,16 +42,16 @@ use crate::victim::Lingered;
 /// With no more objects than this, assertions compare the sums over them with a walk after each turn.
 const COUNTED_BY_WALK: usize = 32;
 
-/// What a ticket stands for.
-pub(crate) enum Pending {
+/// What an effect is for.
+pub(crate) enum Purpose {
     LogWrite(WriteId),
     LogSync,
     /// A request waits for it; it is stepped with the outcome.
     Op(OpId),
     Gather(GatherRead),
     Fetch(FetchId),
-    Destage(crate::destage::Pending),
-    Reclaim(crate::reclaim::Pending),
+    Destage(crate::destage::JobEffect),
+    Reclaim(crate::reclaim::ReclaimEffect),
     Checkpoint,
     Bury(ObjectId),
     Disown,
@@ -61,26 +61,6 @@ pub(crate) enum Pending {
     Look,
 }
 
-/// Spreads numbers that count up, which nobody outside chooses: one multiplication (Knuth, The Art of
-/// Computer Programming, volume 3, section 6.4).
-#[derive(Default)]
-pub(crate) struct Spread(u64);
-
-impl Hasher for Spread {
-    fn finish(&self) -> u64 {
-        // Tables take the low bits for the place, and only the high bits of a product depend on all of both.
-        self.0.rotate_left(32)
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
 /// The engine of one pool. See the crate's documentation.
 pub struct Engine {
     pub(crate) config: Config,
@@ -88,9 +68,7 @@ pub struct Engine {
     pub(crate) now: Nanos,
     pub(crate) store: Store,
     pub(crate) requests: Requests,
-    pending: HashMap<Ticket, Pending, BuildHasherDefault<Spread>>,
-    next_ticket: u64,
-    effects: Vec<Effect>,
+    outbox: Outbox<Purpose>,
     pub(crate) fetches: BTreeMap<FetchId, Fetch>,
     pub(crate) next_fetch: u64,
     pub(crate) destage: Destage,
@@ -140,9 +118,7 @@ impl Engine {
             now,
             store,
             requests: Requests::default(),
-            pending: HashMap::default(),
-            next_ticket: 0,
-            effects: Vec::new(),
+            outbox: Outbox::default(),
             fetches: BTreeMap::new(),
             next_fetch: 0,
             destage: Destage::new(now),
@@ -228,36 +204,36 @@ impl Engine {
     /// # Panics
     /// When no such effect is under way: a completion that comes twice would be counted twice.
     pub fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
-        let pending = self.pending.remove(&ticket).expect("an effect is completed once");
+        let purpose = self.outbox.finish(ticket).expect("an effect is completed once");
         self.origin_costs.done(ticket, !matches!(outcome, Outcome::Failed(_)), self.now);
-        match pending {
-            Pending::LogWrite(id) => {
+        match purpose {
+            Purpose::LogWrite(id) => {
                 let succeeded = !matches!(outcome, Outcome::Failed(_));
                 self.store.log.wrote(id, succeeded);
             }
-            Pending::LogSync => self.store.log.synced(!matches!(outcome, Outcome::Failed(_))),
-            Pending::Op(op) => {
+            Purpose::LogSync => self.store.log.synced(!matches!(outcome, Outcome::Failed(_))),
+            Purpose::Op(op) => {
                 if let Outcome::Failed(_) = outcome {
                     self.stats.origin_errors += 1;
                 }
                 self.requests.has_outcome(op, outcome);
             }
-            Pending::Gather(read) => self.gathered(read, outcome),
-            Pending::Fetch(fetch) => self.fetched(fetch, outcome),
-            Pending::Destage(pending) => self.destage_done(pending, outcome),
-            Pending::Reclaim(pending) => self.reclaim_done(pending, outcome),
-            Pending::Checkpoint => self.checkpoint_done(&outcome),
-            Pending::Bury(object) => self.buried(object, &outcome),
-            Pending::Disown => self.pool_failed.answered(&outcome),
-            Pending::Space(object) => self.space_answered(object, outcome),
-            Pending::Look => self.looked_at_origin(&outcome),
+            Purpose::Gather(read) => self.gathered(read, outcome),
+            Purpose::Fetch(fetch) => self.fetched(fetch, outcome),
+            Purpose::Destage(pending) => self.destage_done(pending, outcome),
+            Purpose::Reclaim(pending) => self.reclaim_done(pending, outcome),
+            Purpose::Checkpoint => self.checkpoint_done(&outcome),
+            Purpose::Bury(object) => self.buried(object, &outcome),
+            Purpose::Disown => self.pool_failed.answered(&outcome),
+            Purpose::Space(object) => self.space_answered(object, outcome),
+            Purpose::Look => self.looked_at_origin(&outcome),
         }
         self.turn();
     }
 
     /// Appends what is to be done, in order.
     pub fn take_effects(&mut self, out: &mut Vec<Effect>) {
-        out.append(&mut self.effects);
+        self.outbox.take(out);
     }
 
     /// What was counted, and how things stand.
@@ -267,6 +243,7 @@ impl Engine {
         let flush = self.oldest_flush();
         // Requests wait meanwhile, and there may be many thousand objects: nothing here walks over them.
         let objects = &self.store.objects;
+        let counted = self.outbox.add_to(self.stats);
         Stats {
             cached_blocks: self.store.cached_blocks,
             stored_bytes: self.store.stored_units * UNIT as u64,
@@ -291,7 +268,7 @@ impl Engine {
             flash_failed: u64::from(self.store.log.failed()),
             // Before that checkpoint counts, recovery goes by the one before, and counts batches as that does.
             durable_host_batch: if self.stats.checkpoints == 0 { 0 } else { self.store.log.synced_host().0 },
-            ..self.stats
+            ..counted
         }
     }
 
@@ -395,7 +372,7 @@ impl Engine {
     }
 
     pub(crate) fn answer(&mut self, request: RequestId, reply: Reply) {
-        self.effects.push(Effect::Reply { request, reply });
+        self.outbox.emit(Effect::Reply { request, reply });
     }
 
     /// Takes the lock for a request; `false` when it has to wait and will be stepped again.
@@ -404,52 +381,27 @@ impl Engine {
         self.store.known(op.object).locks.take(id, span, exclusive)
     }
 
-    /// Starts an effect that `pending` waits for.
-    pub(crate) fn start(&mut self, pending: Pending, effect: impl FnOnce(Ticket) -> Effect) {
-        let ticket = Ticket(self.next_ticket);
-        self.next_ticket += 1;
-        let effect = effect(ticket);
-        match &effect {
-            Effect::FlashRead { len, .. } => {
-                self.stats.flash_reads += 1;
-                self.stats.flash_read_bytes += u64::from(*len);
-            }
-            Effect::FlashWrite { data, .. } => {
-                self.stats.flash_writes += 1;
-                self.stats.flash_write_bytes += data.len() as u64;
-            }
-            Effect::FlashSync { .. } => self.stats.flash_syncs += 1,
-            Effect::OriginRead { len, .. } => {
-                self.stats.origin_reads += 1;
-                self.stats.origin_read_bytes += u64::from(*len);
-            }
-            Effect::OriginWrite { data, .. } => {
-                self.stats.origin_writes += 1;
-                self.stats.origin_write_bytes += data.iter().map(|piece| piece.len() as u64).sum::<u64>();
-            }
-            Effect::OriginSync { .. } => self.stats.origin_syncs += 1,
-            _ => {}
-        }
-        let foreground = matches!(pending, Pending::Op(_) | Pending::Fetch(_) | Pending::Gather(_));
-        self.origin_costs.started(ticket, &effect, foreground, self.now);
-        self.pending.insert(ticket, pending);
-        self.effects.push(effect);
+    /// Asks for an effect, and for what.
+    pub(crate) fn start(&mut self, purpose: Purpose, effect: impl FnOnce(Ticket) -> Effect) {
+        let foreground = matches!(purpose, Purpose::Op(_) | Purpose::Fetch(_) | Purpose::Gather(_));
+        let (ticket, effect) = self.outbox.start(purpose, effect);
+        self.origin_costs.started(ticket, effect, foreground, self.now);
     }
 
     pub(crate) fn emit(&mut self, effect: Effect) {
-        self.effects.push(effect);
+        self.outbox.emit(effect);
     }
 
-    pub(crate) fn write_flash(&mut self, pending: Pending, offset: u64, data: Buf) {
-        self.start(pending, |ticket| Effect::FlashWrite { ticket, offset, data });
+    pub(crate) fn write_flash(&mut self, purpose: Purpose, offset: u64, data: Buf) {
+        self.start(purpose, |ticket| Effect::FlashWrite { ticket, offset, data });
     }
 
     fn emit_log_io(&mut self) {
         for io in self.store.log.take_io() {
             match io {
-                LogIo::Write { id, offset, data } => self.write_flash(Pending::LogWrite(id), offset, data),
+                LogIo::Write { id, offset, data } => self.write_flash(Purpose::LogWrite(id), offset, data),
                 LogIo::Sync if Mutation::SkipSync.is_planted(self.config.mutation) => self.store.log.synced(true),
-                LogIo::Sync => self.start(Pending::LogSync, |ticket| Effect::FlashSync { ticket }),
+                LogIo::Sync => self.start(Purpose::LogSync, |ticket| Effect::FlashSync { ticket }),
                 LogIo::Trim { offset, len } => self.emit(Effect::FlashTrim { offset, len }),
             }
         }

@@ -10,7 +10,7 @@ use headpond_log::DataRecord;
 use headpond_policy::Admission;
 
 use crate::effect::{Effect, Outcome};
-use crate::engine::{Engine, Pending};
+use crate::engine::{Engine, Purpose};
 use crate::gather::put;
 use crate::keep::Place;
 use crate::locks::{OpId, Span};
@@ -106,7 +106,7 @@ impl Engine {
         self.next_fetch += 1;
         self.fetches.insert(id, Fetch { object, span, poisoned, waiters, valid, window, admit, since: self.now });
         let len = u32::try_from(span.blocks() * BLOCK_U64).expect("fetches are small");
-        self.start(Pending::Fetch(id), |ticket| Effect::OriginRead { ticket, object, offset: span.first.byte(), len });
+        self.start(Purpose::Fetch(id), |ticket| Effect::OriginRead { ticket, object, offset: span.first.byte(), len });
     }
 
     /// What a miss should bring: itself with what lies ahead, if it was led to by a trail (`trails.rs`), or around it

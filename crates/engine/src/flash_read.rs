@@ -13,7 +13,7 @@ use headpond_format::{BLOCK_UNITS, UNIT};
 use headpond_map::{PackedPlace, Slot};
 
 use crate::effect::{Effect, Outcome};
-use crate::engine::{Engine, Pending};
+use crate::engine::{Engine, Purpose};
 use crate::store::Store;
 
 /// What a read of some neighbouring blocks brought.
@@ -177,7 +177,7 @@ fn blocks_of(slots: &[Slot]) -> usize {
 
 impl Engine {
     /// Starts to read blocks that lie behind each other.
-    pub(crate) fn read_flash(&mut self, stretch: Stretch, pending: Pending) {
+    pub(crate) fn read_flash(&mut self, stretch: Stretch, pending: Purpose) {
         let segment = self.store.segment_of(stretch.from);
         self.store.log.segments_mut().get_mut(segment).under_way += 1;
         let offset = self.store.log.geometry().byte_of(stretch.from);

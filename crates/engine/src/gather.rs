@@ -10,7 +10,7 @@ use headpond_base::{BLOCK, Block, Buf, Errno, Location, Nanos, ObjectId};
 use headpond_map::Slot;
 
 use crate::effect::{Effect, Outcome};
-use crate::engine::{Engine, Pending};
+use crate::engine::{Engine, Purpose};
 use crate::flash_read::{ReadBack, Stretch, Unpacked};
 use crate::locks::{OpId, Span};
 use crate::memory_window::Held;
@@ -166,9 +166,9 @@ impl Engine {
         if read.at_origin {
             let (object, offset) = (read.object, read.first.byte());
             let len = u32::try_from(read.slots.len() * BLOCK).expect("a request has few blocks");
-            return self.start(Pending::Gather(read), |ticket| Effect::OriginRead { ticket, object, offset, len });
+            return self.start(Purpose::Gather(read), |ticket| Effect::OriginRead { ticket, object, offset, len });
         }
-        self.read_flash(Stretch::of(&read.slots), Pending::Gather(read));
+        self.read_flash(Stretch::of(&read.slots), Purpose::Gather(read));
     }
 
     /// A read from flash came back.

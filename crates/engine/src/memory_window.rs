@@ -22,9 +22,10 @@ use std::hash::BuildHasherDefault;
 use headpond_base::{BLOCK, Block, BufMut, Class, ObjectId, Stream};
 use headpond_policy::Key;
 
-use crate::engine::{Engine, Spread};
+use crate::engine::Engine;
 use crate::keep::{block_of, key_of};
 use crate::locks::Span;
+use crate::spread::Spread;
 use crate::store::Store;
 
 /// Blocks whose memory is taken at once.

@@ -7,7 +7,7 @@
 use headpond_base::Errno;
 
 use crate::effect::{Effect, Outcome};
-use crate::engine::{Engine, Pending};
+use crate::engine::{Engine, Purpose};
 
 /// Whether the origin's side knows that the pool has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -42,7 +42,7 @@ impl Engine {
     pub(crate) fn disown_pool(&mut self) {
         if self.store.log.failed() && self.pool_failed == PoolFailed::Untold {
             self.pool_failed = PoolFailed::Telling;
-            self.start(Pending::Disown, |ticket| Effect::PoolFailed { ticket });
+            self.start(Purpose::Disown, |ticket| Effect::PoolFailed { ticket });
         }
     }
 

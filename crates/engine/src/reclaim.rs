@@ -22,13 +22,13 @@ use headpond_log::DataRecord;
 use headpond_map::Slot;
 
 use crate::effect::{Effect, Outcome};
-use crate::engine::{Engine, Pending as EnginePending};
+use crate::engine::{Engine, Purpose};
 use crate::flash_read::{ReadBack, Stretch};
 use crate::gain::Gain;
 use crate::store::Store;
 
 /// What reclaim waits for.
-pub(crate) enum Pending {
+pub(crate) enum ReclaimEffect {
     /// The end of a segment, in search of its footer.
     Footer { segment: SegmentId, len: usize },
     /// Blocks that move on.
@@ -274,15 +274,15 @@ impl Engine {
         if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
             victim.under_way += 1;
         }
-        let pending = EnginePending::Reclaim(Pending::Footer { segment, len });
+        let pending = Purpose::Reclaim(ReclaimEffect::Footer { segment, len });
         let bytes = u32::try_from(len).expect("a segment is at most 64 MiB");
         self.start(pending, |ticket| Effect::FlashRead { ticket, offset: end - len as u64, len: bytes });
     }
 
     /// Something that reclaim waited for is there.
-    pub(crate) fn reclaim_done(&mut self, pending: Pending, outcome: Outcome) {
+    pub(crate) fn reclaim_done(&mut self, pending: ReclaimEffect, outcome: Outcome) {
         match pending {
-            Pending::Footer { segment, len } => {
+            ReclaimEffect::Footer { segment, len } => {
                 let bytes = match outcome {
                     Outcome::Bytes(bytes) => Some(bytes),
                     _ => None,
@@ -304,7 +304,7 @@ impl Engine {
                     }
                 }
             }
-            Pending::Move { segment, piece, slots, again } => {
+            ReclaimEffect::Move { segment, piece, slots, again } => {
                 let found = self.flash_was_read(piece.object, piece.first, &slots, &outcome);
                 if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
                     victim.under_way -= 1;
@@ -466,8 +466,8 @@ impl Engine {
             victim.under_way += 1;
         }
         let stretch = Stretch::of(&slots);
-        let pending = Pending::Move { segment, piece, slots, again };
-        self.read_flash(stretch, EnginePending::Reclaim(pending));
+        let pending = ReclaimEffect::Move { segment, piece, slots, again };
+        self.read_flash(stretch, Purpose::Reclaim(pending));
     }
 
     /// Appends blocks that were read, as far as they are still what the map points to.

@@ -26,10 +26,10 @@ use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Location, ObjectId};
 use headpond_map::Slot;
 use headpond_policy::{Gap, Joined, Run as Neighbours, join};
 
-use super::job::{Job, JobId, Pending};
+use super::job::{Job, JobEffect, JobId};
 use super::run::{RUN_BLOCKS_MAX, Run};
 use crate::effect::{Effect, Outcome};
-use crate::engine::{Engine, Pending as EnginePending};
+use crate::engine::{Engine, Purpose};
 use crate::flash_read::{Stretch, Unpacked};
 use crate::object::Object;
 
@@ -139,17 +139,17 @@ impl Engine {
             job.groups[index].reading += 1;
             let stretch = Stretch::of(&slots);
             let filling = Filling { group: index, first, blocks: slots.len() as u64, slots };
-            self.read_flash(stretch, EnginePending::Destage(Pending::Fill { job: id, filling }));
+            self.read_flash(stretch, Purpose::Destage(JobEffect::Fill { job: id, filling }));
         }
         if let Some((first, to)) = missing {
             job.groups[index].reading += 1;
             let blocks = to.0 - first.0;
             let len = u32::try_from(blocks * BLOCK_U64).expect("a write is at most 1 MiB");
             let pending =
-                Pending::Fill { job: id, filling: Filling { group: index, first, blocks, slots: Vec::new() } };
+                JobEffect::Fill { job: id, filling: Filling { group: index, first, blocks, slots: Vec::new() } };
             let offset = first.byte();
             self.stats.gap_reads += 1;
-            self.start(EnginePending::Destage(pending), |ticket| Effect::OriginRead { ticket, object, offset, len });
+            self.start(Purpose::Destage(pending), |ticket| Effect::OriginRead { ticket, object, offset, len });
         }
     }
 
@@ -189,14 +189,8 @@ impl Engine {
         let (object, end) = (job.object, offset + data.len() as u64);
         let data = vec![data];
         self.stats.joined_writes += 1;
-        let pending = Pending::Write { job: id, end, group: Some(index) };
-        self.start(EnginePending::Destage(pending), |ticket| Effect::OriginWrite {
-            ticket,
-            object,
-            offset,
-            data,
-            user: 0,
-        });
+        let pending = JobEffect::Write { job: id, end, group: Some(index) };
+        self.start(Purpose::Destage(pending), |ticket| Effect::OriginWrite { ticket, object, offset, data, user: 0 });
     }
 
     /// Each run of a group goes alone.

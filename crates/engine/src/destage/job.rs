@@ -19,14 +19,14 @@ use super::moves::Moves;
 use super::reading::Reading;
 use super::run::{Run, pieces};
 use crate::effect::{Effect, Outcome};
-use crate::engine::{Engine, Pending as EnginePending};
+use crate::engine::{Engine, Purpose};
 
 /// Names a job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct JobId(pub(super) u64);
 
 /// What a job waits for.
-pub(crate) enum Pending {
+pub(crate) enum JobEffect {
     /// Some blocks of a run, from flash.
     Read { job: JobId, reading: Reading },
     /// A run, to the origin.
@@ -298,7 +298,7 @@ impl Engine {
         if resizes {
             self.store.known(job.object).job.resizes();
         }
-        self.start(EnginePending::Destage(Pending::Step(id)), effect);
+        self.start(Purpose::Destage(JobEffect::Step(id)), effect);
     }
 
     /// Makes nothing of what the origin has where its file does not count, then goes on to the writes.
@@ -504,9 +504,9 @@ impl Engine {
             if !keep_space {
                 known.space.begin_giving(start, zero_end);
             }
-            let pending = Pending::Zero { job: id, gives: !keep_space };
+            let pending = JobEffect::Zero { job: id, gives: !keep_space };
             let len = zero_end - start;
-            self.start(EnginePending::Destage(pending), |ticket| Effect::OriginZero {
+            self.start(Purpose::Destage(pending), |ticket| Effect::OriginZero {
                 ticket,
                 object,
                 offset: start,
@@ -517,8 +517,8 @@ impl Engine {
         }
         let data =
             pieces(std::mem::take(&mut run.bytes), usize::try_from(end - start).expect("a run is at most 1 MiB"));
-        let pending = Pending::Write { job: id, end, group: None };
-        self.start(EnginePending::Destage(pending), |ticket| Effect::OriginWrite {
+        let pending = JobEffect::Write { job: id, end, group: None };
+        self.start(Purpose::Destage(pending), |ticket| Effect::OriginWrite {
             ticket,
             object,
             offset: start,
@@ -698,25 +698,25 @@ impl Engine {
     }
 
     /// An effect of a job is completed.
-    pub(crate) fn destage_done(&mut self, pending: Pending, outcome: Outcome) {
+    pub(crate) fn destage_done(&mut self, pending: JobEffect, outcome: Outcome) {
         let id = match pending {
-            Pending::Read { job, .. }
-            | Pending::Write { job, .. }
-            | Pending::Zero { job, .. }
-            | Pending::Fill { job, .. }
-            | Pending::Step(job) => job,
+            JobEffect::Read { job, .. }
+            | JobEffect::Write { job, .. }
+            | JobEffect::Zero { job, .. }
+            | JobEffect::Fill { job, .. }
+            | JobEffect::Step(job) => job,
         };
         let Some(mut job) = self.destage.jobs.remove(&id) else { return };
         match pending {
-            Pending::Read { reading, .. } => self.run_read(id, &mut job, reading, outcome),
-            Pending::Fill { filling, .. } => self.gap_read(id, &mut job, filling, outcome),
-            Pending::Write { group: Some(group), .. } if matches!(outcome, Outcome::Failed(_)) => {
+            JobEffect::Read { reading, .. } => self.run_read(id, &mut job, reading, outcome),
+            JobEffect::Fill { filling, .. } => self.gap_read(id, &mut job, filling, outcome),
+            JobEffect::Write { group: Some(group), .. } if matches!(outcome, Outcome::Failed(_)) => {
                 // Perhaps for what lies between: a write that would have gone well must not fail for that.
                 self.stats.origin_errors += 1;
                 self.store.known(job.object).origin_size = u64::MAX;
                 self.write_apart(id, &mut job, group);
             }
-            Pending::Write { end, .. } => {
+            JobEffect::Write { end, .. } => {
                 job.under_way -= 1;
                 let known = self.store.known(job.object);
                 if let Outcome::Failed(errno) = outcome {
@@ -726,7 +726,7 @@ impl Engine {
                     known.origin_size = known.origin_size.max(end);
                 }
             }
-            Pending::Zero { gives, .. } => {
+            JobEffect::Zero { gives, .. } => {
                 job.under_way -= 1;
                 if let Outcome::Failed(errno) = outcome {
                     job.failed = job.failed.or(Some(errno));
@@ -735,7 +735,7 @@ impl Engine {
                     self.given(job.object);
                 }
             }
-            Pending::Step(_) => self.stage_done(&mut job, outcome),
+            JobEffect::Step(_) => self.stage_done(&mut job, outcome),
         }
         self.destage.jobs.insert(id, job);
         self.step_job(id);

@@ -33,7 +33,7 @@ use flush::Flush;
 pub use flush::FlushProgress;
 pub(crate) use governor::TICK;
 use governor::{Governor, Situation};
-pub(crate) use job::Pending;
+pub(crate) use job::JobEffect;
 use job::{Job, JobId};
 use patience::Patience;
 

@@ -5,10 +5,10 @@
 
 use headpond_base::{Block, ObjectId};
 
-use super::job::{Job, JobId, Pending};
+use super::job::{Job, JobEffect, JobId};
 use super::run::Run;
 use crate::effect::Outcome;
-use crate::engine::{Engine, Pending as EnginePending};
+use crate::engine::{Engine, Purpose};
 use crate::flash_read::{Stretch, Unpacked};
 
 /// A read of some blocks of a run, which lie together on flash.
@@ -47,7 +47,7 @@ impl Engine {
     }
 
     fn read_blocks(&mut self, job: JobId, run: &Run, reading: Reading) {
-        let pending = EnginePending::Destage(Pending::Read { job, reading });
+        let pending = Purpose::Destage(JobEffect::Read { job, reading });
         self.read_flash(Stretch::of(&run.slots[reading.from..reading.from + reading.count]), pending);
     }
 

@@ -11,7 +11,7 @@ use headpond_format::Entry;
 
 use super::drop_entry;
 use crate::effect::Effect;
-use crate::engine::{Engine, Pending};
+use crate::engine::{Engine, Purpose};
 use crate::keep::Place;
 use crate::locks::{OpId, Span};
 use crate::op::{Change, Op, Progress, Stage};
@@ -105,7 +105,7 @@ impl Engine {
                     // Should it be longer, that gives back what is reserved behind.
                     known.space.cut(after);
                 }
-                self.start(Pending::Op(id), |ticket| Effect::OriginResize { ticket, object, size: after });
+                self.start(Purpose::Op(id), |ticket| Effect::OriginResize { ticket, object, size: after });
                 return Progress::Wait;
             }
         }
@@ -120,7 +120,7 @@ impl Engine {
             self.size_counts_here(object);
             op.stage = Stage::OriginSynced;
             if let Change::Write { durable: true, .. } = change {
-                self.start(Pending::Op(id), |ticket| Effect::OriginSync { ticket, object });
+                self.start(Purpose::Op(id), |ticket| Effect::OriginSync { ticket, object });
                 return Progress::Wait;
             }
         }
@@ -263,13 +263,13 @@ impl Engine {
                 known.space.passed_by(*offset, offset + data.len() as u64);
                 self.promises.pass(blocks);
                 let (offset, data) = (*offset, vec![data.clone()]);
-                self.start(Pending::Op(id), |ticket| Effect::OriginWrite { ticket, object, offset, data, user });
+                self.start(Purpose::Op(id), |ticket| Effect::OriginWrite { ticket, object, offset, data, user });
             }
             Change::Together { .. } => unreachable!("only the log makes several writes as one"),
             Change::Truncate { size, .. } => {
                 let size = *size;
                 self.store.known(object).space.cut(size);
-                self.start(Pending::Op(id), |ticket| Effect::OriginResize { ticket, object, size });
+                self.start(Purpose::Op(id), |ticket| Effect::OriginResize { ticket, object, size });
             }
             Change::Zero { offset, len, .. } => {
                 let (offset, len) = (*offset, (*len).min(size.saturating_sub(*offset)));
@@ -278,7 +278,7 @@ impl Engine {
                 }
                 self.store.known(object).space.was_punched(offset, offset + len);
                 let effect = |ticket| Effect::OriginZero { ticket, object, offset, len, keep_space: false };
-                self.start(Pending::Op(id), effect);
+                self.start(Purpose::Op(id), effect);
             }
             Change::Allocate { offset, len, .. } => {
                 let ranges = vec![(*offset, offset + len)];
@@ -286,7 +286,7 @@ impl Engine {
                 space.keep_to(offset + len);
                 space.passed_by(*offset, offset + len);
                 let effect = |ticket| Effect::OriginReserve { ticket, object, ranges, user, insists: true };
-                self.start(Pending::Op(id), effect);
+                self.start(Purpose::Op(id), effect);
             }
         }
         true

@@ -8,7 +8,7 @@ use headpond_base::{Errno, ObjectId};
 use headpond_format::{Entry, OBJECT_PATH_MAX};
 
 use crate::effect::{Effect, Outcome};
-use crate::engine::{Engine, Pending};
+use crate::engine::{Engine, Purpose};
 use crate::locks::OpId;
 use crate::op::{Op, Progress, Stage, Work};
 use crate::request::{Namespace, Reply};
@@ -43,7 +43,7 @@ impl Engine {
         if op.stage == Stage::Durable {
             op.stage = Stage::AtOrigin;
             let request = op.request;
-            self.start(Pending::Op(id), |ticket| Effect::OriginNamespace { ticket, request });
+            self.start(Purpose::Op(id), |ticket| Effect::OriginNamespace { ticket, request });
             return Progress::Wait;
         }
         let outcome = op.outcome.take();

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use headpond_base::{BLOCK_U64, Block, Errno, Nanos, ObjectId, blocks_for};
 
 use crate::effect::{Effect, Outcome};
-use crate::engine::{Engine, Pending};
+use crate::engine::{Engine, Purpose};
 use crate::locks::OpId;
 use crate::op::{Change, Op, Stage, Work};
 use crate::promises::Balance;
@@ -144,7 +144,7 @@ impl Engine {
             if let Some(question) = known.space.question() {
                 let crate::space::Question { ranges, user, insists } = question;
                 let effect = |ticket| Effect::OriginReserve { ticket, object, ranges, user, insists };
-                self.start(Pending::Space(object), effect);
+                self.start(Purpose::Space(object), effect);
             } else if !known.space.is_waited_for() {
                 self.asking.wanted.remove(&object);
             }
@@ -155,7 +155,7 @@ impl Engine {
         if let Some(object) = asker
             && let Some(settles) = self.promises.begin_look(self.now, waiting.is_some())
         {
-            self.start(Pending::Look, |ticket| Effect::OriginSpace { ticket, object, settles });
+            self.start(Purpose::Look, |ticket| Effect::OriginSpace { ticket, object, settles });
         }
     }
 

@@ -4,7 +4,7 @@
 use headpond_base::Errno;
 
 use crate::effect::{Effect, Outcome};
-use crate::engine::{Engine, Pending};
+use crate::engine::{Engine, Purpose};
 use crate::locks::{OpId, Span};
 use crate::op::{Op, Progress, Stage, Work};
 use crate::request::Reply;
@@ -29,7 +29,7 @@ impl Engine {
             if known.data_dirty() {
                 return Progress::Finish(Reply::Offset(if data { offset } else { size }));
             }
-            self.start(Pending::Op(id), |ticket| Effect::OriginSeek { ticket, object, offset, data });
+            self.start(Purpose::Op(id), |ticket| Effect::OriginSeek { ticket, object, offset, data });
             return Progress::Wait;
         }
         Progress::Finish(match op.outcome.take() {

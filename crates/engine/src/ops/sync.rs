@@ -5,7 +5,7 @@
 use headpond_base::{Errno, ObjectId};
 
 use crate::effect::Effect;
-use crate::engine::{Engine, Pending};
+use crate::engine::{Engine, Purpose};
 use crate::locks::OpId;
 use crate::object::Object;
 use crate::op::{Op, Progress, Stage};
@@ -134,7 +134,7 @@ impl Engine {
         op.seen_changes = known.past.made();
         // Kept from being released meanwhile.
         known.active += 1;
-        self.start(Pending::Op(id), |ticket| Effect::OriginSync { ticket, object });
+        self.start(Purpose::Op(id), |ticket| Effect::OriginSync { ticket, object });
         true
     }
 
