@@ -15,7 +15,8 @@ use headpond_control::{Daemon, Refusal, Status};
 use serde::Serialize;
 
 use crate::args::{AtomicArgs, AtomicCommand};
-use crate::commands::{ask_status, print, print_json};
+use crate::ask::ask_status;
+use crate::output::{print, print_json};
 
 /// What MariaDB looks for.
 pub const MARKER: &str = "/dev/fcta";

@@ -13,7 +13,7 @@ use headpond_shard::FlashReader;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::CheckArgs;
-use crate::commands::{print, print_json};
+use crate::output::{print, print_json};
 
 /// How many dirty files are shown to people; programs get all.
 const FILES_SHOWN: usize = 20;

@@ -5,8 +5,9 @@ use std::path::{Component, Path, PathBuf};
 use headpond_control::{Answer, Command, Daemon, Refusal};
 
 use crate::args::FlushArgs;
-use crate::commands::print_json;
-use crate::progress::{DirtyBar, Interrupt, Waited, confused, start_and_wait};
+use crate::ask::confused;
+use crate::output::print_json;
+use crate::progress::{DirtyBar, Interrupt, Waited, start_and_wait};
 
 /// `headpond flush`.
 pub fn run(args: &FlushArgs) -> Result<(), Refusal> {

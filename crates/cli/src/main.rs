@@ -2,6 +2,7 @@
 //! status of [`headpond_control::ExitStatus`].
 
 mod args;
+mod ask;
 mod atomic;
 mod check;
 mod commands;
@@ -9,6 +10,7 @@ mod doctor;
 mod flush;
 mod lab;
 mod mount;
+mod output;
 mod progress;
 mod replay;
 mod rules;

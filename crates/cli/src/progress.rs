@@ -11,7 +11,7 @@ use std::time::Duration;
 use headpond_control::{Answer, Command, Daemon, Marker, MarkerState, Progress, Refusal, Size};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::commands::ask_status;
+use crate::ask::{ask_status, confused};
 
 /// How often the daemon is asked.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -225,12 +225,6 @@ fn gone_meanwhile(daemon: &Daemon, origin: &Path) -> Result<Waited, Refusal> {
             Err(Refusal::NoAnswer { path: path.to_owned(), why })
         }
     }
-}
-
-/// An answer of another kind than the question.
-pub fn confused(daemon: &Daemon) -> Refusal {
-    let why = "it answers something else than was asked. Is it of another version?".to_owned();
-    Refusal::NoAnswer { path: daemon.mountpoint().to_owned(), why }
 }
 
 #[cfg(test)]

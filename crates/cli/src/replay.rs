@@ -14,7 +14,7 @@ use headpond_trace::{CacheSize, Curve, Destage, Format, Load, Options, Outcome, 
 use headpond_trace::{chart, destage, replay};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::commands::print;
+use crate::output::print;
 
 /// What `headpond replay` is given.
 #[derive(Args, Debug)]

@@ -3,8 +3,8 @@
 use headpond_control::{Answer, Command, Daemon, Refusal, RuleShown, Size, Verdict};
 
 use crate::args::{RulesArgs, RulesCommand};
-use crate::commands::{print, print_json};
-use crate::progress::confused;
+use crate::ask::confused;
+use crate::output::{print, print_json};
 
 /// `headpond rules`.
 pub fn run(args: &RulesArgs) -> Result<(), Refusal> {

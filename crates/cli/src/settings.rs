@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use headpond_control::{Answer, Command, Daemon, MODE, Refusal, SettingChange, Size, Value, reference};
 
 use crate::args::{GetArgs, SetArgs};
-use crate::commands::{ask_status, print, print_json};
-use crate::progress::{DirtyBar, Interrupt, Waited, confused, wait_for};
+use crate::ask::{ask_status, confused};
+use crate::output::{print, print_json};
+use crate::progress::{DirtyBar, Interrupt, Waited, wait_for};
 
 /// `headpond set`.
 pub fn set(args: &SetArgs) -> Result<(), Refusal> {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use headpond_control::{Answer, Command, Daemon, Refusal, Size, describe_holders, holders};
 
 use crate::args::UnmountArgs;
-use crate::commands::ask_status;
-use crate::progress::{DirtyBar, Interrupt, Waited, confused, start_and_wait};
+use crate::ask::{ask_status, confused};
+use crate::progress::{DirtyBar, Interrupt, Waited, start_and_wait};
 
 /// Below this, what is left dirty is written after the mount is gone: a flush never ends by
 /// itself while somebody writes.

@@ -16,14 +16,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use headpond_mount::MARKER_NAME;
 use headpond_shard::reopen;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::Refusal;
-use crate::marker::MARKER_NAME;
 use crate::origin_root::{OriginRoot, Owner, identity, look_at};
+
+/// How often to look again when others come and go at the same moment.
+pub(crate) const ATTEMPTS: usize = 16;
 
 /// The most that is read of a file here. What headpond writes is a few hundred bytes, and a path or two.
 const READ_MAX: u64 = 64 << 10;
@@ -41,7 +44,7 @@ impl BesideDir {
     pub(crate) fn make(root: &Arc<OriginRoot>) -> Result<Self, Refusal> {
         let failed = |error: Errno| Refusal::from_io("make the marker directory", &whole_path(root), error);
         // Who made it last may remove it at any moment: then make it again.
-        for _ in 0..crate::marker::ATTEMPTS {
+        for _ in 0..ATTEMPTS {
             match rustix::fs::mkdirat(root.as_ref(), MARKER_NAME, Mode::from_raw_mode(0o755)) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(error) => return Err(failed(error)),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::Size;
-use crate::refusal::AFew;
+use crate::a_few::AFew;
 
 /// The most conflicts that are shown one by one.
 const SHOWN: usize = 20;

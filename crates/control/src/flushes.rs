@@ -10,41 +10,19 @@ use std::time::Duration;
 
 use headpond_base::{BLOCK_U64, Errno};
 use headpond_engine::{FlushId, FlushScope, Reply, Request};
-use serde::{Deserialize, Serialize};
 
 use crate::Refusal;
 use crate::numbers::eta_seconds;
 use crate::operations::Operation;
 use crate::protocol::{Answer, Progress};
 use crate::service::{FLUSH, Service, outcome};
+use crate::shown::FlushShown;
 
 /// How long a client waits to be told that there is no such path.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Flushes that are shown, those that have ended among them.
 const SHOWN: usize = 8;
-
-/// A flush as it is shown.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct FlushShown {
-    /// Its handle.
-    pub handle: u64,
-    /// Below which path; empty for everything.
-    pub path: String,
-    /// `running`, `done`, `cancelled` or `failed`.
-    pub state: String,
-    /// Why it failed.
-    pub why: String,
-    /// What it has still to bring to the origin.
-    pub left_bytes: u64,
-    /// What was dirty of it at its start.
-    pub total_bytes: u64,
-    /// For how long it has been running, or ran.
-    pub seconds: f64,
-    /// How long it still takes at its pace, if that is known.
-    pub left_seconds: Option<f64>,
-}
 
 impl Service {
     /// Starts a flush, of what lies below `path` if there is one. Comes back at once.

@@ -9,8 +9,8 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::a_few::AFew;
 use crate::mounts::{mounted_on, mounts_of};
-use crate::refusal::AFew;
 
 /// A process that uses the mount.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -7,6 +7,7 @@
 //!   goes only when the origin has everything (see [`MarkerHold`]).
 //! - Nothing here is on the path of a read or a write.
 
+mod a_few;
 mod background;
 mod beside;
 mod boot;
@@ -48,6 +49,7 @@ mod running;
 mod runtime_dir;
 mod service;
 mod settings;
+mod shown;
 mod size;
 mod socket;
 mod standing;
@@ -62,7 +64,6 @@ pub use conflict::{Conflicts, Decisions, Doubtful, FileConflict, Leftover, Side}
 pub use ending::Ended;
 pub use exit::ExitStatus;
 pub use flash::{Content, Flash};
-pub use flushes::FlushShown;
 pub use headpond_device::{Backend, FaultPlan, Fill};
 pub use headpond_shard::DiskModel;
 pub use holders::{Holder, describe as describe_holders, holders};
@@ -77,9 +78,9 @@ pub use plan::MountPlan;
 pub use protocol::{Answer, Command, Progress};
 pub use refusal::Refusal;
 pub use resolve::{Found, Wanted};
-pub use rules::{RuleShown, Verdict};
 pub use running::Running;
 pub use runtime_dir::{make as make_runtime_dir, name_of as runtime_name};
 pub use settings::{Kind, MODE, OFF, Setting, SettingChange, Settings, TABLE as SETTINGS, Value, read_toml, reference};
+pub use shown::{FlushShown, RuleShown, Verdict};
 pub use size::Size;
 pub use status::Status;

@@ -20,7 +20,7 @@ use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use crate::Refusal;
-use crate::beside::{BesideDir, next_of};
+use crate::beside::{ATTEMPTS, BesideDir, next_of};
 use crate::lease::{Held, Lease};
 use crate::origin_root::{OriginRoot, look_at};
 
@@ -29,9 +29,6 @@ pub use headpond_mount::MARKER_NAME;
 
 const FILE: &str = "marker.json";
 const LOCK: &str = "lock";
-
-/// How often to look again when others come and go at the same moment.
-pub(crate) const ATTEMPTS: usize = 16;
 
 const ABOUT: &str = "This directory is, or was, served by headpond. Its newest data may be in the pool named here and not in \
                      these files. Change nothing here; mount it with headpond again, and unmount it to make it complete.";

@@ -11,11 +11,8 @@ use crate::{Numbers, RuleShown, SettingChange, Status, Value, Verdict};
 pub const COMMAND_MAX: u64 = 256 << 10;
 
 /// The longest answer that a client reads: far more than any has. The longest tells of 112 files, each with a path of
-/// [`PATH_SHOWN_MAX`] bytes which JSON may write as six times as many.
+/// `PATH_SHOWN_MAX` bytes which JSON may write as six times as many.
 pub const ANSWER_MAX: u64 = 8 << 20;
-
-/// The longest path that is told. Of a longer one, which only who goes down step by step can make, the end is told.
-pub const PATH_SHOWN_MAX: usize = 4096;
 
 /// What a client wants.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -3,7 +3,6 @@
 //! Invariant: a refusal changes nothing, at the origin or on flash. Its message says what was
 //! found, and what the operator can do; its [`ExitStatus`] says its class.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -338,21 +337,5 @@ impl Refusal {
             _ => return Self::Failed { doing, error },
         };
         Self::NoPermission { what: doing, advice: advice.to_owned() }
-    }
-}
-
-/// Shows up to a few of many things, and how many more there are.
-pub(crate) struct AFew<'a, T>(pub &'a [T], pub usize);
-
-impl<T: fmt::Display> fmt::Display for AFew<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self.0.len().min(self.1);
-        for item in &self.0[..shown] {
-            writeln!(f, "  {item}")?;
-        }
-        if self.0.len() > shown {
-            writeln!(f, "  and {} more", self.0.len() - shown)?;
-        }
-        Ok(())
     }
 }

@@ -7,57 +7,14 @@
 use headpond_base::BLOCK_U64;
 use headpond_engine::{Class, ClassLimit, Config, Request, Stats};
 use headpond_rules::{Action, Direction, Mask, Pid, Process, Rule, RuleSet};
-use serde::{Deserialize, Serialize};
 
 use crate::clock::unix_seconds;
 use crate::protocol::Answer;
 use crate::service::Service;
 use crate::settings::{Kind, RULES_TEXT_MAX, Settings, rules_room};
+use crate::shown::{RuleShown, Verdict};
 use crate::socket::Client;
 use crate::{Refusal, Size, clock};
-
-/// A rule as it is shown.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct RuleShown {
-    /// Its place, from 1: the first that matches decides.
-    pub number: usize,
-    /// The rule, as `add` takes it.
-    pub rule: String,
-    /// Requests that it decided.
-    pub requests: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Why it matches nothing any more, or up to when it does; else empty.
-    pub state: String,
-    /// Of one that pins, or gives a share: bytes that the pool holds for it now.
-    #[serde(default)]
-    pub held_bytes: Option<u64>,
-    /// Its quota in this pool.
-    #[serde(default)]
-    pub quota_bytes: Option<u64>,
-}
-
-impl RuleShown {
-    /// What is to be said of it behind the rule: what it holds, and whether it still matches anything.
-    #[must_use]
-    pub fn remark(&self) -> String {
-        let held = match (self.held_bytes, self.quota_bytes) {
-            (Some(held), Some(quota)) => format!("holds {} of {}", Size(held), Size(quota)),
-            _ => String::new(),
-        };
-        let said: Vec<&str> = [held.as_str(), &self.state].into_iter().filter(|part| !part.is_empty()).collect();
-        if said.is_empty() { String::new() } else { format!("    # {}", said.join("; ")) }
-    }
-}
-
-/// What would become of a request.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Verdict {
-    /// The rule that decides; none if no rule matches.
-    pub decided_by: Option<RuleShown>,
-    /// What is done: the word of an action.
-    pub action: String,
-}
 
 /// Words and values, as a client sends them.
 pub(crate) type Words = [(String, String)];

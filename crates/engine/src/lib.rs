@@ -17,6 +17,7 @@
 mod begin;
 mod checkpoint;
 mod config;
+mod counted;
 mod destage;
 mod dirty_age;
 mod dropped;

@@ -1,16 +1,17 @@
 //! One object: what is remembered of it, and what is going on with it.
 
 use headpond_base::{Block, Compression, Location, Nanos, Sequence, UnixNanos, blocks_for};
-use headpond_format::{OBJECT_PATH_MAX, ObjectFlags, ObjectState, Stamp};
+use headpond_format::{ObjectFlags, ObjectState, Stamp};
 use headpond_map::{ObjectMap, Slot};
 
+use crate::counted::Counted;
 use crate::dropped::Dropped;
 use crate::last_name::LastName;
 use crate::locks::Locks;
 use crate::object_job::ObjectJob;
-use crate::objects::Counted;
+
 use crate::past_pool::PastPool;
-use crate::renames::Seen;
+use crate::renames::{Seen, kept_path};
 use crate::request::{Attributes, OpenFile};
 use crate::space::ObjectSpace;
 use crate::stamp_trust::StampTrust;
@@ -308,9 +309,4 @@ impl Object {
         self.changed_at = now;
         self.changed_in_stamp = true;
     }
-}
-
-/// A path as far as it is kept: one that is too long is found again by inode number.
-pub(crate) fn kept_path(path: &[u8]) -> Vec<u8> {
-    if path.len() <= OBJECT_PATH_MAX { path.to_vec() } else { Vec::new() }
 }

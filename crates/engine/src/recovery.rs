@@ -13,7 +13,8 @@ use headpond_map::Slot;
 use crate::checkpoint::Checkpoints;
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::object::{Object, kept_path};
+use crate::object::Object;
+use crate::renames::kept_path;
 use crate::request::{Attributes, OpenFile};
 use crate::store::Store;
 

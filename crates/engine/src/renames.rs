@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::object::kept_path;
+use headpond_format::OBJECT_PATH_MAX;
 
 /// With fewer renames than this nobody walks to be rid of them.
 const KEPT: usize = 1024;
@@ -120,6 +120,11 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
         Some(slash) => (&path[..slash], &path[slash + 1..]),
         None => (&[], path),
     }
+}
+
+/// A path as far as it is kept: one that is too long is found again by inode number.
+pub(crate) fn kept_path(path: &[u8]) -> Vec<u8> {
+    if path.len() <= OBJECT_PATH_MAX { path.to_vec() } else { Vec::new() }
 }
 
 #[cfg(test)]

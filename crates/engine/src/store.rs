@@ -16,10 +16,10 @@ use headpond_map::Slot;
 use crate::dirty_age::DirtyAges;
 use crate::locks::Span;
 use crate::memory_window::MemoryWindow;
-use crate::object::{Object, kept_path};
+use crate::object::Object;
 use crate::objects::Objects;
 use crate::ops::ZERO_SLOT;
-use crate::renames::{Followed, Renames, Seen};
+use crate::renames::{Followed, Renames, Seen, kept_path};
 
 /// The birth time of a file where the origin keeps none.
 pub(crate) const NO_BIRTH: UnixNanos = UnixNanos(0);

@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use headpond_engine::Mutation;
-
 use crate::edits::spoil;
+use crate::failures::{command, save};
 use crate::guard::{Watchdog, caught};
 use crate::input::Input;
-use crate::seals::Seal;
 use crate::seed::Seed;
-use crate::targets::Target;
+use crate::subject::{Base, PlantedBug, Told};
+use crate::target::Target;
+use crate::targets;
 
 /// How long a campaign goes on.
 #[derive(Clone, Debug)]
@@ -29,27 +29,6 @@ pub struct Campaign {
     pub failures: PathBuf,
     /// A bug of recovery, for tests of the tests.
     pub planted: PlantedBug,
-}
-
-/// A bug that is planted in recovery, to show that it would be found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PlantedBug {
-    /// None.
-    None,
-    /// See [`Mutation::ReplayOutOfOrder`].
-    ReplayOutOfOrder,
-    /// See [`Mutation::AcceptTornBatch`].
-    AcceptTornBatch,
-}
-
-impl PlantedBug {
-    pub(crate) const fn mutation(self) -> Option<Mutation> {
-        match self {
-            Self::None => None,
-            Self::ReplayOutOfOrder => Some(Mutation::ReplayOutOfOrder),
-            Self::AcceptTornBatch => Some(Mutation::AcceptTornBatch),
-        }
-    }
 }
 
 /// What a campaign came to.
@@ -88,20 +67,6 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// How a target took an input.
-pub(crate) struct Told {
-    /// The kind of verdict.
-    pub(crate) verdict: &'static str,
-    /// The verdict in its words. Inputs that bring out new ones are worth going on from.
-    pub(crate) words: String,
-}
-
-/// Valid bytes of a target, made once.
-pub(crate) struct Base {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) seals: Vec<Seal>,
-}
-
 /// How many valid things one campaign starts from. Pools take a while to be made.
 const BASES: u64 = 24;
 
@@ -126,7 +91,7 @@ pub fn fuzz(campaign: &Campaign) -> Outcome {
         } else {
             kept[seed.index(kept.len())].clone()
         };
-        let base = bases.entry(input.base).or_insert_with(|| target.base(input.base));
+        let base = bases.entry(input.base).or_insert_with(|| targets::base(target, input.base));
         spoil(&mut seed, &mut input, &base.bytes, &base.seals);
         watchdog.begin(&input);
         let told = run(&input, base, campaign.planted);
@@ -156,12 +121,12 @@ pub fn fuzz(campaign: &Campaign) -> Outcome {
 /// # Errors
 /// What is wrong.
 pub fn replay(input: &Input) -> Result<String, String> {
-    let base = input.target.base(input.base);
+    let base = targets::base(input.target, input.base);
     run(input, &base, PlantedBug::None).map(|told| format!("{}: {}", told.verdict, told.words))
 }
 
 fn run(input: &Input, base: &Base, planted: PlantedBug) -> Result<Told, String> {
-    caught(|| input.target.run(input, base, planted))
+    caught(|| targets::run(input, base, planted))
 }
 
 /// Leaves out edits as long as it fails without them.
@@ -176,21 +141,4 @@ fn shorten(mut input: Input, base: &Base, mut what: String, planted: PlantedBug)
         }
     }
     (input, what)
-}
-
-/// Saves an input under a name of its own.
-pub(crate) fn save(failures: &Path, input: &Input) -> PathBuf {
-    let text = input.to_string();
-    let sum = headpond_format::bytes_checksum(text.as_bytes());
-    let path = failures.join(format!("{}-{sum:08x}.txt", input.target));
-    // What cannot be saved is printed.
-    if std::fs::create_dir_all(failures).and_then(|()| std::fs::write(&path, &text)).is_err() {
-        eprintln!("{text}");
-    }
-    path
-}
-
-/// How an input that was saved is run again.
-pub(crate) fn command(path: &Path) -> String {
-    format!("again:  cargo xtask fuzz --replay {}", path.display())
 }

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::Input;
+use crate::failures::{command, save};
+use crate::input::Input;
 
 thread_local! {
     /// The last panic's message and place, while something is run whose panics are its errors.
@@ -53,8 +54,8 @@ impl Watchdog {
                 let running = watched.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 drop(watched);
                 if let Some((_, input)) = running.filter(|(since, _)| since.elapsed() > PATIENCE) {
-                    let path = crate::campaign::save(&failures, &input);
-                    eprintln!("{}: an input runs without end\n{}", input.target, crate::campaign::command(&path));
+                    let path = save(&failures, &input);
+                    eprintln!("{}: an input runs without end\n{}", input.target, command(&path));
                     std::process::exit(1);
                 }
                 std::thread::sleep(Duration::from_secs(1));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::Target;
+use crate::target::Target;
 
 /// One change to some bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -15,16 +15,20 @@
 
 mod campaign;
 mod edits;
+mod failures;
 mod guard;
 mod history;
 mod input;
 mod origin;
 mod seals;
 mod seed;
+mod subject;
+mod target;
 mod targets;
 mod world;
 
-pub use campaign::{Campaign, Outcome, PlantedBug, fuzz, replay};
+pub use campaign::{Campaign, Outcome, fuzz, replay};
 pub use guard::quiet_panics;
 pub use input::Input;
-pub use targets::Target;
+pub use subject::PlantedBug;
+pub use target::Target;

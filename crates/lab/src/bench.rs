@@ -9,6 +9,7 @@ mod engine;
 mod fio;
 mod nbdkit;
 mod packed;
+mod plan;
 mod pond;
 mod table;
 mod works;
@@ -18,7 +19,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use works::{Plan, WORKS};
+use plan::Plan;
+use works::WORKS;
 
 /// What everything here ends with. Errors are for the person who runs it.
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;

@@ -9,8 +9,9 @@
 //! the simulator's part.
 
 use crate::command;
-use crate::database::{Database, Kind, Pages, Places};
+use crate::database::{Database, Pages, Places};
 use crate::failure::Result;
+use crate::kind::Kind;
 use crate::ledger::{Found, Ledgers};
 use crate::pond::{Headpond, Mount, Mounting, directory_in};
 use crate::random::{below, next};

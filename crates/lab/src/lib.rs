@@ -17,6 +17,7 @@ pub mod fio;
 pub mod fsx;
 pub mod guest;
 pub mod kill;
+pub mod kind;
 pub mod ledger;
 pub mod mariadb;
 pub mod order;

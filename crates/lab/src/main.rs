@@ -3,9 +3,9 @@
 mod bench;
 
 use clap::{Args, Parser, Subcommand};
-use headpond_lab::database::Kind;
 use headpond_lab::failure::{Failure, Result, catch_interrupts};
 use headpond_lab::kill::Flash;
+use headpond_lab::kind::Kind;
 use headpond_lab::origins::Origin;
 use headpond_lab::pond::Headpond;
 use headpond_lab::power_cuts::{self, inside, ledger::Ledger, power::Which};

@@ -7,15 +7,10 @@ use crate::command;
 use crate::database::{Database, Pages, Places};
 use crate::failure::{Failure, Result, check_interrupt};
 use crate::service::Service;
-use crate::sysbench::Load;
+use crate::sysbench::{DATABASE, DATABASE_USER, Load};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-/// The user of the load inside the database.
-pub const DATABASE_USER: &str = "lab";
-/// The database that the load uses.
-pub const DATABASE: &str = "lab";
 
 /// MariaDB's own default.
 const PURGE_THREADS: usize = 4;

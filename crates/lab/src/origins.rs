@@ -14,10 +14,10 @@ mod sharing;
 
 use crate::command::lacking;
 use crate::conformance;
-use crate::database::Kind;
 use crate::failure::{Failure, Result, check_interrupt};
 use crate::guest::Guest;
 use crate::kill;
+use crate::kind::Kind;
 use crate::pond::Headpond;
 use host::FileSystem;
 use std::fmt;

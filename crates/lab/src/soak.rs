@@ -12,9 +12,9 @@ mod loads;
 mod promises;
 
 use crate::command;
-use crate::database::Kind;
 use crate::failure::{Result, check_interrupt};
 use crate::fsx;
+use crate::kind::Kind;
 use crate::pond::{Headpond, Mount, Mounting, directory_in};
 use crate::random::{below, next};
 use crate::service::Service;

@@ -5,10 +5,14 @@
 
 use crate::command;
 use crate::failure::{Failure, Result, check_interrupt};
-use crate::mariadb;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+
+/// The database that the load uses.
+pub const DATABASE: &str = "lab";
+/// The user of the load inside the database.
+pub const DATABASE_USER: &str = "lab";
 
 /// The load that most use.
 const SCRIPT: &str = "oltp_read_write";
@@ -90,14 +94,14 @@ impl Load {
 
     /// Makes and fills the tables.
     pub fn prepare(&self, socket: &Path) -> Result<()> {
-        command::run("loading the tables", &mut self.prepare_command(mariadb::connection(socket)))?;
+        command::run("loading the tables", &mut self.prepare_command(connection(socket)))?;
         Ok(())
     }
 
     /// The command of a run of `warmup` and then `measured` seconds.
     #[must_use]
     pub fn run_command(&self, socket: &Path, warmup: u32, measured: u32) -> Command {
-        let mut command = self.command(SCRIPT, mariadb::connection(socket));
+        let mut command = self.command(SCRIPT, connection(socket));
         command.arg("--rand-type=pareto").args(run_options(self.threads, warmup, measured)).arg("run");
         command
     }
@@ -105,7 +109,7 @@ impl Load {
     /// A load that goes on until it is ended or fails.
     #[must_use]
     pub fn endless_command(&self, socket: &Path) -> Command {
-        let mut command = self.command(SCRIPT, mariadb::connection(socket));
+        let mut command = self.command(SCRIPT, connection(socket));
         command.args([format!("--threads={}", self.threads), "--time=0".to_owned(), "run".to_owned()]);
         command
     }
@@ -201,6 +205,17 @@ pub(crate) fn parse_totals(output: &str) -> Option<Totals> {
         p95_ms: first("95th percentile:")?,
         max_ms: first("max:")?,
     })
+}
+
+/// sysbench's options that lead to the server on `socket`.
+#[must_use]
+pub fn connection(socket: &Path) -> Vec<String> {
+    vec![
+        "--db-driver=mysql".to_owned(),
+        format!("--mysql-socket={}", socket.display()),
+        format!("--mysql-user={DATABASE_USER}"),
+        format!("--mysql-db={DATABASE}"),
+    ]
 }
 
 #[cfg(test)]

@@ -11,8 +11,9 @@
 //! Invariant: with either recovery everything else is the same.
 
 use crate::command;
-use crate::database::{Database, Kind, Pages, Places};
+use crate::database::{Database, Pages, Places};
 use crate::failure::{Failure, Result, check_interrupt};
+use crate::kind::Kind;
 use crate::pond::{Headpond, Mount, Mounting, directory_in};
 use crate::random::{below, next};
 use crate::{mariadb, postgres};

@@ -5,8 +5,9 @@
 
 mod machine;
 
-use headpond_lab::database::{Database, Kind};
+use headpond_lab::database::Database;
 use headpond_lab::kill::{self, Flash, Options};
+use headpond_lab::kind::Kind;
 use headpond_lab::ledger::Ledgers;
 use headpond_lab::mariadb::{self, Server, Settings};
 use tempfile::TempDir;

@@ -3,7 +3,7 @@
 
 mod machine;
 
-use headpond_lab::database::Kind;
+use headpond_lab::kind::Kind;
 use headpond_lab::origins::{self, Options, Origin};
 
 /// Asks these cases of an origin: each passes, and has something to tell.

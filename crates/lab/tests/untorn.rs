@@ -9,8 +9,9 @@
 
 mod machine;
 
-use headpond_lab::database::{Database, Kind, Pages};
+use headpond_lab::database::{Database, Pages};
 use headpond_lab::kill::{self, Flash, Options};
+use headpond_lab::kind::Kind;
 use headpond_lab::mariadb::{Server, Settings};
 use headpond_lab::torn::{self, Damage, Round};
 use tempfile::TempDir;

@@ -18,7 +18,7 @@ use headpond_format::{
     Damage, Geometry, SegmentHead, SummaryBatch, decode_batch, decode_footer, decode_footer_tail, decode_segment_head,
 };
 
-use crate::scan::{FlashRead, ScanError};
+use crate::flash_read::{FlashRead, ScanError};
 
 /// How much of a segment's end is read first, in search of its footer.
 const FOOTER_GUESS: usize = 64 << 10;

@@ -9,8 +9,7 @@ use headpond_format::{
 };
 use headpond_map::{ObjectMap, SLOT_BYTES};
 
-use crate::scan::{FlashRead, NUMBER_MAX, ScanError};
-use crate::tail::damaged;
+use crate::flash_read::{FlashRead, NUMBER_MAX, ScanError, damaged};
 
 /// All of a checkpoint.
 pub struct Checkpoint {

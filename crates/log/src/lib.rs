@@ -13,6 +13,7 @@
 mod batches;
 mod buffers;
 mod checkpoint;
+mod flash_read;
 mod log;
 mod mutation;
 mod open;
@@ -23,8 +24,9 @@ mod tail;
 pub use batches::{Walk, read_footer, walk_segment};
 pub use buffers::Buffers;
 pub use checkpoint::{Checkpoint, read_checkpoint};
+pub use flash_read::{FlashRead, ScanError};
 pub use log::{DataRecord, Log, LogIo, LogStart, Placed, PlacedPacked, WriteId};
 pub use mutation::Mutation;
-pub use scan::{FlashRead, ScanError, Scanned, scan};
+pub use scan::{Scanned, scan};
 pub use segments::{Segment, Segments};
 pub use tail::TailEntry;

@@ -2,9 +2,7 @@
 //!
 //! It writes nothing, so it can be cut off and repeated with the same result.
 
-use headpond_base::{
-    BLOCK, BatchNumber, Block, Buf, Epoch, Errno, Generation, Location, ObjectId, Result as IoResult, SegmentId, Stream,
-};
+use headpond_base::{BLOCK, BatchNumber, Block, Epoch, Generation, Location, ObjectId, SegmentId, Stream};
 use headpond_format::{
     BLOCK_UNITS, Damage, Entry, Geometry, ObjectState, SUPERBLOCK_SLOTS, SegmentHead, SegmentRow, SegmentState,
     Superblock, decode_checkpoint_head, decode_superblock,
@@ -13,84 +11,11 @@ use headpond_map::ObjectMap;
 
 use crate::batches::{Wanted, life_at, walk, was_head};
 use crate::checkpoint::{Checkpoint, read_checkpoint};
+use crate::flash_read::{FlashRead, NUMBER_MAX, ScanError, damaged};
 use crate::log::LogStart;
 use crate::mutation::Mutation;
 use crate::segments::Segment;
-use crate::tail::{Durable, FoundBatch, TailEntry, batches_of, damaged, judge};
-
-/// Every number that goes on from what was found must be below this, or it is no number that was ever
-/// counted up to. The format refuses larger ones by themselves; this leaves room to go on.
-pub(crate) const NUMBER_MAX: u64 = 1 << 62;
-
-/// Reading at start, when there is nothing to do but wait.
-pub trait FlashRead {
-    /// Reads exactly `len` bytes at `offset`, both multiples of a block.
-    ///
-    /// # Errors
-    /// When the device cannot.
-    fn read(&mut self, offset: u64, len: usize) -> IoResult<Buf>;
-}
-
-/// Why a pool cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ScanError {
-    /// No pool of any version.
-    #[error("this is no headpond pool: neither superblock is one")]
-    NotAPool,
-    /// A pool of a later version.
-    #[error("format version {found} is newer than this headpond: use the newer program")]
-    Newer {
-        /// Its version.
-        found: u32,
-    },
-    /// The device is smaller than the pool on it.
-    #[error("the pool has {wanted} bytes but the device only {found}: it was cut short")]
-    CutShort {
-        /// Bytes that the pool takes.
-        wanted: u64,
-        /// Bytes that there are.
-        found: u64,
-    },
-    /// A structure without which nothing can be said is damaged.
-    #[error("{what} at byte {offset} is damaged: {damage}")]
-    Damaged {
-        /// Which.
-        what: &'static str,
-        /// Where.
-        offset: u64,
-        /// How.
-        damage: Damage,
-    },
-    /// The device cannot be read where it must be.
-    #[error("cannot read the flash at byte {offset}: {errno}")]
-    Read {
-        /// Where.
-        offset: u64,
-        /// Why.
-        errno: Errno,
-    },
-    /// A later use of the pool left traces, but the superblock that began it is gone.
-    #[error(
-        "the newest superblock is lost: segment {segment} was written in use {found} of the pool, and the newest \
-         superblock that is intact is of use {known}"
-    )]
-    LostSuperblock {
-        /// A segment that was written later.
-        segment: SegmentId,
-        /// The use in which it was.
-        found: Epoch,
-        /// The latest use that a superblock tells of.
-        known: Epoch,
-    },
-    /// Writes that were durable are not there any more.
-    #[error("the flash lost synced writes: batches after {after}, up to {durable}, were durable and are gone")]
-    LostHistory {
-        /// The last batch that is there.
-        after: BatchNumber,
-        /// The last that must be.
-        durable: BatchNumber,
-    },
-}
+use crate::tail::{Durable, FoundBatch, TailEntry, batches_of, judge};
 
 /// What was found.
 pub struct Scanned {

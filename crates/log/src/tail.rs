@@ -10,15 +10,13 @@
 //! - A durable host batch that is missing is no crash but damage, and is told as such.
 
 use headpond_base::{BLOCK, BatchNumber, Block, Generation, Location, SegmentId, Sequence, Stream};
-use headpond_format::{
-    BLOCK_UNITS, Damage, Entry, Geometry, SegmentHead, SummaryBatch, UNIT, verify_block, verify_packed,
-};
+use headpond_format::{BLOCK_UNITS, Entry, Geometry, SegmentHead, SummaryBatch, UNIT, verify_block, verify_packed};
 use headpond_map::CHUNK_BLOCKS;
 
 use crate::batches::{Wanted, read_footer, walk};
+use crate::flash_read::{FlashRead, NUMBER_MAX, ScanError};
 use crate::log::bound_generation;
 use crate::mutation::Mutation;
-use crate::scan::{FlashRead, NUMBER_MAX, ScanError};
 
 /// One entry of the tail, with the place of its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -211,9 +209,4 @@ fn payload_matches(
             _ => true,
         }
     })
-}
-
-/// Says what is wrong with a structure at a place.
-pub(crate) const fn damaged(what: &'static str, offset: u64, damage: Damage) -> ScanError {
-    ScanError::Damaged { what, offset, damage }
 }

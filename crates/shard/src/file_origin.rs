@@ -31,7 +31,7 @@ use crate::claim::Gate;
 use crate::crowd::Crowd;
 use crate::descriptors::{Budget, Descriptors, Holder, Leaving, Opened, Slot};
 use crate::directories::{Directories, NameChanges, Syncs};
-use crate::file_space::{self, SpaceKind};
+use crate::file_space::{self, SpaceKind, allocate, from};
 use crate::on_behalf::as_user;
 use crate::origin::{Remains, Reopen};
 use crate::refused::{self, Refused};
@@ -624,21 +624,6 @@ impl crate::Origin for FileOrigin {
         }
         Some(removed)
     }
-}
-
-pub(crate) fn allocate(file: &File, how: FallocateFlags, offset: u64, len: u64) -> Result<()> {
-    loop {
-        match rustix::fs::fallocate(file, how, offset, len) {
-            Ok(()) => return Ok(()),
-            Err(E::INTR) => {}
-            Err(E::OPNOTSUPP | E::NOSYS) => return Err(Errno::OPNOTSUPP),
-            Err(errno) => return Err(from(errno)),
-        }
-    }
-}
-
-pub(crate) fn from(errno: E) -> Errno {
-    Errno(errno.raw_os_error())
 }
 
 fn set_mtime(file: &File, mtime: UnixNanos) -> Result<()> {

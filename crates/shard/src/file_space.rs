@@ -16,7 +16,6 @@ use headpond_engine::{Room, Space};
 use rustix::fs::{FallocateFlags, SeekFrom};
 
 use crate::btrfs_quota;
-use crate::file_origin::{allocate, from};
 
 /// Magic numbers of `statfs`.
 const EXT: u64 = 0xef53;
@@ -101,6 +100,23 @@ fn has_data(file: &File, kind: SpaceKind, start: u64, end: u64) -> Option<(u64, 
     let block = found.blksize().max(1);
     let to = if kind == SpaceKind::Keeps { hole.next_multiple_of(block) } else { hole };
     (to >= end).then_some((start, to))
+}
+
+/// `fallocate`, as often as it is interrupted.
+pub(crate) fn allocate(file: &File, how: FallocateFlags, offset: u64, len: u64) -> Result<()> {
+    loop {
+        match rustix::fs::fallocate(file, how, offset, len) {
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => return Err(Errno::OPNOTSUPP),
+            Err(errno) => return Err(from(errno)),
+        }
+    }
+}
+
+/// The same error.
+pub(crate) fn from(errno: rustix::io::Errno) -> Errno {
+    Errno(errno.raw_os_error())
 }
 
 /// What the file system has free for everybody, and on btrfs what the limit of the file's subvolume leaves of that. Where nothing

@@ -9,16 +9,13 @@ use std::time::Instant;
 use headpond_base::{Errno, ObjectId, Result};
 use headpond_device::Device;
 use headpond_engine::{Namespace, Reply, Request};
-use headpond_format::Stamp;
 
 use crate::lanes::Lanes;
+use crate::listeners::Listeners;
 use crate::mailbox::{Item, Mailbox};
+use crate::operation::Operation;
 use crate::turn::Turner;
 use crate::{Core, Door, Limits, Origin, ShardStats};
-
-/// A change of the origin's directories, run on an origin thread. Gives the stamp of the file that
-/// it renamed, if it renamed one.
-pub type Operation = Box<dyn FnOnce() -> Result<Option<Stamp>> + Send>;
 
 /// Starts shards.
 pub struct Shard;
@@ -28,18 +25,6 @@ pub struct Shard;
 #[derive(Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
-}
-
-/// Whoever wants to know of an object.
-type Listener = Arc<OnceLock<Box<dyn Fn(ObjectId) + Send + Sync>>>;
-
-/// What the engine tells of objects without being asked.
-#[derive(Clone, Default)]
-pub(crate) struct Listeners {
-    /// It lets go of one.
-    pub(crate) let_go: Listener,
-    /// The origin may have lost some of one.
-    pub(crate) lost: Listener,
 }
 
 struct Shared {

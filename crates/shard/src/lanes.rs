@@ -21,7 +21,7 @@ use headpond_base::{Buf, Errno, ObjectId, Result, UnixNanos};
 use headpond_device::Waker;
 use headpond_engine::{Outcome, Ticket};
 
-use crate::handle::Operation;
+use crate::operation::Operation;
 use crate::origin::Remains;
 use crate::{Limits, Origin, clock};
 

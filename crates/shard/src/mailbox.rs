@@ -14,7 +14,7 @@ use headpond_base::Errno;
 use headpond_device::Waker;
 use headpond_engine::{Reply, Request};
 
-use crate::handle::Operation;
+use crate::operation::Operation;
 use crate::{Door, ShardStats};
 
 /// Called with the answer, on the shard's thread.

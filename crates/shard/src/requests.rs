@@ -8,8 +8,8 @@ use std::time::Instant;
 use headpond_base::Errno;
 use headpond_engine::{Handling, Reply, Request, RequestId};
 
-use crate::handle::Operation;
 use crate::mailbox::{Answer, Item};
+use crate::operation::Operation;
 
 /// What is counted apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -18,8 +18,8 @@ use headpond_base::Errno;
 use headpond_device::{Device, Done, Op, Tag};
 use headpond_engine::{Effect, Outcome, Reply, RequestId, Ticket};
 
-use crate::handle::Listeners;
 use crate::lanes::{Finished, Job, Lanes};
+use crate::listeners::Listeners;
 use crate::mailbox::{Item, Mailbox};
 use crate::requests::{Kind, Requests, Way};
 use crate::{Core, Door, Latencies, Limits, ShardStats, Taken, clock};

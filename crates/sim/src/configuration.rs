@@ -8,8 +8,26 @@ use std::rc::Rc;
 
 use crate::content::{Change, Content};
 use crate::found::Found;
-use crate::model::{Mutation, MutationId};
 use crate::origin::FileId;
+
+/// Names a change that was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct MutationId(pub(crate) u32);
+
+/// A number of events since the last crash.
+pub(crate) type Moment = usize;
+
+/// A change that was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Mutation {
+    pub(crate) file: FileId,
+    pub(crate) change: Change,
+    pub(crate) mtime: i64,
+    pub(crate) durable: bool,
+    pub(crate) loose: bool,
+    pub(crate) acknowledged: Option<Moment>,
+    pub(crate) failed: bool,
+}
 
 /// Something asked for, answered or found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,6 +8,7 @@
 //! Keeps true: the same seed and options always give the same run, on any machine. So a failure
 //! is one command to repeat.
 
+mod above;
 mod campaign;
 mod card;
 mod configuration;
@@ -26,6 +27,7 @@ mod model;
 mod names;
 mod origin;
 mod pages;
+mod planted;
 mod replayed;
 mod rewritten;
 mod rng;
@@ -34,6 +36,7 @@ mod scenario;
 mod shrink;
 mod sim;
 mod timed;
+mod tree;
 mod untorn;
 mod warming;
 mod world;
@@ -44,7 +47,7 @@ pub use destage_arguments::DestageArguments;
 pub use exhaustive::{run_exhaustive, run_one_sequence};
 pub use hits::{HitLoad, read_hits};
 pub use machine::Hardware;
-pub use names::Planted;
+pub use planted::Planted;
 pub use replayed::{Replayed, replay_through_engine};
 pub use rewritten::{LogLoad, LogRun, rewrite_log};
 pub use scenario::Options;

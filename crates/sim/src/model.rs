@@ -16,30 +16,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use crate::configuration::{Configuration, Event, step};
+use crate::configuration::{Configuration, Event, Moment, Mutation, MutationId, step};
 use crate::content::{Change, Content, Writer, is_found_from, is_from};
 use crate::flash::SECTOR;
 use crate::found::Found;
 use crate::origin::FileId;
-
-/// Names a change that was asked for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct MutationId(pub(crate) u32);
-
-/// A number of events since the last crash.
-pub(crate) type Moment = usize;
-
-/// A change that was asked for.
-#[derive(Clone, Debug)]
-pub(crate) struct Mutation {
-    pub(crate) file: FileId,
-    pub(crate) change: Change,
-    pub(crate) mtime: i64,
-    durable: bool,
-    loose: bool,
-    acknowledged: Option<Moment>,
-    failed: bool,
-}
 
 #[derive(Clone, Debug, Default)]
 struct FileModel {

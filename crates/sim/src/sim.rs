@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use headpond_base::{Buf, BufMut, CacheMode, Errno, ObjectId, RECORD_BYTES_MAX};
 use headpond_engine::{FlushId, FlushScope, Handling, Namespace, OpenFile, Reply, Request, RequestId, Treatment};
 
+use crate::configuration::{Moment, MutationId};
 use crate::content::{Change, Content, Writer, fill};
 use crate::core::Maker;
 use crate::found::Found;
-use crate::model::{Model, Moment, MutationId};
+use crate::model::Model;
 use crate::origin::{FileId, Name, SpaceKind};
 use crate::rng::{Rng, mix};
 use crate::scenario::{Options, Scenario, USER};

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 use headpond_base::{BLOCK_U64, Buf, Errno, Nanos, ObjectId};
 use headpond_engine::{Effect, Outcome, Reply, Request, RequestId, Room, Space, Ticket};
 
+use crate::above::{Above, let_go};
 use crate::core::Core;
 use crate::flash::{Cut, SimFlash, WriteFate};
-use crate::names::{Above, let_go};
 use crate::origin::{Change, FileId, Name, Reach, SimOrigin, SpaceKind};
 use crate::rng::{Rng, mix};
 use crate::scenario::{Faults, PLENTY, Scenario};

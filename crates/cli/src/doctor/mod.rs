@@ -15,8 +15,9 @@ use headpond_control::{Daemon, FS_TYPE, Refusal, mounts};
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
+use crate::ask::ask_status;
 use crate::atomic::{self, Marker};
-use crate::commands::{ask_status, print, print_json};
+use crate::output::{print, print_json};
 
 /// What lies around a data directory.
 #[derive(Clone, Debug)]

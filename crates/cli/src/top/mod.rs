@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use headpond_control::{Daemon, Numbers, Refusal};
 
 use crate::args::TopArgs;
-use crate::commands::{ask_numbers, ask_status, print};
+use crate::ask::{ask_numbers, ask_status};
+use crate::output::print;
 use screen::{Frame, HEIGHT};
 use terminal::{Key, Screen};
 

@@ -5,7 +5,8 @@ use headpond_engine::Holding;
 use headpond_mount::{FileUse, Insight, ProcessUse};
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::PATH_SHOWN_MAX;
+/// The longest path that is told. Of a longer one, which only who goes down step by step can make, the end is told.
+pub const PATH_SHOWN_MAX: usize = 4096;
 
 /// Files and processes that are told of each count.
 const MOST: usize = 16;

@@ -20,12 +20,11 @@
 //!
 //! Whatever does not fit is no error: the runs go alone. So does a write over gaps that the origin refuses.
 
-use std::ops::Range;
-
 use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Location, ObjectId};
 use headpond_map::Slot;
 use headpond_policy::{Gap, Joined, Run as Neighbours, join};
 
+use super::group::Filling;
 use super::job::{Job, JobEffect, JobId};
 use super::run::{RUN_BLOCKS_MAX, Run};
 use crate::effect::{Effect, Outcome};
@@ -33,42 +32,11 @@ use crate::engine::{Engine, Purpose};
 use crate::flash_read::{Stretch, Unpacked};
 use crate::object::Object;
 
-/// Runs of a job that go to the origin in one write.
-pub(super) struct Group {
-    /// Their numbers in the job.
-    pub(super) runs: Range<usize>,
-    /// Reads of what lies between them that are under way.
-    reading: u32,
-    /// What lies between them, as far as it is there. May go over the runs themselves.
-    filled: Vec<(Block, Buf)>,
-    /// They must go one by one.
-    pub(super) apart: bool,
-}
-
-impl Group {
-    pub(super) const fn of(runs: Range<usize>) -> Self {
-        Self { runs, reading: 0, filled: Vec::new(), apart: false }
-    }
-
-    pub(super) fn alone(&self) -> bool {
-        self.runs.len() == 1
-    }
-}
-
 impl Job {
     /// The runs of a group that can be written.
     fn runs_of(&self, group: usize) -> impl Iterator<Item = &Run> {
         self.runs[self.groups[group].runs.clone()].iter().filter(|run| !run.unreadable)
     }
-}
-
-/// A read of what lies in a gap.
-pub(crate) struct Filling {
-    group: usize,
-    first: Block,
-    blocks: u64,
-    /// From flash: the slots as they were when the read was begun. Empty: from the origin.
-    slots: Vec<Slot>,
 }
 
 impl Engine {

@@ -14,10 +14,9 @@ use headpond_log::Mutation;
 use headpond_map::Slot;
 
 use super::ROUND_BLOCKS;
-use super::gap::{Filling, Group};
+use super::group::{Filling, Group};
 use super::moves::Moves;
-use super::reading::Reading;
-use super::run::{Run, pieces};
+use super::run::{Reading, Run, pieces};
 use crate::effect::{Effect, Outcome};
 use crate::engine::{Engine, Purpose};
 

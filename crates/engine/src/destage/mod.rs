@@ -14,6 +14,7 @@
 mod flush;
 mod gap;
 mod governor;
+mod group;
 mod job;
 mod moves;
 mod overdue;

@@ -6,19 +6,10 @@
 use headpond_base::{Block, ObjectId};
 
 use super::job::{Job, JobEffect, JobId};
-use super::run::Run;
+use super::run::{Reading, Run};
 use crate::effect::Outcome;
 use crate::engine::{Engine, Purpose};
 use crate::flash_read::{Stretch, Unpacked};
-
-/// A read of some blocks of a run, which lie together on flash.
-#[derive(Clone, Copy)]
-pub(crate) struct Reading {
-    run: usize,
-    from: usize,
-    count: usize,
-    again: bool,
-}
 
 impl Engine {
     /// Reads a run's blocks, those that lie together on flash in one go.

@@ -13,9 +13,9 @@ use headpond_log::{ScanError, read_checkpoint};
 use headpond_map::{ObjectMap, Slot};
 
 use super::without_numbers;
-use crate::campaign::{Base, Told};
 use crate::seals;
 use crate::seed::Seed;
+use crate::subject::{Base, Told};
 
 const COUNTER: u64 = 5;
 

@@ -16,12 +16,12 @@ use headpond_engine::{Compression, Config, Reply, Request, Treatment, format_poo
 use headpond_format::Geometry;
 
 use super::without_numbers;
-use crate::campaign::{Base, PlantedBug, Told};
 use crate::history::{Found, History};
 use crate::input::{Edit, Input};
 use crate::origin::Origin;
 use crate::seals;
 use crate::seed::Seed;
+use crate::subject::{Base, PlantedBug, Told};
 use crate::world::{Flash, World};
 
 const POOL_BYTES: u64 = 4 << 20;

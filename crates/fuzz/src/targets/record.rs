@@ -3,8 +3,8 @@
 use headpond_base::{BLOCK, Block, Compression, Generation, ObjectId};
 use headpond_format::{PACKED_BLOCKS_MAX, pack, seal, verify_packed};
 
-use crate::campaign::{Base, Told};
 use crate::seed::Seed;
+use crate::subject::{Base, Told};
 
 const PLACE: (ObjectId, Block, Generation) = (ObjectId(5), Block(77), Generation(3));
 

@@ -7,9 +7,9 @@ use headpond_format::{
 };
 
 use super::{batch, same, told};
-use crate::campaign::{Base, Told};
 use crate::seals::Seal;
 use crate::seed::Seed;
+use crate::subject::{Base, Told};
 
 pub(super) fn base(seed: u64) -> Base {
     let mut seed = Seed(seed);

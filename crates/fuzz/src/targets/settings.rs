@@ -4,9 +4,9 @@ use headpond_base::{BLOCK, PoolId};
 use headpond_format::{SETTINGS_TEXT_MAX, SettingsBlock, decode_settings, encode_settings};
 
 use super::{same, told};
-use crate::campaign::{Base, Told};
 use crate::seals::Seal;
 use crate::seed::Seed;
+use crate::subject::{Base, Told};
 
 const POOL: PoolId = PoolId([7; 16]);
 

@@ -4,9 +4,9 @@ use headpond_base::{BLOCK, BatchNumber, CacheMode, Epoch, PoolId};
 use headpond_format::{Geometry, ORIGIN_PATH_MAX, OriginName, Superblock, decode_superblock, encode_superblock};
 
 use super::{same, told};
-use crate::campaign::{Base, Told};
 use crate::seals::Seal;
 use crate::seed::Seed;
+use crate::subject::{Base, Told};
 
 /// No number is this large.
 const NUMBER_END: u64 = 1 << 63;

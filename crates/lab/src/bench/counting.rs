@@ -11,9 +11,9 @@ use headpond_measure::ratio_of_medians;
 
 use super::Outcome;
 use super::fio::{self, Running};
+use super::plan::{DATA, Plan, READS};
 use super::pond::Mount;
 use super::table::{Line, Target};
-use super::works::{DATA, Plan, READS};
 
 /// What counts of a slice, and what passes before it: the switch writes to the flash as well.
 const SLICE: Duration = Duration::from_millis(250);

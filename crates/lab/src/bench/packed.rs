@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::Outcome;
 use super::fio::{self, Target as On};
+use super::plan::Plan;
 use super::table::{Line, Target};
-use super::works::Plan;
 
 /// Bytes of each file: written as a database does, a page of 16 KiB at a time, and half as large when packed.
 const SIZE: &str = "256m";

@@ -1,7 +1,6 @@
 //! What is measured. Everything that a ratio is made of runs in turns within one round, so that both
 //! sides see the same machine.
 
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -12,75 +11,12 @@ use super::engine::Filled;
 use super::fio::{self, Target as On};
 use super::nbdkit::Nbdkit;
 use super::packed::packed;
+use super::plan::{DATA, Plan, READS, forget};
 use super::pond::Mount;
 use super::table::{Line, Target};
 
-/// The raw file, and the file that is seen through the mount.
-pub const DATA: &str = "1g";
-
 /// What nbdkit may keep of it in memory: a sixteenth.
 const PEER_MEMORY: u64 = 64 << 20;
-
-/// Random reads.
-pub const READS: [&str; 3] = ["--rw=randread", "--bs=4k", "--direct=1"];
-
-/// Where, how often and how long.
-pub struct Plan {
-    /// A directory on the flash.
-    pub directory: PathBuf,
-    /// A directory for origins.
-    pub origin: PathBuf,
-    pub rounds: usize,
-    pub seconds: u64,
-    /// Bytes that are cached for the restart, as fio writes sizes.
-    pub restart_size: String,
-    /// A pool with room for them.
-    pub restart_pool: String,
-}
-
-impl Plan {
-    fn fio(&self, on: &On<'_>, job: &[&[&str]]) -> Outcome<fio::Run> {
-        fio::run(on, DATA, self.seconds, &job.concat())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.join(name)
-    }
-
-    /// A file of the flash's own file system, written once.
-    fn raw(&self) -> Outcome<PathBuf> {
-        self.written("raw", "2g")
-    }
-
-    fn written(&self, name: &str, size: &str) -> Outcome<PathBuf> {
-        let file = self.path(name);
-        if !file.exists() {
-            fio::fill(&file, size, false)?;
-        }
-        Ok(file)
-    }
-
-    /// Takes away the pool of a work and its origin: both are large. The raw file stays for the next run.
-    pub fn clear(&self, name: &str) -> Outcome<()> {
-        forget(&self.origin.join(name), &self.path(&format!("{name}.pond")))
-    }
-
-    /// A mount of an empty origin with a new pool.
-    pub fn mount(&self, name: &str, size: &str) -> Outcome<Mount> {
-        let (origin, flash) = (self.origin.join(name), self.path(&format!("{name}.pond")));
-        forget(&origin, &flash)?;
-        Mount::start(&origin, &self.path(&format!("{name}.mount")), &flash, size)
-    }
-}
-
-/// Takes away what a run has left.
-fn forget(origin: &Path, flash: &Path) -> Outcome<()> {
-    let _ = std::fs::remove_file(flash);
-    if origin.exists() {
-        std::fs::remove_dir_all(origin)?;
-    }
-    Ok(())
-}
 
 /// A work by its name, what it is, and how it is done.
 pub type Work = (&'static str, &'static str, fn(&Plan) -> Outcome<Vec<Line>>);

@@ -3,15 +3,13 @@
 //! Invariant: figures are of the seconds that count. pgbench knows no warm-up, so they are put together from what it tells
 //! of each second; percentiles it does not tell.
 
+use super::definition::PGBENCH_SCRIPTS;
 use super::plan::Point;
 use super::record::{Figures, Second};
 use super::server::Server;
 use super::{Case, Definition};
 use crate::postgres;
 use std::process::Command;
-
-/// Its loads: `simple-update` is what `pgbench -N` runs.
-pub const SCRIPTS: [&str; 3] = ["tpcb-like", "simple-update", "select-only"];
 
 /// The command that makes and fills the tables.
 #[must_use]
@@ -26,7 +24,7 @@ pub fn prepare(definition: &Definition, server: &Server) -> Command {
 #[must_use]
 pub fn command(definition: &Definition, case: &Case, point: &Point, server: &Server, seed: u64) -> Command {
     let mut command = pgbench(server);
-    let script = case.script.as_deref().unwrap_or(SCRIPTS[0]);
+    let script = case.script.as_deref().unwrap_or(PGBENCH_SCRIPTS[0]);
     // The tables were vacuumed when they were made.
     command.args(["--no-vacuum", "--progress=1"]).arg(format!("--builtin={script}"));
     command.arg(format!("--client={}", point.threads)).arg(format!("--jobs={}", point.threads.min(2)));

@@ -2,7 +2,7 @@
 
 use crate::database::{Database, Places};
 use crate::failure::Result;
-use crate::{mariadb, postgres};
+use crate::{mariadb, postgres, sysbench};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -100,7 +100,7 @@ impl Server {
     /// sysbench's options that lead to it.
     pub fn connection(&self) -> Vec<String> {
         match self {
-            Self::Mariadb(server) => mariadb::connection(server.socket()),
+            Self::Mariadb(server) => sysbench::connection(server.socket()),
             Self::Postgres(server) => vec![
                 "--db-driver=pgsql".to_owned(),
                 format!("--pgsql-host={}", server.socket_directory().display()),

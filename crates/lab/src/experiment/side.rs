@@ -14,8 +14,8 @@ use super::target::PondTarget;
 use super::{Definition, Kind, Load, Software, Vary, fio_load, oltp_load, pgbench_load, place, tpcc_load};
 use crate::command;
 use crate::failure::{Failure, Result};
-use crate::mariadb;
 use crate::pond::{Headpond, Mount, Mounting};
+use crate::sysbench;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -266,7 +266,7 @@ fn name_of_tables(definition: &Definition) -> Result<String> {
 /// Reads every table of a database once.
 fn warm(data: &Path, software: Software) -> Result<()> {
     let directories = match software {
-        Software::Mariadb => vec![data.join(mariadb::DATABASE)],
+        Software::Mariadb => vec![data.join(sysbench::DATABASE)],
         Software::Postgres => entries(&data.join("base"))?,
     };
     for directory in directories {

@@ -5,9 +5,10 @@
 
 use super::Sum;
 use crate::command;
-use crate::database::{Database, Kind, Places};
+use crate::database::{Database, Places};
 use crate::failure::{Failure, Result};
 use crate::fio::Job;
+use crate::kind::Kind;
 use crate::ledger::{Ledgers, Running};
 use crate::service::Service;
 use std::path::{Path, PathBuf};

@@ -11,9 +11,9 @@ use headpond_names::{Access, Content, Kind, Making, RenameFlags};
 use crate::content::{Change, fill};
 use crate::names::env::{Answer, lock, nap, opening, with};
 use crate::names::kernel::{Busy, Mount, Open, lock_files};
-use crate::names::tree;
 use crate::origin::{FileId, Name};
 use crate::rng::Rng;
+use crate::tree;
 
 /// What an operation may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -16,17 +16,10 @@ use headpond_names::{
 };
 
 use crate::names::env::{Answer, Env, in_life, nap, with};
-use crate::names::planted::Planted;
-use crate::names::tree::{self, Entry, Over};
+use crate::names::keys::{Engine, Origin};
 use crate::origin::{FileId, SpaceKind};
-
-/// The origin. A key to it: see [`Env`].
-#[derive(Debug)]
-pub(crate) struct Origin;
-
-/// The engine. The same.
-#[derive(Debug)]
-pub(crate) struct Engine;
+use crate::planted::Planted;
+use crate::tree::{self, Entry, Over};
 
 /// A descriptor, of whatever kind.
 #[derive(Debug)]

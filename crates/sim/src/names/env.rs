@@ -18,16 +18,17 @@ use headpond_base::{Errno, ObjectId};
 use headpond_engine::{Namespace, Reply, Request, RequestId};
 use headpond_names::{Again, Operation, See};
 
+use crate::above::is_let_go;
+use crate::configuration::{Moment, MutationId};
 use crate::content::{Change, Writer};
 use crate::found::Found;
-use crate::model::{Model, Moment, MutationId};
-use crate::names::above::is_let_go;
-use crate::names::door::Origin;
-use crate::names::planted::Planted;
+use crate::model::Model;
+use crate::names::keys::Origin;
 use crate::names::promises::Promises;
-use crate::names::tree::Tree;
 use crate::origin::{FileId, SimOrigin};
+use crate::planted::Planted;
 use crate::rng::Rng;
+use crate::tree::Tree;
 use crate::world::World;
 
 /// A future of nobody else's.

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use headpond_base::{Errno, Result};
 use headpond_names::{Handle, Inode, Names, Pinned};
 
-use crate::names::door::{Engine, Origin};
 use crate::names::env::{Locked, lock, with};
+use crate::names::keys::{Engine, Origin};
 use crate::origin::{FileId, Name};
 
 pub(crate) type Layer = Names<Origin, Engine>;
@@ -271,7 +271,7 @@ impl Mount {
         let mut at = self.root();
         for name in path {
             at = self.look_up_locked(&at, name.as_bytes()).await?;
-            if with(|env| env.tree().0.kind(at.file)) == Some(crate::names::tree::Kind::File) {
+            if with(|env| env.tree().0.kind(at.file)) == Some(crate::tree::Kind::File) {
                 return Err(Errno(20));
             }
         }

@@ -10,13 +10,14 @@ use headpond_names::{KnownObject, Names, Settings};
 
 use crate::flash::{Cut, SimFlash};
 use crate::found::Found;
-use crate::names::door::{Descriptor, Engine, Origin};
+use crate::names::door::Descriptor;
 use crate::names::env::{Answer, with};
 use crate::names::kernel::Mount;
+use crate::names::keys::{Engine, Origin};
 use crate::names::run::Run;
-use crate::names::tree::{Kind, Over};
 use crate::origin::FileId;
 use crate::rng::Rng;
+use crate::tree::{Kind, Over};
 
 struct Reader<'a>(&'a SimFlash);
 

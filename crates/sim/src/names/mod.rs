@@ -6,18 +6,14 @@
 //!
 //! Keeps true: the same seed and options always give the same run.
 
-mod above;
 mod apps;
 mod door;
 mod env;
 mod kernel;
+mod keys;
 mod lives;
-mod planted;
 mod promises;
 mod run;
 mod tasks;
-mod tree;
 
-pub(crate) use above::{Above, let_go};
-pub use planted::Planted;
 pub(crate) use run::run;

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::names::tree::{Reach, Slot};
 use crate::origin::{FileId, SimOrigin};
+use crate::tree::{Reach, Slot};
 
 /// What something was given since the daemon began.
 #[derive(Clone, Copy, Debug)]

@@ -3,17 +3,17 @@
 use headpond_base::{CacheMode, Nanos, PoolId};
 use headpond_engine::format_pool;
 
+use crate::above::Above;
 use crate::content::Content;
-use crate::names::above::Above;
 use crate::names::apps::{App, Doing};
 use crate::names::env::{self, Env, NameFaults, with};
 use crate::names::kernel::Mount;
-use crate::names::planted::Planted;
 use crate::names::tasks::Tasks;
-use crate::names::tree::{Kind, Reach, Tree};
 use crate::origin::Change;
+use crate::planted::Planted;
 use crate::rng::Rng;
 use crate::scenario::{Options, PLENTY, Scenario};
+use crate::tree::{Kind, Reach, Tree};
 use crate::world::World;
 use crate::{Failure, Summary};
 

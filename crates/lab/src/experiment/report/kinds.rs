@@ -1,7 +1,8 @@
 //! A load of several kinds of transactions, by kind: of each figure the median of the runs.
 
 use super::super::{Load, Record, Transactions, tpcc_load};
-use super::page::{cell, escaped};
+use super::cells::cell;
+use super::picture::escaped;
 use super::{Story, short};
 use serde_json::{Value, json};
 use std::fmt::Write;

@@ -1,7 +1,8 @@
 //! Where processors are varied: what ran out, and how far more of them would carry the load.
 
 use super::super::extrapolation::{self, Extrapolation, Limit};
-use super::page::{cell, escaped};
+use super::cells::cell;
+use super::picture::escaped;
 use super::{Plan, Story, short, unit};
 use serde_json::{Value, json};
 use std::fmt::Write;

@@ -9,6 +9,7 @@
 //!
 //! Invariant: the page takes each number from `figures.json`, and says with each where it is found there.
 
+mod cells;
 mod kinds;
 mod limits;
 mod page;

@@ -2,11 +2,10 @@
 //!
 //! Invariant: each figure is a cell that names its place in `figures.json`, and is that number in short.
 
-use super::super::judge::short;
 use super::super::plan::SideName;
 use super::super::{Definition, Load, Pond, Record, Second, System, Vary};
-pub(super) use super::picture::escaped;
-use super::picture::{Drawing, LEFT, Line, Mark, Picture, RIGHT, Scale, WIDTH};
+use super::cells::cell;
+use super::picture::{Drawing, LEFT, Line, Mark, Picture, RIGHT, Scale, WIDTH, escaped};
 use super::{Story, kinds, limits, settled, tables, unit};
 use std::fmt::Write;
 
@@ -304,14 +303,6 @@ fn stacks(id: &str, title: &str, groups: Vec<String>, lines: Vec<Line>) -> Optio
         scale: Scale::Linear,
         drawing: Drawing::Stacks { groups },
         lines,
-    })
-}
-
-/// A cell with a number of `figures.json`, or a dash.
-pub(super) fn cell(story: &Story<'_>, place: &str) -> String {
-    let number = story.figures.pointer(place).and_then(serde_json::Value::as_f64);
-    number.map_or("<td>-</td>".to_owned(), |number| {
-        format!("<td data-place=\"{}\">{}</td>", escaped(place), short(number))
     })
 }
 

@@ -2,7 +2,8 @@
 
 use super::super::judge::Cell;
 use super::super::regime::Regime;
-use super::page::{cell, escaped};
+use super::cells::cell;
+use super::picture::escaped;
 use super::{Story, short, unit};
 use std::fmt::Write;
 

@@ -12,9 +12,9 @@ use headpond_base::ObjectId;
 use headpond_engine::{Effect, Outcome, RequestId, Space, Ticket};
 use headpond_format::Stamp;
 
-use crate::names::tree::{Entry, Tree};
 use crate::origin::{FileId, SimOrigin};
 use crate::rng::Rng;
+use crate::tree::{Entry, Tree};
 
 /// What is attached to an object.
 #[derive(Clone, Default, Debug)]

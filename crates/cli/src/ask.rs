@@ -1,0 +1,25 @@
+//! Questions that many commands ask a daemon.
+
+use headpond_control::{Answer, Command, Daemon, Numbers, Refusal, Status};
+
+/// What a daemon says of itself.
+pub fn ask_status(daemon: &Daemon) -> Result<Status, Refusal> {
+    match daemon.ask(&Command::Status)? {
+        Answer::Status(status) => Ok(*status),
+        _ => Err(confused(daemon)),
+    }
+}
+
+/// All numbers of a daemon.
+pub fn ask_numbers(daemon: &Daemon) -> Result<Numbers, Refusal> {
+    match daemon.ask(&Command::Numbers)? {
+        Answer::Numbers(numbers) => Ok(*numbers),
+        _ => Err(confused(daemon)),
+    }
+}
+
+/// An answer of another kind than the question.
+pub fn confused(daemon: &Daemon) -> Refusal {
+    let why = "it answers something else than was asked. Is it of another version?".to_owned();
+    Refusal::NoAnswer { path: daemon.mountpoint().to_owned(), why }
+}

@@ -1,0 +1,56 @@
+//! What is fuzzed, by name.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Something that is read from flash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// A superblock.
+    Superblock,
+    /// A block of settings.
+    Settings,
+    /// A segment's head and footer.
+    Segment,
+    /// A batch's head and its entries.
+    Batch,
+    /// A packed record.
+    Record,
+    /// A checkpoint area.
+    Checkpoint,
+    /// A whole pool: recovery, reads after it, and the examination.
+    Image,
+}
+
+impl Target {
+    /// Every one.
+    pub const ALL: [Self; 7] =
+        [Self::Superblock, Self::Settings, Self::Segment, Self::Batch, Self::Record, Self::Checkpoint, Self::Image];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Superblock => "superblock",
+            Self::Settings => "settings",
+            Self::Segment => "segment",
+            Self::Batch => "batch",
+            Self::Record => "record",
+            Self::Checkpoint => "checkpoint",
+            Self::Image => "image",
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names = Self::ALL.map(Self::name).join(", ");
+        Self::ALL.into_iter().find(|target| target.name() == text).ok_or_else(|| format!("'{text}' is none of {names}"))
+    }
+}

@@ -1,0 +1,17 @@
+//! Who is told of what becomes of an object.
+
+use std::sync::{Arc, OnceLock};
+
+use headpond_base::ObjectId;
+
+/// Whoever wants to know of an object.
+type Listener = Arc<OnceLock<Box<dyn Fn(ObjectId) + Send + Sync>>>;
+
+/// What the engine tells of objects without being asked.
+#[derive(Clone, Default)]
+pub(crate) struct Listeners {
+    /// It lets go of one.
+    pub(crate) let_go: Listener,
+    /// The origin may have lost some of one.
+    pub(crate) lost: Listener,
+}
