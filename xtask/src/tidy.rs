@@ -2,6 +2,7 @@
 //!
 //! Invariant: a rule reads files and says what is wrong with them; it changes nothing.
 
+mod circles;
 mod clock;
 mod headers;
 mod layers;
@@ -58,6 +59,7 @@ pub fn check(root: &Path) -> Vec<Complaint> {
         found.extend(links::check(root, file));
     }
     found.extend(layers::check(&files));
+    found.extend(circles::check(&files));
     found
 }
 
