@@ -277,7 +277,8 @@ impl Engine {
     /// Lets go of what nobody needs: a file that is gone, or one that is closed and clean.
     pub(crate) fn retire(&mut self, id: ObjectId) {
         let Some(object) = self.store.get(id) else { return };
-        if self.is_used(id) || !object.locks.idle() {
+        // What is being buried is let go of once the origin has answered.
+        if self.is_used(id) || !object.locks.idle() || object.name.is_being_buried() {
             return;
         }
         if object.name.is_gone() && object.attached && object.persisted && object.is_dirty() && !self.store.log.failed()

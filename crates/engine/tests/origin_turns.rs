@@ -5,7 +5,7 @@
 mod world;
 
 use headpond_base::{BufMut, Errno, Nanos, ObjectId, UnixNanos};
-use headpond_engine::{Config, Namespace, OpenFile, Outcome, Reply, Request, RequestId, Treatment};
+use headpond_engine::{Config, Handling, Namespace, OpenFile, Outcome, Reply, Request, RequestId, Treatment};
 use headpond_format::Stamp;
 use world::World;
 
@@ -147,6 +147,33 @@ fn a_removal_that_the_origin_could_not_make_durable_is_tried_again_by_a_flush() 
     world.refuse_syncs = 0;
     assert!(matches!(world.ask(Request::flush_all(3)), Reply::Done));
     assert_eq!(world.engine.stats().dirty_objects, 0);
+}
+
+/// A sync of everything keeps the removed file for a moment, in which a job sets it right: what the origin was asked for first is
+/// still under way when nobody needs the file any more.
+#[test]
+fn a_removed_file_is_not_let_go_of_while_the_origin_makes_its_removal_durable() {
+    let mut world = World::new(Config::default());
+    let file = world.open(1, &vec![0; FILE]);
+    world.write(file, 0, &[7; BLOCK as usize]);
+    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
+    world.write_as(file, 0, &[8; BLOCK as usize], Handling::Bypass);
+    assert!(matches!(world.ask(Request::Namespace(Namespace::Unlink { object: file })), Reply::Done));
+    world.hold_syncs = true;
+    world.ask(Request::Close { object: file });
+    assert_eq!(world.held_syncs.len(), 1, "the origin is asked to make the removal durable");
+    let [all, flush] = [Request::SyncAll, Request::flush_all(2)].map(|request| world.begin(request));
+    world.run();
+    let burial = world.held_syncs.pop_front().unwrap();
+    assert!(!world.held_syncs.is_empty());
+    while !world.held_syncs.is_empty() {
+        world.answer_a_sync();
+    }
+    assert!(world.released.is_empty(), "it is the file that the origin syncs");
+    world.held_syncs.push_front(burial);
+    world.answer_a_sync();
+    assert_eq!(world.released, [file]);
+    assert!(matches!(world.reply(all), Reply::Done) && matches!(world.reply(flush), Reply::Done));
 }
 
 /// More than one round of writes, of which the origin refuses one: the way goes on behind it only once that is written, too.
