@@ -44,6 +44,8 @@ const COUNTED_BY_WALK: usize = 32;
 
 /// What an effect is for.
 pub(crate) enum Purpose {
+    /// What recovery found is durable.
+    Settling,
     LogWrite(WriteId),
     LogSync,
     /// A request waits for it; it is stepped with the outcome.
@@ -87,6 +89,9 @@ pub struct Engine {
     pub(crate) looks_for: Option<ObjectId>,
     /// Writes that were found to be part of a stream, and pass by the pool.
     pub(crate) streamed_writes: u64,
+    /// What recovery found is durable. A process that died may have left it in the device's cache alone. Whatever is written before
+    /// could survive a loss of power that takes it: a superblock, with the checkpoint that it leads to.
+    settled: bool,
     /// The first checkpoint of this epoch is written, and there is room for the log to go on.
     pub(crate) accepting: bool,
     /// Files that are gone, and not durably so yet.
@@ -135,6 +140,7 @@ impl Engine {
             promises: Promises::default(),
             looks_for: None,
             streamed_writes: 0,
+            settled: false,
             accepting: false,
             burials: 0,
             unburied: BTreeMap::new(),
@@ -148,7 +154,7 @@ impl Engine {
             stats: Stats::default(),
         };
         engine.store.ages.start(now);
-        engine.turn();
+        engine.start(Purpose::Settling, |ticket| Effect::FlashSync { ticket });
         engine
     }
 
@@ -207,6 +213,12 @@ impl Engine {
         let purpose = self.outbox.finish(ticket).expect("an effect is completed once");
         self.origin_costs.done(ticket, !matches!(outcome, Outcome::Failed(_)), self.now);
         match purpose {
+            Purpose::Settling => {
+                self.settled = true;
+                if let Outcome::Failed(_) = outcome {
+                    self.store.log.fail();
+                }
+            }
             Purpose::LogWrite(id) => {
                 let succeeded = !matches!(outcome, Outcome::Failed(_));
                 self.store.log.wrote(id, succeeded);
@@ -287,6 +299,9 @@ impl Engine {
 
     /// Runs until nothing more can be done without an answer from outside.
     fn turn(&mut self) {
+        if !self.settled {
+            return;
+        }
         loop {
             self.tell_gone();
             self.let_go_of_settled();

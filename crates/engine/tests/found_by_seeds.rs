@@ -8,7 +8,8 @@ mod world;
 
 use headpond_base::{BufMut, CacheMode, Errno, Nanos, ObjectId, UnixNanos};
 use headpond_engine::{
-    Config, Handling, Mutation, Namespace, OpenFile, Reply, Request, RequestId, Treatment, Verdict, recover,
+    Config, Effect, Handling, Mutation, Namespace, OpenFile, Outcome, Reply, Request, RequestId, Treatment, Verdict,
+    recover,
 };
 use headpond_format::Stamp;
 use world::{Memory, POOL, World};
@@ -270,4 +271,25 @@ fn a_status_that_was_changed_just_before_a_kill_is_not_taken_for_a_change_by_oth
     assert_eq!(found(&world.flash, written), (Verdict::Dropped, 0));
     assert!(matches!(world.ask(Request::SyncAll), Reply::Done));
     assert_eq!(found(&world.flash, now), (Verdict::Kept, 2), "once the log has it the cache is warm");
+}
+
+/// The daemon was killed with a superblock in the device's cache alone. The next start reads it, and would write its first
+/// checkpoint over the one that the superblock before it leads to: a loss of power then left neither.
+#[test]
+fn what_a_start_found_on_flash_is_durable_before_it_writes_anything() {
+    let mut world = World::new(Config::default());
+    let file = world.open(1, &[]);
+    world.write(file, 0, &[7; 4096]);
+    let mut recovered = recover(&mut world.flash, POOL).unwrap();
+    let objects: Vec<ObjectId> = recovered.objects().iter().map(|object| object.object).collect();
+    objects.into_iter().for_each(|object| recovered.discard(object));
+    let mut engine = recovered.into_engine(Config::default(), Nanos(0));
+    engine.advance(Nanos::SECOND);
+    let mut effects = Vec::new();
+    engine.take_effects(&mut effects);
+    let [Effect::FlashSync { ticket }] = effects[..] else { panic!("{effects:?}") };
+    engine.complete(ticket, Outcome::Done);
+    effects.clear();
+    engine.take_effects(&mut effects);
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::FlashWrite { .. })), "{effects:?}");
 }
