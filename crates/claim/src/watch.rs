@@ -175,4 +175,73 @@ mod tests {
         watch.looked(Standing::Ours);
         assert_eq!((watch.may_change(Nanos(106)), watch.is_lost()), (Way::Barred, true));
     }
+
+    /// What may happen to a watch, one unit of time after the other.
+    #[derive(Clone, Copy, Debug)]
+    enum Event {
+        LookBegins,
+        LookEnds(Standing),
+        Doubt,
+        /// The process is stopped, or nothing happens.
+        TimePasses,
+    }
+
+    const EVENTS: [Event; 6] = [
+        Event::LookBegins,
+        Event::LookEnds(Standing::Ours),
+        Event::LookEnds(Standing::Lost),
+        Event::LookEnds(Standing::Unknown),
+        Event::Doubt,
+        Event::TimePasses,
+    ];
+
+    /// Whether a change may pass at the end of `story`, from the whole of it: event `n` happens at time `n`. `None` if a
+    /// look ends that never began, or one begins before the last has ended.
+    fn may_pass(story: &[Event], interval: u64) -> Option<bool> {
+        let (mut began, mut good, mut doubt, mut lost) = (None, None, None, false);
+        for (now, event) in (0_u64..).zip(story) {
+            match event {
+                Event::LookBegins if began.is_some() => return None,
+                Event::LookBegins => began = Some(now),
+                Event::LookEnds(standing) => {
+                    let began = began.take()?;
+                    match standing {
+                        Standing::Ours => good = Some(began),
+                        Standing::Lost => lost = true,
+                        // From here on the earlier look says nothing, as after a doubt.
+                        Standing::Unknown => doubt = Some(now),
+                    }
+                }
+                Event::Doubt => doubt = Some(now),
+                Event::TimePasses => {}
+            }
+        }
+        let now = story.len() as u64;
+        Some(!lost && good.is_some_and(|good| now - good < interval && doubt.is_none_or(|doubt| doubt < good)))
+    }
+
+    #[test]
+    fn in_each_story_of_seven_events_a_change_passes_where_the_claim_is_known_to_stand_and_only_there() {
+        let interval = 4;
+        let (mut told, mut passed) = (0, 0);
+        for number in 0..EVENTS.len().pow(7) {
+            let story: Vec<Event> =
+                (0..7).map(|place| EVENTS[number / EVENTS.len().pow(place) % EVENTS.len()]).collect();
+            let Some(expected) = may_pass(&story, interval) else { continue };
+            let mut watch = Watch::new(Nanos(interval));
+            for (now, event) in (0..).zip(&story) {
+                match event {
+                    Event::LookBegins => watch.look_begun(Nanos(now)),
+                    Event::LookEnds(standing) => watch.looked(*standing),
+                    Event::Doubt => watch.doubt(),
+                    Event::TimePasses => {}
+                }
+            }
+            let way = watch.may_change(Nanos(story.len() as u64));
+            assert_eq!(way == Way::Pass, expected, "{story:?}: {way:?}");
+            told += 1;
+            passed += u32::from(expected);
+        }
+        assert!(told > 1000 && passed > 100, "{told} stories, {passed} in which a change passed");
+    }
 }
