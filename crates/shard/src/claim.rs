@@ -7,20 +7,22 @@
 //! Invariants
 //! - No change of the origin begins later than [`Gate::INTERVAL`] after the beginning of a look that found the claim standing.
 //!   The clock goes on while the machine sleeps, and a process that was stopped finds on waking that its last look is old.
-//! - After an error of the origin, no change begins before another look.
+//! - After an error of the origin, no change begins before another look, which began later than the error.
 //! - A claim that was lost stays lost for the life of the process.
+//!
+//! [`Watch`] decides by these; here are the clock, the locks and the waiting.
 //!
 //! It is a check and no fence. What remains open: a change that has begun, or lies in the kernel's page cache, when another
 //! host takes over; and one that begins within the interval after that. The kernel of a host that was cut off sends what it
 //! has not sent, once it can.
 //!
-//! Price: a read of a clock for each change of the origin, and a look for each interval in which there are any. No hit pays.
+//! Price: a read of a clock and a short lock for each change of the origin, and a look for each interval in which there are any. No hit pays.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use headpond_base::{Errno, Result};
+use headpond_base::{Errno, Nanos, Result};
+use headpond_claim::{Watch, Way};
 use rustix::time::{ClockId, clock_gettime};
 
 /// What a look at the claim found.
@@ -43,20 +45,13 @@ pub trait Claim: Send + Sync + 'static {
 /// Lets changes of the origin through for as long as the claim stands.
 pub struct Gate {
     claim: Arc<dyn Claim>,
-    interval: Duration,
-    /// When the last good look began, by [`clock`]; [`NEVER`] when there is a doubt.
-    seen: AtomicU64,
-    doubts: AtomicU64,
-    /// Since when a look has been under way; [`NEVER`] when there is none.
-    looking: AtomicU64,
+    /// Held for a decision, never during a look.
+    watch: Mutex<Watch>,
     one_looks: Mutex<()>,
-    is_lost: AtomicBool,
     lost: OnceLock<String>,
 }
 
-const NEVER: u64 = 0;
-
-/// Looks that may hang one after the other before a change is refused.
+/// Looks that may hang, or be doubted, one after the other before a change is refused.
 const LOOKS: u32 = 3;
 
 impl Gate {
@@ -76,16 +71,7 @@ impl Gate {
     /// The same with another interval.
     #[must_use]
     pub fn with_interval(claim: Arc<dyn Claim>, interval: Duration) -> Self {
-        Self {
-            claim,
-            interval,
-            seen: AtomicU64::new(NEVER),
-            doubts: AtomicU64::new(0),
-            looking: AtomicU64::new(NEVER),
-            one_looks: Mutex::new(()),
-            is_lost: AtomicBool::new(false),
-            lost: OnceLock::new(),
-        }
+        Self { claim, watch: Mutex::new(Watch::new(nanos(interval))), one_looks: Mutex::new(()), lost: OnceLock::new() }
     }
 
     /// Lets one change of the origin through. May block for a look.
@@ -93,12 +79,19 @@ impl Gate {
     /// # Errors
     /// [`Gate::BARRED`] once the claim is lost; the origin's where it does not say how the claim stands.
     pub fn pass(&self) -> Result<()> {
-        if !self.is_lost() && self.is_fresh() {
+        if self.way() == Way::Pass {
             return Ok(());
         }
         let _one = self.one_looks.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have looked meanwhile.
-        if !self.is_lost() && self.is_fresh() { Ok(()) } else { self.look() }
+        // Another thread may have looked meanwhile. A look that hung is old when it is answered, and is made again.
+        for _ in 0..LOOKS {
+            match self.way() {
+                Way::Pass => return Ok(()),
+                Way::Barred => return Err(Self::BARRED),
+                Way::Look => self.look()?,
+            }
+        }
+        if self.way() == Way::Pass { Ok(()) } else { Err(Errno::AGAIN) }
     }
 
     /// Looks at the claim unless that was done within the interval: for a thread that has nothing else to do, so that a loss is
@@ -109,13 +102,12 @@ impl Gate {
 
     /// The origin failed: perhaps because it is no longer ours.
     pub fn doubt(&self) {
-        self.doubts.fetch_add(1, Ordering::SeqCst);
-        self.seen.store(NEVER, Ordering::SeqCst);
+        self.watch().doubt();
     }
 
     /// Whether the claim is lost.
     pub fn is_lost(&self) -> bool {
-        self.is_lost.load(Ordering::Acquire)
+        self.watch().is_lost()
     }
 
     /// To whom the claim was lost, and what to do.
@@ -125,49 +117,37 @@ impl Gate {
 
     /// For how long the origin has left a look without an answer, if one is under way.
     pub fn silent_for(&self) -> Option<Duration> {
-        let since = self.looking.load(Ordering::Acquire);
-        (since != NEVER).then(|| Duration::from_nanos(clock().saturating_sub(since)))
+        self.watch().silent_for(clock()).map(|silent| Duration::from_nanos(silent.0))
     }
 
-    fn is_fresh(&self) -> bool {
-        let seen = self.seen.load(Ordering::SeqCst);
-        seen != NEVER && Duration::from_nanos(clock().saturating_sub(seen)) < self.interval
+    fn watch(&self) -> MutexGuard<'_, Watch> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// By one thread at a time. A look that hung is old when it is answered, and is made again.
+    /// How a change goes on that would begin now.
+    fn way(&self) -> Way {
+        // The clock is read under the lock: waiting for it makes no look younger.
+        let watch = self.watch();
+        watch.may_change(clock())
+    }
+
+    /// By one thread at a time.
+    ///
+    /// # Errors
+    /// [`Gate::BARRED`] if the claim is lost; the origin's where it does not say.
     fn look(&self) -> Result<()> {
-        for _ in 0..LOOKS {
-            if self.is_lost() {
-                return Err(Self::BARRED);
-            }
-            if self.look_once()? {
-                return Ok(());
-            }
-        }
-        Err(Errno::AGAIN)
-    }
-
-    /// Whether the claim was found standing, a moment ago.
-    fn look_once(&self) -> Result<bool> {
-        let (began, doubts) = (clock(), self.doubts.load(Ordering::SeqCst));
-        self.looking.store(began, Ordering::Release);
-        let standing = self.claim.look();
-        self.looking.store(NEVER, Ordering::Release);
-        match standing {
-            Standing::Ours => {
-                // A doubt that came meanwhile may be of something that the look has not seen.
-                if self.doubts.load(Ordering::SeqCst) == doubts {
-                    self.seen.store(began, Ordering::SeqCst);
-                }
-                Ok(Duration::from_nanos(clock().saturating_sub(began)) < self.interval)
-            }
+        self.watch().look_begun(clock());
+        let (standing, result) = match self.claim.look() {
+            Standing::Ours => (headpond_claim::Standing::Ours, Ok(())),
             Standing::Lost(how) => {
+                // Before the watch knows: who finds the claim lost finds the words too.
                 let _ = self.lost.set(how);
-                self.is_lost.store(true, Ordering::Release);
-                Err(Self::BARRED)
+                (headpond_claim::Standing::Lost, Err(Self::BARRED))
             }
-            Standing::Unknown(errno) => Err(errno),
-        }
+            Standing::Unknown(errno) => (headpond_claim::Standing::Unknown, Err(errno)),
+        };
+        self.watch().looked(standing);
+        result
     }
 }
 
@@ -177,15 +157,20 @@ impl std::fmt::Debug for Gate {
     }
 }
 
-/// Nanoseconds of a clock that goes on while the machine sleeps; never [`NEVER`].
-fn clock() -> u64 {
+/// A clock that goes on while the machine sleeps.
+fn clock() -> Nanos {
     let now = clock_gettime(ClockId::Boottime);
-    let nanos = now.tv_sec.unsigned_abs().saturating_mul(1_000_000_000).saturating_add(now.tv_nsec.unsigned_abs());
-    nanos.max(1)
+    Nanos(now.tv_sec.unsigned_abs().saturating_mul(1_000_000_000).saturating_add(now.tv_nsec.unsigned_abs()))
+}
+
+fn nanos(interval: Duration) -> Nanos {
+    Nanos(u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
 
     /// Says what it was told to say, and counts.
@@ -259,5 +244,30 @@ mod tests {
         gate.doubt();
         assert_eq!((gate.pass(), gate.lost()), (Err(Gate::BARRED), Some("to db2")));
         assert_eq!(looks(&said), 2);
+    }
+
+    /// A claim that stands, while the origin fails another thread during the first look.
+    #[derive(Default)]
+    struct FailsMeanwhile {
+        gate: OnceLock<std::sync::Weak<Gate>>,
+        looks: AtomicU64,
+    }
+
+    impl Claim for FailsMeanwhile {
+        fn look(&self) -> Standing {
+            if self.looks.fetch_add(1, Ordering::SeqCst) == 0 {
+                self.gate.get().and_then(std::sync::Weak::upgrade).expect("the gate is there").doubt();
+            }
+            Standing::Ours
+        }
+    }
+
+    #[test]
+    fn a_doubt_during_a_look_holds_back_the_change_that_waits_for_that_look() {
+        let claim = Arc::new(FailsMeanwhile::default());
+        let gate = Arc::new(Gate::with_interval(claim.clone(), LONG));
+        claim.gate.set(Arc::downgrade(&gate)).expect("it is set once");
+        assert_eq!(gate.pass(), Ok(()));
+        assert_eq!(claim.looks.load(Ordering::SeqCst), 2, "the first look may not have seen what the doubt is of");
     }
 }

@@ -8,11 +8,12 @@ use crate::tree::SourceFile;
 ///
 /// Written out rather than derived from an order: the core (up to the engine) never sees a device,
 /// a thread or a file, and a front door never sees another front door.
-const LAYERS: [(&str, &[&str]); 20] = [
+const LAYERS: [(&str, &[&str]); 21] = [
     ("base", &[]),
     ("measure", &["base"]),
     ("models", &["base", "measure"]),
     ("format", &["base"]),
+    ("claim", &["base"]),
     ("device", &["base", "format"]),
     ("map", &["base", "format"]),
     ("policy", &["base"]),
@@ -23,7 +24,7 @@ const LAYERS: [(&str, &[&str]); 20] = [
     ("fuzz", &["base", "format", "map", "log", "engine", "check"]),
     ("trace", &["base", "policy"]),
     ("sim", &["base", "format", "map", "models", "policy", "log", "engine", "names", "trace"]),
-    ("shard", &["base", "format", "device", "map", "models", "log", "engine"]),
+    ("shard", &["base", "format", "claim", "device", "map", "models", "log", "engine"]),
     ("rules", &["base"]),
     ("mount", &["base", "format", "device", "engine", "names", "shard", "rules"]),
     ("control", &["base", "format", "device", "engine", "shard", "rules", "mount"]),
