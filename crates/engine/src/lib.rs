@@ -25,6 +25,7 @@ mod effect;
 mod engine;
 mod fetch;
 mod flash_read;
+mod forgotten;
 mod gain;
 mod gather;
 mod hits_to_origin;

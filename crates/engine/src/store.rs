@@ -14,6 +14,7 @@ use headpond_log::{DataRecord, Log, Segment};
 use headpond_map::Slot;
 
 use crate::dirty_age::DirtyAges;
+use crate::forgotten::Forgotten;
 use crate::locks::Span;
 use crate::memory_window::MemoryWindow;
 use crate::object::Object;
@@ -71,6 +72,7 @@ pub(crate) struct Store {
     /// The log's last word of an object without a birth time that it is forgotten: until that is durable nothing tells
     /// another file that gets its inode number from it.
     pub(crate) nameless_forgotten: Sequence,
+    forgotten: Forgotten,
     pub(crate) ages: DirtyAges,
 }
 
@@ -105,6 +107,7 @@ impl Store {
             slots_changed: 0,
             persisted_objects: 0,
             nameless_forgotten: Sequence(0),
+            forgotten: Forgotten::default(),
         }
     }
 
@@ -329,11 +332,17 @@ impl Store {
             if object.persisted {
                 self.persisted_objects -= 1;
                 let at = self.log.append(&Entry::Forget { object: id });
+                self.forgotten.add(object.state.inode, at, self.log.durable());
                 if object.state.birth == NO_BIRTH {
                     self.nameless_forgotten = at;
                 }
             }
         }
+    }
+
+    /// Whether a crash may bring back what the log knew of a file before it was told to forget it.
+    pub(crate) fn may_come_back(&mut self, inode: u64) -> bool {
+        self.forgotten.may_come_back(inode, self.log.durable())
     }
 
     /// Takes the object out of the log, with all blocks of it; it stays known as long as it is used.
@@ -344,7 +353,10 @@ impl Store {
             object.dropped.clear();
         }
         if self.unpersist(id) {
-            self.log.append(&Entry::Forget { object: id });
+            let at = self.log.append(&Entry::Forget { object: id });
+            if let Some(object) = self.objects.get(&id) {
+                self.forgotten.add(object.state.inode, at, self.log.durable());
+            }
         }
     }
 

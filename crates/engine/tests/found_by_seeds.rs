@@ -293,3 +293,32 @@ fn what_a_start_found_on_flash_is_durable_before_it_writes_anything() {
     engine.take_effects(&mut effects);
     assert!(effects.iter().any(|effect| matches!(effect, Effect::FlashWrite { .. })), "{effects:?}");
 }
+
+/// After a crash the pool had the file again that it had been told to forget, with clean blocks of before, and called what
+/// headpond had written there since a change by others.
+#[test]
+fn a_file_that_was_forgotten_a_moment_ago_is_written_past_the_pool_once_that_is_durable() {
+    let mut world = World::new(Config::default());
+    let open = |world: &mut World| {
+        let (birth, stamp) = (UnixNanos(5), Stamp::default());
+        let file = OpenFile { inode: 1, birth, path: b"f".to_vec(), stamp, created: false, allocated: 0 };
+        let Reply::Opened { object, .. } = world.ask(Request::Open(file)) else { panic!("not opened") };
+        world.files.insert(object, Vec::new());
+        object
+    };
+    let file = open(&mut world);
+    world.write(file, 0, &[7; 4096]);
+    world.ask(Request::Truncate { object: file, size: 0, mtime: UnixNanos(8) });
+    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
+    world.ask(Request::Close { object: file });
+    while world.engine.stats().objects > 0 {
+        world.sleep(10);
+    }
+    let again = open(&mut world);
+    assert!(again != file);
+    let syncs = world.flash_syncs;
+    world.write_as(again, 0, &[8; 4096], Handling::Bypass);
+    assert_eq!(world.flash_syncs, syncs + 1, "the log may still name the file");
+    world.write_as(again, 4096, &[8; 4096], Handling::Bypass);
+    assert_eq!(world.flash_syncs, syncs + 1);
+}

@@ -225,11 +225,12 @@ impl Engine {
             self.store.known(object).dropped.add(span);
         }
         let last = Sequence(self.store.log.next_sequence().0 - 1);
-        let dropped = &mut self.store.known(object).dropped;
+        let known = self.store.known(object);
         if unflagged || drops {
-            dropped.said(last);
+            known.dropped.said(last);
         }
-        dropped.said_at() > self.store.log.durable()
+        let (said_at, inode) = (known.dropped.said_at(), known.state.inode);
+        said_at > self.store.log.durable() || self.store.may_come_back(inode)
     }
 
     /// These blocks, `ahead` more behind them, and all beyond of which the pool has nothing: to drop more costs nothing, and
