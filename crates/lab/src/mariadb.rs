@@ -337,17 +337,6 @@ pub fn missing() -> Vec<String> {
     missing
 }
 
-/// sysbench's options that lead to the server on `socket`.
-#[must_use]
-pub fn connection(socket: &Path) -> Vec<String> {
-    vec![
-        "--db-driver=mysql".to_owned(),
-        format!("--mysql-socket={}", socket.display()),
-        format!("--mysql-user={DATABASE_USER}"),
-        format!("--mysql-db={DATABASE}"),
-    ]
-}
-
 /// The command-line client on `socket`.
 #[must_use]
 pub fn client(socket: &Path) -> Command {
