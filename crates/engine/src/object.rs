@@ -9,13 +9,13 @@ use crate::dropped::Dropped;
 use crate::last_name::LastName;
 use crate::locks::Locks;
 use crate::object_job::ObjectJob;
-
 use crate::past_pool::PastPool;
 use crate::renames::{Seen, kept_path};
 use crate::request::{Attributes, OpenFile};
 use crate::space::ObjectSpace;
 use crate::stamp_trust::StampTrust;
 use crate::status::Status;
+use crate::store::NO_BIRTH;
 use crate::turns::Turns;
 
 /// Owned by the engine's store. `state` and `map` are what the log remembers; the rest lives
@@ -86,6 +86,7 @@ impl Object {
         let state = ObjectState {
             inode: file.inode,
             birth: file.birth,
+            made_at: if file.created && file.birth == NO_BIRTH { file.stamp.ctime } else { UnixNanos(0) },
             // Whether its name is durable is not known: it may have been made, closed and opened
             // again a moment ago. The first sync makes sure.
             flags: ObjectFlags { unanchored: true, ..ObjectFlags::default() },

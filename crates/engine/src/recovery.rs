@@ -16,7 +16,7 @@ use crate::engine::Engine;
 use crate::object::Object;
 use crate::renames::kept_path;
 use crate::request::{Attributes, OpenFile};
-use crate::store::Store;
+use crate::store::{NO_BIRTH, Store};
 
 /// What to write on a device, and where, so that it is an empty pool. Both superblocks must be
 /// durable before it is used.
@@ -232,8 +232,12 @@ impl Recovered {
     /// Compares an object with its file at the origin as it is now; `None` if there is none with
     /// this inode number and birth time.
     pub fn reconcile(&mut self, id: ObjectId, found: Option<&OpenFile>) -> Verdict {
+        let origin_stood = self.origin_stood;
         let Some(object) = self.store.get_mut(id) else { return Verdict::Forgotten };
-        let Some(found) = found.filter(|found| found.birth == object.state.birth) else {
+        let is_it = |found: &&OpenFile| {
+            found.birth == object.state.birth && (origin_stood || !had_the_number_before(object, found))
+        };
+        let Some(found) = found.filter(is_it) else {
             let flags = object.state.flags;
             // A time alone is no loss; it may also be what is left of an object whose end was not durable yet.
             let lacks = object.data_dirty_against(object.state.stamp.size);
@@ -385,6 +389,16 @@ impl Recovered {
         }
         engine
     }
+}
+
+/// Whether an origin without birth times has lost power, and shows an older file under the inode number that this object's had.
+///
+/// The origin may forget that a file was removed, and with it the new one that got its number and was not synced there yet.
+/// The status of the older one was last changed before the new one was made. Where both happened within one step of the
+/// origin's clock, this does not tell.
+fn had_the_number_before(object: &Object, found: &OpenFile) -> bool {
+    let state = &object.state;
+    state.birth == NO_BIRTH && state.flags.unanchored && found.stamp.ctime < state.made_at
 }
 
 fn conflict(object: &Object, found: Option<Stamp>) -> Conflict {

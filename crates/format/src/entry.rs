@@ -94,6 +94,9 @@ pub struct ObjectState {
     pub inode: u64,
     /// Birth time at the origin, 0 where the file system has none: tells a reused inode number.
     pub birth: UnixNanos,
+    /// The status change time that the file had when it was made through headpond, where the file system keeps no birth
+    /// times; otherwise 0. A file whose status was last changed before that is another one, with its inode number.
+    pub made_at: UnixNanos,
     /// Facts.
     pub flags: ObjectFlags,
     /// Size in bytes, as applications see it.
@@ -313,6 +316,7 @@ impl Raw {
 #[repr(C)]
 struct RawObject {
     inode: U64,
+    /// Or `made_at`, with [`WITHOUT_BIRTH`].
     birth: I64,
     origin_valid: U64,
     stamp_size: U64,
@@ -320,8 +324,12 @@ struct RawObject {
     stamp_ctime: I64,
     path_len: U32,
     flags: u8,
-    reserved: [u8; 3],
+    more: u8,
+    reserved: [u8; 2],
 }
+
+/// Of `RawObject::more`: the file has no birth time, and in its place is when it was made.
+const WITHOUT_BIRTH: u8 = 1;
 
 impl Entry {
     /// Appends the entry's bytes, with its place in the order, to `out`.
@@ -530,16 +538,19 @@ fn fits_blank(blocks: u64, units: u16) -> bool {
 
 fn encode_object(state: &ObjectState, out: &mut Vec<u8>) {
     assert!(state.path.len() <= OBJECT_PATH_MAX, "a path longer than its room");
+    let without_birth = state.made_at != UnixNanos(0);
+    assert!(!without_birth || state.birth == UnixNanos(0), "a birth time, and the time that stands in for one");
     let raw = RawObject {
         inode: state.inode.into(),
-        birth: state.birth.0.into(),
+        birth: if without_birth { state.made_at } else { state.birth }.0.into(),
         origin_valid: state.origin_valid.into(),
         stamp_size: state.stamp.size.into(),
         stamp_mtime: state.stamp.mtime.0.into(),
         stamp_ctime: state.stamp.ctime.0.into(),
         path_len: u32::try_from(state.path.len()).expect("bounded by OBJECT_PATH_MAX").into(),
         flags: state.flags.bits(),
-        reserved: [0; 3],
+        more: if without_birth { WITHOUT_BIRTH } else { 0 },
+        reserved: [0; 2],
     };
     out.extend_from_slice(raw.as_bytes());
     out.extend_from_slice(&state.path);
@@ -562,9 +573,16 @@ fn decode_object((size, mtime, ctime): (u64, UnixNanos, UnixNanos), tail: &[u8])
     if path_len > OBJECT_PATH_MAX {
         return None;
     }
+    let time = UnixNanos(raw.birth.get());
+    let (birth, made_at) = match raw.more {
+        0 => (time, UnixNanos(0)),
+        WITHOUT_BIRTH => (UnixNanos(0), time),
+        _ => return None,
+    };
     Some(ObjectState {
         inode: raw.inode.get(),
-        birth: UnixNanos(raw.birth.get()),
+        birth,
+        made_at,
         flags: ObjectFlags::from_bits(raw.flags),
         size,
         origin_valid: raw.origin_valid.get(),
@@ -595,7 +613,8 @@ mod tests {
         )
             .prop_map(|(inode, size, origin_valid, time, bits, path)| ObjectState {
                 inode,
-                birth: UnixNanos(time ^ 5),
+                birth: UnixNanos(if inode % 2 == 0 { time ^ 5 } else { 0 }),
+                made_at: UnixNanos(if inode % 2 == 0 { 0 } else { time ^ 6 }),
                 flags: ObjectFlags::from_bits(bits),
                 size,
                 origin_valid,

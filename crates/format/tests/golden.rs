@@ -137,6 +137,7 @@ fn entries() -> Vec<Entry> {
     let state = ObjectState {
         inode: 0x9192_9394_9596_9798,
         birth: UnixNanos(0x1112_1314_1516_1718),
+        made_at: UnixNanos(0),
         flags: ObjectFlags {
             unanchored: true,
             destaging: false,

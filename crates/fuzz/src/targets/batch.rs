@@ -39,6 +39,7 @@ pub(super) fn entries(seed: &mut Seed) -> Vec<u8> {
     for sequence in 0..1 + seed.below(20) {
         let (object, first, blocks) = (ObjectId(1 + seed.below(9)), Block(seed.below(1 << 30)), 1 + seed.below(100));
         let mtime = UnixNanos(seed.next().cast_signed());
+        let without_birth = seed.one_in(8);
         let mut path = vec![b'p'; seed.index(200)];
         seed.fill(&mut path);
         let entry = match seed.below(11) {
@@ -46,7 +47,8 @@ pub(super) fn entries(seed: &mut Seed) -> Vec<u8> {
                 object,
                 state: ObjectState {
                     inode: seed.next(),
-                    birth: mtime,
+                    birth: if without_birth { UnixNanos(0) } else { mtime },
+                    made_at: if without_birth { mtime } else { UnixNanos(0) },
                     flags: ObjectFlags { destaging: seed.one_in(2), ..ObjectFlags::default() },
                     size: seed.below(1 << 50),
                     origin_valid: u64::MAX,
