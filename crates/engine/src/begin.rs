@@ -191,6 +191,7 @@ impl Engine {
                 if !known.is_dirty() && file.stamp.ctime > known.state.stamp.ctime {
                     // Moved by others, perhaps: it is no mark to know the file again by before the next stamp.
                     known.status.is_lost();
+                    known.status_known = false;
                     if !known.is_in_use() && known.trust.is_trusted() {
                         known.has_status_of(file.stamp.ctime);
                     }
