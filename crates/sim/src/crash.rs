@@ -9,7 +9,7 @@ use headpond_format::OriginName;
 use crate::content::Content;
 use crate::core::Restored;
 use crate::flash::{Cut, SimFlash};
-use crate::origin::{Change, FileId};
+use crate::origin::{Change, FileId, SpaceKind};
 use crate::rng::Rng;
 use crate::sim::{Asked, Door, Sim};
 
@@ -191,7 +191,10 @@ impl Sim<'_> {
         let seen = std::mem::take(&mut self.seen_ctimes);
         self.leave(cut, origin_falls);
         let clean_stop = self.stopped_well && self.model.is_all_synced() && !self.damaged;
+        let free = self.world.origin.free_blocks();
         let outside = if clean_stop && rng.chance(600) { self.meddle(rng) } else { None };
+        let took_space = self.world.origin.free_blocks() < free;
+        self.world.others_have_space |= took_space && self.world.origin.kind() != SpaceKind::Keeps;
         if clean_stop && outside.is_none() {
             self.seen_ctimes = seen;
         }
@@ -419,7 +422,7 @@ impl Sim<'_> {
                 } else if let Some(open) = self.describe(outside.file, false) {
                     restored.keep(known.object, &open);
                     self.kept_over = Some(outside.file);
-                    self.world.kept_over_others = true;
+                    self.world.others_have_space = true;
                     if let Some(content) = &outside.content {
                         self.model.mix_with(outside.file, content.clone());
                     }

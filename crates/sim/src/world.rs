@@ -83,8 +83,9 @@ pub(crate) struct World {
     origin_delay: u64,
     /// It is written beside the origin that this pool must not be trusted any more.
     pub(crate) disowned: bool,
-    /// The pool's data was kept over a change by others, who may have given back the space that it was promised.
-    pub(crate) kept_over_others: bool,
+    /// Others have changed files while the pool was out of use. They may have given back the space that its data was promised,
+    /// or taken it where the origin keeps none.
+    pub(crate) others_have_space: bool,
     /// The pool failed, and that could not be written down: names may go that it was not told of.
     pub(crate) unsaid: bool,
     /// A hash over all that happened: two runs of a seed must agree.
@@ -121,7 +122,7 @@ impl World {
             flash_delay: scenario.flash_delay,
             origin_delay: scenario.origin_delay,
             disowned: false,
-            kept_over_others: false,
+            others_have_space: false,
             unsaid: false,
             hash: 0,
             steps: 0,
@@ -576,7 +577,7 @@ impl World {
                 }
                 if result == Err(Errno::NOSPC) {
                     self.injected.no_space += 1;
-                    if destage && self.injected.flash_write == 0 && !self.kept_over_others {
+                    if destage && self.injected.flash_write == 0 && !self.others_have_space {
                         return Err(format!(
                             "destage found no space at the origin, though the write was accepted: {effect:?}"
                         ));
