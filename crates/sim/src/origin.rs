@@ -123,6 +123,8 @@ pub(crate) struct SimOrigin {
     committed: u64,
     next_file: u32,
     capacity_blocks: u64,
+    /// The most blocks that files may take, whatever is free: a quota, of which no figure tells.
+    quota_blocks: Option<u64>,
     /// What it told last of its free blocks.
     told_free: Option<u64>,
     kind: SpaceKind,
@@ -145,6 +147,7 @@ impl SimOrigin {
             committed: 0,
             next_file: 0,
             capacity_blocks,
+            quota_blocks: None,
             told_free: None,
             kind,
             births,
@@ -304,23 +307,42 @@ impl SimOrigin {
 
     /// Blocks that nobody has.
     pub(crate) fn free_blocks(&self) -> u64 {
-        let used: u64 = self
-            .files
+        self.capacity_blocks.saturating_sub(self.used_blocks())
+    }
+
+    fn used_blocks(&self) -> u64 {
+        self.files
             .iter()
             .filter(|(id, file)| file.open || file.kept_above || self.names.values().any(|named| named == *id))
             .map(|(_, file)| file.allocated.len() as u64 + file.held)
-            .sum();
-        self.capacity_blocks.saturating_sub(used)
+            .sum()
+    }
+
+    /// From now on files may take so many blocks more, and no others; without a figure, as many as there are.
+    pub(crate) fn set_quota(&mut self, more: Option<u64>) {
+        self.quota_blocks = more.map(|more| self.used_blocks() + more);
+    }
+
+    /// Whether so many blocks can be had.
+    fn has_room(&self, wanted: u64) -> Result<()> {
+        let used = self.used_blocks();
+        if wanted > self.capacity_blocks.saturating_sub(used) {
+            return Err(Errno::NOSPC);
+        }
+        // Who is above it already may keep what there is.
+        if wanted > 0 && self.quota_blocks.is_some_and(|most| used + wanted > most) {
+            Err(Errno::DQUOT)
+        } else {
+            Ok(())
+        }
     }
 
     /// Reserves space.
     pub(crate) fn reserve(&mut self, id: FileId, offset: u64, len: u64) -> Result<()> {
-        let free = self.free_blocks();
-        let file = self.files.get_mut(&id).ok_or(Errno::BADF)?;
+        let file = self.file(id)?;
         let wanted: Vec<u64> = blocks(offset, len).filter(|block| !file.allocated.contains(block)).collect();
-        if wanted.len() as u64 > free {
-            return Err(Errno::NOSPC);
-        }
+        self.has_room(wanted.len() as u64)?;
+        let file = self.files.get_mut(&id).ok_or(Errno::BADF)?;
         let moves = !wanted.is_empty();
         file.allocated.extend(wanted);
         if moves {
@@ -393,13 +415,11 @@ impl SimOrigin {
 
     /// What a write needs besides what the file has, where nothing is written in place.
     fn written_elsewhere(&mut self, id: FileId, offset: u64, len: u64) -> Result<()> {
-        let free = self.free_blocks();
-        let file = self.files.get_mut(&id).ok_or(Errno::BADF)?;
+        let file = self.file(id)?;
         let again: Vec<u64> = blocks(offset, len).filter(|block| file.settled.contains(block)).collect();
         let new = blocks(offset, len).filter(|block| !file.allocated.contains(block)).count();
-        if (again.len() + new) as u64 > free {
-            return Err(Errno::NOSPC);
-        }
+        self.has_room((again.len() + new) as u64)?;
+        let file = self.files.get_mut(&id).ok_or(Errno::BADF)?;
         file.held += again.len() as u64;
         file.settled.retain(|block| !again.contains(block));
         Ok(())

@@ -78,6 +78,7 @@ impl Sim<'_> {
             self.model.add_file(file, content);
         }
         self.world.origin.sync_all();
+        self.world.origin.set_quota(self.scenario.quota_blocks);
         self.world.rng = rng;
         self.restart(true)
     }
@@ -328,6 +329,7 @@ impl Sim<'_> {
     fn finish(&mut self) -> Result<(), String> {
         self.world.trace(|| "op    end".into());
         self.world.faults = crate::scenario::Faults::default();
+        self.world.origin.set_quota(None);
         self.drain()?;
         let excused = self.world.injected.flash_write + self.world.injected.any_rot > 0;
         for attempt in 0..5 {

@@ -222,6 +222,12 @@ fn change_class(config: &mut Config, rng: &mut Rng) {
 /// Blocks of an origin that is never full.
 pub(crate) const PLENTY: u64 = 1 << 20;
 
+/// That of a seed, if it has one: by itself, so that all else of a seed stays what it was.
+fn quota(seed: u64, blocks: u64) -> Option<u64> {
+    let mut rng = Rng::for_part(seed, u64::MAX - 9);
+    rng.chance(120).then(|| rng.between(1, blocks.max(1)))
+}
+
 /// Who makes requests: not the superuser, so that what destage writes is told from what goes to the origin by itself.
 pub(crate) const USER: u32 = 1000;
 
@@ -241,6 +247,8 @@ pub(crate) struct Scenario {
     pub(crate) origin_blocks: u64,
     /// What the origin does with space.
     pub(crate) space: SpaceKind,
+    /// Blocks that files may take besides those that they have in the beginning: a quota.
+    pub(crate) quota_blocks: Option<u64>,
     pub(crate) births: bool,
     /// Out of a thousand crashes, how many are power cuts; the others kill the daemon only.
     pub(crate) power_cuts: u64,
@@ -388,6 +396,7 @@ impl Scenario {
             weights,
             origin_blocks: if rng.chance(150) { total / 4096 } else { PLENTY },
             space: SpaceKind::of(seed),
+            quota_blocks: quota(seed, total / 4096),
             births: rng.chance(800),
             power_cuts: *rng.pick(&[0, 500, 700, 1000]),
             origin_falls: *rng.pick(&[0, 500, 1000]),

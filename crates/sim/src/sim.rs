@@ -532,6 +532,7 @@ impl<'a> Sim<'a> {
     fn check_error(&self, asked: &Asked, error: Errno) -> Result<(), String> {
         let excused = match error {
             Errno::NOSPC => self.world.injected.no_space > 0 || self.world.may_pass_by(),
+            Errno::DQUOT => self.scenario.quota_blocks.is_some(),
             Errno::OPNOTSUPP if self.world.origin.kind() != SpaceKind::Keeps => true,
             Errno::SHUTDOWN => self.stopping,
             Errno::NXIO => matches!(asked, Asked::Seek { .. }),

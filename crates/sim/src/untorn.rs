@@ -74,6 +74,7 @@ impl Scenario {
             treatments: Treatments::Usual,
             origin_blocks: 1 << 20,
             space: SpaceKind::Keeps,
+            quota_blocks: None,
             config: headpond_engine::Config {
                 mode: CacheMode::WriteBack,
                 sequential_cutoff: rng.chance(500).then_some(64 << 10),

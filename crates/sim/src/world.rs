@@ -478,10 +478,10 @@ impl World {
                     return failed(Errno::IO);
                 }
                 for (from, to) in &ranges {
-                    if self.origin.reserve(file, *from, to - from) == Err(Errno::NOSPC) {
-                        self.injected.no_space += 1;
+                    if let Err(errno) = self.origin.reserve(file, *from, to - from) {
+                        self.injected.no_space += u64::from(errno == Errno::NOSPC);
                         self.origin.touch_in_vain(file, &mut self.rng);
-                        return failed(Errno::NOSPC);
+                        return failed(errno);
                     }
                 }
                 let found = ranges.first().filter(|_| self.rng.chance(500));
@@ -565,7 +565,7 @@ impl World {
                     return Err(format!("an effect on an object without origin file: {effect:?}"));
                 };
                 let result = self.origin.change(file, change);
-                if result == Err(Errno::NOSPC)
+                if matches!(result, Err(Errno::NOSPC | Errno::DQUOT))
                     && let Some((file, change)) = self.origin_change(&effect)
                 {
                     self.origin.fill_up(file, &change, &mut self.rng);
