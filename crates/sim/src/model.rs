@@ -205,6 +205,13 @@ impl Model {
         }
     }
 
+    /// The order of this file's changes among those of others counts no more.
+    pub(crate) fn loosen(&mut self, file: FileId) {
+        for mutation in self.mutations.iter_mut().filter(|mutation| mutation.file == file) {
+            mutation.loose = true;
+        }
+    }
+
     /// Dirty data may be damaged: no promise but that every byte was once written at its place.
     pub(crate) fn excuse_all(&mut self) {
         self.loosen_all();

@@ -50,8 +50,15 @@ impl Run {
                 self.summary.checkpoints += checkpoints;
                 self.summary.destaged += destaged;
             }
+            let faulty = env.injected + env.world.injected.origin > 0;
             let left = env.lose_life();
+            let named = env.tree().0.files();
             env.world.lose_daemon(cut, origin_falls);
+            if faulty {
+                // A removal that could not be synced was lost. What was changed after it had no name to be looked at by.
+                let back: Vec<_> = env.tree().0.files().into_iter().filter(|file| !named.contains(file)).collect();
+                back.into_iter().for_each(|file| env.model.loosen(file));
+            }
             left
         });
         let tasks = self.tasks.take_all();
@@ -267,6 +274,30 @@ impl Run {
             Self::others_rename(rng);
         }
         self.restart(!origin_falls)
+    }
+
+    /// The same while the daemon runs, and has nothing of the files open nor dirty: another machine, or somebody past the mount.
+    /// The kernel has forgotten what it knew of the names.
+    pub(crate) fn others_rename_meanwhile(&mut self, rng: &mut Rng) -> Result<(), String> {
+        let flushes = self.summary.flushes;
+        self.check_counts()?;
+        if self.summary.flushes == flushes {
+            return Ok(());
+        }
+        Self::others_rename(rng);
+        with(|env| {
+            let (tree, origin) = env.tree();
+            tree.all_synced();
+            origin.sync_all();
+            tree.take_given();
+            let left = tree.files();
+            for file in env.model.files().into_iter().filter(|file| !left.contains(file)) {
+                env.model.remove_file(file);
+            }
+            let above = env.world.above.as_ref().expect("names are a layer of their own");
+            env.promises.begin(above.tree.names(), &env.world.origin);
+        });
+        Ok(())
     }
 
     /// Others rename and remove files while no daemon runs and the pool has nothing that they have not.

@@ -155,8 +155,9 @@ impl Run {
                 self.tasks.drain()?;
                 self.stop_and_restart(rng)?;
             }
-            19..23 => self.check_counts()?,
-            23..60 => self.idle(*rng.pick(&[1, 10, 100, 1000, 10_000]))?,
+            19..21 => self.check_counts()?,
+            21..24 => self.others_rename_meanwhile(rng)?,
+            24..60 => self.idle(*rng.pick(&[1, 10, 100, 1000, 10_000]))?,
             60..70 => {
                 self.tasks.drain()?;
                 self.flush()?;
