@@ -125,11 +125,17 @@ impl Buf {
         Self { pages: self.pages.clone(), range: start + range.start..start + range.end }
     }
 
-    /// One view of this one's bytes and those of `next`, if they lie behind each other in the same memory.
-    #[must_use]
-    pub fn then(&self, next: &Self) -> Option<Self> {
+    /// Adds the first `len` bytes of `next` to this view, if they lie behind it in the same memory. Answers whether they do.
+    ///
+    /// # Panics
+    /// When `next` has fewer.
+    pub fn extend(&mut self, next: &Self, len: usize) -> bool {
+        assert!(len <= next.range.len(), "{len} bytes of {next:?}");
         let behind = Arc::ptr_eq(&self.pages, &next.pages) && self.range.end == next.range.start;
-        behind.then(|| Self { pages: self.pages.clone(), range: self.range.start..next.range.end })
+        if behind {
+            self.range.end += len;
+        }
+        behind
     }
 
     /// Whether both are views of the same bytes in the same memory: what is known of one holds for the other.
@@ -200,9 +206,11 @@ mod tests {
     fn views_are_joined_only_where_their_bytes_lie_behind_each_other() {
         let whole = BufMut::copy_of(&[3; 5000]).freeze();
         let (front, back) = (whole.slice(0..100), whole.slice(100..5000));
-        assert!(front.then(&back).expect("they lie behind each other").is_same_view(&whole));
-        assert!(back.then(&front).is_none() && front.then(&front).is_none());
+        let mut joined = front.clone();
+        assert!(joined.extend(&back, 10) && joined.is_same_view(&whole.slice(0..front.len() + 10)));
+        assert!(front.clone().extend(&back, back.len()));
+        assert!(!back.clone().extend(&front, 1) && !front.clone().extend(&front, 1));
         let other = BufMut::copy_of(&[3; 5000]).freeze();
-        assert!(front.then(&other.slice(100..5000)).is_none() && !other.is_same_view(&whole));
+        assert!(!front.clone().extend(&other.slice(100..5000), 1) && !other.is_same_view(&whole));
     }
 }

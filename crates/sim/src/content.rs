@@ -29,6 +29,9 @@ const fn is_blank(writer: Writer, index: u64) -> bool {
 /// Turned in words that are not hashed, so that none is a small number.
 const COUNTED: u64 = 0x5aa5_c33c_5aa5_c33c;
 
+/// Between neighbouring words that look like noise: the golden ratio's 64 bits, of which all sums differ in most bits.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// What the words of one run of `ALIKE` are. Of some writers every second one's bytes can be made smaller; after those come
 /// as many of whose bytes next to nothing is left, so that records are packed in all sizes.
 ///
@@ -40,8 +43,8 @@ enum Run {
     Same(u64),
     /// The word's index with these bits turned.
     Counted(u64),
-    /// A hash of the index, with these bits turned.
-    Mixed(u64),
+    /// Steps of [`STEP`] from here on, of which no byte is like those of its neighbours.
+    Stepped(u64),
 }
 
 impl Run {
@@ -55,7 +58,8 @@ impl Run {
         if writer.0 >> 6 & 1 == 1 {
             Self::Same(name ^ (index / ALIKE * ALIKE) ^ COUNTED)
         } else if writer.0.is_multiple_of(2) {
-            Self::Mixed(name)
+            let run = index / ALIKE;
+            Self::Stepped(mix(run ^ name).wrapping_sub((run * ALIKE).wrapping_mul(STEP)))
         } else {
             Self::Counted(name ^ COUNTED)
         }
@@ -66,7 +70,7 @@ impl Run {
         match self {
             Self::Same(word) => word,
             Self::Counted(bits) => index ^ bits,
-            Self::Mixed(bits) => mix(index ^ bits),
+            Self::Stepped(base) => base.wrapping_add(index.wrapping_mul(STEP)),
         }
     }
 
@@ -76,7 +80,7 @@ impl Run {
         match self {
             Self::Same(word) => words.for_each(|(out, _)| *out = word.to_le_bytes()),
             Self::Counted(bits) => words.for_each(|(out, index)| *out = (index ^ bits).to_le_bytes()),
-            Self::Mixed(bits) => words.for_each(|(out, index)| *out = mix(index ^ bits).to_le_bytes()),
+            Self::Stepped(_) => words.for_each(|(out, index)| *out = self.word(index).to_le_bytes()),
         }
     }
 
@@ -86,7 +90,7 @@ impl Run {
         let differences = match self {
             Self::Same(word) => words.fold(0, |all, found| all | found ^ word),
             Self::Counted(bits) => words.zip(index..).fold(0, |all, (found, index)| all | found ^ index ^ bits),
-            Self::Mixed(bits) => words.zip(index..).fold(0, |all, (found, index)| all | found ^ mix(index ^ bits)),
+            Self::Stepped(_) => words.zip(index..).fold(0, |all, (found, index)| all | found ^ self.word(index)),
         };
         differences == 0
     }
@@ -438,7 +442,11 @@ mod tests {
         }
         let tiny = writer.0 >> 6 & 1 == 1;
         let name = (u64::from(writer.0) << 40) ^ if tiny { index / ALIKE * ALIKE } else { index };
-        if !tiny && writer.0.is_multiple_of(2) { mix(name) } else { name ^ 0x5aa5_c33c_5aa5_c33c }
+        if !tiny && writer.0.is_multiple_of(2) {
+            let first = mix((u64::from(writer.0) << 40) ^ index / ALIKE);
+            return (0..index % ALIKE).fold(first, |word, _| word.wrapping_add(0x9e37_79b9_7f4a_7c15));
+        }
+        name ^ 0x5aa5_c33c_5aa5_c33c
     }
 
     #[test]

@@ -39,10 +39,10 @@ impl Pages {
         let mut views: Vec<Buf> = Vec::new();
         for (page, inside, take) in touched(offset, len) {
             let page = &self.pages[page];
-            let part = if take == BLOCK { page.clone() } else { page.slice(inside..inside + take) };
-            let both = views.last().and_then(|last| last.then(&part));
-            views.truncate(views.len() - usize::from(both.is_some()));
-            views.push(both.unwrap_or(part));
+            // Only the first can begin within its page.
+            if !views.last_mut().is_some_and(|last| last.extend(page, take)) {
+                views.push(page.slice(inside..inside + take));
+            }
         }
         views
     }
