@@ -217,7 +217,11 @@ impl Engine {
         }
         let id = self.store.next_object;
         self.store.next_object = id.next();
-        self.store.adopt(id, Object::new(file));
+        let mut object = Object::new(file);
+        if file.birth == NO_BIRTH && !file.created {
+            object.state.made_at = self.store.newborn.made(file.inode, file.stamp.ctime).unwrap_or_default();
+        }
+        self.store.adopt(id, object);
         if file.created {
             // Who makes a file mostly sets its mode and times next.
             self.status_settles_later(id);

@@ -37,6 +37,7 @@ mod locks;
 mod memory_window;
 mod modes;
 mod neighbours;
+mod newborn;
 mod object;
 mod object_job;
 mod object_room;

@@ -17,6 +17,7 @@ use crate::dirty_age::DirtyAges;
 use crate::forgotten::Forgotten;
 use crate::locks::Span;
 use crate::memory_window::MemoryWindow;
+use crate::newborn::Newborn;
 use crate::object::Object;
 use crate::objects::Objects;
 use crate::ops::ZERO_SLOT;
@@ -73,6 +74,7 @@ pub(crate) struct Store {
     /// another file that gets its inode number from it.
     pub(crate) nameless_forgotten: Sequence,
     forgotten: Forgotten,
+    pub(crate) newborn: Newborn,
     pub(crate) ages: DirtyAges,
 }
 
@@ -108,6 +110,7 @@ impl Store {
             persisted_objects: 0,
             nameless_forgotten: Sequence(0),
             forgotten: Forgotten::default(),
+            newborn: Newborn::default(),
         }
     }
 
@@ -328,6 +331,9 @@ impl Store {
         if let Some(object) = self.objects.remove(&id) {
             if self.by_inode.get(&object.state.inode) == Some(&id) {
                 self.by_inode.remove(&object.state.inode);
+            }
+            if object.state.made_at != UnixNanos(0) {
+                self.newborn.remember(object.state.inode, object.state.made_at);
             }
             if object.persisted {
                 self.persisted_objects -= 1;
