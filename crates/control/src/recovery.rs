@@ -364,7 +364,7 @@ fn settle_objects(
     notes: &mut Vec<String>,
 ) -> Result<Settled, Refusal> {
     let objects = recovered.objects();
-    let wanted: Vec<Wanted> = objects.iter().map(|object| wanted(object, recovered.origin_stood())).collect();
+    let wanted: Vec<Wanted> = objects.iter().map(wanted).collect();
     let found = root.find(&wanted)?;
     let mut conflicts = Vec::new();
     let mut settled = Settled::default();
@@ -448,7 +448,7 @@ fn decide_all(
     notes: &mut Vec<String>,
 ) -> Result<Settled, Undecided> {
     let objects = recovered.objects();
-    let wanted: Vec<Wanted> = objects.iter().map(|object| wanted(object, recovered.origin_stood())).collect();
+    let wanted: Vec<Wanted> = objects.iter().map(wanted).collect();
     let found = root.find(&wanted)?;
     let mut left = Vec::new();
     let mut settled = Settled::default();
@@ -526,13 +526,14 @@ impl Settled {
     }
 }
 
-/// The file of an object, and whether it is worth a walk if it is not where it was. A name that was never synced may be gone;
-/// but a rename may have given the file another one, of which the log does not know yet. A file whose last name went is missing
-/// as it should be, unless the origin lost the removal, and with it a rename before that.
-fn wanted(object: &RecoveredObject, origin_stood: bool) -> Wanted {
+/// The file of an object, and whether it is worth a walk if it is not where it was.
+///
+/// A file with dirty data always is. Its name may never have been synced, or its removal may have been carried out; but it may
+/// as well have moved, it or a directory above it, of which the log does not know yet. Then the removal that the log speaks of
+/// may not have come about.
+fn wanted(object: &RecoveredObject) -> Wanted {
     let state = &object.state;
-    let must = is_dirty(object) && !(state.flags.unlinked && origin_stood);
-    Wanted { inode: state.inode, birth: state.birth, path: state.path.clone(), must }
+    Wanted { inode: state.inode, birth: state.birth, path: state.path.clone(), must: is_dirty(object) }
 }
 
 /// Whether a file may be missing without anybody's having taken it away: its last name went, or none was ever synced.

@@ -333,13 +333,6 @@ impl Recovered {
         self.superblock.boot = boot;
     }
 
-    /// Whether the host has not gone down since the last use, so that the origin's file system has lost nothing. Known once
-    /// [`Recovered::booted`] was called.
-    #[must_use]
-    pub const fn origin_stood(&self) -> bool {
-        self.origin_stood
-    }
-
     /// Names the origin that the pool belongs to from now on.
     pub fn adopt(&mut self, origin: OriginName) {
         self.superblock.origin = Some(origin);

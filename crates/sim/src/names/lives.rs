@@ -126,7 +126,7 @@ impl Run {
     }
 
     /// The file of an object: where it was, or wherever it is if that matters.
-    fn find(object: &RecoveredObject, origin_stood: bool) -> Option<(FileId, Vec<u8>)> {
+    fn find(object: &RecoveredObject) -> Option<(FileId, Vec<u8>)> {
         let state = &object.state;
         with(|env| {
             let same = |env: &mut crate::names::env::Env, file: FileId| {
@@ -142,7 +142,7 @@ impl Run {
             {
                 return Some((file, state.path.clone()));
             }
-            let must = (object.dirty || object.dirty_blocks > 0) && !(state.flags.unlinked && origin_stood);
+            let must = object.dirty || object.dirty_blocks > 0;
             let file = if must { env.tree().0.by_number(state.inode) } else { None };
             let file = file.filter(|file| same(env, *file))?;
             let path = env.tree().0.path_of(file)?;
@@ -153,7 +153,7 @@ impl Run {
     fn settle_objects(&mut self, recovered: &mut Recovered) -> Result<Vec<KnownObject>, String> {
         let mut known = Vec::new();
         for object in recovered.objects() {
-            let found = Self::find(&object, recovered.origin_stood());
+            let found = Self::find(&object);
             let file = found.as_ref().map(|(file, path)| {
                 let stamp = with(|env| env.world.origin.stamp(*file).unwrap_or_default());
                 let (inode, birth) = (object.state.inode, object.state.birth);
