@@ -1,7 +1,7 @@
 //! The first look at a request: what is at once answered, what is refused, what becomes work.
 
 use headpond_base::{Errno, ObjectId, RECORD_BYTES_MAX, Sequence};
-use headpond_format::Stamp;
+use headpond_format::{ObjectState, Stamp};
 use headpond_log::Mutation;
 
 use crate::config::Config;
@@ -12,7 +12,6 @@ use crate::object::Object;
 use crate::op::{Change, Op, Progress, Stage, Work};
 use crate::ops::together;
 use crate::request::{OpenFile, Reply, Request, RequestId};
-use crate::store::NO_BIRTH;
 use crate::treatment::Treatment;
 
 /// No object is longer: block numbers and checkpoints rely on it.
@@ -154,7 +153,7 @@ impl Engine {
         let known = self.store.known(object);
         // Without a birth time a file is known by its inode number alone. If it is new, that may have been another's a moment
         // ago: after a crash before the log's word of that one is durable it would be taken for it.
-        let new = file.birth == NO_BIRTH && !known.persisted;
+        let new = file.birth == ObjectState::NO_BIRTH && !known.persisted;
         if new && self.store.nameless_forgotten > self.store.log.durable() {
             return self.start_op(id, object, Work::Open { allocated: file.allocated }, Treatment::default());
         }
@@ -218,7 +217,7 @@ impl Engine {
         let id = self.store.next_object;
         self.store.next_object = id.next();
         let mut object = Object::new(file);
-        if file.birth == NO_BIRTH && !file.created {
+        if file.birth == ObjectState::NO_BIRTH && !file.created {
             object.state.made_at = self.store.newborn.made(file.inode, file.stamp.ctime).unwrap_or_default();
         }
         self.store.adopt(id, object);
@@ -351,7 +350,8 @@ impl Engine {
             self.store.unpersist(id);
         }
         let known = self.store.known(id);
-        let (attached, gone, nameless) = (known.attached, known.name.is_gone(), known.state.birth == NO_BIRTH);
+        let (attached, gone, nameless) =
+            (known.attached, known.name.is_gone(), known.state.birth == ObjectState::NO_BIRTH);
         let (named, cleaned_at) = (known.persisted, known.job.ended_at());
         self.leaving.stays(cleaned_at, id);
         self.promises.passed(known.past.is_given_up());

@@ -15,7 +15,6 @@ use crate::request::{Attributes, OpenFile};
 use crate::space::ObjectSpace;
 use crate::stamp_trust::StampTrust;
 use crate::status::Status;
-use crate::store::NO_BIRTH;
 use crate::turns::Turns;
 
 /// Owned by the engine's store. `state` and `map` are what the log remembers; the rest lives
@@ -86,7 +85,7 @@ impl Object {
         let state = ObjectState {
             inode: file.inode,
             birth: file.birth,
-            made_at: if file.created && file.birth == NO_BIRTH { file.stamp.ctime } else { UnixNanos(0) },
+            made_at: if file.created && file.birth == ObjectState::NO_BIRTH { file.stamp.ctime } else { UnixNanos(0) },
             // Whether its name is durable is not known: it may have been made, closed and opened
             // again a moment ago. The first sync makes sure.
             flags: ObjectFlags { unanchored: true, ..ObjectFlags::default() },

@@ -16,7 +16,7 @@ use crate::engine::Engine;
 use crate::object::Object;
 use crate::renames::kept_path;
 use crate::request::{Attributes, OpenFile};
-use crate::store::{NO_BIRTH, Store};
+use crate::store::Store;
 
 /// What to write on a device, and where, so that it is an empty pool. Both superblocks must be
 /// durable before it is used.
@@ -391,7 +391,7 @@ impl Recovered {
 /// origin's clock, this does not tell.
 fn had_the_number_before(object: &Object, found: &OpenFile) -> bool {
     let state = &object.state;
-    state.birth == NO_BIRTH && state.flags.unanchored && found.stamp.ctime < state.made_at
+    state.birth == ObjectState::NO_BIRTH && state.flags.unanchored && found.stamp.ctime < state.made_at
 }
 
 fn conflict(object: &Object, found: Option<Stamp>) -> Conflict {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use headpond_base::{
     BLOCK, Block, Buf, BufMut, Class, Compression, Location, Nanos, ObjectId, SegmentId, Sequence, Stream, UnixNanos,
 };
-use headpond_format::Entry;
+use headpond_format::{Entry, ObjectState};
 use headpond_log::{DataRecord, Log, Segment};
 use headpond_map::Slot;
 
@@ -22,9 +22,6 @@ use crate::object::Object;
 use crate::objects::Objects;
 use crate::ops::ZERO_SLOT;
 use crate::renames::{Followed, Renames, Seen, kept_path};
-
-/// The birth time of a file where the origin keeps none.
-pub(crate) const NO_BIRTH: UnixNanos = UnixNanos(0);
 
 /// The log, the objects, and the sums over them.
 pub(crate) struct Store {
@@ -339,7 +336,7 @@ impl Store {
                 self.persisted_objects -= 1;
                 let at = self.log.append(&Entry::Forget { object: id });
                 self.forgotten.add(object.state.inode, at, self.log.durable());
-                if object.state.birth == NO_BIRTH {
+                if object.state.birth == ObjectState::NO_BIRTH {
                     self.nameless_forgotten = at;
                 }
             }

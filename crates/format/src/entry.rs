@@ -115,6 +115,9 @@ pub struct ObjectState {
 }
 
 impl ObjectState {
+    /// The birth time of a file where the origin keeps none.
+    pub const NO_BIRTH: UnixNanos = UnixNanos(0);
+
     /// Whether the status change time of the file that was found tells of a change by others since the stamp. Without any
     /// of the two flags it tells nothing.
     #[must_use]
@@ -539,7 +542,10 @@ fn fits_blank(blocks: u64, units: u16) -> bool {
 fn encode_object(state: &ObjectState, out: &mut Vec<u8>) {
     assert!(state.path.len() <= OBJECT_PATH_MAX, "a path longer than its room");
     let without_birth = state.made_at != UnixNanos(0);
-    assert!(!without_birth || state.birth == UnixNanos(0), "a birth time, and the time that stands in for one");
+    assert!(
+        !without_birth || state.birth == ObjectState::NO_BIRTH,
+        "a birth time, and the time that stands in for one"
+    );
     let raw = RawObject {
         inode: state.inode.into(),
         birth: if without_birth { state.made_at } else { state.birth }.0.into(),
@@ -576,7 +582,7 @@ fn decode_object((size, mtime, ctime): (u64, UnixNanos, UnixNanos), tail: &[u8])
     let time = UnixNanos(raw.birth.get());
     let (birth, made_at) = match raw.more {
         0 => (time, UnixNanos(0)),
-        WITHOUT_BIRTH => (UnixNanos(0), time),
+        WITHOUT_BIRTH => (ObjectState::NO_BIRTH, time),
         _ => return None,
     };
     Some(ObjectState {

@@ -443,7 +443,7 @@ mod tests {
         let tiny = writer.0 >> 6 & 1 == 1;
         let name = (u64::from(writer.0) << 40) ^ if tiny { index / ALIKE * ALIKE } else { index };
         if !tiny && writer.0.is_multiple_of(2) {
-            let first = mix((u64::from(writer.0) << 40) ^ index / ALIKE);
+            let first = mix((u64::from(writer.0) << 40) ^ (index / ALIKE));
             return (0..index % ALIKE).fold(first, |word, _| word.wrapping_add(0x9e37_79b9_7f4a_7c15));
         }
         name ^ 0x5aa5_c33c_5aa5_c33c
