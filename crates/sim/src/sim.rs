@@ -129,8 +129,8 @@ pub(crate) struct Sim<'a> {
     pub(crate) boots: u64,
     /// The last host batch that any daemon said was durable.
     pub(crate) durable_host_batch: u64,
-    /// Its value when a start was last through.
-    pub(crate) settled_boots: u64,
+    /// The boots when a start was last through, if what that found is durable.
+    pub(crate) settled_boots: Option<u64>,
     /// The run ends here: what comes could not be judged.
     pub(crate) over: bool,
     /// After a crash files are read that the model has not been told of yet.
@@ -169,7 +169,7 @@ impl<'a> Sim<'a> {
             damaged: false,
             boots: 0,
             durable_host_batch: 0,
-            settled_boots: 0,
+            settled_boots: None,
             over: false,
             observing: false,
             kept_over: None,
