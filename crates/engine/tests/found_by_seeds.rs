@@ -322,3 +322,47 @@ fn a_file_that_was_forgotten_a_moment_ago_is_written_past_the_pool_once_that_is_
     world.write_as(again, 4096, &[8; 4096], Handling::Bypass);
     assert_eq!(world.flash_syncs, syncs + 1);
 }
+
+/// An origin without birth times lost its power, and with it that a file was removed and a new one had got its number: the pool
+/// took the older file for the new one, which nobody had synced there. The same where the new one was closed without data, and
+/// opened again.
+#[test]
+fn a_file_that_came_back_is_not_the_new_one_that_had_its_number() {
+    let stamp = |time: i64| Stamp { size: 4096, mtime: UnixNanos(time), ctime: UnixNanos(time) };
+    for opened_again in [false, true] {
+        let mut world = World::new(write_back());
+        let mut file = OpenFile {
+            inode: 1,
+            birth: UnixNanos(0),
+            path: b"f".to_vec(),
+            stamp: Stamp { size: 0, ..stamp(50) },
+            created: true,
+            allocated: 0,
+        };
+        let open = |world: &mut World, file: &OpenFile| {
+            let Reply::Opened { object, .. } = world.ask(Request::Open(file.clone())) else { panic!("not opened") };
+            world.files.insert(object, Vec::new());
+            object
+        };
+        let mut object = open(&mut world, &file);
+        if opened_again {
+            world.ask(Request::Close { object });
+            file.created = false;
+            let again = open(&mut world, &file);
+            assert!(again != object, "it was let go of");
+            object = again;
+        }
+        world.write(object, 0, &[7; 4096]);
+        assert!(matches!(world.ask(Request::SetMode(CacheMode::WriteBack)), Reply::Done));
+        (0..40).for_each(|_| world.sleep(50));
+        let verdict = |boot: u8, found: Stamp| {
+            let mut recovered = recover(&mut Memory(world.flash.0.clone()), POOL).unwrap();
+            let objects = recovered.objects();
+            assert_eq!(objects.len(), 1);
+            recovered.booted([boot; 16]);
+            recovered.reconcile(objects[0].object, Some(&OpenFile { stamp: found, ..file.clone() }))
+        };
+        assert_eq!(verdict(1, stamp(49)), Verdict::Forgotten, "it was changed last before the new one was made");
+        assert_ne!(verdict(1, Stamp { size: 0, ..stamp(50) }), Verdict::Forgotten);
+    }
+}

@@ -90,6 +90,9 @@ pub struct Summary {
     pub segments: u64,
     /// Bytes that reads were answered with.
     pub bytes_read: u64,
+    /// Histories that ended early, because one file may have been taken for another: see "Known and not mended" in
+    /// docs/fault-model.md.
+    pub undecided: u64,
     /// Things that happened in the simulated world.
     pub steps: u64,
     /// A hash over all of them.
@@ -110,6 +113,7 @@ impl Summary {
         self.at_risk += other.at_risk;
         self.segments += other.segments;
         self.bytes_read += other.bytes_read;
+        self.undecided += other.undecided;
         self.steps += other.steps;
         self.destaged += other.destaged;
         self.reclaimed += other.reclaimed;
@@ -125,7 +129,8 @@ impl fmt::Display for Summary {
             f,
             "{} operations, {} crashes that found {} writes not durable, {} clean stops, {} recoveries, {} flushes, \
              {} conflicts ({} seen by the status change time alone), {} MiB read and checked, {} checkpoints, \
-             {} segments opened, {} reclaimed, {} blocks destaged, {} MiB saved by packing, {} events (digest {:016x})",
+             {} segments opened, {} reclaimed, {} blocks destaged, {} MiB saved by packing, {} histories undecided, \
+             {} events (digest {:016x})",
             self.ops,
             self.crashes,
             self.at_risk,
@@ -140,6 +145,7 @@ impl fmt::Display for Summary {
             self.reclaimed,
             self.destaged,
             self.saved >> 20,
+            self.undecided,
             self.steps,
             self.hash
         )

@@ -130,6 +130,8 @@ pub(crate) struct SimOrigin {
     kind: SpaceKind,
     /// Whether the file system keeps birth times.
     births: bool,
+    /// Without them, a number was given to another file since everything was durable.
+    number_again: bool,
     /// Wall-clock time. Grows with each change, so that no two changes share a time unless it is told in steps.
     clock: i64,
     /// The steps in which it is told.
@@ -151,6 +153,7 @@ impl SimOrigin {
             told_free: None,
             kind,
             births,
+            number_again: false,
             clock: 1_000_000,
             step: 1000,
         }
@@ -204,13 +207,8 @@ impl SimOrigin {
     }
 
     fn enter(&mut self, id: FileId, inode: u64, kept_above: bool) {
-        let mut now = self.tick();
-        // Two files with one number and one time cannot be told apart where there are no birth times: docs/fault-model.md.
-        let had_it = |file: &File| file.inode == inode && file.stamp.ctime == now;
-        if !self.births && self.files.values().any(had_it) {
-            self.clock += self.step;
-            now = self.tick();
-        }
+        let now = self.tick();
+        self.number_again |= !self.births && self.files.values().any(|file| file.inode == inode);
         let stamp = Stamp { size: 0, mtime: now, ctime: now };
         // Finer than the times that are told: it is the file system's own way to tell files apart.
         let birth = if self.births { self.clock } else { 0 };
@@ -233,6 +231,11 @@ impl SimOrigin {
             kept_above,
         };
         self.files.insert(id, file);
+    }
+
+    /// Whether a loss of power may leave one file where another one with its number, and no birth time, was.
+    pub(crate) const fn may_confuse_files(&self) -> bool {
+        self.number_again
     }
 
     /// A file whose names were kept above is gone.
@@ -566,6 +569,7 @@ impl SimOrigin {
 
     /// Makes everything durable.
     pub(crate) fn sync_all(&mut self) {
+        self.number_again = false;
         let ids: Vec<FileId> = self.files.keys().copied().collect();
         for id in ids {
             self.finish_sync(id, Reach { changes: u64::MAX, names: u64::MAX });

@@ -59,7 +59,11 @@ pub(crate) fn run_scenario(
     summary.hash = sim.world.hash;
     summary.steps = sim.world.steps;
     summary.segments = sim.world.flash.segments_opened();
-    result.map(|()| summary).map_err(|what| Failure { seed, options: options.clone(), at, what })
+    summary.undecided = u64::from(result.is_err() && sim.world.undecidable);
+    match result {
+        Err(what) if !sim.world.undecidable => Err(Failure { seed, options: options.clone(), at, what }),
+        _ => Ok(summary),
+    }
 }
 
 impl Sim<'_> {

@@ -83,6 +83,9 @@ pub(crate) struct World {
     origin_delay: u64,
     /// It is written beside the origin that this pool must not be trusted any more.
     pub(crate) disowned: bool,
+    /// One file may have been taken for another since the origin lost its power: see "Known and not mended" in
+    /// docs/fault-model.md. What goes wrong from then on says nothing.
+    pub(crate) undecidable: bool,
     /// Others have changed files while the pool was out of use. They may have given back the space that its data was promised,
     /// or taken it where the origin keeps none.
     pub(crate) others_have_space: bool,
@@ -122,6 +125,7 @@ impl World {
             flash_delay: scenario.flash_delay,
             origin_delay: scenario.origin_delay,
             disowned: false,
+            undecidable: false,
             others_have_space: false,
             unsaid: false,
             hash: 0,
@@ -640,6 +644,7 @@ impl World {
     /// not done, or done in part, in any order.
     pub(crate) fn lose_daemon(&mut self, cut: Option<Cut>, origin_falls: bool) {
         self.core = None;
+        self.undecidable |= origin_falls && self.origin.may_confuse_files();
         let mut rng = self.rng.clone();
         let mut flying: Vec<Flying> = std::mem::take(&mut self.flying).into_values().collect();
         rng.shuffle(&mut flying);

@@ -70,12 +70,16 @@ pub(crate) fn run(seed: u64, options: &Options, planted: Option<Planted>) -> Res
         summary.hash = env.world.hash;
         summary.steps = env.world.steps + run.tasks.steps;
         summary.segments = env.world.flash.segments_opened();
+        summary.undecided = u64::from(result.is_err() && env.world.undecidable);
         env.world.core = None;
         env.lose_life()
     });
     drop((left, run));
     drop(env::end());
-    result.map(|()| summary).map_err(|what| Failure { seed, options: options.clone(), at, what })
+    match result {
+        Err(what) if summary.undecided == 0 => Err(Failure { seed, options: options.clone(), at, what }),
+        _ => Ok(summary),
+    }
 }
 
 impl Run {
