@@ -601,12 +601,12 @@ impl Model {
         for content in contents {
             cuts.extend(content.pieces(0, size).iter().map(|(start, _, _)| *start));
         }
-        // Where the pool is kept over somebody else's bytes those end where the file once did, also if nothing of its own
-        // begins or ends there.
+        // Somebody else's bytes, over which the pool is kept, end where the file once did; so do those of a write that failed.
+        // Nothing of today's content need begin or end there.
         let of_file = self.mutations.iter().filter(|mutation| mutation.file == file);
-        cuts.extend(of_file.filter_map(|mutation| match mutation.change {
-            Change::Truncate { size } => Some(size),
-            _ => None,
+        cuts.extend(of_file.map(|mutation| match mutation.change {
+            Change::Truncate { size } => size,
+            change => change.range().1,
         }));
         cuts.retain(|cut| *cut <= size);
         cuts.sort_unstable();
