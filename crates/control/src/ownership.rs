@@ -1,18 +1,11 @@
-//! Whether a pool and an origin belong together, from what the pool's superblock and the marker
-//! beside the origin say. Pure: the whole table is tested below.
-//!
-//! What it rests on:
-//! - A pool with dirty data always has a marker beside its origin that names it, with the
-//!   origin's key, which the superblock has too.
-//! - A pool without dirty data is safe with any origin: each file is compared before its clean data
-//!   counts. So after an orderly unmount no trace is needed at the origin.
-//! - Each use of a pool has a claim, drawn at random, in the superblock and in the marker. A pool with another claim
-//!   than the marker's is an image from before that use, or a copy that was used elsewhere. One whose log ends before what
-//!   was durable in its use, as the note beside the marker says, is an image from that use.
+//! Whether a pool and an origin belong together: what the judgement ([`headpond_claim::ownership`]) needs from the marker and
+//! the pool's superblock, and its refusals in words. The whole table is tested below.
 
 use std::path::Path;
 
 use headpond_base::{Epoch, PoolId};
+pub(crate) use headpond_claim::ownership::{Allowed, Image, Ownership};
+use headpond_claim::ownership::{Awaited as Waits, Durable as Noted, Held as Holds, Refused, Use, Whose};
 use headpond_format::OriginName;
 
 use crate::Refusal;
@@ -40,46 +33,6 @@ pub(crate) struct Held {
     pub(crate) dirty_bytes: u64,
 }
 
-/// What the operator allows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Allowed {
-    /// To overwrite a pool without dirty data.
-    pub(crate) format: bool,
-    /// To drop dirty data that is in the way.
-    pub(crate) discard_dirty: bool,
-}
-
-/// How to go on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ownership {
-    /// The pool is this origin's, whose key this is.
-    Same([u8; 16]),
-    /// The pool has nothing dirty: it becomes this origin's under a new key, and keeps what
-    /// turns out to be its files'.
-    TakeOver,
-    /// The pool is made anew, under a new key.
-    Format,
-    /// The pool was this origin's, whose key this is, but is not as the origin left it: nothing in it is believed
-    /// unless the operator says so.
-    Image([u8; 16], Image),
-}
-
-/// How a pool came to be another than the one that the marker waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Image {
-    /// It is as it was once: a copy, a snapshot or a clone was put back.
-    Older,
-    /// It is a copy that was used by itself since.
-    Elsewhere,
-    /// It is from the very use that ended by a crash, and its log ends too early.
-    Shorter {
-        /// The last host batch that it has.
-        ends: u64,
-        /// One that was durable later.
-        durable: u64,
-    },
-}
-
 /// What the origin says of the pool that it waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Awaited<'a> {
@@ -89,26 +42,38 @@ pub(crate) struct Awaited<'a> {
     pub(crate) durable: Option<&'a Durable>,
 }
 
-/// Compares a pool with the use that the marker tells of; `None` if it is as that use left it.
-fn image(claim: &Claim, durable: Option<&Durable>, held: &Held) -> Option<Image> {
-    let held_claim = hex(&held.claim);
-    let is_of = if held_claim == claim.id {
-        if claim.stopped_at.is_some_and(|count| held.counter < count) {
-            return Some(Image::Older);
+impl Awaited<'_> {
+    fn waits(self) -> Option<Waits> {
+        let marker = self.marker?;
+        let noted = |note: &Durable| Noted { claim: unhex(&note.claim), host_batch: note.host_batch };
+        Some(Waits {
+            pool: unhex(&marker.pool.replace('-', "")).map(PoolId),
+            key: unhex(&marker.origin_key),
+            claim: marker.claim.as_ref().map(last_use),
+            durable: self.durable.map(noted),
+        })
+    }
+}
+
+fn last_use(claim: &Claim) -> Use {
+    let Claim { epoch, id, before, begun, stopped_at } = claim;
+    Use { epoch: *epoch, id: unhex(id), before: unhex(before), begun: *begun, stopped_at: *stopped_at }
+}
+
+impl Held {
+    /// As an origin at this path sees it.
+    fn seen_from(&self, origin: &Path) -> Holds {
+        let whose = |name: &OriginName| Whose { key: name.key, same_path: Path::new(&shown(name)) == origin };
+        Holds {
+            pool: self.pool,
+            origin: self.origin.as_ref().map(whose),
+            epoch: self.epoch.0,
+            claim: self.claim,
+            counter: self.counter,
+            host_batch: self.host_batch,
+            dirty: self.dirty_files > 0,
         }
-        &claim.id
-    } else if held_claim == claim.before && !claim.begun {
-        // A crash before the pool had the claim.
-        &claim.before
-    } else if held_claim == claim.before && held.epoch.0 >= claim.epoch {
-        // The superblock that had it is lost, and recovery went by the checkpoint, which has the epoch alone.
-        &claim.id
-    } else {
-        return Some(if held.epoch.0 < claim.epoch { Image::Older } else { Image::Elsewhere });
-    };
-    let durable = durable.filter(|durable| durable.claim == *is_of)?.host_batch;
-    let ends = held.host_batch;
-    (ends < durable).then_some(Image::Shorter { ends, durable })
+    }
 }
 
 /// Judges a pool (none: the flash is new, or to be formatted whatever it holds) and an origin.
@@ -119,58 +84,30 @@ pub(crate) fn judge(
     held: Option<&Held>,
     allowed: Allowed,
 ) -> Result<Ownership, Refusal> {
-    let Awaited { marker, durable } = awaited;
-    let dirty = held.is_some_and(|held| held.dirty_files > 0);
-    let proven = match (marker, held) {
-        (Some(marker), Some(held)) if marker.pool == held.pool.to_string() => match &held.origin {
-            Some(name) if hex(&name.key) == marker.origin_key => Some(name.key),
-            // A crash after the marker was written and before the pool was: nothing is in it yet.
-            None => unhex(&marker.origin_key),
-            Some(_) => None,
-        },
-        // No marker, so nothing dirty belongs here. The path tells whether to keep the key.
-        (None, Some(held)) if !dirty => {
-            let name = held.origin.as_ref().filter(|name| Path::new(&shown(name)) == origin);
-            name.map(|name| name.key)
-        }
-        _ => None,
+    let holds = held.map(|held| held.seen_from(origin));
+    headpond_claim::ownership::judge(awaited.waits().as_ref(), holds.as_ref(), allowed).map_err(|refused| {
+        let why = match refused {
+            Refused::AwaitsAnother => return awaits_another(origin, flash, awaited.marker, held),
+            Refused::WouldDrop => "--format would drop it.",
+            Refused::NotAwaited => {
+                "This origin has no marker for it: it is a copy, or was restored from a backup, since that data was written."
+            }
+            Refused::DirtyElsewhere => "It belongs to another origin than the one given.",
+        };
+        has_dirty(flash, held, why)
+    })
+}
+
+fn awaits_another(origin: &Path, flash: &Path, marker: Option<&Marker>, held: Option<&Held>) -> Refusal {
+    let Some(marker) = marker else { unreachable!("without a marker the origin waits for none") };
+    let is_gone = held.is_some() && marker.flash == flash;
+    let given_away = held.is_some_and(|held| held.pool.to_string() == marker.pool);
+    let state = if given_away || is_gone {
+        "which has been given to another origin since, so that what only it had is gone".to_owned()
+    } else {
+        format!("pool {}, host {}, {}, since {}", marker.pool, marker.host, marker.state.describe(), marker.since)
     };
-    if let Some(key) = proven {
-        let claim = marker.and_then(|marker| marker.claim.as_ref());
-        if let Some(image) = claim.zip(held).and_then(|(claim, held)| image(claim, durable, held)) {
-            // Not even to make it anew: what it does not know of may be dirty in the one that is awaited.
-            return Ok(if allowed.discard_dirty { Ownership::Format } else { Ownership::Image(key, image) });
-        }
-        if !allowed.format {
-            return Ok(Ownership::Same(key));
-        }
-        if dirty && !allowed.discard_dirty {
-            return Err(has_dirty(flash, held, "--format would drop it."));
-        }
-        return Ok(Ownership::Format);
-    }
-    if let Some(marker) = marker.filter(|_| !allowed.discard_dirty) {
-        let is_gone = held.is_some() && marker.flash == flash;
-        let given_away = held.is_some_and(|held| held.pool.to_string() == marker.pool);
-        let state = if given_away || is_gone {
-            "which has been given to another origin since, so that what only it had is gone".to_owned()
-        } else {
-            format!("pool {}, host {}, {}, since {}", marker.pool, marker.host, marker.state.describe(), marker.since)
-        };
-        let (path, flash) = (origin.to_owned(), marker.flash.clone());
-        return Err(Refusal::OriginDirtyElsewhere { path, flash, state });
-    }
-    if dirty && !allowed.discard_dirty {
-        let same_path =
-            held.and_then(|held| held.origin.as_ref()).is_some_and(|name| Path::new(&shown(name)) == origin);
-        let why = if same_path {
-            "This origin has no marker for it: it is a copy, or was restored from a backup, since that data was written."
-        } else {
-            "It belongs to another origin than the one given."
-        };
-        return Err(has_dirty(flash, held, why));
-    }
-    Ok(if dirty || held.is_none() || allowed.format { Ownership::Format } else { Ownership::TakeOver })
+    Refusal::OriginDirtyElsewhere { path: origin.to_owned(), flash: marker.flash.clone(), state }
 }
 
 fn has_dirty(flash: &Path, held: Option<&Held>, why: &str) -> Refusal {

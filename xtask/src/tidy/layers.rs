@@ -23,11 +23,11 @@ const LAYERS: [(&str, &[&str]); 21] = [
     ("check", &["base", "format", "map", "log", "engine"]),
     ("fuzz", &["base", "format", "map", "log", "engine", "check"]),
     ("trace", &["base", "policy"]),
-    ("sim", &["base", "format", "map", "models", "policy", "log", "engine", "names", "trace"]),
+    ("sim", &["base", "format", "claim", "map", "models", "policy", "log", "engine", "names", "trace"]),
     ("shard", &["base", "format", "claim", "device", "map", "models", "log", "engine"]),
     ("rules", &["base"]),
     ("mount", &["base", "format", "device", "engine", "names", "shard", "rules"]),
-    ("control", &["base", "format", "device", "engine", "shard", "rules", "mount"]),
+    ("control", &["base", "format", "claim", "device", "engine", "shard", "rules", "mount"]),
     ("lab", &["base", "format", "device", "engine", "shard", "mount", "control", "measure", "models"]),
     (
         "cli",
