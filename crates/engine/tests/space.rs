@@ -5,7 +5,7 @@ mod world;
 
 use headpond_base::{BufMut, Errno, UnixNanos};
 use headpond_engine::{Config, Handling, OpenFile, Reply, Request, Treatment};
-use headpond_format::Stamp;
+use headpond_format::{Geometry, Stamp};
 
 use world::World;
 
@@ -181,6 +181,32 @@ fn where_no_space_is_kept_a_file_whose_destage_met_a_quota_takes_no_more_until_i
     world.refuse_writes = 0;
     assert!(matches!(world.ask(Request::flush_all(2)), Reply::Done));
     assert!(matches!(write(&mut world, over, 4096, 4096, Treatment::default()), Reply::Changed(_)));
+}
+
+/// Writes of other files once waited without end for the dirty data that the quota kept in a full pool.
+#[test]
+fn where_a_quota_keeps_the_pool_full_others_go_to_the_origin() {
+    let config = Config { flush_period: Config::OFF, dirty_threshold: 0, ..Config::default() };
+    let mut world = World::on(Geometry::with_segment_bytes(16 * MIB, MIB / 2), config);
+    (world.keeps_none, world.free) = (true, 1 << 40);
+    let other = world.open(1, &[]);
+    (world.refuse_writes_but_of, world.refuse_writes_as) = (Some(other), Errno::DQUOT);
+    let (how, piece) = (Treatment::default(), 128 << 10);
+    let mut over = other;
+    for number in 2..12 {
+        over = world.open(number, &[]);
+        let refused = (0..).map(|at| write(&mut world, over, at * piece, piece as usize, how));
+        let refused = refused.into_iter().find(|reply| !matches!(reply, Reply::Changed(_)));
+        assert!(matches!(refused, Some(Reply::Failed(Errno::DQUOT))), "{refused:?}");
+    }
+    for at in 0..4 {
+        assert!(matches!(write(&mut world, other, at * piece, piece as usize, how), Reply::Changed(_)), "{at}");
+    }
+    assert_eq!(world.files[&other].len() as u64, 4 * piece, "what has no room here is at the origin");
+    let zero = Request::Zero { object: over, offset: 0, len: 64 * MIB, extend: false, mtime: UnixNanos(8) };
+    assert!(matches!(world.ask(zero), Reply::Changed(_)), "what frees space does not wait for it");
+    world.refuse_writes_but_of = None;
+    assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
 }
 
 /// A file system with blocks smaller than the pool's: the space that it has ends within a block. Destage once made nothing of

@@ -288,10 +288,15 @@ impl Engine {
         }
         self.may_name(object)
             && !self.checkpoint_holds_changes()
-            && log.segments().free() > WRITE_RESERVE
             && log.unsynced_bytes() < self.unsynced_bytes_max()
-            && (self.dirty_after(object, change) <= self.dirty_blocks_max() || self.store.dirty_blocks == 0)
+            && self.has_room_for_dirt(object, change)
             && self.balance(object, change) == Balance::Enough
+    }
+
+    /// Whether the pool has room for dirty data of a change, and no more is dirty after it than may be.
+    pub(super) fn has_room_for_dirt(&self, object: ObjectId, change: &Change) -> bool {
+        self.store.log.segments().free() > WRITE_RESERVE
+            && (self.dirty_after(object, change) <= self.dirty_blocks_max() || self.store.dirty_blocks == 0)
     }
 
     /// Blocks that are dirty after a change, at most.

@@ -246,7 +246,16 @@ impl Engine {
     /// Whether nobody but the origin can tell whether there is space for a change: it goes there.
     pub(super) fn only_origin_can_tell(&self, op: &Op) -> bool {
         let Work::Change(change) = &op.work else { return false };
-        self.promises.counts() && self.balance(op.object, change) == Balance::Full
+        self.promises.counts()
+            && (self.balance(op.object, change) == Balance::Full || self.quota_fills_pool(op.object, change))
+    }
+
+    /// Whether a change would wait for dirty data to go that a quota keeps here, perhaps for good.
+    fn quota_fills_pool(&self, object: ObjectId, change: &Change) -> bool {
+        let stays = |object: ObjectId| {
+            self.store.get(object).is_some_and(|known| known.space.is_over_quota() && known.map.dirty() > 0)
+        };
+        !self.store.log.failed() && !self.has_room_for_dirt(object, change) && self.destage.noted().any(stays)
     }
 
     /// Why a change through the log is refused for want of space: it would be whole there or not at all, and only the
@@ -258,8 +267,7 @@ impl Engine {
         let whole = change.needs_the_log() || op.how.handling == Handling::Whole;
         let refused = match self.balance(op.object, change) {
             Balance::Broken => true,
-            Balance::Full => whole,
-            Balance::Enough | Balance::Unknown | Balance::Short => false,
+            _ => whole && self.only_origin_can_tell(op),
         };
         (refused && self.rules_for(op.how).log_writes).then_some(Errno::NOSPC)
     }

@@ -51,6 +51,8 @@ pub struct World {
     /// The origin carries out so many writes, and says that it did not.
     pub refuse_writes: u32,
     pub refuse_writes_as: Errno,
+    /// It refuses all writes but those of this file.
+    pub refuse_writes_but_of: Option<ObjectId>,
     /// The origin refuses one write, after so many.
     pub refuse_writes_after: Option<u32>,
     /// Writes to the origin wait for [`World::answer_writes`].
@@ -135,6 +137,7 @@ impl World {
             refuse_stamps: 0,
             refuse_writes: 0,
             refuse_writes_as: Errno::IO,
+            refuse_writes_but_of: None,
             refuse_writes_after: None,
             hold_writes: false,
             held_writes: Vec::new(),
@@ -228,7 +231,7 @@ impl World {
                 self.refuse_writes_after = self.refuse_writes_after.map(|left| left - 1);
                 let refused = self.refuse_writes > 0;
                 self.refuse_writes -= u32::from(refused);
-                let refused = refused || now;
+                let refused = refused || now || self.refuse_writes_but_of.is_some_and(|other| other != object);
                 (ticket, if refused { Outcome::Failed(self.refuse_writes_as) } else { Outcome::Done })
             }
             Effect::OriginZero { ticket, object, offset, len, .. } => {
