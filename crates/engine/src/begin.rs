@@ -269,8 +269,23 @@ impl Engine {
             if known.persisted && !self.store.log.failed() {
                 self.store.persist(object);
             }
+        } else if !seen {
+            self.was_opened_meanwhile(object, stamp);
         }
-        self.answer(id, Reply::Done);
+        let known = self.store.get(object);
+        self.answer(id, known.map_or(Reply::Done, |known| Reply::Changed(known.attributes())));
+    }
+
+    /// A file that is opened just now looks like this by now, and not as the open said. Who looked may have seen it while
+    /// destage changed it, which is over.
+    fn was_opened_meanwhile(&mut self, object: ObjectId, stamp: Stamp) {
+        let Some(known) = self.store.get_mut(object) else { return };
+        let alone = known.opens == 1 && known.active == 0 && known.locks.idle();
+        if alone && !known.is_dirty() && known.trust.is_trusted() && stamp.ctime > known.state.stamp.ctime {
+            known.follow_origin(stamp);
+            known.space.forget();
+            self.drop_clean(object);
+        }
     }
 
     /// Whether something needs a known object: an open file, a request, destage, or a read that no request waits for.

@@ -199,8 +199,9 @@ pub enum Request {
         /// When it is set.
         ctime: UnixNanos,
     },
-    /// Tells that the front door changed the origin's file in a way that moves its status
-    /// change time (mode, owner, links, extended attributes). Answer: [`Reply::Done`].
+    /// Tells that the front door changed the origin's file in a way that moves its status change time (mode, owner, links,
+    /// extended attributes), or that a file which it opens has another time by now. Answer: [`Reply::Changed`]; of a file that
+    /// the engine has let go of, [`Reply::Done`].
     Restamp {
         /// The object.
         object: ObjectId,

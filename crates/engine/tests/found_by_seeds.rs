@@ -260,7 +260,7 @@ fn a_status_that_was_changed_just_before_a_kill_is_not_taken_for_a_change_by_oth
         let file = OpenFile { inode: 1, birth: UnixNanos(0), path, stamp, created: false, allocated: 0 };
         (recovered.reconcile(object, Some(&file)), recovered.blocks(object).count())
     };
-    assert!(matches!(world.ask(Request::Restamp { object: file, stamp: now, seen: true }), Reply::Done));
+    assert!(matches!(world.ask(Request::Restamp { object: file, stamp: now, seen: true }), Reply::Changed(_)));
     assert_eq!(
         found(&world.flash, now),
         (Verdict::Doubted, 0),

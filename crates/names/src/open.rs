@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering;
 
 use headpond_base::{Errno, ObjectId, Result};
 use headpond_engine::{Namespace, OpenFile, Reply, Request};
+use headpond_format::Stamp;
 
 use crate::inode::{Inode, KnownIn};
 use crate::names::Names;
@@ -290,12 +291,24 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
                 let change = Namespace::Unlink { object: counted.object };
                 self.pond.namespace(Some(change), Box::pin(async { Ok(None) })).await?;
             } else if before.ctime != now.ctime {
-                self.pond.tell(Request::Restamp { object: counted.object, stamp: now, seen: false });
+                self.restamp(inode, counted.object, now).await;
             }
             let again = self.is_opened_untouched(&after).then(|| self.again(inode));
             self.pond.attach(counted.object, file, again).await;
             return if is_lost { Err(Errno::STALE) } else { Ok(counted) };
         }
+    }
+
+    /// The engine hears what an open file looks like by now: what was told at the open may be what destage made of it for a
+    /// moment, and then the engine's view is another from here on.
+    async fn restamp(&self, inode: &Inode<T>, object: ObjectId, stamp: Stamp) {
+        let known = inode.known();
+        let taken_over = move |answer: &Reply| {
+            if let (Reply::Changed(attributes), Some(known)) = (answer, known) {
+                known.changed(*attributes, attributes.ctime);
+            }
+        };
+        self.pond.ask(Request::Restamp { object, stamp, seen: false }, Box::new(taken_over)).await;
     }
 
     /// The turn to open a file: with others who do, but for one that the engine is to take for new. It would take it for
