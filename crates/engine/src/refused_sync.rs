@@ -58,8 +58,12 @@ impl Losses {
 impl Engine {
     /// The origin failed to sync the file. Whoever asked for that is not the only one whom it concerns.
     pub(crate) fn origin_refused_sync(&mut self, object: ObjectId, errno: Errno) {
-        self.destage.fail_jobs(object, errno);
+        let destages = self.destage.fail_jobs(object, errno);
         let known = self.store.known(object);
+        if destages {
+            // What destage has written is still dirty here, but not the size that the file had by it.
+            known.origin_size = u64::MAX;
+        }
         if !known.past.sync_was_refused(errno) {
             return;
         }

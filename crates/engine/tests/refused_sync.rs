@@ -313,3 +313,22 @@ fn a_change_by_others_shows_at_the_next_start_of_a_file_at_which_a_write_had_fai
         assert_eq!(recovered.reconcile(objects[0].object, Some(&found)), verdict);
     }
 }
+
+/// Destage made the file longer, and its sync failed: the origin had lost that. What was dirty then became zeros, which need no
+/// bytes there, and the file stayed as short as the origin had it.
+#[test]
+fn a_size_that_destage_gave_a_file_is_given_again_if_the_sync_was_refused() {
+    let mut world = World::new(Config { flush_period: Nanos::SECOND, ..config(CacheMode::WriteBack) });
+    let file = world.open(1, &[]);
+    world.write(file, 0, &[4; BYTES]);
+    (world.refuse_syncs, world.loses_unsynced) = (1, true);
+    while world.refuse_syncs > 0 {
+        world.sleep(50);
+    }
+    assert!(world.files[&file].is_empty(), "it is lost there");
+    let zero = Request::Zero { object: file, offset: 0, len: BYTES as u64, extend: false, mtime: UnixNanos(8) };
+    assert!(matches!(world.ask(zero), Reply::Changed(_)));
+    flush(&mut world, 1);
+    assert_eq!(flush(&mut world, 2), None);
+    assert!(world.files[&file] == [0; BYTES], "{} bytes", world.files[&file].len());
+}

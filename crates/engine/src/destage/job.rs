@@ -756,8 +756,8 @@ impl Engine {
         match (job.stage, outcome) {
             (stage, Outcome::Failed(errno)) => {
                 job.failed = Some(errno);
-                if matches!(stage, Stage::Cutting(_) | Stage::Growing { .. } | Stage::Trimming) {
-                    // It may be done all the same.
+                if matches!(stage, Stage::Cutting(_) | Stage::Growing { .. } | Stage::Trimming | Stage::Syncing) {
+                    // It may be done all the same; or, if it was not synced, what it was before may be back.
                     known.origin_size = u64::MAX;
                 }
                 if stage == Stage::Syncing {

@@ -133,11 +133,14 @@ impl Destage {
         }
     }
 
-    /// Jobs on this object count as failed.
-    pub(crate) fn fail_jobs(&mut self, object: ObjectId, errno: Errno) {
+    /// Jobs on this object count as failed. Answers whether there are any.
+    pub(crate) fn fail_jobs(&mut self, object: ObjectId, errno: Errno) -> bool {
+        let mut any = false;
         for job in self.jobs.values_mut().filter(|job| job.object == object) {
             job.failed.get_or_insert(errno);
+            any = true;
         }
+        any
     }
 
     pub(crate) fn has_work(&self, store: &Store) -> bool {
