@@ -199,6 +199,10 @@ impl<T: Tree> Inode<T> {
     /// Whether what was found by a name has only the number of this one, which is gone. It costs a look, and a
     /// question to a server where the two do not look the same. One that is not open cannot be asked.
     pub(crate) async fn lost_its_number_to(&self, found: &Found) -> bool {
+        // What it is never changes.
+        if self.kind != found.kind {
+            return true;
+        }
         let (Some(open), Ok(home)) = (self.slot.get(), self.home()) else { return false };
         // One and the same file is looked at twice: this machine has one set of attributes for it.
         let of = |found: &Found| (found.stamp().ctime, found.links, found.size, found.kind, found.mode);
