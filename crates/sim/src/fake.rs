@@ -368,6 +368,7 @@ mod tests {
                 scenario.config.mode = mode;
                 scenario.fixed_mode();
                 // It knows no way to learn a file's size after a failure.
+                scenario.quota_blocks = None;
                 scenario.faults = Faults { slow: 20, stuck: 3, ..Faults::default() };
                 crate::run::run_scenario(seed, scenario, &options, &FakeMaker(bug))
                     .err()
