@@ -153,6 +153,13 @@ fn image(last: &Use, durable: Option<Durable>, held: &Held) -> Option<Image> {
     (ends < durable).then_some(Image::Shorter { ends, durable })
 }
 
+/// Whether the origin waits for this pool because it was about to take it over, and a crash came before the pool knew. As
+/// nothing dirty is in it, and nothing could come into it since, it may be taken over again.
+fn is_take_over_cut_short(awaited: &Awaited, held: &Held) -> bool {
+    let waits_since = awaited.claim.filter(|last| !last.begun).and_then(|last| last.before);
+    awaited.pool == Some(held.pool) && waits_since == Some(held.claim) && !held.dirty
+}
+
 /// Judges a pool (none: the flash is new, or to be formatted whatever it holds) and an origin.
 ///
 /// # Errors
@@ -181,7 +188,8 @@ pub fn judge(awaited: Option<&Awaited>, held: Option<&Held>, allowed: Allowed) -
         }
         return if dirty && !allowed.discard_dirty { Err(Refused::WouldDrop) } else { Ok(Ownership::Format) };
     }
-    if awaited.is_some() && !allowed.discard_dirty {
+    let goes_on = awaited.zip(held).is_some_and(|(awaited, held)| is_take_over_cut_short(awaited, held));
+    if awaited.is_some() && !goes_on && !allowed.discard_dirty {
         return Err(Refused::AwaitsAnother);
     }
     if dirty && !allowed.discard_dirty {

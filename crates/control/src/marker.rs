@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Refusal;
 use crate::beside::{ATTEMPTS, BesideDir, next_of};
+use crate::durable::Durable;
 use crate::lease::{Held, Lease};
 use crate::origin_root::{OriginRoot, look_at};
 
@@ -201,6 +202,28 @@ impl MarkerHold {
         let mut text = serde_json::to_vec_pretty(marker).map_err(|error| failed(error.into()))?;
         text.push(b'\n');
         self.dir.replace(FILE, &text).map_err(failed)
+    }
+
+    /// Makes the origin this process's, if what is beside it is still as it was found. A recovery may take long, and a
+    /// network file system may give the lock away meanwhile: then the host that got it has written here.
+    ///
+    /// # Errors
+    /// [`Refusal::OriginInUse`] if another process has written here since. Otherwise like [`Self::write`].
+    pub(crate) fn write_over(
+        &self,
+        found: Option<&Marker>,
+        durable: Option<&Durable>,
+        marker: &Marker,
+    ) -> Result<(), Refusal> {
+        // One that cannot be read is as good as none here: the operator decided so.
+        let now = match self.read() {
+            Err(Refusal::Marker { .. }) => None,
+            now => now?,
+        };
+        if now.as_ref() != found || Durable::read(&self.dir)?.as_ref() != durable {
+            return Err(in_use(self.dir.root()));
+        }
+        self.write(marker)
     }
 
     /// Tells whether this process's claim still stands, from any thread.
@@ -392,6 +415,27 @@ pub(crate) mod tests {
         drop(first);
         let second = MarkerHold::take(&root(origin.path())).unwrap();
         assert_eq!(second.read().unwrap(), Some(example(MarkerState::Mounted)), "what a crash left is found");
+    }
+
+    #[test]
+    fn a_start_whose_origin_another_one_took_meanwhile_writes_nothing() {
+        let origin = tempfile::tempdir().unwrap();
+        let hold = MarkerHold::take(&root(origin.path())).unwrap();
+        let ours = example(MarkerState::Mounted);
+        hold.write_over(None, None, &ours).unwrap();
+        hold.write_over(Some(&ours), None, &ours).unwrap();
+        let theirs = Marker { claim: Some(claim("bb")), host: "db2".to_owned(), ..ours.clone() };
+        hold.write(&theirs).unwrap();
+        for found in [None, Some(&ours)] {
+            let refusal = hold.write_over(found, None, &ours).unwrap_err();
+            assert_eq!(refusal.status(), ExitStatus::OriginInUse);
+            assert!(refusal.to_string().contains("db2"), "{refusal}");
+        }
+        assert_eq!(hold.read().unwrap(), Some(theirs.clone()));
+        // Its marker is the one that was found, and it goes on: its note has moved.
+        let note = Durable { claim: "bb".to_owned(), host_batch: 7 };
+        assert!(hold.write_over(Some(&theirs), Some(&note), &ours).is_err());
+        assert_eq!(hold.read().unwrap(), Some(theirs));
     }
 
     #[test]

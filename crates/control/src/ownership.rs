@@ -264,6 +264,25 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_that_was_about_to_be_taken_over_may_be_taken_over_again() {
+        const BEFORE: [u8; 16] = [5; 16];
+        let judged = |begun, held_claim, dirty| {
+            let claim = Claim { epoch: 4, id: hex(&[6; 16]), before: hex(&BEFORE), begun, stopped_at: None };
+            let marker = Marker { claim: Some(claim), ..marker(POOL, KEY) };
+            // The key is the one of the origin that had the pool before.
+            let held = Held { claim: held_claim, ..held(Some(("/slow/there", OTHER_KEY)), dirty) };
+            let allowed = Allowed { format: false, discard_dirty: false };
+            let awaited = Awaited { marker: Some(&marker), durable: None };
+            judge(Path::new(HERE), Path::new("/f"), awaited, Some(&held), allowed).map_err(|refusal| refusal.status())
+        };
+        let refused = Err(ExitStatus::OriginDirtyElsewhere);
+        assert_eq!(judged(false, BEFORE, 0), Ok(Ownership::TakeOver));
+        assert_eq!(judged(false, BEFORE, 2), refused, "an image with dirty data of the other origin");
+        assert_eq!(judged(false, [7; 16], 0), refused, "the other origin used it since");
+        assert_eq!(judged(true, BEFORE, 0), refused, "an image from before the pool was taken over");
+    }
+
+    #[test]
     fn a_pool_whose_log_ends_before_what_was_durable_in_its_use_is_not_believed() {
         const BEFORE: [u8; 16] = [5; 16];
         const NOW: [u8; 16] = [6; 16];

@@ -28,7 +28,7 @@ use crate::flash::{Flash, Superblocks};
 use crate::http::{MetricsServer, Token};
 use crate::last_daemon::{once_free, take_marker};
 use crate::live_settings::LiveSettings;
-use crate::marker::{MARKER_VERSION, Marker, MarkerHold, MarkerState, hex};
+use crate::marker::{MARKER_VERSION, Marker, MarkerHold, MarkerState, Standing, hex};
 use crate::mounts::{Detach, detach};
 use crate::notify::notify;
 use crate::numbers::exposition;
@@ -92,16 +92,9 @@ impl Running {
         let obsolete = ObsoleteNote::in_dir(marker.dir().clone());
         let failure = obsolete.read()?;
         let durable = Durable::read(marker.dir())?;
-        let mut ready = make_ready(
-            &mut flash,
-            &root,
-            &Beside {
-                awaited: Awaited { marker: found.as_ref(), durable: durable.as_ref() },
-                failure: failure.as_ref(),
-            },
-            plan,
-            &waiting,
-        )?;
+        let awaited = Awaited { marker: found.as_ref(), durable: durable.as_ref() };
+        let beside = Beside { awaited, failure: failure.as_ref() };
+        let mut ready = make_ready(&mut flash, &root, &beside, plan, &waiting)?;
         let pool = ready.pool.to_string();
         let keeper = Keeper::open(flash.opened(), ready.pool)
             .map_err(|error| Refusal::from_io("read the settings kept on", &places.flash, error))?;
@@ -135,7 +128,7 @@ impl Running {
             origin.attach_lasting(object, file, root.again(found));
         }
 
-        marker.write(&claim)?;
+        marker.write_over(found.as_ref(), durable.as_ref(), &claim)?;
         waiting.on(Step::Pool);
         flash.settle();
         if let Err(error) = live.keep() {
@@ -350,7 +343,9 @@ fn begin(handle: &Handle, config: Config, marker: &MarkerHold, claim: &mut Marke
     if let Some(claim) = &mut claim.claim {
         claim.begun = true;
     }
-    if let Err(refusal) = marker.write(claim) {
+    // If it is not, the gate lets nothing pass to the origin, and tells why.
+    let is_ours = matches!(marker.watch(claim).look(), Ok(Standing::Ours));
+    if is_ours && let Err(refusal) = marker.write(claim) {
         eprintln!("headpond: {refusal}");
     }
 }
