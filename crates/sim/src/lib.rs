@@ -38,6 +38,7 @@ mod sim;
 mod timed;
 mod tree;
 mod untorn;
+mod uses;
 mod warming;
 mod world;
 
@@ -47,7 +48,7 @@ pub use destage_arguments::DestageArguments;
 pub use exhaustive::{run_exhaustive, run_one_sequence};
 pub use hits::{HitLoad, read_hits};
 pub use machine::Hardware;
-pub use planted::Planted;
+pub use planted::{Planted, PlantedUse};
 pub use replayed::{Replayed, replay_through_engine};
 pub use rewritten::{LogLoad, LogRun, rewrite_log};
 pub use scenario::Options;
@@ -213,6 +214,9 @@ impl fmt::Display for Failure {
         if self.options.names {
             f.write_str(" --names")?;
         }
+        if self.options.uses {
+            f.write_str(" --uses")?;
+        }
         if let Some(planted) = self.options.planted {
             write!(f, " --planted {}", planted.name())?;
         }
@@ -247,6 +251,9 @@ pub fn mutation_name(mutation: headpond_engine::Mutation) -> &'static str {
 /// # Errors
 /// The first broken promise.
 pub fn run_seed(seed: u64, options: &Options) -> Result<Summary, Failure> {
+    if options.uses {
+        return uses::run(seed, options);
+    }
     if options.names {
         return names::run(seed, options, options.planted);
     }

@@ -46,6 +46,9 @@ struct Arguments {
     /// Histories of names: the name layer and the engine over an origin with directories
     #[arg(long)]
     names: bool,
+    /// Histories of uses: two hosts, their pools and older images of them, and who may still change the origin
+    #[arg(long, conflicts_with = "names")]
+    uses: bool,
     /// Plant a bug in a history of names: directory-not-noted, unlink-untold, rename-untold, status-untold,
     /// close-forgotten, sync-skipped, forgotten-unsynced, links-believed, births-alike
     #[arg(long, requires = "names", value_parser = parse_planted)]
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
         mode: arguments.mode,
         untorn: arguments.untorn,
         names: arguments.names,
+        uses: arguments.uses,
         planted: arguments.planted,
         ..Options::default()
     };

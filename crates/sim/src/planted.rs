@@ -2,6 +2,24 @@
 
 use headpond_engine::{Namespace, Request};
 
+/// A bug that is planted in a history of uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PlantedUse {
+    /// The claim beside the origin is not compared with the pool's.
+    ClaimIgnored,
+    /// How far the log was durable is not compared.
+    NoteIgnored,
+    /// Nobody looks again whether the origin is still theirs.
+    NeverLooks,
+    /// Whoever starts writes the marker over one that another daemon wrote meanwhile.
+    MarkerWrittenBlindly,
+}
+
+impl PlantedUse {
+    /// All.
+    pub const ALL: [Self; 4] = [Self::ClaimIgnored, Self::NoteIgnored, Self::NeverLooks, Self::MarkerWrittenBlindly];
+}
+
 /// A planted bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Planted {

@@ -39,6 +39,10 @@ pub struct Options {
     pub names: bool,
     /// A bug planted in those.
     pub planted: Option<crate::Planted>,
+    /// A history of uses: see `uses.rs`.
+    pub uses: bool,
+    /// A bug planted in those.
+    pub planted_use: Option<crate::PlantedUse>,
 }
 
 impl Default for Options {
@@ -56,6 +60,8 @@ impl Default for Options {
             untorn: false,
             names: false,
             planted: None,
+            uses: false,
+            planted_use: None,
         }
     }
 }
