@@ -14,23 +14,18 @@
 //! [`Engine::take_effects`] gives, in any order it likes: the engine never relies on two effects
 //! that are under way at the same time being carried out in the order they were given.
 
-mod begin;
-mod checkpoint;
+mod burials;
 mod config;
 mod counted;
-mod destage;
 mod dirty_age;
 mod dropped;
 mod effect;
 mod engine;
-mod fetch;
-mod flash_read;
+mod fetches;
 mod forgotten;
-mod gain;
-mod gather;
 mod hits_to_origin;
-mod holdings;
-mod keep;
+mod identities;
+mod key;
 mod last_name;
 mod leaving;
 mod locks;
@@ -40,22 +35,16 @@ mod neighbours;
 mod newborn;
 mod object;
 mod object_job;
-mod object_room;
 mod objects;
 mod op;
-mod ops;
 mod origin_cost;
 mod outbox;
 mod packing;
 mod past_pool;
-mod pool_failed;
 mod promises;
 mod ranges;
-mod reclaim;
 mod recovery;
-mod refused_sync;
 mod renames;
-mod replay;
 mod request;
 mod requests;
 mod space;
@@ -64,21 +53,17 @@ mod stamp_trust;
 mod stats;
 mod status;
 mod store;
-mod streaming;
+mod sums;
 mod trails;
 mod treatment;
 mod turns;
-mod victim;
 
 pub use config::Config;
-pub use destage::FlushProgress;
 pub use effect::{Effect, Outcome, Room, Space, Ticket};
-pub use engine::Engine;
+pub use engine::{Engine, FlushProgress, Holding, fits_together};
 pub use headpond_base::{Class, Compression};
 pub use headpond_log::{FlashRead, Mutation};
 pub use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy};
-pub use holdings::Holding;
-pub use ops::together::fits_together;
 pub use recovery::{
     Conflict, RecoverError, Recovered, RecoveredObject, Verdict, format_pool, recover, recover_mutated,
 };

@@ -14,19 +14,17 @@
 //! - Memory for so many blocks as were ever here at once, which the policy and [`Keep::unasked_most`] bound; given back
 //!   when none is left.
 //!
-//! [`Keep::unasked_most`]: crate::keep::Keep::unasked_most
+//! [`Keep::unasked_most`]: crate::engine::keep::Keep::unasked_most
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 
-use headpond_base::{BLOCK, Block, BufMut, Class, ObjectId, Stream};
+use headpond_base::{BLOCK, Block, BufMut, ObjectId};
 use headpond_policy::Key;
 
-use crate::engine::Engine;
-use crate::keep::{block_of, key_of};
+use crate::key::{block_of, key_of};
 use crate::locks::Span;
 use crate::spread::Spread;
-use crate::store::Store;
 
 /// Blocks whose memory is taken at once.
 const CHUNK: usize = 64;
@@ -112,7 +110,7 @@ impl MemoryWindow {
     }
 
     /// The oldest that nobody has asked for, if they are more than so many.
-    fn too_many_unasked(&mut self, most: usize) -> Option<Key> {
+    pub(crate) fn too_many_unasked(&mut self, most: usize) -> Option<Key> {
         while let Some((key, number)) = self.unasked.front().copied() {
             if self.held.get(&key).is_none_or(|held| held.unasked != Some(number)) {
                 self.unasked.pop_front();
@@ -124,7 +122,7 @@ impl MemoryWindow {
     }
 
     /// Takes a block in, whose last bytes are zeros if `bytes` are fewer; `false` if it was here.
-    fn insert(&mut self, key: Key, bytes: &[u8], asked: bool) -> bool {
+    pub(crate) fn insert(&mut self, key: Key, bytes: &[u8], asked: bool) -> bool {
         self.was_asked_for(key);
         let known = self.held.get(&key).map(|held| held.place);
         let place = known.or_else(|| self.free.pop()).unwrap_or_else(|| self.more());
@@ -159,7 +157,7 @@ impl MemoryWindow {
         u32::try_from(first).expect("the window is small")
     }
 
-    fn remove(&mut self, key: Key) -> bool {
+    pub(crate) fn remove(&mut self, key: Key) -> bool {
         self.was_asked_for(key);
         let Some(held) = self.held.remove(&key) else { return false };
         self.free.push(held.place);
@@ -172,7 +170,7 @@ impl MemoryWindow {
     }
 
     /// The blocks of an object in `span` that are here.
-    fn within(&self, object: ObjectId, span: Span) -> Vec<Key> {
+    pub(crate) fn within(&self, object: ObjectId, span: Span) -> Vec<Key> {
         if self.held.is_empty() {
             return Vec::new();
         }
@@ -188,105 +186,34 @@ impl MemoryWindow {
         keys.sort_unstable();
         keys
     }
+
+    /// Blocks that the policy let move on since the last call, in order, as far as they are still here.
+    pub(crate) fn take_moved_on(&mut self) -> Vec<Key> {
+        let mut keys = std::mem::take(&mut self.moved_on);
+        keys.retain(|key| self.held.get(key).is_some_and(|held| held.moves_on));
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    /// The last block of an object has gone.
+    pub(crate) fn is_empty_of(&mut self, object: ObjectId) {
+        self.emptied.push(object);
+    }
+
+    /// Objects of which the last block has gone since the last call.
+    pub(crate) fn take_emptied(&mut self) -> Vec<ObjectId> {
+        std::mem::take(&mut self.emptied)
+    }
+
+    /// The bytes of a block that is here.
+    pub(crate) fn bytes_of(&self, key: Key) -> &[u8] {
+        self.bytes(self.held[&key])
+    }
 }
 
 const fn place_of(place: u32) -> (usize, usize) {
     (place as usize / CHUNK, place as usize % CHUNK * BLOCK)
-}
-
-impl Store {
-    /// Whether a block is in memory only.
-    pub(crate) fn is_in_memory(&self, object: ObjectId, block: Block) -> bool {
-        self.window.find(object, block).is_some()
-    }
-
-    /// Holds a clean block in memory that somebody asked for.
-    pub(crate) fn hold(&mut self, object: ObjectId, block: Block, bytes: &[u8]) {
-        self.hold_in_memory(object, block, bytes, true);
-    }
-
-    /// Holds a clean block in memory that nobody asked for, as one of so many at most.
-    pub(crate) fn hold_unasked(&mut self, object: ObjectId, block: Block, bytes: &[u8], most: usize) {
-        self.hold_in_memory(object, block, bytes, false);
-        while let Some(key) = self.window.too_many_unasked(most) {
-            self.let_go(key);
-        }
-    }
-
-    fn hold_in_memory(&mut self, object: ObjectId, block: Block, bytes: &[u8], asked: bool) {
-        let (Some(key), Some(known)) = (key_of(object, block), self.objects.get_mut(&object)) else { return };
-        assert!(known.map.get(block).is_none(), "what waits in memory is not on flash");
-        known.in_memory += u32::from(self.window.insert(key, bytes, asked));
-    }
-
-    /// Lets a block in memory go, if it is there.
-    pub(crate) fn let_go(&mut self, key: Key) {
-        if !self.window.remove(key) {
-            return;
-        }
-        let (object, _) = block_of(key);
-        if let Some(known) = self.objects.get_mut(&object) {
-            known.in_memory -= 1;
-            if known.in_memory == 0 {
-                self.window.emptied.push(object);
-            }
-        }
-    }
-
-    /// These blocks of an object change: what is in memory of them is old from now on.
-    pub(crate) fn drop_from_memory(&mut self, object: ObjectId, span: Span) {
-        for key in self.window.within(object, span) {
-            self.let_go(key);
-            let (object, block) = block_of(key);
-            self.note_gone(object, block);
-        }
-    }
-}
-
-impl Engine {
-    /// Writes what the policy let move on, and retires objects of which nothing is left.
-    pub(crate) fn write_what_moved_on(&mut self) {
-        if !self.store.window.moved_on.is_empty() {
-            let mut keys = std::mem::take(&mut self.store.window.moved_on);
-            keys.retain(|key| self.store.window.held.get(key).is_some_and(|held| held.moves_on));
-            keys.sort_unstable();
-            keys.dedup();
-            let most = self.store.log.geometry().record_blocks_max() as usize;
-            let runs = keys.chunk_by(|a, b| a.0 + 1 == b.0 && block_of(*a).0 == block_of(*b).0);
-            for run in runs.flat_map(|run| run.chunks(most)) {
-                self.append_run(run);
-            }
-        }
-        for object in std::mem::take(&mut self.store.window.emptied) {
-            self.retire(object);
-        }
-    }
-
-    /// Appends blocks that follow each other; where that cannot be now they are dropped.
-    fn append_run(&mut self, run: &[Key]) {
-        let (object, first) = block_of(run[0]);
-        let room = self.store.log.segments().free() > crate::fetch::ADMIT_RESERVE && !self.store.log.failed();
-        let stays = self.store.get(object).is_some_and(|known| !known.state.flags.unlinked);
-        if room && stays && !self.stopping && self.may_name_clean(object) {
-            let blocks = u32::try_from(run.len()).expect("a record is bounded");
-            let known = self.store.known(object);
-            let slots = known.map.range(first, first.plus(u64::from(blocks))).count();
-            assert!(slots == 0, "what waits in memory is not on flash");
-            self.store.introduce(object);
-            let window = std::mem::take(&mut self.store.window);
-            let record = Store::clean_record(Stream::Cold, object, first, blocks);
-            self.store.append_data(record, true, Class::EVERYBODY, |payload| {
-                for (to, key) in payload.chunks_mut(BLOCK).zip(run) {
-                    to.copy_from_slice(window.bytes(window.held[key]));
-                }
-            });
-            self.store.window = window;
-            self.stats.admitted_blocks += u64::from(blocks);
-        } else {
-            run.iter().for_each(|key| self.forget_kept(*key));
-        }
-        run.iter().for_each(|key| self.store.let_go(*key));
-    }
 }
 
 #[cfg(test)]

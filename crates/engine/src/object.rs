@@ -17,6 +17,9 @@ use crate::stamp_trust::StampTrust;
 use crate::status::Status;
 use crate::turns::Turns;
 
+/// No object is longer: block numbers and checkpoints rely on it.
+pub(crate) const OBJECT_BYTES_MAX: u64 = 1 << 52;
+
 /// Owned by the engine's store. `state` and `map` are what the log remembers; the rest lives
 /// only as long as the engine.
 pub(crate) struct Object {

@@ -10,9 +10,8 @@ use headpond_format::{
 use headpond_log::{FlashRead, Log, Mutation, ScanError, Segments, scan};
 use headpond_map::Slot;
 
-use crate::checkpoint::Checkpoints;
 use crate::config::Config;
-use crate::engine::Engine;
+use crate::engine::{Checkpoints, Engine};
 use crate::object::Object;
 use crate::renames::kept_path;
 use crate::request::{Attributes, OpenFile};
@@ -187,7 +186,7 @@ impl Recovered {
     /// Blocks that the origin has not got.
     #[must_use]
     pub const fn dirty_blocks(&self) -> u64 {
-        self.store.dirty_blocks
+        self.store.sums.dirty_blocks()
     }
 
     /// All objects that the pool remembers.
@@ -360,26 +359,7 @@ impl Recovered {
             object.state.flags.ctime_bounds = object.bounds_status();
         }
         let mut engine = Engine::new(store, Checkpoints::new(self.superblock), config, now);
-        let dirty = engine.store.objects.iter().filter(|(_, object)| {
-            // One at which a job was interrupted may lack nothing but the stamp by which it is known again.
-            object.is_dirty() || object.data_dirty() || !object.trust.is_trusted()
-        });
-        let dirty: Vec<_> = dirty.map(|(id, _)| *id).collect();
-        if engine.store.dirty_blocks > 0 {
-            engine.promises.have_earlier_ones();
-        }
-        for id in dirty {
-            let known = engine.store.known(id);
-            known.state.flags.attributes_dirty = true;
-            // Perhaps written directly, and not synced there: a flush must do that.
-            if known.trust.is_changed_directly() {
-                known.past.may_have_been_made();
-            }
-            // Whoever recovers gives the shard the files of dirty objects before anything else.
-            known.attached = true;
-            known.space.is_left_over();
-            engine.destage.note(id);
-        }
+        engine.takes_up_what_is_dirty();
         engine
     }
 }

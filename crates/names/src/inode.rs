@@ -10,7 +10,7 @@ use headpond_base::{Errno, Result};
 
 use crate::known::Known;
 use crate::places::{Home, Place};
-use crate::pond::Removed;
+use crate::removed::Removed;
 use crate::slots::{Holder, Opened, Slot};
 use crate::unsynced::Unsynced;
 use crate::{Access, DeviceNumber, FileKey, Found, Freshness, Kind, Tree};

@@ -10,33 +10,31 @@
 //! - What an operation has begun and not ended is undone when its future is dropped, as far as that can be done without waiting.
 //! - Requests for data are no concern of it: they find what they need ([`Inode::known`]) without waiting.
 
-mod adopt;
+mod again;
 mod found;
 mod inode;
 mod inodes;
 mod known;
 mod moves;
 mod names;
-mod open;
 mod places;
 mod pond;
-mod removal;
+mod removed;
 mod slots;
-mod status;
 mod tree;
 mod turns;
 mod unsynced;
 mod wait;
 
+pub use again::Again;
 pub use found::{DeviceNumber, FileKey, Found, Kind, Moment};
 pub use inode::Inode;
 pub use inodes::{Inodes, PANEL, ROOT};
 pub use known::{Known, KnownFiles, KnownObject, View};
-pub use names::{Names, Settings};
-pub use open::{Again, Content, Counted, Created, Handle, Pinned};
-pub use pond::{Leaving, Operation, Pond, Removed, See};
+pub use names::{Content, Counted, Created, Handle, Names, Pinned, Settings, StatusChange};
+pub use pond::{Leaving, Operation, Pond, See};
+pub use removed::Removed;
 pub use slots::{Descriptor, Opened, Slot};
-pub use status::StatusChange;
 pub use tree::{Access, Freshness, Making, RenameFlags, Tree};
 pub use unsynced::Unsynced;
 pub use wait::block_on;

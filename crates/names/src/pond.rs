@@ -12,7 +12,7 @@ use headpond_base::{ObjectId, Result};
 use headpond_engine::{Namespace, Reply, Request};
 use headpond_format::Stamp;
 
-use crate::{Again, Tree};
+use crate::{Again, Removed, Tree};
 
 /// A change of the origin's directories: what the moved file's stamp is after it, if one was moved that the engine knows.
 pub type Operation = Pin<Box<dyn Future<Output = Result<Option<Stamp>>> + Send>>;
@@ -71,12 +71,4 @@ pub trait Pond<T: Tree>: Send + Sync + 'static {
 pub trait Leaving: Send {
     /// The name is gone, and the file with it.
     fn gone(self: Box<Self>);
-}
-
-/// A file without a name that is still open here: its space is not free yet.
-pub trait Removed: Send + Sync {
-    /// Somebody who had it open has closed it: perhaps that was the last.
-    fn is_let_go(&self);
-    /// Nobody has it open any more: it is about to be closed.
-    fn is_closing(&self);
 }

@@ -1,0 +1,480 @@
+//! Checkpoints: the map, the objects and the segment table written down while all goes on.
+//!
+//! A checkpoint is begun at a sequence and walks over the objects a piece at a time, as fast as
+//! the flash takes the pieces and no faster. What it finds may already be newer than its beginning;
+//! replay from there makes that exact. It counts once three things are durable, in this order:
+//! every entry that it may show, its own bytes, and the superblock that names it.
+//!
+//! Invariant: a checkpoint that counts has every slot that is dirty. Where room is short, clean ones are left out, slot by
+//! slot as it is written ([`Room`]); one that becomes too long all the same, because much became dirty before and behind the
+//! walk, is given up, and begun again with what is dirty alone while changes wait.
+
+use headpond_base::{BLOCK, Buf, BufMut, Compression, ObjectId, Sequence};
+use headpond_format::{
+    BLOCK_UNITS, CheckpointHead, Entry, FrameKind, SUPERBLOCK_SLOTS, SegmentRow, Superblock, encode_checkpoint_head,
+    encode_frame, encode_superblock,
+};
+use headpond_map::{SLOT_BYTES, Slot};
+
+use crate::effect::{Effect, Outcome};
+use crate::engine::{Engine, Purpose};
+use crate::locks::OpId;
+
+/// Bytes of checkpoint that are written at a time, at most two of them at once.
+const PIECE: usize = 256 << 10;
+const PIECES_AT_ONCE: u32 = 2;
+/// What may be appended between two checkpoints, and so has to be replayed after a crash: this many
+/// bytes, or so many times what the last checkpoint took, whichever is more. The first keeps a restart well
+/// below a second: half a GiB is 130,000 entries of 4 KiB. The second bounds what checkpoints add to what is
+/// written at 6 %.
+const TAIL_BYTES: u64 = 512 << 20;
+const TAIL_CHECKPOINTS: u64 = 16;
+/// The share of its room that clean slots leave free in a checkpoint that is short of it when it is begun, as a fraction:
+/// what becomes dirty while it is written comes on top.
+const MAP_SPARE: u64 = 8;
+/// The same for one that is not. Unpacked, a full pool with each block in a chunk of its own leaves so much: the checkpoint
+/// areas themselves take more than a 128th of the pool. The frames of long objects need a 16th of it.
+const MAP_LEAST_SPARE: u64 = 128;
+/// Bytes of map slots in one frame.
+const FRAME: usize = 64 << 10;
+/// Bytes before the slots of each chunk.
+const CHUNK_HEAD: u64 = 6;
+
+enum Stage {
+    /// Goes on with this object, at this chunk; `None` for the object's own entry.
+    Walking(ObjectId, Option<u64>),
+    /// Is given up for its length, and begun again once nothing of it is under way.
+    TooLong,
+    /// Waits for everything up to here to be durable.
+    Settling(Sequence),
+    /// Waits for its own bytes to be durable.
+    SyncingBody,
+    WritingSuperblock,
+    SyncingSuperblock,
+    /// Writes the other slot the same, so that either may rot.
+    Copying,
+}
+
+/// A checkpoint being written.
+struct Running {
+    head: CheckpointHead,
+    area: u8,
+    stage: Stage,
+    buffer: Vec<u8>,
+    /// Bytes of frames submitted.
+    written: u64,
+    /// What paths may still take, and grows with each object.
+    path_room: u64,
+    under_way: u32,
+    superblock: Option<Superblock>,
+    room: Room,
+}
+
+/// What a checkpoint leaves out. Packed, or with many dirty zeros, a pool can hold more blocks than there is room for in a
+/// checkpoint. Clean ones that are left out are, after a start, as if they had been evicted.
+struct Room {
+    /// Bytes of map of which clean slots may fill what dirty ones, here or to come, do not.
+    for_map: u64,
+    /// At most so many bytes go before chunks that are still to come.
+    heads: u64,
+    /// Whether clean slots that are not worth keeping are left out.
+    short: bool,
+    /// Only what is dirty is written.
+    bare: bool,
+    /// Bytes of map that were written.
+    used: u64,
+    /// Dirty slots that were written.
+    dirty: u64,
+}
+
+impl Room {
+    /// Whether a slot is written, in a pool with so many dirty blocks. Some of those may have been written already and be
+    /// clean by now, so what is to come is an estimate; too much is noticed in [`Engine::walk`].
+    fn wants(&mut self, slot: &Slot, dirty_blocks: u64) -> bool {
+        let slot_bytes = SLOT_BYTES as u64;
+        let wanted = slot.dirty || {
+            let to_come = dirty_blocks.saturating_sub(self.dirty);
+            let reserved = to_come * slot_bytes + self.heads.min(to_come * CHUNK_HEAD);
+            !self.bare && (slot.kept || !self.short) && self.used + slot_bytes + CHUNK_HEAD + reserved <= self.for_map
+        };
+        self.dirty += u64::from(slot.dirty);
+        self.used += if wanted { slot_bytes } else { 0 };
+        wanted
+    }
+}
+
+/// The checkpoint that counts, and the one being written.
+pub(crate) struct Checkpoints {
+    superblock: Superblock,
+    replay_from: Sequence,
+    /// The next generation when the last checkpoint was begun: how long the tail is.
+    begun_generation: u64,
+    running: Option<Running>,
+    /// The first one of this epoch is not written yet: there is no log to append to.
+    starting: bool,
+    /// The last one: this request waits for it.
+    last: Option<OpId>,
+}
+
+impl Checkpoints {
+    pub(crate) const fn new(superblock: Superblock) -> Self {
+        Self { superblock, replay_from: Sequence(0), begun_generation: 0, running: None, starting: true, last: None }
+    }
+
+    pub(crate) const fn starting(&self) -> bool {
+        self.starting
+    }
+
+    pub(crate) const fn idle(&self) -> bool {
+        self.running.is_none()
+    }
+
+    /// Whether the superblock that counts says that there may be packed records, and blank ones.
+    pub(crate) const fn may_pack(&self) -> bool {
+        self.superblock.packed && self.superblock.blanks
+    }
+
+    /// Where the replay of the checkpoint that counts begins, and of one being written.
+    pub(crate) fn bounds(&self) -> (Sequence, Option<Sequence>) {
+        (self.replay_from, self.running.as_ref().map(|running| running.head.replay_from))
+    }
+}
+
+impl Engine {
+    /// Writes the last checkpoint of this use of the pool; the request is stepped after it.
+    pub(crate) fn last_checkpoint(&mut self, op: OpId) {
+        self.checkpoints.last = Some(op);
+    }
+
+    pub(crate) fn pump_checkpoint(&mut self) {
+        if self.store.log.failed() {
+            return self.give_up_checkpoint();
+        }
+        if self.checkpoints.running.is_none() && self.checkpoint_is_due() {
+            self.begin_checkpoint(false);
+        }
+        let given_up = |running: &Running| matches!(running.stage, Stage::TooLong) && running.under_way == 0;
+        if self.checkpoints.running.as_ref().is_some_and(given_up) {
+            self.begin_checkpoint(true);
+        }
+        while let Some(mut running) = self.checkpoints.running.take() {
+            let before = running.under_way;
+            self.move_checkpoint(&mut running);
+            let stuck = running.under_way == before;
+            let more = matches!(running.stage, Stage::Walking(..)) && running.under_way < PIECES_AT_ONCE;
+            self.checkpoints.running = Some(running);
+            if stuck || !more {
+                break;
+            }
+        }
+    }
+
+    fn checkpoint_is_due(&self) -> bool {
+        if self.checkpoints.starting || self.checkpoints.last.is_some() {
+            return true;
+        }
+        if self.stopping {
+            return false;
+        }
+        if self.is_to_pack() && !self.checkpoints.may_pack() {
+            // The superblock must tell first.
+            return true;
+        }
+        let segments = self.store.log.segments();
+        let tail = self.store.log.next_generation().0 - self.checkpoints.begun_generation;
+        let geometry = self.store.log.geometry();
+        let checkpoint_bytes = self.checkpoints.superblock.checkpoint_bytes;
+        let long = tail >= tail_max(segments.len() as u64, u64::from(geometry.segment_bytes), checkpoint_bytes);
+        let waited_for = segments.wait_for_checkpoint(self.checkpoints.replay_from) > 0;
+        long || waited_for && segments.free() < self.free_wanted()
+    }
+
+    /// Whether the settings or a request asked for packed records since the start.
+    fn is_to_pack(&self) -> bool {
+        self.config.compression != Compression::Off || self.store.packing.is_asked_for()
+    }
+
+    /// Packs records as the settings say, as soon as the superblock allows it.
+    pub(crate) fn settle_packing(&mut self) {
+        let units = self.store.log.geometry().data_blocks() * u64::from(BLOCK_UNITS);
+        let from_units = units * u64::from(self.config.compression_from) / 100;
+        self.store.packing.set(self.config.compression, from_units, self.checkpoints.may_pack());
+    }
+
+    /// Begins one; `bare` with what is dirty alone.
+    fn begin_checkpoint(&mut self, bare: bool) {
+        if self.checkpoints.last.is_some() {
+            self.store.log.mark();
+            self.store.log.seal_all();
+        }
+        self.store.log.close(headpond_base::Stream::Host);
+        let log = &self.store.log;
+        let counter = self.checkpoints.superblock.counter + 1;
+        let head = CheckpointHead {
+            pool: self.checkpoints.superblock.pool,
+            counter,
+            epoch: log.epoch(),
+            replay_from: log.next_sequence(),
+            last_host: log.last_host(),
+            next_batch: log.next_batch(),
+            next_object: self.store.identities.next().0,
+            next_generation: log.next_generation(),
+            frame_bytes: 0,
+        };
+        self.checkpoints.begun_generation = log.next_generation().0;
+        let mut rows = Vec::with_capacity(log.segments().len() * SegmentRow::BYTES);
+        for (_, segment) in log.segments().iter() {
+            segment.row().encode(&mut rows);
+        }
+        let mut buffer = Vec::with_capacity(PIECE + FRAME);
+        encode_frame(FrameKind::Segments, counter, &rows, &mut buffer);
+        self.checkpoints.running = Some(Running {
+            head,
+            area: 1 - self.checkpoints.superblock.checkpoint_area,
+            stage: Stage::Walking(ObjectId(0), None),
+            buffer,
+            written: 0,
+            path_room: 0,
+            under_way: 0,
+            superblock: None,
+            room: self.room_of_checkpoint(bare),
+        });
+    }
+
+    /// What the checkpoint that is begun now has room for.
+    fn room_of_checkpoint(&self, bare: bool) -> Room {
+        let store = &self.store;
+        let all = store.log.geometry().map_bytes();
+        let least = all - all / MAP_LEAST_SPARE;
+        let ample = Room { for_map: least, heads: u64::MAX, short: false, bare, used: 0, dirty: 0 };
+        let room = all - all / MAP_SPARE;
+        // As they are, all blocks that lie on flash fit, each in a chunk of its own; zeros, which take no place there, come
+        // on top.
+        let plain = store.sums.packed_blocks() == 0 && store.sums.cached_blocks() <= store.log.geometry().data_blocks();
+        if plain || store.sums.cached_blocks() * (SLOT_BYTES as u64 + CHUNK_HEAD) <= room {
+            return ample;
+        }
+        let heads = store.objects.values().map(|object| object.map.chunks()).sum::<u64>() * CHUNK_HEAD;
+        let short = heads + store.sums.cached_blocks() * SLOT_BYTES as u64 > room;
+        if short { Room { for_map: room, heads, short, ..ample } } else { Room { heads, ..ample } }
+    }
+
+    /// Whether changes have to wait, so that what is dirty does not change while all of it is written down.
+    pub(crate) fn checkpoint_holds_changes(&self) -> bool {
+        self.checkpoints.running.as_ref().is_some_and(|running| {
+            matches!(running.stage, Stage::TooLong) || running.room.bare && matches!(running.stage, Stage::Walking(..))
+        })
+    }
+
+    /// Takes the next step that needs no answer.
+    fn move_checkpoint(&mut self, running: &mut Running) {
+        match running.stage {
+            Stage::Walking(..) => self.walk(running),
+            Stage::Settling(last) if running.under_way == 0 && self.store.log.durable_all() >= last => {
+                running.stage = Stage::SyncingBody;
+                running.under_way = 1;
+                self.start(Purpose::Checkpoint, |ticket| Effect::FlashSync { ticket });
+            }
+            Stage::SyncingBody if running.under_way == 0 => {
+                running.stage = Stage::WritingSuperblock;
+                let superblock = self.next_superblock(running);
+                let slot = usize::from(superblock.counter % 2 == 1);
+                let bytes = BufMut::copy_of(&encode_superblock(&superblock)).freeze();
+                running.superblock = Some(superblock);
+                self.checkpoint_write(running, SUPERBLOCK_SLOTS[slot], bytes);
+            }
+            Stage::WritingSuperblock if running.under_way == 0 => {
+                running.stage = Stage::SyncingSuperblock;
+                running.under_way = 1;
+                self.start(Purpose::Checkpoint, |ticket| Effect::FlashSync { ticket });
+            }
+            Stage::SyncingSuperblock if running.under_way == 0 => {
+                // Not synced: it counts for nothing but as a copy, and any later sync covers it.
+                running.stage = Stage::Copying;
+                if let Some(superblock) = &running.superblock {
+                    let other = usize::from(superblock.counter % 2 == 0);
+                    let bytes = BufMut::copy_of(&encode_superblock(superblock)).freeze();
+                    self.checkpoint_write(running, SUPERBLOCK_SLOTS[other], bytes);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn next_superblock(&self, running: &Running) -> Superblock {
+        Superblock {
+            counter: running.head.counter,
+            epoch: running.head.epoch,
+            checkpoint_area: running.area,
+            checkpoint_bytes: running.head.frame_bytes + BLOCK as u64,
+            synced_through: self.store.log.synced_batch(),
+            synced_host: self.store.log.synced_host(),
+            mode: self.mode,
+            clean_stop: self.checkpoints.last.is_some(),
+            dirty_blocks: self.store.sums.dirty_blocks(),
+            packed: self.checkpoints.superblock.packed || self.is_to_pack() || self.store.sums.packed_blocks() > 0,
+            blanks: self.checkpoints.superblock.blanks || self.is_to_pack() || self.store.sums.blank_blocks() > 0,
+            ..self.checkpoints.superblock.clone()
+        }
+    }
+
+    /// Gathers frames until there is a piece to write, or all is walked over.
+    fn walk(&mut self, running: &mut Running) {
+        if running.under_way >= PIECES_AT_ONCE {
+            return;
+        }
+        let dirty = self.store.sums.dirty_blocks();
+        while running.buffer.len() < PIECE {
+            let Stage::Walking(at, chunk) = running.stage else { break };
+            let Some((id, object)) = self.store.objects.range(at..).next() else {
+                encode_frame(FrameKind::End, running.head.counter, &[], &mut running.buffer);
+                return if self.is_too_long(running) { running.stage = Stage::TooLong } else { self.end_walk(running) };
+            };
+            let id = *id;
+            let chunk = chunk.filter(|_| id == at);
+            let Some(chunk) = chunk else {
+                // Objects that the log never named need not be remembered.
+                if !object.persisted {
+                    running.stage = Stage::Walking(id.next(), None);
+                    continue;
+                }
+                let mut entry = Vec::with_capacity(256);
+                let mut state = object.said();
+                state.path = self.store.path_of(object);
+                running.path_room += crate::engine::object_room::PATH;
+                if state.path.len() as u64 > running.path_room {
+                    state.path.clear();
+                }
+                running.path_room -= state.path.len() as u64;
+                Entry::Object { object: id, state }.encode(Sequence(0), &mut entry);
+                encode_frame(FrameKind::Objects, running.head.counter, &entry, &mut running.buffer);
+                running.stage = Stage::Walking(id, Some(0));
+                continue;
+            };
+            let (mut next, mut payload, mut all) = (chunk, id.0.to_le_bytes().to_vec(), true);
+            let mut before = payload.len();
+            while payload.len() < FRAME
+                && let Some(number) = object.map.encode_some(next, &mut payload, |slot| running.room.wants(slot, dirty))
+            {
+                all = false;
+                next = number + 1;
+                running.room.used += CHUNK_HEAD * u64::from(payload.len() > before);
+                before = payload.len();
+            }
+            if all {
+                running.stage = Stage::Walking(id.next(), None);
+            } else if payload.len() == 8 {
+                // All of it was left out.
+                running.stage = Stage::Walking(id, Some(next));
+            } else {
+                encode_frame(FrameKind::Chunks, running.head.counter, &payload, &mut running.buffer);
+                running.stage = Stage::Walking(id, Some(next));
+            }
+        }
+        if self.is_too_long(running) {
+            running.stage = Stage::TooLong;
+            return;
+        }
+        let rest = running.buffer.split_off(running.buffer.len() / BLOCK * BLOCK);
+        let piece = std::mem::replace(&mut running.buffer, rest);
+        self.write_frames(running, &piece);
+    }
+
+    /// Bytes of frames that an area has room for.
+    fn frames_max(&self) -> u64 {
+        self.store.log.geometry().checkpoint_bytes - BLOCK as u64
+    }
+
+    /// Whether what is gathered does not fit any more.
+    fn is_too_long(&self, running: &Running) -> bool {
+        running.written + (running.buffer.len() as u64).next_multiple_of(BLOCK as u64) > self.frames_max()
+    }
+
+    fn end_walk(&mut self, running: &mut Running) {
+        running.head.frame_bytes = running.written + running.buffer.len() as u64;
+        let mut piece = std::mem::take(&mut running.buffer);
+        piece.resize(piece.len().next_multiple_of(BLOCK), 0);
+        self.write_frames(running, &piece);
+        let start = self.store.log.geometry().checkpoint_start(usize::from(running.area));
+        let head = BufMut::copy_of(&encode_checkpoint_head(&running.head)).freeze();
+        self.checkpoint_write(running, start, head);
+        // Entries that the walk may have shown must be durable before the checkpoint counts.
+        running.stage = Stage::Settling(Sequence(self.store.log.next_sequence().0 - 1));
+        if self.store.log.has_unsynced() {
+            self.store.log.want_sync_of_all();
+        }
+    }
+
+    fn write_frames(&mut self, running: &mut Running, piece: &[u8]) {
+        let geometry = self.store.log.geometry();
+        // `walk` gives up what does not fit.
+        assert!(running.written + piece.len() as u64 <= self.frames_max(), "a checkpoint fits its area");
+        let offset = geometry.checkpoint_start(usize::from(running.area)) + BLOCK as u64 + running.written;
+        running.written += piece.len() as u64;
+        let piece = BufMut::copy_of(piece).freeze();
+        self.checkpoint_write(running, offset, piece);
+    }
+
+    fn checkpoint_write(&mut self, running: &mut Running, offset: u64, data: Buf) {
+        running.under_way += 1;
+        self.write_flash(Purpose::Checkpoint, offset, data);
+    }
+
+    /// A write or sync of the checkpoint is completed.
+    pub(crate) fn checkpoint_done(&mut self, outcome: &Outcome) {
+        if let Outcome::Failed(_) = outcome {
+            self.store.log.fail();
+        }
+        let Some(running) = self.checkpoints.running.as_mut() else { return };
+        running.under_way -= 1;
+        if self.store.log.failed() || running.under_way > 0 || !matches!(running.stage, Stage::Copying) {
+            return;
+        }
+        let Some(running) = self.checkpoints.running.take() else { return };
+        self.checkpoints.replay_from = running.head.replay_from;
+        if let Some(superblock) = running.superblock {
+            self.checkpoints.superblock = superblock;
+        }
+        self.settle_packing();
+        self.stats.checkpoints += 1;
+        self.checkpoints.starting = false;
+        if let Some(op) = self.checkpoints.last.take() {
+            self.requests.wake(op);
+        }
+    }
+
+    /// The flash failed: no checkpoint will ever be complete.
+    fn give_up_checkpoint(&mut self) {
+        if self.checkpoints.running.as_ref().is_some_and(|running| running.under_way == 0) {
+            self.checkpoints.running = None;
+        }
+        if let Some(op) = self.checkpoints.last.take() {
+            self.requests.fail(op, headpond_base::Errno::IO);
+        }
+        self.checkpoints.starting = false;
+    }
+}
+
+/// After how many opened segments a checkpoint is due.
+fn tail_max(segments: u64, segment_bytes: u64, checkpoint_bytes: u64) -> u64 {
+    let bytes = TAIL_BYTES.max(TAIL_CHECKPOINTS * checkpoint_bytes);
+    // Never so many that most of a small pool waits for the next checkpoint before it is used again.
+    (bytes / segment_bytes).min(segments / 4).max(4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_to_be_replayed_after_a_crash_does_not_grow_with_the_pool() {
+        let (segment, small_map) = (8 << 20, 1 << 20);
+        let of_pool = |bytes: u64| tail_max(bytes / segment, segment, small_map) * segment;
+        assert_eq!(of_pool(1 << 30), 256 << 20, "a quarter of a small pool");
+        assert_eq!((of_pool(12 << 30), of_pool(1 << 40)), (TAIL_BYTES, TAIL_BYTES));
+        assert_eq!(tail_max(8, segment, small_map), 4);
+        let large_map = 250 << 20;
+        let tail = tail_max(1 << 20, segment, large_map) * segment;
+        assert!(tail >= 15 * large_map && tail <= 16 * large_map, "checkpoints are a small share of what is written");
+    }
+}

@@ -1,0 +1,495 @@
+//! What the pool keeps, and what it lets in: the engine's side of `headpond-policy`.
+//!
+//! A policy names the blocks worth keeping. Their slots say so (`Slot::kept`), which is all that reclaim asks: it
+//! moves what is kept or dirty, and drops the rest. A block that the policy gives up *lingers*: it is served until
+//! its segment is reclaimed, and a hit brings it back without a flash write. What comes along with a miss, and nobody
+//! asked for, lingers from the start while flash has room to spare, and else waits in memory (`memory_window.rs`).
+//!
+//! Invariants:
+//! - The policy only decides what is worth its place. Whatever it forgets, names twice or names wrongly, no dirty
+//!   block is dropped and none is served that the map has not got.
+//! - Clean blocks that are kept are known to the policy, but for those that an earlier life of the engine kept:
+//!   these are learned a few at a time ([`Engine::learn_kept`]).
+//! - No more blocks are kept than fit into [`KEEP_PERCENT`] of the pool by what one takes on the average, dirty ones that the
+//!   policy refused left out.
+//! - Clean blocks of a pinned class are kept, and no policy is let evict one; a share's are at most its quota (`quotas.rs`
+//!   in headpond-policy), but for those that an earlier life kept, or that a changed limit found: the same walk learns them.
+//! - Reclaim always finds something: where nothing lingers, the policy gives up some ([`Engine::keep_less`]).
+
+use headpond_base::{BLOCK, BLOCK_U64, Block, Class, Location, Nanos, ObjectId};
+use headpond_format::BLOCK_UNITS;
+use headpond_map::Slot;
+use headpond_policy::{Adaptive, Admitted, Cache, FlashBudget, Holder, Host, Key, Kind, Quotas};
+
+use crate::config::Config;
+use crate::engine::Engine;
+use crate::key::{block_of, key_of};
+use crate::locks::Span;
+use crate::store::Store;
+
+/// The share of the pool that is kept: the rest is what reclaim works with. At 80 % packing costs about two moved
+/// blocks for each one freed at random.
+pub(crate) const KEEP_PERCENT: u64 = 80;
+
+/// The share of a small pool that is kept, of what is left when some segments are free and some are being filled.
+const USABLE_PERCENT: u64 = 90;
+
+/// The share of what is kept that may be pinned: the rest is for what comes and goes, dirty data above all.
+const PINNED_PERCENT: u64 = 75;
+
+/// The share of what is kept that may wait in memory without anybody having asked for it, and no more than so many blocks:
+/// 64 MiB.
+const UNASKED_SHARE: usize = 10;
+const UNASKED_MAX: usize = (64 << 20) / BLOCK;
+
+/// Where records are packed, up to so many times as many blocks are kept, and in the pool, as would fit as they are: memory
+/// for their names and slots has a bound.
+pub(crate) const PACKED_MOST: u64 = 4;
+
+/// How far what is kept may be from what would fit before that is changed, as a fraction: each change costs the policy what it
+/// remembers of blocks that it does not keep.
+const CAPACITY_STEP: u64 = 8;
+
+/// Blocks given up in each turn with the time while more is kept than fits.
+const FIT_STEP: u32 = 2048;
+
+/// Slots looked at in each turn with the time while the kept ones of an earlier life are learned: under a millisecond.
+const LEARN_STEP: usize = 2048;
+
+/// The policy, and what it needs to know. Owned by the engine.
+pub(crate) struct Keep {
+    cache: Cache,
+    pub(crate) quotas: Quotas,
+    budget: FlashBudget,
+    /// Blocks that are kept where none is packed.
+    plain: u64,
+    /// Blocks that may wait in memory without anybody having asked for them.
+    pub(crate) unasked_most: usize,
+    /// Where learning goes on.
+    learn_from: Option<(ObjectId, Block)>,
+}
+
+impl Keep {
+    /// `usable` blocks are those of segments that are not held free.
+    pub(crate) fn new(config: &Config, data_blocks: u64, usable: u64, now: Nanos) -> Self {
+        let capacity = (data_blocks * KEEP_PERCENT / 100).min(usable * USABLE_PERCENT / 100).max(16);
+        let blocks = usize::try_from(capacity).unwrap_or(usize::MAX);
+        Self {
+            cache: Cache::new(config.policy, config.admission, blocks, Adaptive::memory_for(blocks)),
+            quotas: Quotas::new(config.classes, data_blocks, capacity * PINNED_PERCENT / 100),
+            budget: FlashBudget::new(config.flash_write_limit, now),
+            plain: capacity,
+            unasked_most: (blocks / UNASKED_SHARE).min(UNASKED_MAX),
+            learn_from: Some((ObjectId(0), Block(0))),
+        }
+    }
+
+    pub(crate) fn tick(&mut self, now: Nanos) {
+        self.budget.tick(now);
+    }
+
+    /// Whether more can be kept without anything going for it.
+    pub(crate) fn has_room(&self) -> bool {
+        self.cache.len() < self.cache.capacity()
+    }
+
+    /// Keeps so many blocks as fit, if one takes so many units of flash on the average.
+    fn fit(&mut self, blocks: u64, units: u64) {
+        let all = self.plain * u64::from(BLOCK_UNITS);
+        // Of few blocks nobody knows yet what the others will be like.
+        let fits = if blocks < self.plain / CAPACITY_STEP { self.plain } else { all * blocks / units.max(1) };
+        let fits = fits.clamp(self.plain, self.plain * PACKED_MOST);
+        let now = self.cache.capacity() as u64;
+        if fits.abs_diff(now) > now / CAPACITY_STEP || fits == self.plain && now != fits {
+            let blocks = usize::try_from(fits).unwrap_or(usize::MAX);
+            self.cache.resize(blocks, Adaptive::memory_for(blocks));
+        }
+    }
+
+    /// Bytes of memory that it takes at its capacity.
+    pub(crate) fn memory(&self) -> u64 {
+        (self.cache.memory() + self.quotas.memory()) as u64
+    }
+
+    /// Whether there is still something of an earlier life to learn.
+    pub(crate) const fn is_learning(&self) -> bool {
+        self.learn_from.is_some()
+    }
+}
+
+/// The pool, as a policy sees it.
+struct Pool<'a> {
+    store: &'a mut Store,
+    budget: &'a mut FlashBudget,
+    pinned: u16,
+    evicted: &'a mut u64,
+}
+
+impl Host for Pool<'_> {
+    fn evictable(&mut self, key: Key) -> bool {
+        let (object, block) = block_of(key);
+        let pinned = |class: Class| self.pinned >> class.number() & 1 == 1;
+        self.store.slot(object, block).is_none_or(|slot| !slot.dirty && !pinned(slot.class))
+    }
+
+    fn fill(&mut self, key: Key) -> bool {
+        let granted = self.budget.spend(BLOCK_U64);
+        if granted {
+            self.store.window.moves_on(key);
+        }
+        granted
+    }
+
+    fn evicted(&mut self, key: Key) {
+        let (object, block) = block_of(key);
+        self.store.keep(object, block, false);
+        self.store.let_go(key);
+    }
+}
+
+impl Holder for Pool<'_> {
+    fn class(&self, key: Key) -> Option<Class> {
+        let (object, block) = block_of(key);
+        self.store.slot(object, block).map(|slot| slot.class)
+    }
+
+    fn held(&self, class: Class) -> u64 {
+        self.store.sums.blocks_of(class)
+    }
+
+    fn is_clean(&self, key: Key) -> bool {
+        let (object, block) = block_of(key);
+        self.store.slot(object, block).is_none_or(|slot| !slot.dirty)
+    }
+
+    fn give_up(&mut self, key: Key) {
+        let (object, block) = block_of(key);
+        *self.evicted += u64::from(self.store.clear_slot(object, block).is_some());
+    }
+}
+
+/// Where blocks that were read from the origin go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// Not into the pool.
+    Nowhere,
+    /// Into memory, where it is already.
+    Memory,
+    /// The same, and nobody has asked for it.
+    Unasked,
+    /// Into the pool, to be the first to go.
+    Lingers(Class),
+    /// Into the pool, to be kept.
+    Kept(Class),
+}
+
+impl Engine {
+    fn keep_parts(&mut self) -> (&mut Cache, &mut Quotas, Pool<'_>) {
+        let Keep { cache, quotas, budget, .. } = &mut self.keep;
+        let pinned = quotas.pins();
+        let pool = Pool { store: &mut self.store, budget, pinned, evicted: &mut self.stats.evicted_blocks };
+        (cache, quotas, pool)
+    }
+
+    /// A block that the pool has is used, by a request of class `by`.
+    pub(crate) fn used(&mut self, object: ObjectId, block: Block, slot: Slot, by: Class) {
+        let Some(key) = key_of(object, block) else { return };
+        let (cache, _, mut pool) = self.keep_parts();
+        if !cache.touch(key, &mut pool) && cache.admit(key, Kind::OnFlash, &mut pool) != Admitted::Refused && !slot.kept
+        {
+            self.store.keep(object, block, true);
+            if !slot.dirty {
+                self.stats.lingering_hit_blocks += 1;
+                self.lingered.was_asked_for();
+            }
+            self.neighbours.promoted(object, block, u64::from(self.config.fetch_bytes) / BLOCK_U64);
+        }
+        self.count_for_class(object, block, Some(slot.class), by);
+    }
+
+    /// A block that is not on flash is asked for.
+    pub(crate) fn touched(&mut self, object: ObjectId, block: Block) {
+        let Some(key) = key_of(object, block) else { return };
+        let (cache, _, mut pool) = self.keep_parts();
+        cache.touch(key, &mut pool);
+    }
+
+    /// A block was read from the origin, or written there, for a request of class `by`, and may come in: because it was
+    /// asked for, or along with one that was. Where it is to wait in memory, `bytes` go there.
+    pub(crate) fn place(&mut self, object: ObjectId, block: Block, by: Class, asked: bool, bytes: &[u8]) -> Place {
+        let Some(key) = key_of(object, block) else { return Place::Nowhere };
+        let (cache, quotas, mut pool) = self.keep_parts();
+        let class = quotas.after_use(None, by, &pool);
+        if !asked {
+            // What comes along is not pinned; but it must not be a way around a share's quota.
+            let class = if quotas.is_share(class) { class } else { Class::EVERYBODY };
+            if !self.has_spare_room() {
+                self.store.hold_unasked(object, block, bytes, self.keep.unasked_most);
+                return Place::Unasked;
+            }
+            let (_, _, mut pool) = self.keep_parts();
+            return if pool.fill(key) { Place::Lingers(class) } else { Place::Nowhere };
+        }
+        if cache.contains(key) {
+            // It is known from before it was lost; on flash from now on, if it was in memory.
+            cache.wrote(key);
+            return if pool.fill(key) { Place::Kept(class) } else { Place::Nowhere };
+        }
+        if quotas.is_pinned(class) {
+            // Whatever the admission says: who pins it has said that it will be wanted.
+            let comes = pool.fill(key) && cache.admit(key, Kind::OnFlash, &mut pool) != Admitted::Refused;
+            return if comes { Place::Kept(class) } else { Place::Nowhere };
+        }
+        match cache.admit(key, Kind::Read, &mut pool) {
+            Admitted::Refused => Place::Nowhere,
+            Admitted::Flash => Place::Kept(class),
+            Admitted::Memory if quotas.is_share(class) => {
+                // What waits in memory has no class: a share's blocks are counted from the first.
+                cache.wrote(key);
+                if pool.fill(key) {
+                    return Place::Kept(class);
+                }
+                cache.forget(key);
+                Place::Nowhere
+            }
+            Admitted::Memory => {
+                self.store.hold(object, block, bytes);
+                Place::Memory
+            }
+        }
+    }
+
+    /// A block that waited in memory without anybody having asked for it is asked for, by a request of class `by`, which
+    /// has its lock and these bytes of it. It comes in as a miss would.
+    pub(crate) fn asked_after_all(&mut self, object: ObjectId, block: Block, by: Class, bytes: &[u8]) {
+        self.touched(object, block);
+        let Some(key) = key_of(object, block) else { return };
+        let excluded = self.store.get(object).is_none_or(|known| known.locks.excluded(block));
+        let span = Span { first: block, end: block.next() };
+        if excluded || !self.store.is_in_memory(object, block) || !self.may_let_in(object, span) {
+            return;
+        }
+        self.stats.lingering_hit_blocks += 1;
+        self.neighbours.promoted(object, block, u64::from(self.config.fetch_bytes) / BLOCK_U64);
+        let place = self.place(object, block, by, true, bytes);
+        match place {
+            Place::Kept(class) if class != Class::EVERYBODY => {
+                // What waits in memory has no class: it is written with it now.
+                self.store.let_go(key);
+                if self.may_name_clean(object) {
+                    self.let_in(object, block, &[place], bytes);
+                } else {
+                    self.forget_kept(key);
+                }
+            }
+            // It is written at the end of this step, with what lies beside it.
+            Place::Kept(_) => self.store.window.was_asked_for(key),
+            // Not wanted, or not yet: it waits on.
+            Place::Nowhere => self.store.window.stays(key),
+            Place::Memory | Place::Unasked | Place::Lingers(_) => {}
+        }
+    }
+
+    /// The classes that blocks have before they are written to; none of any, where no class has a limit.
+    pub(crate) fn classes_before(&self, object: ObjectId, first: Block, blocks: u64) -> Vec<Option<Class>> {
+        let counts = if self.keep.quotas.in_use() { blocks } else { 0 };
+        let class = |at| self.store.slot(object, first.plus(at)).map(|slot| slot.class);
+        (0..counts).map(class).collect()
+    }
+
+    /// The class for the record of a write by a request of class `by`.
+    pub(crate) fn class_of_record(&mut self, before: &[Option<Class>], by: Class) -> Class {
+        let Some(first) = before.first() else { return Class::EVERYBODY };
+        let (_, quotas, pool) = self.keep_parts();
+        quotas.after_use(*first, by, &pool)
+    }
+
+    /// Blocks were written by a request of class `by`, and have their slots; before, they had these classes.
+    pub(crate) fn note_written(
+        &mut self,
+        object: ObjectId,
+        (first, blocks): (Block, u64),
+        before: &[Option<Class>],
+        by: Class,
+    ) {
+        // Counted as they were first: what they have among them already is not in their own way.
+        for (block, class) in (first.0..).map(Block).zip(before) {
+            self.store.set_class(object, block, class.unwrap_or_default());
+        }
+        for (index, block) in (first.0..first.0 + blocks).map(Block).enumerate() {
+            let Some(key) = key_of(object, block) else { continue };
+            let (cache, _, mut pool) = self.keep_parts();
+            if cache.touch(key, &mut pool) {
+                cache.wrote(key);
+            } else {
+                // Refused is no error: it is dirty, and the policy will hear of it again.
+                cache.admit(key, Kind::OnFlash, &mut pool);
+            }
+            self.count_for_class(object, block, before.get(index).copied().flatten(), by);
+        }
+    }
+
+    /// A block that was dirty is clean: it may go now.
+    pub(crate) fn note_clean(&mut self, object: ObjectId, block: Block) {
+        let Some(key) = key_of(object, block) else { return self.store.keep(object, block, false) };
+        let (cache, quotas, mut pool) = self.keep_parts();
+        let Some(slot) = pool.store.slot(object, block) else { return cache.forget(key) };
+        if !quotas.cleaned(key, slot.class, &mut pool) {
+            return pool.give_up(key);
+        }
+        let kept = if cache.contains(key) {
+            cache.release(key);
+            true
+        } else {
+            cache.admit(key, Kind::OnFlash, &mut pool) != Admitted::Refused
+        };
+        self.store.keep(object, block, kept);
+        if !kept {
+            self.unpin(object, block);
+        }
+    }
+
+    /// A block that the policy does not keep cannot be pinned.
+    fn unpin(&mut self, object: ObjectId, block: Block) {
+        let class = self.keep.quotas.unkept(self.store.class_of(object, block));
+        self.store.set_class(object, block, class);
+    }
+
+    /// A block that has its slot, and had class `now` before if it is not new, was used by a request of class `by`.
+    pub(crate) fn count_for_class(&mut self, object: ObjectId, block: Block, now: Option<Class>, by: Class) {
+        if !self.keep.quotas.in_use() {
+            return;
+        }
+        let Some(key) = key_of(object, block) else { return };
+        let (_, quotas, pool) = self.keep_parts();
+        let Some(slot) = pool.store.slot(object, block).filter(|slot| slot.location != Location::ZERO) else { return };
+        let class = quotas.after_use(now, by, &pool);
+        let class = if slot.kept || slot.dirty { class } else { quotas.unkept(class) };
+        self.move_to_class(object, block, key, class);
+    }
+
+    /// Makes a block one of a class; a share that is full gives up another for it, or it goes itself.
+    fn move_to_class(&mut self, object: ObjectId, block: Block, key: Key, class: Class) {
+        let (cache, quotas, mut pool) = self.keep_parts();
+        let Some(slot) = pool.store.slot(object, block) else { return };
+        if slot.class != class {
+            quotas.leaves(key, slot.class);
+            pool.store.set_class(object, block, class);
+            if !quotas.is_pinned(class) {
+                cache.release(key);
+            }
+        }
+        if !quotas.joins(key, class, &mut pool) && !slot.dirty {
+            pool.give_up(key);
+        }
+    }
+
+    /// Whether each class is within its quota, as far as its blocks may go.
+    pub(crate) fn quotas_hold(&self) -> bool {
+        let quotas = &self.keep.quotas;
+        let pinned = |class: &Class| quotas.is_pinned(*class);
+        (0..).map_while(Class::new).filter(|class| pinned(class) || quotas.is_share(*class)).all(|class| {
+            let dirty = if pinned(&class) { 0 } else { self.store.sums.dirty_blocks() };
+            self.store.sums.blocks_of(class) <= self.config.classes[class.index()].blocks.saturating_add(dirty)
+        })
+    }
+
+    /// Blocks that are pinned now.
+    pub(crate) fn pinned_blocks(&self) -> u64 {
+        self.keep.quotas.pinned(|class| self.store.sums.blocks_of(class))
+    }
+
+    /// Gives up a few blocks, because reclaim finds no segment worth emptying; `false` if none may go.
+    pub(crate) fn keep_less(&mut self, blocks: u32) -> bool {
+        let (cache, _, mut pool) = self.keep_parts();
+        (0..blocks).take_while(|_| cache.evict(&mut pool).is_some()).count() > 0
+    }
+
+    /// Keeps as much as fits: more blocks where they are packed. Where what is kept takes more than it may, some goes.
+    pub(crate) fn fit_keep(&mut self) {
+        // Zeros take no flash, packed or not: without packed records they are no reason to keep more.
+        let blocks = if self.store.sums.packed_blocks() > 0 { self.store.sums.cached_blocks() } else { 0 };
+        self.keep.fit(blocks, self.store.sums.stored_units());
+        if self.store.sums.kept_units() > self.keep.plain * u64::from(BLOCK_UNITS) {
+            self.keep_less(FIT_STEP);
+        }
+    }
+
+    /// Whether the pool holds as many blocks as memory may be used for, however little flash they take.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.store.sums.cached_blocks() >= self.store.log.geometry().data_blocks() * PACKED_MOST
+    }
+
+    /// A block is not in the pool any more.
+    pub(crate) fn forget_kept(&mut self, key: Key) {
+        self.keep.cache.forget(key);
+    }
+
+    /// Tells the policy of blocks that have lost their slots since.
+    pub(crate) fn tell_gone(&mut self) {
+        for (object, block) in self.store.take_gone() {
+            if self.store.slot(object, block).is_none()
+                && !self.store.is_in_memory(object, block)
+                && let Some(key) = key_of(object, block)
+            {
+                self.keep.cache.forget(key);
+                self.keep.quotas.gone(key);
+            }
+        }
+    }
+
+    /// Changes what is kept from now on, and drops nothing.
+    pub(crate) fn configure_keep(&mut self, config: &Config) {
+        let (cache, quotas, mut pool) = self.keep_parts();
+        quotas.set(config.classes);
+        pool.pinned = quotas.pins();
+        cache.set_policy(config.policy, &mut pool);
+        cache.set_admission(config.admission);
+        self.keep.budget.set_limit(config.flash_write_limit);
+        // What could not move over while it was dirty is found again, and what changed limits say of each block.
+        self.keep.learn_from = Some((ObjectId(0), Block(0)));
+    }
+
+    /// Tells the policy of some of the blocks that an earlier life of the engine kept.
+    pub(crate) fn learn_kept(&mut self) {
+        let Some((mut at, mut from)) = self.keep.learn_from.take() else { return };
+        let mut left = LEARN_STEP;
+        while left > 0 {
+            let Some((&object, known)) = self.store.objects.range(at..).next() else { return };
+            let first = if object == at { from } else { Block(0) };
+            let slots: Vec<_> = known.map.range(first, Block(u64::MAX)).take(left).collect();
+            left -= slots.len().max(1);
+            (at, from) = match slots.last() {
+                Some((last, _)) => (object, last.next()),
+                None => (object.next(), Block(0)),
+            };
+            for (block, _) in slots {
+                self.learn(object, block);
+            }
+        }
+        self.keep.learn_from = Some((at, from));
+    }
+
+    fn learn(&mut self, object: ObjectId, block: Block) {
+        let Some(key) = key_of(object, block) else { return };
+        let (_, quotas, pool) = self.keep_parts();
+        let Some(slot) = pool.store.slot(object, block) else { return };
+        if slot.class != Class::EVERYBODY {
+            let class = quotas.belongs(slot.class, &pool);
+            let class = if slot.kept || slot.dirty { class } else { quotas.unkept(class) };
+            if class != slot.class || !quotas.knows(key, class) {
+                self.move_to_class(object, block, key, class);
+            }
+        }
+        // What is left of it: a share may have given it up.
+        let Some(slot) = self.store.slot(object, block) else { return };
+        if slot.location == Location::ZERO || !slot.kept && !slot.dirty {
+            return;
+        }
+        let (cache, _, mut pool) = self.keep_parts();
+        if !cache.contains(key) && cache.admit(key, Kind::OnFlash, &mut pool) == Admitted::Refused && !slot.dirty {
+            self.store.keep(object, block, false);
+            self.unpin(object, block);
+        }
+    }
+}

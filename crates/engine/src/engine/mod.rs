@@ -1,0 +1,475 @@
+//! The engine: takes requests, completions and the time; gives effects.
+//!
+//! Everything happens in [`Engine::turn`], which runs until nothing more can be done without
+//! an answer from outside. No call goes deeper than one step of one request, so there is no
+//! re-entrance to think about, and one seed fixes the order of everything.
+
+mod begin;
+mod checkpoint;
+mod destage;
+mod fetch;
+mod flash;
+mod from_memory;
+mod gain;
+mod gather;
+mod holdings;
+mod keep;
+mod object_room;
+mod ops;
+mod pool_failed;
+mod reclaim;
+mod refused_sync;
+mod streaming;
+mod victim;
+
+pub(crate) use checkpoint::Checkpoints;
+pub use destage::FlushProgress;
+pub use holdings::Holding;
+pub use ops::together::fits_together;
+
+use headpond_base::{Buf, CacheMode, Errno, Nanos, ObjectId, Sequence};
+use headpond_format::UNIT;
+use headpond_log::{LogIo, Mutation, WriteId};
+use headpond_policy::Streams;
+
+use crate::burials::Burials;
+use crate::config::Config;
+use crate::effect::{Effect, Outcome, Ticket};
+use crate::engine::destage::Destage;
+use crate::engine::gather::GatherRead;
+use crate::engine::keep::Keep;
+use crate::engine::ops::reserve::Asking;
+use crate::engine::ops::status::Settling;
+use crate::engine::pool_failed::PoolFailed;
+use crate::engine::reclaim::Reclaim;
+use crate::engine::victim::Lingered;
+use crate::fetches::{FetchId, Fetches};
+use crate::hits_to_origin::HitsToOrigin;
+use crate::leaving::Leaving;
+use crate::locks::{OpId, Span};
+use crate::modes::{Rules, rules};
+use crate::neighbours::Neighbours;
+use crate::op::{Op, Progress, Work};
+use crate::origin_cost::OriginCosts;
+use crate::outbox::Outbox;
+use crate::promises::Promises;
+use crate::request::{Reply, Request, RequestId};
+use crate::requests::Requests;
+use crate::stats::Stats;
+use crate::store::Store;
+use crate::trails::Trails;
+use crate::treatment::Treatment;
+
+/// With no more objects than this, assertions compare the sums over them with a walk after each turn.
+const COUNTED_BY_WALK: usize = 32;
+
+/// What an effect is for.
+pub(crate) enum Purpose {
+    /// What recovery found is durable.
+    Settling,
+    LogWrite(WriteId),
+    LogSync,
+    /// A request waits for it; it is stepped with the outcome.
+    Op(OpId),
+    Gather(GatherRead),
+    Fetch(FetchId),
+    Destage(crate::engine::destage::JobEffect),
+    Reclaim(crate::engine::reclaim::ReclaimEffect),
+    Checkpoint,
+    Bury(ObjectId),
+    Disown,
+    /// Space for changes of an object.
+    Space(ObjectId),
+    /// How much the origin has free.
+    Look,
+}
+
+/// The engine of one pool. See the crate's documentation.
+pub struct Engine {
+    config: Config,
+    mode: CacheMode,
+    now: Nanos,
+    store: Store,
+    requests: Requests,
+    outbox: Outbox<Purpose>,
+    fetches: Fetches,
+    destage: Destage,
+    reclaim: Reclaim,
+    lingered: Lingered,
+    keep: Keep,
+    streams: Streams,
+    neighbours: Neighbours,
+    trails: Trails,
+    hits_to_origin: HitsToOrigin,
+    checkpoints: Checkpoints,
+    asking: Asking,
+    settling: Settling,
+    promises: Promises,
+    /// The object that was written last: of its file system the origin's space is looked at.
+    looks_for: Option<ObjectId>,
+    /// Writes that were found to be part of a stream, and pass by the pool.
+    streamed_writes: u64,
+    /// What recovery found is durable. A process that died may have left it in the device's cache alone. Whatever is written before
+    /// could survive a loss of power that takes it: a superblock, with the checkpoint that it leads to.
+    settled: bool,
+    /// The first checkpoint of this epoch is written, and there is room for the log to go on.
+    accepting: bool,
+    burials: Burials,
+    leaving: Leaving,
+    stopping: bool,
+    stopped: bool,
+    pool_failed: PoolFailed,
+    last_sync_asked: Nanos,
+    /// What the origin charges.
+    origin_costs: OriginCosts,
+    /// The object that was dropped last to make room for another's name.
+    forget_from: ObjectId,
+    stats: Stats,
+}
+
+impl Engine {
+    pub(crate) fn new(store: Store, checkpoints: Checkpoints, config: Config, now: Nanos) -> Self {
+        let geometry = *store.log.geometry();
+        let data_blocks = geometry.data_blocks();
+        let segments = usize::try_from(geometry.segments).expect("the table of segments is in memory");
+        let usable = segments.saturating_sub(crate::engine::reclaim::held_free(segments));
+        let keep = Keep::new(&config, data_blocks, usable as u64 * u64::from(geometry.segment_blocks()), now);
+        let mut engine = Self {
+            mode: config.mode,
+            config,
+            now,
+            store,
+            requests: Requests::default(),
+            outbox: Outbox::default(),
+            fetches: Fetches::default(),
+            destage: Destage::new(now),
+            reclaim: Reclaim::default(),
+            lingered: Lingered::new(data_blocks),
+            keep,
+            streams: Streams::new(config.sequential_cutoff),
+            neighbours: Neighbours::new(data_blocks),
+            trails: Trails::default(),
+            hits_to_origin: HitsToOrigin::default(),
+            checkpoints,
+            asking: Asking::default(),
+            settling: Settling::default(),
+            promises: Promises::default(),
+            looks_for: None,
+            streamed_writes: 0,
+            settled: false,
+            accepting: false,
+            burials: Burials::default(),
+            leaving: Leaving::default(),
+            stopping: false,
+            stopped: false,
+            pool_failed: PoolFailed::default(),
+            last_sync_asked: now,
+            origin_costs: OriginCosts::default(),
+            forget_from: ObjectId(0),
+            stats: Stats::default(),
+        };
+        engine.store.starts(now);
+        engine.start(Purpose::Settling, |ticket| Effect::FlashSync { ticket });
+        engine
+    }
+
+    pub(crate) const fn rules(&self) -> Rules {
+        rules(self.mode)
+    }
+
+    /// What the cache mode leaves of what a request's treatment allows.
+    pub(crate) const fn rules_for(&self, how: Treatment) -> Rules {
+        how.handling.limit(rules(self.mode))
+    }
+
+    /// Tells the time. It never goes back.
+    pub fn advance(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        self.store.advance(self.now);
+        self.keep.tick(self.now);
+        self.fit_keep();
+        self.learn_kept();
+        debug_assert!(self.keep.is_learning() || self.quotas_hold(), "{:?}", self.stats());
+        if self.store.log.has_unsynced() && self.now.since(self.last_sync_asked) >= self.config.sync_interval {
+            self.last_sync_asked = self.now;
+            self.store.log.want_sync_of_all();
+        }
+        self.turn();
+    }
+
+    /// When [`Engine::advance`] should be called at the latest, if nothing else happens.
+    #[must_use]
+    pub fn next_wake(&self) -> Option<Nanos> {
+        let log = &self.store.log;
+        let learning = self.keep.is_learning() || self.reclaim.waits_for_its_turn();
+        // Who waits for the origin's figure to be settled waits for the time of the next look.
+        let looks = self.promises.look() && self.requests.first_for_room().is_some();
+        let busy = log.has_unsynced() && !log.failed() || self.destage.has_work(&self.store) || learning || looks;
+        (busy && !self.stopped).then(|| self.now.plus(crate::engine::destage::TICK))
+    }
+
+    /// Takes a request. It is answered by an [`Effect::Reply`], now or later.
+    pub fn submit(&mut self, id: RequestId, request: Request) {
+        if self.stopped {
+            self.answer(id, Reply::Failed(Errno::SHUTDOWN));
+        } else if !self.accepting {
+            self.requests.hold(id, request);
+        } else {
+            self.begin(id, request);
+            self.turn();
+        }
+    }
+
+    /// Takes the outcome of an effect.
+    ///
+    /// # Panics
+    /// When no such effect is under way: a completion that comes twice would be counted twice.
+    pub fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
+        let purpose = self.outbox.finish(ticket).expect("an effect is completed once");
+        self.origin_costs.done(ticket, !matches!(outcome, Outcome::Failed(_)), self.now);
+        match purpose {
+            Purpose::Settling => {
+                self.settled = true;
+                if let Outcome::Failed(_) = outcome {
+                    self.store.log.fail();
+                }
+            }
+            Purpose::LogWrite(id) => {
+                let succeeded = !matches!(outcome, Outcome::Failed(_));
+                self.store.log.wrote(id, succeeded);
+            }
+            Purpose::LogSync => self.store.log.synced(!matches!(outcome, Outcome::Failed(_))),
+            Purpose::Op(op) => {
+                if let Outcome::Failed(_) = outcome {
+                    self.stats.origin_errors += 1;
+                }
+                self.requests.has_outcome(op, outcome);
+            }
+            Purpose::Gather(read) => self.gathered(read, outcome),
+            Purpose::Fetch(fetch) => self.fetched(fetch, outcome),
+            Purpose::Destage(pending) => self.destage_done(pending, outcome),
+            Purpose::Reclaim(pending) => self.reclaim_done(pending, outcome),
+            Purpose::Checkpoint => self.checkpoint_done(&outcome),
+            Purpose::Bury(object) => self.buried(object, &outcome),
+            Purpose::Disown => self.pool_failed.answered(&outcome),
+            Purpose::Space(object) => self.space_answered(object, outcome),
+            Purpose::Look => self.looked_at_origin(&outcome),
+        }
+        self.turn();
+    }
+
+    /// Appends what is to be done, in order.
+    pub fn take_effects(&mut self, out: &mut Vec<Effect>) {
+        self.outbox.take(out);
+    }
+
+    /// What was counted, and how things stand.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let geometry = self.store.log.geometry();
+        let flush = self.oldest_flush();
+        // Requests wait meanwhile, and there may be many thousand objects: nothing here walks over them.
+        let objects = &self.store.objects;
+        let counted = self.outbox.add_to(self.stats);
+        Stats {
+            cached_blocks: self.store.sums.cached_blocks(),
+            stored_bytes: self.store.sums.stored_units() * UNIT as u64,
+            packed_blocks: self.store.sums.packed_blocks(),
+            record_bytes: self.store.packing.record_bytes(),
+            payload_bytes: self.store.packing.payload_bytes(),
+            dirty_blocks: self.store.sums.dirty_blocks(),
+            pool_blocks: geometry.data_blocks(),
+            free_segments: self.store.log.segments().free() as u64,
+            segments: u64::from(geometry.segments),
+            objects: objects.len() as u64,
+            map_bytes: objects.map_bytes(),
+            kept_blocks: self.store.sums.kept_blocks(),
+            class_blocks: self.store.sums.class_blocks(),
+            policy_bytes: self.keep.memory(),
+            memory_blocks: self.store.window.len() as u64,
+            dirty_objects: objects.dirty(),
+            failing_objects: objects.failing(),
+            oldest_dirty_age_nanos: self.store.oldest_dirty_age().0,
+            flush_left_blocks: flush.map_or(0, |flush| flush.left_blocks),
+            flush_total_blocks: flush.map_or(0, |flush| flush.total_blocks),
+            flash_failed: u64::from(self.store.log.failed()),
+            // Before that checkpoint counts, recovery goes by the one before, and counts batches as that does.
+            durable_host_batch: if self.stats.checkpoints == 0 { 0 } else { self.store.log.synced_host().0 },
+            ..counted
+        }
+    }
+
+    /// Writes that were found to be part of a long stream since the start, and pass by the pool, whether they are
+    /// answered or not: it is decided as a request is taken. `None` while requests wait for the engine's start.
+    #[must_use]
+    pub const fn streamed_writes(&self) -> Option<u64> {
+        if self.accepting { Some(self.streamed_writes) } else { None }
+    }
+
+    /// The cache mode in force.
+    #[must_use]
+    pub const fn mode(&self) -> CacheMode {
+        self.mode
+    }
+
+    /// Runs until nothing more can be done without an answer from outside.
+    fn turn(&mut self) {
+        if !self.settled {
+            return;
+        }
+        loop {
+            self.tell_gone();
+            self.let_go_of_settled();
+            self.write_what_moved_on();
+            self.wake_synced();
+            self.wake_those_with_room_and_turns();
+            if let Some((id, op)) = self.requests.next_step() {
+                self.step(id, op);
+            } else {
+                self.disown_pool();
+                self.pump_space();
+                self.settle_status();
+                self.pump_destage();
+                self.pump_reclaim();
+                self.pump_checkpoint();
+                self.accept();
+                self.wake_stop();
+                self.emit_log_io();
+                if !self.requests.has_step() && !self.some_are_synced() && !self.some_have_room_or_turns() {
+                    break;
+                }
+            }
+        }
+        self.emit_log_io();
+        self.note_for_flushes();
+        self.store.objects.settle();
+        // A walk for each assertion would make runs with many objects endless.
+        debug_assert!(self.store.objects.len() > COUNTED_BY_WALK || self.store.objects.counts_hold());
+    }
+
+    /// Objects looked at in walks over them since the start: for tests of what costs one.
+    #[must_use]
+    #[doc(hidden)]
+    pub const fn objects_visited(&self) -> u64 {
+        self.store.objects.visited()
+    }
+
+    /// Takes requests once the first checkpoint of this epoch counts and segments are free.
+    ///
+    /// A crash may leave none: those that were emptied count as full again, and each that was open
+    /// is lost for now. Reclaim of clean segments needs no log, so it comes first.
+    fn accept(&mut self) {
+        let enough = self.store.log.segments().free() >= crate::engine::reclaim::START_RESERVE;
+        if self.accepting || self.checkpoints.starting() || !(enough || self.reclaim.idle() || self.store.log.failed())
+        {
+            return;
+        }
+        self.accepting = true;
+        for (id, request) in self.requests.take_held() {
+            self.begin(id, request);
+        }
+    }
+
+    pub(crate) fn start_op(&mut self, request: RequestId, object: ObjectId, work: Work, how: Treatment) {
+        if let Some(object) = self.store.get_mut(object) {
+            object.active += 1;
+        }
+        self.requests.add(Op::new(request, object, work, how));
+    }
+
+    fn step(&mut self, id: OpId, mut op: Box<Op>) {
+        match self.step_op(id, &mut op) {
+            Progress::Wait => self.requests.put_back(id, op),
+            Progress::Finish(reply) => {
+                self.reserve_over(&mut op);
+                self.finish(id, &op, reply);
+            }
+        }
+    }
+
+    fn finish(&mut self, id: OpId, op: &Op, reply: Reply) {
+        if op.locked.is_some()
+            && let Some(object) = self.store.get_mut(op.object)
+        {
+            object.locks.give(id).into_iter().for_each(|next| self.requests.wake(next));
+        }
+        if let Some(object) = self.store.get_mut(op.object) {
+            object.active -= 1;
+            object.turns.over(id);
+        }
+        self.answer(op.request, reply);
+        self.retire(op.object);
+    }
+
+    pub(crate) fn answer(&mut self, request: RequestId, reply: Reply) {
+        self.outbox.emit(Effect::Reply { request, reply });
+    }
+
+    /// Takes the lock for a request; `false` when it has to wait and will be stepped again.
+    pub(crate) fn lock(&mut self, id: OpId, op: &mut Op, span: Span, exclusive: bool) -> bool {
+        op.locked = Some(span);
+        self.store.known(op.object).locks.take(id, span, exclusive)
+    }
+
+    /// Asks for an effect, and for what.
+    pub(crate) fn start(&mut self, purpose: Purpose, effect: impl FnOnce(Ticket) -> Effect) {
+        let foreground = matches!(purpose, Purpose::Op(_) | Purpose::Fetch(_) | Purpose::Gather(_));
+        let (ticket, effect) = self.outbox.start(purpose, effect);
+        self.origin_costs.started(ticket, effect, foreground, self.now);
+    }
+
+    pub(crate) fn emit(&mut self, effect: Effect) {
+        self.outbox.emit(effect);
+    }
+
+    pub(crate) fn write_flash(&mut self, purpose: Purpose, offset: u64, data: Buf) {
+        self.start(purpose, |ticket| Effect::FlashWrite { ticket, offset, data });
+    }
+
+    fn emit_log_io(&mut self) {
+        for io in self.store.log.take_io() {
+            match io {
+                LogIo::Write { id, offset, data } => self.write_flash(Purpose::LogWrite(id), offset, data),
+                LogIo::Sync if Mutation::SkipSync.is_planted(self.config.mutation) => self.store.log.synced(true),
+                LogIo::Sync => self.start(Purpose::LogSync, |ticket| Effect::FlashSync { ticket }),
+                LogIo::Trim { offset, len } => self.emit(Effect::FlashTrim { offset, len }),
+            }
+        }
+    }
+
+    /// Makes the request wait until all host entries up to now are durable; `true` if they are.
+    pub(crate) fn wait_durable(&mut self, id: OpId) -> bool {
+        let last = Sequence(self.store.log.next_sequence().0 - 1);
+        if self.store.log.durable() >= last {
+            return true;
+        }
+        self.requests.wait_for_log(id, last);
+        self.store.log.want_sync();
+        false
+    }
+
+    fn some_are_synced(&self) -> bool {
+        self.requests.wakes_for_log(self.store.log.durable(), self.store.log.failed())
+    }
+
+    /// A failed log wakes everybody: each finds out for itself what that means for it.
+    fn wake_synced(&mut self) {
+        self.requests.log_is_durable(self.store.log.durable(), self.store.log.failed());
+    }
+
+    fn first_has_room(&self) -> bool {
+        self.requests.first_for_room().is_some_and(|op| self.may_proceed(op))
+    }
+
+    fn some_have_room_or_turns(&self) -> bool {
+        self.first_has_room() || self.requests.for_turn().any(|op| self.may_take_turn(op))
+    }
+
+    fn wake_those_with_room_and_turns(&mut self) {
+        let with_turn: Vec<OpId> = self.requests.for_turn().filter(|op| self.may_take_turn(*op)).collect();
+        with_turn.into_iter().for_each(|op| self.requests.has_turn(op));
+        while self.first_has_room() {
+            self.requests.first_has_room();
+        }
+    }
+}

@@ -1,0 +1,557 @@
+//! Changing an object: write, truncate, zero, allocate. This file has what they share and the
+//! way through the log (write-back); `direct.rs` has the way to the origin (the other modes).
+//!
+//! Through the log a change is: alone with its blocks; room in the pool; space at the origin
+//! (`reserve.rs`), so that "no space" is told now and not at the flush; the bytes around it where it starts or
+//! ends inside a block; then one batch, whole or not at all.
+
+use std::ops::Range;
+
+use headpond_base::{BLOCK, BLOCK_U64, Block, Class, Errno, Location, ObjectId, Sequence, UnixNanos, blocks_for};
+use headpond_format::Entry;
+use headpond_log::DataRecord;
+
+use super::together::{Pieces, partial, room, runs};
+use crate::engine::Engine;
+use crate::locks::{OpId, Span};
+use crate::op::{Change, Op, Progress, Stage, Work};
+use crate::promises::Balance;
+use crate::request::Reply;
+use crate::store::Store;
+use crate::store::drop_entry;
+
+/// Segments that only reclaim and bookkeeping may take.
+const WRITE_RESERVE: usize = 4;
+
+/// What may be dirty with the smallest threshold of 1 %, in percent (see `dirty_blocks_max`).
+const LEAST_DIRTY_PERCENT: u64 = 11;
+
+/// The most bytes of a range that are made zeros at a time.
+const ZERO_STEP: u64 = 64 << 20;
+
+impl Change {
+    /// The blocks that must not be touched by others meanwhile.
+    pub(super) fn span(&self) -> Span {
+        match self {
+            Self::Write { offset, data, .. } => Span::of_bytes(*offset, data.len() as u64),
+            Self::Together { pieces, .. } => {
+                let (start, end) = hull(pieces);
+                Span::of_bytes(start, end - start)
+            }
+            Self::Truncate { size, .. } => Span::from_byte(*size),
+            // One that may make the object longer must not race with another that does.
+            Self::Zero { offset, extend: true, .. } | Self::Allocate { offset, extend: true, .. } => {
+                Span::from_byte(*offset)
+            }
+            Self::Zero { offset, len, .. } | Self::Allocate { offset, len, .. } => Span::of_bytes(*offset, *len),
+        }
+    }
+
+    pub(super) const fn mtime(&self) -> UnixNanos {
+        match self {
+            Self::Write { mtime, .. }
+            | Self::Together { mtime, .. }
+            | Self::Truncate { mtime, .. }
+            | Self::Zero { mtime, .. }
+            | Self::Allocate { mtime, .. } => *mtime,
+        }
+    }
+
+    /// The object's size after the change, when it is `size` before.
+    pub(super) fn size_after(&self, size: u64) -> u64 {
+        match self {
+            Self::Write { offset, data, .. } => size.max(offset + data.len() as u64),
+            Self::Together { pieces, .. } => size.max(hull(pieces).1),
+            Self::Truncate { size, .. } => *size,
+            Self::Zero { offset, len, extend, .. } | Self::Allocate { offset, len, extend, .. } => {
+                if *extend {
+                    size.max(offset + len)
+                } else {
+                    size
+                }
+            }
+        }
+    }
+
+    pub(super) const fn durable(&self) -> bool {
+        matches!(self, Self::Write { durable: true, .. } | Self::Together { durable: true, .. })
+    }
+
+    /// Whether only the log can make it.
+    pub(super) const fn needs_the_log(&self) -> bool {
+        matches!(self, Self::Together { .. })
+    }
+}
+
+impl Engine {
+    pub(crate) fn step_change(&mut self, id: OpId, op: &mut Op) -> Progress {
+        let Work::Change(change) = &op.work else { unreachable!("a change") };
+        let change = change.clone();
+        if op.stage == Stage::Begin {
+            op.stage = Stage::Locked;
+            if !self.lock(id, op, change.span(), true) {
+                return Progress::Wait;
+            }
+        }
+        if op.stage == Stage::Locked {
+            if let Some(errno) = op.error.or_else(|| self.refused_for_space(op, &change)) {
+                return Progress::Finish(Reply::Failed(errno));
+            }
+            op.direct = self.goes_direct(op);
+        }
+        if op.direct {
+            return self.step_direct(id, op, &change);
+        }
+        self.step_logged(id, op, &change)
+    }
+
+    /// Whether changes that begin now go to the origin directly: by the cache mode, or because
+    /// the flash takes nothing more (promise 5).
+    fn goes_direct(&self, op: &Op) -> bool {
+        !self.rules_for(op.how).log_writes || self.store.log.failed() || self.only_origin_can_tell(op)
+    }
+
+    fn step_logged(&mut self, id: OpId, op: &mut Op, change: &Change) -> Progress {
+        if op.stage == Stage::Asking {
+            if let Some(errno) = op.take_failure() {
+                if self.make_room(id, op, errno) {
+                    return Progress::Wait;
+                }
+                return Progress::Finish(Reply::Failed(errno));
+            }
+            op.allocated = true;
+            op.stage = Stage::Locked;
+            return self.step_change(id, op);
+        }
+        if op.stage == Stage::MakingRoom {
+            // Whatever came of it, the origin is asked once more; unless the end has come.
+            op.error = op.error.filter(|_| self.stopping);
+            op.stage = Stage::Locked;
+            return self.step_change(id, op);
+        }
+        if op.stage == Stage::Locked {
+            if !self.may_go_on(id, op, change) {
+                return Progress::Wait;
+            }
+            if !self.has_space(op, change) {
+                if self.may_reserve(id, op) {
+                    op.stage = Stage::Asking;
+                    self.ask_for_space(id, op, change);
+                }
+                return Progress::Wait;
+            }
+            self.reserve_over(op);
+            op.stage = Stage::Gathered;
+            self.gather_edges(id, op, change);
+        }
+        if op.stage == Stage::Gathered {
+            if op.parts > 0 {
+                return Progress::Wait;
+            }
+            if let Some(errno) = op.error {
+                return Progress::Finish(Reply::Failed(errno));
+            }
+            if let Some(errno) = self.refused_for_space(op, change) {
+                return Progress::Finish(Reply::Failed(errno));
+            }
+            if self.goes_direct(op) {
+                // The mode was changed meanwhile, or the flash failed: who is told now that this
+                // is done must find it at the origin.
+                op.direct = true;
+                op.stage = Stage::Locked;
+                (op.out, op.whole) = (None, None);
+                op.edges.clear();
+                return self.step_direct(id, op, change);
+            }
+            if !self.may_go_on(id, op, change) {
+                return Progress::Wait;
+            }
+            if !self.has_space(op, change) {
+                // Destage began to give it back meanwhile.
+                (op.out, op.whole) = (None, None);
+                op.stage = Stage::Locked;
+                return self.step_change(id, op);
+            }
+            if let Some(rest) = self.commit(id, op, change) {
+                op.work = Work::Change(rest);
+                op.stage = Stage::Locked;
+                return self.step_change(id, op);
+            }
+            op.stage = Stage::Applied;
+        }
+        if change.durable() && op.stage == Stage::Applied {
+            op.stage = Stage::Durable;
+            if !self.wait_durable(id) && !self.store.log.failed() {
+                return Progress::Wait;
+            }
+        }
+        if op.stage == Stage::Durable {
+            // A log that fails wakes everybody who waits for it.
+            if self.store.log.failed() && !self.wait_durable(id) {
+                return Progress::Finish(Reply::Failed(Errno::IO));
+            }
+            op.stage = Stage::OriginSynced;
+            // Data that is durable is lost with a name that is not: the first such write does for the name what the first
+            // sync does. The kernel sends no sync after a write that says by itself that it is to be durable.
+            if self.has_new_name(op.object) && self.sync_origin(id, op, op.object) {
+                return Progress::Wait;
+            }
+        }
+        if op.stage == Stage::OriginSynced
+            && let Some(errno) = self.origin_synced(op, op.object)
+        {
+            return Progress::Finish(Reply::Failed(errno));
+        }
+        self.count_change(change);
+        Progress::Finish(Reply::Changed(self.store.known(op.object).attributes()))
+    }
+
+    pub(super) fn count_change(&mut self, change: &Change) {
+        match change {
+            Change::Write { data, .. } => {
+                self.stats.writes += 1;
+                self.stats.write_bytes += data.len() as u64;
+            }
+            Change::Together { pieces, .. } => {
+                self.stats.writes += 1;
+                self.stats.write_bytes += pieces.iter().map(|(_, data)| data.len() as u64).sum::<u64>();
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a change through the log gets further now; if not it waits, and is stepped again.
+    fn may_go_on(&mut self, id: OpId, op: &mut Op, change: &Change) -> bool {
+        if !self.may_log(id, op.object) {
+            self.wait_for_turn(id, op.object, false);
+        } else if self.may_take(op.object, change) {
+            if self.promises.counts() {
+                self.looks_for = Some(op.object);
+                self.promises.want();
+            }
+            return true;
+        } else if self.stopping {
+            // Nobody makes room any more.
+            op.error = Some(Errno::SHUTDOWN);
+            self.requests.wake(id);
+        } else {
+            self.requests.wait_for_room(id);
+        }
+        self.stats.stalls += 1;
+        false
+    }
+
+    /// Makes a change wait until those that it must not mix with are over.
+    pub(super) fn wait_for_turn(&mut self, id: OpId, object: ObjectId, direct: bool) {
+        let known = self.store.known(object);
+        known.turns.wait(id, direct);
+        if direct || known.past.needs_sync() {
+            self.destage.hurry(object);
+        }
+        self.requests.wait_for_turn(id);
+    }
+
+    /// Whether the object may be changed through the log. One that goes to the origin directly takes the size
+    /// from there when it is done. And from the first logged change on it is the log that counts after a
+    /// crash: what went directly before must be the origin's for good.
+    fn may_log(&self, id: OpId, object: ObjectId) -> bool {
+        self.store.log.failed()
+            || self.store.get(object).is_none_or(|known| {
+                !known.past.is_under_way() && !known.past.needs_sync() && !known.turns.others_first(id, false)
+            })
+    }
+
+    /// Whether a change that waits for its turn on an object has it now.
+    pub(crate) fn may_take_turn(&self, id: OpId) -> bool {
+        let Some(op) = self.requests.get(id) else { return true };
+        let direct = if op.stage == Stage::Locked { self.goes_direct(op) } else { op.direct };
+        if direct { self.direct_ready(id, op.object) } else { self.may_log(id, op.object) }
+    }
+
+    /// Whether a stalled request would get further now, if only to wait for its turn.
+    pub(crate) fn may_proceed(&self, id: OpId) -> bool {
+        let Some(op) = self.requests.get(id) else { return true };
+        let Work::Change(change) = &op.work else { return true };
+        if self.goes_direct(op) || op.direct {
+            return self.leaves_what_is_promised(op.object, change);
+        }
+        !self.may_log(id, op.object) || self.may_take(op.object, change) || self.refused_for_space(op, change).is_some()
+    }
+
+    /// Whether the pool has room for a change, free segments, bounded memory, bounded dirt, and the origin as far as it is
+    /// counted.
+    fn may_take(&self, object: ObjectId, change: &Change) -> bool {
+        let log = &self.store.log;
+        if log.failed() {
+            return true;
+        }
+        self.may_name(object)
+            && !self.checkpoint_holds_changes()
+            && log.unsynced_bytes() < self.unsynced_bytes_max()
+            && self.has_room_for_dirt(object, change)
+            && self.balance(object, change) == Balance::Enough
+    }
+
+    /// Whether the pool has room for dirty data of a change, and no more is dirty after it than may be.
+    pub(super) fn has_room_for_dirt(&self, object: ObjectId, change: &Change) -> bool {
+        self.store.log.segments().free() > WRITE_RESERVE
+            && (self.dirty_after(object, change) <= self.dirty_blocks_max() || self.store.sums.dirty_blocks() == 0)
+    }
+
+    /// Blocks that are dirty after a change, at most.
+    pub(super) fn dirty_after(&self, object: ObjectId, change: &Change) -> u64 {
+        let blocks = match change {
+            Change::Truncate { .. } | Change::Allocate { .. } => 1,
+            Change::Write { .. } => change.span().blocks(),
+            Change::Together { pieces, .. } => room(&runs(pieces)).1,
+            Change::Zero { offset, len, .. } => Span::of_bytes(*offset, (*len).min(self.zero_step(*offset))).blocks(),
+        };
+        let covered = self.store.get(object).map_or(0, |known| {
+            let first = change.span().first;
+            let span = Span { first, end: first.plus(blocks) };
+            if blocks == 1 || change.needs_the_log() {
+                0
+            } else {
+                known.map.range(span.first, span.end).filter(|(_, slot)| slot.dirty).count() as u64
+            }
+        });
+        self.store.sums.dirty_blocks() + blocks - covered.min(blocks)
+    }
+
+    /// A long range is made zeros this many bytes at a time: no step takes long, and each fits
+    /// what may be dirty. The same whatever is set: settings change while a step is under way, and its edges
+    /// were gathered for its length. It ends with a block, so that only the range's own ends are edges.
+    fn zero_step(&self, offset: u64) -> u64 {
+        let least_dirty_max = self.store.log.geometry().data_blocks() * LEAST_DIRTY_PERCENT / 100;
+        (least_dirty_max / 4 * BLOCK_U64).clamp(BLOCK_U64, ZERO_STEP) - offset % BLOCK_U64
+    }
+
+    /// Memory for what is not durable yet.
+    pub(crate) fn unsynced_bytes_max(&self) -> usize {
+        let pool = usize::try_from(self.store.log.geometry().pool_bytes).unwrap_or(usize::MAX);
+        (pool / 4).min(64 << 20)
+    }
+
+    /// More than this must not be dirty: reclaim needs clean blocks to live on.
+    pub(crate) fn dirty_blocks_max(&self) -> u64 {
+        let percent = if self.config.dirty_threshold == 0 { 75 } else { u64::from(self.config.dirty_threshold) + 10 };
+        let blocks = self.store.log.geometry().data_blocks();
+        // What is pinned stays: dirty data has the rest of what the pool can be packed with.
+        let beside_pins = (blocks * crate::engine::keep::KEEP_PERCENT / 100).saturating_sub(self.pinned_blocks());
+        (blocks * percent.min(75) / 100).min(beside_pins).max(1)
+    }
+
+    /// Gathers the blocks that the change covers only in part.
+    fn gather_edges(&mut self, id: OpId, op: &mut Op, change: &Change) {
+        op.edges = self.edges(op.object, change);
+        let edges = op.edges.clone();
+        let on_a_trail = matches!(change, Change::Write { .. }) && self.trails.follows(op.object, change.span());
+        let total = edges.len() as u64;
+        for (index, block) in (0..).zip(edges) {
+            self.gather(id, op, Span { first: block, end: block.plus(1) }, index, total);
+        }
+        if on_a_trail {
+            self.bring_ahead(op, change.span());
+        }
+    }
+
+    /// The blocks of which a change needs the present bytes: of each place at most the first and the last.
+    fn edges(&self, object: ObjectId, change: &Change) -> Vec<Block> {
+        let Some(known) = self.store.get(object) else { return Vec::new() };
+        let size = known.state.size;
+        match change {
+            Change::Write { offset, data, .. } => partial_blocks(*offset, offset + data.len() as u64, size),
+            Change::Together { pieces, .. } => partial(pieces, size),
+            Change::Zero { offset, len, .. } => {
+                let end = (offset + (*len).min(self.zero_step(*offset))).min(size);
+                if *offset < end { partial_blocks(*offset, end, size) } else { Vec::new() }
+            }
+            Change::Truncate { size: to, .. } => {
+                let block = Block::holding(*to);
+                let cut = *to < size && to % BLOCK_U64 != 0;
+                let dirty = known.map.get(block).is_some_and(|slot| slot.dirty && slot.location != Location::ZERO);
+                if cut && dirty { vec![block] } else { Vec::new() }
+            }
+            Change::Allocate { .. } => Vec::new(),
+        }
+    }
+
+    /// Puts the change into the log and the map, in one batch; of a long range of zeros the
+    /// first part, answering with the rest.
+    fn commit(&mut self, id: OpId, op: &mut Op, change: &Change) -> Option<Change> {
+        if let Change::Zero { offset, len, extend, mtime } = *change
+            && len > self.zero_step(offset)
+        {
+            let step = self.zero_step(offset);
+            // The last step makes the object longer, if it is to be.
+            self.commit_whole(id, op, &Change::Zero { offset, len: step, extend: false, mtime });
+            (op.out, op.whole) = (None, None);
+            return Some(Change::Zero { offset: offset + step, len: len - step, extend, mtime });
+        }
+        self.commit_whole(id, op, change);
+        None
+    }
+
+    fn commit_whole(&mut self, id: OpId, op: &mut Op, change: &Change) {
+        let named = self.make_room_for(op.object);
+        debug_assert!(named, "it waited until there is room");
+        let edges = std::mem::take(&mut op.edges);
+        let gathered = op.whole.take().or_else(|| op.out.take().map(headpond_base::BufMut::freeze));
+        let edge = |block: Block| {
+            let index = edges.iter().position(|edge| *edge == block)?;
+            gathered.as_ref().map(|bytes| &bytes[index * BLOCK..(index + 1) * BLOCK])
+        };
+        let object = op.object;
+        self.store.introduce(object);
+        if self.store.known(object).trust.log_counts_again() {
+            // What went to the origin before this may have changed the size, and from here on the log's counts.
+            self.store.persist(object);
+        }
+        self.store.known(object).dropped.clear();
+        let size = self.store.known(object).state.size;
+        let size_after = change.size_after(size);
+        let mtime = change.mtime();
+        match change {
+            Change::Write { offset, data, .. } => {
+                let span = change.span();
+                let blocks = u32::try_from(span.blocks()).expect("a record is bounded");
+                let skip = usize::try_from(offset % BLOCK_U64).expect("less than a block");
+                let before = self.classes_before(object, span.first, span.blocks());
+                let record = DataRecord {
+                    class: self.class_of_record(&before, op.how.class),
+                    whole: skip == 0 && data.len().is_multiple_of(BLOCK),
+                    ..Store::dirty_record(object, span.first, blocks, Some((size_after, mtime)))
+                };
+                self.store.append_data(record, true, Class::EVERYBODY, |payload| {
+                    let last = payload.len() - BLOCK;
+                    if let Some(bytes) = edge(span.first) {
+                        payload[..BLOCK].copy_from_slice(bytes);
+                    }
+                    if let Some(bytes) = edge(span.first.plus(span.blocks() - 1)) {
+                        payload[last..].copy_from_slice(bytes);
+                    }
+                    payload[skip..skip + data.len()].copy_from_slice(data);
+                });
+                self.poison(object, span);
+                self.note_written(object, (span.first, span.blocks()), &before, op.how.class);
+            }
+            Change::Together { pieces, .. } => self.commit_together(op, pieces, (size_after, mtime), edge),
+            Change::Truncate { size: to, .. } => {
+                self.commit_truncate(object, size, *to, mtime, edge(Block::holding(*to)))
+            }
+            Change::Zero { offset, len, extend, .. } => {
+                let end = (offset + len).min(size);
+                if *offset < end {
+                    let edges: Vec<_> = edges.iter().filter_map(|block| Some((*block, edge(*block)?))).collect();
+                    self.commit_zero(object, *offset..end, mtime, &edges);
+                }
+                if *extend && offset + len > size {
+                    self.store.log.append(&Entry::Truncate { object, size: offset + len, mtime });
+                }
+            }
+            Change::Allocate { offset, len, .. } => {
+                if size_after != size {
+                    self.store.log.append(&Entry::Truncate { object, size: size_after, mtime });
+                }
+                self.store.known(object).space.keep_to(offset + len);
+            }
+        }
+        let now = self.now;
+        let last = Sequence(self.store.log.next_sequence().0 - 1);
+        let known = self.store.known(object);
+        if size_after != size || matches!(change, Change::Truncate { .. } | Change::Zero { .. }) {
+            known.shaped_at = last;
+        }
+        known.state.size = size_after;
+        known.turns.over(id);
+        known.touch(mtime, mtime, now);
+        self.destage.note(object);
+    }
+
+    fn commit_truncate(&mut self, object: ObjectId, size: u64, to: u64, mtime: UnixNanos, tail: Option<&[u8]>) {
+        let block = Block::holding(to);
+        let kept = usize::try_from(to % BLOCK_U64).expect("less than a block");
+        self.store.log.together(headpond_base::Stream::Host, Entry::data_len(1) + 2 * Entry::data_len(0), 1);
+        if to < size && kept > 0 {
+            if let Some(bytes) = tail {
+                let class = self.store.class_of(object, block);
+                let record = DataRecord { class, ..Store::dirty_record(object, block, 1, None) };
+                self.store.append_data(record, true, class, |payload| payload[..kept].copy_from_slice(&bytes[..kept]));
+            } else if self.store.known(object).map.get(block).is_some_and(|slot| !slot.dirty) {
+                // The origin has this block, and will be cut there.
+                let span = Span { first: block, end: block.plus(1) };
+                self.store.log.append(&drop_entry(object, span));
+                self.store.clear_slot(object, block);
+            }
+        }
+        self.store.log.append(&Entry::Truncate { object, size: to, mtime });
+        self.poison(object, Span::from_byte(to));
+        self.store.clear_range(object, Block(blocks_for(to)), Block(u64::MAX));
+        let known = self.store.known(object);
+        if to < size {
+            known.state.origin_valid = known.state.origin_valid.min(to);
+            known.space.cut(to);
+            known.job.was_cut(to);
+        }
+    }
+
+    /// Makes `range` zeros, which ends at the object's end or before; `edges` are the present
+    /// bytes of the blocks that it covers only in part.
+    fn commit_zero(&mut self, object: ObjectId, range: Range<u64>, mtime: UnixNanos, edges: &[(Block, &[u8])]) {
+        let (offset, end) = (range.start, range.end);
+        let size = self.store.known(object).state.size;
+        self.store.log.together(headpond_base::Stream::Host, 2 * Entry::data_len(1) + 2 * Entry::data_len(0), 2);
+        for (block, bytes) in edges {
+            let from = usize::try_from(offset.saturating_sub(block.byte()).min(BLOCK_U64)).expect("within a block");
+            let to = usize::try_from((end - block.byte()).min(BLOCK_U64)).expect("within a block");
+            let zeros = bytes[..from].iter().chain(&bytes[to..]).all(|byte| *byte == 0);
+            if zeros {
+                // Perhaps of a hole, for which the origin has no space.
+                self.store.log.append(&Entry::Zero { object, first: *block, blocks: 1, mtime });
+                self.store.zero_range(object, *block, block.plus(1));
+                continue;
+            }
+            let class = self.store.class_of(object, *block);
+            let record = DataRecord { class, ..Store::dirty_record(object, *block, 1, None) };
+            self.store.append_data(record, true, class, |payload| {
+                payload.copy_from_slice(bytes);
+                payload[from..to].fill(0);
+            });
+        }
+        let first = Block(blocks_for(offset));
+        // The last block is whole if the range goes to the object's end: to where it was when the
+        // edges were gathered. Behind that are zeros, though the object may have grown since.
+        let tail = Block::holding(end);
+        let whole = end == size || edges.iter().all(|(block, _)| *block != tail);
+        let last = if whole { Block(blocks_for(end)) } else { tail };
+        if first < last {
+            // Destage will give that space back: a write there asks for it again.
+            self.store.known(object).space.give(first.byte(), last.byte());
+            let blocks = last.0 - first.0;
+            self.store.log.append(&Entry::Zero { object, first, blocks, mtime });
+            self.store.zero_range(object, first, last);
+        }
+        self.poison(object, Span::of_bytes(offset, end - offset));
+    }
+}
+
+/// The first and the last block of `start..end`, if the range covers them only in part and they
+/// hold bytes of the object outside of it.
+fn partial_blocks(start: u64, end: u64, size: u64) -> Vec<Block> {
+    let mut partial = Vec::with_capacity(2);
+    let first = Block::holding(start);
+    if !start.is_multiple_of(BLOCK_U64) && first.byte() < size {
+        partial.push(first);
+    }
+    let last = Block::holding(end);
+    if !end.is_multiple_of(BLOCK_U64) && end < size && partial.last() != Some(&last) {
+        partial.push(last);
+    }
+    partial
+}
+
+/// From the first byte of the first piece to the end of the last.
+fn hull(pieces: &Pieces) -> (u64, u64) {
+    let start = pieces.first().map_or(0, |(offset, _)| *offset);
+    (start, pieces.last().map_or(start, |(offset, data)| offset + data.len() as u64))
+}

@@ -1,0 +1,346 @@
+//! Changing an object at the origin directly: write-through, write-around, pass-through, and single
+//! requests that are treated so.
+//!
+//! Before the origin is touched, what the pool has of those blocks is durably dropped, and the
+//! log durably knows that the origin's file is being changed: after a crash no stale block comes
+//! back, and the changed time stamp is not taken for somebody else's work. A write that is to be durable by itself waits
+//! for the changes in the log that come before it, so that no crash shows it without them (promise 2).
+
+use headpond_base::{Block, Class, Errno, ObjectId, Sequence};
+use headpond_format::Entry;
+
+use crate::effect::Effect;
+use crate::engine::keep::Place;
+use crate::engine::{Engine, Purpose};
+use crate::locks::{OpId, Span};
+use crate::op::{Change, Op, Progress, Stage};
+use crate::request::Reply;
+use crate::store::drop_entry;
+use crate::treatment::{Handling, Treatment};
+
+impl Engine {
+    /// Whether the origin may be changed directly: nothing is on its way there.
+    pub(crate) fn direct_ready(&self, id: OpId, object: ObjectId) -> bool {
+        if self.origin_barred().is_some() {
+            return true;
+        }
+        self.may_change_origin()
+            && self.store.get(object).is_none_or(|known| {
+                !known.data_dirty() && !known.job.is_running() && !known.turns.others_first(id, true)
+            })
+    }
+
+    pub(super) fn step_direct(&mut self, id: OpId, op: &mut Op, change: &Change) -> Progress {
+        let object = op.object;
+        if change.needs_the_log() {
+            return Progress::Finish(Reply::Failed(Errno::OPNOTSUPP));
+        }
+        if op.how.handling == Handling::Whole {
+            // The origin could keep half of it.
+            return Progress::Finish(Reply::Failed(Errno::IO));
+        }
+        if op.stage == Stage::Locked {
+            if let Some(errno) = self.origin_barred() {
+                return Progress::Finish(Reply::Failed(errno));
+            }
+            if !self.direct_ready(id, object) {
+                self.wait_for_turn(id, object, true);
+                return Progress::Wait;
+            }
+            if !self.leaves_what_is_promised(object, change) {
+                return self.wait_for_room(id, object);
+            }
+            // From here on no destage job starts on it: see `pump_destage`.
+            let known = self.store.known(object);
+            known.past.begins();
+            known.turns.over(id);
+            op.stage = Stage::Dropped;
+            self.poison(object, change.span());
+            let stale = self.forget_stale(object, change.span());
+            if (stale || self.comes_after_logged(change)) && !self.wait_durable(id) {
+                return Progress::Wait;
+            }
+        }
+        if op.stage == Stage::Dropped {
+            // The log may have failed while this waited for it; then the origin's side is told of that first.
+            if let Some(errno) = self.origin_barred() {
+                let known = self.store.known(object);
+                known.past.ends();
+                known.turns.over(id);
+                return Progress::Finish(Reply::Failed(errno));
+            }
+            if !self.may_change_origin() {
+                // From the start again: destage may have to set right before it what fails meanwhile.
+                self.store.known(object).past.ends();
+                op.stage = Stage::Locked;
+                self.wait_for_turn(id, object, true);
+                return Progress::Wait;
+            }
+            if !self.leaves_what_is_promised(object, change) {
+                // While this waited for the log something else was accepted.
+                self.store.known(object).past.ends();
+                op.stage = Stage::Locked;
+                return self.wait_for_room(id, object);
+            }
+            self.store.known(object).turns.over(id);
+            op.stage = Stage::AtOrigin;
+            if self.change_origin(id, object, change, op.how.user) {
+                return Progress::Wait;
+            }
+        }
+        if op.stage == Stage::AtOrigin {
+            if let Some(errno) = op.take_failure() {
+                self.direct_failed(object);
+                self.poison(object, change.span());
+                return Progress::Finish(Reply::Failed(errno));
+            }
+            op.stage = Stage::Resized;
+            // Not the origin's size: that is unknown while another change has failed.
+            let size = self.store.known(object).state.size;
+            let after = change.size_after(size);
+            let grows = matches!(change, Change::Zero { .. } | Change::Allocate { .. });
+            if grows && after > size {
+                let known = self.store.known(object);
+                if known.origin_size == u64::MAX {
+                    // Should it be longer, that gives back what is reserved behind.
+                    known.space.cut(after);
+                }
+                self.start(Purpose::Op(id), |ticket| Effect::OriginResize { ticket, object, size: after });
+                return Progress::Wait;
+            }
+        }
+        if op.stage == Stage::Resized {
+            if let Some(errno) = op.take_failure() {
+                self.direct_failed(object);
+                self.poison(object, change.span());
+                return Progress::Finish(Reply::Failed(errno));
+            }
+            self.store.known(object).past.ends();
+            self.apply_direct(object, change, op.how);
+            self.size_counts_here(object);
+            op.stage = Stage::OriginSynced;
+            if let Change::Write { durable: true, .. } = change {
+                self.start(Purpose::Op(id), |ticket| Effect::OriginSync { ticket, object });
+                return Progress::Wait;
+            }
+        }
+        if op.stage == Stage::OriginSynced && change.durable() {
+            if let Some(errno) = op.take_failure() {
+                self.origin_refused_sync(object, errno);
+                return Progress::Finish(Reply::Failed(errno));
+            }
+            // The origin may have told destage, and nobody else, that it has lost this write.
+            if let Some(errno) = self.store.known(object).past.refused() {
+                return Progress::Finish(Reply::Failed(errno));
+            }
+        }
+        if op.stage == Stage::OriginSynced {
+            op.stage = Stage::Durable;
+            // What others were told is done in the meantime, through the log, comes before this one.
+            if self.comes_after_logged(change) && !self.wait_durable(id) {
+                return Progress::Wait;
+            }
+        }
+        self.count_change(change);
+        if let Change::Write { data, .. } = change
+            && matches!(op.how.handling, Handling::Bypass | Handling::ReadOnly)
+        {
+            self.stats.bypassed_writes += 1;
+            self.stats.bypassed_write_bytes += data.len() as u64;
+        }
+        Progress::Finish(Reply::Changed(self.store.known(object).attributes()))
+    }
+
+    /// Makes a change at the origin wait until what is dirty has its space there.
+    fn wait_for_room(&mut self, id: OpId, object: ObjectId) -> Progress {
+        self.store.known(object).turns.over(id);
+        if self.stopping {
+            return Progress::Finish(Reply::Failed(Errno::SHUTDOWN));
+        }
+        self.requests.wait_for_room(id);
+        self.stats.stalls += 1;
+        Progress::Wait
+    }
+
+    /// A change at the origin failed, and may be there in part, or have made the file longer: destage sets that right. Until
+    /// it has, the size that the object has here counts after a crash, and not the origin's.
+    fn direct_failed(&mut self, object: ObjectId) {
+        let known = self.store.known(object);
+        known.past.ends();
+        known.origin_size = u64::MAX;
+        // Whoever reads what is there of it, and syncs, counts on it.
+        known.past.was_made();
+        self.size_counts_here(object);
+        self.destage.hurry(object);
+    }
+
+    /// After a failure the log gets the size, and again with each change that was under way meanwhile: from here on it is the
+    /// log's size that counts after a crash. A file that the log does not name gets a name there, if there is room for one.
+    pub(crate) fn size_counts_here(&mut self, object: ObjectId) {
+        let known = self.store.known(object);
+        if known.origin_size != u64::MAX {
+            return;
+        }
+        // What the failed change left behind the end must not show once a change through the log makes the object longer.
+        known.state.origin_valid = known.state.origin_valid.min(known.state.size);
+        // One whose last name is gone needs none.
+        let may_name = known.persisted || !known.name.is_gone();
+        if !self.store.log.failed() && may_name && self.make_room_for(object) {
+            let known = self.store.known(object);
+            known.trust.makes_own_size_count();
+            known.state.flags.attributes_dirty = true;
+            self.store.persist(object);
+        }
+    }
+
+    /// Whether there are changes in the log that no crash may take back and leave this one.
+    fn comes_after_logged(&self, change: &Change) -> bool {
+        change.durable() && !self.store.log.failed() && self.store.log.has_unsynced_changes()
+    }
+
+    /// Drops what the pool has of these blocks; `true` if the log must become durable first. Mostly it need not: a writer past
+    /// the pool pays for the flash once, and not with each write.
+    fn forget_stale(&mut self, object: ObjectId, span: Span) -> bool {
+        let log_works = !self.store.log.failed();
+        let known = self.store.known(object);
+        // After a failure the log's size counts on.
+        let unflagged = known.trust.goes_direct(known.origin_size != u64::MAX) && known.persisted;
+        let traces = known.traces;
+        known.state.flags.attributes_dirty = true;
+        known.status_moved();
+        let ahead = known.dropped.goes_to(span);
+        self.store.clear_range(object, span.first, span.end);
+        if !log_works {
+            return false;
+        }
+        if unflagged {
+            self.store.persist(object);
+            self.nothing_is_dirty(object);
+        }
+        let drops = traces && !self.store.known(object).dropped.has(span);
+        if drops {
+            let span = self.with_neighbours(object, span, ahead);
+            self.store.clear_range(object, span.first, span.end);
+            self.store.log.append(&drop_entry(object, span));
+            self.store.known(object).dropped.add(span);
+        }
+        let last = Sequence(self.store.log.next_sequence().0 - 1);
+        let known = self.store.known(object);
+        if unflagged || drops {
+            known.dropped.said(last);
+        }
+        let (said_at, inode) = (known.dropped.said_at(), known.state.inode);
+        said_at > self.store.log.durable() || self.store.may_come_back(inode)
+    }
+
+    /// These blocks, `ahead` more behind them, and all beyond of which the pool has nothing: to drop more costs nothing, and
+    /// the next change need not wait for the flash. The front of the object, too, if the pool has nothing of that.
+    fn with_neighbours(&self, object: ObjectId, span: Span, ahead: u64) -> Span {
+        let Some(known) = self.store.get(object) else { return span };
+        let from = Block(span.end.0.saturating_add(ahead));
+        let end = known.map.range(from, Block(u64::MAX)).next().map_or(Block(u64::MAX), |(block, _)| block);
+        let front_is_empty = known.map.range(Block(0), span.first).next().is_none();
+        Span { first: if front_is_empty { Block(0) } else { span.first }, end }
+    }
+
+    /// Tells the log that all of an object is clean, which it need not know: replaying a range of zeros makes
+    /// blocks dirty which never were, where the origin had nothing, and which so were never told to be clean. With one
+    /// of those left, the log's size would count after a crash, and not the origin's.
+    fn nothing_is_dirty(&mut self, object: ObjectId) {
+        if self.store.get(object).is_some_and(|known| known.map.dirty() == 0) {
+            let blocks = headpond_base::blocks_for(crate::object::OBJECT_BYTES_MAX);
+            self.store.log.append(&Entry::Clean { object, first: Block(0), blocks });
+        }
+    }
+
+    /// Starts the change at the origin; `false` if there is nothing to do there.
+    fn change_origin(&mut self, id: OpId, object: ObjectId, change: &Change, user: u32) -> bool {
+        let size = self.store.known(object).state.size;
+        match change {
+            Change::Write { offset, data, .. } => {
+                let blocks = change.span().blocks();
+                let known = self.store.known(object);
+                known.past.writes(blocks);
+                known.space.passed_by(*offset, offset + data.len() as u64);
+                self.promises.pass(blocks);
+                let (offset, data) = (*offset, vec![data.clone()]);
+                self.start(Purpose::Op(id), |ticket| Effect::OriginWrite { ticket, object, offset, data, user });
+            }
+            Change::Together { .. } => unreachable!("only the log makes several writes as one"),
+            Change::Truncate { size, .. } => {
+                let size = *size;
+                self.store.known(object).space.cut(size);
+                self.start(Purpose::Op(id), |ticket| Effect::OriginResize { ticket, object, size });
+            }
+            Change::Zero { offset, len, .. } => {
+                let (offset, len) = (*offset, (*len).min(size.saturating_sub(*offset)));
+                if len == 0 {
+                    return false;
+                }
+                self.store.known(object).space.was_punched(offset, offset + len);
+                let effect = |ticket| Effect::OriginZero { ticket, object, offset, len, keep_space: false };
+                self.start(Purpose::Op(id), effect);
+            }
+            Change::Allocate { offset, len, .. } => {
+                let ranges = vec![(*offset, offset + len)];
+                let space = &mut self.store.known(object).space;
+                space.keep_to(offset + len);
+                space.passed_by(*offset, offset + len);
+                let effect = |ticket| Effect::OriginReserve { ticket, object, ranges, user, insists: true };
+                self.start(Purpose::Op(id), effect);
+            }
+        }
+        true
+    }
+
+    fn apply_direct(&mut self, object: ObjectId, change: &Change, how: Treatment) {
+        let now = self.now;
+        let known = self.store.known(object);
+        let size = change.size_after(known.state.size);
+        if known.origin_size != u64::MAX {
+            known.origin_size = size;
+        }
+        let grows = size > known.state.size;
+        known.state.size = size;
+        known.state.origin_valid = u64::MAX;
+        if grows && matches!(change, Change::Write { .. }) && known.space.grew_past_the_log() {
+            // Destage comes to it for the run's sake.
+            known.state.flags.attributes_dirty = true;
+        }
+        known.past.was_made();
+        known.touch(change.mtime(), change.mtime(), now);
+        self.destage.note(object);
+        self.poison(object, change.span());
+        if self.rules_for(how).keep_writes
+            && let Change::Write { offset, data, .. } = change
+        {
+            self.keep_written(object, *offset, data, how.class);
+        }
+    }
+
+    /// Lets the whole blocks of what was written to the origin into the pool.
+    fn keep_written(&mut self, object: ObjectId, offset: u64, data: &headpond_base::Buf, by: Class) {
+        let size = self.store.known(object).state.size;
+        let end = offset + data.len() as u64;
+        let first = Block(headpond_base::blocks_for(offset));
+        // A last block that ends with the object is whole, too: behind it are zeros.
+        let last = if end == size { Block(headpond_base::blocks_for(end)) } else { Block::holding(end) };
+        let room = self.store.log.segments().free() > crate::engine::fetch::ADMIT_RESERVE && !self.store.log.failed();
+        // A sync that the origin refused while this went there may have taken it along.
+        let lost = self.store.known(object).past.refused().is_some();
+        if first >= last || !room || lost || !self.make_room_for(object) {
+            return;
+        }
+        let skip = usize::try_from(first.byte() - offset).expect("less than a block");
+        let data = &data[skip..];
+        let places: Vec<Place> = (first.0..last.0)
+            .zip(data.chunks(headpond_base::BLOCK))
+            .map(|(block, bytes)| {
+                self.touched(object, Block(block));
+                self.place(object, Block(block), by, true, bytes)
+            })
+            .collect();
+        let len = places.len() * headpond_base::BLOCK;
+        self.let_in(object, first, &places, &data[..data.len().min(len)]);
+    }
+}

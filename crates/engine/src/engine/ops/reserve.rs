@@ -1,0 +1,329 @@
+//! Space at the origin for changes through the log: asked for, or counted, before they are accepted, so that "no space" is
+//! told then and not at the flush. `space.rs` has what is known of one object, `promises.rs` the count.
+//!
+//! File systems take a reservation for a change of the file, and the shard puts the time back. Killed in between, it leaves
+//! a file that somebody else seems to have changed. So the log durably says before that the origin's file is changing, as it
+//! does for destage (`stamp_trust.rs`), and a while after the last reservation that it is not. Price: a sync of the
+//! log for the first of a number of reservations.
+//!
+//! Invariant: while the origin is asked for space of an object that the log knows, what is durable of the log says that the
+//! object's file is changing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use headpond_base::{BLOCK_U64, Block, Errno, Nanos, ObjectId, blocks_for};
+
+use crate::effect::{Effect, Outcome};
+use crate::engine::{Engine, Purpose};
+use crate::locks::OpId;
+use crate::op::{Change, Op, Stage, Work};
+use crate::promises::Balance;
+use crate::request::FlushScope;
+use crate::space::{Bytes, Wish};
+use crate::treatment::Handling;
+
+/// In a file that grows, space is asked for as much ahead as the file is long, up to this: appends ask a slow origin
+/// seldom. It is given back when nobody appends any more.
+const AHEAD_MAX: u64 = 16 << 20;
+
+/// So long after the last reservation the log says that the file is not changing any more.
+const SAID_FOR: Nanos = Nanos::SECOND;
+
+/// What goes on about space, by object. Owned by the engine.
+#[derive(Default)]
+pub(crate) struct Asking {
+    /// Objects with changes that wait for space.
+    wanted: BTreeSet<ObjectId>,
+    /// Objects whose file is said to be changing for reservations that are over, since when.
+    said: BTreeMap<ObjectId, Nanos>,
+}
+
+impl Engine {
+    /// Whether a change may be made as far as space is known; if not it is to ask for some.
+    pub(super) fn has_space(&mut self, op: &Op, change: &Change) -> bool {
+        let counts = self.promises.counts();
+        let known = self.store.known(op.object);
+        match change {
+            Change::Allocate { .. } if !known.space.keeps() => op.allocated,
+            // Blocks of which a part becomes zeros have their space, unless the origin writes nothing in place. Whoever asks for
+            // the first time learns which it is.
+            Change::Zero { offset, len, .. } => {
+                counts || known.space.has_answered() || edges(*offset, *len, known.state.size).next().is_none()
+            }
+            _ => ranges(change).all(|range| known.space.has(range)),
+        }
+    }
+
+    /// Whether a change may ask the origin for space now; if not it waits for the log, and is stepped again.
+    pub(super) fn may_reserve(&mut self, id: OpId, op: &mut Op) -> bool {
+        let log_works = !self.store.log.failed();
+        let known = self.store.known(op.object);
+        if !op.reserving {
+            op.reserving = true;
+            let says = known.trust.begins_reserving();
+            known.status_moved();
+            self.asking.said.remove(&op.object);
+            if says && log_works && known.persisted {
+                self.store.persist(op.object);
+            }
+        }
+        let said_at = self.store.known(op.object).trust.said_at();
+        !log_works || said_at.is_none_or(|at| self.store.log.durable() >= at) || self.wait_durable(id)
+    }
+
+    /// A change does not ask for space any more.
+    pub(crate) fn reserve_over(&mut self, op: &mut Op) {
+        if !std::mem::take(&mut op.reserving) {
+            return;
+        }
+        let known = self.store.known(op.object);
+        known.status_moved();
+        if known.trust.ends_reserving() {
+            self.asking.said.insert(op.object, self.now);
+        }
+    }
+
+    /// Has files that grow give back what they have ahead, for a change that the origin refused for want of space. `false` where
+    /// that was done before, or where there is none. The change is stepped again when it is done.
+    pub(super) fn make_room(&mut self, id: OpId, op: &mut Op, errno: Errno) -> bool {
+        if !errno.is_no_space() || self.stopping || std::mem::replace(&mut op.made_room, true) {
+            return false;
+        }
+        let has_tail =
+            |object: &ObjectId| self.store.get(*object).is_some_and(|known| known.space.has_tail(known.state.size));
+        let grown: BTreeSet<ObjectId> = self.destage.noted().filter(has_tail).collect();
+        if grown.is_empty() {
+            return false;
+        }
+        self.reserve_over(op);
+        op.stage = Stage::MakingRoom;
+        self.begin_flush(id, None, &FlushScope::Objects(grown));
+        true
+    }
+
+    /// Says that the files are not changing any more for which nobody has asked for a while.
+    fn unsay(&mut self) {
+        while let Some((object, _)) =
+            self.asking.said.iter().find(|(_, since)| self.stopping || self.now.since(**since) >= SAID_FOR)
+        {
+            let object = *object;
+            self.asking.said.remove(&object);
+            let log_works = !self.store.log.failed();
+            let Some(known) = self.store.get_mut(object).filter(|known| !known.job.is_running()) else { continue };
+            if known.trust.has_reserved() && log_works && known.persisted {
+                self.store.persist(object);
+            }
+        }
+    }
+
+    /// A change waits for space; it is stepped when the origin has answered.
+    pub(super) fn ask_for_space(&mut self, id: OpId, op: &Op, change: &Change) {
+        let object = op.object;
+        let known = self.store.known(object);
+        let insists = matches!(change, Change::Allocate { .. });
+        let edges = match change {
+            Change::Zero { offset, len, .. } => Some(edges(*offset, *len, known.state.size)),
+            _ => None,
+        };
+        let need = ranges(change).chain(edges.into_iter().flatten());
+        let need: Vec<Bytes> = need.flat_map(|range| lacking(&known.space, range)).collect();
+        let ahead = ahead(change, known.state.size).filter(|range| known.space.keeps() && !known.space.has(*range));
+        known.space.wish(Wish { op: id, need, ahead, user: op.how.user, insists, alone: false });
+        self.asking.wanted.insert(object);
+    }
+
+    /// Asks the origin for what changes wait for, and looks at what it has free if somebody waits for that.
+    pub(crate) fn pump_space(&mut self) {
+        self.unsay();
+        let wanted: Vec<ObjectId> = self.asking.wanted.iter().copied().collect();
+        for object in wanted {
+            let Some(known) = self.store.get_mut(object) else {
+                self.asking.wanted.remove(&object);
+                continue;
+            };
+            if let Some(question) = known.space.question() {
+                let crate::space::Question { ranges, user, insists } = question;
+                let effect = |ticket| Effect::OriginReserve { ticket, object, ranges, user, insists };
+                self.start(Purpose::Space(object), effect);
+            } else if !known.space.is_waited_for() {
+                self.asking.wanted.remove(&object);
+            }
+        }
+        let waiting = self.requests.first_for_room();
+        let asker = waiting.and_then(|op| self.requests.get(op)).map(|op| op.object);
+        let asker = asker.or(self.looks_for).filter(|object| self.store.get(*object).is_some_and(|it| it.attached));
+        if let Some(object) = asker
+            && let Some(settles) = self.promises.begin_look(self.now, waiting.is_some())
+        {
+            self.start(Purpose::Look, |ticket| Effect::OriginSpace { ticket, object, settles });
+        }
+    }
+
+    /// The origin said how much it has free.
+    pub(crate) fn looked_at_origin(&mut self, outcome: &Outcome) {
+        let found = if let Outcome::Free(room) = outcome { Some(*room) } else { None };
+        self.promises.looked(found);
+    }
+
+    /// The origin answered a question.
+    pub(crate) fn space_answered(&mut self, object: ObjectId, outcome: Outcome) {
+        let known = self.store.known(object);
+        match outcome {
+            Outcome::Failed(errno) => {
+                known.status.is_lost();
+                if errno != Errno::OPNOTSUPP {
+                    // Nobody may have put the file's time back: it is known again once destage has given it a stamp.
+                    known.trust.loses_time();
+                    known.state.flags.attributes_dirty = true;
+                }
+                let refused = known.space.refused();
+                self.stats.origin_errors += 1;
+                self.destage.note(object);
+                if let Some(op) = refused {
+                    self.requests.has_outcome(op, Outcome::Failed(errno));
+                }
+            }
+            Outcome::Space(space) => {
+                if let Some(stamp) = space.stamp {
+                    known.was_seen(stamp);
+                }
+                let granted = known.space.granted(&space.found, !space.keeps_none);
+                if space.counts || space.keeps_none {
+                    self.promises.count();
+                }
+                granted.into_iter().for_each(|op| self.requests.has_outcome(op, Outcome::Done));
+            }
+            _ => unreachable!("a question for space is answered with space"),
+        }
+        self.asking.wanted.insert(object);
+    }
+
+    /// Destage has given space of an object back, or failed to.
+    pub(crate) fn given(&mut self, object: ObjectId) {
+        self.store.known(object).space.given();
+        self.asking.wanted.insert(object);
+    }
+
+    /// How a change stands with what is counted of the origin's space.
+    pub(super) fn balance(&self, object: ObjectId, change: &Change) -> Balance {
+        if !self.promises.counts() || self.store.log.failed() {
+            return Balance::Enough;
+        }
+        if !self.makes_dirty_data(object, change) {
+            return Balance::Enough;
+        }
+        let dirty = self.store.sums.dirty_blocks();
+        let after = if let Change::Zero { .. } = change { dirty + 2 } else { self.dirty_after(object, change) };
+        self.promises.balance(after, dirty, self.now)
+    }
+
+    /// Whether a change leaves data that destage has to write: no cut, no allocation, no zeroing of whole blocks.
+    fn makes_dirty_data(&self, object: ObjectId, change: &Change) -> bool {
+        let size = self.store.get(object).map_or(0, |known| known.state.size);
+        match change {
+            Change::Truncate { .. } | Change::Allocate { .. } => false,
+            Change::Zero { offset, len, .. } => edges(*offset, *len, size).next().is_some(),
+            Change::Write { .. } | Change::Together { .. } => true,
+        }
+    }
+
+    /// Whether a change adds to dirty data that met a quota on its way to the origin, where only destage meets it.
+    fn is_over_quota(&self, object: ObjectId, change: &Change) -> bool {
+        let met = self.store.get(object).is_some_and(|known| known.space.is_over_quota() && known.is_dirty());
+        met && self.promises.counts() && !self.store.log.failed() && self.makes_dirty_data(object, change)
+    }
+
+    /// Whether a change that goes to the origin directly leaves what is dirty the space that it was promised.
+    pub(super) fn leaves_what_is_promised(&self, object: ObjectId, change: &Change) -> bool {
+        let size = self.store.get(object).map_or(0, |known| known.state.size);
+        let takes = match change {
+            Change::Zero { offset, len, .. } => edges(*offset, *len, size).count() as u64,
+            _ => ranges(change).map(|(start, end)| (end - start) / BLOCK_U64).sum(),
+        };
+        takes == 0 || self.store.log.failed() || self.promises.leaves(takes, self.store.sums.dirty_blocks(), self.now)
+    }
+
+    /// Whether nobody but the origin can tell whether there is space for a change: it goes there.
+    pub(super) fn only_origin_can_tell(&self, op: &Op) -> bool {
+        let Work::Change(change) = &op.work else { return false };
+        self.promises.counts()
+            && (self.balance(op.object, change) == Balance::Full || self.quota_fills_pool(op.object, change))
+    }
+
+    /// Whether a change would wait for dirty data to go that a quota keeps here, perhaps for good.
+    fn quota_fills_pool(&self, object: ObjectId, change: &Change) -> bool {
+        let stays = |object: ObjectId| {
+            self.store.get(object).is_some_and(|known| known.space.is_over_quota() && known.map.dirty() > 0)
+        };
+        !self.store.log.failed() && !self.has_room_for_dirt(object, change) && self.destage.noted().any(stays)
+    }
+
+    /// Why a change through the log is refused for want of space: it would be whole there or not at all, and only the
+    /// origin could take it; or destage finds no space as it is, or meets a quota.
+    pub(super) fn refused_for_space(&self, op: &Op, change: &Change) -> Option<Errno> {
+        if self.is_over_quota(op.object, change) {
+            return self.rules_for(op.how).log_writes.then_some(Errno::DQUOT);
+        }
+        let whole = change.needs_the_log() || op.how.handling == Handling::Whole;
+        let refused = match self.balance(op.object, change) {
+            Balance::Broken => true,
+            _ => whole && self.only_origin_can_tell(op),
+        };
+        (refused && self.rules_for(op.how).log_writes).then_some(Errno::NOSPC)
+    }
+
+    /// The origin has synced what went past the pool of an object.
+    pub(crate) fn origin_is_synced(&mut self, object: ObjectId) {
+        let known = self.store.known(object);
+        self.promises.passed(known.past.is_synced());
+    }
+}
+
+/// The blocks for which a change needs space at the origin.
+fn ranges(change: &Change) -> impl Iterator<Item = Bytes> {
+    let (one, pieces) = match change {
+        Change::Write { offset, data, .. } => (Some((*offset, offset + data.len() as u64)), None),
+        Change::Allocate { offset, len, .. } => (Some((*offset, offset + len)), None),
+        Change::Together { pieces, .. } => (None, Some(pieces)),
+        Change::Truncate { .. } | Change::Zero { .. } => (None, None),
+    };
+    let pieces = pieces.into_iter().flat_map(|pieces| pieces.iter());
+    let bytes = one.into_iter().chain(pieces.map(|(offset, data)| (*offset, offset + data.len() as u64)));
+    bytes.map(|(start, end)| (Block::holding(start).byte(), Block(blocks_for(end)).byte()))
+}
+
+/// The blocks of a file of this size of which a part becomes zeros, and the rest stays.
+fn edges(offset: u64, len: u64, size: u64) -> impl Iterator<Item = Bytes> {
+    let end = offset.saturating_add(len).min(size);
+    let block = |at: u64| (Block::holding(at).byte(), Block::holding(at).plus(1).byte());
+    let first = (!offset.is_multiple_of(BLOCK_U64)).then(|| block(offset));
+    let last = (!end.is_multiple_of(BLOCK_U64) && end < size).then(|| block(end));
+    let last = last.filter(|last| first != Some(*last));
+    first.into_iter().chain(last).filter(move |_| offset < end)
+}
+
+/// The parts of a range that the origin is not known to have.
+fn lacking(space: &crate::space::ObjectSpace, (start, end): Bytes) -> Vec<Bytes> {
+    if !space.keeps() {
+        return vec![(start, end)];
+    }
+    let mut lacking = Vec::new();
+    let mut at = space.next(start, false);
+    while at < end {
+        let to = space.next(at, true).min(end);
+        lacking.push((at, to));
+        at = space.next(to, false);
+    }
+    lacking
+}
+
+/// What a write that makes the file longer would like behind it: as much again. One that leaves a hole does not go on from
+/// where the file ended, and a first write says nothing of a second.
+fn ahead(change: &Change, size: u64) -> Option<Bytes> {
+    let Change::Write { offset, data, .. } = change else { return None };
+    let end = offset + data.len() as u64;
+    let goes_on = *offset <= size && end > size;
+    let start = Block(blocks_for(end)).byte();
+    let len = Block(blocks_for(size.min(AHEAD_MAX))).byte();
+    (goes_on && len > 0).then_some((start, start + len))
+}

@@ -1,0 +1,574 @@
+//! Reclaim is eviction: a full segment is emptied, so that it can be filled again.
+//!
+//! Of a victim's blocks, dead ones are free; clean ones that the policy does not keep (`keep.rs`)
+//! are dropped; those that it keeps move on to the hot stream; dirty ones move on to the host
+//! stream, so that room never waits for the origin. It goes a few reads at a time and starts
+//! while some segments are still free: nobody waits for it but on a pool that is written faster
+//! than it can move.
+//!
+//! Which segment is next: `victim.rs`.
+//!
+//! What is pinned moves on as what is dirty does, and waits for room with it. Only where there is none, none is on its way
+//! and nothing dirty is waited for, pins give way: a pool that stands still serves nobody.
+//!
+//! What is kept and dirty fits, by the policy's bound. Where it does not for a while, the oldest
+//! segments with the least dirty data go, and take half of what they keep along.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use headpond_base::{BLOCK, Block, Location, ObjectId, RECORD_BLOCKS_MAX, SegmentId, Stream};
+use headpond_format::{BLOCK_UNITS, Entry, decode_footer, decode_footer_tail};
+use headpond_log::DataRecord;
+use headpond_map::Slot;
+
+use crate::effect::{Effect, Outcome};
+use crate::engine::gain::Gain;
+use crate::engine::{Engine, Purpose};
+use crate::store::Store;
+use crate::store::{ReadBack, Stretch};
+
+/// What reclaim waits for.
+pub(crate) enum ReclaimEffect {
+    /// The end of a segment, in search of its footer.
+    Footer { segment: SegmentId, len: usize },
+    /// Blocks that move on.
+    Move { segment: SegmentId, piece: Piece, slots: Vec<Slot>, again: bool },
+}
+
+/// Neighbouring blocks of an object that a segment holds, or held, in one record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    object: ObjectId,
+    first: Block,
+    /// Where the first is, or the packed record begins that has them, or the batch of the blank one.
+    at: Location,
+    form: Form,
+    count: u32,
+}
+
+/// How a piece is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    Plain,
+    /// The unit of the block with which the packed record begins, and which of its blocks the first is.
+    Packed(u8, u8),
+    Blank,
+}
+
+impl Piece {
+    /// Whether a block's slot points to this piece's block number `index`.
+    fn holds(&self, index: u32, slot: Slot) -> bool {
+        match (self.form, slot.in_record()) {
+            (Form::Plain, None) => !slot.packed && slot.location == self.at.plus(index),
+            (Form::Packed(unit, from), Some(place)) => {
+                slot.location == self.at && place.unit == unit && u32::from(place.index) == u32::from(from) + index
+            }
+            (Form::Blank, None) => slot.is_blank() && slot.location == self.at,
+            _ => false,
+        }
+    }
+
+    /// Whether both are neighbours in one blank record.
+    fn goes_on_in(&self, next: &Self) -> bool {
+        (self.object, self.at, self.form, Form::Blank) == (next.object, next.at, next.form, self.form)
+            && self.first.plus(u64::from(self.count)) == next.first
+            && (self.count as usize) < RECORD_BLOCKS_MAX
+    }
+
+    /// `count` of its blocks, from number `index` on.
+    fn part(self, index: u32, count: u32) -> Self {
+        let first = self.first.plus(u64::from(index));
+        match self.form {
+            Form::Plain => Self { first, at: self.at.plus(index), count, ..self },
+            Form::Packed(unit, from) => {
+                let from = u8::try_from(u32::from(from) + index).expect("a packed record is bounded");
+                Self { first, form: Form::Packed(unit, from), count, ..self }
+            }
+            Form::Blank => Self { first, count, ..self },
+        }
+    }
+}
+
+/// A segment being emptied.
+#[derive(Default)]
+struct Victim {
+    /// What it held, by its footer; taken from the end. `None` until the footer is read.
+    pieces: Option<Vec<Piece>>,
+    /// Pieces with dirty or pinned blocks, for which there was no room.
+    held: Vec<Piece>,
+    under_way: u32,
+    /// Units of clean blocks that moved on so far.
+    kept: u32,
+}
+
+/// What is being emptied.
+#[derive(Default)]
+pub(crate) struct Reclaim {
+    victims: BTreeMap<SegmentId, Victim>,
+    /// Segments with dirty blocks that cannot be read: they stay as they are.
+    stuck: BTreeSet<SegmentId>,
+    /// Blank pieces that may still be dealt with before others have their turn.
+    blanks_left: u32,
+    pub(crate) gain: Gain,
+}
+
+impl Reclaim {
+    pub(crate) fn idle(&self) -> bool {
+        self.victims.is_empty()
+    }
+
+    /// Whether a segment is being emptied, or cannot be.
+    pub(crate) fn is_on(&self, segment: SegmentId) -> bool {
+        self.victims.contains_key(&segment) || self.stuck.contains(&segment)
+    }
+
+    /// Whether it goes on with nothing but time.
+    pub(crate) fn waits_for_its_turn(&self) -> bool {
+        self.blanks_left == 0 && !self.idle()
+    }
+}
+
+/// Victims at once: one that reads while the other writes.
+const VICTIMS_MAX: usize = 2;
+/// Reads of a victim at once.
+const DEPTH: u32 = 4;
+/// Blank pieces, which no read paces, at once: up to 32,000 blocks, some milliseconds, and two batches of entries.
+const BLANKS_AT_ONCE: u32 = 128;
+/// Segments kept free or on their way there, but for a share of the pool.
+const FREE_MIN: usize = 8;
+/// Below this many free segments nothing is moved: what is left is for entries without data.
+const MOVE_RESERVE: usize = 3;
+/// Before requests are taken, this many should be free.
+pub(crate) const START_RESERVE: usize = 6;
+/// Up to this share of the pool may be kept or dirty before anything of it is dropped: a little more
+/// than the policy keeps.
+const ROOMY_PERCENT: u64 = 86;
+/// How much of a segment's end is read first.
+const FOOTER_GUESS: usize = 64 << 10;
+
+/// Of so many segments, those that should be free or about to be.
+fn free_wanted(segments: usize) -> usize {
+    FREE_MIN.min(segments / 3) + segments / 32
+}
+
+/// Of so many segments, those that hold nothing to be kept: they are free, or being filled.
+pub(crate) fn held_free(segments: usize) -> usize {
+    free_wanted(segments) + Stream::ALL.len()
+}
+
+impl Engine {
+    /// Segments that should be free or about to be.
+    pub(crate) fn free_wanted(&self) -> usize {
+        free_wanted(self.store.log.segments().len())
+    }
+
+    /// Starts and moves on what is being emptied.
+    pub(crate) fn pump_reclaim(&mut self) {
+        if self.checkpoints.starting() {
+            return;
+        }
+        if self.store.log.failed() {
+            // Nothing can move any more, and nothing needs to.
+            self.reclaim.victims.retain(|_, victim| victim.under_way > 0);
+            return;
+        }
+        self.release_segments();
+        self.note_gain();
+        // Those that wait for room to move something must not keep others from making room.
+        let most = if self.short_of_segments() { 2 * VICTIMS_MAX } else { VICTIMS_MAX };
+        while !self.stopping && self.reclaim.victims.len() < most && self.wants_segments() {
+            let Some(victim) = self.choose_victim() else {
+                // All that is full is worth keeping, or dirty. Rather than wait for that to change:
+                let blocks = self.store.log.geometry().segment_blocks();
+                if self.reclaim.victims.is_empty() && self.keep_less(blocks) {
+                    continue;
+                }
+                break;
+            };
+            if self.store.log.segments().get(victim).live == 0 {
+                self.emptied(victim);
+                continue;
+            }
+            self.reclaim.victims.insert(victim, Victim::default());
+            self.read_footer(victim, FOOTER_GUESS);
+        }
+        if self.stopping {
+            // Half emptied is as good as full: the map says what counts.
+            self.reclaim.victims.retain(|_, victim| victim.under_way > 0);
+            return;
+        }
+        self.reclaim.blanks_left = BLANKS_AT_ONCE;
+        let victims: Vec<_> = self.reclaim.victims.keys().copied().collect();
+        for victim in victims {
+            self.empty_on(victim);
+        }
+        self.let_go_of_pins();
+    }
+
+    /// Drops the pinned blocks that wait for room, if there is no other way to get any.
+    fn let_go_of_pins(&mut self) {
+        let waits = self.store.log.segments().waiting() > 0
+            || self.reclaim.victims.values().any(|victim| victim.under_way > 0 || victim.held.is_empty());
+        if self.pinned_blocks() == 0 || !self.short_of_segments() || waits {
+            return;
+        }
+        let held: Vec<Piece> = self.reclaim.victims.values().flat_map(|victim| victim.held.iter().copied()).collect();
+        let there = |piece: &Piece, index: u32| {
+            let slot = self.store.slot(piece.object, piece.first.plus(u64::from(index)));
+            slot.filter(|slot| piece.holds(index, *slot))
+        };
+        let slots = || held.iter().flat_map(|piece| (0..piece.count).map(move |index| (*piece, index)));
+        if slots().any(|(piece, index)| there(&piece, index).is_some_and(|slot| slot.dirty)) {
+            return;
+        }
+        let pinned: Vec<_> = slots().filter(|(piece, index)| there(piece, *index).is_some()).collect();
+        for (piece, index) in pinned {
+            self.store.clear_slot(piece.object, piece.first.plus(u64::from(index)));
+            self.stats.evicted_blocks += 1;
+        }
+        let victims: Vec<_> = self.reclaim.victims.keys().copied().collect();
+        for victim in victims {
+            if let Some(victim) = self.reclaim.victims.get_mut(&victim) {
+                victim.held.clear();
+            }
+            self.empty_on(victim);
+        }
+    }
+
+    pub(crate) fn wants_segments(&self) -> bool {
+        let segments = self.store.log.segments();
+        let soon = segments.free() + segments.waiting() + self.reclaim.victims.len();
+        soon < self.free_wanted() || self.is_crowded() && self.reclaim.victims.is_empty()
+    }
+
+    /// Whether there is no room to move anything: only dropping and destage help.
+    pub(crate) fn short_of_segments(&self) -> bool {
+        self.store.log.segments().free() <= MOVE_RESERVE
+    }
+
+    /// Frees emptied segments, and asks for what they wait for if they are needed.
+    fn release_segments(&mut self) {
+        if self.store.log.segments().waiting() == 0 {
+            return;
+        }
+        let (replay_from, begun) = self.checkpoints.bounds();
+        self.store.log.release(replay_from, begun);
+        let segments = self.store.log.segments();
+        let needed = segments.waiting() > 0 && segments.free() < self.free_wanted();
+        if needed && self.store.log.durable().next() < self.store.log.next_sequence() {
+            self.store.log.want_sync();
+        }
+    }
+
+    /// Whether what is kept or dirty fits into the pool with segments to spare. Then a log that has
+    /// come to its end wants to be packed, not emptied.
+    pub(crate) fn roomy(&self) -> bool {
+        let wanted = self.store.sums.dirty_units() + self.store.sums.kept_units();
+        wanted * 100 < self.store.log.geometry().data_blocks() * u64::from(BLOCK_UNITS) * ROOMY_PERCENT
+    }
+
+    fn read_footer(&mut self, segment: SegmentId, len: usize) {
+        let geometry = *self.store.log.geometry();
+        let len = len.min(geometry.segment_bytes as usize);
+        let end = geometry.byte_of(geometry.first_location(segment)) + u64::from(geometry.segment_bytes);
+        if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
+            victim.under_way += 1;
+        }
+        let pending = Purpose::Reclaim(ReclaimEffect::Footer { segment, len });
+        let bytes = u32::try_from(len).expect("a segment is at most 64 MiB");
+        self.start(pending, |ticket| Effect::FlashRead { ticket, offset: end - len as u64, len: bytes });
+    }
+
+    /// Something that reclaim waited for is there.
+    pub(crate) fn reclaim_done(&mut self, pending: ReclaimEffect, outcome: Outcome) {
+        match pending {
+            ReclaimEffect::Footer { segment, len } => {
+                let bytes = match outcome {
+                    Outcome::Bytes(bytes) => Some(bytes),
+                    _ => None,
+                };
+                if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
+                    victim.under_way -= 1;
+                }
+                let bytes = bytes.filter(|bytes| bytes.len() == len);
+                match bytes.as_ref().and_then(|bytes| decode_footer_tail(bytes).ok()) {
+                    Some((_, needed)) if needed > len && needed <= self.store.log.geometry().segment_bytes as usize => {
+                        self.read_footer(segment, needed.next_multiple_of(BLOCK));
+                    }
+                    _ => {
+                        let pieces = bytes.and_then(|bytes| self.pieces_of(segment, &bytes));
+                        let pieces = pieces.unwrap_or_else(|| self.pieces_by_map(segment));
+                        if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
+                            victim.pieces = Some(pieces);
+                        }
+                    }
+                }
+            }
+            ReclaimEffect::Move { segment, piece, slots, again } => {
+                let found = self.flash_was_read(piece.object, piece.first, &slots, &outcome);
+                if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
+                    victim.under_way -= 1;
+                }
+                self.move_on(segment, piece, &slots, &found, again);
+            }
+        }
+    }
+
+    /// What a segment holds, by its footer.
+    fn pieces_of(&self, segment: SegmentId, end: &[u8]) -> Option<Vec<Piece>> {
+        let (head, summary) = decode_footer(end).ok()?;
+        let expected = self.store.log.segments().get(segment).generation;
+        if head.segment != segment || head.generation != expected {
+            return None;
+        }
+        let first_location = self.store.log.geometry().first_location(segment);
+        let mut pieces = Vec::new();
+        for batch in summary {
+            let start = first_location.plus(batch.start + 1);
+            let mut next = 0;
+            for (_, entry) in Entry::decode_all(&batch.entries).ok()? {
+                let units = entry.payload_units(next);
+                next = units.end;
+                let at = start.plus(units.start / BLOCK_UNITS);
+                let unit = u8::try_from(units.start % BLOCK_UNITS).expect("a block has few units");
+                match entry {
+                    Entry::Data { object, first, .. } => {
+                        let count = units.len() as u32 / BLOCK_UNITS;
+                        pieces.push(Piece { object, first, at, form: Form::Plain, count });
+                    }
+                    Entry::Packed { object, first, blocks, .. } => {
+                        pieces.push(Piece { object, first, at, form: Form::Packed(unit, 0), count: blocks });
+                    }
+                    Entry::Blank { object, first, blocks, .. } => {
+                        let at = first_location.plus(batch.start);
+                        pieces.push(Piece { object, first, at, form: Form::Blank, count: blocks });
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Some(pieces)
+    }
+
+    /// What a segment holds, by searching the whole map: for the few segments without a footer,
+    /// which were open at a crash.
+    fn pieces_by_map(&self, segment: SegmentId) -> Vec<Piece> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        for (object, known) in self.store.objects.iter() {
+            for (block, slot) in known.map.range(Block(0), Block(u64::MAX)) {
+                if slot.location == Location::ZERO || self.store.segment_of(slot.location) != segment {
+                    continue;
+                }
+                let form = match slot.in_record() {
+                    Some(place) => Form::Packed(place.unit, place.index),
+                    None if slot.is_blank() => Form::Blank,
+                    None => Form::Plain,
+                };
+                let piece = Piece { object: *object, first: block, at: slot.location, form, count: 1 };
+                match pieces.last_mut() {
+                    Some(last) if last.goes_on_in(&piece) => last.count += 1,
+                    _ => pieces.push(piece),
+                }
+            }
+        }
+        pieces
+    }
+
+    /// Moves on with emptying a segment.
+    fn empty_on(&mut self, segment: SegmentId) {
+        loop {
+            let room = self.store.log.segments().free() >= MOVE_RESERVE;
+            let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
+            let Some(pieces) = &mut victim.pieces else { return };
+            if victim.under_way >= DEPTH || self.reclaim.blanks_left == 0 {
+                return;
+            }
+            if room {
+                pieces.append(&mut victim.held);
+            }
+            let Some(piece) = pieces.pop() else {
+                if victim.under_way == 0 && victim.held.is_empty() {
+                    self.emptied(segment);
+                }
+                return;
+            };
+            self.reclaim.blanks_left -= u32::from(piece.form == Form::Blank);
+            self.empty_piece(segment, piece);
+        }
+    }
+
+    /// Drops the cold blocks of a piece, and starts moving the first run of others; what is
+    /// behind that run is put back.
+    fn empty_piece(&mut self, segment: SegmentId, piece: Piece) {
+        let budget = self.store.log.geometry().segment_blocks() * BLOCK_UNITS / 2;
+        let mut run: Vec<Slot> = Vec::new();
+        let mut run_from = 0;
+        for index in 0..piece.count {
+            let block = piece.first.plus(u64::from(index));
+            let slot = self.store.get(piece.object).and_then(|known| known.map.get(block));
+            let slot = slot.filter(|slot| piece.holds(index, *slot));
+            let kept = self.reclaim.victims.get(&segment).map_or(0, |victim| victim.kept);
+            let worth = slot.is_some_and(|slot| {
+                slot.dirty
+                    || self.stays(slot)
+                    || slot.kept
+                        && (kept < budget || self.roomy())
+                        && self.store.log.segments().free() > MOVE_RESERVE
+                        && !self.moves_in_vain()
+            });
+            if worth && let Some(slot) = slot {
+                if self.store.log.segments().free() < MOVE_RESERVE {
+                    self.hold(segment, piece.part(index, 1));
+                    continue;
+                }
+                if run.is_empty() {
+                    run_from = index;
+                }
+                if !slot.dirty
+                    && let Some(victim) = self.reclaim.victims.get_mut(&segment)
+                {
+                    victim.kept += slot.units();
+                }
+                run.push(slot);
+                continue;
+            }
+            if let Some(slot) = slot {
+                self.store.clear_slot(piece.object, block);
+                self.stats.evicted_blocks += 1;
+                if !slot.kept {
+                    self.lingered.was_dropped();
+                }
+            }
+            if !run.is_empty() {
+                let rest = piece.part(index + 1, piece.count - index - 1);
+                if rest.count > 0
+                    && let Some(pieces) =
+                        self.reclaim.victims.get_mut(&segment).and_then(|victim| victim.pieces.as_mut())
+                {
+                    pieces.push(rest);
+                }
+                break;
+            }
+        }
+        if !run.is_empty() {
+            let count = u32::try_from(run.len()).expect("a record is bounded");
+            let piece = piece.part(run_from, count);
+            if piece.form == Form::Blank {
+                self.move_on(segment, piece, &run, &ReadBack::of_blanks(run.len()), false);
+            } else {
+                self.read_piece(segment, piece, run, false);
+            }
+        }
+    }
+
+    fn read_piece(&mut self, segment: SegmentId, piece: Piece, slots: Vec<Slot>, again: bool) {
+        if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
+            victim.under_way += 1;
+        }
+        let stretch = Stretch::of(&slots);
+        let pending = ReclaimEffect::Move { segment, piece, slots, again };
+        self.read_flash(stretch, Purpose::Reclaim(pending));
+    }
+
+    /// Appends blocks that were read, as far as they are still what the map points to.
+    fn move_on(&mut self, segment: SegmentId, piece: Piece, slots: &[Slot], found: &ReadBack, again: bool) {
+        if !found.all_good() && !again {
+            return self.read_piece(segment, piece, slots.to_vec(), true);
+        }
+        let mut index = 0;
+        while index < slots.len() {
+            let block = piece.first.plus(index as u64);
+            let present = self.store.get(piece.object).and_then(|known| known.map.get(block));
+            let Some(slot) = present.filter(|slot| slot.is_where(&slots[index])) else {
+                index += 1;
+                continue;
+            };
+            if !found.good[index] {
+                if !slot.dirty {
+                    self.stats.masked_flash_errors += 1;
+                    self.store.clear_slot(piece.object, block);
+                }
+                index += 1;
+                continue;
+            }
+            let same = |at: usize| {
+                let present = self.store.get(piece.object).and_then(|known| known.map.get(piece.first.plus(at as u64)));
+                found.good[at]
+                    && present.is_some_and(|next| {
+                        next.is_where(&slots[at])
+                            && (next.dirty, next.kept, next.class) == (slot.dirty, slot.kept, slot.class)
+                    })
+            };
+            let run = (index..slots.len()).take_while(|at| same(*at)).count();
+            if self.store.log.segments().free() < MOVE_RESERVE {
+                self.put_off(segment, piece, index, run, slot.dirty || self.stays(slot));
+                index += run;
+                continue;
+            }
+            let blocks = u32::try_from(run).expect("a record is bounded");
+            let record = if slot.dirty {
+                Store::dirty_record(piece.object, block, blocks, None)
+            } else {
+                let stream = if slot.kept { Stream::Hot } else { Stream::Cold };
+                Store::clean_record(stream, piece.object, block, blocks)
+            };
+            let (record, kept) = (DataRecord { class: slot.class, whole: true, ..record }, slot.kept || slot.dirty);
+            if slot.is_blank() {
+                self.store.append_blank(record, kept, slot.class);
+            } else {
+                let from = &found.bytes[index * BLOCK..(index + run) * BLOCK];
+                self.store.append_data(record, kept, slot.class, |payload| payload.copy_from_slice(from));
+            }
+            if slot.dirty {
+                self.store.keep_age(&slots[index..index + run], piece.object, block);
+                for (at, from) in (0..).zip(&slots[index..index + run]) {
+                    let block = block.plus(at);
+                    if let Some(to) = self.store.slot(piece.object, block) {
+                        self.destage.note_moved(piece.object, block, *from, to);
+                    }
+                }
+            }
+            self.stats.moved_blocks += run as u64;
+            index += run;
+        }
+    }
+
+    /// Whether a clean block is pinned.
+    const fn stays(&self, slot: Slot) -> bool {
+        slot.kept && self.keep.quotas.is_pinned(slot.class)
+    }
+
+    /// There is no room to move these blocks now: clean ones go, those that stay are read again later.
+    fn put_off(&mut self, segment: SegmentId, piece: Piece, index: usize, run: usize, stay: bool) {
+        let first = piece.first.plus(index as u64);
+        if !stay {
+            for block in 0..run as u64 {
+                self.store.clear_slot(piece.object, first.plus(block));
+            }
+            self.stats.evicted_blocks += run as u64;
+            return;
+        }
+        let small = |number: usize| u32::try_from(number).expect("a record is bounded");
+        self.hold(segment, piece.part(small(index), small(run)));
+    }
+
+    fn hold(&mut self, segment: SegmentId, piece: Piece) {
+        if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
+            victim.held.push(piece);
+        }
+    }
+
+    /// Everything that a segment held was handled.
+    fn emptied(&mut self, segment: SegmentId) {
+        self.reclaim.victims.remove(&segment);
+        if self.store.log.segments().get(segment).live > 0 {
+            // Dirty blocks that cannot be read. They stay, and are told as errors when read.
+            self.reclaim.stuck.insert(segment);
+            return;
+        }
+        let next = self.store.log.next_sequence();
+        self.store.log.segments_mut().empty(segment, next);
+        self.stats.segments_reclaimed += 1;
+        self.release_segments();
+    }
+}

@@ -1,0 +1,107 @@
+//! The origin refuses to sync a file: it may have let go of what the file got since its last good sync, and says so once.
+//!
+//! Invariants:
+//! - What the pool has as clean of an object goes in the same step in which the engine hears that the origin may have lost
+//!   changes that went there directly, from memory and from the log. Its dirty data stays.
+//! - Whoever keeps copies above the engine is told so in the same step, before anybody hears of the error.
+//! - A job that was writing meanwhile fails, whoever heard: what it wrote stays dirty and is written again.
+//! - An object is known until its loss was told: by a flush that covers it or by the end of the pool's use, whichever comes
+//!   first; or until the file was closed, opened again and synced well, or is gone.
+
+use std::collections::BTreeMap;
+
+use headpond_base::{Block, Errno, ObjectId};
+
+use crate::effect::Effect;
+use crate::engine::Engine;
+use crate::locks::Span;
+use crate::object::Object;
+use crate::request::FlushScope;
+
+/// What the origin lost, and no flush has told.
+#[derive(Default)]
+pub(crate) struct Losses(BTreeMap<ObjectId, Errno>);
+
+impl Losses {
+    pub(crate) fn add(&mut self, object: ObjectId, errno: Errno) {
+        self.0.entry(object).or_insert(errno);
+    }
+
+    /// Whether some of an object is lost.
+    pub(crate) fn has(&self, object: ObjectId) -> bool {
+        !self.0.is_empty() && self.0.contains_key(&object)
+    }
+
+    /// Those that a flush tells.
+    pub(crate) fn take(&mut self, scope: &FlushScope) -> Self {
+        let (told, untold) = std::mem::take(&mut self.0).into_iter().partition(|(object, _)| scope.holds(*object));
+        self.0 = untold;
+        Self(told)
+    }
+
+    /// A flush ended before it told.
+    pub(crate) fn take_back(&mut self, untold: Self) {
+        self.0.extend(untold.0);
+    }
+
+    /// Any of them.
+    pub(crate) fn first(&self) -> Option<Errno> {
+        self.0.values().next().copied()
+    }
+
+    /// It was told, or concerns nobody any more.
+    pub(crate) fn is_over(&mut self, object: ObjectId) {
+        self.0.remove(&object);
+    }
+}
+
+impl Engine {
+    /// The origin failed to sync the file. Whoever asked for that is not the only one whom it concerns.
+    pub(crate) fn origin_refused_sync(&mut self, object: ObjectId, errno: Errno) {
+        let destages = self.destage.fail_jobs(object, errno);
+        let known = self.store.known(object);
+        if destages {
+            // What destage has written is still dirty here, but not the size that the file had by it.
+            known.origin_size = u64::MAX;
+        }
+        if !known.past.sync_was_refused(errno) {
+            return;
+        }
+        // It may have lost the end, too. What the object's size is here counts, as after a write that failed.
+        known.origin_size = u64::MAX;
+        self.destage.has_lost(object, errno);
+        self.drop_all_clean(object);
+        // Not before the pool has dropped it: what is read again from here on is what the origin has.
+        self.emit(Effect::OriginLost { object });
+        self.size_counts_here(object);
+        self.store.log.want_sync();
+        self.destage.hurry(object);
+    }
+
+    /// Drops what the pool has of an object but for its dirty data, so that no crash brings it back.
+    fn drop_all_clean(&mut self, object: ObjectId) {
+        self.store.clear_clean(object);
+        self.poison(object, Span::from_byte(0));
+        if self.store.log.failed() {
+            return;
+        }
+        let Some(known) = self.store.get(object).filter(|known| known.persisted) else { return };
+        for span in not_dirty(known) {
+            self.store.log.append(&crate::store::drop_entry(object, span));
+        }
+    }
+}
+
+/// What lies between an object's dirty blocks, with or without slots: a replay could find there what was evicted.
+fn not_dirty(known: &Object) -> Vec<Span> {
+    let mut spans = Vec::new();
+    let mut first = Block(0);
+    for (block, _) in known.map.dirty_from(Block(0)) {
+        if first < block {
+            spans.push(Span { first, end: block });
+        }
+        first = block.next();
+    }
+    spans.push(Span { first, end: Block(u64::MAX) });
+    spans
+}

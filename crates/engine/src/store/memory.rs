@@ -1,0 +1,57 @@
+//! The blocks that wait in memory, as far as objects count them.
+
+use headpond_base::{Block, ObjectId};
+use headpond_policy::Key;
+
+use crate::key::{block_of, key_of};
+use crate::locks::Span;
+use crate::store::Store;
+
+impl Store {
+    /// Whether a block is in memory only.
+    pub(crate) fn is_in_memory(&self, object: ObjectId, block: Block) -> bool {
+        self.window.find(object, block).is_some()
+    }
+
+    /// Holds a clean block in memory that somebody asked for.
+    pub(crate) fn hold(&mut self, object: ObjectId, block: Block, bytes: &[u8]) {
+        self.hold_in_memory(object, block, bytes, true);
+    }
+
+    /// Holds a clean block in memory that nobody asked for, as one of so many at most.
+    pub(crate) fn hold_unasked(&mut self, object: ObjectId, block: Block, bytes: &[u8], most: usize) {
+        self.hold_in_memory(object, block, bytes, false);
+        while let Some(key) = self.window.too_many_unasked(most) {
+            self.let_go(key);
+        }
+    }
+
+    fn hold_in_memory(&mut self, object: ObjectId, block: Block, bytes: &[u8], asked: bool) {
+        let (Some(key), Some(known)) = (key_of(object, block), self.objects.get_mut(&object)) else { return };
+        assert!(known.map.get(block).is_none(), "what waits in memory is not on flash");
+        known.in_memory += u32::from(self.window.insert(key, bytes, asked));
+    }
+
+    /// Lets a block in memory go, if it is there.
+    pub(crate) fn let_go(&mut self, key: Key) {
+        if !self.window.remove(key) {
+            return;
+        }
+        let (object, _) = block_of(key);
+        if let Some(known) = self.objects.get_mut(&object) {
+            known.in_memory -= 1;
+            if known.in_memory == 0 {
+                self.window.is_empty_of(object);
+            }
+        }
+    }
+
+    /// These blocks of an object change: what is in memory of them is old from now on.
+    pub(crate) fn drop_from_memory(&mut self, object: ObjectId, span: Span) {
+        for key in self.window.within(object, span) {
+            self.let_go(key);
+            let (object, block) = block_of(key);
+            self.note_gone(object, block);
+        }
+    }
+}

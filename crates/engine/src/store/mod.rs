@@ -1,0 +1,434 @@
+//! The store: the log and the objects' maps, changed together.
+//!
+//! Invariants:
+//! - A segment's `live` and `dirty` counts, those of kept blocks and of each class's, are what walking all maps would count.
+//! - Every change to a map that a crash must not lose is an entry of the log first.
+
+mod append;
+mod flash_read;
+mod memory;
+mod replay;
+
+pub(crate) use flash_read::{ReadBack, Stretch, Unpacked};
+
+use headpond_base::{
+    BLOCK, Block, Buf, BufMut, Class, Location, Nanos, ObjectId, SegmentId, Sequence, Stream, UnixNanos,
+};
+use headpond_format::Entry;
+use headpond_log::{DataRecord, Log, Segment};
+use headpond_map::Slot;
+
+use crate::dirty_age::DirtyAges;
+use crate::identities::Identities;
+use crate::locks::Span;
+use crate::memory_window::MemoryWindow;
+use crate::object::Object;
+use crate::objects::Objects;
+use crate::packing::Packing;
+use crate::renames::{Followed, Renames, Seen, kept_path};
+use crate::sums::Sums;
+
+/// A block of zeros that the origin has not got.
+pub(crate) const ZERO_SLOT: Slot =
+    Slot { location: Location::ZERO, checksum: 0, packed: false, dirty: true, kept: true, class: Class::EVERYBODY };
+
+/// The largest number of blocks that an entry names: all of an object.
+const ALL_BLOCKS: u64 = 1 << 50;
+
+/// The entry that says that the log's version of these blocks no longer counts.
+pub(crate) fn drop_entry(object: ObjectId, span: Span) -> Entry {
+    Entry::Drop { object, first: span.first, blocks: span.blocks().min(ALL_BLOCKS) }
+}
+
+/// Blocks that lost their slots, as far as the policy is told; of more at once it finds out by itself.
+const GONE_MAX: usize = 1 << 16;
+
+/// The log, the objects, and the sums over them.
+pub(crate) struct Store {
+    pub(crate) log: Log,
+    pub(crate) objects: Objects,
+    /// Renames that not all paths have seen.
+    renames: Renames,
+    pub(crate) identities: Identities,
+    pub(crate) sums: Sums,
+    pub(crate) packing: Packing,
+    /// A block of zeros.
+    zeros: Buf,
+    /// Clean blocks that have no slot.
+    pub(crate) window: MemoryWindow,
+    /// Blocks that have lost their slots, or their place in memory, and the policy has not been told.
+    gone: Vec<(ObjectId, Block)>,
+    /// Objects that the log has an entry of.
+    persisted_objects: u64,
+    ages: DirtyAges,
+}
+
+impl Store {
+    pub(crate) fn new(log: Log, next_object: ObjectId) -> Self {
+        Self {
+            ages: DirtyAges::new(log.segments().len()),
+            log,
+            objects: Objects::default(),
+            renames: Renames::default(),
+            identities: Identities::new(next_object),
+            sums: Sums::default(),
+            packing: Packing::default(),
+            zeros: BufMut::zeroed(BLOCK).freeze(),
+            window: MemoryWindow::default(),
+            gone: Vec::new(),
+            persisted_objects: 0,
+        }
+    }
+
+    pub(crate) fn get(&self, object: ObjectId) -> Option<&Object> {
+        self.objects.get(&object)
+    }
+
+    pub(crate) fn get_mut(&mut self, object: ObjectId) -> Option<&mut Object> {
+        self.objects.get_mut(&object)
+    }
+
+    /// An object that a request under way keeps alive.
+    pub(crate) fn known(&mut self, object: ObjectId) -> &mut Object {
+        self.objects.get_mut(&object).expect("an object lives while a request on it is under way")
+    }
+
+    /// Adds an object with a path that is right now, and with its slots, and counts them.
+    pub(crate) fn adopt(&mut self, id: ObjectId, object: Object) {
+        let mut object = object;
+        object.path_seen = self.renames.now();
+        object.stored_units = 0;
+        for (_, slot) in object.map.range(Block(0), Block(u64::MAX)) {
+            object.stored_units += u64::from(slot.units());
+            self.sums.found(slot);
+            count_in_segment(&mut self.log, slot, 1);
+        }
+        self.persisted_objects += u64::from(object.persisted);
+        self.identities.is(id, object.state.inode);
+        self.objects.insert(id, object);
+    }
+
+    /// A block's slot.
+    pub(crate) fn slot(&self, object: ObjectId, block: Block) -> Option<Slot> {
+        self.get(object)?.map.get(block)
+    }
+
+    /// The class of a block that has a slot; everybody's of one that has none.
+    pub(crate) fn class_of(&self, object: ObjectId, block: Block) -> Class {
+        self.slot(object, block).map_or(Class::EVERYBODY, |slot| slot.class)
+    }
+
+    /// Says whether a block is worth keeping.
+    pub(crate) fn keep(&mut self, object: ObjectId, block: Block, kept: bool) {
+        if let Some(slot) = self.slot(object, block).filter(|slot| slot.kept != kept) {
+            self.set_slot(object, block, Slot { kept, ..slot });
+        }
+    }
+
+    /// Says whose share of the pool a block uses.
+    pub(crate) fn set_class(&mut self, object: ObjectId, block: Block, class: Class) {
+        if let Some(slot) = self.slot(object, block).filter(|slot| slot.class != class) {
+            self.set_slot(object, block, Slot { class, ..slot });
+        }
+    }
+
+    /// Gives a block a slot.
+    pub(crate) fn set_slot(&mut self, id: ObjectId, block: Block, slot: Slot) {
+        let Some(object) = self.objects.get_mut(&id) else { return };
+        let geometry = *self.log.geometry();
+        object.traces = true;
+        object.dropped.appended(block);
+        let old = object.map.insert(block, slot);
+        self.sums.changed(old, Some(slot));
+        object.stored_units += u64::from(slot.units());
+        object.stored_units -= u64::from(old.map_or(0, |old| old.units()));
+        let segment = geometry.segment_of(slot.location);
+        if slot.dirty && slot.location != Location::ZERO && self.log.segments().get(segment).dirty == 0 {
+            self.ages.begins(segment);
+        }
+        count_in_segment(&mut self.log, slot, 1);
+        if let Some(old) = old {
+            self.leaves_segment(old);
+        }
+    }
+
+    /// Takes a block's slot away.
+    pub(crate) fn clear_slot(&mut self, id: ObjectId, block: Block) -> Option<Slot> {
+        let object = self.objects.get_mut(&id)?;
+        let old = object.map.remove(block)?;
+        self.sums.changed(Some(old), None);
+        object.stored_units -= u64::from(old.units());
+        self.leaves_segment(old);
+        if old.kept || old.dirty || old.class != Class::EVERYBODY {
+            self.note_gone(id, block);
+        }
+        Some(old)
+    }
+
+    fn leaves_segment(&mut self, old: Slot) {
+        count_in_segment(&mut self.log, old, -1);
+        if old.dirty && old.location != Location::ZERO {
+            self.ages.over(self.segment_of(old.location), old);
+        }
+    }
+
+    /// Takes all clean slots of an object away.
+    pub(crate) fn clear_clean(&mut self, id: ObjectId) {
+        let Some(object) = self.objects.get(&id) else { return };
+        let all = object.map.range(Block(0), Block(u64::MAX));
+        let clean: Vec<Block> = all.filter(|(_, slot)| !slot.dirty).map(|(block, _)| block).collect();
+        for block in clean {
+            self.clear_slot(id, block);
+        }
+    }
+
+    /// Takes the slots of `first..end` away.
+    pub(crate) fn clear_range(&mut self, id: ObjectId, first: Block, end: Block) {
+        let Some(object) = self.objects.get(&id) else { return };
+        let blocks: Vec<Block> = object.map.range(first, end).map(|(block, _)| block).collect();
+        for block in blocks {
+            self.clear_slot(id, block);
+        }
+    }
+
+    /// Makes blocks zeros that the origin has not got, as far as there is anything to hide: a
+    /// block without a slot beyond the origin's end is zeros already. One with a slot may be on
+    /// its way to the origin right now, whatever the origin's end is.
+    pub(crate) fn zero_range(&mut self, id: ObjectId, first: Block, end: Block) {
+        let Some(object) = self.objects.get(&id) else { return };
+        let hidden = Block(headpond_base::blocks_for(object.origin_end())).min(end);
+        let beyond = object.map.range(hidden.max(first), end).map(|(block, _)| block);
+        let blocks: Vec<Block> = (first.0..hidden.0).map(Block).chain(beyond).collect();
+        let unsaid = hidden < end;
+        for block in blocks {
+            self.set_slot(id, block, ZERO_SLOT);
+        }
+        if let Some(object) = self.objects.get_mut(&id) {
+            object.zeros_unsaid |= unsaid;
+        }
+    }
+
+    /// Counts a block as clean; a block of zeros that is clean needs no slot.
+    pub(crate) fn mark_clean(&mut self, id: ObjectId, block: Block) {
+        let Some(slot) = self.objects.get(&id).and_then(|object| object.map.get(block)) else { return };
+        if slot.location == Location::ZERO {
+            self.clear_slot(id, block);
+        } else if slot.dirty {
+            self.set_slot(id, block, Slot { dirty: false, ..slot });
+        }
+    }
+
+    /// Appends the object's state to the log, as it is now.
+    pub(crate) fn persist(&mut self, id: ObjectId) {
+        self.settle_path(id);
+        if let Some(object) = self.objects.get_mut(&id) {
+            object.state.flags.ctime_bounds = object.bounds_status();
+            let state = object.said();
+            self.persisted_objects += u64::from(!object.persisted);
+            object.persisted = true;
+            object.traces = true;
+            self.log.append(&Entry::Object { object: id, state });
+            let this = Sequence(self.log.next_sequence().0 - 1);
+            object.trust.is_said(this);
+            object.status.said(this, object.state.flags.ctime_bounds);
+        }
+    }
+
+    /// Makes sure that the log knows the object, and what its status change time is worth, before it is told of its blocks.
+    pub(crate) fn introduce(&mut self, id: ObjectId) {
+        if self.objects.get(&id).is_some_and(|object| !object.persisted || !object.status_is_said()) {
+            self.persist(id);
+        }
+    }
+
+    /// All objects at or below a path have their new one.
+    pub(crate) fn rename_paths(&mut self, from: &[u8], to: &[u8]) {
+        self.renames.add(from, to);
+        if self.renames.are_many(self.objects.len()) {
+            self.settle_paths();
+        }
+    }
+
+    /// Brings the paths of all objects up to date.
+    pub(crate) fn settle_paths(&mut self) {
+        if self.renames.none() {
+            return;
+        }
+        let mut followed = Followed::default();
+        for (path, seen) in self.objects.paths_mut() {
+            self.renames.follow(path, seen, &mut followed);
+        }
+        self.renames.forget();
+    }
+
+    /// Brings an object's path up to date. To be called before it is read from the object's state.
+    pub(crate) fn settle_path(&mut self, id: ObjectId) {
+        if let Some(object) = self.objects.get_mut(&id) {
+            self.renames.follow(&mut object.state.path, &mut object.path_seen, &mut Followed::default());
+        }
+    }
+
+    /// An object's path as it is now.
+    pub(crate) fn path_of(&self, object: &Object) -> Vec<u8> {
+        let (mut path, mut seen) = (object.state.path.clone(), object.path_seen);
+        self.renames.follow(&mut path, &mut seen, &mut Followed::default());
+        path
+    }
+
+    /// What a path has seen that is right now.
+    pub(crate) const fn path_now(&self) -> Seen {
+        self.renames.now()
+    }
+
+    /// An object was found under this path now.
+    pub(crate) fn set_path(&mut self, id: ObjectId, path: &[u8]) {
+        if let Some(object) = self.objects.get_mut(&id) {
+            object.state.path = kept_path(path);
+            object.path_seen = self.renames.now();
+        }
+    }
+
+    /// The segment of a location.
+    pub(crate) fn segment_of(&self, location: Location) -> SegmentId {
+        self.log.geometry().segment_of(location)
+    }
+
+    /// Removes the object and all that the map has of it.
+    pub(crate) fn forget(&mut self, id: ObjectId) {
+        self.clear_range(id, Block(0), Block(u64::MAX));
+        self.drop_from_memory(id, Span::from_byte(0));
+        if let Some(object) = self.objects.remove(&id) {
+            self.persisted_objects -= u64::from(object.persisted);
+            let said = object.persisted.then(|| self.log.append(&Entry::Forget { object: id }));
+            self.identities.let_go(id, &object.state, said, self.log.durable());
+        }
+    }
+
+    /// Whether a crash may bring back what the log knew of a file before it was told to forget it.
+    pub(crate) fn may_come_back(&mut self, inode: u64) -> bool {
+        self.identities.may_come_back(inode, self.log.durable())
+    }
+
+    /// Takes the object out of the log, with all blocks of it; it stays known as long as it is used.
+    pub(crate) fn unname(&mut self, id: ObjectId) {
+        self.clear_range(id, Block(0), Block(u64::MAX));
+        if let Some(object) = self.objects.get_mut(&id) {
+            object.traces = false;
+            object.dropped.clear();
+        }
+        if self.unpersist(id) {
+            let at = self.log.append(&Entry::Forget { object: id });
+            if let Some(object) = self.objects.get(&id) {
+                self.identities.is_forgotten(object.state.inode, at, self.log.durable());
+            }
+        }
+    }
+
+    /// Counts the object as one that the log does not name; `true` if it did.
+    pub(crate) fn unpersist(&mut self, id: ObjectId) -> bool {
+        let named = self.objects.get_mut(&id).is_some_and(|object| std::mem::take(&mut object.persisted));
+        self.persisted_objects -= u64::from(named);
+        named
+    }
+
+    /// Dirty blocks that had these slots were appended elsewhere: what they hold is no newer for that.
+    pub(crate) fn keep_age(&mut self, from: &[Slot], object: ObjectId, first: Block) {
+        let Some(known) = self.objects.get(&object) else { return };
+        let geometry = self.log.geometry();
+        for ((_, slot), was) in known.map.range(first, first.plus(from.len() as u64)).zip(from) {
+            let since = self.ages.since(geometry.segment_of(was.location), *was);
+            self.ages.moved_here(geometry.segment_of(slot.location), slot, since);
+        }
+    }
+
+    /// The store begins at this time: of what was dirty before, nobody knows since when.
+    pub(crate) fn starts(&mut self, now: Nanos) {
+        self.ages.start(now);
+    }
+
+    /// The time, as ages are told by.
+    pub(crate) fn advance(&mut self, now: Nanos) {
+        self.ages.advance(now);
+    }
+
+    /// Objects that the log has an entry of.
+    pub(crate) const fn persisted_objects(&self) -> u64 {
+        self.persisted_objects
+    }
+
+    /// A block of zeros.
+    pub(crate) fn zeros(&self) -> Buf {
+        self.zeros.clone()
+    }
+
+    /// Remembers that a block has lost its slot, or its place in memory, for the policy to be told.
+    pub(crate) fn note_gone(&mut self, object: ObjectId, block: Block) {
+        if self.gone.len() < GONE_MAX {
+            self.gone.push((object, block));
+        }
+    }
+
+    /// Blocks that have lost their slots, or their places in memory, since the last call.
+    pub(crate) fn take_gone(&mut self) -> Vec<(ObjectId, Block)> {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// When the dirty data of this block was written, at the earliest.
+    pub(crate) fn dirty_since(&self, slot: Slot) -> Nanos {
+        self.ages.since(self.log.geometry().segment_of(slot.location), slot)
+    }
+
+    /// How old the oldest dirty data on flash is, at most.
+    pub(crate) fn oldest_dirty_age(&self) -> Nanos {
+        self.ages.oldest(self.log.segments().iter().map(|(id, segment)| (id, segment.dirty)))
+    }
+
+    /// A record of clean data for a stream.
+    pub(crate) const fn clean_record(stream: Stream, object: ObjectId, first: Block, blocks: u32) -> DataRecord {
+        DataRecord { stream, object, first, blocks, dirty: false, grown: None, class: Class::EVERYBODY, whole: false }
+    }
+
+    /// A record of host data.
+    pub(crate) const fn dirty_record(
+        object: ObjectId,
+        first: Block,
+        blocks: u32,
+        grown: Option<(u64, UnixNanos)>,
+    ) -> DataRecord {
+        DataRecord {
+            stream: Stream::Host,
+            object,
+            first,
+            blocks,
+            dirty: true,
+            grown,
+            class: Class::EVERYBODY,
+            whole: false,
+        }
+    }
+}
+
+/// Counts a slot in its segment; `by` is 1, or -1 for one that is no more.
+fn count_in_segment(log: &mut Log, slot: Slot, by: i32) {
+    if slot.location != Location::ZERO {
+        let segment = log.geometry().segment_of(slot.location);
+        count_in(log.segments_mut().get_mut(segment), slot, by);
+    }
+}
+
+fn count_in(segment: &mut Segment, slot: Slot, by: i32) {
+    let units = by * slot.units().cast_signed();
+    let change = |blocks: &mut u32, in_units: &mut u32, what: &str| {
+        *blocks =
+            blocks.checked_add_signed(by).unwrap_or_else(|| panic!("a segment's {what} blocks are counted exactly"));
+        *in_units = in_units
+            .checked_add_signed(units)
+            .unwrap_or_else(|| panic!("a segment's {what} units are counted exactly"));
+    };
+    change(&mut segment.live, &mut segment.live_units, "live");
+    if slot.dirty {
+        change(&mut segment.dirty, &mut segment.dirty_units, "dirty");
+    } else if slot.kept {
+        change(&mut segment.kept, &mut segment.kept_units, "kept");
+    }
+}

@@ -1,0 +1,159 @@
+//! Changes of a file: of its status at the origin (mode, owner, attributes, links), and of its size and modification time in the
+//! engine.
+//!
+//! The first move the status change time, by which the next start after a crash tells changes by others of a file with dirty
+//! data. So the engine is asked before, and told after: see [`Request::StatusBegins`].
+//!
+//! Invariants
+//! - While the status of a file is changed nobody opens it in the engine: it would take the time before the change for the
+//!   last.
+//! - Each change that was begun is ended, whatever became of it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use headpond_base::{Errno, ObjectId, Result, UnixNanos};
+use headpond_engine::{Reply, Request};
+
+use crate::inode::{Inode, KnownIn};
+use crate::names::Names;
+use crate::names::open::unexpected;
+use crate::turns::Changing;
+use crate::{Found, Pond, Tree};
+
+/// A change of the origin's that the engine has allowed, until it is [ended](Self::end). If it is only dropped, the engine is not
+/// told how the file is left.
+#[must_use]
+pub struct StatusChange<'a, T: Tree, P: Pond<T>> {
+    names: &'a Names<T, P>,
+    /// `None` where only the engine knows the file: then it is not told how it is left.
+    inode: Option<Arc<Inode<T>>>,
+    object: Option<ObjectId>,
+    turn: Option<Changing<'a>>,
+}
+
+impl<T: Tree, P: Pond<T>> Names<T, P> {
+    /// Begins a change of the status of a file: it is nobody else's turn until that ends.
+    ///
+    /// # Errors
+    /// The engine's reason not to have it changed.
+    pub async fn change_status(&self, inode: &Arc<Inode<T>>) -> Result<StatusChange<'_, T, P>> {
+        let turn = if inode.managed { Some(self.turns.change([Some(inode.key), None]).await) } else { None };
+        let known = inode.known();
+        let mut change = self.begin_status(known.as_deref(), Some(inode)).await?;
+        change.turn = turn;
+        Ok(change)
+    }
+
+    /// The same for one who has the turn at the file.
+    pub(crate) async fn begin_status(
+        &self,
+        known: Option<&KnownIn<T>>,
+        inode: Option<&Arc<Inode<T>>>,
+    ) -> Result<StatusChange<'_, T, P>> {
+        let mut change = StatusChange { names: self, inode: inode.cloned(), object: None, turn: None };
+        if let Some(known) = known {
+            let object = known.object();
+            match self.pond.ask(Request::StatusBegins { object }, Box::new(|_| {})).await {
+                Reply::Done => change.object = Some(object),
+                // It has let go of it, so nothing of it is dirty.
+                Reply::Failed(Errno::BADF) => {}
+                other => return Err(unexpected(&other)),
+            }
+        }
+        Ok(change)
+    }
+
+    /// How a file was left. One that could not be opened again as it is now is opened while the log still says that its status
+    /// changes: nobody would say so before a mere read.
+    async fn left(&self, inode: &Arc<Inode<T>>, object: ObjectId) -> Option<Found> {
+        let found = inode.look().await.ok()?;
+        if self.is_opened_untouched(&found) {
+            return Some(found);
+        }
+        self.pond.keep_open(object).await;
+        inode.look().await.ok()
+    }
+
+    /// Sets the permissions of a file.
+    ///
+    /// # Errors
+    /// The origin's, and the engine's.
+    pub async fn set_mode(&self, inode: &Arc<Inode<T>>, mode: u32) -> Result<()> {
+        let change = self.change_status(inode).await?;
+        let set = match inode.reach().await {
+            Ok(path) => self.tree.set_mode(&path, mode).await,
+            Err(error) => Err(error),
+        };
+        if set.is_ok() {
+            self.changed_at_origin(inode).await;
+        }
+        change.end().await;
+        set
+    }
+
+    /// Truncates a file that is open in the engine.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub async fn truncate(&self, inode: &Inode<T>, size: u64) -> Result<()> {
+        let known = inode.known().ok_or(Errno::BADF)?;
+        let mtime = known.not_before(self.tree.now());
+        if known.view().size == size {
+            // Nothing to cut off, but the times move.
+            return self.set_mtime(inode, mtime).await;
+        }
+        self.change(known.clone(), Request::Truncate { object: known.object(), size, mtime }, mtime).await
+    }
+
+    /// Sets the modification time of a file that is open in the engine.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub async fn set_mtime(&self, inode: &Inode<T>, mtime: UnixNanos) -> Result<()> {
+        let known = inode.known().ok_or(Errno::BADF)?;
+        let now = known.not_before(self.tree.now());
+        self.change(known.clone(), Request::SetMtime { object: known.object(), mtime, ctime: now }, now).await
+    }
+
+    /// Has the engine change a file, takes over what the file is then, and waits for all that.
+    async fn change(&self, known: Arc<KnownIn<T>>, change: Request, when: UnixNanos) -> Result<()> {
+        let taken_over = move |answer: &Reply| {
+            if let Reply::Changed(attributes) = answer {
+                known.changed(*attributes, when);
+            }
+        };
+        match self.pond.ask(change, Box::new(taken_over)).await {
+            Reply::Changed(_) => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+impl<T: Tree, P: Pond<T>> StatusChange<'_, T, P> {
+    /// The change was made, or failed: the engine is told what the file is like, and then it is another one's turn.
+    pub async fn end(mut self) {
+        if let Some(object) = self.object {
+            let found = match &self.inode {
+                Some(inode) => self.names.left(inode, object).await,
+                None => None,
+            };
+            self.object = None;
+            self.names.pond.tell(Request::StatusEnds { object, stamp: found.map(|found| found.stamp()) });
+        }
+    }
+}
+
+impl<T: Tree, P: Pond<T>> Drop for StatusChange<'_, T, P> {
+    fn drop(&mut self) {
+        if let Some(object) = self.object {
+            self.names.pond.tell(Request::StatusEnds { object, stamp: None });
+        }
+    }
+}
+
+impl<T: Tree, P: Pond<T>> fmt::Debug for StatusChange<'_, T, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StatusChange({:?})", self.object)
+    }
+}
