@@ -8,13 +8,11 @@
 //! Invariants:
 //! - Only bytes that the origin has, of blocks for which the map has no slot. So nothing here can hide anything newer,
 //!   and a crash loses nothing.
-//! - Whatever changes a block drops it here in the same step ([`Engine::poison`]).
+//! - Whatever changes a block drops it here in the same step (`Engine::poison`).
 //! - Every block here is known to the policy as one in memory, but for those that moved on in this turn, and those that
 //!   nobody has asked for.
-//! - Memory for so many blocks as were ever here at once, which the policy and [`Keep::unasked_most`] bound; given back
+//! - Memory for so many blocks as were ever here at once, which the policy and `unasked_most` of `Keep` bound; given back
 //!   when none is left.
-//!
-//! [`Keep::unasked_most`]: crate::engine::keep::Keep::unasked_most
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;

@@ -26,7 +26,7 @@ use headpond_base::{Buf, BufMut};
 use headpond_engine::fits_together;
 use rustix::io::Errno;
 
-use crate::front::Outcome;
+use crate::outcome::Outcome;
 use crate::shares::{Share, Shares};
 
 /// Handles that may have a batch open at once.

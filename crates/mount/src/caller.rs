@@ -13,7 +13,20 @@ use rustix::fs::{Gid, Mode, Uid};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use crate::wire::Caller;
+/// Who asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Caller {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) pid: u32,
+}
+
+impl Caller {
+    /// Whoever made a request.
+    pub(crate) fn of(request: &Request) -> Self {
+        Self { uid: request.uid(), gid: request.gid(), pid: request.pid() }
+    }
+}
 
 /// What stays with a thread that acts as a caller. The kernel has already checked the caller's
 /// permissions, with all of the caller's groups, which are not known here; so the origin is not

@@ -3,7 +3,7 @@
 //! One thread reads all of them: the shard's own where its device can wait for more than flash, else
 //! one of the mount's. It takes reads, writes and syncs of managed files straight to the engine, and
 //! their answers straight to the kernel; everything else it passes on, unopened, to fuser's
-//! threads, which may block (see [`relay`](crate::relay)), and to a few of its own.
+//! threads, which may block (see [`relay`](crate::fuse::relay)), and to a few of its own.
 //!
 //! ```text
 //!            ┌ read, write, fsync ─> engine ─> answer ─────────────────┐
@@ -30,16 +30,17 @@ use headpond_shard::{Done, Door, Taken};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use crate::answer::Answer;
-use crate::buffers::Buffers;
-use crate::data::{Reading, Send, Writing};
+use crate::caller::Caller;
 use crate::file_system::open_flags;
-use crate::forgetting::Passing;
 use crate::front::Front;
+use crate::front::data::{Reading, Send, Writing};
+use crate::fuse::answer::Answer;
+use crate::fuse::buffers::Buffers;
+use crate::fuse::forgetting::Passing;
+use crate::fuse::relay::Socket;
+use crate::fuse::wire::{Create, Fsync, Head, Read, WRITE_HEAD, Write, opcode};
 use crate::handles::{OpenFile, Way};
 use crate::panel::is_panel;
-use crate::relay::Socket;
-use crate::wire::{Caller, Create, Fsync, Head, Read, WRITE_HEAD, Write, opcode};
 use crate::workers::Workers;
 
 /// Messages taken in without looking at anything else: then the shard goes on with what came in.

@@ -21,12 +21,14 @@ use headpond_names::{Kind, ROOT};
 use rustix::fs::{FallocateFlags, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use crate::attributes::{KEEP, Wanted, keep};
-use crate::front::{Front, Outcome};
+use crate::front::Front;
+use crate::front::attributes::{KEEP, Wanted, keep};
+use crate::front::xattr::Sized as Value;
 use crate::handles::Way;
+use crate::outcome::Outcome;
+use crate::outcome::fuse_errno;
+use crate::outcome::outcome;
 use crate::panel::{self, is_panel};
-use crate::tree::outcome;
-use crate::xattr::Sized as Value;
 
 /// Requests that the kernel may have under way in the background: asynchronous direct I/O and
 /// readahead. The kernel's default of 12 would hold a database's queue back.
@@ -55,11 +57,6 @@ const CAPABILITIES: [InitFlags; 8] = [
     InitFlags::FUSE_CACHE_SYMLINKS,
     InitFlags::FUSE_MAX_PAGES,
 ];
-
-/// fuser's error for one of the system's.
-pub(crate) fn fuse_errno(error: Errno) -> FuseErrno {
-    FuseErrno::from_i32(error.raw_os_error())
-}
 
 /// Agrees with the kernel on how the two speak with each other, and serves nothing.
 #[derive(Debug)]

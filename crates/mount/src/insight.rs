@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use headpond_base::{ObjectId, UnixNanos};
+use headpond_names::FileKey;
 use headpond_rules::Process;
 
-use crate::front::Front;
+use crate::outcome::Outcome;
 use crate::processes::{self, ProcessUse, Processes};
 use crate::tree::Known;
 use crate::usage::{Amount, Totals};
@@ -30,10 +31,25 @@ pub struct FileUse {
     pub recent_bytes: u64,
 }
 
+/// The files of a mount.
+pub(crate) trait Files: Send + Sync {
+    /// Shows each that the engine knows.
+    fn each_known(&self, show: &mut dyn FnMut(FileKey, &Known));
+
+    /// A file's path now, or the last that was known. Empty if there is none.
+    fn path_of_file(&self, inode: u64, birth: UnixNanos) -> Vec<u8>;
+
+    /// The files at or below a path that the engine knows.
+    fn objects_below(&self, path: &Path) -> Outcome<BTreeSet<ObjectId>>;
+
+    /// Directories that are other origins: their paths.
+    fn nested_origins(&self) -> Vec<Vec<u8>>;
+}
+
 /// Shared by the mount and whoever controls it.
 #[derive(Default)]
 pub struct Insight {
-    front: OnceLock<Weak<Front>>,
+    files: OnceLock<Weak<dyn Files>>,
     processes: Processes,
     /// The files with a request in the last second or two.
     active: Mutex<Vec<Arc<Known>>>,
@@ -54,13 +70,13 @@ impl Counted {
 }
 
 impl Insight {
-    pub(crate) fn of(&self, front: &Arc<Front>) {
-        // There is one mount to a usage.
-        let _ = self.front.set(Arc::downgrade(front));
+    /// Of the files of this mount, from now on and for good.
+    pub(crate) fn of(&self, files: Weak<dyn Files>) {
+        let _ = self.files.set(files);
     }
 
-    fn front(&self) -> Option<Arc<Front>> {
-        self.front.get()?.upgrade()
+    fn of_mount(&self) -> Option<Arc<dyn Files>> {
+        self.files.get()?.upgrade()
     }
 
     /// Whether requests are counted, by file, process and rule, from now on.
@@ -98,7 +114,7 @@ impl Insight {
     /// as they are kept.
     #[must_use]
     pub fn nested_origins(&self) -> Vec<Vec<u8>> {
-        self.front().map(|front| front.names.tree().nested()).unwrap_or_default()
+        self.of_mount().map(|files| files.nested_origins()).unwrap_or_default()
     }
 
     /// To be called once a second: what came since the last time is what was done lately.
@@ -118,9 +134,9 @@ impl Insight {
     /// written, and busiest lately; the busiest first.
     #[must_use]
     pub fn files(&self, most: usize) -> Vec<FileUse> {
-        let Some(front) = self.front() else { return Vec::new() };
+        let Some(files) = self.of_mount() else { return Vec::new() };
         let mut all = Vec::new();
-        front.names.known.each(|key, known| {
+        files.each_known(&mut |key, known| {
             let done = known.beside.tally.totals();
             if done.bytes() > 0 {
                 let recent_bytes = known.beside.tally.recent();
@@ -129,7 +145,7 @@ impl Insight {
         });
         let mut top = tops(all, most, |file| (file.done, file.recent_bytes));
         for file in &mut top {
-            file.path = front.path_of_file(file.inode, file.birth);
+            file.path = files.path_of_file(file.inode, file.birth);
         }
         top
     }
@@ -140,8 +156,8 @@ impl Insight {
     /// # Errors
     /// When there is nothing of that name, or it cannot be looked at.
     pub fn objects_below(&self, path: &Path) -> io::Result<BTreeSet<ObjectId>> {
-        let front = self.front().ok_or(io::ErrorKind::NotConnected)?;
-        front.objects_below(path).map_err(io::Error::from)
+        let files = self.of_mount().ok_or(io::ErrorKind::NotConnected)?;
+        files.objects_below(path).map_err(io::Error::from)
     }
 
     /// When the process with this number was started, in the kernel's ticks; none if there is none.

@@ -13,66 +13,52 @@
 //! operations (`names`, `attributes`, `open`, `space`, `dirs`, `xattr`) -> [`headpond_names`] -> the origin (`tree`), or the engine
 //! through the [`Pond`].
 
-mod answer;
-mod attributes;
 mod batch;
-mod buffers;
+mod beside;
 mod caller;
-mod commit;
-mod connection;
-mod data;
-mod direct;
-mod dirs;
 mod door;
 mod error;
 mod file_flags;
 mod file_system;
-mod forgetting;
 mod front;
+mod fuse;
 mod handles;
 mod insight;
-mod ioctl;
-mod join;
 mod kept;
 mod kernel_pages;
 mod live_rules;
 mod mount;
-mod mountpoint;
-mod names;
 mod nested;
-mod open;
+mod outcome;
 mod panel;
 mod pond;
 mod privileges;
 mod processes;
 mod reached;
-mod relay;
-mod scope;
+mod rules_of_path;
+mod seen_privileges;
 mod shares;
-mod source;
-mod space;
-mod status;
+mod stat;
 mod times;
 mod tree;
 mod usage;
 mod whole;
-mod wire;
 #[cfg(test)]
 mod without_kernel;
 mod workers;
-mod xattr;
 
+pub use beside::Beside;
 pub use error::MountError;
+pub use fuse::mountpoint::daemon_is_gone;
+pub use fuse::source::path_of_source;
 pub use headpond_names::KnownObject;
 pub use insight::{FileUse, Insight};
 pub use kept::{KEPT_TIMES_MAX, KeptTime};
 pub use live_rules::LiveRules;
-pub use mount::{Beside, MountOptions, Mounted, THREADS, mount, mount_with};
-pub use mountpoint::daemon_is_gone;
+pub use mount::{MountOptions, Mounted, THREADS, mount, mount_with};
 pub use panel::{Panel, Sheet};
 pub use pond::{Done, Operation, Pond};
 pub use processes::ProcessUse;
-pub use source::path_of_source;
 pub use usage::Totals;
 pub use whole::{WholeFile, WholeWrites};
 

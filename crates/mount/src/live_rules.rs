@@ -3,11 +3,12 @@
 //! Cost where there are none: one load of a flag for each request.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use headpond_engine::{Class, Handling, Treatment};
 use headpond_rules::{Action, Mask, RuleSet};
 
+use crate::rules_of_path::InForce;
 use crate::tree::Known;
 
 /// Shared by the mount and whoever controls it.
@@ -17,43 +18,11 @@ pub struct LiveRules {
     now: RwLock<Arc<InForce>>,
 }
 
-/// A set of rules with its number among all that were in force, by which masks are known to be its.
-#[derive(Debug, Default)]
-pub(crate) struct InForce {
-    pub(crate) set: Arc<RuleSet>,
-    pub(crate) generation: u64,
-}
-
-/// The rules that a file's path satisfies, as found last.
-#[derive(Debug, Default)]
-pub(crate) struct RulesOfPath(Mutex<Option<OfName>>);
-
-/// What was found of a file when it had been renamed so often.
-#[derive(Clone, Copy, Debug)]
-struct OfName {
-    renames: u32,
-    masked: Masked,
-}
-
-/// A mask, and the generation of rules that it is for.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Masked {
-    pub(crate) generation: u64,
-    pub(crate) mask: Mask,
-}
-
 /// The rules that the path of a file satisfies.
 pub(crate) fn mask_of(known: &Known, rules: &InForce) -> Mask {
-    let mut found = known.beside.rules.0.lock().unwrap_or_else(PoisonError::into_inner);
     // Before its path is asked for: what comes in between is noticed with the next request.
-    let (generation, renames) = (rules.generation, known.renames());
-    if let Some(OfName { masked, .. }) = found.filter(|of| (of.masked.generation, of.renames) == (generation, renames))
-    {
-        return masked.mask;
-    }
-    let mask = rules.set.for_path(&known.path());
-    *found = Some(OfName { renames, masked: Masked { generation, mask } });
-    mask
+    let renames = known.renames();
+    known.beside.rules.mask(rules, renames, || known.path())
 }
 
 impl LiveRules {

@@ -7,28 +7,25 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use headpond_names::{KnownObject, block_on};
-use headpond_shard::Budget;
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 
-use crate::connection::Connection;
+use crate::MountError;
+use crate::beside::Beside;
 use crate::door::FuseDoor;
 use crate::file_system::{FileSystem, Greeting};
-use crate::forgetting::Forgetting;
 use crate::front::Front;
-use crate::insight::Insight;
-use crate::kept::KeptTime;
-use crate::live_rules::LiveRules;
-use crate::panel::Panel;
+use crate::fuse::connection::Connection;
+use crate::fuse::forgetting::Forgetting;
+use crate::fuse::source::source_of;
+use crate::fuse::{mountpoint, relay};
+use crate::insight::Files;
 use crate::pond::Pond;
-use crate::source::source_of;
-use crate::whole::WholeWrites;
 use crate::workers::Workers;
-use crate::{MountError, mountpoint, relay};
 
 /// What is mounted where, and for whom.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -80,23 +77,6 @@ pub fn mount(options: &MountOptions, pond: Arc<dyn Pond>, known: &[KnownObject])
     mount_with(options, root, pond, known, Beside::default())
 }
 
-/// What a mount shares with whoever controls it.
-#[derive(Clone, Default)]
-pub struct Beside {
-    /// What is seen in `.headpond` at the top of the mount; without it there is no such directory.
-    pub panel: Option<Arc<dyn Panel>>,
-    /// What can be seen of it.
-    pub insight: Arc<Insight>,
-    /// Who and what is cached.
-    pub rules: Arc<LiveRules>,
-    /// Of which files somebody was told that their writes are whole.
-    pub whole: Arc<WholeWrites>,
-    /// Status change times of files of which nothing is dirty.
-    pub kept_times: Vec<KeptTime>,
-    /// How many descriptors there are; as many as the process may have where nothing is said.
-    pub descriptors: Option<Budget>,
-}
-
 /// The same, with what it shares, of the origin that the caller has open. Its path in the options is only shown: what
 /// it leads to by now does not matter.
 ///
@@ -116,7 +96,8 @@ pub fn mount_with(
     let insight = beside.insight.clone();
     let front = Arc::new(Front::new(root, options.read_only, pond.clone(), known, beside).map_err(origin_failed)?);
     block_on(front.names.adopt(known));
-    insight.of(&front);
+    let files: Weak<dyn Files> = Arc::downgrade(&(front.clone() as Arc<dyn Files>));
+    insight.of(files);
     let mut config = Config::default();
     config.mount_options = mount_options(options, below);
     config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };

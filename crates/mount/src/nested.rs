@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::MARKER_NAME;
-use crate::tree::stat;
+use crate::stat::stat;
 
 /// The file by which a directory is known to be an origin.
 const MARKER_FILE: &str = "marker.json";

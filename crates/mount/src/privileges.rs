@@ -5,16 +5,15 @@
 //!
 //! Invariants
 //! - A file that had such bits when a write of an unprivileged caller was asked for has none when that write is answered.
-//! - The kernel never runs a program by bits that were taken away: it keeps none (see [`keep`](crate::attributes::keep)).
+//! - The kernel never runs a program by bits that were taken away: it keeps none (see [`keep`](crate::front::attributes::keep)).
 //! - Nothing made or changed here has a set-group-id bit that Linux would not have given the caller, on any kernel.
-
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
 use crate::caller::Rights;
 use crate::reached::Reached;
-use crate::tree::{Inode, mode_of};
+use crate::stat::mode_of;
+use crate::tree::Inode;
 
 /// The extended attribute with a program's capabilities.
 pub(crate) const CAPABILITIES: &str = "security.capability";
@@ -25,30 +24,6 @@ const GROUP_EXECUTE: u32 = 0o010;
 
 /// Both bits.
 pub(crate) const SET_IDS: u32 = SET_UID | SET_GID;
-
-/// What is known of a file: whether it has set-user-id, set-group-id or a program's capabilities, which a write takes away.
-#[derive(Default)]
-pub(crate) struct Seen {
-    /// It has none: writes need not look.
-    none: AtomicBool,
-}
-
-impl Seen {
-    /// There is nothing that a write would have to take away.
-    pub(crate) fn is_none(&self) -> bool {
-        self.none.load(Ordering::Acquire)
-    }
-
-    /// Not looked at since there may be something.
-    pub(crate) fn set_unknown(&self) {
-        self.none.store(false, Ordering::Release);
-    }
-
-    /// It was looked at, and there is nothing.
-    pub(crate) fn set_none(&self) {
-        self.none.store(true, Ordering::Release);
-    }
-}
 
 /// Whether the file has anything that may have to go when its content changes.
 pub(crate) fn has_any(inode: &Inode) -> Result<bool, Errno> {

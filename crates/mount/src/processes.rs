@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 
 use headpond_rules::{Mask, Pid, Process};
 
-use crate::live_rules::{InForce, Masked};
+use crate::caller::Caller;
+use crate::rules_of_path::{InForce, Masked};
 use crate::usage::{Amount, Totals};
-use crate::wire::Caller;
 
 /// How long what was found of a process counts.
 const BELIEVED: Duration = Duration::from_secs(1);

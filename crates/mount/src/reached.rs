@@ -7,8 +7,10 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
-use crate::front::Outcome;
-use crate::tree::{Inode, OriginTree, Pinned, outcome, proc_path};
+use crate::outcome::Outcome;
+use crate::outcome::outcome;
+use crate::stat::proc_path;
+use crate::tree::{Inode, OriginTree, Pinned};
 
 /// A descriptor that only names an inode, for as long as this is there.
 pub(crate) struct OpenPath(Opened<OwnedFd>);

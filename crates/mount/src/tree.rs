@@ -3,30 +3,29 @@
 //!
 //! Invariant: a thread has a caller's identity only within one step.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::thread;
 use std::time::Duration;
 
 use headpond_base::{Result, UnixNanos};
-use headpond_names::{Access, DeviceNumber, Found, Freshness, Kind, Making, Moment, RenameFlags, Tree};
+use headpond_names::{Access, Found, Freshness, Making, RenameFlags, Tree};
 use headpond_shard::SpaceKind;
-use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RawMode, RenameFlags as SystemFlags, SeekFrom, Statx, StatxFlags,
-    StatxTimestamp,
-};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags as SystemFlags, SeekFrom};
 use rustix::io::Errno;
 
-use crate::caller::{self, AsCaller};
-use crate::front::{Outcome, engine_errno, errno};
+use crate::caller::{self, AsCaller, Caller};
 use crate::kernel_pages::KernelPages;
-use crate::live_rules::RulesOfPath;
 use crate::nested::{self, NestedOrigins};
-use crate::privileges::Seen;
+use crate::outcome::{Outcome, engine_errno};
+use crate::rules_of_path::RulesOfPath;
+use crate::seen_privileges::Seen;
+use crate::stat::{
+    descriptor_path, device_from, file_type, found_of, is_same, mode_of, path_descriptor, proc_path, raw_stat, stat,
+};
 use crate::usage::Tally;
-use crate::wire::Caller;
 use crate::{MARKER_NAME, times};
 
 /// A file, directory or other that the kernel knows.
@@ -119,96 +118,6 @@ impl OriginTree {
     }
 }
 
-/// What a descriptor or a name in a directory shows of a file. All fields that are needed
-/// anywhere, in one system call.
-pub(crate) fn stat(directory: impl AsFd, name: impl rustix::path::Arg) -> Outcome<Found> {
-    let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    raw_stat(directory, name, flags).map(|found| found_of(&found))
-}
-
-/// The same, all of it.
-pub(crate) fn raw_stat(directory: impl AsFd, name: impl rustix::path::Arg, flags: AtFlags) -> Outcome<Statx> {
-    rustix::fs::statx(directory, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
-}
-
-/// The same, as the name layer has it.
-pub(crate) fn found_of(stat: &Statx) -> Found {
-    let has_birth = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
-    Found {
-        device: DeviceNumber { major: stat.stx_dev_major, minor: stat.stx_dev_minor },
-        inode: stat.stx_ino,
-        birth: has_birth.then(|| moment(stat.stx_btime)),
-        kind: kind_of(FileType::from_raw_mode(RawMode::from(stat.stx_mode))),
-        mode: u32::from(stat.stx_mode) & 0o7777,
-        uid: stat.stx_uid,
-        gid: stat.stx_gid,
-        links: stat.stx_nlink,
-        size: stat.stx_size,
-        blocks: stat.stx_blocks,
-        block_size: stat.stx_blksize,
-        stands_for: DeviceNumber { major: stat.stx_rdev_major, minor: stat.stx_rdev_minor },
-        atime: moment(stat.stx_atime),
-        mtime: moment(stat.stx_mtime),
-        ctime: moment(stat.stx_ctime),
-    }
-}
-
-fn moment(time: StatxTimestamp) -> Moment {
-    Moment { seconds: time.tv_sec, nanos: time.tv_nsec }
-}
-
-/// What something is, for the name layer.
-pub(crate) const fn kind_of(kind: FileType) -> Kind {
-    match kind {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Directory,
-        FileType::Symlink => Kind::Symlink,
-        FileType::Fifo => Kind::Fifo,
-        FileType::Socket => Kind::Socket,
-        FileType::CharacterDevice => Kind::CharacterDevice,
-        FileType::BlockDevice => Kind::BlockDevice,
-        FileType::Unknown => Kind::Unknown,
-    }
-}
-
-const fn file_type(kind: Kind) -> FileType {
-    match kind {
-        Kind::File => FileType::RegularFile,
-        Kind::Directory => FileType::Directory,
-        Kind::Symlink => FileType::Symlink,
-        Kind::Fifo => FileType::Fifo,
-        Kind::Socket => FileType::Socket,
-        Kind::CharacterDevice => FileType::CharacterDevice,
-        Kind::BlockDevice => FileType::BlockDevice,
-        Kind::Unknown => FileType::Unknown,
-    }
-}
-
-fn is_same(one: &Found, other: &Found) -> bool {
-    (one.device, one.inode) == (other.device, other.inode)
-}
-
-/// A name of an open file: calls that take only paths reach the file itself by it, wherever it has been moved, and even if it is
-/// a symbolic link.
-pub(crate) fn proc_path(open: &impl AsRawFd) -> String {
-    format!("/proc/self/fd/{}", open.as_raw_fd())
-}
-
-fn descriptor_path(open: &OwnedFd) -> Outcome<OsString> {
-    let path = rustix::fs::readlink(proc_path(open), Vec::new())?;
-    Ok(OsString::from_vec(path.into_bytes()))
-}
-
-/// A second descriptor for an open file, one that only names it.
-pub(crate) fn path_descriptor(file: &impl AsRawFd) -> Outcome<OwnedFd> {
-    rustix::fs::open(proc_path(file), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
-}
-
-/// A mode of a new file.
-pub(crate) fn mode_of(bits: u32) -> Mode {
-    Mode::from_raw_mode(RawMode::from(bits) & 0o7777)
-}
-
 /// Opens without moving the file's access time at each read by the cache, where that is allowed.
 fn open_quietly(path: &OwnedFd, access: OFlags) -> Outcome<OwnedFd> {
     let open = |flags| rustix::fs::open(proc_path(path), flags | OFlags::CLOEXEC, Mode::empty());
@@ -216,11 +125,6 @@ fn open_quietly(path: &OwnedFd, access: OFlags) -> Outcome<OwnedFd> {
         Err(Errno::PERM) => open(access),
         other => other,
     }
-}
-
-/// A device number out of the 32-bit form that FUSE carries.
-pub(crate) fn device_from(number: u32) -> u64 {
-    rustix::fs::makedev((number >> 8) & 0xfff, (number & 0xff) | ((number >> 12) & 0xf_ff00))
 }
 
 /// Makes something as a caller.
@@ -354,18 +258,13 @@ impl Tree for OriginTree {
     }
 }
 
-/// An error of the name layer, for the kernel.
-pub(crate) fn outcome<R>(result: Result<R>) -> Outcome<R> {
-    result.map_err(errno)
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
     use std::sync::Arc;
 
-    use headpond_names::{Inodes, block_on};
+    use headpond_names::{Inodes, Kind, block_on};
 
     use super::*;
     use crate::reached::Reached;

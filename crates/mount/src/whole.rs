@@ -15,7 +15,7 @@ use headpond_names::FileKey;
 use headpond_rules::Pid;
 use rustix::io::Errno;
 
-use crate::front::Outcome;
+use crate::outcome::Outcome;
 use crate::processes;
 use crate::tree::Known;
 

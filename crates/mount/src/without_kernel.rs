@@ -19,9 +19,9 @@ use headpond_names::KnownObject;
 use rustix::fs::{Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use crate::beside::Beside;
 use crate::front::Front;
 use crate::handles::{OpenFile, Way};
-use crate::mount::Beside;
 use crate::pond::{Done, Operation, Pond};
 use crate::reached::{Reached, pin};
 use crate::tree::Inode;
@@ -380,7 +380,7 @@ fn the_status_change_time_of_a_file_that_the_pool_brought_back_stays_while_the_o
     let path = directory.path().join("file");
     fs::write(&path, "content").unwrap();
     let root = rustix::fs::open(directory.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
-    let found = crate::tree::stat(&root, "file").unwrap();
+    let found = crate::stat::stat(&root, "file").unwrap();
     let (key, ctime) = (found.key(), UnixNanos(77));
     let brought_back = KnownObject {
         inode: key.inode,

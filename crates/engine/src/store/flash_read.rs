@@ -2,8 +2,8 @@
 //! stored as it is or is part of a packed record is known here and nowhere above.
 //!
 //! Invariants:
-//! - While a read is under way its segment says so, and is not filled again. Each [`Engine::read_flash`] is met by one
-//!   [`Engine::flash_was_read`].
+//! - While a read is under way its segment says so, and is not filled again. Each `Engine::read_flash` is met by one
+//!   `Engine::flash_was_read`.
 //! - Bytes come out only if they agree with their slot: with the block's checksum, or with that of the packed record, which is
 //!   unpacked after that, into a buffer of the size that it must have.
 //! - Of blocks in blank records nothing is read: [`Store::in_batch`] gives their zeros, and whoever wants blocks asks it first.

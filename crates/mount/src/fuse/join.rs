@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use headpond_base::Buf;
 use rustix::io::Errno;
 
-use crate::answer::Answer;
+use crate::fuse::answer::Answer;
 
 /// A share in an answer, which goes out when the last share is done: with an error, if one had one.
 pub(crate) enum Join {
@@ -99,7 +99,7 @@ impl Parts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{ANSWER_HEAD, answer_head, written_body};
+    use crate::fuse::wire::{ANSWER_HEAD, answer_head, written_body};
     use headpond_base::BufMut;
     use std::io::Read;
     use std::os::fd::OwnedFd;

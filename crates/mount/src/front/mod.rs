@@ -1,36 +1,49 @@
 //! What all groups of operations share. Each group is a file of its own with an `impl Front`;
 //! `file_system.rs` is where the kernel's requests come in and answers go out.
 
+pub(crate) mod attributes;
+pub(crate) mod commit;
+pub(crate) mod data;
+pub(crate) mod direct;
+pub(crate) mod dirs;
+pub(crate) mod ioctl;
+pub(crate) mod names;
+pub(crate) mod open;
+pub(crate) mod panel;
+pub(crate) mod scope;
+pub(crate) mod space;
+pub(crate) mod status;
+pub(crate) mod xattr;
+
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, OnceLock};
 
-use headpond_engine::{Handling, Reply, Treatment};
-use headpond_names::{FileKey, KnownObject, ROOT, Settings, block_on};
+use headpond_engine::{Handling, Treatment};
+use headpond_names::{KnownObject, ROOT, Settings, block_on};
 use headpond_rules::Direction;
 use headpond_shard::Budget;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::batch::batches;
-use crate::forgetting::Forgetting;
+use crate::beside::Beside;
+use crate::caller::Caller;
+use crate::front::panel::Shown;
+use crate::fuse::forgetting::Forgetting;
 use crate::handles::{Handles, OpenDirectory, OpenFile, Way};
 use crate::insight::Insight;
 use crate::kept::KeptTimes;
 use crate::live_rules::{LiveRules, mask_of};
-use crate::mount::Beside;
-use crate::panel::Shown;
+use crate::outcome::{Outcome, errno, outcome};
 use crate::pond::{Engine, Names, Pond};
 use crate::reached::Reached;
 use crate::shares::{Share, Shares};
-use crate::tree::{Inode, Known, OriginTree, outcome, proc_path};
+use crate::stat::proc_path;
+use crate::tree::{Inode, Known, OriginTree};
 use crate::whole::WholeWrites;
-use crate::wire::Caller;
 use crate::{MARKER_NAME, times};
-
-/// What an operation ends with. Errors are the system's own, passed on as they are.
-pub(crate) type Outcome<T> = Result<T, Errno>;
 
 /// Everything behind one mount.
 pub(crate) struct Front {
@@ -122,15 +135,6 @@ impl Front {
         parent.node == ROOT && name.as_bytes() == MARKER_NAME.as_bytes()
     }
 
-    /// A path of a file that the engine knows: its path now, where the kernel holds the file, else the last
-    /// that was known. Empty if there is none.
-    pub(crate) fn path_of_file(&self, inode: u64, birth: headpond_base::UnixNanos) -> Vec<u8> {
-        let key = FileKey { inode, birth };
-        let held = self.names.inodes.get(inode).ok().filter(|inode| inode.key == key);
-        let now = held.map(|inode| block_on(self.names.path_of(&inode))).filter(|path| !path.is_empty());
-        now.unwrap_or_else(|| self.names.known.find(key).map_or_else(Vec::new, |known| known.path()))
-    }
-
     /// How a request is to be treated, and counted. `None` if its process has to be looked at first, which may
     /// take its time ([`Front::how_after_look`]); does not block.
     pub(crate) fn treat(&self, known: &Known, caller: Caller, size: u64, direction: Direction) -> Option<Treatment> {
@@ -170,24 +174,6 @@ impl Front {
 fn kept_whole(known: &Known, direction: Direction, how: Treatment) -> Treatment {
     let kept = direction == Direction::Write && known.is_whole();
     if kept { Treatment { handling: Handling::Whole, ..how } } else { how }
-}
-
-/// The system's error for an error of the engine.
-pub(crate) fn errno(error: headpond_base::Errno) -> Errno {
-    Errno::from_raw_os_error(error.0)
-}
-
-/// The engine's error for an error of the system.
-pub(crate) fn engine_errno(error: Errno) -> headpond_base::Errno {
-    headpond_base::Errno(error.raw_os_error())
-}
-
-/// An answer of a kind that the request cannot have: the engine and the mount disagree.
-pub(crate) fn unexpected(reply: &Reply) -> Errno {
-    match reply {
-        Reply::Failed(error) => errno(*error),
-        _ => Errno::IO,
-    }
 }
 
 /// Finds the largest file size by trying on a file without a name. Where the origin has no such

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use headpond_names::block_on;
 
 use crate::caller::Rights;
-use crate::front::{Front, Outcome};
+use crate::front::Front;
+use crate::outcome::Outcome;
+use crate::outcome::outcome;
 use crate::pond::Engine;
 use crate::privileges;
-use crate::tree::{Inode, OriginTree, outcome};
+use crate::tree::{Inode, OriginTree};
 
 /// A change that the engine has allowed, until it is dropped.
 #[must_use]

@@ -8,19 +8,43 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use headpond_base::ObjectId;
-use headpond_names::Kind;
+use headpond_base::{ObjectId, UnixNanos};
+use headpond_names::{FileKey, Kind, block_on};
 use rustix::fs::{Dir, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::MARKER_NAME;
-use crate::front::{Front, Outcome};
+use crate::front::Front;
+use crate::insight::Files;
+use crate::outcome::Outcome;
 use crate::reached::Reached;
-use crate::tree::stat;
+use crate::stat::stat;
+use crate::tree::Known;
+
+impl Files for Front {
+    fn each_known(&self, show: &mut dyn FnMut(FileKey, &Known)) {
+        self.names.known.each(|key, known| show(key, known));
+    }
+
+    fn path_of_file(&self, inode: u64, birth: UnixNanos) -> Vec<u8> {
+        let key = FileKey { inode, birth };
+        let held = self.names.inodes.get(inode).ok().filter(|inode| inode.key == key);
+        let now = held.map(|inode| block_on(self.names.path_of(&inode))).filter(|path| !path.is_empty());
+        now.unwrap_or_else(|| self.names.known.find(key).map_or_else(Vec::new, |known| known.path()))
+    }
+
+    fn objects_below(&self, path: &Path) -> Outcome<BTreeSet<ObjectId>> {
+        self.known_below(path)
+    }
+
+    fn nested_origins(&self) -> Vec<Vec<u8>> {
+        self.names.tree().nested()
+    }
+}
 
 impl Front {
     /// The files at or below a path that the engine knows.
-    pub(crate) fn objects_below(&self, path: &Path) -> Outcome<BTreeSet<ObjectId>> {
+    fn known_below(&self, path: &Path) -> Outcome<BTreeSet<ObjectId>> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // No link leads out of the origin.

@@ -10,14 +10,15 @@ use headpond_names::{Content, Handle, block_on};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::caller::Rights;
-use crate::front::{Front, Outcome, has_default_list};
+use crate::caller::{Caller, Rights};
+use crate::front::{Front, has_default_list};
 use crate::handles::{OpenFile, Way};
+use crate::outcome::Outcome;
+use crate::outcome::outcome;
 use crate::pond::Engine;
 use crate::privileges;
 use crate::reached::{Reached, pin};
-use crate::tree::{Inode, OriginTree, outcome};
-use crate::wire::Caller;
+use crate::tree::{Inode, OriginTree};
 
 /// One count of `Open` in the engine, given back when dropped.
 pub(crate) type Counted<'a> = headpond_names::Counted<'a, OriginTree, Engine>;

@@ -12,12 +12,15 @@ use rustix::fs::{AtFlags, Gid, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid}
 use rustix::io::Errno;
 
 use crate::caller::Rights;
-use crate::front::{Front, Outcome};
+use crate::front::Front;
 use crate::handles::{OpenFile, Way};
+use crate::outcome::Outcome;
+use crate::outcome::outcome;
 use crate::privileges::SET_IDS;
 use crate::reached::Reached;
+use crate::stat::mode_of;
 use crate::times;
-use crate::tree::{Inode, mode_of, outcome};
+use crate::tree::Inode;
 
 /// What an application wants changed.
 #[derive(Default, Debug)]
@@ -211,7 +214,7 @@ pub(crate) fn keep(attributes: &FileAttr) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::device_from;
+    use crate::stat::device_from;
 
     #[test]
     fn device_numbers_survive_the_way_through_the_kernel() {

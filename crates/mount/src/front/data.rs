@@ -18,16 +18,16 @@ use headpond_shard::{Done, as_user};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::answer::Answer;
-use crate::caller::Rights;
-use crate::front::{Front, Outcome, unexpected};
+use crate::caller::{Caller, Rights};
+use crate::front::Front;
+use crate::fuse::answer::Answer;
+use crate::fuse::join::Join;
 use crate::handles::{OpenFile, Way};
-use crate::join::Join;
+use crate::outcome::outcome;
+use crate::outcome::{Outcome, unexpected};
 use crate::reached::Reached;
 use crate::times;
-use crate::tree::outcome;
 use crate::usage::Amount;
-use crate::wire::Caller;
 
 /// Where a request for the engine is put: on the shard's own thread straight into the engine, on
 /// others through the pond.
@@ -219,9 +219,9 @@ fn read_straight(file: &File, offset: u64, size: usize) -> Outcome<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mount::Beside;
+    use crate::beside::Beside;
+    use crate::fuse::wire::answer_head;
     use crate::pond::{Operation, Pond};
-    use crate::wire::answer_head;
     use headpond_base::ObjectId;
     use headpond_engine::Namespace;
     use rustix::fs::Mode;

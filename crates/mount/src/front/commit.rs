@@ -9,15 +9,15 @@ use headpond_engine::{Reply, Request as Ask};
 use headpond_rules::Direction;
 use rustix::io::Errno;
 
-use crate::answer::Answer;
-use crate::caller::Rights;
-use crate::data::Writing;
-use crate::front::{Front, Outcome, unexpected};
+use crate::caller::{Caller, Rights};
+use crate::front::Front;
+use crate::front::data::Writing;
+use crate::fuse::answer::Answer;
 use crate::handles::{OpenFile, Way};
+use crate::outcome::{Outcome, unexpected};
 use crate::pond::call_with;
 use crate::times;
 use crate::usage::Amount;
-use crate::wire::Caller;
 
 impl Front {
     /// Takes a write into the handle's batch. May block.

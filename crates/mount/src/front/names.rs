@@ -13,13 +13,15 @@ use headpond_names::{Making, RenameFlags as Flags, block_on};
 use rustix::fs::{FileType, RenameFlags};
 use rustix::io::Errno;
 
-use crate::caller::Rights;
-use crate::front::{Front, Outcome};
-use crate::open::creation_mode;
+use crate::caller::{Caller, Rights};
+use crate::front::Front;
+use crate::front::open::creation_mode;
+use crate::outcome::Outcome;
+use crate::outcome::outcome;
 use crate::privileges;
 use crate::reached::Reached;
-use crate::tree::{Inode, kind_of, outcome};
-use crate::wire::Caller;
+use crate::stat::kind_of;
+use crate::tree::Inode;
 
 impl Front {
     /// Looks a name up, for the kernel to hold.

@@ -7,9 +7,10 @@ use rustix::fs::{FallocateFlags, SeekFrom, StatVfs};
 use rustix::io::Errno;
 
 use crate::caller::Rights;
-use crate::file_system::fuse_errno;
-use crate::front::{Front, Outcome, unexpected};
+use crate::front::Front;
 use crate::handles::{OpenFile, Way};
+use crate::outcome::fuse_errno;
+use crate::outcome::{Outcome, unexpected};
 use crate::reached::Reached;
 use crate::times;
 use crate::tree::Inode;

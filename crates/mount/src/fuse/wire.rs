@@ -1,8 +1,9 @@
 //! The bytes of the few FUSE messages that are served without fuser: the heads of reads, writes
 //! and syncs, and of their answers. Layouts are those of the kernel's `linux/fuse.h`.
 
-use fuser::Request;
 use std::ops::Range;
+
+use crate::caller::Caller;
 
 /// Bytes of every request's head.
 pub(crate) const HEAD: usize = 40;
@@ -41,21 +42,6 @@ const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 
 /// Only data is to be synced.
 const FSYNC_DATA: u32 = 1;
-
-/// Who asks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Caller {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    pub(crate) pid: u32,
-}
-
-impl Caller {
-    /// Whoever made a request.
-    pub(crate) fn of(request: &Request) -> Self {
-        Self { uid: request.uid(), gid: request.gid(), pid: request.pid() }
-    }
-}
 
 /// The head of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

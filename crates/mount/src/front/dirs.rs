@@ -11,11 +11,13 @@ use headpond_names::Kind;
 use rustix::fs::{Dir, OFlags};
 use rustix::io::Errno;
 
-use crate::attributes::fuse_type;
-use crate::front::{Front, Outcome};
+use crate::front::Front;
+use crate::front::attributes::fuse_type;
 use crate::handles::{OpenDirectory, Stream};
+use crate::outcome::Outcome;
 use crate::reached::Reached;
-use crate::tree::{Inode, kind_of, stat};
+use crate::stat::{kind_of, stat};
+use crate::tree::Inode;
 
 impl Front {
     /// Opens a directory for reading.

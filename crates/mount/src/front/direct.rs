@@ -11,16 +11,19 @@ use headpond_names::{Found, Moment};
 use rustix::fs::{AtFlags, FileType, OFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
-use crate::answer::Answer;
-use crate::attributes::{KEEP, keep};
-use crate::caller::{self, AsCaller, Rights};
-use crate::front::{Front, Outcome};
+use crate::caller::{self, AsCaller, Caller, Rights};
+use crate::front::Front;
+use crate::front::attributes::{KEEP, keep};
+use crate::front::open::creation_mode;
+use crate::fuse::answer::Answer;
+use crate::fuse::wire::Create;
 use crate::handles::{OpenFile, Way};
-use crate::open::creation_mode;
+use crate::outcome::Outcome;
+use crate::outcome::outcome;
 use crate::panel::is_panel;
 use crate::reached::{Reached, pin, with_room};
-use crate::tree::{Inode, found_of, mode_of, outcome, path_descriptor, raw_stat, stat};
-use crate::wire::{Caller, Create};
+use crate::stat::{found_of, mode_of, path_descriptor, raw_stat, stat};
+use crate::tree::Inode;
 use crate::{privileges, times};
 
 /// The body of an answer, field by field.

@@ -16,8 +16,8 @@ use fuser::{BackgroundSession, Config, Filesystem, Session};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
 
-use crate::answer::Answer;
-use crate::wire::{HEAD, Head, opcode};
+use crate::fuse::answer::Answer;
+use crate::fuse::wire::{HEAD, Head, opcode};
 use crate::workers::Workers;
 
 /// No answer of fuser's is longer: lists of a directory's entries are asked for in pieces of at most

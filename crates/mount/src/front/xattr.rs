@@ -9,7 +9,8 @@ use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
 use crate::caller::Rights;
-use crate::front::{Front, Outcome, unexpected};
+use crate::front::Front;
+use crate::outcome::{Outcome, unexpected};
 use crate::pond::call_with;
 use crate::privileges::{self, CAPABILITIES};
 use crate::reached::Reached;

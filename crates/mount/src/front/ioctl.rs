@@ -10,16 +10,17 @@ use headpond_rules::{Action, Direction};
 use rustix::fs::{IFlags, OFlags};
 use rustix::io::Errno;
 
-use crate::caller::Rights;
+use crate::caller::{Caller, Rights};
 use crate::file_flags;
-use crate::front::{Front, Outcome};
+use crate::front::Front;
 use crate::handles::{OpenFile, Way};
 use crate::live_rules::mask_of;
+use crate::outcome::Outcome;
+use crate::outcome::outcome;
 use crate::panel::is_panel;
 use crate::reached::Reached;
 use crate::times;
-use crate::tree::{Known, outcome};
-use crate::wire::Caller;
+use crate::tree::Known;
 
 /// `DFS_IOCTL_ATOMIC_WRITE_SET`, `_IOW(0x95, 2, unsigned)`: "my writes to this file are whole from now on, are they
 /// not?" MariaDB and MySQL ask it of each tablespace, with 1, and leave out their doublewrite if it is answered.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use headpond_base::Buf;
 use rustix::io::Errno;
 
-use crate::forgetting::Passing;
-use crate::wire::{ANSWER_HEAD, WRITTEN, answer_head, written_body};
+use crate::fuse::forgetting::Passing;
+use crate::fuse::wire::{ANSWER_HEAD, WRITTEN, answer_head, written_body};
 
 /// Pieces of data that an answer sends in one call: far more than a request is ever put together of.
 const PIECES: usize = 16;
