@@ -223,6 +223,11 @@ impl MarkerHold {
         if now.as_ref() != found || Durable::read(&self.dir)?.as_ref() != durable {
             return Err(in_use(self.dir.root()));
         }
+        if found.is_none() && durable.is_some() {
+            // Left by one that had lost the origin. Without a marker it said nothing; with this one it would.
+            let file = crate::durable::FILE;
+            self.dir.remove(file).map_err(|error| Refusal::from_io("remove", &self.dir.path(file), error))?;
+        }
         self.write(marker)
     }
 
@@ -436,6 +441,18 @@ pub(crate) mod tests {
         let note = Durable { claim: "bb".to_owned(), host_batch: 7 };
         assert!(hold.write_over(Some(&theirs), Some(&note), &ours).is_err());
         assert_eq!(hold.read().unwrap(), Some(theirs));
+    }
+
+    #[test]
+    fn a_note_without_a_marker_says_nothing_of_the_next_use() {
+        let origin = tempfile::tempdir().unwrap();
+        let hold = MarkerHold::take(&root(origin.path())).unwrap();
+        let note = crate::durable::DurableNote::new(hold.dir().clone(), "aa");
+        note.say(7).unwrap();
+        let found = Durable::read(hold.dir()).unwrap();
+        assert!(found.is_some());
+        hold.write_over(None, found.as_ref(), &example(MarkerState::Mounted)).unwrap();
+        assert_eq!(Durable::read(hold.dir()).unwrap(), None);
     }
 
     #[test]

@@ -366,3 +366,19 @@ fn a_file_that_came_back_is_not_the_new_one_that_had_its_number() {
         assert_ne!(verdict(1, Stamp { size: 0, ..stamp(50) }), Verdict::Forgotten);
     }
 }
+
+/// The flash failed, and so did the note of that. A file was removed, another one got its inode number, and the next start,
+/// which knew nothing of either, took the new one for the old one (seed 990040049).
+#[test]
+fn a_file_that_a_failed_pool_names_stays_until_the_origin_knows_of_the_failure() {
+    let mut world = World::new(write_back());
+    let (named, other) = (world.open(1, &[]), world.open(2, &[]));
+    world.write(named, 0, &[7; 4096]);
+    assert!(matches!(world.ask(Request::Sync { object: named }), Reply::Done));
+    world.broken = true;
+    world.ask(write_request(named, 4096, &[8; 4096], Handling::Cache));
+    assert!(matches!(world.ask(Request::Sync { object: named }), Reply::Failed(_)));
+    let unlink = |object| Request::Namespace(Namespace::Unlink { object });
+    assert!(matches!(world.ask(unlink(named)), Reply::Failed(Errno::IO)));
+    assert!(matches!(world.ask(unlink(other)), Reply::Done), "the pool knows nothing of this one");
+}

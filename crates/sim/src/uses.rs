@@ -393,6 +393,9 @@ impl World {
             self.end(index);
             return;
         }
+        if self.marker.is_none() {
+            self.note = None;
+        }
         // What it may do without is dropped with the marker. A daemon that lost the lock may have promised more since it judged.
         let has = self.image(flash).clone();
         for (value, synced) in self.missing_from(&has) {

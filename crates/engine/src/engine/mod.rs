@@ -119,6 +119,8 @@ pub struct Engine {
     stopping: bool,
     stopped: bool,
     pool_failed: PoolFailed,
+    /// Requests that wait for the origin's side to answer that it knows of the failed pool.
+    until_disowned: Vec<OpId>,
     last_sync_asked: Nanos,
     /// What the origin charges.
     origin_costs: OriginCosts,
@@ -163,6 +165,7 @@ impl Engine {
             stopping: false,
             stopped: false,
             pool_failed: PoolFailed::default(),
+            until_disowned: Vec::new(),
             last_sync_asked: now,
             origin_costs: OriginCosts::default(),
             forget_from: ObjectId(0),
@@ -251,7 +254,12 @@ impl Engine {
             Purpose::Reclaim(pending) => self.reclaim_done(pending, outcome),
             Purpose::Checkpoint => self.checkpoint_done(&outcome),
             Purpose::Bury(object) => self.buried(object, &outcome),
-            Purpose::Disown => self.pool_failed.answered(&outcome),
+            Purpose::Disown => {
+                self.pool_failed.answered(&outcome);
+                for op in std::mem::take(&mut self.until_disowned) {
+                    self.requests.wake(op);
+                }
+            }
             Purpose::Space(object) => self.space_answered(object, outcome),
             Purpose::Look => self.looked_at_origin(&outcome),
         }

@@ -41,6 +41,23 @@ impl Engine {
             }
         }
         if op.stage == Stage::Durable {
+            if going.is_some_and(|object| self.store.get(object).is_some_and(|known| known.persisted)) {
+                // A pool that failed and is not disowned still names the file. Without it, its inode number could go to
+                // another one, and the next start would take that for it.
+                if let Some(errno) = self.origin_barred() {
+                    for object in moved.into_iter().chain(going) {
+                        self.status_changed(object, None);
+                    }
+                    if let Some(object) = going {
+                        self.note_unlinked(object, false);
+                    }
+                    return Progress::Finish(Reply::Failed(errno));
+                }
+                if !self.may_change_origin() {
+                    self.until_disowned.push(id);
+                    return Progress::Wait;
+                }
+            }
             op.stage = Stage::AtOrigin;
             let request = op.request;
             self.start(Purpose::Op(id), |ticket| Effect::OriginNamespace { ticket, request });
