@@ -45,7 +45,7 @@ impl Errno {
     pub const NXIO: Self = Self(6);
     /// Interrupted, and may be tried again.
     pub const INTR: Self = Self(4);
-    /// Given up, because somebody asked for that.
+    /// Given up, as was asked.
     pub const CANCELED: Self = Self(125);
     /// The daemon is on its way out.
     pub const SHUTDOWN: Self = Self(108);

@@ -150,7 +150,7 @@ impl Drop for DirtyBar {
 pub enum Waited {
     /// The work is done.
     Done,
-    /// Somebody cancelled it.
+    /// It was cancelled.
     Cancelled,
     /// The operator does not want to wait any longer.
     Interrupted,

@@ -14,7 +14,7 @@ use crate::ask::{ask_status, confused};
 use crate::progress::{DirtyBar, Interrupt, Waited, start_and_wait};
 
 /// Below this, what is left dirty is written after the mount is gone: a flush never ends by
-/// itself while somebody writes.
+/// itself while a program writes.
 const LITTLE: u64 = 64 << 20;
 
 /// How many times to flush while others write as fast as the origin takes it.
@@ -27,7 +27,7 @@ pub fn run(args: &UnmountArgs) -> Result<(), Refusal> {
     check_idle(daemon.mountpoint())?;
     if !args.keep_dirty {
         flush_first(&daemon, args, &interrupt)?;
-        // It took a while: somebody may have come.
+        // It took a while: a program may have come.
         check_idle(daemon.mountpoint())?;
     }
     let (dirty_bytes, note) = leave(&daemon, args, &interrupt)?;

@@ -255,7 +255,7 @@ mod tests {
         // NFS that makes root another user; FAT that lets everybody write.
         assert!(as_made(owner(65534, 0), owner(65534, 0)));
         assert!(as_made(owner(1234, 0o022), owner(1234, 0o022)));
-        // An ordinary one, on which somebody else made it.
+        // An ordinary one, on which another process made it.
         assert!(!as_made(owner(1234, 0), owner(0, 0)));
         assert!(!as_made(owner(0, 0o020), owner(0, 0)));
         assert!(!as_made(owner(65534, 0o002), owner(65534, 0)));

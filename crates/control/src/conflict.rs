@@ -1,4 +1,4 @@
-//! Dirty data that meets a file which somebody else changed at the origin: shown and decided
+//! Dirty data that meets a file that others changed at the origin: shown and decided
 //! by the operator, never guessed.
 
 use std::fmt;

@@ -7,7 +7,7 @@
 //!                     └─────────────────────┴────────── opened ────────────┘
 //! ```
 //!
-//! Invariant: what somebody has open is served on, for as long as that takes; a copy that nobody uses ends with the mount.
+//! Invariant: what a program has open is served on, for as long as that takes; a copy that nobody uses ends with the mount.
 
 use std::fs::File;
 use std::time::{Duration, Instant};
@@ -82,7 +82,7 @@ mod tests {
         let start = Instant::now();
         assert_eq!(left.judge(false, start), Verdict::Tell);
         assert_eq!(left.judge(false, start + 9 * UNUSED), Verdict::Serve, "told once");
-        assert_eq!(left.judge(true, start + 9 * UNUSED), Verdict::Serve, "somebody may come back");
+        assert_eq!(left.judge(true, start + 9 * UNUSED), Verdict::Serve, "a program may come back");
         assert_eq!(left.judge(false, start + 10 * UNUSED), Verdict::Serve);
         assert_eq!(left.judge(true, start + 11 * UNUSED), Verdict::Serve, "the second begins anew");
         assert_eq!(left.judge(true, start + 12 * UNUSED), Verdict::End);

@@ -291,7 +291,7 @@ fn refusal(path: &Path, error: FlashError) -> Refusal {
             advice: "Give its file or device to this user, or run as root.".to_owned(),
         },
         FlashError::Missing(_) => Refusal::Flash { path, why: "does not exist".to_owned() },
-        FlashError::Exists(_) => Refusal::Flash { path, why: "was made by somebody else at this moment".to_owned() },
+        FlashError::Exists(_) => Refusal::Flash { path, why: "was made by another process just now".to_owned() },
         FlashError::NotOwn { why, .. } => Refusal::Flash { path, why },
         FlashError::NotFlash(_) => {
             let why = "is neither a file nor a block device: give a file (made if missing) or a block device";
@@ -329,7 +329,7 @@ fn recognise(start: &[u8], bytes: u64) -> Content {
     damaged.map_or_else(|| Content::Foreign(looks_like(start, bytes)), Content::Unreadable)
 }
 
-/// What bytes look like to somebody who knows the common magic numbers. Zeros are no proof of
+/// What bytes look like by the common magic numbers. Zeros are no proof of
 /// nothing: they may be the start of a sparse image.
 fn looks_like(start: &[u8], bytes: u64) -> String {
     let has = |offset: usize, magic: &[u8]| start.get(offset..offset + magic.len()) == Some(magic);

@@ -79,7 +79,7 @@ impl MetricsServer {
     /// Takes the address.
     ///
     /// # Errors
-    /// When somebody else has it, it is none of this machine's, or other machines reach it and there is no token.
+    /// When another process has it, it is none of this machine's, or other machines reach it and there is no token.
     pub(crate) fn listen(address: SocketAddr, token: Option<Token>) -> Result<Self, Refusal> {
         if token.is_none() && !address.ip().is_loopback() {
             return Err(Refusal::Usage(format!(

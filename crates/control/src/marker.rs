@@ -270,7 +270,7 @@ impl MarkerHold {
         self.gone = true;
         self.dir.remove(LOCK).map_err(failed)?;
         self.lock.close();
-        // Somebody's own file in our directory is no reason to fail: without a marker in it
+        // A file of others in our directory is no reason to fail: without a marker in it
         // the directory means nothing.
         self.dir.remove_if_empty();
         self.dir.sync().map_err(failed)

@@ -128,7 +128,7 @@ pub fn detach(mountpoint: &Path, how: Detach) -> Result<(), Refusal> {
     match unmount(mountpoint, flags) {
         Ok(()) => return Ok(()),
         Err(rustix::io::Errno::BUSY) => return Err(busy(mountpoint)),
-        // No mount any more: somebody was faster.
+        // No mount any more: another one was faster.
         Err(rustix::io::Errno::INVAL) if mounted_on(mountpoint).is_none() => return Ok(()),
         Err(rustix::io::Errno::PERM) => {}
         Err(error) => return Err(Refusal::from_io("unmount", mountpoint, error)),

@@ -36,7 +36,7 @@ pub struct Operation {
     pub about: String,
     /// How it stands.
     pub progress: Progress,
-    /// Somebody wants it to end early.
+    /// It is to end early.
     pub cancelled: bool,
     started: Instant,
     took: Option<Duration>,
@@ -86,7 +86,7 @@ impl Operations {
         }
     }
 
-    /// Somebody wants it to end early. How it stands, if it is remembered.
+    /// It is to end early. How it stands, if it is remembered.
     #[must_use]
     pub fn cancel(&self, id: u64) -> Option<Progress> {
         let mut inner = self.inner();

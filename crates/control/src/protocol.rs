@@ -172,7 +172,7 @@ pub enum Progress {
     Running,
     /// Done.
     Done,
-    /// Ended early, as somebody wanted.
+    /// Ended early, as was asked.
     Cancelled,
     /// Not done.
     Failed(String),

@@ -150,13 +150,13 @@ pub enum Refusal {
         /// What is wrong with it.
         why: String,
     },
-    /// Somebody else has the flash.
+    /// Another process has the flash.
     #[error("flash {} is in use by another headpond or mounted as a file system\n  One flash serves one origin. `headpond status` shows who uses it.", .path.display())]
     FlashInUse {
         /// The flash.
         path: PathBuf,
     },
-    /// Bytes of somebody else.
+    /// Bytes that are not headpond's.
     #[error("flash {}: {what}, not a headpond pool\n  Nothing was written. If what it holds may go: --format", .path.display())]
     FlashForeign {
         /// The flash.
@@ -226,7 +226,7 @@ pub enum Refusal {
         /// What can be done.
         advice: String,
     },
-    /// Somebody works in the mount.
+    /// A process works in the mount.
     #[error("{} is in use{by}\n  Stop what uses it, then unmount. Nothing was changed; the mount stays.", .path.display())]
     Busy {
         /// The mount point.

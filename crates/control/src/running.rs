@@ -47,7 +47,7 @@ use crate::standing::{self, MountClaim};
 use crate::waiting::{Step, Waiting};
 use crate::{MountPlan, Refusal, Size, fuse, holders, live_settings};
 
-/// How often the main thread looks whether somebody else unmounted, and whether errors came.
+/// How often the main thread looks whether another process unmounted, and whether errors came.
 const PERIOD: Duration = Duration::from_millis(250);
 
 /// A mount that serves.
@@ -229,7 +229,7 @@ impl Running {
                 Err(RecvTimeoutError::Timeout) => {
                     self.service.watch();
                     if self.mounted.is_finished() {
-                        eprintln!("headpond: unmounted by somebody else; writing what is dirty to the origin");
+                        eprintln!("headpond: another process unmounted it; writing what is dirty to the origin");
                         return self.finish(true, None);
                     }
                     match elsewhere.look(&self.mounted, Instant::now()) {
@@ -241,7 +241,7 @@ impl Running {
                         ),
                         Verdict::End => {
                             eprintln!(
-                                "headpond: unmounted by somebody else, and nobody uses the copies of the mount in other name \
+                                "headpond: another process unmounted it, and no process uses the copies of the mount in other name \
                                  spaces, which end with it; writing what is dirty to the origin"
                             );
                             if let Err(error) = self.mounted.end_copies() {

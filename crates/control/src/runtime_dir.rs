@@ -36,7 +36,7 @@ fn candidates(user: u32) -> Vec<PathBuf> {
 /// The directory for a new daemon of this user, made if need be.
 ///
 /// # Errors
-/// When none can be made, or somebody else owns it.
+/// When none can be made, or another user owns it.
 pub fn make() -> Result<PathBuf, Refusal> {
     let user = geteuid().as_raw();
     let mut last = None;
@@ -63,7 +63,7 @@ fn trusted(dir: &Path, user: u32) -> io::Result<()> {
     if metadata.is_dir() && metadata.uid() == user && metadata.mode() & 0o022 == 0 {
         Ok(())
     } else {
-        Err(io::Error::other("it belongs to somebody else, or others may write there"))
+        Err(io::Error::other("it belongs to another user, or others may write there"))
     }
 }
 

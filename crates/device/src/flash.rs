@@ -144,7 +144,7 @@ impl Flash {
         Ok(Self { file, path: path.to_owned(), kind, bytes, direct })
     }
 
-    /// Makes sure that a file has all its space, for one that somebody else created. What is
+    /// Makes sure that a file has all its space, for one that another process created. What is
     /// there stays as it is. Nothing to do for block devices.
     ///
     /// # Errors

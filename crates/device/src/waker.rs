@@ -78,7 +78,7 @@ impl Waker {
         }
     }
 
-    /// For the owner: true if it may sleep now; false if somebody rang, which this takes note of.
+    /// For the owner: true if it may sleep now; false if there was a ring, which this takes note of.
     pub(crate) fn doze(&self) -> bool {
         let dozing = self.shared.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_ok();
         if !dozing {

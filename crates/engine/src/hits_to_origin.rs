@@ -1,7 +1,7 @@
 //! A share of clean hits that goes to the origin, where flash is the bottleneck and the origin has headroom.
 //!
 //! Flash that is asked for more than it can answers late; an origin with room answers sooner. What counts is how long
-//! reads that somebody waits for take at either, everything before them in its queue included. While the origin's take
+//! reads that a request waits for take at either, everything before them in its queue included. While the origin's take
 //! less than flash's a larger share goes there, up to what is set; once they take longer, a much smaller one. So the
 //! share settles where both answer equally soon, and nothing goes to an origin that is slower than the flash. Misses
 //! wait at the origin like everybody: when they pile up there, hits stay away.

@@ -92,7 +92,7 @@ impl Locks {
         granted
     }
 
-    /// Whether somebody is changing this block now.
+    /// Whether a request is changing this block now.
     pub(crate) fn excluded(&self, block: Block) -> bool {
         self.held.iter().any(|hold| hold.exclusive && hold.span.contains(block))
     }

@@ -100,7 +100,7 @@ impl MemoryWindow {
         }
     }
 
-    /// Somebody has asked for a block.
+    /// A request has asked for a block.
     pub(crate) fn was_asked_for(&mut self, key: Key) {
         if let Some(held) = self.held.get_mut(&key) {
             self.unasked_len -= usize::from(held.unasked.take().is_some());

@@ -73,7 +73,7 @@ impl ObjectJob {
         self.failed = Some((errno, again));
     }
 
-    /// The job did not fail, or somebody asks that another is tried now.
+    /// The job did not fail, or a request asks that another is tried now.
     pub(crate) const fn may_begin(&mut self) {
         self.failed = None;
     }

@@ -107,7 +107,7 @@ pub(crate) struct OriginCosts {
     under_way: HashMap<Ticket, UnderWay>,
     last_done: Nanos,
     large: Option<Large>,
-    /// When somebody last waited for the origin.
+    /// When a request last waited for the origin.
     foreground_at: Nanos,
     foreground: usize,
 }

@@ -53,7 +53,7 @@ pub(crate) struct Promises {
     spent_since: u64,
     /// Blocks that went past the pool and are not synced: they are in no figure.
     past: u64,
-    /// Destage found no space: somebody else took more than the margin.
+    /// Destage found no space: others took more than the margin.
     broken: bool,
 }
 
@@ -77,7 +77,7 @@ impl Look {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Balance {
     Enough,
-    /// Somebody has to look first.
+    /// The origin has to be looked at first.
     Unknown,
     /// Not before something is destaged.
     Short,

@@ -1,7 +1,7 @@
 //! Renames of directories, and what they make of the paths of the objects below.
 //!
 //! Invariants:
-//! - A rename looks at no object. A path follows the renames that it has not seen when somebody needs it.
+//! - A rename looks at no object. A path follows the renames that it has not seen when it is needed.
 //! - A path that has seen all has nothing left to follow: once all have, the renames are forgotten.
 //!
 //! Price: eight bytes an object, and a walk over all objects each time there are more renames than objects.

@@ -147,7 +147,7 @@ impl ObjectSpace {
         self.idle.remove(start, end);
     }
 
-    /// Nothing is known any more: somebody else changed the file.
+    /// Nothing is known any more: others changed the file.
     pub(crate) fn forget(&mut self) {
         (self.reserved, self.idle) = (RangeSet::default(), RangeSet::default());
         self.lost += 1;

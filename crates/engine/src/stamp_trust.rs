@@ -200,7 +200,7 @@ mod tests {
         assert!(!trust.ends_reserving(), "destage works there by now");
         assert!(!trust.has_reserved() && !trust.is_trusted());
         assert!(!trust.begins_reserving() && !trust.is_left());
-        assert!(!trust.is_trusted(), "somebody reserves");
+        assert!(!trust.is_trusted(), "space is being reserved");
         assert!(trust.ends_reserving() && trust.has_reserved());
     }
 

@@ -39,7 +39,7 @@ pub struct Stats {
     pub admitted_blocks: u64,
     /// Those of them that nobody had asked for: neighbours of a miss.
     pub neighbour_blocks: u64,
-    /// Neighbours of a miss that nobody had asked for, and that waited in memory for somebody who does.
+    /// Neighbours of a miss that nobody had asked for, and that waited in memory until a request does.
     #[serde(default)]
     pub waiting_neighbour_blocks: u64,
     /// Blocks that were not worth keeping, neighbours or given up, and were asked for before they went: each a miss less.

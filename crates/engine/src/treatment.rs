@@ -36,7 +36,7 @@ pub enum Handling {
     ReadOnly,
     /// Reads are let in; writes go to the origin and are kept as clean (write-through).
     WriteThrough,
-    /// As the cache mode says, and writes go through the log or fail: somebody was told that they are whole or
+    /// As the cache mode says, and writes go through the log or fail: a program was told that they are whole or
     /// not at all, and writes no copy of his own any more. So no stream passes by, and once the flash has failed
     /// an error is better than half a page.
     Whole,

@@ -26,11 +26,11 @@ impl Turns {
     }
 
     /// Whether anybody waits.
-    pub(crate) const fn somebody_waits(&self) -> bool {
+    pub(crate) const fn are_waited_for(&self) -> bool {
         !self.0.is_empty()
     }
 
-    /// Whether somebody of the other kind has waited longer than `op`.
+    /// Whether a request of the other kind has waited longer than `op`.
     pub(crate) fn others_first(&self, op: OpId, direct: bool) -> bool {
         self.0.iter().any(|(waiting, kind)| *kind != direct && *waiting < op)
     }

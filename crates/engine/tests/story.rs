@@ -119,7 +119,7 @@ fn long_random_use_of_a_small_pool_agrees_with_a_plain_file_in_every_mode() {
     }
 }
 
-/// File systems take a reservation for a change of the file's time, and somebody may be killed before it is put back.
+/// File systems take a reservation for a change of the file's time, and the daemon may be killed before it is put back.
 #[test]
 fn a_file_that_is_killed_while_it_grows_is_known_again_and_one_that_others_changed_is_not() {
     let mut world = World::new(Config::default());

@@ -22,7 +22,7 @@ const WHAT: &str = "entry";
 pub const OBJECT_PATH_MAX: usize = 1024;
 
 /// What the origin said of a file the last time that headpond left it complete. Compared at
-/// the next start: another value means that somebody else wrote there.
+/// the next start: another value means that others wrote there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stamp {
     /// Size in bytes.

@@ -6,7 +6,7 @@
 //! - A walk does not end at a head that is damaged. It steps on block by block, as the length of that
 //!   batch is not known, and goes on with the next head: what later batches say was durable must be heard.
 //! - Numbers grow along a segment. What looks like a head and has a number that was passed before is
-//!   payload: a copy of this pool that somebody keeps inside it.
+//!   payload: a copy of this pool kept inside it.
 //!
 //! The price: a segment without a footer, one of those that were open at a crash, is read from the first
 //! damaged or unused block to its end, 256 KiB at a time.

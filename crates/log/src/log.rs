@@ -605,7 +605,7 @@ impl Log {
         self.durable_all.next() < self.next_sequence
     }
 
-    /// Whether an entry of the host stream, a change that somebody asked for, is not durable.
+    /// Whether an entry of the host stream, a change that a request asked for, is not durable.
     #[must_use]
     pub fn has_unsynced_changes(&self) -> bool {
         self.durable < self.last_host_sequence

@@ -17,7 +17,7 @@ impl<T> Default for Elevator<T> {
 }
 
 impl<T> Elevator<T> {
-    /// Somebody waits to be served at an address.
+    /// A request waits to be served at an address.
     pub fn push(&mut self, address: u64, who: T) {
         self.waiting.insert((address, self.arrived), who);
         self.arrived += 1;

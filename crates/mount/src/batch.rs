@@ -9,7 +9,7 @@
 //!
 //! Invariants
 //! - Between start and commit, writes by this handle stay here, in memory; nobody's reads see them, the handle's own included.
-//!   (The kernel puts them into its cache before it hands them over. Through that, somebody may see one for the moment until the
+//!   (The kernel puts them into its cache before it hands them over. Through that, a program may see one for the moment until the
 //!   kernel has been told to forget that page: SQLite holds its lock meanwhile.)
 //! - What the kernel writes back of shared mappings is no part of it, whichever handle it comes by: it is anybody's, and a sync
 //!   of it must be kept.
@@ -93,7 +93,7 @@ impl Batching {
         ended
     }
 
-    /// Whether somebody has to begin telling the kernel to forget: `false` if somebody is about to.
+    /// Whether the kernel has yet to be told to forget: `false` if that is on its way.
     pub(crate) fn note_forgetting(&self) -> bool {
         !self.forgetting.swap(true, Ordering::AcqRel)
     }

@@ -19,7 +19,7 @@ pub struct Beside {
     pub insight: Arc<Insight>,
     /// Who and what is cached.
     pub rules: Arc<LiveRules>,
-    /// Of which files somebody was told that their writes are whole.
+    /// The files of which a program was told that their writes are whole.
     pub whole: Arc<WholeWrites>,
     /// Status change times of files of which nothing is dirty.
     pub kept_times: Vec<KeptTime>,

@@ -67,7 +67,7 @@ impl Drop for AsCaller {
             let restored = rustix::thread::set_thread_res_uid(None, uid, None)
                 .and_then(|()| rustix::thread::set_capabilities(None, own))
                 .and_then(|()| rustix::thread::set_thread_res_gid(None, gid, None));
-            // Going on as somebody else would create files with wrong owners: crash rather than that.
+            // Going on as another user would create files with wrong owners: crash rather than that.
             restored.expect("a thread can always take back its own identity, which stays its saved one");
         }
     }

@@ -17,7 +17,7 @@
 //!
 //! Invariants
 //! - Every request is passed on or answered exactly once.
-//! - As long as the mount stands somebody reads: a door that is dropped while open goes on with a
+//! - As long as the mount stands a thread reads: a door that is dropped while open goes on with a
 //!   thread of its own. If the shard has ended, the engine's answers are errors, and callers get those.
 
 use std::io::{self, IoSliceMut};

@@ -45,7 +45,7 @@ impl OpenFile {
         Self { inode, way, writes, opener, batching: Batching::default() }
     }
 
-    /// Somebody was told that its writes are whole.
+    /// A program was told that its writes are whole.
     pub(crate) fn is_whole(&self) -> bool {
         matches!(&self.way, Way::Pond { known, .. } if known.is_whole())
     }

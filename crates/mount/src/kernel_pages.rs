@@ -19,7 +19,7 @@
 //! - The kernel enters its pages before it asks for their bytes, and lets nobody take them out before it has them: what is
 //!   forgotten after the write was made includes all that was asked for before.
 //!
-//! Cost where nobody reads through the kernel's pages: one look at a number for each direct write. Where somebody does: one store
+//! Cost where nobody reads through the kernel's pages: one look at a number for each direct write. Where a program does: one store
 //! for the first request of a kind, and a hand-over and a system call for each direct write, until 64 of them have met nobody.
 
 use std::sync::atomic::{AtomicU32, Ordering};

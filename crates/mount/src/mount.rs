@@ -1,6 +1,6 @@
 //! Making a mount and taking it away.
 //!
-//! Invariant: what is unmounted from here is over, though it be mounted in other mount name spaces too; and nothing that somebody
+//! Invariant: what is unmounted from here is over, though it be mounted in other mount name spaces too; and nothing that a program
 //! has open, wherever, is taken away.
 
 use std::fmt;
@@ -143,7 +143,7 @@ impl Mounted {
         self.connection.number()
     }
 
-    /// Whether it is what is mounted on its mount point: somebody may have unmounted it and put something else there.
+    /// Whether it is what is mounted on its mount point: others may have unmounted it and put something else there.
     #[must_use]
     pub fn is_here(&self) -> bool {
         self.connection.is_on(&self.mountpoint)
@@ -196,7 +196,7 @@ impl Mounted {
         }
     }
 
-    /// Whether it is over: somebody unmounted it.
+    /// Whether it is over: it was unmounted.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.session.as_ref().is_none_or(|(serving, _)| serving.guard.is_finished())

@@ -58,7 +58,7 @@ pub(crate) fn is_origin(directory: impl AsFd, found: &Found) -> bool {
 /// Whether a directory named like headpond's own has a marker. `above` is the directory that it lies in.
 ///
 /// In a directory where everybody may make files and nobody may remove another's (`/tmp` and its like), a marker of
-/// somebody else's says nothing: with it he could close the directory to all others. Anywhere else who can make one can
+/// another user's says nothing: with it that user could close the directory to all others. Anywhere else who can make one can
 /// as well remove what is there.
 pub(crate) fn has_marker(beside: impl AsFd, above: &Found) -> bool {
     let Ok(marker) = stat(beside, MARKER_FILE) else { return false };

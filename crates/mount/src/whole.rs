@@ -1,7 +1,7 @@
-//! Of which files somebody was told that their writes are whole, and counts on it.
+//! The files of which a program was told that their writes are whole, and counts on it.
 //!
 //! Invariants
-//! - It is told only while the cache mode keeps writes whole, and the mode that does is not left while somebody counts
+//! - It is told only while the cache mode keeps writes whole, and the mode that does is not left while a program counts
 //!   on it: telling and leaving look at the same state under one lock.
 //! - Who was told counts on it as long as a handle is open on which he asked, and as long as his process lives: MariaDB
 //!   closes a tablespace when it has too many open, opens it again, and does not ask again.
@@ -19,7 +19,7 @@ use crate::outcome::Outcome;
 use crate::processes;
 use crate::tree::Known;
 
-/// A file that somebody counts on.
+/// A file that a program counts on.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct WholeFile {
     /// Its path below the mount, when it was opened or renamed last.
@@ -57,7 +57,7 @@ impl WholeWrites {
         state.holds = !state.lost;
     }
 
-    /// From now on it is not told any more. Refused while somebody counts on it.
+    /// From now on it is not told any more. Refused while a program counts on it.
     ///
     /// # Errors
     /// The files that are counted on.
@@ -83,7 +83,7 @@ impl WholeWrites {
         self.state().holds
     }
 
-    /// The files that somebody counts on, by their paths.
+    /// The files that programs count on, by their paths.
     #[must_use]
     pub fn files(&self) -> Vec<WholeFile> {
         let mut state = self.state();
@@ -208,7 +208,7 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         let left: Vec<u32> = whole.files().iter().map(|file| file.process).collect();
-        assert_eq!(left, [child.id()], "somebody has inherited the other handle");
+        assert_eq!(left, [child.id()], "a child has inherited the other handle");
         assert!(!known_one.is_whole() && known_two.is_whole());
         whole.closed(two, 2);
         assert!(!known_two.is_whole());

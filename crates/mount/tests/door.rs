@@ -1,4 +1,4 @@
-//! Requests for data go straight to the engine, whole, and somebody always answers.
+//! Requests for data go straight to the engine, whole, and each is always answered.
 #![allow(clippy::unwrap_used, reason = "a test ends where its ground gives way")]
 
 mod bench;

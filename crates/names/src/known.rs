@@ -43,7 +43,7 @@ pub struct Known<X> {
     path: Mutex<Vec<u8>>,
     /// How often that has changed.
     renames: AtomicU32,
-    /// Somebody was told that its writes are whole.
+    /// A program was told that its writes are whole.
     whole: AtomicBool,
     /// It is in the queue of those that may be dropped.
     idle: AtomicBool,
@@ -98,12 +98,12 @@ impl<X> Known<X> {
         *self.lock()
     }
 
-    /// Whether somebody was told that its writes are whole.
+    /// Whether a program was told that its writes are whole.
     pub fn is_whole(&self) -> bool {
         self.whole.load(Ordering::Acquire)
     }
 
-    /// Somebody was told so, or nobody counts on it any more.
+    /// A program was told so, or none counts on it any more.
     pub fn set_whole(&self, whole: bool) {
         self.whole.store(whole, Ordering::Release);
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - Whoever waits is woken after each change of what is waited for, and looks again.
-//! - The lock is held for as long as somebody looks, and never while somebody waits.
+//! - The lock is held during a look, and never during a wait.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

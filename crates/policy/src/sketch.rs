@@ -44,7 +44,7 @@ impl Sketch {
         if count < COUNT_MAX {
             for row in 0..ROWS {
                 let (word, shift) = self.counter(hash, row);
-                // Only the least counters grow: the others already count somebody else.
+                // Only the least counters grow: the others already count other blocks.
                 if self.words[word] >> shift & COUNT_MAX == count {
                     self.words[word] += 1 << shift;
                 }

@@ -19,7 +19,7 @@ const STREAMS: usize = 128;
 /// kernel's read-ahead leaves out what it has, and sends neighbours out of order.
 const GAP: u64 = 256 << 10;
 
-/// A process. Zero is the kernel's own, when it writes back or reads ahead for somebody.
+/// A process. Zero is the kernel's own, when it writes back or reads ahead for a process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Process(pub u32);
 
@@ -72,7 +72,7 @@ impl Streams {
         self.cutoff = cutoff;
     }
 
-    /// Somebody waited for the object's writes to be durable: they are no stream that passes by, however long.
+    /// A request waited for the object's writes to be durable: they are no stream that passes by, however long.
     pub fn synced(&mut self, object: ObjectId) {
         for stream in self.streams.iter_mut().filter(|stream| stream.write && stream.object == object) {
             stream.run = 0;

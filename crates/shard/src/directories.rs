@@ -37,7 +37,7 @@ pub struct Syncs {
     pub directories: u64,
 }
 
-/// All directories with changes that somebody may want to be synced.
+/// All directories with changes that may have to be synced.
 #[derive(Default)]
 pub(crate) struct Directories {
     open: Mutex<HashMap<(u64, u64), Weak<Directory>>>,

@@ -456,7 +456,7 @@ impl Attached {
             return result;
         }
         // File systems take this for a change of the file. It is none: left like that, the next
-        // mount would find a file that somebody else seems to have changed.
+        // mount would find a file that others seem to have changed.
         let put_back = set_mtime(file, unix(before.mtime(), before.mtime_nsec()));
         let space = result?;
         put_back?;

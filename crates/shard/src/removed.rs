@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use headpond_base::{Errno, Result};
 
 /// How long the kernel may take at most to let go of a file that nobody uses any more: a message through the mount's door,
-/// on a machine with other work to do. Somebody may also have it open, and for that nobody should wait longer.
+/// on a machine with other work to do. A program may also have it open, and that is no reason to wait longer.
 const LET_GO: Duration = Duration::from_millis(500);
 
 /// How long closing may take at most. A large file on a slow disk takes seconds.
@@ -60,7 +60,7 @@ struct Files {
 }
 
 impl RemovedFiles {
-    /// A file has lost its last name, and will be closed unless somebody still uses it.
+    /// A file has lost its last name, and will be closed unless a program still uses it.
     pub(crate) fn add(&self) -> Removed {
         self.add_until(LET_GO)
     }
@@ -116,7 +116,7 @@ impl Files {
 }
 
 impl Removed {
-    /// Somebody who had it open has closed it: perhaps he was the last.
+    /// A program that had it open has closed it: perhaps it was the last.
     pub fn is_let_go(&self) {
         self.open.shared.wait_for(self.open.number, LET_GO);
     }

@@ -52,7 +52,7 @@ pub(crate) struct Requests {
 
 impl Requests {
     pub(crate) fn with_capacity(limit: usize) -> Self {
-        // An error unless somebody ended it in an orderly way.
+        // An error unless it was ended in order.
         Self { places: Vec::with_capacity(limit), free: Vec::with_capacity(limit), of_door: 0, end: Errno::IO }
     }
 

@@ -200,7 +200,7 @@ fn equal_seeds_make_equal_disks() {
     assert_ne!(busy(3), busy(4));
 }
 
-/// A claim that somebody else takes over while changes are made.
+/// A claim that another host takes over while changes are made.
 struct TakenOver(std::sync::Mutex<Standing>);
 
 impl Claim for TakenOver {

@@ -38,7 +38,7 @@ pub(crate) enum Event {
     Absent(MutationId),
     /// The file was found to hold this, after a change failed at the origin and may be there in part.
     Found(FileId, u32),
-    /// Somebody put this there from outside, for good.
+    /// Others put this there past the mount, for good.
     Replaced(FileId, u32),
 }
 

@@ -311,7 +311,7 @@ impl Content {
         }
     }
 
-    /// Whether somebody wrote something else than zeros there. Nobody can tell who wrote those, or whether anybody did.
+    /// Whether something else than zeros was written there. Of zeros nothing tells who wrote them, or whether anything did.
     pub(crate) fn has_data(&self, start: u64, end: u64) -> bool {
         let shown = |from: u64, to: u64, writer: Writer| {
             (from / 8 / ZEROS_ALIKE..=(to - 1) / 8 / ZEROS_ALIKE).any(|run| !is_blank(writer, run * ZEROS_ALIKE))

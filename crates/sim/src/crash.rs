@@ -34,7 +34,7 @@ impl FlashRead for Reader<'_> {
     }
 }
 
-/// What somebody else did to the origin while the product was away.
+/// What others did to the origin while the product was away.
 struct Outside {
     file: FileId,
     /// What the file holds now; `None` if it is gone.
@@ -67,7 +67,7 @@ impl Sim<'_> {
         self.restart(kept_origin)
     }
 
-    /// After a crash somebody changes a file of which the pool has dirty data, and puts its size and time back; one of which
+    /// After a crash others change a file of which the pool has dirty data, and put its size and time back; one of which
     /// the log says that its status change time tells.
     fn meddle_unseen(&mut self, rng: &mut Rng) -> Result<Option<Outside>, String> {
         if self.damaged || self.world.disowned || self.over {
@@ -222,7 +222,7 @@ impl Sim<'_> {
         self.observe(kept_origin)
     }
 
-    /// Somebody changes a file at the origin.
+    /// Others change a file at the origin.
     fn meddle(&mut self, rng: &mut Rng) -> Option<Outside> {
         let names: Vec<_> = self.world.origin.names().iter().map(|(name, file)| (name.clone(), *file)).collect();
         if names.is_empty() {
@@ -404,7 +404,7 @@ impl Sim<'_> {
         Err(format!("recovery failed though no fault can explain it: {why}"))
     }
 
-    /// Somebody changed this file. Dirty data of it must lead to a conflict, clean data must go.
+    /// Others changed this file. Dirty data of it must lead to a conflict, clean data must go.
     fn judge_outside(
         &mut self,
         restored: &mut dyn Restored,

@@ -217,7 +217,7 @@ impl Model {
         self.loosen_all();
         self.floor = 0;
         for (file, model) in &mut self.files {
-            // What somebody else put there is there.
+            // What others put there is there.
             let replaced = |event: &Event| matches!(event, Event::Replaced(replaced, _) if replaced == file);
             model.loose_floor = self.events.iter().rposition(replaced).map_or(0, |at| at + 1);
         }
@@ -601,7 +601,7 @@ impl Model {
         for content in contents {
             cuts.extend(content.pieces(0, size).iter().map(|(start, _, _)| *start));
         }
-        // Somebody else's bytes, over which the pool is kept, end where the file once did; so do those of a write that failed.
+        // Bytes of others, over which the pool is kept, end where the file once did; so do those of a write that failed.
         // Nothing of today's content need begin or end there.
         let of_file = self.mutations.iter().filter(|mutation| mutation.file == file);
         cuts.extend(of_file.map(|mutation| match mutation.change {

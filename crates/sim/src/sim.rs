@@ -141,7 +141,7 @@ pub(crate) struct Sim<'a> {
     pub(crate) status_unsaid: BTreeSet<FileId>,
     /// The file that was let go of last, by a front door that has forgotten it.
     pub(crate) just_let_go: Option<FileId>,
-    /// Files that somebody removed from outside.
+    /// Files that others removed.
     pub(crate) meddled_away: BTreeSet<FileId>,
 }
 

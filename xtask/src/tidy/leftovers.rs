@@ -17,7 +17,7 @@ const MARKS: [&str; 7] = [
 /// Directories that exist on one machine only.
 const PLACES: [&str; 4] = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
 
-/// Complains about leftover marks, and about paths of somebody's machine.
+/// Complains about leftover marks, and about paths of one machine.
 pub fn check(file: &SourceFile) -> Vec<Complaint> {
     let mut found = Vec::new();
     for (index, line) in file.text.lines().enumerate() {

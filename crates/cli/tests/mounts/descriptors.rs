@@ -110,7 +110,7 @@ const HOARDER: &str = r#"
     <STDIN>;
 "#;
 
-/// Somebody who takes all that he gets, as a user of this number, and how much he has.
+/// A process that takes all that it gets, as a user of this number, and how much it has.
 fn hoarder(few: &Few, user: &str) -> (Child, [u32; 2]) {
     let mut hoarder = Command::new("setpriv")
         .args(["--reuid", user, "--regid", user, "--clear-groups", "perl", "-e", HOARDER])

@@ -201,7 +201,7 @@ pub const METRICS: &[Metric] = &[
         Counter,
         "waiting_neighbour_bytes_total",
         waiting_neighbour_blocks,
-        "Neighbours of a miss that waited in memory, and not on flash, for somebody who asks for them"
+        "Neighbours of a miss that waited in memory, and not on flash, until a request asks for them"
     ),
     blocks!(
         Counter,

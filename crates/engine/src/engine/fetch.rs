@@ -32,7 +32,7 @@ impl Engine {
     /// Reads blocks that the map has not got for a request that has their lock.
     pub(crate) fn fetch(&mut self, op: OpId, object: ObjectId, span: Span, out_at: usize, admit: Option<Class>) {
         let waiter = Waiter { op, span, out_at, admit };
-        // Somebody else's read of the same blocks will do, if nothing changed since it began.
+        // A read of the same blocks that is under way will do, if nothing changed since it began.
         let Err(waiter) = self.fetches.join(object, waiter) else { return };
         let led = self.trails.leads_to(object, span);
         let (wide, window) = if admit.is_some() { self.brings(object, span, led) } else { (span, 1) };

@@ -7,7 +7,7 @@
 //! Invariants:
 //! - A stream never makes a file's writes wait for long: one passes by only if the file has nothing dirty, or little that
 //!   lies together, and it did not go to and fro lately.
-//! - Writes that somebody syncs as they go are no stream, however long: a database's log wants its place on flash.
+//! - Writes that are synced as they go are no stream, however long: a database's log wants its place on flash.
 
 use headpond_base::{BLOCK_U64, Block, Nanos, ObjectId};
 use headpond_policy::{Process, Transfer};

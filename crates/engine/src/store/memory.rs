@@ -13,7 +13,7 @@ impl Store {
         self.window.find(object, block).is_some()
     }
 
-    /// Holds a clean block in memory that somebody asked for.
+    /// Holds a clean block in memory that a request asked for.
     pub(crate) fn hold(&mut self, object: ObjectId, block: Block, bytes: &[u8]) {
         self.hold_in_memory(object, block, bytes, true);
     }

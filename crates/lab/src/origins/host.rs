@@ -92,7 +92,7 @@ impl Drop for FileSystem {
         let start = Instant::now();
         while command::run("unmounting", Command::new("umount").arg(&self.path)).is_err() {
             if start.elapsed() > BUSY_MAX {
-                // Somebody is in there; the next who looks finds nothing in the way.
+                // A process is in there; the next look finds nothing in the way.
                 let _ = command::run("unmounting", Command::new("umount").arg("--lazy").arg(&self.path));
                 return;
             }

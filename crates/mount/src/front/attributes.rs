@@ -124,7 +124,7 @@ impl Front {
     }
 
     /// Whether a request that names nothing to change, which is how the kernel sends a change of
-    /// owner to the same owner, comes from somebody who may ask that.
+    /// owner to the same owner, comes from a caller who may ask that.
     fn acts_as_owner(&self, request: &Request, inode: &Inode) -> Outcome<bool> {
         Ok(inode.stat()?.uid == request.uid() || Rights::of(request).acts_as_owner())
     }

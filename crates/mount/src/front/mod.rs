@@ -169,8 +169,8 @@ impl Front {
     }
 }
 
-/// How a write is treated of whose file somebody was told that writes are whole, whatever a rule says: through the
-/// log. A rule that says otherwise is for the time after he has closed it.
+/// Keeps writes whole where a program was told that they are: they go through the log, whatever a rule says. The rule
+/// counts again once the program has closed the file.
 fn kept_whole(known: &Known, direction: Direction, how: Treatment) -> Treatment {
     let kept = direction == Direction::Write && known.is_whole();
     if kept { Treatment { handling: Handling::Whole, ..how } } else { how }

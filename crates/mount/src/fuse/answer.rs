@@ -71,7 +71,7 @@ impl Answer {
         self.send(error.raw_os_error(), &[]);
     }
 
-    /// Somebody else answers, or nobody need.
+    /// The answer comes from elsewhere, or none is needed.
     pub(crate) fn elsewhere(mut self) {
         self.device = None;
     }

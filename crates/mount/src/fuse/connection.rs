@@ -1,7 +1,7 @@
 //! The kernel's side of a mount as a whole: whether it stands, and its end while copies of it are left.
 //!
 //! A mount may be copied into other mount name spaces (a container, `unshare -m`), which its unmount here does not reach: the
-//! connection with the kernel stands as long as there is one, or as somebody has a file of it open.
+//! connection with the kernel stands as long as there is one, or as a program has a file of it open.
 //!
 //! Invariant: after [`Connection::abort`] said that it was done, no request comes in any more, and whoever uses a copy gets
 //! ENOTCONN. What was answered before is the engine's, as ever.

@@ -65,7 +65,7 @@ pub(crate) fn unmount(mountpoint: &Path) -> Result<(), MountError> {
     match rustix::mount::unmount(mountpoint, UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
         Err(Errno::BUSY) => Err(MountError::Busy(mountpoint.to_owned())),
-        // Not mounted any more: somebody else was faster.
+        // Not mounted any more: another one was faster.
         Err(Errno::INVAL | Errno::NOENT) => Ok(()),
         Err(Errno::PERM) => {
             let output = helper(&["-u"], mountpoint).map_err(failed)?;

@@ -192,7 +192,7 @@ fn try_lock_as_another_process() {
     let path = std::env::var_os("LOCKED_FILE").expect("the table sets it");
     let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
     let lock = rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
-    assert_eq!(lock, Ok(()), "the lock is somebody else's");
+    assert_eq!(lock, Ok(()), "the lock is another process's");
 }
 
 /// Every file below a directory, with what has to be the same.

@@ -153,7 +153,7 @@ pub fn program(place: &mut Place<'_>) {
 }
 
 /// By another process: a child that another test starts meanwhile inherits what this one has open until it runs its own program, and a
-/// file that somebody has open for writing does not run (ETXTBSY).
+/// file that a program has open for writing does not run (ETXTBSY).
 fn copy_program(from: &str, to: &std::path::Path) {
     assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
 }

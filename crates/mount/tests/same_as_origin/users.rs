@@ -207,7 +207,7 @@ pub fn set_user_id(place: &mut Place<'_>) {
         ("open to truncate", |place, _| open(place, "file", OFlags::WRONLY | OFlags::TRUNC)),
         ("allocate", |_, file| rustix::fs::fallocate(file, FallocateFlags::empty(), 0, 100)),
         ("chown to the same", |place, _| match rustix::fs::chown(place.path("file"), None, None) {
-            // The kernel asks the same of FUSE for this and for a write by somebody else, so there
+            // The kernel asks the same of FUSE for this and for a write by another user, so there
             // is no error; nothing happens, either.
             Err(Errno::PERM) => Ok(()),
             other => other,

@@ -24,7 +24,7 @@ use crate::places::Hold;
 use crate::turns::{Changing, Opening};
 use crate::{Found, Freshness, Pond, Tree};
 
-/// How often a file is opened in the engine for one open, when it is changed meanwhile each time. Somebody who
+/// How often a file is opened in the engine for one open, when it is changed meanwhile each time. A program that
 /// has it open writes to it, so the engine keeps to its own of it anyway.
 const OPENS_MAX: u32 = 3;
 
@@ -172,7 +172,7 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
         caller: &T::Caller,
     ) -> Result<Created<T>> {
         let directory = parent.reach().await?;
-        // Exclusive: the kernel has looked and found nothing. Should somebody else have been faster,
+        // Exclusive: the kernel has looked and found nothing. Should another one have been faster,
         // permissions of what is there now are unchecked, so the kernel is made to look again.
         let made = self.with_room(async || self.tree.create(&directory, name, mode, caller).await).await;
         let file = made.map_err(|error| if error == Errno::EXIST { Errno::STALE } else { error })?;

@@ -330,7 +330,7 @@ impl Env {
             .collect()
     }
 
-    /// Somebody who sleeps wakes up.
+    /// A sleeping task wakes up.
     pub(crate) fn wake_one(&mut self) -> Option<Waker> {
         let count = self.sleepers.len() as u64;
         (count > 0).then(|| {

@@ -276,7 +276,7 @@ impl Run {
         self.restart(!origin_falls)
     }
 
-    /// The same while the daemon runs, and has nothing of the files open nor dirty: another machine, or somebody past the mount.
+    /// The same while the daemon runs, and has nothing of the files open nor dirty: another machine, or a program past the mount.
     /// The kernel has forgotten what it knew of the names.
     pub(crate) fn others_rename_meanwhile(&mut self, rng: &mut Rng) -> Result<(), String> {
         let flushes = self.summary.flushes;

@@ -9,7 +9,7 @@ use super::{Sink, extent, in_record, number, records};
 use crate::request::{ReadFault, Request, Unit};
 
 pub(super) fn read(from: &mut dyn BufRead, unit: Option<Unit>, sink: Sink) -> Result<(), ReadFault> {
-    // Objects are whole things with a number of their own, unless somebody knows better.
+    // Objects are whole things with a number of their own, unless the trace says more.
     let unit = unit.unwrap_or(Unit::Page);
     records::<24>(from, |at, record| {
         let seconds = u64::from(u32::from_le_bytes(number(record, 0)));

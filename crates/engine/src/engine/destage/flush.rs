@@ -1,4 +1,4 @@
-//! Flushes: somebody waits until what is dirty now is at the origin.
+//! Flushes: a request waits until what is dirty now is at the origin.
 //!
 //! Invariants:
 //! - A flush is over once, for each object of its scope, a whole pass has ended that began after
@@ -42,7 +42,7 @@ pub struct FlushProgress {
     pub running: Nanos,
 }
 
-/// A flush that somebody waits for.
+/// A flush that a request waits for.
 pub(super) struct Flush {
     op: OpId,
     id: Option<FlushId>,
@@ -153,7 +153,7 @@ impl Engine {
             self.store.log.want_sync();
         }
         for object in left.keys() {
-            // Somebody asks: what the origin refused a moment ago is tried now, not after a while.
+            // A request asks: what the origin refused a moment ago is tried now, not after a while.
             if let Some(known) = self.store.get_mut(*object) {
                 known.job.may_begin();
             }

@@ -64,7 +64,7 @@ pub(super) struct Situation {
     pub(super) threshold: Option<u64>,
     /// Bytes a second at most.
     pub(super) limit: Option<u64>,
-    /// All that the origin takes, but for the limit: it is idle, or somebody waits for room.
+    /// All that the origin takes, but for the limit: it is idle, or a write waits for room.
     pub(super) drain: bool,
     /// All that the origin takes: the pool cannot go on otherwise.
     pub(super) emergency: bool,

@@ -67,7 +67,7 @@ pub(super) struct Job {
     pub(super) from: Block,
     /// About so many blocks: it ends with the first write that brings them. 0: none.
     aim: u64,
-    /// Somebody waits for it: full depth.
+    /// A request waits for it: full depth.
     pub(super) urgent: bool,
     /// It has waited for what was written or moved while the log was told of it.
     waited: bool,
@@ -435,7 +435,7 @@ impl Engine {
         }
     }
 
-    /// Leaves what is not begun for the next round, if somebody waits for the room that this one makes and it
+    /// Leaves what is not begun for the next round, if a write waits for the room that this one makes and it
     /// has taken long enough, or if there is no reason to destage any more.
     fn cut_short(&self, job: &mut Job, waited_for: bool) {
         let long = self.now.since(job.began) >= super::ROUND_NEAR && self.requests.first_for_room().is_some();

@@ -74,7 +74,7 @@ pub(crate) struct Destage {
     next_job: u64,
     /// Objects that may have something for the origin.
     noted: BTreeSet<ObjectId>,
-    /// Objects for which somebody waits.
+    /// Objects for which a request waits.
     hurried: BTreeSet<ObjectId>,
     /// Where the elevator is.
     at: (ObjectId, Block),
@@ -119,7 +119,7 @@ impl Destage {
         self.noted.iter().copied()
     }
 
-    /// Somebody waits for this object to have nothing more for the origin.
+    /// A request waits for this object to have nothing more for the origin.
     pub(crate) fn hurry(&mut self, object: ObjectId) {
         self.noted.insert(object);
         self.hurried.insert(object);
@@ -149,7 +149,7 @@ impl Destage {
 }
 
 impl Engine {
-    /// Somebody asks: what the origin refused a moment ago is tried now, not after a while.
+    /// A request asks: what the origin refused a moment ago is tried now, not after a while.
     pub(crate) fn try_failing_again(&mut self) {
         if self.store.objects.failing() == 0 {
             return;
@@ -259,7 +259,7 @@ impl Engine {
         for object in hurried {
             // One whose turn has yet to come may still be kept waiting by what is written before it.
             let over = |known: &crate::object::Object| {
-                !known.data_dirty() && !known.past.needs_sync() && !known.turns.somebody_waits()
+                !known.data_dirty() && !known.past.needs_sync() && !known.turns.are_waited_for()
             };
             if self.store.get(object).is_none_or(over) {
                 self.destage.hurried.remove(&object);
@@ -333,7 +333,7 @@ impl Engine {
         (percent > 0).then(|| share.min(self.dirty_blocks_max()))
     }
 
-    /// Whether somebody waits for what a job on this object does.
+    /// Whether a request waits for what a job on this object does.
     /// When what the origin failed to do for an object is tried again.
     pub(crate) fn retry_after(&self, object: ObjectId) -> Nanos {
         if self.waited_for(object) { RETRY_WAITED } else { RETRY }
@@ -362,7 +362,7 @@ impl Engine {
         }
     }
 
-    /// How long the writes of a round may take together. Room that somebody may be waiting for comes at its end.
+    /// How long the writes of a round may take together. Room that a write may be waiting for comes at its end.
     fn round_time(&self) -> Nanos {
         let near = self.store.sums.dirty_blocks() * 10 >= self.dirty_blocks_max() * 8;
         if near { ROUND_NEAR } else { ROUND }

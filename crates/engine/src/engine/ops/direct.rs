@@ -3,7 +3,7 @@
 //!
 //! Before the origin is touched, what the pool has of those blocks is durably dropped, and the
 //! log durably knows that the origin's file is being changed: after a crash no stale block comes
-//! back, and the changed time stamp is not taken for somebody else's work. A write that is to be durable by itself waits
+//! back, and the changed time stamp is not taken for a change by others. A write that is to be durable by itself waits
 //! for the changes in the log that come before it, so that no crash shows it without them (promise 2).
 
 use headpond_base::{Block, Class, Errno, ObjectId, Sequence};

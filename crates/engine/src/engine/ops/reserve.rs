@@ -2,7 +2,7 @@
 //! told then and not at the flush. `space.rs` has what is known of one object, `promises.rs` the count.
 //!
 //! File systems take a reservation for a change of the file, and the shard puts the time back. Killed in between, it leaves
-//! a file that somebody else seems to have changed. So the log durably says before that the origin's file is changing, as it
+//! a file that others seem to have changed. So the log durably says before that the origin's file is changing, as it
 //! does for destage (`stamp_trust.rs`), and a while after the last reservation that it is not. Price: a sync of the
 //! log for the first of a number of reservations.
 //!
@@ -132,7 +132,7 @@ impl Engine {
         self.asking.wanted.insert(object);
     }
 
-    /// Asks the origin for what changes wait for, and looks at what it has free if somebody waits for that.
+    /// Asks the origin for what changes wait for, and looks at what it has free if a request waits for that.
     pub(crate) fn pump_space(&mut self) {
         self.unsay();
         let wanted: Vec<ObjectId> = self.asking.wanted.iter().copied().collect();
