@@ -15,6 +15,7 @@
 //! that are under way at the same time being carried out in the order they were given.
 
 mod burials;
+mod checkpoints;
 mod config;
 mod counted;
 mod dirty_age;

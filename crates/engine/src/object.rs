@@ -20,6 +20,10 @@ use crate::turns::Turns;
 /// No object is longer: block numbers and checkpoints rely on it.
 pub(crate) const OBJECT_BYTES_MAX: u64 = 1 << 52;
 
+/// Bytes that a checkpoint has for an object's path, on average: one that would take more of what is left goes without, and its
+/// file is found by inode number.
+pub(crate) const PATH_ROOM: u64 = 128;
+
 /// Owned by the engine's store. `state` and `map` are what the log remembers; the rest lives
 /// only as long as the engine.
 pub(crate) struct Object {

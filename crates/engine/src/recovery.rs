@@ -10,8 +10,9 @@ use headpond_format::{
 use headpond_log::{FlashRead, Log, Mutation, ScanError, Segments, scan};
 use headpond_map::Slot;
 
+use crate::checkpoints::Checkpoints;
 use crate::config::Config;
-use crate::engine::{Checkpoints, Engine};
+use crate::engine::Engine;
 use crate::object::Object;
 use crate::renames::kept_path;
 use crate::request::{Attributes, OpenFile};

@@ -118,7 +118,7 @@ impl Engine {
                 self.configure_keep(&config);
                 self.streams.set_cutoff(config.sequential_cutoff);
                 self.config = Config { mode: self.mode, mutation: self.config.mutation, ..*config };
-                self.settle_packing();
+                self.checkpoints.settle_packing(&mut self.store, &self.config);
                 self.answer(id, Reply::Done);
             }
             Request::Stop => {

@@ -5,7 +5,6 @@
 //! re-entrance to think about, and one seed fixes the order of everything.
 
 mod begin;
-mod checkpoint;
 mod destage;
 mod fetch;
 mod flash;
@@ -22,7 +21,6 @@ mod refused_sync;
 mod streaming;
 mod victim;
 
-pub(crate) use checkpoint::Checkpoints;
 pub use destage::FlushProgress;
 pub use holdings::Holding;
 pub use ops::together::fits_together;
@@ -33,6 +31,7 @@ use headpond_log::{LogIo, Mutation, WriteId};
 use headpond_policy::Streams;
 
 use crate::burials::Burials;
+use crate::checkpoints::{Ask, Checkpoints, Ended, Of};
 use crate::config::Config;
 use crate::effect::{Effect, Outcome, Ticket};
 use crate::engine::destage::Destage;
@@ -252,7 +251,7 @@ impl Engine {
             Purpose::Fetch(fetch) => self.fetched(fetch, outcome),
             Purpose::Destage(pending) => self.destage_done(pending, outcome),
             Purpose::Reclaim(pending) => self.reclaim_done(pending, outcome),
-            Purpose::Checkpoint => self.checkpoint_done(&outcome),
+            Purpose::Checkpoint => self.checkpoint_answered(!matches!(outcome, Outcome::Failed(_))),
             Purpose::Bury(object) => self.buried(object, &outcome),
             Purpose::Disown => {
                 self.pool_failed.answered(&outcome);
@@ -432,6 +431,28 @@ impl Engine {
 
     pub(crate) fn write_flash(&mut self, purpose: Purpose, offset: u64, data: Buf) {
         self.start(purpose, |ticket| Effect::FlashWrite { ticket, offset, data });
+    }
+
+    fn pump_checkpoint(&mut self) {
+        let free_wanted = self.free_wanted();
+        let (store, config, mode, stopping) = (&mut self.store, &self.config, self.mode, self.stopping);
+        if let Some(op) = self.checkpoints.pump(Of { store, config, mode, stopping, free_wanted }) {
+            self.requests.fail(op, Errno::IO);
+        }
+        for ask in self.checkpoints.take_asks() {
+            match ask {
+                Ask::Write { offset, data } => self.write_flash(Purpose::Checkpoint, offset, data),
+                Ask::Sync => self.start(Purpose::Checkpoint, |ticket| Effect::FlashSync { ticket }),
+            }
+        }
+    }
+
+    fn checkpoint_answered(&mut self, succeeded: bool) {
+        let Ended { counts, op } = self.checkpoints.answered(succeeded, &mut self.store, &self.config);
+        self.stats.checkpoints += u64::from(counts);
+        if let Some(op) = op {
+            self.requests.wake(op);
+        }
     }
 
     fn emit_log_io(&mut self) {

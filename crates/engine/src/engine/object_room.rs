@@ -7,19 +7,16 @@
 use headpond_base::ObjectId;
 
 use crate::engine::Engine;
-use crate::object::Object;
+use crate::object::{Object, PATH_ROOM};
 
 /// What an object takes in a checkpoint next to its path and its slots: the frame and the entry
 /// of its state, the frame and the number before its chunks.
 const BYTES: u64 = 24 + 112 + 32;
-/// Room for a path, on average: one that would take more of what is left goes without, and its
-/// file is found by inode number.
-pub(crate) const PATH: u64 = 128;
 
 impl Engine {
     /// The most objects that the log may name.
     pub(crate) fn objects_max(&self) -> u64 {
-        self.store.log.geometry().object_bytes() / (BYTES + PATH)
+        self.store.log.geometry().object_bytes() / (BYTES + PATH_ROOM)
     }
 
     /// Whether no object is left over, so that dirty ones should be made clean.

@@ -286,7 +286,7 @@ impl Engine {
             return true;
         }
         self.may_name(object)
-            && !self.checkpoint_holds_changes()
+            && !self.checkpoints.hold_changes()
             && log.unsynced_bytes() < self.unsynced_bytes_max()
             && self.has_room_for_dirt(object, change)
             && self.balance(object, change) == Balance::Enough

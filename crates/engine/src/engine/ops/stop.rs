@@ -45,7 +45,7 @@ impl Engine {
                 self.stopped = true;
                 return Progress::Finish(Reply::Failed(Errno::IO));
             }
-            self.last_checkpoint(id);
+            self.checkpoints.write_last(id);
             return Progress::Wait;
         }
         self.stopped = true;

@@ -9,16 +9,17 @@
 //! slot as it is written ([`Room`]); one that becomes too long all the same, because much became dirty before and behind the
 //! walk, is given up, and begun again with what is dirty alone while changes wait.
 
-use headpond_base::{BLOCK, Buf, BufMut, Compression, ObjectId, Sequence};
+use headpond_base::{BLOCK, Buf, BufMut, CacheMode, Compression, ObjectId, Sequence};
 use headpond_format::{
     BLOCK_UNITS, CheckpointHead, Entry, FrameKind, SUPERBLOCK_SLOTS, SegmentRow, Superblock, encode_checkpoint_head,
     encode_frame, encode_superblock,
 };
 use headpond_map::{SLOT_BYTES, Slot};
 
-use crate::effect::{Effect, Outcome};
-use crate::engine::{Engine, Purpose};
+use crate::config::Config;
 use crate::locks::OpId;
+use crate::object::PATH_ROOM;
+use crate::store::Store;
 
 /// Bytes of checkpoint that are written at a time, at most two of them at once.
 const PIECE: usize = 256 << 10;
@@ -89,7 +90,7 @@ struct Room {
 
 impl Room {
     /// Whether a slot is written, in a pool with so many dirty blocks. Some of those may have been written already and be
-    /// clean by now, so what is to come is an estimate; too much is noticed in [`Engine::walk`].
+    /// clean by now, so what is to come is an estimate; too much is noticed in [`Checkpoints::walk`].
     fn wants(&mut self, slot: &Slot, dirty_blocks: u64) -> bool {
         let slot_bytes = SLOT_BYTES as u64;
         let wanted = slot.dirty || {
@@ -103,7 +104,33 @@ impl Room {
     }
 }
 
-/// The checkpoint that counts, and the one being written.
+/// What of the engine a checkpoint is written of, and when.
+pub(crate) struct Of<'a> {
+    pub(crate) store: &'a mut Store,
+    pub(crate) config: &'a Config,
+    pub(crate) mode: CacheMode,
+    /// No more than the last one is wanted.
+    pub(crate) stopping: bool,
+    /// Segments that should be free: while there are fewer, one is written for those that wait for it.
+    pub(crate) free_wanted: usize,
+}
+
+/// What is asked of the flash; each is answered.
+pub(crate) enum Ask {
+    Write { offset: u64, data: Buf },
+    Sync,
+}
+
+/// What an answer ended.
+#[derive(Default)]
+pub(crate) struct Ended {
+    /// A checkpoint counts.
+    pub(crate) counts: bool,
+    /// The request that waited for the last one.
+    pub(crate) op: Option<OpId>,
+}
+
+/// The checkpoint that counts, and the one being written. Owned by the engine, which carries out what is asked.
 pub(crate) struct Checkpoints {
     superblock: Superblock,
     replay_from: Sequence,
@@ -114,11 +141,20 @@ pub(crate) struct Checkpoints {
     starting: bool,
     /// The last one: this request waits for it.
     last: Option<OpId>,
+    asks: Vec<Ask>,
 }
 
 impl Checkpoints {
     pub(crate) const fn new(superblock: Superblock) -> Self {
-        Self { superblock, replay_from: Sequence(0), begun_generation: 0, running: None, starting: true, last: None }
+        Self {
+            superblock,
+            replay_from: Sequence(0),
+            begun_generation: 0,
+            running: None,
+            starting: true,
+            last: None,
+            asks: Vec::new(),
+        }
     }
 
     pub(crate) const fn starting(&self) -> bool {
@@ -138,155 +174,138 @@ impl Checkpoints {
     pub(crate) fn bounds(&self) -> (Sequence, Option<Sequence>) {
         (self.replay_from, self.running.as_ref().map(|running| running.head.replay_from))
     }
-}
 
-impl Engine {
     /// Writes the last checkpoint of this use of the pool; the request is stepped after it.
-    pub(crate) fn last_checkpoint(&mut self, op: OpId) {
-        self.checkpoints.last = Some(op);
+    pub(crate) fn write_last(&mut self, op: OpId) {
+        self.last = Some(op);
     }
 
-    pub(crate) fn pump_checkpoint(&mut self) {
-        if self.store.log.failed() {
-            return self.give_up_checkpoint();
+    /// Goes on as far as it can without an answer. Gives the request that waits in vain, because the flash has failed.
+    pub(crate) fn pump(&mut self, mut of: Of<'_>) -> Option<OpId> {
+        let of = &mut of;
+        if of.store.log.failed() {
+            return self.give_up();
         }
-        if self.checkpoints.running.is_none() && self.checkpoint_is_due() {
-            self.begin_checkpoint(false);
+        if self.running.is_none() && self.is_due(of) {
+            self.begin(of, false);
         }
         let given_up = |running: &Running| matches!(running.stage, Stage::TooLong) && running.under_way == 0;
-        if self.checkpoints.running.as_ref().is_some_and(given_up) {
-            self.begin_checkpoint(true);
+        if self.running.as_ref().is_some_and(given_up) {
+            self.begin(of, true);
         }
-        while let Some(mut running) = self.checkpoints.running.take() {
+        while let Some(mut running) = self.running.take() {
             let before = running.under_way;
-            self.move_checkpoint(&mut running);
+            self.go_on(of, &mut running);
             let stuck = running.under_way == before;
             let more = matches!(running.stage, Stage::Walking(..)) && running.under_way < PIECES_AT_ONCE;
-            self.checkpoints.running = Some(running);
+            self.running = Some(running);
             if stuck || !more {
                 break;
             }
         }
+        None
     }
 
-    fn checkpoint_is_due(&self) -> bool {
-        if self.checkpoints.starting || self.checkpoints.last.is_some() {
+    /// What is to be asked of the flash since the last call, in order.
+    pub(crate) fn take_asks(&mut self) -> Vec<Ask> {
+        std::mem::take(&mut self.asks)
+    }
+
+    fn is_due(&self, of: &Of<'_>) -> bool {
+        if self.starting || self.last.is_some() {
             return true;
         }
-        if self.stopping {
+        if of.stopping {
             return false;
         }
-        if self.is_to_pack() && !self.checkpoints.may_pack() {
+        if is_to_pack(of.store, of.config) && !self.may_pack() {
             // The superblock must tell first.
             return true;
         }
-        let segments = self.store.log.segments();
-        let tail = self.store.log.next_generation().0 - self.checkpoints.begun_generation;
-        let geometry = self.store.log.geometry();
-        let checkpoint_bytes = self.checkpoints.superblock.checkpoint_bytes;
+        let segments = of.store.log.segments();
+        let tail = of.store.log.next_generation().0 - self.begun_generation;
+        let geometry = of.store.log.geometry();
+        let checkpoint_bytes = self.superblock.checkpoint_bytes;
         let long = tail >= tail_max(segments.len() as u64, u64::from(geometry.segment_bytes), checkpoint_bytes);
-        let waited_for = segments.wait_for_checkpoint(self.checkpoints.replay_from) > 0;
-        long || waited_for && segments.free() < self.free_wanted()
-    }
-
-    /// Whether the settings or a request asked for packed records since the start.
-    fn is_to_pack(&self) -> bool {
-        self.config.compression != Compression::Off || self.store.packing.is_asked_for()
+        let waited_for = segments.wait_for_checkpoint(self.replay_from) > 0;
+        long || waited_for && segments.free() < of.free_wanted
     }
 
     /// Packs records as the settings say, as soon as the superblock allows it.
-    pub(crate) fn settle_packing(&mut self) {
-        let units = self.store.log.geometry().data_blocks() * u64::from(BLOCK_UNITS);
-        let from_units = units * u64::from(self.config.compression_from) / 100;
-        self.store.packing.set(self.config.compression, from_units, self.checkpoints.may_pack());
+    pub(crate) fn settle_packing(&self, store: &mut Store, config: &Config) {
+        let units = store.log.geometry().data_blocks() * u64::from(BLOCK_UNITS);
+        let from_units = units * u64::from(config.compression_from) / 100;
+        store.packing.set(config.compression, from_units, self.may_pack());
     }
 
     /// Begins one; `bare` with what is dirty alone.
-    fn begin_checkpoint(&mut self, bare: bool) {
-        if self.checkpoints.last.is_some() {
-            self.store.log.mark();
-            self.store.log.seal_all();
+    fn begin(&mut self, of: &mut Of<'_>, bare: bool) {
+        if self.last.is_some() {
+            of.store.log.mark();
+            of.store.log.seal_all();
         }
-        self.store.log.close(headpond_base::Stream::Host);
-        let log = &self.store.log;
-        let counter = self.checkpoints.superblock.counter + 1;
+        of.store.log.close(headpond_base::Stream::Host);
+        let log = &of.store.log;
+        let counter = self.superblock.counter + 1;
         let head = CheckpointHead {
-            pool: self.checkpoints.superblock.pool,
+            pool: self.superblock.pool,
             counter,
             epoch: log.epoch(),
             replay_from: log.next_sequence(),
             last_host: log.last_host(),
             next_batch: log.next_batch(),
-            next_object: self.store.identities.next().0,
+            next_object: of.store.identities.next().0,
             next_generation: log.next_generation(),
             frame_bytes: 0,
         };
-        self.checkpoints.begun_generation = log.next_generation().0;
+        self.begun_generation = log.next_generation().0;
         let mut rows = Vec::with_capacity(log.segments().len() * SegmentRow::BYTES);
         for (_, segment) in log.segments().iter() {
             segment.row().encode(&mut rows);
         }
         let mut buffer = Vec::with_capacity(PIECE + FRAME);
         encode_frame(FrameKind::Segments, counter, &rows, &mut buffer);
-        self.checkpoints.running = Some(Running {
+        self.running = Some(Running {
             head,
-            area: 1 - self.checkpoints.superblock.checkpoint_area,
+            area: 1 - self.superblock.checkpoint_area,
             stage: Stage::Walking(ObjectId(0), None),
             buffer,
             written: 0,
             path_room: 0,
             under_way: 0,
             superblock: None,
-            room: self.room_of_checkpoint(bare),
+            room: room_for(of.store, bare),
         });
     }
 
-    /// What the checkpoint that is begun now has room for.
-    fn room_of_checkpoint(&self, bare: bool) -> Room {
-        let store = &self.store;
-        let all = store.log.geometry().map_bytes();
-        let least = all - all / MAP_LEAST_SPARE;
-        let ample = Room { for_map: least, heads: u64::MAX, short: false, bare, used: 0, dirty: 0 };
-        let room = all - all / MAP_SPARE;
-        // As they are, all blocks that lie on flash fit, each in a chunk of its own; zeros, which take no place there, come
-        // on top.
-        let plain = store.sums.packed_blocks() == 0 && store.sums.cached_blocks() <= store.log.geometry().data_blocks();
-        if plain || store.sums.cached_blocks() * (SLOT_BYTES as u64 + CHUNK_HEAD) <= room {
-            return ample;
-        }
-        let heads = store.objects.values().map(|object| object.map.chunks()).sum::<u64>() * CHUNK_HEAD;
-        let short = heads + store.sums.cached_blocks() * SLOT_BYTES as u64 > room;
-        if short { Room { for_map: room, heads, short, ..ample } } else { Room { heads, ..ample } }
-    }
-
     /// Whether changes have to wait, so that what is dirty does not change while all of it is written down.
-    pub(crate) fn checkpoint_holds_changes(&self) -> bool {
-        self.checkpoints.running.as_ref().is_some_and(|running| {
+    pub(crate) fn hold_changes(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| {
             matches!(running.stage, Stage::TooLong) || running.room.bare && matches!(running.stage, Stage::Walking(..))
         })
     }
 
     /// Takes the next step that needs no answer.
-    fn move_checkpoint(&mut self, running: &mut Running) {
+    fn go_on(&mut self, of: &mut Of<'_>, running: &mut Running) {
         match running.stage {
-            Stage::Walking(..) => self.walk(running),
-            Stage::Settling(last) if running.under_way == 0 && self.store.log.durable_all() >= last => {
+            Stage::Walking(..) => self.walk(of, running),
+            Stage::Settling(last) if running.under_way == 0 && of.store.log.durable_all() >= last => {
                 running.stage = Stage::SyncingBody;
                 running.under_way = 1;
-                self.start(Purpose::Checkpoint, |ticket| Effect::FlashSync { ticket });
+                self.asks.push(Ask::Sync);
             }
             Stage::SyncingBody if running.under_way == 0 => {
                 running.stage = Stage::WritingSuperblock;
-                let superblock = self.next_superblock(running);
+                let superblock = self.next_superblock(of, running);
                 let slot = usize::from(superblock.counter % 2 == 1);
                 let bytes = BufMut::copy_of(&encode_superblock(&superblock)).freeze();
                 running.superblock = Some(superblock);
-                self.checkpoint_write(running, SUPERBLOCK_SLOTS[slot], bytes);
+                self.write(running, SUPERBLOCK_SLOTS[slot], bytes);
             }
             Stage::WritingSuperblock if running.under_way == 0 => {
                 running.stage = Stage::SyncingSuperblock;
                 running.under_way = 1;
-                self.start(Purpose::Checkpoint, |ticket| Effect::FlashSync { ticket });
+                self.asks.push(Ask::Sync);
             }
             Stage::SyncingSuperblock if running.under_way == 0 => {
                 // Not synced: it counts for nothing but as a copy, and any later sync covers it.
@@ -294,41 +313,46 @@ impl Engine {
                 if let Some(superblock) = &running.superblock {
                     let other = usize::from(superblock.counter % 2 == 0);
                     let bytes = BufMut::copy_of(&encode_superblock(superblock)).freeze();
-                    self.checkpoint_write(running, SUPERBLOCK_SLOTS[other], bytes);
+                    self.write(running, SUPERBLOCK_SLOTS[other], bytes);
                 }
             }
             _ => {}
         }
     }
 
-    fn next_superblock(&self, running: &Running) -> Superblock {
+    fn next_superblock(&self, of: &Of<'_>, running: &Running) -> Superblock {
+        let to_pack = is_to_pack(of.store, of.config);
         Superblock {
             counter: running.head.counter,
             epoch: running.head.epoch,
             checkpoint_area: running.area,
             checkpoint_bytes: running.head.frame_bytes + BLOCK as u64,
-            synced_through: self.store.log.synced_batch(),
-            synced_host: self.store.log.synced_host(),
-            mode: self.mode,
-            clean_stop: self.checkpoints.last.is_some(),
-            dirty_blocks: self.store.sums.dirty_blocks(),
-            packed: self.checkpoints.superblock.packed || self.is_to_pack() || self.store.sums.packed_blocks() > 0,
-            blanks: self.checkpoints.superblock.blanks || self.is_to_pack() || self.store.sums.blank_blocks() > 0,
-            ..self.checkpoints.superblock.clone()
+            synced_through: of.store.log.synced_batch(),
+            synced_host: of.store.log.synced_host(),
+            mode: of.mode,
+            clean_stop: self.last.is_some(),
+            dirty_blocks: of.store.sums.dirty_blocks(),
+            packed: self.superblock.packed || to_pack || of.store.sums.packed_blocks() > 0,
+            blanks: self.superblock.blanks || to_pack || of.store.sums.blank_blocks() > 0,
+            ..self.superblock.clone()
         }
     }
 
     /// Gathers frames until there is a piece to write, or all is walked over.
-    fn walk(&mut self, running: &mut Running) {
+    fn walk(&mut self, of: &mut Of<'_>, running: &mut Running) {
         if running.under_way >= PIECES_AT_ONCE {
             return;
         }
-        let dirty = self.store.sums.dirty_blocks();
+        let dirty = of.store.sums.dirty_blocks();
         while running.buffer.len() < PIECE {
             let Stage::Walking(at, chunk) = running.stage else { break };
-            let Some((id, object)) = self.store.objects.range(at..).next() else {
+            let Some((id, object)) = of.store.objects.range(at..).next() else {
                 encode_frame(FrameKind::End, running.head.counter, &[], &mut running.buffer);
-                return if self.is_too_long(running) { running.stage = Stage::TooLong } else { self.end_walk(running) };
+                return if is_too_long(of.store, running) {
+                    running.stage = Stage::TooLong
+                } else {
+                    self.end_walk(of, running)
+                };
             };
             let id = *id;
             let chunk = chunk.filter(|_| id == at);
@@ -340,8 +364,8 @@ impl Engine {
                 }
                 let mut entry = Vec::with_capacity(256);
                 let mut state = object.said();
-                state.path = self.store.path_of(object);
-                running.path_room += crate::engine::object_room::PATH;
+                state.path = of.store.path_of(object);
+                running.path_room += PATH_ROOM;
                 if state.path.len() as u64 > running.path_room {
                     state.path.clear();
                 }
@@ -371,88 +395,105 @@ impl Engine {
                 running.stage = Stage::Walking(id, Some(next));
             }
         }
-        if self.is_too_long(running) {
+        if is_too_long(of.store, running) {
             running.stage = Stage::TooLong;
             return;
         }
         let rest = running.buffer.split_off(running.buffer.len() / BLOCK * BLOCK);
         let piece = std::mem::replace(&mut running.buffer, rest);
-        self.write_frames(running, &piece);
+        self.write_frames(of.store, running, &piece);
     }
 
-    /// Bytes of frames that an area has room for.
-    fn frames_max(&self) -> u64 {
-        self.store.log.geometry().checkpoint_bytes - BLOCK as u64
-    }
-
-    /// Whether what is gathered does not fit any more.
-    fn is_too_long(&self, running: &Running) -> bool {
-        running.written + (running.buffer.len() as u64).next_multiple_of(BLOCK as u64) > self.frames_max()
-    }
-
-    fn end_walk(&mut self, running: &mut Running) {
+    fn end_walk(&mut self, of: &mut Of<'_>, running: &mut Running) {
         running.head.frame_bytes = running.written + running.buffer.len() as u64;
         let mut piece = std::mem::take(&mut running.buffer);
         piece.resize(piece.len().next_multiple_of(BLOCK), 0);
-        self.write_frames(running, &piece);
-        let start = self.store.log.geometry().checkpoint_start(usize::from(running.area));
+        self.write_frames(of.store, running, &piece);
+        let start = of.store.log.geometry().checkpoint_start(usize::from(running.area));
         let head = BufMut::copy_of(&encode_checkpoint_head(&running.head)).freeze();
-        self.checkpoint_write(running, start, head);
+        self.write(running, start, head);
         // Entries that the walk may have shown must be durable before the checkpoint counts.
-        running.stage = Stage::Settling(Sequence(self.store.log.next_sequence().0 - 1));
-        if self.store.log.has_unsynced() {
-            self.store.log.want_sync_of_all();
+        running.stage = Stage::Settling(Sequence(of.store.log.next_sequence().0 - 1));
+        if of.store.log.has_unsynced() {
+            of.store.log.want_sync_of_all();
         }
     }
 
-    fn write_frames(&mut self, running: &mut Running, piece: &[u8]) {
-        let geometry = self.store.log.geometry();
+    fn write_frames(&mut self, store: &Store, running: &mut Running, piece: &[u8]) {
+        let geometry = store.log.geometry();
         // `walk` gives up what does not fit.
-        assert!(running.written + piece.len() as u64 <= self.frames_max(), "a checkpoint fits its area");
+        assert!(running.written + piece.len() as u64 <= frames_max(store), "a checkpoint fits its area");
         let offset = geometry.checkpoint_start(usize::from(running.area)) + BLOCK as u64 + running.written;
         running.written += piece.len() as u64;
         let piece = BufMut::copy_of(piece).freeze();
-        self.checkpoint_write(running, offset, piece);
+        self.write(running, offset, piece);
     }
 
-    fn checkpoint_write(&mut self, running: &mut Running, offset: u64, data: Buf) {
+    fn write(&mut self, running: &mut Running, offset: u64, data: Buf) {
         running.under_way += 1;
-        self.write_flash(Purpose::Checkpoint, offset, data);
+        self.asks.push(Ask::Write { offset, data });
     }
 
     /// A write or sync of the checkpoint is completed.
-    pub(crate) fn checkpoint_done(&mut self, outcome: &Outcome) {
-        if let Outcome::Failed(_) = outcome {
-            self.store.log.fail();
+    pub(crate) fn answered(&mut self, succeeded: bool, store: &mut Store, config: &Config) -> Ended {
+        if !succeeded {
+            store.log.fail();
         }
-        let Some(running) = self.checkpoints.running.as_mut() else { return };
+        let Some(running) = self.running.as_mut() else { return Ended::default() };
         running.under_way -= 1;
-        if self.store.log.failed() || running.under_way > 0 || !matches!(running.stage, Stage::Copying) {
-            return;
+        if store.log.failed() || running.under_way > 0 || !matches!(running.stage, Stage::Copying) {
+            return Ended::default();
         }
-        let Some(running) = self.checkpoints.running.take() else { return };
-        self.checkpoints.replay_from = running.head.replay_from;
+        let Some(running) = self.running.take() else { return Ended::default() };
+        self.replay_from = running.head.replay_from;
         if let Some(superblock) = running.superblock {
-            self.checkpoints.superblock = superblock;
+            self.superblock = superblock;
         }
-        self.settle_packing();
-        self.stats.checkpoints += 1;
-        self.checkpoints.starting = false;
-        if let Some(op) = self.checkpoints.last.take() {
-            self.requests.wake(op);
-        }
+        self.settle_packing(store, config);
+        self.starting = false;
+        Ended { counts: true, op: self.last.take() }
     }
 
     /// The flash failed: no checkpoint will ever be complete.
-    fn give_up_checkpoint(&mut self) {
-        if self.checkpoints.running.as_ref().is_some_and(|running| running.under_way == 0) {
-            self.checkpoints.running = None;
+    fn give_up(&mut self) -> Option<OpId> {
+        if self.running.as_ref().is_some_and(|running| running.under_way == 0) {
+            self.running = None;
         }
-        if let Some(op) = self.checkpoints.last.take() {
-            self.requests.fail(op, headpond_base::Errno::IO);
-        }
-        self.checkpoints.starting = false;
+        self.starting = false;
+        self.last.take()
     }
+}
+
+/// Whether the settings or a request asked for packed records since the start.
+fn is_to_pack(store: &Store, config: &Config) -> bool {
+    config.compression != Compression::Off || store.packing.is_asked_for()
+}
+
+/// Bytes of frames that an area has room for.
+fn frames_max(store: &Store) -> u64 {
+    store.log.geometry().checkpoint_bytes - BLOCK as u64
+}
+
+/// Whether what is gathered does not fit any more.
+fn is_too_long(store: &Store, running: &Running) -> bool {
+    running.written + (running.buffer.len() as u64).next_multiple_of(BLOCK as u64) > frames_max(store)
+}
+
+/// What the checkpoint that is begun now has room for.
+fn room_for(store: &Store, bare: bool) -> Room {
+    let all = store.log.geometry().map_bytes();
+    let least = all - all / MAP_LEAST_SPARE;
+    let ample = Room { for_map: least, heads: u64::MAX, short: false, bare, used: 0, dirty: 0 };
+    let room = all - all / MAP_SPARE;
+    // As they are, all blocks that lie on flash fit, each in a chunk of its own; zeros, which take no place there, come
+    // on top.
+    let plain = store.sums.packed_blocks() == 0 && store.sums.cached_blocks() <= store.log.geometry().data_blocks();
+    if plain || store.sums.cached_blocks() * (SLOT_BYTES as u64 + CHUNK_HEAD) <= room {
+        return ample;
+    }
+    let heads = store.objects.values().map(|object| object.map.chunks()).sum::<u64>() * CHUNK_HEAD;
+    let short = heads + store.sums.cached_blocks() * SLOT_BYTES as u64 > room;
+    if short { Room { for_map: room, heads, short, ..ample } } else { Room { heads, ..ample } }
 }
 
 /// After how many opened segments a checkpoint is due.
