@@ -485,8 +485,9 @@ impl Sim<'_> {
         self.observing = false;
         let moment = self.model.check_crash(&found, kept_origin)?;
         self.world.trace(|| format!("all files are as they were after event {moment}"));
-        // After damage the model would have to guess what is durable: one life is enough.
-        self.over |= self.damaged;
+        // After damage the model would have to guess what is durable: one life is enough. So it would if the flash failed while
+        // this start was made durable: what is read now may be in its cache alone, and a loss of power takes it.
+        self.over |= self.damaged || self.settled_boots != Some(self.boots);
         for file in names {
             let idle = self.doors.get(&file).is_some_and(|door| door.handles > 0 && door.busy == 0);
             if idle && self.world.rng.chance(300) {
