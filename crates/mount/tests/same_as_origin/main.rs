@@ -15,10 +15,15 @@ mod special;
 mod users;
 
 use std::os::unix::fs::MetadataExt;
+use std::sync::{Mutex, PoisonError};
 
 use bench::{Behind, Bench};
 use headpond_base::CacheMode;
 use place::Place;
+
+/// Held while a case runs, by whichever test runs it. A child that one test starts has, until it runs its own program, what the others
+/// have open: a whole-file lock outlives its close by that moment, and a program that was just written is busy.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// One line of the table.
 struct Case {
@@ -231,6 +236,7 @@ fn assert_same(bench: &Bench, mode: Option<CacheMode>) {
             let directory = base.join(&name);
             std::fs::create_dir(&directory).unwrap();
             let mut place = Place::new(&directory);
+            let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
             (case.run)(&mut place);
             place.log
         });

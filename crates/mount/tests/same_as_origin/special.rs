@@ -134,7 +134,7 @@ pub fn mapping(place: &mut Place<'_>) {
 }
 
 pub fn program(place: &mut Place<'_>) {
-    copy_program("/bin/echo", &place.path("echo"));
+    std::fs::copy("/bin/echo", place.path("echo")).unwrap();
     let run = |place: &Place<'_>| Command::new(place.path("echo")).arg("hello").output();
     place.note("run", run(place).map(|output| output.stdout).map_err(errno));
     std::fs::set_permissions(place.path("echo"), std::fs::Permissions::from_mode(0o644)).unwrap();
@@ -147,20 +147,14 @@ pub fn program(place: &mut Place<'_>) {
     place.note("script", {
         std::fs::write(place.path("text"), "#!/bin/sh\necho from a script\n").unwrap();
         std::fs::set_permissions(place.path("text"), std::fs::Permissions::from_mode(0o755)).unwrap();
-        copy_program(place.path("text").to_str().unwrap(), &place.path("script"));
+        std::fs::copy(place.path("text"), place.path("script")).unwrap();
         Command::new(place.path("script")).output().map(|output| output.stdout).map_err(errno)
     });
 }
 
-/// By another process: a child that another test starts meanwhile inherits what this one has open until it runs its own program, and a
-/// file that a program has open for writing does not run (ETXTBSY).
-fn copy_program(from: &str, to: &std::path::Path) {
-    assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
-}
-
 /// A program that runs can be neither written nor cut short, not even by the attempt.
 fn running(place: &mut Place<'_>) {
-    copy_program("/bin/sleep", &place.path("sleep"));
+    std::fs::copy("/bin/sleep", place.path("sleep")).unwrap();
     let mut sleeps = Command::new(place.path("sleep")).arg("60").spawn().unwrap();
     for flags in [OFlags::WRONLY, OFlags::RDWR, OFlags::TRUNC, OFlags::WRONLY | OFlags::TRUNC] {
         place.open("sleep", flags);
