@@ -43,6 +43,15 @@ number! {
     SegmentId(u32)
 }
 number! {
+    /// A device of a pool, by the order in which they came, from 0. Never given twice in one pool.
+    MemberId(u16)
+}
+number! {
+    /// Who may write to a pool and its origin: it goes up when another host takes over, and at no other time. A smaller
+    /// one is refused.
+    OwnerNumber(u64)
+}
+number! {
     /// Counts the openings of segments of one pool. A segment gets a new one each time it is
     /// reused, so that bytes of an earlier life are recognised.
     Generation(u64)
@@ -83,19 +92,32 @@ impl Block {
 
 /// Where a block's bytes are on flash, in blocks from the start of the pool's first segment.
 ///
-/// 32 bits of 4 KiB reach 16 TiB, and keep a map slot at ten bytes. The top value is taken:
+/// It has 40 bits, which keep a map slot at eleven bytes and reach 4 PiB. The top value is taken:
 /// [`Location::ZERO`] is no place at all.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Location(pub u32);
+pub struct Location(pub u64);
 
 impl Location {
     /// A block known to be all zeros, which takes no space on flash.
-    pub const ZERO: Self = Self(u32::MAX);
+    pub const ZERO: Self = Self((1 << 40) - 1);
+
+    /// The location in five bytes from flash.
+    #[must_use]
+    pub const fn from_bytes([a, b, c, d, e]: [u8; 5]) -> Self {
+        Self(u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]))
+    }
+
+    /// Its five bytes on flash, little-endian.
+    #[must_use]
+    pub const fn bytes(self) -> [u8; 5] {
+        let [a, b, c, d, e, ..] = self.0.to_le_bytes();
+        [a, b, c, d, e]
+    }
 
     /// The place `count` blocks further on. Only within one segment.
     #[must_use]
     pub const fn plus(self, count: u32) -> Self {
-        Self(self.0 + count)
+        Self(self.0 + count as u64)
     }
 }
 

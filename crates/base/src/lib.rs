@@ -13,7 +13,10 @@ mod time;
 pub use buf::{Buf, BufMut, keep_up_to};
 pub use compression::{Compression, ZSTD_LEVEL_MAX};
 pub use errno::{Errno, Result};
-pub use ids::{BatchNumber, Block, Class, Epoch, Generation, Location, ObjectId, PoolId, SegmentId, Sequence, Stream};
+pub use ids::{
+    BatchNumber, Block, Class, Epoch, Generation, Location, MemberId, ObjectId, OwnerNumber, PoolId, SegmentId,
+    Sequence, Stream,
+};
 pub use mode::CacheMode;
 pub use time::{Nanos, UnixNanos};
 

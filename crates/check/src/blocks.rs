@@ -50,7 +50,7 @@ pub(crate) fn verify(
         let mut places: Vec<Place> = Vec::new();
         for object in objects {
             let there = recovered.blocks(object.object).filter(|(_, slot)| {
-                slot.location != Location::ZERO && !slot.is_blank() && (from..to).contains(&u64::from(slot.location.0))
+                slot.location != Location::ZERO && !slot.is_blank() && (from..to).contains(&slot.location.0)
             });
             places.extend(there.map(|(block, slot)| Place { object: object.object, block, slot }));
         }
@@ -114,10 +114,9 @@ fn in_one_record(one: &Place, next: &Place) -> bool {
 }
 
 /// The locations to be read for blocks of one record.
-fn locations(group: &[Place]) -> Range<u32> {
+fn locations(group: &[Place]) -> Range<u64> {
     let (start, end) = group[0].slot.extent();
-    let location = |units: u64| u32::try_from(units).expect("locations have 32 bits");
-    location(start / u64::from(BLOCK_UNITS))..location(end.div_ceil(u64::from(BLOCK_UNITS)))
+    start / u64::from(BLOCK_UNITS)..end.div_ceil(u64::from(BLOCK_UNITS))
 }
 
 /// Whether one read takes both.

@@ -30,7 +30,7 @@ impl Examined<'_> {
         };
         for id in (0..all).map(SegmentId) {
             progress(Progress { doing: "segments", done: id.0.into(), of: all.into() });
-            let row = self.recovered.as_ref().ok().map(|recovered| recovered.segments().get(id).row());
+            let row = self.recovered.as_ref().ok().map(|recovered| recovered.segments().row(id));
             let (geometry, pool) = (&self.superblock.geometry, self.superblock.pool);
             let mut segment =
                 Segment { flash: &mut *self.flash, geometry, pool, id, lost_batch, findings: &mut *self.findings };
@@ -77,16 +77,16 @@ impl Segment<'_> {
     }
 
     fn examine(&mut self, row: Option<SegmentRow>) -> Result<Option<Used>, ScanError> {
-        if row.is_some_and(|row| row.state == SegmentState::Free) {
+        if row.as_ref().is_some_and(|row| row.state == SegmentState::Free) {
             return Ok(None);
         }
         let offset = self.offset(0);
         let bytes = self.flash.read(offset, BLOCK).map_err(|errno| ScanError::Read { offset, errno })?;
-        let head = decode_segment_head(&bytes).and_then(|head| {
+        let head = decode_segment_head(&bytes).and_then(|(head, _)| {
             let ours = (head.pool, head.segment) == (self.pool, self.id);
             if ours { Ok(head) } else { Err(Damage::Foreign("segment head")) }
         });
-        let generation = match (&head, row) {
+        let generation = match (&head, &row) {
             (Ok(head), Some(row)) if head.generation != row.generation => {
                 // A head and the first batch of its segment become durable by one sync, so a cut may keep the batch alone.
                 let what = format!(

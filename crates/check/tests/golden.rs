@@ -28,7 +28,7 @@ impl FlashRead for Flash {
 }
 
 fn golden(name: &str) -> Vec<u8> {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/fixtures/v1");
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/fixtures/v2");
     sparse::read(&fixtures.join(format!("{name}.hex")))
 }
 

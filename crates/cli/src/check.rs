@@ -59,8 +59,8 @@ fn refused(report: &Report) -> (&'static str, ExitStatus) {
         Some(RecoverError::NotAPool) => {
             ("Nothing was written. Is it the right file or device?", ExitStatus::FlashForeign)
         }
-        Some(RecoverError::Newer { .. }) => {
-            ("Nothing was written. Use that headpond, or a newer one.", ExitStatus::PoolNewer)
+        Some(RecoverError::Version { .. }) => {
+            ("Nothing was written. Use the headpond that wrote the pool.", ExitStatus::PoolVersion)
         }
         Some(RecoverError::CutShort { .. }) => {
             ("Nothing was written. Get the whole file or device back.", ExitStatus::PoolTruncated)

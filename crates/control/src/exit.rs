@@ -49,7 +49,7 @@ pub enum ExitStatus {
     /// Pool shorter than it says.
     PoolTruncated = 36,
     /// Pool written by a newer headpond.
-    PoolNewer = 37,
+    PoolVersion = 37,
     /// Pool damaged.
     PoolDamaged = 38,
     /// Flash failed while it was read at the start.
@@ -104,7 +104,7 @@ impl ExitStatus {
         (Self::FlashTooSmall, "the flash is too small for a pool"),
         (Self::FlashNoSpace, "there is no room to make the flash file"),
         (Self::PoolTruncated, "the pool's file or device is shorter than it was"),
-        (Self::PoolNewer, "the pool was written by a newer headpond"),
+        (Self::PoolVersion, "the pool has another version of the format"),
         (Self::PoolDamaged, "the pool is damaged"),
         (Self::FlashFailed, "the flash failed while it was read"),
         (Self::PoolObsolete, "the flash failed in an earlier use, and the origin went on without the pool"),

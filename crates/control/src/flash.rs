@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use headpond_base::{BLOCK, BLOCK_U64, BufMut};
 use headpond_device::{Backend, Device, Fill, Flash as Opened, FlashError, FlashKind, TrimPolicy, start_device};
 use headpond_format::{
-    Damage, Geometry, GeometryError, SUPERBLOCK_SLOTS, Superblock, decode_superblock, encode_superblock,
+    Damage, Geometry, GeometryError, POOL_BYTES_MAX, POOL_BYTES_MIN, SUPERBLOCK_SLOTS, Superblock, decode_superblock,
+    encode_superblock,
 };
 use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 
@@ -175,8 +176,8 @@ impl Flash {
     pub fn heal_superblock(&self) -> Result<Option<usize>, headpond_base::Errno> {
         let [first, second] = SUPERBLOCK_SLOTS.map(|offset| self.opened().read(offset, BLOCK));
         let (damaged, superblock) = match (decode_superblock(&first?), decode_superblock(&second?)) {
-            (Ok(superblock), Err(damage)) if !matches!(damage, Damage::Newer { .. }) => (1, superblock),
-            (Err(damage), Ok(superblock)) if !matches!(damage, Damage::Newer { .. }) => (0, superblock),
+            (Ok(superblock), Err(damage)) if !matches!(damage, Damage::Version { .. }) => (1, superblock),
+            (Err(damage), Ok(superblock)) if !matches!(damage, Damage::Version { .. }) => (0, superblock),
             _ => return Ok(None),
         };
         let bytes = BufMut::copy_of(&encode_superblock(&superblock)).freeze();
@@ -315,7 +316,7 @@ fn recognise(start: &[u8], bytes: u64) -> Content {
     });
     let best = slots.iter().flatten().max_by_key(|superblock| superblock.counter);
     let newer = slots.iter().find_map(|slot| match slot {
-        Err(damage @ Damage::Newer { .. }) => Some(damage.clone()),
+        Err(damage @ Damage::Version { .. }) => Some(damage.clone()),
         _ => None,
     });
     // A newer slot beside one that is known: a newer headpond used the pool last.
@@ -363,15 +364,11 @@ fn geometry(path: &Path, bytes: u64) -> Result<Geometry, Refusal> {
         match error {
             GeometryError::TooSmall(_) => Refusal::FlashTooSmall {
                 path,
-                why: format!(
-                    "{} are too few for a pool: at least {} are needed",
-                    Size(bytes),
-                    Size(headpond_format::POOL_BYTES_MIN)
-                ),
+                why: format!("{} are too few for a pool: at least {} are needed", Size(bytes), Size(POOL_BYTES_MIN)),
             },
             GeometryError::TooLarge(_) => Refusal::Flash {
                 path,
-                why: format!("{} are too many for one pool: at most 16 TiB can be used", Size(bytes)),
+                why: format!("{} are too many for one pool: at most {} can be used", Size(bytes), Size(POOL_BYTES_MAX)),
             },
         }
     })
@@ -380,14 +377,19 @@ fn geometry(path: &Path, bytes: u64) -> Result<Geometry, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headpond_base::{BatchNumber, CacheMode, Epoch, PoolId};
+    use headpond_base::{BatchNumber, CacheMode, Epoch, MemberId, OwnerNumber, PoolId};
+    use headpond_format::{MemberName, Members};
 
     const SIZE: Option<Size> = Some(Size(64 << 20));
 
     fn superblock(counter: u64) -> Superblock {
+        let geometry = Geometry::for_bytes(1 << 30).unwrap();
         Superblock {
             pool: PoolId([7; 16]),
-            geometry: Geometry::for_bytes(1 << 30).unwrap(),
+            member: MemberId(0),
+            members: Members::first(geometry.member(MemberName([5; 16]))),
+            owner: OwnerNumber(1),
+            geometry,
             counter,
             epoch: Epoch(1),
             origin: None,
@@ -508,7 +510,7 @@ mod tests {
         for (name, size, status, says) in [
             ("new", None, ExitStatus::FlashUnusable, "--size 200G"),
             ("new", Some(Size(1 << 20)), ExitStatus::FlashTooSmall, "at least 64 MiB"),
-            ("new", Some(Size(17 << 40)), ExitStatus::FlashUnusable, "at most 16 TiB"),
+            ("new", Some(Size(5 << 50)), ExitStatus::FlashUnusable, "at most 4096 TiB"),
             ("dir", SIZE, ExitStatus::FlashUnusable, "neither a file"),
         ] {
             let refusal = Flash::take(&at(name), size, Fill::Reserved).unwrap_err();

@@ -15,7 +15,7 @@ use headpond_base::{BLOCK_U64, CacheMode, ObjectId, PoolId, UnixNanos};
 use headpond_engine::{
     Attributes, Mutation, OpenFile, RecoverError, Recovered, RecoveredObject, Verdict, format_pool, recover_mutated,
 };
-use headpond_format::{Damage, OriginName, Stamp};
+use headpond_format::{Damage, MemberName, OriginName, Stamp};
 use headpond_mount::{KEPT_TIMES_MAX, KeptTime, KnownObject};
 use headpond_shard::FlashReader;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -254,7 +254,9 @@ fn look_at(flash: &Flash, allowed: Allowed, planted: Option<Mutation>) -> Result
             Err(refusal) => Err(refusal),
         },
         Content::Unreadable(_) if allowed.format && allowed.discard_dirty => Ok(None),
-        Content::Unreadable(damage @ Damage::Newer { .. }) => refuse(damage.to_string(), NEWER, ExitStatus::PoolNewer),
+        Content::Unreadable(damage @ Damage::Version { .. }) => {
+            refuse(damage.to_string(), OTHER_VERSION, ExitStatus::PoolVersion)
+        }
         Content::Unreadable(damage) => refuse(damage.to_string(), UNREADABLE, ExitStatus::PoolDamaged),
     }
 }
@@ -262,7 +264,8 @@ fn look_at(flash: &Flash, allowed: Allowed, planted: Option<Mutation>) -> Result
 const UNREADABLE: &str = "Nothing was written. The pool may hold dirty data, and headpond cannot say of which files. To give up \
                           everything in it and make it anew: --format --discard-dirty";
 
-const NEWER: &str = "Use that version of headpond, or a newer one. Nothing was written.";
+const OTHER_VERSION: &str = "Nothing was written. The headpond that wrote the pool can use it. To use it with this one, flush it with that \
+                             one, unmount, and make it anew: --format --discard-dirty";
 
 const FAILING: &str = "Nothing was written. Look at the kernel's log: the device may be failing.";
 
@@ -280,7 +283,7 @@ fn planted(plan: &MountPlan) -> Result<Option<Mutation>, Refusal> {
 fn read_pool(flash: &Flash, planted: Option<Mutation>) -> Result<Recovered, Refusal> {
     recover_mutated(&mut FlashReader(flash.opened()), flash.bytes(), planted).map_err(|error| {
         let (advice, status) = match error {
-            RecoverError::Newer { .. } => (NEWER, ExitStatus::PoolNewer),
+            RecoverError::Version { .. } => (OTHER_VERSION, ExitStatus::PoolVersion),
             RecoverError::CutShort { .. } => (UNREADABLE, ExitStatus::PoolTruncated),
             RecoverError::Read { .. } => (FAILING, ExitStatus::FlashFailed),
             RecoverError::NotAPool
@@ -320,14 +323,14 @@ fn held(recovered: &Recovered) -> Held {
 
 fn format(flash: &mut Flash, origin: OriginName, plan: &MountPlan, mode: CacheMode) -> Result<(), Refusal> {
     let geometry = flash.prepare_format(plan.size)?;
-    let pool = PoolId(random()?);
+    let (pool, member) = (PoolId(random()?), MemberName(random()?));
     let failed = |errno: headpond_base::Errno| Refusal::Pool {
         path: flash.path().to_owned(),
         what: format!("cannot be written: {errno}"),
         advice: "Look at the kernel's log: the device may be failing.",
         status: ExitStatus::FlashFailed,
     };
-    for (offset, data) in format_pool(pool, geometry, Some(origin), mode) {
+    for (offset, data) in format_pool(pool, member, geometry, Some(origin), mode) {
         flash.opened().write(offset, &data).map_err(failed)?;
     }
     flash.opened().sync().map_err(failed)

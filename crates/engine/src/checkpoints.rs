@@ -11,8 +11,8 @@
 
 use headpond_base::{BLOCK, Buf, BufMut, CacheMode, Compression, ObjectId, Sequence};
 use headpond_format::{
-    BLOCK_UNITS, CheckpointHead, Entry, FrameKind, SUPERBLOCK_SLOTS, SegmentRow, Superblock, encode_checkpoint_head,
-    encode_frame, encode_superblock,
+    BLOCK_UNITS, CheckpointHead, Entry, FrameKind, SUPERBLOCK_SLOTS, Superblock, encode_checkpoint_head, encode_frame,
+    encode_superblock,
 };
 use headpond_map::{SLOT_BYTES, Slot};
 
@@ -259,9 +259,9 @@ impl Checkpoints {
             frame_bytes: 0,
         };
         self.begun_generation = log.next_generation().0;
-        let mut rows = Vec::with_capacity(log.segments().len() * SegmentRow::BYTES);
-        for (_, segment) in log.segments().iter() {
-            segment.row().encode(&mut rows);
+        let mut rows = Vec::new();
+        for (id, _) in log.segments().iter() {
+            log.segments().row(id).encode(&mut rows);
         }
         let mut buffer = Vec::with_capacity(PIECE + FRAME);
         encode_frame(FrameKind::Segments, counter, &rows, &mut buffer);

@@ -133,12 +133,12 @@ mod tests {
     use headpond_base::{Class, Location};
     use headpond_map::PackedPlace;
 
-    fn at(location: u32) -> Slot {
+    fn at(location: u64) -> Slot {
         let (location, class) = (Location(location), Class::EVERYBODY);
         Slot { location, checksum: 0, packed: false, dirty: true, kept: true, class }
     }
 
-    fn packed_at(location: u32, unit: u8) -> Slot {
+    fn packed_at(location: u64, unit: u8) -> Slot {
         Slot { checksum: PackedPlace::new(unit, 3, 4, 0, 0).word(), packed: true, ..at(location) }
     }
 

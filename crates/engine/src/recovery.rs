@@ -1,11 +1,12 @@
 //! From a pool on flash to an engine: scan, replay, and the comparison with the origin.
 
 use headpond_base::{
-    BatchNumber, Block, Buf, BufMut, CacheMode, Epoch, Generation, Nanos, ObjectId, PoolId, Sequence, Stream, UnixNanos,
+    BatchNumber, Block, Buf, BufMut, CacheMode, Epoch, Generation, MemberId, Nanos, ObjectId, OwnerNumber, PoolId,
+    Sequence, Stream, UnixNanos,
 };
 use headpond_format::{
-    CheckpointHead, FrameKind, Geometry, ObjectState, OriginName, SUPERBLOCK_SLOTS, SegmentRow, SegmentState, Stamp,
-    Superblock, encode_checkpoint_head, encode_frame, encode_superblock,
+    CheckpointHead, FrameKind, Geometry, MemberName, Members, ObjectState, OriginName, SUPERBLOCK_SLOTS, SegmentRow,
+    SegmentState, Stamp, Superblock, encode_checkpoint_head, encode_frame, encode_superblock,
 };
 use headpond_log::{FlashRead, Log, Mutation, ScanError, Segments, scan};
 use headpond_map::Slot;
@@ -18,15 +19,20 @@ use crate::renames::kept_path;
 use crate::request::{Attributes, OpenFile};
 use crate::store::Store;
 
-/// What to write on a device, and where, so that it is an empty pool. Both superblocks must be
-/// durable before it is used.
+/// What to write on a device, and where, so that it is an empty pool of its own. Both superblocks must be durable before
+/// it is used. The two names are random.
 #[must_use]
-pub fn format_pool(pool: PoolId, geometry: Geometry, origin: Option<OriginName>, mode: CacheMode) -> Vec<(u64, Buf)> {
+pub fn format_pool(
+    pool: PoolId,
+    member: MemberName,
+    geometry: Geometry,
+    origin: Option<OriginName>,
+    mode: CacheMode,
+) -> Vec<(u64, Buf)> {
     let first = Sequence(1);
     let mut rows = Vec::new();
-    for _ in 0..geometry.segments {
-        SegmentRow { generation: Generation(0), state: SegmentState::Free, stream: Stream::Host }.encode(&mut rows);
-    }
+    let free = SegmentRow { generation: Generation(0), state: SegmentState::Free, stream: Stream::Host, layout: None };
+    (0..geometry.segments).for_each(|_| free.encode(&mut rows));
     let mut frames = Vec::new();
     encode_frame(FrameKind::Segments, 1, &rows, &mut frames);
     encode_frame(FrameKind::End, 1, &[], &mut frames);
@@ -43,6 +49,9 @@ pub fn format_pool(pool: PoolId, geometry: Geometry, origin: Option<OriginName>,
     };
     let superblock = Superblock {
         pool,
+        member: MemberId(0),
+        members: Members::first(geometry.member(member)),
+        owner: OwnerNumber(1),
         geometry,
         counter: 1,
         epoch: Epoch(0),

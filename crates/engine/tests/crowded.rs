@@ -18,7 +18,7 @@ const STRIDE: u64 = 2 << 20;
 /// As a pool of more than 50 GiB has it, where what is kept for objects is next to nothing: room for 16 bytes a block.
 fn tight() -> Geometry {
     let usual = Geometry::with_segment_bytes(POOL, 2 << 20);
-    let rows = u64::from(usual.segments) * SegmentRow::BYTES as u64;
+    let rows = u64::from(usual.segments) * SegmentRow::BYTES_MAX as u64;
     Geometry { checkpoint_bytes: (usual.map_bytes() + rows + (32 << 10)).next_multiple_of(BLOCK), ..usual }
 }
 

@@ -1,8 +1,7 @@
-//! A whole pool of version 1, as it was written: an empty one, and one in use that was cut off, with a
-//! checkpoint and a tail in several streams. Recovery must find in it what was put in, for ever.
+//! A whole pool of version 2, as it was written: an empty one, and one in use that was cut off, with a checkpoint and a
+//! tail in several streams. Recovery must find in it what was put in. An empty pool of version 1 is refused.
 //!
-//! For a new version, raise `VERSION` and run once
-//! `cargo test -p headpond-engine --test golden -- --ignored`; old images stay and must be read.
+//! For a new version, raise `VERSION` and run once `cargo test -p headpond-engine --test golden -- --ignored`.
 
 #![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
 
@@ -14,10 +13,10 @@ use std::path::PathBuf;
 use headpond_base::{
     BLOCK, Block, Buf, BufMut, CacheMode, Class, Errno, ObjectId, PoolId, Result, SegmentId, Stream, UnixNanos,
 };
-use headpond_engine::{FlashRead, format_pool, recover};
+use headpond_engine::{FlashRead, RecoverError, format_pool, recover};
 use headpond_format::{
-    CheckpointHead, Entry, FrameKind, Geometry, ObjectState, OriginName, SUPERBLOCK_SLOTS, SegmentState, Stamp,
-    Superblock, VERSION, encode_checkpoint_head, encode_frame, encode_superblock,
+    CheckpointHead, Entry, FrameKind, Geometry, MemberName, ObjectState, OriginName, SUPERBLOCK_SLOTS, SegmentState,
+    Stamp, Superblock, VERSION, Writer, encode_checkpoint_head, encode_frame, encode_superblock,
 };
 use headpond_log::{DataRecord, Log, LogIo, scan};
 use headpond_map::{ObjectMap, Slot};
@@ -51,7 +50,9 @@ fn origin() -> OriginName {
 fn empty() -> Flash {
     let mut flash = Flash(vec![0; POOL_BYTES as usize]);
     let geometry = Geometry::with_segment_bytes(POOL_BYTES, 128 << 10);
-    for (offset, bytes) in format_pool(PoolId([7; 16]), geometry, Some(origin()), CacheMode::WriteThrough) {
+    for (offset, bytes) in
+        format_pool(PoolId([7; 16]), MemberName([7; 16]), geometry, Some(origin()), CacheMode::WriteThrough)
+    {
         flash.put(offset, &bytes);
     }
     flash
@@ -133,7 +134,7 @@ fn in_use() -> Flash {
     settle(&mut log, &mut flash);
 
     let (mut rows, mut entry, mut frames) = (Vec::new(), Vec::new(), Vec::new());
-    log.segments().iter().for_each(|(_, segment)| segment.row().encode(&mut rows));
+    log.segments().iter().for_each(|(id, _)| log.segments().row(id).encode(&mut rows));
     Entry::Object { object: KEPT, state: kept }.encode(headpond_base::Sequence(0), &mut entry);
     let mut chunks = KEPT.0.to_le_bytes().to_vec();
     let mut next = 0;
@@ -199,16 +200,23 @@ fn a_pool_that_is_made_today_is_what_the_version_says_bit_for_bit() {
 }
 
 #[test]
-fn an_empty_pool_of_version_1_is_recovered() {
-    let recovered = recover(&mut Flash(sparse::read(&path(1, "empty-pool"))), POOL_BYTES).unwrap();
+fn a_pool_of_version_1_is_refused_for_what_it_is() {
+    let refused = recover(&mut Flash(sparse::read(&path(1, "empty-pool"))), POOL_BYTES).err().unwrap();
+    assert_eq!(refused, RecoverError::Version { found: 1 });
+    assert!(refused.to_string().contains("older"), "{refused}");
+}
+
+#[test]
+fn an_empty_pool_of_version_2_is_recovered() {
+    let recovered = recover(&mut Flash(sparse::read(&path(VERSION, "empty-pool"))), POOL_BYTES).unwrap();
     assert!(recovered.objects().is_empty());
     assert_eq!(recovered.superblock().origin, Some(origin()));
     assert_eq!(recovered.superblock().mode, CacheMode::WriteThrough);
 }
 
 #[test]
-fn a_pool_of_version_1_that_was_cut_off_is_recovered_by_checkpoint_and_replay() {
-    let mut flash = Flash(sparse::read(&path(1, "pool-in-use")));
+fn a_pool_of_version_2_that_was_cut_off_is_recovered_by_checkpoint_and_replay() {
+    let mut flash = Flash(sparse::read(&path(VERSION, "pool-in-use")));
     let recovered = recover(&mut flash, POOL_BYTES).unwrap();
     let objects = recovered.objects();
     assert_eq!(objects.len(), 1, "the other one was forgotten");
@@ -220,8 +228,8 @@ fn a_pool_of_version_1_that_was_cut_off_is_recovered_by_checkpoint_and_replay() 
 }
 
 #[test]
-fn the_blocks_of_a_pool_of_version_1_hold_what_was_written() {
-    let mut flash = Flash(sparse::read(&path(1, "pool-in-use")));
+fn the_blocks_of_a_pool_of_version_2_hold_what_was_written() {
+    let mut flash = Flash(sparse::read(&path(VERSION, "pool-in-use")));
     let scanned = scan(&mut flash, POOL_BYTES, None).unwrap();
     let (geometry, epoch) = (scanned.start.geometry, scanned.start.epoch);
     assert_eq!((scanned.next_object, epoch.0), (GONE.0, 2));
@@ -231,7 +239,8 @@ fn the_blocks_of_a_pool_of_version_1_hold_what_was_written() {
         let bytes = flash.read(geometry.byte_of(slot.location), BLOCK).unwrap();
         assert!(bytes.iter().all(|found| *found == byte), "block {block}");
         let SegmentId(segment) = geometry.segment_of(slot.location);
-        let life = scanned.start.segments[segment as usize].generation;
+        let generation = scanned.start.segments[segment as usize].generation;
+        let life = Writer { pool: scanned.superblock.pool, generation };
         assert!(headpond_format::verify_block(&bytes, slot.checksum, KEPT, Block(block), life), "block {block}");
     };
     let (_, _, map) = &scanned.objects[0];

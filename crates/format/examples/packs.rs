@@ -6,8 +6,10 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use headpond_base::{BLOCK, Block, Compression, Generation, ObjectId};
-use headpond_format::{UNIT, pack, seal, verify_packed};
+use headpond_base::{BLOCK, Block, Compression, Generation, ObjectId, PoolId};
+use headpond_format::{UNIT, Writer, pack, seal, verify_packed};
+
+const WRITER: Writer = Writer { pool: PoolId([1; 16]), generation: Generation(3) };
 
 const WAYS: [Compression; 4] = [Compression::Lz4, Compression::Zstd(1), Compression::Zstd(3), Compression::Zstd(9)];
 
@@ -38,11 +40,11 @@ fn main() -> Result<(), Box<dyn Error>> {
                 (stored, plain) = (stored + record, plain + 1);
                 continue;
             };
-            seal(&mut packed, ObjectId(1), Block(2), Generation(3));
+            seal(&mut packed, ObjectId(1), Block(2), WRITER);
             stored += packed.len();
             assert!(packed.len().is_multiple_of(UNIT));
             let started = Instant::now();
-            let intact = verify_packed(&packed, ObjectId(1), Block(2), Generation(3)).ok_or("not intact")?;
+            let intact = verify_packed(&packed, ObjectId(1), Block(2), WRITER).ok_or("not intact")?;
             let unpacked = intact.unpack(&mut room);
             unpacking += started.elapsed();
             assert!(unpacked && room == *bytes);

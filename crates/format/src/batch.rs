@@ -1,11 +1,11 @@
 //! A batch: a head block that lists entries, then their payload. Data and its map entry are one
 //! write, and the head's checksum with the payload's checksums make it whole or nothing.
 
-use headpond_base::{BLOCK, BatchNumber, Epoch, Generation, PoolId, RECORD_BLOCKS_MAX, SegmentId, Stream};
+use headpond_base::{BLOCK, BatchNumber, Epoch, Generation, OwnerNumber, PoolId, RECORD_BLOCKS_MAX, SegmentId, Stream};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-use crate::number::counted;
+use crate::number::{counted, counted_from_one};
 use crate::{Damage, bytes_checksum};
 
 const MAGIC: [u8; 4] = *b"HPba";
@@ -35,6 +35,8 @@ pub struct BatchHead {
     pub number: BatchNumber,
     /// The last host batch before it: the chain that shows a missing one.
     pub previous_host: BatchNumber,
+    /// Who made it.
+    pub owner: OwnerNumber,
     /// Everything up to this batch was durable when this one was made.
     pub synced_through: BatchNumber,
     /// The last host batch among those: if the chain ends before it, synced writes are lost.
@@ -60,7 +62,9 @@ struct Raw {
     payload_blocks: U32,
     entry_bytes: U16,
     stream: u8,
-    reserved: [u8; 45],
+    reserved: [u8; 5],
+    owner: U64,
+    more: [u8; 32],
 }
 
 const _: () = assert!(size_of::<Raw>() == 128);
@@ -84,6 +88,7 @@ pub fn encode_batch(head: &BatchHead, entries: &[u8], block: &mut [u8]) {
     raw.payload_blocks = head.payload_blocks.into();
     raw.entry_bytes = u16::try_from(entries.len()).expect("entries fit a block").into();
     raw.stream = head.stream as u8;
+    raw.owner = head.owner.0.into();
     let (front, rest) = block.split_at_mut(size_of::<Raw>());
     front.copy_from_slice(raw.as_bytes());
     rest[..entries.len()].copy_from_slice(entries);
@@ -122,6 +127,7 @@ pub fn decode_batch(block: &[u8]) -> Result<(BatchHead, &[u8]), Damage> {
         previous_host: BatchNumber(counted(WHAT, raw.previous_host.get())?),
         synced_through: BatchNumber(counted(WHAT, raw.synced_through.get())?),
         synced_host: BatchNumber(counted(WHAT, raw.synced_host.get())?),
+        owner: OwnerNumber(counted_from_one(WHAT, raw.owner.get())?),
         payload_blocks: raw.payload_blocks.get(),
     };
     Ok((head, entries))
@@ -145,6 +151,7 @@ mod tests {
             previous_host: BatchNumber(4),
             synced_through: BatchNumber(3),
             synced_host: BatchNumber(2),
+            owner: OwnerNumber(7),
             payload_blocks: 6,
         };
         let mut entries = Vec::new();

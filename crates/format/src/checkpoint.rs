@@ -8,7 +8,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::number::{counted, counted_from_one};
-use crate::{Damage, bytes_checksum};
+use crate::{Damage, Layout, bytes_checksum};
 
 const MAGIC: [u8; 4] = *b"HPch";
 const FRAME_MAGIC: [u8; 4] = *b"HPcf";
@@ -16,7 +16,7 @@ const HEAD: &str = "checkpoint head";
 const FRAME: &str = "checkpoint frame";
 
 /// Bytes of one map slot in a chunk frame: position and flags, location, checksum.
-pub const SLOT_BYTES: usize = 10;
+pub const SLOT_BYTES: usize = 11;
 
 /// Bytes of a frame before its payload.
 pub const FRAME_HEAD: usize = size_of::<RawFrame>();
@@ -109,7 +109,7 @@ pub enum SegmentState {
 }
 
 /// One row of the segment table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentRow {
     /// The segment's life. A map slot that points into a segment counts only in this life.
     pub generation: Generation,
@@ -117,34 +117,56 @@ pub struct SegmentRow {
     pub state: SegmentState,
     /// What it holds.
     pub stream: Stream,
+    /// Where it lies; a free segment lies nowhere.
+    pub layout: Option<Layout>,
 }
 
 impl SegmentRow {
-    /// Bytes of a row.
-    pub const BYTES: usize = 10;
+    /// The most bytes that a row takes.
+    pub const BYTES_MAX: usize = 10 + Layout::BYTES_MAX;
 
     /// Appends the row.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.generation.0.to_le_bytes());
         out.extend_from_slice(&[self.state as u8, self.stream as u8]);
+        match &self.layout {
+            Some(layout) => layout.encode(out),
+            None => out.extend_from_slice(&[0, 0]),
+        }
     }
 
-    /// Reads a row.
+    /// Reads rows up to the end of `bytes`.
     ///
     /// # Errors
-    /// [`Damage`] when it makes no sense.
-    pub fn decode(bytes: &[u8; Self::BYTES]) -> Result<Self, Damage> {
-        let (generation, kinds) = bytes.split_first_chunk::<8>().ok_or(Damage::Short("segment row"))?;
-        let senseless = |why| Damage::Senseless("segment row", why);
-        let state = match kinds[0] {
+    /// [`Damage`] when one makes no sense.
+    pub fn decode_all(mut bytes: &[u8]) -> Result<Vec<Self>, Damage> {
+        let mut rows = Vec::new();
+        while !bytes.is_empty() {
+            let (row, rest) = Self::decode(bytes)?;
+            rows.push(row);
+            bytes = rest;
+        }
+        Ok(rows)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), Damage> {
+        const WHAT: &str = "segment row";
+        let senseless = |why| Damage::Senseless(WHAT, why);
+        let (generation, rest) = bytes.split_first_chunk::<8>().ok_or(Damage::Short(WHAT))?;
+        let ([state, stream], rest) = rest.split_first_chunk().ok_or(Damage::Short(WHAT))?;
+        let state = match state {
             0 => SegmentState::Free,
             1 => SegmentState::Open,
             2 => SegmentState::Sealed,
             _ => return Err(senseless("unknown state")),
         };
-        let stream = Stream::from_number(kinds[1]).ok_or(senseless("unknown stream"))?;
-        let generation = Generation(counted("segment row", u64::from_le_bytes(*generation))?);
-        Ok(Self { generation, state, stream })
+        let stream = Stream::from_number(*stream).ok_or(senseless("unknown stream"))?;
+        let generation = Generation(counted(WHAT, u64::from_le_bytes(*generation))?);
+        let (layout, rest) = Layout::decode(rest)?;
+        if layout.is_some() != (state != SegmentState::Free) {
+            return Err(senseless("a free segment with a place, or one in use with none"));
+        }
+        Ok((Self { generation, state, stream, layout }, rest))
     }
 }
 
@@ -245,6 +267,8 @@ pub fn decode_frame(bytes: &[u8], counter: u64) -> Result<(Frame<'_>, usize), Da
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Place;
+    use headpond_base::MemberId;
 
     #[test]
     fn heads_frames_and_rows_read_back() {
@@ -260,10 +284,17 @@ mod tests {
             frame_bytes: 9,
         };
         assert_eq!(decode_checkpoint_head(&encode_checkpoint_head(&head)), Ok(head));
-        let row = SegmentRow { generation: Generation(5), state: SegmentState::Sealed, stream: Stream::Hot };
+        let layout = Layout::Single(Place { member: MemberId(3), slot: 4 });
+        let (generation, stream) = (Generation(5), Stream::Hot);
+        let sealed = SegmentRow { generation, state: SegmentState::Sealed, stream, layout: Some(layout) };
+        let free = SegmentRow { generation, state: SegmentState::Free, stream, layout: None };
         let mut payload = Vec::new();
-        row.encode(&mut payload);
-        assert_eq!(SegmentRow::decode(payload.as_array().unwrap()), Ok(row));
+        [&sealed, &free].into_iter().for_each(|row| row.encode(&mut payload));
+        assert_eq!(SegmentRow::decode_all(&payload), Ok(vec![sealed.clone(), free]));
+        let nowhere = SegmentRow { layout: None, ..sealed };
+        let mut wrong = Vec::new();
+        nowhere.encode(&mut wrong);
+        assert!(matches!(SegmentRow::decode_all(&wrong), Err(Damage::Senseless(..))), "in use, and nowhere");
         let mut bytes = Vec::new();
         encode_frame(FrameKind::Segments, 2, &payload, &mut bytes);
         let frame = Frame { kind: FrameKind::Segments, payload: &payload };

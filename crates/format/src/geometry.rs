@@ -2,10 +2,13 @@
 
 use headpond_base::{BLOCK, BLOCK_U64, Location, RECORD_BLOCKS_MAX, SegmentId};
 
-use crate::{SLOT_BYTES, SegmentRow};
+use crate::{Member, MemberName, MemberState, SLOT_BYTES, SegmentRow};
 
 /// The smallest pool: below it, reserves would leave no room for data.
 pub const POOL_BYTES_MIN: u64 = 64 << 20;
+
+/// The largest pool: its last block, which is no location, lies beyond the last whole segment.
+pub const POOL_BYTES_MAX: u64 = 4 << 50;
 
 /// Where the checkpoint areas start. The superblocks' own 64 KiB come before: one flash page of
 /// any device, so that no later write shares a page with them.
@@ -46,8 +49,8 @@ pub enum GeometryError {
     /// Too small to work.
     #[error("{0} bytes are too few for a pool: at least {POOL_BYTES_MIN} are needed")]
     TooSmall(u64),
-    /// A 32-bit location cannot reach that far.
-    #[error("{0} bytes are too many for a pool: at most 16 TiB can be used")]
+    /// A location cannot reach that far.
+    #[error("{0} bytes are too many for a pool: at most 4 PiB can be used")]
     TooLarge(u64),
 }
 
@@ -55,12 +58,12 @@ impl Geometry {
     /// Divides a device of `bytes`.
     ///
     /// # Errors
-    /// When `bytes` is below [`POOL_BYTES_MIN`] or above 16 TiB.
+    /// When `bytes` is below [`POOL_BYTES_MIN`] or above [`POOL_BYTES_MAX`].
     pub fn for_bytes(bytes: u64) -> Result<Self, GeometryError> {
         if bytes < POOL_BYTES_MIN {
             return Err(GeometryError::TooSmall(bytes));
         }
-        if bytes > 16 << 40 {
+        if bytes > POOL_BYTES_MAX {
             return Err(GeometryError::TooLarge(bytes));
         }
         let wanted = (bytes / SEGMENTS_WANTED).next_power_of_two();
@@ -74,7 +77,7 @@ impl Geometry {
     pub fn with_segment_bytes(bytes: u64, segment_bytes: u64) -> Self {
         let (least, most) = CHECKPOINT_OBJECT_BYTES;
         let objects = (bytes / 128).clamp(least, most);
-        let heads = (64 << 10) + bytes / segment_bytes * SegmentRow::BYTES as u64;
+        let heads = (64 << 10) + bytes / segment_bytes * SegmentRow::BYTES_MAX as u64;
         let map = bytes / BLOCK_U64 * CHECKPOINT_BYTES_A_BLOCK;
         let checkpoint_bytes = (map + objects + heads).next_multiple_of(BLOCK_U64);
         let segments_start = (CHECKPOINT_START + 2 * checkpoint_bytes).next_multiple_of(segment_bytes.min(1 << 20));
@@ -82,9 +85,21 @@ impl Geometry {
         Self {
             pool_bytes: bytes,
             segment_bytes: u32::try_from(segment_bytes).expect("segments are at most 64 MiB"),
-            segments: u32::try_from(segments).expect("at most 16 TiB in segments of at least 64 KiB"),
+            segments: u32::try_from(segments).expect("at most 4 PiB in segments of 64 MiB"),
             checkpoint_bytes,
             segments_start,
+        }
+    }
+
+    /// The device as the one member of a pool.
+    #[must_use]
+    pub const fn member(&self, name: MemberName) -> Member {
+        Member {
+            name,
+            state: MemberState::InUse,
+            slots: self.segments,
+            bytes: self.pool_bytes,
+            start: self.segments_start,
         }
     }
 
@@ -106,22 +121,30 @@ impl Geometry {
         self.segments_start + self.segments as u64 * self.segment_bytes as u64
     }
 
-    /// The segment that holds a location.
+    /// The segment that holds a location. A location beyond the last segment, which a forged checkpoint may have, is in
+    /// a segment that there is not.
     #[must_use]
     pub const fn segment_of(&self, location: Location) -> SegmentId {
-        SegmentId(location.0 / self.segment_blocks())
+        let segment = location.0 / self.segment_blocks() as u64;
+        SegmentId(if segment < u32::MAX as u64 { segment as u32 } else { u32::MAX })
+    }
+
+    /// The block of its segment that a location is, from 0 for the segment's head.
+    #[must_use]
+    pub const fn block_in_segment(&self, location: Location) -> u32 {
+        (location.0 % self.segment_blocks() as u64) as u32
     }
 
     /// The first block of a segment: its head.
     #[must_use]
     pub const fn first_location(&self, segment: SegmentId) -> Location {
-        Location(segment.0 * self.segment_blocks())
+        Location(segment.0 as u64 * self.segment_blocks() as u64)
     }
 
     /// The byte on the device at which a location starts.
     #[must_use]
     pub const fn byte_of(&self, location: Location) -> u64 {
-        self.segments_start + location.0 as u64 * BLOCK_U64
+        self.segments_start + location.0 * BLOCK_U64
     }
 
     /// Bytes of object entries that a checkpoint has room for.

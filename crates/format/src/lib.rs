@@ -14,6 +14,8 @@ mod checkpoint;
 mod checksum;
 mod entry;
 mod geometry;
+mod layout;
+mod members;
 mod number;
 mod packed;
 mod segment;
@@ -25,21 +27,23 @@ pub use checkpoint::{
     CheckpointHead, FRAME_HEAD, Frame, FrameKind, SLOT_BYTES, SegmentRow, SegmentState, decode_checkpoint_head,
     decode_frame, encode_checkpoint_head, encode_frame,
 };
-pub use checksum::{block_checksum, bytes_checksum, verify_block};
+pub use checksum::{Writer, block_checksum, bytes_checksum, verify_block};
 pub use entry::{Entry, OBJECT_PATH_MAX, ObjectFlags, ObjectState, Stamp};
-pub use geometry::{Geometry, GeometryError, POOL_BYTES_MIN};
+pub use geometry::{Geometry, GeometryError, POOL_BYTES_MAX, POOL_BYTES_MIN};
+pub use layout::{Layout, PLACES_MAX, ParityRow, Place};
+pub use members::{MEMBERS_MAX, Member, MemberName, MemberState, Members};
 pub use packed::{
     BLOCK_UNITS, Codec, Intact, PACKED_BLOCKS_MAX, UNIT, is_blank, pack, packed_units_max, seal, verify_packed,
 };
 pub use segment::{
-    FOOTER_TAIL_BYTES, SegmentHead, Summary, SummaryBatch, decode_footer, decode_footer_tail, decode_segment_head,
-    encode_footer, encode_segment_head, footer_blocks,
+    FOOTER_TAIL_BYTES, Placement, SegmentHead, Summary, SummaryBatch, decode_footer, decode_footer_tail,
+    decode_segment_head, encode_footer, encode_segment_head, footer_blocks,
 };
 pub use settings::{SETTINGS_SLOTS, SETTINGS_TEXT_MAX, SettingsBlock, decode_settings, encode_settings};
 pub use superblock::{ORIGIN_PATH_MAX, OriginName, SUPERBLOCK_SLOTS, Superblock, decode_superblock, encode_superblock};
 
-/// Version of the format that this code writes, and the newest that it reads.
-pub const VERSION: u32 = 1;
+/// Version of the format: the only one that this code writes and reads. No program that wrote version 1 was released.
+pub const VERSION: u32 = 2;
 
 /// Why bytes could not be taken for the structure that was expected there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,9 +66,12 @@ pub enum Damage {
     /// Intact, and asks for something that this headpond cannot do.
     #[error("{0}: {1}, which this headpond cannot do: use the program that made it")]
     Unsupported(&'static str, &'static str),
-    /// Written by a newer headpond.
-    #[error("format version {found} is newer than {} which this headpond knows", VERSION)]
-    Newer {
+    /// Written by a headpond of another version of the format.
+    #[error(
+        "format version {found} is {} than {VERSION}, the only one that this headpond reads",
+        if *found > VERSION { "newer" } else { "older" }
+    )]
+    Version {
         /// The version that was found.
         found: u32,
     },

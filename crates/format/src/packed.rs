@@ -14,9 +14,9 @@
 
 use std::cell::RefCell;
 
-use headpond_base::{BLOCK, Block, Compression, Generation, ObjectId, ZSTD_LEVEL_MAX};
+use headpond_base::{BLOCK, Block, Compression, ObjectId, ZSTD_LEVEL_MAX};
 
-use crate::checksum::{binding, bytes_checksum};
+use crate::checksum::{Writer, binding, bytes_checksum};
 
 /// Bytes of a unit: packed records begin and end with one.
 pub const UNIT: usize = 512;
@@ -156,22 +156,22 @@ fn worth_a_try(plain: &[u8]) -> bool {
     pairs > 8_000
 }
 
-/// Gives a packed record its checksum, for its place and life; answers with it.
+/// Gives a packed record its checksum, for its place and writer; answers with it.
 ///
 /// # Panics
 /// When the bytes are none that [`pack`] made.
-pub fn seal(packed: &mut [u8], object: ObjectId, first: Block, generation: Generation) -> u32 {
-    let checksum = checksum_of(packed, object, first, generation).expect("a record that was packed here");
+pub fn seal(packed: &mut [u8], object: ObjectId, first: Block, writer: Writer) -> u32 {
+    let checksum = checksum_of(packed, object, first, writer).expect("a record that was packed here");
     packed[..4].copy_from_slice(&checksum.to_le_bytes());
     checksum
 }
 
-fn checksum_of(packed: &[u8], object: ObjectId, first: Block, generation: Generation) -> Option<u32> {
+fn checksum_of(packed: &[u8], object: ObjectId, first: Block, writer: Writer) -> Option<u32> {
     let len = usize::from(u16::from_le_bytes(*packed.get(6..8)?.first_chunk()?));
-    Some(bytes_checksum(packed.get(4..HEAD + len)?) ^ binding(object, first, generation))
+    Some(bytes_checksum(packed.get(4..HEAD + len)?) ^ binding(object, first, writer))
 }
 
-/// A packed record that is what was written for this object, block and life.
+/// A packed record that is what was written for this object and block by its writer.
 #[derive(Clone, Copy, Debug)]
 pub struct Intact<'a> {
     /// Its checksum.
@@ -184,8 +184,8 @@ pub struct Intact<'a> {
 
 /// Looks at a packed record; `None` if these bytes are not what was written.
 #[must_use]
-pub fn verify_packed(bytes: &[u8], object: ObjectId, first: Block, generation: Generation) -> Option<Intact<'_>> {
-    let checksum = checksum_of(bytes, object, first, generation)?;
+pub fn verify_packed(bytes: &[u8], object: ObjectId, first: Block, writer: Writer) -> Option<Intact<'_>> {
+    let checksum = checksum_of(bytes, object, first, writer)?;
     let told = u32::from_le_bytes(*bytes.first_chunk()?);
     let (codec, blocks) = (Codec::from_number(bytes[4])?, usize::from(bytes[5]));
     let len = usize::from(u16::from_le_bytes([bytes[6], bytes[7]]));
@@ -216,11 +216,13 @@ impl Intact<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headpond_base::{Generation, PoolId};
     use proptest::prelude::*;
 
     const ALL: [Compression; 4] =
         [Compression::Lz4, Compression::Zstd(1), Compression::Zstd(3), Compression::Zstd(ZSTD_LEVEL_MAX)];
-    const PLACE: (ObjectId, Block, Generation) = (ObjectId(1), Block(2), Generation(3));
+    const WRITER: Writer = Writer { pool: PoolId([4; 16]), generation: Generation(3) };
+    const PLACE: (ObjectId, Block, Writer) = (ObjectId(1), Block(2), WRITER);
 
     fn noise(len: usize, mut state: u64) -> Vec<u8> {
         let mut next = || {
@@ -255,10 +257,13 @@ mod tests {
                 let packed = sealed(compression, &plain).unwrap();
                 assert!(packed.len().is_multiple_of(UNIT) && packed.len() <= packed_units_max(blocks) * UNIT);
                 assert_eq!(read_back(&packed).as_deref(), Some(&plain[..]), "{compression}, {blocks} blocks");
-                let (object, first, generation) = PLACE;
-                assert!(verify_packed(&packed, ObjectId(9), first, generation).is_none(), "another object");
-                assert!(verify_packed(&packed, object, Block(9), generation).is_none(), "another position");
-                assert!(verify_packed(&packed, object, first, Generation(9)).is_none(), "another life");
+                let (object, first, writer) = PLACE;
+                assert!(verify_packed(&packed, ObjectId(9), first, writer).is_none(), "another object");
+                assert!(verify_packed(&packed, object, Block(9), writer).is_none(), "another position");
+                assert!(
+                    verify_packed(&packed, object, first, Writer { generation: Generation(9), ..writer }).is_none(),
+                    "another life"
+                );
             }
         }
     }

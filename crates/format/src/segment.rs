@@ -1,12 +1,12 @@
 //! A segment: a head block, batches, and once it is full a footer that repeats their entries,
 //! so that start and reclaim read one place instead of every batch.
 
-use headpond_base::{BLOCK, BatchNumber, Epoch, Generation, PoolId, SegmentId, Stream};
-use zerocopy::little_endian::{U32, U64};
+use headpond_base::{BLOCK, BatchNumber, Epoch, Generation, MemberId, OwnerNumber, PoolId, SegmentId, Stream};
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-use crate::number::counted;
-use crate::{Damage, bytes_checksum};
+use crate::number::{counted, counted_from_one};
+use crate::{Damage, Layout, Place, Writer, bytes_checksum};
 
 const HEAD_MAGIC: [u8; 4] = *b"HPsh";
 const FOOTER_MAGIC: [u8; 4] = *b"HPsf";
@@ -27,6 +27,38 @@ pub struct SegmentHead {
     /// What it holds.
     pub stream: Stream,
 }
+
+/// What the head block of a segment says besides, so that a segment that was opened after the checkpoint is found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Placement {
+    /// Who opened it.
+    pub owner: OwnerNumber,
+    /// Where this copy of the head lies. Defends against misdirected writes.
+    pub here: Place,
+    /// Where all of the segment lies.
+    pub layout: Layout,
+    /// Who makes its batches.
+    pub writer: Writer,
+    /// Which segment of the writer's pool they are of.
+    pub writer_segment: SegmentId,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct RawPlacement {
+    owner: U64,
+    slot: U32,
+    member: U16,
+    reserved: [u8; 2],
+    writer_pool: [u8; 16],
+    writer_generation: U64,
+    writer_segment: U32,
+    more: [u8; 4],
+}
+
+/// Where the layout begins in a head block.
+const LAYOUT_AT: usize = FOOTER_TAIL_BYTES + size_of::<RawPlacement>();
+const _: () = assert!(LAYOUT_AT == 112);
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -76,10 +108,21 @@ impl SegmentHead {
 ///
 /// # Panics
 /// When `block` is no block.
-pub fn encode_segment_head(head: &SegmentHead, block: &mut [u8]) {
+pub fn encode_segment_head(head: &SegmentHead, placement: &Placement, block: &mut [u8]) {
     assert_eq!(block.len(), BLOCK, "a segment head is one block");
     block.fill(0);
     block[..FOOTER_TAIL_BYTES].copy_from_slice(head.raw(HEAD_MAGIC, 0).as_bytes());
+    let mut raw = RawPlacement::new_zeroed();
+    raw.owner = placement.owner.0.into();
+    raw.slot = placement.here.slot.into();
+    raw.member = placement.here.member.0.into();
+    raw.writer_pool = placement.writer.pool.0;
+    raw.writer_generation = placement.writer.generation.0.into();
+    raw.writer_segment = placement.writer_segment.0.into();
+    block[FOOTER_TAIL_BYTES..LAYOUT_AT].copy_from_slice(raw.as_bytes());
+    let mut layout = Vec::with_capacity(Layout::BYTES_MAX);
+    placement.layout.encode(&mut layout);
+    block[LAYOUT_AT..LAYOUT_AT + layout.len()].copy_from_slice(&layout);
     let checksum = bytes_checksum(block);
     block[4..8].copy_from_slice(&checksum.to_le_bytes());
 }
@@ -88,7 +131,7 @@ pub fn encode_segment_head(head: &SegmentHead, block: &mut [u8]) {
 ///
 /// # Errors
 /// [`Damage`]; `Missing` for a segment that was never used.
-pub fn decode_segment_head(block: &[u8]) -> Result<SegmentHead, Damage> {
+pub fn decode_segment_head(block: &[u8]) -> Result<(SegmentHead, Placement), Damage> {
     let block = block.get(..BLOCK).ok_or(Damage::Short(HEAD))?;
     let (raw, _) = Raw::ref_from_prefix(block).map_err(|_| Damage::Short(HEAD))?;
     if raw.magic != HEAD_MAGIC {
@@ -99,7 +142,21 @@ pub fn decode_segment_head(block: &[u8]) -> Result<SegmentHead, Damage> {
     if bytes_checksum(&unsigned) != raw.checksum.get() {
         return Err(Damage::Checksum(HEAD));
     }
-    SegmentHead::from_raw(raw, HEAD)
+    let head = SegmentHead::from_raw(raw, HEAD)?;
+    let (raw, layout) = RawPlacement::ref_from_prefix(&block[FOOTER_TAIL_BYTES..]).map_err(|_| Damage::Short(HEAD))?;
+    let here = Place { member: MemberId(raw.member.get()), slot: raw.slot.get() };
+    let layout = Layout::decode(layout)?.0.filter(|layout| layout.copies(head.segment).contains(&here));
+    let placement = Placement {
+        owner: OwnerNumber(counted_from_one(HEAD, raw.owner.get())?),
+        here,
+        layout: layout.ok_or(Damage::Senseless(HEAD, "a head that lies where its segment does not"))?,
+        writer: Writer {
+            pool: PoolId(raw.writer_pool),
+            generation: Generation(counted(HEAD, raw.writer_generation.get())?),
+        },
+        writer_segment: SegmentId(raw.writer_segment.get()),
+    };
+    Ok((head, placement))
 }
 
 /// One batch, as a footer tells of it.
@@ -226,11 +283,34 @@ mod tests {
         stream: Stream::Cold,
     };
 
+    fn placement(layout: Layout, here: Place) -> Placement {
+        let writer = Writer { pool: PoolId([8; 16]), generation: Generation(9) };
+        Placement { owner: OwnerNumber(5), here, layout, writer, writer_segment: SegmentId(6) }
+    }
+
+    fn place(member: u16, slot: u32) -> Place {
+        Place { member: MemberId(member), slot }
+    }
+
+    #[test]
+    fn a_head_reads_back_on_each_member_that_has_a_copy_and_nowhere_else() {
+        let mirror = Layout::Mirror([place(0, 3), place(4, 77)]);
+        let mut block = vec![9; BLOCK];
+        for here in [place(0, 3), place(4, 77)] {
+            let placement = placement(mirror.clone(), here);
+            encode_segment_head(&HEAD, &placement, &mut block);
+            assert_eq!(decode_segment_head(&block), Ok((HEAD, placement)));
+        }
+        encode_segment_head(&HEAD, &placement(mirror, place(4, 78)), &mut block);
+        assert!(matches!(decode_segment_head(&block), Err(Damage::Senseless(..))));
+    }
+
     #[test]
     fn heads_and_footers_read_back() {
+        let placement = placement(Layout::Single(place(0, 3)), place(0, 3));
         let mut block = vec![9; BLOCK];
-        encode_segment_head(&HEAD, &mut block);
-        assert_eq!(decode_segment_head(&block), Ok(HEAD));
+        encode_segment_head(&HEAD, &placement, &mut block);
+        assert_eq!(decode_segment_head(&block), Ok((HEAD, placement)));
         let summary: Summary = (0..300)
             .map(|n| SummaryBatch {
                 number: BatchNumber(n),

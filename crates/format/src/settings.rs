@@ -75,8 +75,8 @@ pub fn decode_settings(block: &[u8], pool: PoolId) -> Result<SettingsBlock, Dama
     if bytes_checksum(raw.as_bytes()) != checksum.get() {
         return Err(Damage::Checksum(WHAT));
     }
-    if raw.version.get() > VERSION {
-        return Err(Damage::Newer { found: raw.version.get() });
+    if raw.version.get() != VERSION {
+        return Err(Damage::Version { found: raw.version.get() });
     }
     if raw.pool != pool.0 {
         return Err(Damage::Foreign(WHAT));

@@ -3,12 +3,13 @@
 //! Two slots are written in turn. Writing one is the moment at which a checkpoint becomes the
 //! pool's state: if that write tears, the other slot still names the checkpoint before.
 
-use headpond_base::{BLOCK, BLOCK_U64, BatchNumber, CacheMode, Epoch, Location, PoolId};
-use zerocopy::little_endian::{U32, U64};
+use headpond_base::{BLOCK, BLOCK_U64, BatchNumber, CacheMode, Epoch, Location, MemberId, OwnerNumber, PoolId};
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-use crate::number::counted;
-use crate::{Damage, Geometry, VERSION, bytes_checksum};
+use crate::members::RawMember;
+use crate::number::{counted, counted_from_one};
+use crate::{Damage, Geometry, MEMBERS_MAX, Members, VERSION, bytes_checksum};
 
 const MAGIC: [u8; 8] = *b"HEADPOND";
 const WHAT: &str = "superblock";
@@ -34,6 +35,12 @@ pub struct OriginName {
 pub struct Superblock {
     /// The pool's own name.
     pub pool: PoolId,
+    /// Which of its members this device is.
+    pub member: MemberId,
+    /// All its members, this one included.
+    pub members: Members,
+    /// Who may write to it.
+    pub owner: OwnerNumber,
     /// How the device is divided.
     pub geometry: Geometry,
     /// Grows by one with each write of a superblock; the larger one counts.
@@ -83,13 +90,13 @@ struct Raw {
     version: U32,
     /// Features without which the pool must not be used: see [`PACKED`] and [`BLANKS`].
     incompatible: U64,
-    /// Features that an older headpond may ignore. Version 1 knows none.
+    /// Features that an older headpond may ignore. This version knows none.
     compatible: U64,
     pool: [u8; 16],
     counter: U64,
     epoch: U64,
-    pool_bytes: U64,
-    segments_start: U64,
+    list_generation: U64,
+    owner: U64,
     area_bytes: U64,
     checkpoint_bytes: U64,
     synced_through: U64,
@@ -97,11 +104,9 @@ struct Raw {
     dirty_blocks: U64,
     segment_bytes: U32,
     segments: U32,
-    /// This device's place among the pool's devices, and how many there are. Version 1: 0 of 1.
-    device: U32,
-    devices: U32,
-    /// Redundancy class by stream: 0 none, 1 mirror, 2 parity. Version 1: all none.
-    redundancy: [u8; 8],
+    member: U16,
+    members_given: U16,
+    reserved: [u8; 12],
     checkpoint_area: u8,
     mode: u8,
     clean_stop: u8,
@@ -111,9 +116,11 @@ struct Raw {
     path: [u8; ORIGIN_PATH_MAX],
     boot: [u8; 16],
     claim: [u8; 16],
+    more: [u8; 56],
+    members: [RawMember; MEMBERS_MAX],
 }
 
-const _: () = assert!(size_of::<Raw>() <= BLOCK);
+const _: () = assert!(size_of::<Raw>() == 3328);
 
 /// The block that says `superblock`.
 #[must_use]
@@ -125,8 +132,8 @@ pub fn encode_superblock(superblock: &Superblock) -> Vec<u8> {
     raw.pool = superblock.pool.0;
     raw.counter = superblock.counter.into();
     raw.epoch = superblock.epoch.0.into();
-    raw.pool_bytes = geometry.pool_bytes.into();
-    raw.segments_start = geometry.segments_start.into();
+    raw.list_generation = superblock.members.generation().into();
+    raw.owner = superblock.owner.0.into();
     raw.area_bytes = geometry.checkpoint_bytes.into();
     raw.checkpoint_bytes = superblock.checkpoint_bytes.into();
     raw.synced_through = superblock.synced_through.0.into();
@@ -134,7 +141,9 @@ pub fn encode_superblock(superblock: &Superblock) -> Vec<u8> {
     raw.dirty_blocks = superblock.dirty_blocks.into();
     raw.segment_bytes = geometry.segment_bytes.into();
     raw.segments = geometry.segments.into();
-    raw.devices = 1.into();
+    raw.member = superblock.member.0.into();
+    raw.members_given = u16::try_from(superblock.members.given()).expect("bounded by MEMBERS_MAX").into();
+    raw.members = superblock.members.raw();
     raw.checkpoint_area = superblock.checkpoint_area;
     raw.mode = superblock.mode as u8;
     raw.clean_stop = superblock.clean_stop.into();
@@ -174,27 +183,23 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
     let senseless = |why| Damage::Senseless(WHAT, why);
     match raw.version.get() {
         0 => return Err(senseless("version 0, which no headpond ever wrote")),
-        found if found > VERSION => return Err(Damage::Newer { found }),
+        found if found != VERSION => return Err(Damage::Version { found }),
         _ if raw.incompatible.get() & !(PACKED | BLANKS) != 0 => {
-            return Err(unsupported("features are in use that are unknown here"));
+            return Err(Damage::Unsupported(WHAT, "features are in use that are unknown here"));
         }
         _ => {}
     }
-    // Written down so that a pool of several devices, or with copies, is never taken for half of itself.
-    if (raw.device.get(), raw.devices.get()) != (0, 1) {
-        return Err(unsupported("the pool spans several devices"));
-    }
-    if raw.redundancy != [0; 8] {
-        return Err(unsupported("the pool keeps copies of its data"));
-    }
+    let (member, segment_bytes) = (MemberId(raw.member.get()), raw.segment_bytes.get());
+    let members = Members::from_raw(raw.list_generation.get(), raw.members_given.get(), &raw.members, segment_bytes)?;
+    let own = members.get(member).ok_or(senseless("a member that is not in its own list"))?;
     let geometry = Geometry {
-        pool_bytes: raw.pool_bytes.get(),
-        segment_bytes: raw.segment_bytes.get(),
+        pool_bytes: own.bytes,
+        segment_bytes,
         segments: raw.segments.get(),
         checkpoint_bytes: raw.area_bytes.get(),
-        segments_start: raw.segments_start.get(),
+        segments_start: own.start,
     };
-    check_geometry(&geometry)?;
+    check_geometry(&geometry, &members)?;
     let path_len = raw.path_len.get() as usize;
     let path = raw.path.get(..path_len).ok_or(senseless("path longer than its room"))?;
     if raw.checkpoint_bytes.get() > geometry.checkpoint_bytes || raw.checkpoint_area > 1 {
@@ -202,6 +207,9 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
     }
     Ok(Superblock {
         pool: PoolId(raw.pool),
+        member,
+        members,
+        owner: OwnerNumber(counted_from_one(WHAT, raw.owner.get())?),
         geometry,
         counter: counted(WHAT, raw.counter.get())?,
         epoch: Epoch(counted(WHAT, raw.epoch.get())?),
@@ -220,16 +228,12 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
     })
 }
 
-const fn unsupported(why: &'static str) -> Damage {
-    Damage::Unsupported(WHAT, why)
-}
-
-/// Every later computation with the geometry relies on these bounds.
-fn check_geometry(geometry: &Geometry) -> Result<(), Damage> {
+/// Every later computation with the geometry relies on these bounds, and on those that the list of members holds to.
+fn check_geometry(geometry: &Geometry, members: &Members) -> Result<(), Damage> {
     let whole = u64::from(geometry.segments) * u64::from(geometry.segment_bytes);
     let areas_end =
         geometry.checkpoint_bytes.checked_mul(2).and_then(|both| both.checked_add(geometry.checkpoint_start(0)));
-    let end = geometry.segments_start.checked_add(whole);
+    let slots: u64 = members.iter().map(|(_, member)| u64::from(member.slots)).sum();
     let fits = geometry.segment_bytes.is_power_of_two()
         && geometry.segment_bytes as usize >= 16 * BLOCK
         && geometry.segments_start.is_multiple_of(BLOCK as u64)
@@ -237,20 +241,25 @@ fn check_geometry(geometry: &Geometry) -> Result<(), Damage> {
         && geometry.checkpoint_bytes.is_multiple_of(BLOCK as u64)
         && geometry.checkpoint_bytes >= 2 * BLOCK as u64
         // The top location is the place of zeros.
-        && whole <= u64::from(Location::ZERO.0) * BLOCK_U64
+        && whole <= Location::ZERO.0 * BLOCK_U64
         && areas_end.is_some_and(|areas_end| areas_end <= geometry.segments_start)
-        && end.is_some_and(|end| end <= geometry.pool_bytes);
+        && u64::from(geometry.segments) <= slots;
     if fits { Ok(()) } else { Err(Damage::Senseless(WHAT, "geometry does not fit the device")) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Member, MemberName};
 
     fn example() -> Superblock {
+        let geometry = Geometry::for_bytes(1 << 30).unwrap();
         Superblock {
             pool: PoolId([7; 16]),
-            geometry: Geometry::for_bytes(1 << 30).unwrap(),
+            member: MemberId(0),
+            members: Members::first(geometry.member(MemberName([5; 16]))),
+            owner: OwnerNumber(4),
+            geometry,
             counter: 12,
             epoch: Epoch(3),
             origin: Some(OriginName { key: [9; 16], path: b"/slow/mysql".to_vec() }),
@@ -304,20 +313,37 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_named_and_refused() {
-        assert_eq!(decode_superblock(&forged(12, &9_u32.to_le_bytes())), Err(Damage::Newer { found: 9 }));
+    fn another_version_is_named_and_refused() {
+        for (found, says) in [(1, "older"), (9, "newer")] {
+            let refused = decode_superblock(&forged(12, &u32::to_le_bytes(found)));
+            assert_eq!(refused, Err(Damage::Version { found }));
+            assert!(refused.unwrap_err().to_string().contains(says));
+        }
+    }
+
+    #[test]
+    fn each_member_of_a_pool_has_its_own_place_in_one_list() {
+        let first = example();
+        let other = Member {
+            name: MemberName([6; 16]),
+            bytes: 4 << 30,
+            start: 96 << 20,
+            slots: 1900,
+            ..*first.members.get(first.member).unwrap()
+        };
+        let (members, id) = first.members.with(other).unwrap();
+        let geometry = Geometry { pool_bytes: 4 << 30, segments_start: 96 << 20, segments: 2000, ..first.geometry };
+        let second = Superblock { member: id, members, geometry, ..first };
+        let read = decode_superblock(&encode_superblock(&second)).unwrap();
+        assert_eq!(read, second);
+        assert_eq!((read.geometry.pool_bytes, read.members.needed()), (4 << 30, 2));
     }
 
     #[test]
     fn what_this_version_cannot_honour_is_refused_in_words() {
-        for (at, bytes, says) in [
-            (16, &4_u64.to_le_bytes()[..], "features"),
-            (16, &7_u64.to_le_bytes()[..], "features"),
-            (128, &1_u32.to_le_bytes()[..], "several devices"),
-            (132, &2_u32.to_le_bytes()[..], "several devices"),
-            (132, &0_u32.to_le_bytes()[..], "several devices"),
-            (138, &[1][..], "copies"),
-        ] {
+        for (at, bytes, says) in
+            [(16, &4_u64.to_le_bytes()[..], "features"), (16, &7_u64.to_le_bytes()[..], "features")]
+        {
             let damage = decode_superblock(&forged(at, bytes)).unwrap_err();
             assert!(matches!(damage, Damage::Unsupported(..)), "{damage}");
             assert!(damage.to_string().contains(says), "{damage}");
@@ -328,18 +354,19 @@ mod tests {
     #[test]
     fn no_block_of_a_pool_lies_at_the_place_of_zeros() {
         let with = |segments| {
-            let geometry = Geometry { pool_bytes: 32 << 40, segment_bytes: 64 << 20, segments, ..example().geometry };
-            decode_superblock(&encode_superblock(&Superblock { geometry, ..example() }))
+            let geometry = Geometry { pool_bytes: 8 << 50, segment_bytes: 64 << 20, segments, ..example().geometry };
+            let members = Members::first(geometry.member(MemberName([5; 16])));
+            decode_superblock(&encode_superblock(&Superblock { geometry, members, ..example() }))
         };
-        assert!(with((1 << 18) - 1).is_ok());
-        assert!(matches!(with(1 << 18), Err(Damage::Senseless(..))));
+        assert!(with((1 << 26) - 1).is_ok());
+        assert!(matches!(with(1 << 26), Err(Damage::Senseless(..))));
     }
 
     #[test]
     fn numbers_that_nobody_counts_up_to_are_refused() {
         let senseless = |block: &[u8]| matches!(decode_superblock(block), Err(Damage::Senseless(..)));
         assert!(senseless(&forged(12, &0_u32.to_le_bytes())), "version 0");
-        for at in [48, 56, 96, 104] {
+        for at in [48, 56, 64, 72, 96, 104] {
             assert!(senseless(&forged(at, &u64::MAX.to_le_bytes())), "at {at}");
             assert!(senseless(&forged(at, &(1_u64 << 63).to_le_bytes())), "at {at}");
         }

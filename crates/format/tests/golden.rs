@@ -1,9 +1,8 @@
-//! Golden bytes of each structure. What was written once in a version is read for ever, and what
-//! is written today is bit for bit what the version says.
+//! Golden bytes of each structure. What is written today is bit for bit what the version says, and what was written once in
+//! the version is read as it was meant.
 //!
-//! For a new version, raise `VERSION` and run once
-//! `cargo test -p headpond-format --test golden -- --ignored`: it writes `fixtures/v<VERSION>`
-//! next to the old ones, which stay, and which the new code must still read.
+//! For a new version, raise `VERSION` and run once `cargo test -p headpond-format --test golden -- --ignored`: it writes
+//! `fixtures/v<VERSION>`. Of version 1, which no released program wrote, one superblock is left: it is refused.
 
 #![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
 
@@ -12,15 +11,16 @@ mod sparse;
 use std::path::PathBuf;
 
 use headpond_base::{
-    BLOCK, BatchNumber, Block, CacheMode, Class, Compression, Epoch, Generation, ObjectId, PoolId, SegmentId, Sequence,
-    Stream, UnixNanos,
+    BLOCK, BatchNumber, Block, CacheMode, Class, Compression, Epoch, Generation, MemberId, ObjectId, OwnerNumber,
+    PoolId, SegmentId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::{
-    BatchHead, CheckpointHead, Codec, Entry, FRAME_HEAD, Frame, FrameKind, Geometry, ObjectFlags, ObjectState,
-    OriginName, SegmentHead, SegmentRow, SegmentState, Stamp, SummaryBatch, Superblock, VERSION, block_checksum,
-    bytes_checksum, decode_batch, decode_checkpoint_head, decode_footer, decode_frame, decode_segment_head,
-    decode_superblock, encode_batch, encode_checkpoint_head, encode_footer, encode_frame, encode_segment_head,
-    encode_superblock, pack, seal, verify_packed,
+    BatchHead, CheckpointHead, Codec, Damage, Entry, FRAME_HEAD, Frame, FrameKind, Geometry, Layout, MemberName,
+    Members, ObjectFlags, ObjectState, OriginName, ParityRow, Place, Placement, SegmentHead, SegmentRow, SegmentState,
+    Stamp, SummaryBatch, Superblock, VERSION, Writer, block_checksum, bytes_checksum, decode_batch,
+    decode_checkpoint_head, decode_footer, decode_frame, decode_segment_head, decode_superblock, encode_batch,
+    encode_checkpoint_head, encode_footer, encode_frame, encode_segment_head, encode_superblock, pack, seal,
+    verify_packed,
 };
 
 fn path(version: u32, name: &str) -> PathBuf {
@@ -30,16 +30,21 @@ fn path(version: u32, name: &str) -> PathBuf {
 const POOL: PoolId =
     PoolId([0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8, 0xa9, 0xaa, 0xab, 0xac, 0xad, 0xae, 0xaf]);
 
+const GEOMETRY: Geometry = Geometry {
+    pool_bytes: 0x4000_0000,
+    segment_bytes: 0x20_0000,
+    segments: 0x1ef,
+    checkpoint_bytes: 0x0101_2000,
+    segments_start: 0x0210_0000,
+};
+
 fn superblock(origin: bool) -> Superblock {
     Superblock {
         pool: POOL,
-        geometry: Geometry {
-            pool_bytes: 0x4000_0000,
-            segment_bytes: 0x20_0000,
-            segments: 0x1ef,
-            checkpoint_bytes: 0x0101_2000,
-            segments_start: 0x0210_0000,
-        },
+        member: MemberId(0),
+        members: Members::first(GEOMETRY.member(MemberName(*b"name of a device"))),
+        owner: OwnerNumber(0x5152_5354_5556_5758),
+        geometry: GEOMETRY,
         counter: 0x0102_0304_0506_0708,
         epoch: Epoch(0x1112_1314_1516_1718),
         origin: origin.then(|| OriginName { key: *b"key of an origin", path: b"/slow/mysql".to_vec() }),
@@ -73,12 +78,22 @@ fn checkpoint_head() -> CheckpointHead {
 
 const COUNTER: u64 = 0x0102_0304_0506_0708;
 
+fn place(member: u16, slot: u32) -> Place {
+    Place { member: MemberId(member), slot }
+}
+
 fn rows() -> Vec<SegmentRow> {
-    let row = |generation, state, stream| SegmentRow { generation: Generation(generation), state, stream };
+    let row =
+        |generation, state, stream, layout| SegmentRow { generation: Generation(generation), state, stream, layout };
+    let parity = ParityRow {
+        segments: vec![(SegmentId(0x31), place(2, 0x41)), (SegmentId(3), place(3, 0x51))],
+        parity: place(4, 0x61),
+    };
     vec![
-        row(0x0102_0304_0506_0708, SegmentState::Free, Stream::Host),
-        row(2, SegmentState::Open, Stream::Hot),
-        row(3, SegmentState::Sealed, Stream::Cold),
+        row(0x0102_0304_0506_0708, SegmentState::Free, Stream::Host, None),
+        row(2, SegmentState::Open, Stream::Hot, Some(Layout::Single(place(0, 0x0102_0304)))),
+        row(3, SegmentState::Open, Stream::Host, Some(Layout::Mirror([place(0, 0x11), place(1, 0x21)]))),
+        row(4, SegmentState::Sealed, Stream::Cold, Some(Layout::Parity(Box::new(parity)))),
     ]
 }
 
@@ -99,8 +114,8 @@ fn chunks() -> Vec<u8> {
     let mut out = 0x8182_8384_8586_8788_u64.to_le_bytes().to_vec();
     out.extend_from_slice(&0x0102_0304_u32.to_le_bytes());
     out.extend_from_slice(&2_u16.to_le_bytes());
-    out.extend_from_slice(&[0x05, 0x02, 0x44, 0x33, 0x22, 0x11, 0x88, 0x77, 0x66, 0x55]);
-    out.extend_from_slice(&[0xff, 0x05, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
+    out.extend_from_slice(&[0x05, 0x02, 0x55, 0x44, 0x33, 0x22, 0x11, 0x99, 0x88, 0x77, 0x66]);
+    out.extend_from_slice(&[0xff, 0x05, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
     out
 }
 
@@ -114,6 +129,17 @@ fn segment_head() -> SegmentHead {
     }
 }
 
+fn placement() -> Placement {
+    let here = place(1, 0x0102_0304);
+    Placement {
+        owner: OwnerNumber(0x5152_5354_5556_5758),
+        here,
+        layout: Layout::Mirror([place(0, 0x0506_0708), here]),
+        writer: WRITER,
+        writer_segment: SegmentId(0x1a1b_1c1d),
+    }
+}
+
 fn batch_head() -> BatchHead {
     BatchHead {
         pool: POOL,
@@ -123,6 +149,7 @@ fn batch_head() -> BatchHead {
         stream: Stream::Hot,
         number: BatchNumber(0x0102_0304_0506_0708),
         previous_host: BatchNumber(0x2122_2324_2526_2728),
+        owner: OwnerNumber(0x5152_5354_5556_5758),
         synced_through: BatchNumber(0x3132_3334_3536_3738),
         synced_host: BatchNumber(0x4142_4344_4546_4748),
         payload_blocks: 5,
@@ -214,7 +241,8 @@ fn block_checksums() -> Vec<u8> {
     [(1, 2, 3), (0, 0, 0), (u64::MAX, 1 << 50, 7)]
         .into_iter()
         .flat_map(|(object, at, life)| {
-            block_checksum(&bytes, ObjectId(object), Block(at), Generation(life)).to_le_bytes()
+            block_checksum(&bytes, ObjectId(object), Block(at), Writer { pool: POOL, generation: Generation(life) })
+                .to_le_bytes()
         })
         .collect()
 }
@@ -281,7 +309,8 @@ fn ctime_entry_bytes() -> Vec<u8> {
     bytes
 }
 
-const RECORD: (ObjectId, Block, Generation) = (ObjectId(7), Block(40), Generation(3));
+const WRITER: Writer = Writer { pool: POOL, generation: Generation(3) };
+const RECORD: (ObjectId, Block, Writer) = (ObjectId(7), Block(40), WRITER);
 
 /// What the golden records hold.
 fn plain_record() -> Vec<u8> {
@@ -306,7 +335,7 @@ fn written() -> Vec<(&'static str, Vec<u8>)> {
         ("superblock-without-origin", encode_superblock(&superblock(false))),
         ("checkpoint-head", encode_checkpoint_head(&checkpoint_head())),
         ("frames", frames()),
-        ("segment-head", block(|block| encode_segment_head(&segment_head(), block))),
+        ("segment-head", block(|block| encode_segment_head(&segment_head(), &placement(), block))),
         ("batch", block(|block| encode_batch(&batch_head(), &entry_bytes(), block))),
         ("entries", entry_bytes()),
         ("footer", encode_footer(&segment_head(), &summary())),
@@ -327,12 +356,12 @@ fn what_is_written_today_is_what_the_version_says_bit_for_bit() {
 }
 
 #[test]
-fn what_version_1_wrote_is_read_as_it_was_meant() {
-    let golden = |name| sparse::read(&path(1, name));
+fn what_version_2_wrote_is_read_as_it_was_meant() {
+    let golden = |name| sparse::read(&path(VERSION, name));
     assert_eq!(decode_superblock(&golden("superblock")), Ok(superblock(true)));
     assert_eq!(decode_superblock(&golden("superblock-without-origin")), Ok(superblock(false)));
     assert_eq!(decode_checkpoint_head(&golden("checkpoint-head")), Ok(checkpoint_head()));
-    assert_eq!(decode_segment_head(&golden("segment-head")), Ok(segment_head()));
+    assert_eq!(decode_segment_head(&golden("segment-head")), Ok((segment_head(), placement())));
     let batch = golden("batch");
     let (head, entries) = decode_batch(&batch).unwrap();
     assert_eq!(head, batch_head());
@@ -342,8 +371,13 @@ fn what_version_1_wrote_is_read_as_it_was_meant() {
 }
 
 #[test]
-fn the_frames_that_version_1_wrote_are_read_as_they_were_meant() {
-    let golden = sparse::read(&path(1, "frames"));
+fn a_pool_of_version_1_is_told_from_others() {
+    assert_eq!(decode_superblock(&sparse::read(&path(1, "superblock"))), Err(Damage::Version { found: 1 }));
+}
+
+#[test]
+fn the_frames_that_version_2_wrote_are_read_as_they_were_meant() {
+    let golden = sparse::read(&path(VERSION, "frames"));
     let mut rest = &golden[..];
     let mut next = || {
         let (Frame { kind, payload }, used) = decode_frame(rest, COUNTER).unwrap();
@@ -352,8 +386,7 @@ fn the_frames_that_version_1_wrote_are_read_as_they_were_meant() {
         (kind, payload)
     };
     let (kind, table) = next();
-    let read: Vec<_> = table.as_chunks().0.iter().map(|row| SegmentRow::decode(row).unwrap()).collect();
-    assert_eq!((kind, read), (FrameKind::Segments, rows()));
+    assert_eq!((kind, SegmentRow::decode_all(table)), (FrameKind::Segments, Ok(rows())));
     let (kind, object) = next();
     assert_eq!((kind, Entry::decode_all(object)), (FrameKind::Objects, Ok(vec![(Sequence(0), entries()[0].clone())])));
     assert_eq!(next(), (FrameKind::Chunks, &chunks()[..]));
@@ -363,7 +396,7 @@ fn the_frames_that_version_1_wrote_are_read_as_they_were_meant() {
 
 #[test]
 fn packed_records_are_read_as_they_were_meant() {
-    let golden = |name| sparse::read(&path(1, name));
+    let golden = |name| sparse::read(&path(VERSION, name));
     let superblock = Superblock { packed: true, ..superblock(true) };
     assert_eq!(decode_superblock(&golden("packed-superblock")), Ok(superblock));
     assert_eq!(Entry::decode_all(&golden("packed-entries")), Ok(packed_entries()));
@@ -377,7 +410,7 @@ fn packed_records_are_read_as_they_were_meant() {
 
 #[test]
 fn blank_records_are_read_as_they_were_meant() {
-    let golden = |name| sparse::read(&path(1, name));
+    let golden = |name| sparse::read(&path(VERSION, name));
     let superblock = Superblock { packed: true, blanks: true, ..superblock(true) };
     assert_eq!(decode_superblock(&golden("blank-superblock")), Ok(superblock));
     assert_eq!(Entry::decode_all(&golden("blank-entries")), Ok(blank_entries()));
@@ -385,7 +418,7 @@ fn blank_records_are_read_as_they_were_meant() {
 
 #[test]
 fn status_change_times_are_read_as_they_were_meant() {
-    assert_eq!(Entry::decode_all(&sparse::read(&path(1, "ctime-entries"))), Ok(ctime_entries()));
+    assert_eq!(Entry::decode_all(&sparse::read(&path(VERSION, "ctime-entries"))), Ok(ctime_entries()));
 }
 
 #[test]

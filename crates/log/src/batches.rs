@@ -224,7 +224,7 @@ fn batches_fit(batches: &[SummaryBatch], geometry: &Geometry) -> bool {
 pub(crate) fn life_at(bytes: &[u8], place: &SegmentHead) -> Option<SegmentHead> {
     let ours = |life: &SegmentHead| (life.pool, life.segment) == (place.pool, place.segment);
     let (head, batch) = bytes.split_at_checked(BLOCK)?;
-    let by_head = decode_segment_head(head).ok().filter(ours);
+    let by_head = decode_segment_head(head).ok().map(|(life, _)| life).filter(ours);
     let by_batch = batch_at(batch, 1).map(|(life, _, _)| life).filter(ours);
     // Of two that are alike the head's counts: it comes last.
     [by_batch, by_head].into_iter().flatten().max_by_key(|life| life.generation)

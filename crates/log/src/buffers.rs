@@ -50,7 +50,7 @@ impl Buffers {
 
     fn holding(&self, location: Location) -> Option<(Location, &Kept)> {
         let (at, kept) = self.kept.range(..=location).next_back()?;
-        (location.0 - at.0 < kept.blocks()).then_some((*at, kept))
+        (location.0 - at.0 < u64::from(kept.blocks())).then_some((*at, kept))
     }
 
     /// Whether a block is in memory.

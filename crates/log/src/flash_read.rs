@@ -22,9 +22,9 @@ pub enum ScanError {
     /// No pool of any version.
     #[error("this is no headpond pool: neither superblock is one")]
     NotAPool,
-    /// A pool of a later version.
-    #[error("format version {found} is newer than this headpond: use the newer program")]
-    Newer {
+    /// A pool of another version.
+    #[error("{}", Damage::Version { found: *found })]
+    Version {
         /// Its version.
         found: u32,
     },

@@ -12,12 +12,12 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use headpond_base::{
-    BLOCK, BatchNumber, Block, Buf, BufMut, Class, Epoch, Generation, Location, ObjectId, PoolId, SegmentId, Sequence,
-    Stream, UnixNanos,
+    BLOCK, BatchNumber, Block, Buf, BufMut, Class, Epoch, Generation, Location, MemberId, ObjectId, OwnerNumber,
+    PoolId, SegmentId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::{
-    BLOCK_UNITS, BatchHead, Codec, Entry, Geometry, SegmentHead, SegmentRow, SegmentState, SummaryBatch, UNIT,
-    block_checksum, encode_batch, encode_footer, encode_segment_head, seal, verify_block, verify_packed,
+    BLOCK_UNITS, BatchHead, Codec, Entry, Geometry, Layout, Placement, SegmentHead, SegmentState, SummaryBatch, UNIT,
+    Writer, block_checksum, encode_batch, encode_footer, encode_segment_head, seal, verify_block, verify_packed,
 };
 use headpond_map::PackedPlace;
 
@@ -60,6 +60,10 @@ pub struct LogStart {
     pub pool: PoolId,
     /// Its division.
     pub geometry: Geometry,
+    /// The member that has all its segments.
+    pub member: MemberId,
+    /// Who writes.
+    pub owner: OwnerNumber,
     /// This use of it.
     pub epoch: Epoch,
     /// The next entry.
@@ -158,6 +162,7 @@ const STREAMED_AT_ONCE: usize = 2;
 pub struct Log {
     pool: PoolId,
     geometry: Geometry,
+    owner: OwnerNumber,
     epoch: Epoch,
     segments: Segments,
     open: [Option<OpenSegment>; Stream::ALL.len()],
@@ -192,8 +197,9 @@ impl Log {
         Self {
             pool: start.pool,
             geometry: start.geometry,
+            owner: start.owner,
             epoch: start.epoch,
-            segments: Segments::new(start.segments),
+            segments: Segments::new(start.member, start.segments),
             open: [const { None }; Stream::ALL.len()],
             buffers: Buffers::default(),
             next_sequence: start.next_sequence,
@@ -332,9 +338,8 @@ impl Log {
     /// Whether a block's bytes are those that were appended there.
     #[must_use]
     pub fn verify(&self, object: ObjectId, block: Block, location: Location, checksum: u32, bytes: &[u8]) -> bool {
-        let generation = self.segments.get(self.geometry.segment_of(location)).generation;
         Mutation::AcceptTornBatch.is_planted(self.mutation)
-            || verify_block(bytes, checksum, object, block, bound_generation(generation, self.mutation))
+            || verify_block(bytes, checksum, object, block, self.writer_of(location))
     }
 
     /// Unpacks a record of `object` that begins in the block `location`, if its bytes are what was appended there.
@@ -348,11 +353,20 @@ impl Log {
         bytes: &[u8],
         plain: &mut [u8],
     ) -> bool {
-        let generation = self.segments.get(self.geometry.segment_of(location)).generation;
-        let record = verify_packed(bytes, object, first, bound_generation(generation, self.mutation));
+        let record = verify_packed(bytes, object, first, self.writer_of(location));
         record.is_some_and(|record| {
             record.blocks == usize::from(place.blocks) && place.agrees(record.checksum) && record.unpack(plain)
         })
+    }
+
+    /// Who wrote what lies at a location.
+    fn writer_of(&self, location: Location) -> Writer {
+        self.writer(self.segments.get(self.geometry.segment_of(location)).generation)
+    }
+
+    /// This pool, in that life of one of its segments.
+    fn writer(&self, generation: Generation) -> Writer {
+        bound_writer(Writer { pool: self.pool, generation }, self.mutation)
     }
 
     /// The open batch that a block is in, and which block of it that is; its head is the first.
@@ -360,7 +374,7 @@ impl Log {
         let segment = self.geometry.segment_of(location);
         let open = self.open.iter().flatten().find(|open| open.id == segment)?;
         let batch = open.batch.as_ref()?;
-        let block = location.0 - self.geometry.first_location(segment).0;
+        let block = self.geometry.block_in_segment(location);
         let index = block.checked_sub(batch.start)?;
         (index <= batch.payload_blocks()).then_some((batch, index))
     }
@@ -413,14 +427,14 @@ impl Log {
         let sequence = self.next_sequence;
         let open = self.open[stream.index()].as_mut().expect("together opened it");
         let id = open.id;
-        let generation = bound_generation(open.generation, self.mutation);
+        let writer = bound_writer(Writer { pool: self.pool, generation: open.generation }, self.mutation);
         let batch = open.batch();
         let in_segment = batch.start + 1 + batch.payload_blocks();
         let payload = batch.extend(blocks, whole);
         fill(payload);
         let checksums: Vec<u32> = (first.0..)
             .zip(payload.as_chunks::<BLOCK>().0)
-            .map(|(block, bytes)| block_checksum(bytes, object, Block(block), generation))
+            .map(|(block, bytes)| block_checksum(bytes, object, Block(block), writer))
             .collect();
         let entry = Entry::Data { object, first, dirty, grown, class, checksums };
         let mut bytes = Vec::with_capacity(Entry::data_len(blocks as usize));
@@ -439,7 +453,12 @@ impl Log {
         let sequence = self.next_sequence;
         let open = self.open[stream.index()].as_mut().expect("together opened it");
         let id = open.id;
-        let checksum = seal(packed, object, first, bound_generation(open.generation, self.mutation));
+        let checksum = seal(
+            packed,
+            object,
+            first,
+            bound_writer(Writer { pool: self.pool, generation: open.generation }, self.mutation),
+        );
         let batch = open.batch();
         let (start, from) = (batch.start + 1, batch.next_unit());
         batch.append_packed(packed);
@@ -496,6 +515,7 @@ impl Log {
             stream,
             number,
             previous_host: self.last_host,
+            owner: self.owner,
             synced_through: self.synced_batch,
             synced_host: self.synced_host,
             payload_blocks,
@@ -543,13 +563,15 @@ impl Log {
         let id = self.segments.take_free().expect("no free segment: appends went beyond the reserve");
         let generation = self.next_generation;
         self.next_generation = generation.next();
-        let row = SegmentRow { generation, state: SegmentState::Open, stream };
-        *self.segments.get_mut(id) = Segment { under_way: self.segments.get(id).under_way, ..Segment::from_row(row) };
+        *self.segments.get_mut(id) = Segment {
+            under_way: self.segments.get(id).under_way,
+            ..Segment::new(generation, SegmentState::Open, stream)
+        };
         let first = self.geometry.first_location(id);
         self.buffers.forget(first, self.geometry.segment_blocks());
         let open = OpenSegment::new(id, generation, stream, self.geometry.segment_blocks());
         let mut head = BufMut::zeroed(BLOCK);
-        encode_segment_head(&self.segment_head(&open), &mut head);
+        encode_segment_head(&self.segment_head(&open), &self.placement(&open), &mut head);
         self.open[stream.index()] = Some(open);
         self.write(id, first, head.freeze());
     }
@@ -562,6 +584,13 @@ impl Log {
             generation: open.generation,
             stream: open.stream,
         }
+    }
+
+    const fn placement(&self, open: &OpenSegment) -> Placement {
+        let here = self.segments.place(open.id);
+        let writer = Writer { pool: self.pool, generation: open.generation };
+        let layout = Layout::Single(here);
+        Placement { owner: self.owner, here, layout, writer, writer_segment: open.id }
     }
 
     fn write(&mut self, segment: SegmentId, at: Location, data: Buf) {
@@ -703,7 +732,8 @@ impl Log {
     }
 }
 
-/// The life that a checksum is bound to.
-pub(crate) fn bound_generation(generation: Generation, mutation: Option<Mutation>) -> Generation {
-    if Mutation::ForgetGeneration.is_planted(mutation) { Generation(0) } else { generation }
+/// The writer that a checksum is bound to.
+pub(crate) fn bound_writer(writer: Writer, mutation: Option<Mutation>) -> Writer {
+    let forgets = Mutation::ForgetGeneration.is_planted(mutation);
+    Writer { generation: if forgets { Generation(0) } else { writer.generation }, ..writer }
 }

@@ -4,8 +4,8 @@
 
 use headpond_base::{BLOCK, BatchNumber, Block, Epoch, Generation, Location, ObjectId, SegmentId, Stream};
 use headpond_format::{
-    BLOCK_UNITS, Damage, Entry, Geometry, ObjectState, SUPERBLOCK_SLOTS, SegmentHead, SegmentRow, SegmentState,
-    Superblock, decode_checkpoint_head, decode_superblock,
+    BLOCK_UNITS, Damage, Entry, Geometry, ObjectState, SUPERBLOCK_SLOTS, SegmentHead, SegmentState, Superblock,
+    decode_checkpoint_head, decode_superblock,
 };
 use headpond_map::ObjectMap;
 
@@ -80,7 +80,7 @@ fn scan_from(
             None => (row.generation, SegmentState::Sealed, row.stream),
         };
         lives.push(Life { generation, counts: state != SegmentState::Free });
-        segments.push(Segment::from_row(SegmentRow { generation, state, stream }));
+        segments.push(Segment::new(generation, state, stream));
         if reopened.is_some() || row.state == SegmentState::Open {
             let life = SegmentHead { pool: superblock.pool, epoch: head.epoch, segment: id, generation, stream };
             found.extend(batches_of(flash, &geometry, &life, mutation)?);
@@ -114,6 +114,8 @@ fn scan_from(
         start: LogStart {
             pool: superblock.pool,
             geometry,
+            member: superblock.member,
+            owner: superblock.owner,
             epoch,
             next_sequence,
             next_batch,
@@ -189,8 +191,7 @@ fn drop_foreign_slots(
                 return Err(damaged("checkpoint", offset, damage));
             };
             // What is read for it ends with its segment.
-            let end =
-                u64::from(geometry.first_location(geometry.segment_of(slot.location)).0 + geometry.segment_blocks());
+            let end = geometry.first_location(geometry.segment_of(slot.location)).plus(geometry.segment_blocks()).0;
             if slot.extent().1 > end * u64::from(BLOCK_UNITS) {
                 let offset = geometry.checkpoint_start(usize::from(superblock.checkpoint_area));
                 let damage = Damage::Senseless("checkpoint", "a packed record beyond the end of its segment");
@@ -224,7 +225,7 @@ fn read_superblock(flash: &mut dyn FlashRead, device_bytes: u64) -> Result<Super
                     best = Some(superblock);
                 }
                 Ok(_) | Err(Damage::Missing(_)) => {}
-                Err(Damage::Newer { found }) => refusal = Some(ScanError::Newer { found }),
+                Err(Damage::Version { found }) => refusal = Some(ScanError::Version { found }),
                 Err(damage @ Damage::Unsupported(..)) => refusal = Some(damaged("superblock", offset, damage)),
                 Err(damage) if worst == ScanError::NotAPool => worst = damaged("superblock", offset, damage),
                 Err(_) => {}
@@ -237,6 +238,10 @@ fn read_superblock(flash: &mut dyn FlashRead, device_bytes: u64) -> Result<Super
         return Err(refusal);
     }
     let superblock = best.ok_or(worst)?;
+    if superblock.members.needed() > 1 {
+        let damage = Damage::Unsupported("superblock", "the pool has several devices");
+        return Err(damaged("superblock", SUPERBLOCK_SLOTS[0], damage));
+    }
     let wanted = superblock.geometry.segments_end();
     if wanted > device_bytes {
         return Err(ScanError::CutShort { wanted, found: device_bytes });

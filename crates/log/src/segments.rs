@@ -10,8 +10,8 @@
 
 use std::collections::VecDeque;
 
-use headpond_base::{Generation, SegmentId, Sequence, Stream};
-use headpond_format::{SegmentRow, SegmentState};
+use headpond_base::{Generation, MemberId, SegmentId, Sequence, Stream};
+use headpond_format::{Layout, Place, SegmentRow, SegmentState};
 
 /// One segment.
 #[derive(Clone, Copy, Debug)]
@@ -41,13 +41,13 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// A segment as a row of a checkpoint, or the head on flash, tells of it.
+    /// A segment of which nothing is known to be live yet.
     #[must_use]
-    pub const fn from_row(row: SegmentRow) -> Self {
+    pub const fn new(generation: Generation, state: SegmentState, stream: Stream) -> Self {
         Self {
-            generation: row.generation,
-            state: row.state,
-            stream: row.stream,
+            generation,
+            state,
+            stream,
             live: 0,
             dirty: 0,
             kept: 0,
@@ -58,17 +58,12 @@ impl Segment {
             under_way: 0,
         }
     }
-
-    /// The segment as a row of a checkpoint.
-    #[must_use]
-    pub const fn row(&self) -> SegmentRow {
-        SegmentRow { generation: self.generation, state: self.state, stream: self.stream }
-    }
 }
 
-/// All segments of a pool.
+/// All segments of a pool. Each lies once, in the slot with its own number on the pool's one member.
 #[derive(Debug)]
 pub struct Segments {
+    member: MemberId,
     table: Vec<Segment>,
     free: VecDeque<SegmentId>,
     /// Emptied, with the next sequence at that time.
@@ -76,13 +71,30 @@ pub struct Segments {
 }
 
 impl Segments {
-    pub(crate) fn new(table: Vec<Segment>) -> Self {
+    pub(crate) fn new(member: MemberId, table: Vec<Segment>) -> Self {
         let free = (0_u32..)
             .zip(&table)
             .filter(|(_, segment)| segment.state == SegmentState::Free)
             .map(|(index, _)| SegmentId(index))
             .collect();
-        Self { table, free, waiting: Vec::new() }
+        Self { member, table, free, waiting: Vec::new() }
+    }
+
+    /// Where a segment lies, or will lie once it is opened.
+    #[must_use]
+    pub const fn place(&self, id: SegmentId) -> Place {
+        Place { member: self.member, slot: id.0 }
+    }
+
+    /// A segment as a row of a checkpoint.
+    ///
+    /// # Panics
+    /// When there is no such segment.
+    #[must_use]
+    pub fn row(&self, id: SegmentId) -> SegmentRow {
+        let Segment { generation, state, stream, .. } = *self.get(id);
+        let layout = (state != SegmentState::Free).then(|| Layout::Single(self.place(id)));
+        SegmentRow { generation, state, stream, layout }
     }
 
     /// One segment.
@@ -180,8 +192,8 @@ mod tests {
     use super::*;
 
     fn emptied(last: u64) -> Segments {
-        let row = SegmentRow { generation: Generation(1), state: SegmentState::Sealed, stream: Stream::Host };
-        let mut segments = Segments::new(vec![Segment::from_row(row)]);
+        let sealed = Segment::new(Generation(1), SegmentState::Sealed, Stream::Host);
+        let mut segments = Segments::new(MemberId(0), vec![sealed]);
         segments.get_mut(SegmentId(0)).last_sequence = Sequence(last);
         segments.empty(SegmentId(0), Sequence(10));
         segments

@@ -9,13 +9,15 @@
 //!   but no entry beyond the last host entry that counts: they may rest on host entries that are lost.
 //! - A durable host batch that is missing is no crash but damage, and is told as such.
 
-use headpond_base::{BLOCK, BatchNumber, Block, Generation, Location, SegmentId, Sequence, Stream};
-use headpond_format::{BLOCK_UNITS, Entry, Geometry, SegmentHead, SummaryBatch, UNIT, verify_block, verify_packed};
+use headpond_base::{BLOCK, BatchNumber, Block, Location, SegmentId, Sequence, Stream};
+use headpond_format::{
+    BLOCK_UNITS, Entry, Geometry, SegmentHead, SummaryBatch, UNIT, Writer, verify_block, verify_packed,
+};
 use headpond_map::CHUNK_BLOCKS;
 
 use crate::batches::{Wanted, read_footer, walk};
 use crate::flash_read::{FlashRead, NUMBER_MAX, ScanError};
-use crate::log::bound_generation;
+use crate::log::bound_writer;
 use crate::mutation::Mutation;
 
 /// One entry of the tail, with the place of its payload.
@@ -34,7 +36,7 @@ pub struct TailEntry {
 /// A batch found in the tail.
 pub(crate) struct FoundBatch {
     pub(crate) segment: SegmentId,
-    pub(crate) generation: Generation,
+    pub(crate) writer: Writer,
     pub(crate) stream: Stream,
     pub(crate) summary: SummaryBatch,
 }
@@ -53,8 +55,8 @@ pub(crate) fn batches_of(
         // Torn, of an earlier life, or rotten: the batches speak for themselves.
         Err(_) => walk(flash, geometry, &Wanted::Life(*life))?.0.batches,
     };
-    let of_segment =
-        |summary| FoundBatch { segment: life.segment, generation: life.generation, stream: life.stream, summary };
+    let writer = Writer { pool: life.pool, generation: life.generation };
+    let of_segment = |summary| FoundBatch { segment: life.segment, writer, stream: life.stream, summary };
     Ok(summary.into_iter().map(of_segment).collect())
 }
 
@@ -153,10 +155,10 @@ fn read_batch(
         let unit = u8::try_from(units.start % BLOCK_UNITS).expect("a block has few units");
         read.push(TailEntry { sequence, entry, location, unit });
     }
-    let generation = bound_generation(batch.generation, mutation);
+    let writer = bound_writer(batch.writer, mutation);
     let whole = batch.summary.number <= durable.batch
         || Mutation::AcceptTornBatch.is_planted(mutation)
-        || payload_matches(&read, (first, next), generation, flash, geometry);
+        || payload_matches(&read, (first, next), writer, flash, geometry);
     whole.then_some(read)
 }
 
@@ -183,7 +185,7 @@ fn forgets_lives(mutation: Option<Mutation>) -> bool {
 fn payload_matches(
     entries: &[TailEntry],
     (first, units): (Location, u32),
-    generation: Generation,
+    writer: Writer,
     flash: &mut dyn FlashRead,
     geometry: &Geometry,
 ) -> bool {
@@ -200,10 +202,10 @@ fn payload_matches(
         match entry {
             Entry::Data { object, first, checksums, .. } => {
                 let mut blocks = (first.0..).map(Block).zip(checksums).zip(bytes.as_chunks::<BLOCK>().0);
-                blocks.all(|((block, checksum), bytes)| verify_block(bytes, *checksum, *object, block, generation))
+                blocks.all(|((block, checksum), bytes)| verify_block(bytes, *checksum, *object, block, writer))
             }
             Entry::Packed { object, first, blocks, checksum, .. } => {
-                let record = verify_packed(bytes, *object, *first, generation);
+                let record = verify_packed(bytes, *object, *first, writer);
                 record.is_some_and(|record| record.checksum == *checksum && record.blocks == *blocks as usize)
             }
             _ => true,

@@ -2,22 +2,24 @@
 
 #![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
 
-use headpond_base::{BatchNumber, Epoch, Generation, ObjectId, PoolId, Sequence, Stream};
-use headpond_format::{Entry, Geometry, SegmentRow, SegmentState};
+use headpond_base::{BatchNumber, Epoch, Generation, MemberId, ObjectId, OwnerNumber, PoolId, Sequence, Stream};
+use headpond_format::{Entry, Geometry, SegmentState};
 use headpond_log::{Log, LogIo, LogStart, Segment, WriteId};
 
 /// An empty log.
 fn log() -> Log {
     let geometry = Geometry::with_segment_bytes(4 << 20, 128 << 10);
-    let free = SegmentRow { generation: Generation(0), state: SegmentState::Free, stream: Stream::Host };
+    let free = Segment::new(Generation(0), SegmentState::Free, Stream::Host);
     Log::new(LogStart {
         pool: PoolId([5; 16]),
         geometry,
+        member: MemberId(0),
+        owner: OwnerNumber(1),
         epoch: Epoch(1),
         next_sequence: Sequence(1),
         next_batch: BatchNumber(1),
         next_generation: Generation(1),
-        segments: vec![Segment::from_row(free); geometry.segments as usize],
+        segments: vec![free; geometry.segments as usize],
         mutation: None,
     })
 }

@@ -203,7 +203,7 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Insert(block, at, dirty) => {
-                        let slot = Slot { location: Location(at), checksum: at ^ 7, packed: false, dirty, kept: at % 3 == 0, class: Class::from_bits(at as u8) };
+                        let slot = Slot { location: Location(at.into()), checksum: at ^ 7, packed: false, dirty, kept: at % 3 == 0, class: Class::from_bits(at as u8) };
                         prop_assert_eq!(map.insert(Block(block), slot), array[block as usize].replace(slot));
                     }
                     Step::Remove(block) => prop_assert_eq!(map.remove(Block(block)), array[block as usize].take()),

@@ -1,4 +1,4 @@
-//! One block's slot, and its ten bytes.
+//! One block's slot, and its eleven bytes.
 
 use headpond_base::{Class, Location};
 use headpond_format::BLOCK_UNITS;
@@ -6,7 +6,7 @@ use headpond_format::BLOCK_UNITS;
 use crate::packed::{BLANK_WORD, PackedPlace, says_blank};
 
 /// Bytes of a packed slot, in memory and in a checkpoint.
-pub const SLOT_BYTES: usize = 10;
+pub const SLOT_BYTES: usize = 11;
 
 /// What the map knows of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,7 +72,7 @@ impl Slot {
     /// where it is blank.
     #[must_use]
     pub fn extent(&self) -> (u64, u64) {
-        let start = u64::from(self.location.0) * u64::from(BLOCK_UNITS);
+        let start = self.location.0 * u64::from(BLOCK_UNITS);
         match self.in_record() {
             Some(place) => {
                 let start = start + u64::from(place.unit);
@@ -103,8 +103,8 @@ impl Packed {
             | u16::from(slot.class.number()) << CLASS_AT;
         let mut bytes = [0; SLOT_BYTES];
         bytes[..2].copy_from_slice(&(position | flags).to_le_bytes());
-        bytes[2..6].copy_from_slice(&slot.location.0.to_le_bytes());
-        bytes[6..].copy_from_slice(&slot.checksum.to_le_bytes());
+        bytes[2..7].copy_from_slice(&slot.location.bytes());
+        bytes[7..].copy_from_slice(&slot.checksum.to_le_bytes());
         Self(bytes)
     }
 
@@ -136,10 +136,10 @@ impl Packed {
     }
 
     pub(crate) fn slot(self) -> Slot {
-        let [_, _, a, b, c, d, e, f, g, h] = self.0;
+        let [_, _, a, b, c, d, e, sum @ ..] = self.0;
         Slot {
-            location: Location(u32::from_le_bytes([a, b, c, d])),
-            checksum: u32::from_le_bytes([e, f, g, h]),
+            location: Location::from_bytes([a, b, c, d, e]),
+            checksum: u32::from_le_bytes(sum),
             dirty: self.dirty(),
             packed: self.word() & PACKED != 0,
             kept: self.word() & KEPT != 0,

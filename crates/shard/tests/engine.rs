@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use headpond_base::{BufMut, CacheMode, Nanos, ObjectId, PoolId, UnixNanos};
 use headpond_device::{Backend, FaultPlan, Faults, Fill, Flash, TrimPolicy, Withhold, start_device};
 use headpond_engine::{Config, OpenFile, Reply, Request, Treatment, Verdict, format_pool, recover};
-use headpond_format::{Geometry, Stamp};
+use headpond_format::{Geometry, MemberName, Stamp};
 use headpond_shard::{DiskModel, FileOrigin, FlashReader, Handle, Limits, ModelDisk, Origin, Shard, Spindle};
 
 const POOL: u64 = 128 << 20;
@@ -39,7 +39,7 @@ impl Place {
         let dir = tempfile::tempdir().unwrap();
         let flash = Flash::create(&dir.path().join("pool"), POOL, Fill::Reserved).unwrap();
         let geometry = Geometry::for_bytes(flash.bytes()).unwrap();
-        for (offset, data) in format_pool(PoolId([7; 16]), geometry, None, mode) {
+        for (offset, data) in format_pool(PoolId([7; 16]), MemberName([7; 16]), geometry, None, mode) {
             flash.write(offset, &data).unwrap();
         }
         flash.sync().unwrap();

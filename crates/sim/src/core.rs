@@ -5,7 +5,7 @@ use headpond_engine::{
     Config, Effect, Engine, FlashRead, Mutation, OpenFile, Outcome, Recovered, Request, RequestId, Ticket, Verdict,
     format_pool, recover_mutated,
 };
-use headpond_format::{Geometry, OriginName};
+use headpond_format::{Geometry, MemberName, OriginName};
 
 /// A running engine.
 pub(crate) trait Core {
@@ -165,7 +165,7 @@ impl Restored for Recovered {
 
 impl Maker for Real {
     fn format(&self, pool: PoolId, geometry: Geometry, mode: CacheMode) -> Vec<(u64, Buf)> {
-        format_pool(pool, geometry, None, mode)
+        format_pool(pool, MemberName(pool.0), geometry, None, mode)
     }
 
     fn recover(

@@ -274,7 +274,7 @@ impl SimFlash {
             let segment = (inside / u64::from(geometry.segment_bytes)) as usize;
             let head = decode_segment_head(&self.live.read(offset, BLOCK));
             if let Some(stream) = self.streams.get_mut(segment) {
-                *stream = head.ok().map(|head| head.stream);
+                *stream = head.ok().map(|(head, _)| head.stream);
             }
         }
     }
@@ -288,7 +288,7 @@ impl SimFlash {
         if inside % bytes == 0
             && let Some(stream) = self.streams.get_mut((inside / bytes) as usize)
         {
-            *stream = decode_segment_head(data).ok().map(|head| head.stream);
+            *stream = decode_segment_head(data).ok().map(|(head, _)| head.stream);
             self.opened += u64::from(stream.is_some());
         }
     }

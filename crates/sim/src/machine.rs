@@ -11,7 +11,7 @@ use headpond_engine::{
     Config, Effect, Engine, FlashRead, OpenFile, Outcome, Reply, Request, RequestId, Room, Space, Stats, Ticket,
     format_pool, recover,
 };
-use headpond_format::{Geometry, Stamp};
+use headpond_format::{Geometry, MemberName, Stamp};
 use headpond_models::Network;
 
 use crate::card::ModelledCard;
@@ -159,7 +159,7 @@ impl Machine {
     pub(crate) fn new(parts: Parts, config: Config) -> Self {
         let pool = parts.geometry.pool_bytes;
         let mut flash = Flash(Pages::zeroed(pool));
-        for (offset, bytes) in format_pool(PoolId([4; 16]), parts.geometry, None, config.mode) {
+        for (offset, bytes) in format_pool(PoolId([4; 16]), MemberName([4; 16]), parts.geometry, None, config.mode) {
             flash.0.write(offset, &bytes);
         }
         let recovered = recover(&mut flash, pool).unwrap_or_else(|error| panic!("an empty pool: {error}"));

@@ -144,16 +144,19 @@ fn damaged_pools_are_told_apart_and_left_alone() {
     pond.mount(&["--format"]).refused(38, &["--format --discard-dirty"]);
     spoil(&|image| image.truncate(40 << 20));
     pond.mount(&[]).refused(36, &["cut short"]);
-    spoil(&|image| {
-        for slot in superblocks {
-            let block = &mut image[slot as usize..slot as usize + 4096];
-            block[12..16].copy_from_slice(&99_u32.to_le_bytes());
-            block[8..12].fill(0);
-            let checksum = headpond_format::bytes_checksum(block);
-            block[8..12].copy_from_slice(&checksum.to_le_bytes());
-        }
-    });
-    pond.mount(&[]).refused(37, &["newer"]);
+    for (version, says) in [(99_u32, "newer"), (1, "older")] {
+        spoil(&|image| {
+            for slot in superblocks {
+                let block = &mut image[slot as usize..slot as usize + 4096];
+                block[12..16].copy_from_slice(&version.to_le_bytes());
+                block[8..12].fill(0);
+                let checksum = headpond_format::bytes_checksum(block);
+                block[8..12].copy_from_slice(&checksum.to_le_bytes());
+            }
+        });
+        let flush_first = "flush it with that one, unmount, and make it anew: --format --discard-dirty";
+        pond.mount(&[]).refused(37, &[says, "Nothing was written", flush_first]);
+    }
     // One damaged copy is what the other is for.
     spoil(&|image| image[superblocks[0] as usize + 100] ^= 1);
     let first = pond.mount(&[]);

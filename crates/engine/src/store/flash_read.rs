@@ -65,7 +65,7 @@ impl Store {
             let good = blocks.map(|((block, slot), bytes)| self.verify(object, block, *slot, bytes)).collect();
             return ReadBack { bytes: read.clone(), good };
         }
-        let base = u64::from(slots[0].location.0) * u64::from(BLOCK_UNITS);
+        let base = slots[0].location.0 * u64::from(BLOCK_UNITS);
         let mut bytes = BufMut::unwritten(slots.len() * BLOCK);
         let (mut good, mut at) = (Vec::with_capacity(slots.len()), 0);
         while at < slots.len() {

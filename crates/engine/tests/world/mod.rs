@@ -10,7 +10,7 @@ use headpond_engine::{
     Config, Effect, Engine, FlashRead, Handling, OpenFile, Outcome, Reply, Request, RequestId, Room, Served, Space,
     Ticket, Treatment, Verdict, format_pool, recover,
 };
-use headpond_format::{Geometry, Stamp};
+use headpond_format::{Geometry, MemberName, Stamp};
 
 pub struct Memory(pub Vec<u8>);
 
@@ -112,7 +112,7 @@ impl World {
     /// On a new pool that is divided like this.
     pub fn on(geometry: Geometry, config: Config) -> Self {
         let mut flash = Memory(vec![0; geometry.pool_bytes as usize]);
-        for (offset, bytes) in format_pool(PoolId([1; 16]), geometry, None, CacheMode::WriteBack) {
+        for (offset, bytes) in format_pool(PoolId([1; 16]), MemberName([1; 16]), geometry, None, CacheMode::WriteBack) {
             flash.0[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);
         }
         let engine = recover(&mut flash, geometry.pool_bytes).unwrap().into_engine(config, Nanos(0));

@@ -1,7 +1,8 @@
 //! A batch's head block, and the entries in it.
 
 use headpond_base::{
-    BLOCK, BatchNumber, Block, Class, Epoch, Generation, ObjectId, PoolId, SegmentId, Sequence, Stream, UnixNanos,
+    BLOCK, BatchNumber, Block, Class, Epoch, Generation, ObjectId, OwnerNumber, PoolId, SegmentId, Sequence, Stream,
+    UnixNanos,
 };
 use headpond_format::{
     BATCH_ENTRY_BYTES, BatchHead, Codec, Entry, ObjectFlags, ObjectState, Stamp, decode_batch, encode_batch,
@@ -24,6 +25,7 @@ pub(super) fn base(seed: u64) -> Base {
         stream: Stream::ALL[seed.index(3)],
         number: BatchNumber(number),
         previous_host: BatchNumber(number - 1),
+        owner: OwnerNumber(1 + seed.below(9)),
         synced_through: BatchNumber(number - 1),
         synced_host: BatchNumber(number / 2),
         payload_blocks: u32::try_from(seed.below(257)).unwrap_or(0),

@@ -1,13 +1,13 @@
 //! A checkpoint area, read as recovery reads it: whole or not at all.
 
 use headpond_base::{
-    BLOCK, BatchNumber, Block, Buf, BufMut, CacheMode, Class, Epoch, Errno, Generation, Location, ObjectId, PoolId,
-    Sequence, Stream,
+    BLOCK, BatchNumber, Block, Buf, BufMut, CacheMode, Class, Epoch, Errno, Generation, Location, MemberId, ObjectId,
+    OwnerNumber, PoolId, Sequence, Stream,
 };
 use headpond_engine::FlashRead;
 use headpond_format::{
-    CheckpointHead, Entry, FrameKind, Geometry, ObjectState, SegmentRow, SegmentState, Superblock,
-    encode_checkpoint_head, encode_frame,
+    CheckpointHead, Entry, FrameKind, Geometry, Layout, MemberName, Members, ObjectState, Place, SegmentRow,
+    SegmentState, Superblock, encode_checkpoint_head, encode_frame,
 };
 use headpond_log::{ScanError, read_checkpoint};
 use headpond_map::{ObjectMap, Slot};
@@ -21,9 +21,13 @@ const COUNTER: u64 = 5;
 
 /// A superblock that names the checkpoint in area 0.
 fn superblock() -> Superblock {
+    let geometry = Geometry::with_segment_bytes(4 << 20, 128 << 10);
     Superblock {
         pool: PoolId([7; 16]),
-        geometry: Geometry::with_segment_bytes(4 << 20, 128 << 10),
+        member: MemberId(0),
+        members: Members::first(geometry.member(MemberName([5; 16]))),
+        owner: OwnerNumber(1),
+        geometry,
         counter: COUNTER,
         epoch: Epoch(3),
         origin: None,
@@ -58,9 +62,11 @@ pub(super) fn base(seed: u64) -> Base {
     let superblock = superblock();
     let mut frames = Vec::new();
     let mut rows = Vec::new();
-    for _ in 0..superblock.geometry.segments {
+    for slot in 0..superblock.geometry.segments {
         let state = [SegmentState::Free, SegmentState::Open, SegmentState::Sealed][seed.index(3)];
-        SegmentRow { generation: Generation(seed.below(99)), state, stream: Stream::ALL[seed.index(3)] }
+        let place = Layout::Single(Place { member: MemberId(0), slot });
+        let layout = (state != SegmentState::Free).then_some(place);
+        SegmentRow { generation: Generation(seed.below(99)), state, stream: Stream::ALL[seed.index(3)], layout }
             .encode(&mut rows);
     }
     encode_frame(FrameKind::Segments, COUNTER, &rows, &mut frames);
@@ -72,10 +78,10 @@ pub(super) fn base(seed: u64) -> Base {
         let mut map = ObjectMap::default();
         for _ in 0..seed.below(300) {
             let at = u32::try_from(seed.below(1000)).unwrap_or(0);
-            let location = if seed.one_in(9) { Location::ZERO } else { Location(at) };
+            let location = if seed.one_in(9) { Location::ZERO } else { Location(at.into()) };
             let (dirty, kept, class) = (seed.one_in(2), false, Class::EVERYBODY);
             let slot = if seed.one_in(9) {
-                Slot::blank(Location(at), dirty, kept, class)
+                Slot::blank(Location(at.into()), dirty, kept, class)
             } else {
                 Slot { location, checksum: at, packed: false, dirty, kept, class }
             };

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use headpond_base::{BLOCK, BufMut, CacheMode, Nanos, PoolId};
 use headpond_check::{Report, Verdict, examine};
 use headpond_engine::{Compression, Config, Reply, Request, Treatment, format_pool, recover, recover_mutated};
-use headpond_format::Geometry;
+use headpond_format::{Geometry, MemberName};
 
 use super::without_numbers;
 use crate::history::{Found, History};
@@ -95,7 +95,7 @@ fn make(base: u64) -> Result<Made, String> {
     }
     let mut flash = Flash(vec![0; usize::try_from(POOL_BYTES).unwrap_or(0)]);
     let geometry = Geometry::with_segment_bytes(POOL_BYTES, SEGMENT_BYTES);
-    for (offset, bytes) in format_pool(PoolId([7; 16]), geometry, None, CacheMode::WriteBack) {
+    for (offset, bytes) in format_pool(PoolId([7; 16]), MemberName([7; 16]), geometry, None, CacheMode::WriteBack) {
         let at = usize::try_from(offset).unwrap_or(0);
         flash.0[at..at + bytes.len()].copy_from_slice(&bytes);
     }

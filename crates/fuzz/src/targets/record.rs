@@ -1,12 +1,13 @@
 //! A packed record: verified, and unpacked into the room that it says it needs and no further.
 
-use headpond_base::{BLOCK, Block, Compression, Generation, ObjectId};
-use headpond_format::{PACKED_BLOCKS_MAX, pack, seal, verify_packed};
+use headpond_base::{BLOCK, Block, Compression, Generation, ObjectId, PoolId};
+use headpond_format::{PACKED_BLOCKS_MAX, Writer, pack, seal, verify_packed};
 
 use crate::seed::Seed;
 use crate::subject::{Base, Told};
 
-const PLACE: (ObjectId, Block, Generation) = (ObjectId(5), Block(77), Generation(3));
+const WRITER: Writer = Writer { pool: PoolId([7; 16]), generation: Generation(3) };
+const PLACE: (ObjectId, Block, Writer) = (ObjectId(5), Block(77), WRITER);
 
 /// What must not be written over.
 const BEHIND: [u8; 64] = [0xd7; 64];
@@ -29,14 +30,14 @@ pub(super) fn base(seed: u64) -> Base {
 }
 
 pub(super) fn run(bytes: &[u8], forged: bool) -> Result<Told, String> {
-    let (object, first, generation) = PLACE;
+    let (object, first, writer) = PLACE;
     let mut bytes = bytes.to_vec();
     let len = bytes.get(6..8).map_or(usize::MAX, |len| 8 + usize::from(u16::from_le_bytes([len[0], len[1]])));
     if forged && len <= bytes.len() {
-        seal(&mut bytes, object, first, generation);
+        seal(&mut bytes, object, first, writer);
     }
     let refused = |words: &str| Ok(Told { verdict: "refused", words: words.to_owned() });
-    let Some(record) = verify_packed(&bytes, object, first, generation) else { return refused("none") };
+    let Some(record) = verify_packed(&bytes, object, first, writer) else { return refused("none") };
     if record.blocks > PACKED_BLOCKS_MAX {
         return Err(format!("a record of {} blocks is taken", record.blocks));
     }

@@ -1,9 +1,9 @@
 //! A segment's head, and the footer at its end.
 
-use headpond_base::{BLOCK, BatchNumber, Epoch, Generation, PoolId, SegmentId, Stream};
+use headpond_base::{BLOCK, BatchNumber, Epoch, Generation, MemberId, OwnerNumber, PoolId, SegmentId, Stream};
 use headpond_format::{
-    FOOTER_TAIL_BYTES, SegmentHead, SummaryBatch, decode_footer, decode_footer_tail, decode_segment_head,
-    encode_footer, encode_segment_head,
+    FOOTER_TAIL_BYTES, Layout, ParityRow, Place, Placement, SegmentHead, SummaryBatch, Writer, decode_footer,
+    decode_footer_tail, decode_segment_head, encode_footer, encode_segment_head,
 };
 
 use super::{batch, same, told};
@@ -21,7 +21,20 @@ pub(super) fn base(seed: u64) -> Base {
         stream: Stream::ALL[seed.index(3)],
     };
     let mut bytes = vec![0; BLOCK];
-    encode_segment_head(&head, &mut bytes);
+    let (here, other) = (Place { member: MemberId(0), slot: 3 }, Place { member: MemberId(1), slot: 9 });
+    let row = ParityRow {
+        segments: vec![(SegmentId(3), here), (SegmentId(4), other)],
+        parity: Place { member: MemberId(2), slot: 1 },
+    };
+    let layouts = [Layout::Single(here), Layout::Mirror([other, here]), Layout::Parity(Box::new(row))];
+    let placement = Placement {
+        owner: OwnerNumber(1 + seed.below(9)),
+        here,
+        layout: layouts[seed.index(3)].clone(),
+        writer: Writer { pool: PoolId([7; 16]), generation: Generation(seed.below(1000)) },
+        writer_segment: SegmentId(3),
+    };
+    encode_segment_head(&head, &placement, &mut bytes);
     let batches = seed.below(40);
     let summary: Vec<SummaryBatch> = (1..=batches)
         .map(|number| SummaryBatch {
@@ -49,7 +62,7 @@ pub(super) fn run(bytes: &[u8]) -> Result<Told, String> {
     let (head, footer) = bytes.split_at(BLOCK);
     if let Ok(head) = decode_segment_head(head) {
         let mut block = vec![0; BLOCK];
-        encode_segment_head(&head, &mut block);
+        encode_segment_head(&head.0, &head.1, &mut block);
         same("a segment head", &Ok(head), &decode_segment_head(&block))?;
     }
     let decoded = decode_footer(footer);

@@ -1,7 +1,10 @@
 //! A superblock: what decodes has a geometry that can be computed with.
 
-use headpond_base::{BLOCK, BatchNumber, CacheMode, Epoch, PoolId};
-use headpond_format::{Geometry, ORIGIN_PATH_MAX, OriginName, Superblock, decode_superblock, encode_superblock};
+use headpond_base::{BLOCK, BatchNumber, CacheMode, Epoch, Location, MemberId, OwnerNumber, PoolId};
+use headpond_format::{
+    Geometry, MEMBERS_MAX, Member, MemberName, MemberState, Members, ORIGIN_PATH_MAX, OriginName, Superblock,
+    decode_superblock, encode_superblock,
+};
 
 use super::{same, told};
 use crate::seals::Seal;
@@ -17,7 +20,19 @@ pub(super) fn base(seed: u64) -> Base {
     let counter = 1 + seed.below(1 << 40);
     let mut path = vec![0; seed.index(ORIGIN_PATH_MAX)];
     seed.fill(&mut path);
+    let own = geometry.member(MemberName([5; 16]));
+    let mut members = Members::first(own);
+    for name in 0..seed.index(MEMBERS_MAX) {
+        let other = Member { name: MemberName([100 + name as u8; 16]), ..own };
+        members = members.with(other).map_or(members, |(longer, _)| longer);
+        if seed.one_in(4) {
+            members = members.with_state(MemberId(0), MemberState::Emptied);
+        }
+    }
     let bytes = encode_superblock(&Superblock {
+        member: MemberId(0),
+        members,
+        owner: OwnerNumber(1 + seed.below(9)),
         pool: PoolId(seed.next().to_le_bytes().repeat(2).try_into().unwrap_or_default()),
         geometry,
         counter,
@@ -35,7 +50,7 @@ pub(super) fn base(seed: u64) -> Base {
         packed: seed.one_in(2),
         blanks: seed.one_in(2),
     });
-    Base { bytes, seals: vec![Seal::new(0..BLOCK, 8, 12..1208)] }
+    Base { bytes, seals: vec![Seal::new(0..BLOCK, 8, 12..3328)] }
 }
 
 pub(super) fn run(bytes: &[u8]) -> Result<Told, String> {
@@ -46,9 +61,10 @@ pub(super) fn run(bytes: &[u8]) -> Result<Told, String> {
         if sums.iter().any(|number| *number >= NUMBER_END) {
             return Err(format!("a number that nobody counts up to is taken: {superblock:?}"));
         }
-        if geometry.segments_end() > geometry.pool_bytes
+        let whole = superblock.members.needed() <= 1;
+        if whole && geometry.segments_end() > geometry.pool_bytes
             || geometry.checkpoint_start(1) + geometry.checkpoint_bytes > geometry.segments_start
-            || u64::from(geometry.segments) * u64::from(geometry.segment_blocks()) > 1 << 32
+            || u64::from(geometry.segments) * u64::from(geometry.segment_blocks()) > Location::ZERO.0
         {
             return Err(format!("a geometry that does not fit itself is taken: {geometry:?}"));
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use headpond_base::{BLOCK, BLOCK_U64, BufMut, CacheMode, Nanos, ObjectId, PoolId, UnixNanos};
 use headpond_device::{Backend, Fill, Flash, TrimPolicy, start_device};
 use headpond_engine::{Config, OpenFile, Reply, Request, Treatment, format_pool, recover};
-use headpond_format::{Geometry, Stamp};
+use headpond_format::{Geometry, MemberName, Stamp};
 use headpond_shard::{FileOrigin, FlashReader, Handle, Limits, Origin, Shard, now};
 
 use super::Outcome;
@@ -87,8 +87,13 @@ fn origin_of(path: &Path) -> std::path::PathBuf {
 
 fn format(path: &Path) -> Outcome<()> {
     let flash = Flash::create(path, POOL, Fill::Reserved)?;
-    for (offset, data) in format_pool(PoolId([1; 16]), Geometry::for_bytes(flash.bytes())?, None, CacheMode::WriteBack)
-    {
+    for (offset, data) in format_pool(
+        PoolId([1; 16]),
+        MemberName([1; 16]),
+        Geometry::for_bytes(flash.bytes())?,
+        None,
+        CacheMode::WriteBack,
+    ) {
         flash.write(offset, &data)?;
     }
     Ok(flash.sync()?)

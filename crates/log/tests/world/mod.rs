@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{
     BLOCK, BatchNumber, Block, Buf, BufMut, CacheMode, Class, Compression, Epoch, Errno, Generation, Location,
-    ObjectId, PoolId, Result, SegmentId, Sequence, Stream, UnixNanos,
+    MemberId, ObjectId, OwnerNumber, PoolId, Result, SegmentId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::{
-    CheckpointHead, Codec, Entry, FrameKind, Geometry, PACKED_BLOCKS_MAX, SUPERBLOCK_SLOTS, SegmentRow, SegmentState,
-    Superblock, UNIT, decode_batch, encode_checkpoint_head, encode_frame, encode_superblock, is_blank, pack,
-    verify_packed,
+    CheckpointHead, Codec, Entry, FrameKind, Geometry, MemberName, Members, PACKED_BLOCKS_MAX, SUPERBLOCK_SLOTS,
+    SegmentState, Superblock, UNIT, Writer, decode_batch, encode_checkpoint_head, encode_frame, encode_superblock,
+    is_blank, pack, verify_packed,
 };
 use headpond_log::{DataRecord, FlashRead, Log, LogIo, LogStart, Mutation, Scanned, Segment, TailEntry, WriteId, scan};
 
@@ -94,24 +94,20 @@ fn content(sequence: Sequence, object: ObjectId, block: Block, bytes: &mut [u8])
     }
 }
 
-fn rows<'a>(segments: impl Iterator<Item = &'a Segment>) -> Vec<u8> {
-    let mut rows = Vec::new();
-    segments.for_each(|segment| segment.row().encode(&mut rows));
-    rows
-}
-
 impl World {
     pub fn new(number: u64) -> Self {
         let geometry = geometry();
-        let free = SegmentRow { generation: Generation(0), state: SegmentState::Free, stream: Stream::Host };
+        let free = Segment::new(Generation(0), SegmentState::Free, Stream::Host);
         let start = LogStart {
             pool: POOL,
             geometry,
+            member: MemberId(0),
+            owner: OwnerNumber(1),
             epoch: Epoch(1),
             next_sequence: Sequence(1),
             next_batch: BatchNumber(1),
             next_generation: Generation(1),
-            segments: vec![Segment::from_row(free); geometry.segments as usize],
+            segments: vec![free; geometry.segments as usize],
             mutation: None,
         };
         let mut world = Self {
@@ -437,7 +433,9 @@ impl World {
         let len = from + units as usize * UNIT;
         let read = self.flash.read(offset, len.next_multiple_of(BLOCK)).unwrap();
         let generation = self.lives.iter().filter(|(segment, _)| *segment == geometry().segment_of(location).0);
-        let mut records = generation.filter_map(|(_, life)| verify_packed(&read[from..len], object, first, *life));
+        let mut records = generation.filter_map(|(_, life)| {
+            verify_packed(&read[from..len], object, first, Writer { pool: POOL, generation: *life })
+        });
         let record =
             records.next_back().unwrap_or_else(|| panic!("seed {}: a packed record that is none", self.number));
         assert_eq!(record.checksum, checksum, "seed {}", self.number);
@@ -459,7 +457,8 @@ impl World {
         let geometry = geometry();
         self.counter += 1;
         let mut frames = Vec::new();
-        let rows = rows(self.log.segments().iter().map(|(_, segment)| segment));
+        let mut rows = Vec::new();
+        self.log.segments().iter().for_each(|(id, _)| self.log.segments().row(id).encode(&mut rows));
         encode_frame(FrameKind::Segments, self.counter, &rows, &mut frames);
         encode_frame(FrameKind::End, self.counter, &[], &mut frames);
         let head = CheckpointHead {
@@ -476,6 +475,9 @@ impl World {
         let area = (self.counter % 2) as u8;
         let superblock = Superblock {
             pool: POOL,
+            member: MemberId(0),
+            members: Members::first(geometry.member(MemberName([5; 16]))),
+            owner: OwnerNumber(1),
             geometry,
             counter: self.counter,
             epoch: head.epoch,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use headpond_base::{Buf, CacheMode, Nanos, PoolId, Result};
 use headpond_device::{Backend, Fill, Flash, TrimPolicy, start_device};
 use headpond_engine::{Config, FlashRead, Reply, Request, format_pool, recover};
-use headpond_format::Geometry;
+use headpond_format::{Geometry, MemberName};
 use headpond_mount::{Beside, MountOptions, Mounted, Pond, mount_with};
 use headpond_shard::{Budget, FileOrigin, Handle, Limits, Shard};
 use rustix::mount::UnmountFlags;
@@ -158,7 +158,9 @@ fn below(origin: &Path, budget: Budget) -> Arc<FileOrigin> {
 
 fn start_engine_over(flash: &Path, origin: Arc<FileOrigin>, bytes: u64, config: Config) -> Handle {
     let flash = Flash::create(flash, bytes, Fill::Reserved).unwrap();
-    for (offset, data) in format_pool(PoolId([7; 16]), Geometry::for_bytes(bytes).unwrap(), None, config.mode) {
+    for (offset, data) in
+        format_pool(PoolId([7; 16]), MemberName([7; 16]), Geometry::for_bytes(bytes).unwrap(), None, config.mode)
+    {
         flash.write(offset, &data).unwrap();
     }
     flash.sync().unwrap();

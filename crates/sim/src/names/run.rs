@@ -2,6 +2,7 @@
 
 use headpond_base::{CacheMode, Nanos, PoolId};
 use headpond_engine::format_pool;
+use headpond_format::MemberName;
 
 use crate::above::Above;
 use crate::content::Content;
@@ -113,7 +114,8 @@ impl Run {
         let mode = self.scenario.config.mode;
         let mut rng = Rng::for_part(seed, u64::MAX - 22);
         with(|env| {
-            for (offset, data) in format_pool(PoolId([7; 16]), self.scenario.geometry, None, mode) {
+            for (offset, data) in format_pool(PoolId([7; 16]), MemberName([7; 16]), self.scenario.geometry, None, mode)
+            {
                 env.world.flash.put(offset, &data);
             }
             for name in [&b"d0"[..], b"d1"] {

@@ -60,7 +60,7 @@ mod tests {
 
     fn slot(at: u32) -> Slot {
         Slot {
-            location: Location(at),
+            location: Location(at.into()),
             checksum: at.wrapping_mul(7),
             packed: false,
             dirty: true,

@@ -1,0 +1,188 @@
+//! Where a segment's bytes lie, and what protects them.
+//!
+//! Invariants:
+//! - The geometry is each segment's own. A pool that gets another member moves nothing.
+//! - A layout that decodes has each member once: two copies, or two parts of a parity row, on one device protect nothing.
+
+use headpond_base::{MemberId, SegmentId};
+
+use crate::{Damage, MEMBERS_MAX};
+
+const WHAT: &str = "layout";
+
+/// The most places that a segment has, its parity's included.
+pub const PLACES_MAX: usize = 16;
+
+/// A run of a segment's size on a member.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Place {
+    /// The member.
+    pub member: MemberId,
+    /// Which run of it, from 0.
+    pub slot: u32,
+}
+
+/// Segments whose exclusive or is kept as well, so that any one of them can be made again from the others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ParityRow {
+    /// Each segment, and where it lies.
+    pub segments: Vec<(SegmentId, Place)>,
+    /// Where their exclusive or lies.
+    pub parity: Place,
+}
+
+/// Where one segment lies.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Layout {
+    /// Once.
+    Single(Place),
+    /// The same bytes twice.
+    Mirror([Place; 2]),
+    /// Once, as one of a row with a parity.
+    Parity(Box<ParityRow>),
+}
+
+const SINGLE: u8 = 0;
+const MIRROR: u8 = 1;
+const PARITY: u8 = 2;
+
+const PLACE_BYTES: usize = 6;
+
+impl Layout {
+    /// The most bytes that a layout takes.
+    pub const BYTES_MAX: usize = 2 + PLACES_MAX * PLACE_BYTES + (PLACES_MAX - 1) * 4;
+
+    /// All places, in order: the copies, or the row's segments and the parity.
+    #[must_use]
+    pub fn places(&self) -> Vec<Place> {
+        match self {
+            Self::Single(place) => vec![*place],
+            Self::Mirror(places) => places.to_vec(),
+            Self::Parity(row) => row.segments.iter().map(|(_, place)| *place).chain([row.parity]).collect(),
+        }
+    }
+
+    /// Where the bytes of `segment` themselves lie, each place by itself. None in a row that the segment is not in.
+    #[must_use]
+    pub fn copies(&self, segment: SegmentId) -> Vec<Place> {
+        match self {
+            Self::Parity(row) => {
+                row.segments.iter().filter(|(id, _)| *id == segment).map(|(_, place)| *place).collect()
+            }
+            Self::Single(_) | Self::Mirror(_) => self.places(),
+        }
+    }
+
+    /// Appends protection (1), number of places (1), places of member (2) and slot (4), and of a row its segments (4 each).
+    ///
+    /// # Panics
+    /// When a row has more than [`PLACES_MAX`] places.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let places = self.places();
+        assert!(places.len() <= PLACES_MAX, "a row of more segments than a layout has room for");
+        let protection = match self {
+            Self::Single(_) => SINGLE,
+            Self::Mirror(_) => MIRROR,
+            Self::Parity(_) => PARITY,
+        };
+        out.extend_from_slice(&[protection, places.len() as u8]);
+        for place in places {
+            out.extend_from_slice(&place.member.0.to_le_bytes());
+            out.extend_from_slice(&place.slot.to_le_bytes());
+        }
+        if let Self::Parity(row) = self {
+            row.segments.iter().for_each(|(id, _)| out.extend_from_slice(&id.0.to_le_bytes()));
+        }
+    }
+
+    /// Reads the layout at the start of `bytes`, and what follows it; `None` where there are no places.
+    ///
+    /// # Errors
+    /// [`Damage`] when it makes no sense.
+    pub fn decode(bytes: &[u8]) -> Result<(Option<Self>, &[u8]), Damage> {
+        let senseless = |why| Damage::Senseless(WHAT, why);
+        let ([protection, count], mut rest) = bytes.split_first_chunk().ok_or(Damage::Short(WHAT))?;
+        let mut places = Vec::with_capacity(usize::from(*count));
+        for _ in 0..*count {
+            let ([a, b, slot @ ..], after) = rest.split_first_chunk::<PLACE_BYTES>().ok_or(Damage::Short(WHAT))?;
+            places.push(Place { member: MemberId(u16::from_le_bytes([*a, *b])), slot: u32::from_le_bytes(*slot) });
+            rest = after;
+        }
+        let mut members: Vec<_> = places.iter().map(|place| place.member).collect();
+        members.sort_unstable();
+        members.dedup();
+        if members.len() < places.len() {
+            return Err(senseless("two places on one member"));
+        }
+        if members.last().is_some_and(|last| usize::from(last.0) >= MEMBERS_MAX) {
+            return Err(senseless("a place on a member that there cannot be"));
+        }
+        let layout = match (*protection, &places[..]) {
+            (SINGLE, []) => None,
+            (SINGLE, [place]) => Some(Self::Single(*place)),
+            (MIRROR, [one, other]) => Some(Self::Mirror([*one, *other])),
+            (PARITY, [data @ .., parity]) if !data.is_empty() && places.len() <= PLACES_MAX => {
+                let mut segments = Vec::with_capacity(data.len());
+                for place in data {
+                    let (id, after) = rest.split_first_chunk().ok_or(Damage::Short(WHAT))?;
+                    segments.push((SegmentId(u32::from_le_bytes(*id)), *place));
+                    rest = after;
+                }
+                Some(Self::Parity(Box::new(ParityRow { segments, parity: *parity })))
+            }
+            _ => return Err(senseless("a number of places that its protection does not have")),
+        };
+        Ok((layout, rest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(member: u16, slot: u32) -> Place {
+        Place { member: MemberId(member), slot }
+    }
+
+    fn row(data: u16) -> Layout {
+        let segments = (0..data).map(|at| (SegmentId(u32::from(at) + 70), place(at, 1000 + u32::from(at)))).collect();
+        Layout::Parity(Box::new(ParityRow { segments, parity: place(data, 5) }))
+    }
+
+    #[test]
+    fn each_kind_reads_back_and_leaves_what_follows() {
+        let all = [Layout::Single(place(3, 4)), Layout::Mirror([place(0, 1), place(1, 9)]), row(1), row(15)];
+        for layout in all {
+            let mut bytes = Vec::new();
+            layout.encode(&mut bytes);
+            assert!(bytes.len() <= Layout::BYTES_MAX);
+            bytes.extend_from_slice(b"rest");
+            assert_eq!(Layout::decode(&bytes), Ok((Some(layout), &b"rest"[..])));
+        }
+        assert_eq!(Layout::decode(&[0, 0, 7]), Ok((None, &[7][..])));
+    }
+
+    #[test]
+    fn a_segment_of_a_row_lies_in_one_place_and_a_mirrored_one_in_two() {
+        assert_eq!(row(4).copies(SegmentId(72)), [place(2, 1002)]);
+        assert_eq!(row(4).copies(SegmentId(5)), []);
+        let mirror = Layout::Mirror([place(0, 1), place(1, 9)]);
+        assert_eq!(mirror.copies(SegmentId(5)), [place(0, 1), place(1, 9)]);
+    }
+
+    #[test]
+    fn what_no_pool_has_is_refused() {
+        let mut twice = Vec::new();
+        Layout::Mirror([place(1, 1), place(1, 2)]).encode(&mut twice);
+        assert!(matches!(Layout::decode(&twice), Err(Damage::Senseless(..))), "both copies on one device");
+        let mut nowhere = Vec::new();
+        Layout::Single(place(32, 1)).encode(&mut nowhere);
+        assert!(matches!(Layout::decode(&nowhere), Err(Damage::Senseless(..))), "no such member");
+        for bytes in [&[1, 0][..], &[1, 1, 0, 0, 0, 0, 0, 0], &[2, 1, 0, 0, 0, 0, 0, 0], &[3, 0]] {
+            assert!(matches!(Layout::decode(bytes), Err(Damage::Senseless(..))), "{bytes:?}");
+        }
+        for bytes in [&[][..], &[0], &[0, 1, 0, 0, 0, 0, 0]] {
+            assert!(matches!(Layout::decode(bytes), Err(Damage::Short(_))), "{bytes:?}");
+        }
+    }
+}

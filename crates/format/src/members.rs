@@ -1,0 +1,223 @@
+//! The members of a pool: its devices, as the superblock of each lists them.
+//!
+//! Invariants:
+//! - A number is given to one device only, for good, so that a place never points to another one. Numbers go up from 0.
+//! - The list that counts is that of the intact superblock with the largest generation.
+
+use headpond_base::{BLOCK_U64, MemberId};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+use crate::Damage;
+use crate::number::counted_from_one;
+
+/// The most members that a pool ever has, those that are gone included: one superblock lists them all.
+pub const MEMBERS_MAX: usize = 32;
+
+const WHAT: &str = "list of members";
+
+/// A device's own random name, made when it becomes a member.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct MemberName(pub [u8; 16]);
+
+/// What a member is to the pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum MemberState {
+    /// It holds segments, and takes new ones.
+    InUse = 1,
+    /// It holds segments until they are moved, and takes no new ones.
+    Emptied = 2,
+    /// It holds nothing that counts, and never will.
+    Gone = 3,
+}
+
+/// One device of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// What it is called, on the device itself.
+    pub name: MemberName,
+    /// What it is to the pool.
+    pub state: MemberState,
+    /// Runs of a segment's size that it has.
+    pub slots: u32,
+    /// Bytes of the device that the pool uses.
+    pub bytes: u64,
+    /// The first byte of its first slot.
+    pub start: u64,
+}
+
+/// All members that a pool has had.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Members {
+    generation: u64,
+    rows: Vec<Member>,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RawMember {
+    name: [u8; 16],
+    state: u8,
+    reserved: [u8; 3],
+    slots: U32,
+    bytes: U64,
+    start: U64,
+    more: [u8; 24],
+}
+
+const _: () = assert!(size_of::<RawMember>() == 64);
+
+impl Members {
+    /// The list of a pool that begins with one device.
+    #[must_use]
+    pub fn first(member: Member) -> Self {
+        Self { generation: 1, rows: vec![member] }
+    }
+
+    /// Grows by one with each change of the list, from 1 on; the largest counts.
+    #[must_use]
+    pub const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// One member; `None` where the number was never given.
+    #[must_use]
+    pub fn get(&self, id: MemberId) -> Option<&Member> {
+        self.rows.get(usize::from(id.0))
+    }
+
+    /// All members, gone ones included, in the order of their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (MemberId, &Member)> {
+        (0..).map(MemberId).zip(&self.rows)
+    }
+
+    /// How many numbers were given.
+    #[must_use]
+    pub const fn given(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// How many devices the pool needs to be whole.
+    #[must_use]
+    pub fn needed(&self) -> usize {
+        self.rows.iter().filter(|member| member.state != MemberState::Gone).count()
+    }
+
+    /// The list with one device more, which gets the number that is answered; `None` once all numbers are given.
+    #[must_use]
+    pub fn with(&self, member: Member) -> Option<(Self, MemberId)> {
+        let id = MemberId(u16::try_from(self.rows.len()).ok().filter(|next| usize::from(*next) < MEMBERS_MAX)?);
+        let mut rows = self.rows.clone();
+        rows.push(member);
+        Some((Self { generation: self.generation + 1, rows }, id))
+    }
+
+    /// The list with another state of one member.
+    ///
+    /// # Panics
+    /// When there is no such member.
+    #[must_use]
+    pub fn with_state(&self, id: MemberId, state: MemberState) -> Self {
+        let mut rows = self.rows.clone();
+        rows[usize::from(id.0)].state = state;
+        Self { generation: self.generation + 1, rows }
+    }
+
+    pub(crate) fn raw(&self) -> [RawMember; MEMBERS_MAX] {
+        let mut raw: [RawMember; MEMBERS_MAX] = FromZeros::new_zeroed();
+        for (raw, member) in raw.iter_mut().zip(&self.rows) {
+            raw.name = member.name.0;
+            raw.state = member.state as u8;
+            raw.slots = member.slots.into();
+            raw.bytes = member.bytes.into();
+            raw.start = member.start.into();
+        }
+        raw
+    }
+
+    pub(crate) fn from_raw(
+        generation: u64,
+        given: u16,
+        raw: &[RawMember; MEMBERS_MAX],
+        segment_bytes: u32,
+    ) -> Result<Self, Damage> {
+        let senseless = |why| Damage::Senseless(WHAT, why);
+        let raw = raw.get(..usize::from(given)).filter(|rows| !rows.is_empty());
+        let raw = raw.ok_or(senseless("no members, or more than there can be"))?;
+        let mut rows = Vec::with_capacity(raw.len());
+        for raw in raw {
+            let state = match raw.state {
+                1 => MemberState::InUse,
+                2 => MemberState::Emptied,
+                3 => MemberState::Gone,
+                _ => return Err(senseless("unknown state of a member")),
+            };
+            let (slots, bytes, start) = (raw.slots.get(), raw.bytes.get(), raw.start.get());
+            let taken = u64::from(slots) * u64::from(segment_bytes);
+            let fits = slots > 0
+                && start.is_multiple_of(BLOCK_U64)
+                && start.checked_add(taken).is_some_and(|end| end <= bytes);
+            if !fits {
+                return Err(senseless("segments that do not fit their device"));
+            }
+            if rows.iter().any(|other: &Member| other.name.0 == raw.name) {
+                return Err(senseless("one device twice"));
+            }
+            rows.push(Member { name: MemberName(raw.name), state, slots, bytes, start });
+        }
+        Ok(Self { generation: counted_from_one(WHAT, generation)?, rows })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(name: u8) -> Member {
+        Member { name: MemberName([name; 16]), state: MemberState::InUse, slots: 100, bytes: 1 << 30, start: 1 << 20 }
+    }
+
+    fn read(members: &Members) -> Result<Members, Damage> {
+        let given = u16::try_from(members.given()).unwrap();
+        Members::from_raw(members.generation(), given, &members.raw(), 2 << 20)
+    }
+
+    #[test]
+    fn a_list_reads_back_and_its_generation_goes_up_with_each_change() {
+        let first = Members::first(member(1));
+        let (two, id) = first.with(member(2)).unwrap();
+        let emptied = two.with_state(MemberId(0), MemberState::Emptied);
+        let gone = emptied.with_state(MemberId(0), MemberState::Gone);
+        assert_eq!(id, MemberId(1));
+        assert_eq!([&first, &two, &emptied, &gone].map(Members::generation), [1, 2, 3, 4]);
+        assert_eq!([&first, &two, &emptied, &gone].map(Members::needed), [1, 2, 2, 1]);
+        for list in [&first, &two, &emptied, &gone] {
+            assert_eq!(read(list).as_ref(), Ok(list));
+        }
+    }
+
+    #[test]
+    fn a_number_is_given_once_and_no_pool_has_more_than_a_superblock_lists() {
+        let mut list = Members::first(member(0));
+        for name in 1..MEMBERS_MAX as u8 {
+            let (longer, id) = list.with(member(name)).unwrap();
+            assert_eq!(id, MemberId(name.into()));
+            list = longer.with_state(id, MemberState::Gone);
+        }
+        assert_eq!(read(&list), Ok(list.clone()));
+        assert_eq!(list.with(member(99)), None, "a number of a member that is gone is not given again");
+    }
+
+    #[test]
+    fn lists_that_no_headpond_writes_are_refused() {
+        let refused = |members: &Members| matches!(read(members), Err(Damage::Senseless(..)));
+        assert!(refused(&Members { generation: 0, rows: vec![member(1)] }), "no generation");
+        assert!(refused(&Members { generation: 1, rows: Vec::new() }), "no member");
+        assert!(refused(&Members { generation: 1, rows: vec![member(1), member(1)] }), "one device twice");
+        assert!(refused(&Members::first(Member { slots: 0, ..member(1) })), "no room");
+        assert!(refused(&Members::first(Member { slots: 1000, ..member(1) })), "more than the device has");
+        assert!(refused(&Members::first(Member { start: !4095, ..member(1) })), "an overflow");
+        assert!(refused(&Members::first(Member { start: 5, ..member(1) })), "in the middle of a block");
+    }
+}
