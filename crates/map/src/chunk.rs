@@ -49,8 +49,9 @@ impl Chunk {
             }
             Err(index) => {
                 if self.slots.len() == self.slots.capacity() {
-                    // An eighth, not double: slack is memory that every user pays for.
-                    self.slots.reserve_exact(self.slots.len() / 8 + 2);
+                    // A twelfth, not double, and no more than there can be: slack is memory that every user pays for.
+                    let room = CHUNK_BLOCKS as usize - self.slots.len();
+                    self.slots.reserve_exact((self.slots.len() / 12 + 2).min(room));
                 }
                 self.slots.insert(index, Packed::new(position, slot));
                 None
@@ -62,7 +63,7 @@ impl Chunk {
         let old = self.slots.remove(self.find(position).ok()?).slot();
         self.dirty -= u16::from(old.dirty);
         if self.slots.capacity() > self.slots.len() * 2 + 8 {
-            self.slots.shrink_to(self.slots.len() + self.slots.len() / 8);
+            self.slots.shrink_to(self.slots.len() + self.slots.len() / 12);
         }
         Some(old)
     }

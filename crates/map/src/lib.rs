@@ -4,8 +4,8 @@
 //! - A block has one slot or none.
 //! - `blocks` and `dirty` are exactly what walking all slots would count.
 //!
-//! Cost: ten bytes a slot, kept sorted in chunks of 512 blocks (2 MiB of the object), each with
-//! at most an eighth of slack; about 70 bytes more for each chunk that has any slot. Looking up a
+//! Cost: eleven bytes a slot, kept sorted in chunks of 512 blocks (2 MiB of the object), each with
+//! at most a twelfth of slack; about 70 bytes more for each chunk that has any slot. Looking up a
 //! block is a search over the object's chunks and one of nine steps in the chunk.
 
 mod chunk;
