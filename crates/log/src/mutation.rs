@@ -22,6 +22,8 @@ pub enum Mutation {
     KeepMemoryWindow,
     /// Writes that are asked for as one are batches of their own.
     SplitTogether,
+    /// Recovery does not look whether the batch before one is missing.
+    ForgetChain,
     /// A file is let go of before the log's word that it is clean is durable.
     LetGoEarly,
 }
@@ -37,7 +39,7 @@ impl Mutation {
     }
 
     /// Every one, with its name for the command line.
-    pub const ALL: [(&'static str, Self); 8] = [
+    pub const ALL: [(&'static str, Self); 9] = [
         ("skip-sync", Self::SkipSync),
         ("accept-torn-batch", Self::AcceptTornBatch),
         ("clean-before-origin-sync", Self::CleanBeforeOriginSync),
@@ -45,6 +47,7 @@ impl Mutation {
         ("replay-out-of-order", Self::ReplayOutOfOrder),
         ("keep-memory-window", Self::KeepMemoryWindow),
         ("split-together", Self::SplitTogether),
+        ("forget-chain", Self::ForgetChain),
         ("let-go-early", Self::LetGoEarly),
     ];
 }

@@ -37,7 +37,7 @@ struct Arguments {
     #[arg(long)]
     mode: Option<CacheMode>,
     /// Plant a bug: skip-sync, accept-torn-batch, clean-before-origin-sync, forget-generation, replay-out-of-order,
-    /// keep-memory-window, split-together
+    /// keep-memory-window, split-together, forget-chain
     #[arg(long, value_parser = parse_mutation)]
     mutation: Option<Mutation>,
     /// Promise 3 alone, in write-back: writes of every size up to a mebibyte, and power cuts

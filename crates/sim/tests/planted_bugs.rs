@@ -1,8 +1,8 @@
 //! Tests of the tests: each planted bug must be found by the exhaustive cases, which are green
 //! without it.
 //!
-//! Two must be found by the random ones, because they take longer histories than those: `ForgetGeneration` shows
-//! only where segments are used again, `KeepMemoryWindow` where a block that was read is changed and its slot is gone.
+//! Three must be found by the random ones: `ForgetGeneration` shows only where segments are used again, `ForgetChain` where
+//! several writes are lost at once, `KeepMemoryWindow` where a block that was read is changed and its slot is gone.
 
 use headpond_base::CacheMode;
 use headpond_engine::Mutation;
@@ -38,14 +38,18 @@ fn a_replay_out_of_order_is_found() {
     is_found(Mutation::ReplayOutOfOrder);
 }
 
-/// Histories in this mode find it, each of which keeps every promise without it: see random_histories.rs.
-fn histories_find(mutation: Mutation, mode: Option<CacheMode>) {
+/// Histories in write-back without other faults.
+fn planted(mutation: Mutation) -> Options {
+    Options { mutation: Some(mutation), no_faults: true, mode: Some(CacheMode::WriteBack), ..Options::default() }
+}
+
+/// Histories find it, each of which keeps every promise without it: see random_histories.rs.
+fn is_found_by(planted: &Options) {
     quiet_panics();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let planted = Options { mutation: Some(mutation), no_faults: true, mode, ..Options::default() };
-    let findings = run_seeds(0..40, &planted, cores, 1, &|_, _| {});
-    assert!(!findings.failures.is_empty(), "went unnoticed in {} histories", findings.seeds);
-    let sound = Options { mutation: None, ..planted };
+    let findings = run_seeds(0..100, planted, cores, 1, &|_, _| {});
+    assert!(!findings.failures.is_empty(), "went unnoticed in {} histories: {planted:?}", findings.seeds);
+    let sound = Options { mutation: None, ..planted.clone() };
     for failure in findings.failures {
         assert!(run_seeds(failure.seed..failure.seed + 1, &sound, 1, 1, &|_, _| {}).failures.is_empty(), "{failure}");
     }
@@ -53,11 +57,17 @@ fn histories_find(mutation: Mutation, mode: Option<CacheMode>) {
 
 #[test]
 fn segments_whose_lives_are_not_told_apart_are_found() {
-    histories_find(Mutation::ForgetGeneration, Some(CacheMode::WriteBack));
+    is_found_by(&planted(Mutation::ForgetGeneration));
+}
+
+#[test]
+fn a_gap_in_the_order_of_changes_is_found() {
+    // Histories with large writes, of which a power cut loses several at once.
+    is_found_by(&Options { untorn: true, ..planted(Mutation::ForgetChain) });
 }
 
 #[test]
 fn blocks_that_stay_in_memory_when_they_are_changed_are_found() {
-    histories_find(Mutation::KeepMemoryWindow, Some(CacheMode::WriteBack));
-    histories_find(Mutation::KeepMemoryWindow, Some(CacheMode::WriteAround));
+    is_found_by(&planted(Mutation::KeepMemoryWindow));
+    is_found_by(&Options { mode: Some(CacheMode::WriteAround), ..planted(Mutation::KeepMemoryWindow) });
 }
