@@ -1,41 +1,53 @@
-//! What the engine has asked for: effects that nobody has taken yet, and those that are under way.
+//! What the engine has asked for: effects that nobody has taken yet, those that are under way, and what the origin charges.
 //!
 //! Invariants
 //! - Effects are taken in the order in which they were asked for.
 //! - Each ticket is given once, and finished once.
+//! - All that goes to the origin is timed, so that its costs are those of all of it.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
-use crate::effect::{Effect, Ticket};
+use headpond_base::{Buf, Nanos};
+
+use crate::effect::{Effect, Outcome, Ticket};
+use crate::origin_cost::OriginCosts;
+use crate::purpose::Purpose;
 use crate::spread::Spread;
 use crate::stats::Stats;
 
-/// Owned by the engine. `P` is what an effect is for.
-pub(crate) struct Outbox<P> {
+/// Owned by the engine.
+#[derive(Default)]
+pub(crate) struct Outbox {
     effects: Vec<Effect>,
-    under_way: HashMap<Ticket, P, BuildHasherDefault<Spread>>,
+    under_way: HashMap<Ticket, Purpose, BuildHasherDefault<Spread>>,
     next: u64,
     /// What was asked of flash and origin; nothing else is counted here.
     asked: Stats,
+    origin_costs: OriginCosts,
+    now: Nanos,
 }
 
-impl<P> Default for Outbox<P> {
-    fn default() -> Self {
-        Self { effects: Vec::new(), under_way: HashMap::default(), next: 0, asked: Stats::default() }
+impl Outbox {
+    /// Tells the time.
+    pub(crate) const fn advance(&mut self, now: Nanos) {
+        self.now = now;
     }
-}
 
-impl<P> Outbox<P> {
-    /// Asks for an effect that is answered.
-    pub(crate) fn start(&mut self, purpose: P, effect: impl FnOnce(Ticket) -> Effect) -> (Ticket, &Effect) {
+    /// Asks for an effect that is answered, and says for what.
+    pub(crate) fn start(&mut self, purpose: Purpose, effect: impl FnOnce(Ticket) -> Effect) {
         let ticket = Ticket(self.next);
         self.next += 1;
-        self.under_way.insert(ticket, purpose);
         let effect = effect(ticket);
         count(&mut self.asked, &effect);
+        self.origin_costs.started(ticket, &effect, purpose.is_foreground(), self.now);
+        self.under_way.insert(ticket, purpose);
         self.effects.push(effect);
-        (ticket, &self.effects[self.effects.len() - 1])
+    }
+
+    /// Asks for bytes to be written to flash.
+    pub(crate) fn write_flash(&mut self, purpose: Purpose, offset: u64, data: Buf) {
+        self.start(purpose, |ticket| Effect::FlashWrite { ticket, offset, data });
     }
 
     /// Asks for an effect that nobody answers.
@@ -44,8 +56,14 @@ impl<P> Outbox<P> {
     }
 
     /// An effect was answered; what it was for. `None`: no such effect is under way.
-    pub(crate) fn finish(&mut self, ticket: Ticket) -> Option<P> {
+    pub(crate) fn finish(&mut self, ticket: Ticket, outcome: &Outcome) -> Option<Purpose> {
+        self.origin_costs.done(ticket, !matches!(outcome, Outcome::Failed(_)), self.now);
         self.under_way.remove(&ticket)
+    }
+
+    /// What the origin charges.
+    pub(crate) const fn origin_costs(&self) -> &OriginCosts {
+        &self.origin_costs
     }
 
     /// Appends what was asked for since the last call.

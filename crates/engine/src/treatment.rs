@@ -5,7 +5,7 @@
 
 use headpond_base::{Class, Compression};
 
-use crate::modes::Rules;
+use crate::modes::ModeRules;
 
 /// Who asks, and what was decided for him by whoever knows rules.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -47,12 +47,12 @@ impl Handling {
     pub const ALL: [Self; 5] = [Self::Cache, Self::Bypass, Self::ReadOnly, Self::WriteThrough, Self::Whole];
 
     /// What is left of a cache mode's rules.
-    pub(crate) const fn limit(self, mode: Rules) -> Rules {
+    pub(crate) const fn limit(self, mode: ModeRules) -> ModeRules {
         match self {
             Self::Cache | Self::Whole => mode,
-            Self::Bypass => Rules { log_writes: false, keep_writes: false, admit_reads: false, ..mode },
-            Self::ReadOnly => Rules { log_writes: false, keep_writes: false, ..mode },
-            Self::WriteThrough => Rules { log_writes: false, ..mode },
+            Self::Bypass => ModeRules { log_writes: false, keep_writes: false, admit_reads: false, ..mode },
+            Self::ReadOnly => ModeRules { log_writes: false, keep_writes: false, ..mode },
+            Self::WriteThrough => ModeRules { log_writes: false, ..mode },
         }
     }
 }

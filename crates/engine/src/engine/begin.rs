@@ -6,11 +6,13 @@ use headpond_log::Mutation;
 
 use crate::config::Config;
 use crate::effect::{Effect, Outcome};
+use crate::engine::Engine;
 use crate::engine::ops::together;
-use crate::engine::{Engine, Purpose};
+use crate::life::Life;
 use crate::locks::OpId;
 use crate::object::{OBJECT_BYTES_MAX, Object};
 use crate::op::{Change, Op, Progress, Stage, Work};
+use crate::purpose::Purpose;
 use crate::request::{OpenFile, Reply, Request, RequestId};
 use crate::treatment::Treatment;
 
@@ -23,7 +25,7 @@ impl Engine {
         });
         let dirty: Vec<_> = dirty.map(|(id, _)| *id).collect();
         if self.store.sums.dirty_blocks() > 0 {
-            self.promises.have_earlier_ones();
+            self.origin_space.promises.have_earlier_ones();
         }
         for id in dirty {
             let known = self.store.known(id);
@@ -40,7 +42,7 @@ impl Engine {
     }
 
     pub(crate) fn begin(&mut self, id: RequestId, request: Request) {
-        if self.stopping {
+        if self.life.is_ending() {
             return self.answer(id, Reply::Failed(Errno::SHUTDOWN));
         }
         let usual = Treatment::default();
@@ -122,7 +124,7 @@ impl Engine {
                 self.answer(id, Reply::Done);
             }
             Request::Stop => {
-                self.stopping = true;
+                self.life.becomes(Life::Stopping);
                 self.requests.fail_for_room(Errno::SHUTDOWN);
                 self.try_failing_again();
                 self.cancel_flushes();
@@ -385,7 +387,7 @@ impl Engine {
             (known.attached, known.name.is_gone(), known.state.birth == ObjectState::NO_BIRTH);
         let (named, cleaned_at) = (known.persisted, known.job.ended_at());
         self.leaving.stays(cleaned_at, id);
-        self.promises.passed(known.past.is_given_up());
+        self.origin_space.promises.passed(known.past.is_given_up());
         self.destage.losses.is_over(id);
         self.store.forget(id);
         if attached && gone && nameless && named {

@@ -10,13 +10,14 @@ use headpond_log::DataRecord;
 use headpond_policy::Admission;
 
 use crate::effect::{Effect, Outcome};
+use crate::engine::Engine;
 use crate::engine::gather::put;
 use crate::engine::keep::Place;
-use crate::engine::{Engine, Purpose};
 use crate::fetches::{Fetch, FetchId, Waiter};
 use crate::locks::{OpId, Span};
 use crate::neighbours;
 use crate::op::Op;
+use crate::purpose::Purpose;
 use crate::store::Store;
 
 /// Reclaim empties a few segments more than it needs: that is no room yet.
@@ -57,7 +58,7 @@ impl Engine {
         if !self.may_bring(object) {
             return (span, 1);
         }
-        let (most, cost) = (self.fetch_most(), self.origin_costs.reads());
+        let (most, cost) = (self.fetch_most(), self.outbox.origin_costs().reads());
         let ahead = neighbours::cheap(cost, most);
         if led && ahead > 1 {
             return (self.window(object, span, span.first, ahead), 1);
@@ -87,8 +88,8 @@ impl Engine {
     /// A request that followed a trail has what is there of its blocks: what comes next is brought before it is asked for.
     pub(crate) fn bring_ahead(&mut self, op: &Op, span: Span) {
         let object = op.object;
-        let window = neighbours::cheap(self.origin_costs.reads(), self.fetch_most());
-        if window == 1 || !self.rules_for(op.how).admit_reads || self.stopping || !self.may_bring(object) {
+        let window = neighbours::cheap(self.outbox.origin_costs().reads(), self.fetch_most());
+        if window == 1 || !self.rules_for(op.how).admit_reads || self.life.is_ending() || !self.may_bring(object) {
             return;
         }
         let most = (self.keep.unasked_most as u64 / TRAIL_SHARE).max(window);
@@ -242,7 +243,7 @@ impl Engine {
             && !self.is_crowded()
             && self.rules().admit_reads
             && !self.store.log.failed()
-            && !self.stopping
+            && !self.life.is_ending()
     }
 
     /// Makes sure that the log may name the object of clean blocks; `false` if it cannot now.

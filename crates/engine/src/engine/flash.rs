@@ -4,7 +4,8 @@ use headpond_base::{BLOCK, Block, ObjectId};
 use headpond_map::Slot;
 
 use crate::effect::{Effect, Outcome};
-use crate::engine::{Engine, Purpose};
+use crate::engine::Engine;
+use crate::purpose::Purpose;
 use crate::store::{ReadBack, Stretch};
 
 impl Engine {

@@ -29,7 +29,7 @@ impl Engine {
         let (object, first) = block_of(run[0]);
         let room = self.store.log.segments().free() > ADMIT_RESERVE && !self.store.log.failed();
         let stays = self.store.get(object).is_some_and(|known| !known.state.flags.unlinked);
-        if room && stays && !self.stopping && self.may_name_clean(object) {
+        if room && stays && !self.life.is_ending() && self.may_name_clean(object) {
             let blocks = u32::try_from(run.len()).expect("a record is bounded");
             let known = self.store.known(object);
             let slots = known.map.range(first, first.plus(u64::from(blocks))).count();

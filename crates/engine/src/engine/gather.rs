@@ -6,32 +6,16 @@
 //! flash may come from the origin by choice (`hits_to_origin.rs`): verified as from flash, and from flash after all where
 //! that fails.
 
-use headpond_base::{BLOCK, Block, Buf, Errno, Location, Nanos, ObjectId};
+use headpond_base::{BLOCK, Block, Buf, Errno, Location, ObjectId};
 use headpond_map::Slot;
 
 use crate::effect::{Effect, Outcome};
-use crate::engine::{Engine, Purpose};
+use crate::engine::Engine;
 use crate::locks::{OpId, Span};
 use crate::memory_window::Held;
 use crate::op::Op;
+use crate::purpose::{GatherRead, Purpose};
 use crate::store::{ReadBack, Stretch, Unpacked};
-
-/// A read of what the map has, for a request.
-pub(crate) struct GatherRead {
-    op: OpId,
-    object: ObjectId,
-    first: Block,
-    /// The slots of the blocks as they were when the read was begun; they lie behind each other.
-    slots: Vec<Slot>,
-    /// Where in the request's buffer the bytes go, in blocks.
-    out_at: usize,
-    /// The request wants just these bytes, so the buffer from flash is the answer.
-    whole: bool,
-    retried: bool,
-    /// It is the origin that is read.
-    at_origin: bool,
-    since: Nanos,
-}
 
 /// Where a run of blocks comes from.
 enum Source {

@@ -15,7 +15,6 @@ mod holdings;
 mod keep;
 mod object_room;
 mod ops;
-mod pool_failed;
 mod reclaim;
 mod refused_sync;
 mod streaming;
@@ -27,7 +26,7 @@ pub use ops::together::fits_together;
 
 use headpond_base::{Buf, CacheMode, Errno, Nanos, ObjectId, Sequence};
 use headpond_format::UNIT;
-use headpond_log::{LogIo, Mutation, WriteId};
+use headpond_log::{LogIo, Mutation};
 use headpond_policy::Streams;
 
 use crate::burials::Burials;
@@ -35,23 +34,22 @@ use crate::checkpoints::{Ask, Checkpoints, Ended, Of};
 use crate::config::Config;
 use crate::effect::{Effect, Outcome, Ticket};
 use crate::engine::destage::Destage;
-use crate::engine::gather::GatherRead;
 use crate::engine::keep::Keep;
-use crate::engine::ops::reserve::Asking;
 use crate::engine::ops::status::Settling;
-use crate::engine::pool_failed::PoolFailed;
 use crate::engine::reclaim::Reclaim;
 use crate::engine::victim::Lingered;
-use crate::fetches::{FetchId, Fetches};
+use crate::fetches::Fetches;
 use crate::hits_to_origin::HitsToOrigin;
 use crate::leaving::Leaving;
+use crate::life::Life;
 use crate::locks::{OpId, Span};
-use crate::modes::{Rules, rules};
+use crate::modes::{ModeRules, rules};
 use crate::neighbours::Neighbours;
 use crate::op::{Op, Progress, Work};
-use crate::origin_cost::OriginCosts;
+use crate::origin_space::OriginSpace;
 use crate::outbox::Outbox;
-use crate::promises::Promises;
+use crate::pool_failed::PoolFailed;
+use crate::purpose::Purpose;
 use crate::request::{Reply, Request, RequestId};
 use crate::requests::Requests;
 use crate::stats::Stats;
@@ -62,27 +60,6 @@ use crate::treatment::Treatment;
 /// With no more objects than this, assertions compare the sums over them with a walk after each turn.
 const COUNTED_BY_WALK: usize = 32;
 
-/// What an effect is for.
-pub(crate) enum Purpose {
-    /// What recovery found is durable.
-    Settling,
-    LogWrite(WriteId),
-    LogSync,
-    /// A request waits for it; it is stepped with the outcome.
-    Op(OpId),
-    Gather(GatherRead),
-    Fetch(FetchId),
-    Destage(crate::engine::destage::JobEffect),
-    Reclaim(crate::engine::reclaim::ReclaimEffect),
-    Checkpoint,
-    Bury(ObjectId),
-    Disown,
-    /// Space for changes of an object.
-    Space(ObjectId),
-    /// How much the origin has free.
-    Look,
-}
-
 /// The engine of one pool. See the crate's documentation.
 pub struct Engine {
     config: Config,
@@ -90,7 +67,7 @@ pub struct Engine {
     now: Nanos,
     store: Store,
     requests: Requests,
-    outbox: Outbox<Purpose>,
+    outbox: Outbox,
     fetches: Fetches,
     destage: Destage,
     reclaim: Reclaim,
@@ -101,28 +78,15 @@ pub struct Engine {
     trails: Trails,
     hits_to_origin: HitsToOrigin,
     checkpoints: Checkpoints,
-    asking: Asking,
+    origin_space: OriginSpace,
     settling: Settling,
-    promises: Promises,
-    /// The object that was written last: of its file system the origin's space is looked at.
-    looks_for: Option<ObjectId>,
     /// Writes that were found to be part of a stream, and pass by the pool.
     streamed_writes: u64,
-    /// What recovery found is durable. A process that died may have left it in the device's cache alone. Whatever is written before
-    /// could survive a loss of power that takes it: a superblock, with the checkpoint that it leads to.
-    settled: bool,
-    /// The first checkpoint of this epoch is written, and there is room for the log to go on.
-    accepting: bool,
+    life: Life,
     burials: Burials,
     leaving: Leaving,
-    stopping: bool,
-    stopped: bool,
     pool_failed: PoolFailed,
-    /// Requests that wait for the origin's side to answer that it knows of the failed pool.
-    until_disowned: Vec<OpId>,
     last_sync_asked: Nanos,
-    /// What the origin charges.
-    origin_costs: OriginCosts,
     /// The object that was dropped last to make room for another's name.
     forget_from: ObjectId,
     stats: Stats,
@@ -152,35 +116,29 @@ impl Engine {
             trails: Trails::default(),
             hits_to_origin: HitsToOrigin::default(),
             checkpoints,
-            asking: Asking::default(),
+            origin_space: OriginSpace::default(),
             settling: Settling::default(),
-            promises: Promises::default(),
-            looks_for: None,
             streamed_writes: 0,
-            settled: false,
-            accepting: false,
+            life: Life::default(),
             burials: Burials::default(),
             leaving: Leaving::default(),
-            stopping: false,
-            stopped: false,
             pool_failed: PoolFailed::default(),
-            until_disowned: Vec::new(),
             last_sync_asked: now,
-            origin_costs: OriginCosts::default(),
             forget_from: ObjectId(0),
             stats: Stats::default(),
         };
         engine.store.starts(now);
+        engine.outbox.advance(now);
         engine.start(Purpose::Settling, |ticket| Effect::FlashSync { ticket });
         engine
     }
 
-    pub(crate) const fn rules(&self) -> Rules {
+    pub(crate) const fn rules(&self) -> ModeRules {
         rules(self.mode)
     }
 
     /// What the cache mode leaves of what a request's treatment allows.
-    pub(crate) const fn rules_for(&self, how: Treatment) -> Rules {
+    pub(crate) const fn rules_for(&self, how: Treatment) -> ModeRules {
         how.handling.limit(rules(self.mode))
     }
 
@@ -188,6 +146,7 @@ impl Engine {
     pub fn advance(&mut self, now: Nanos) {
         self.now = self.now.max(now);
         self.store.advance(self.now);
+        self.outbox.advance(self.now);
         self.keep.tick(self.now);
         self.fit_keep();
         self.learn_kept();
@@ -205,16 +164,16 @@ impl Engine {
         let log = &self.store.log;
         let learning = self.keep.is_learning() || self.reclaim.waits_for_its_turn();
         // Who waits for the origin's figure to be settled waits for the time of the next look.
-        let looks = self.promises.look() && self.requests.first_for_room().is_some();
+        let looks = self.origin_space.promises.look() && self.requests.first_for_room().is_some();
         let busy = log.has_unsynced() && !log.failed() || self.destage.has_work(&self.store) || learning || looks;
-        (busy && !self.stopped).then(|| self.now.plus(crate::engine::destage::TICK))
+        (busy && !self.life.is_over()).then(|| self.now.plus(crate::engine::destage::TICK))
     }
 
     /// Takes a request. It is answered by an [`Effect::Reply`], now or later.
     pub fn submit(&mut self, id: RequestId, request: Request) {
-        if self.stopped {
+        if self.life.is_over() {
             self.answer(id, Reply::Failed(Errno::SHUTDOWN));
-        } else if !self.accepting {
+        } else if !self.life.has_served() {
             self.requests.hold(id, request);
         } else {
             self.begin(id, request);
@@ -227,11 +186,10 @@ impl Engine {
     /// # Panics
     /// When no such effect is under way: a completion that comes twice would be counted twice.
     pub fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
-        let purpose = self.outbox.finish(ticket).expect("an effect is completed once");
-        self.origin_costs.done(ticket, !matches!(outcome, Outcome::Failed(_)), self.now);
+        let purpose = self.outbox.finish(ticket, &outcome).expect("an effect is completed once");
         match purpose {
             Purpose::Settling => {
-                self.settled = true;
+                self.life.becomes(Life::Starting);
                 if let Outcome::Failed(_) = outcome {
                     self.store.log.fail();
                 }
@@ -254,8 +212,7 @@ impl Engine {
             Purpose::Checkpoint => self.checkpoint_answered(!matches!(outcome, Outcome::Failed(_))),
             Purpose::Bury(object) => self.buried(object, &outcome),
             Purpose::Disown => {
-                self.pool_failed.answered(&outcome);
-                for op in std::mem::take(&mut self.until_disowned) {
+                for op in self.pool_failed.answered(&outcome) {
                     self.requests.wake(op);
                 }
             }
@@ -309,8 +266,8 @@ impl Engine {
     /// Writes that were found to be part of a long stream since the start, and pass by the pool, whether they are
     /// answered or not: it is decided as a request is taken. `None` while requests wait for the engine's start.
     #[must_use]
-    pub const fn streamed_writes(&self) -> Option<u64> {
-        if self.accepting { Some(self.streamed_writes) } else { None }
+    pub fn streamed_writes(&self) -> Option<u64> {
+        if self.life.has_served() { Some(self.streamed_writes) } else { None }
     }
 
     /// The cache mode in force.
@@ -321,7 +278,7 @@ impl Engine {
 
     /// Runs until nothing more can be done without an answer from outside.
     fn turn(&mut self) {
-        if !self.settled {
+        if !self.life.is_settled() {
             return;
         }
         loop {
@@ -367,11 +324,13 @@ impl Engine {
     /// is lost for now. Reclaim of clean segments needs no log, so it comes first.
     fn accept(&mut self) {
         let enough = self.store.log.segments().free() >= crate::engine::reclaim::START_RESERVE;
-        if self.accepting || self.checkpoints.starting() || !(enough || self.reclaim.idle() || self.store.log.failed())
+        if self.life.has_served()
+            || self.checkpoints.starting()
+            || !(enough || self.reclaim.idle() || self.store.log.failed())
         {
             return;
         }
-        self.accepting = true;
+        self.life.becomes(Life::Serving);
         for (id, request) in self.requests.take_held() {
             self.begin(id, request);
         }
@@ -420,9 +379,7 @@ impl Engine {
 
     /// Asks for an effect, and for what.
     pub(crate) fn start(&mut self, purpose: Purpose, effect: impl FnOnce(Ticket) -> Effect) {
-        let foreground = matches!(purpose, Purpose::Op(_) | Purpose::Fetch(_) | Purpose::Gather(_));
-        let (ticket, effect) = self.outbox.start(purpose, effect);
-        self.origin_costs.started(ticket, effect, foreground, self.now);
+        self.outbox.start(purpose, effect);
     }
 
     pub(crate) fn emit(&mut self, effect: Effect) {
@@ -430,12 +387,12 @@ impl Engine {
     }
 
     pub(crate) fn write_flash(&mut self, purpose: Purpose, offset: u64, data: Buf) {
-        self.start(purpose, |ticket| Effect::FlashWrite { ticket, offset, data });
+        self.outbox.write_flash(purpose, offset, data);
     }
 
     fn pump_checkpoint(&mut self) {
         let free_wanted = self.free_wanted();
-        let (store, config, mode, stopping) = (&mut self.store, &self.config, self.mode, self.stopping);
+        let (store, config, mode, stopping) = (&mut self.store, &self.config, self.mode, self.life.is_ending());
         if let Some(op) = self.checkpoints.pump(Of { store, config, mode, stopping, free_wanted }) {
             self.requests.fail(op, Errno::IO);
         }
@@ -453,6 +410,23 @@ impl Engine {
         if let Some(op) = op {
             self.requests.wake(op);
         }
+    }
+
+    /// Tells the origin's side once the flash has failed.
+    fn disown_pool(&mut self) {
+        if self.store.log.failed() && self.pool_failed.begins_telling() {
+            self.start(Purpose::Disown, |ticket| Effect::PoolFailed { ticket });
+        }
+    }
+
+    /// Whether the origin may be changed: the flash works, or it is known that it does not.
+    pub(crate) fn may_change_origin(&self) -> bool {
+        !self.store.log.failed() || self.pool_failed.is_told()
+    }
+
+    /// Why the origin must not be changed, if that is for good.
+    pub(crate) const fn origin_barred(&self) -> Option<Errno> {
+        self.pool_failed.bars_origin()
     }
 
     fn emit_log_io(&mut self) {

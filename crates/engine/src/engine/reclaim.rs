@@ -16,78 +16,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headpond_base::{BLOCK, Block, Location, ObjectId, RECORD_BLOCKS_MAX, SegmentId, Stream};
+use headpond_base::{BLOCK, Block, Location, SegmentId, Stream};
 use headpond_format::{BLOCK_UNITS, Entry, decode_footer, decode_footer_tail};
 use headpond_log::DataRecord;
 use headpond_map::Slot;
 
 use crate::effect::{Effect, Outcome};
+use crate::engine::Engine;
 use crate::engine::gain::Gain;
-use crate::engine::{Engine, Purpose};
+use crate::piece::{Form, Piece};
+use crate::purpose::{Purpose, ReclaimEffect};
 use crate::store::Store;
 use crate::store::{ReadBack, Stretch};
-
-/// What reclaim waits for.
-pub(crate) enum ReclaimEffect {
-    /// The end of a segment, in search of its footer.
-    Footer { segment: SegmentId, len: usize },
-    /// Blocks that move on.
-    Move { segment: SegmentId, piece: Piece, slots: Vec<Slot>, again: bool },
-}
-
-/// Neighbouring blocks of an object that a segment holds, or held, in one record.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece {
-    object: ObjectId,
-    first: Block,
-    /// Where the first is, or the packed record begins that has them, or the batch of the blank one.
-    at: Location,
-    form: Form,
-    count: u32,
-}
-
-/// How a piece is stored.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Form {
-    Plain,
-    /// The unit of the block with which the packed record begins, and which of its blocks the first is.
-    Packed(u8, u8),
-    Blank,
-}
-
-impl Piece {
-    /// Whether a block's slot points to this piece's block number `index`.
-    fn holds(&self, index: u32, slot: Slot) -> bool {
-        match (self.form, slot.in_record()) {
-            (Form::Plain, None) => !slot.packed && slot.location == self.at.plus(index),
-            (Form::Packed(unit, from), Some(place)) => {
-                slot.location == self.at && place.unit == unit && u32::from(place.index) == u32::from(from) + index
-            }
-            (Form::Blank, None) => slot.is_blank() && slot.location == self.at,
-            _ => false,
-        }
-    }
-
-    /// Whether both are neighbours in one blank record.
-    fn goes_on_in(&self, next: &Self) -> bool {
-        (self.object, self.at, self.form, Form::Blank) == (next.object, next.at, next.form, self.form)
-            && self.first.plus(u64::from(self.count)) == next.first
-            && (self.count as usize) < RECORD_BLOCKS_MAX
-    }
-
-    /// `count` of its blocks, from number `index` on.
-    fn part(self, index: u32, count: u32) -> Self {
-        let first = self.first.plus(u64::from(index));
-        match self.form {
-            Form::Plain => Self { first, at: self.at.plus(index), count, ..self },
-            Form::Packed(unit, from) => {
-                let from = u8::try_from(u32::from(from) + index).expect("a packed record is bounded");
-                Self { first, form: Form::Packed(unit, from), count, ..self }
-            }
-            Form::Blank => Self { first, count, ..self },
-        }
-    }
-}
 
 /// A segment being emptied.
 #[derive(Default)]
@@ -176,7 +116,7 @@ impl Engine {
         self.note_gain();
         // Those that wait for room to move something must not keep others from making room.
         let most = if self.short_of_segments() { 2 * VICTIMS_MAX } else { VICTIMS_MAX };
-        while !self.stopping && self.reclaim.victims.len() < most && self.wants_segments() {
+        while !self.life.is_ending() && self.reclaim.victims.len() < most && self.wants_segments() {
             let Some(victim) = self.choose_victim() else {
                 // All that is full is worth keeping, or dirty. Rather than wait for that to change:
                 let blocks = self.store.log.geometry().segment_blocks();
@@ -192,7 +132,7 @@ impl Engine {
             self.reclaim.victims.insert(victim, Victim::default());
             self.read_footer(victim, FOOTER_GUESS);
         }
-        if self.stopping {
+        if self.life.is_ending() {
             // Half emptied is as good as full: the map says what counts.
             self.reclaim.victims.retain(|_, victim| victim.under_way > 0);
             return;

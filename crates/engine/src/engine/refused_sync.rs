@@ -8,52 +8,12 @@
 //! - An object is known until its loss was told: by a flush that covers it or by the end of the pool's use, whichever comes
 //!   first; or until the file was closed, opened again and synced well, or is gone.
 
-use std::collections::BTreeMap;
-
 use headpond_base::{Block, Errno, ObjectId};
 
 use crate::effect::Effect;
 use crate::engine::Engine;
 use crate::locks::Span;
 use crate::object::Object;
-use crate::request::FlushScope;
-
-/// What the origin lost, and no flush has told.
-#[derive(Default)]
-pub(crate) struct Losses(BTreeMap<ObjectId, Errno>);
-
-impl Losses {
-    pub(crate) fn add(&mut self, object: ObjectId, errno: Errno) {
-        self.0.entry(object).or_insert(errno);
-    }
-
-    /// Whether some of an object is lost.
-    pub(crate) fn has(&self, object: ObjectId) -> bool {
-        !self.0.is_empty() && self.0.contains_key(&object)
-    }
-
-    /// Those that a flush tells.
-    pub(crate) fn take(&mut self, scope: &FlushScope) -> Self {
-        let (told, untold) = std::mem::take(&mut self.0).into_iter().partition(|(object, _)| scope.holds(*object));
-        self.0 = untold;
-        Self(told)
-    }
-
-    /// A flush ended before it told.
-    pub(crate) fn take_back(&mut self, untold: Self) {
-        self.0.extend(untold.0);
-    }
-
-    /// Any of them.
-    pub(crate) fn first(&self) -> Option<Errno> {
-        self.0.values().next().copied()
-    }
-
-    /// It was told, or concerns nobody any more.
-    pub(crate) fn is_over(&mut self, object: ObjectId) {
-        self.0.remove(&object);
-    }
-}
 
 impl Engine {
     /// The origin failed to sync the file. Whoever asked for that is not the only one whom it concerns.

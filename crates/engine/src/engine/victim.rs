@@ -104,7 +104,7 @@ impl Engine {
         full.sort_unstable();
         if self.roomy() {
             // What is worth it fits: pack the pool, and drop nothing of that.
-            let price = self.lingered.price(self.origin_costs.reads());
+            let price = self.lingered.price(self.outbox.origin_costs().reads());
             let (mut best, mut found) = (0.0, None);
             for (younger, (_, dirty, kept, id)) in full.iter().rev().enumerate() {
                 let moved = dirty + kept;

@@ -19,10 +19,11 @@ use std::collections::BTreeMap;
 use headpond_base::{Block, Errno, Nanos, ObjectId, Sequence};
 
 use super::ROUND_BLOCKS;
-use super::job::{Job, JobId};
+use super::job::Job;
 use crate::engine::Engine;
-use crate::engine::refused_sync::Losses;
 use crate::locks::OpId;
+use crate::losses::Losses;
+use crate::purpose::JobId;
 use crate::request::{FlushId, FlushScope};
 use crate::store::Store;
 

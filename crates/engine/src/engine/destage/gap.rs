@@ -24,12 +24,12 @@ use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Location, ObjectId};
 use headpond_map::Slot;
 use headpond_policy::{Gap, Joined, Run as Neighbours, join};
 
-use super::group::Filling;
-use super::job::{Job, JobEffect, JobId};
+use super::job::Job;
 use super::run::{RUN_BLOCKS_MAX, Run};
 use crate::effect::{Effect, Outcome};
-use crate::engine::{Engine, Purpose};
+use crate::engine::Engine;
 use crate::object::Object;
+use crate::purpose::{Filling, JobEffect, JobId, Purpose};
 use crate::store::{Stretch, Unpacked};
 
 impl Job {
@@ -42,13 +42,12 @@ impl Job {
 impl Engine {
     /// Which of these runs go together, and what each write costs.
     pub(super) fn plan(&mut self, object: ObjectId, runs: &[Run]) -> Vec<Joined> {
-        let (writes, reads) = (self.origin_costs.writes(), self.origin_costs.reads());
+        let (writes, reads) = (self.outbox.origin_costs().writes(), self.outbox.origin_costs().reads());
         let widest = writes.gap_worth(headpond_base::Nanos(0)).min(RUN_BLOCKS_MAX as u64);
         let between = runs.windows(2).map(|pair| pair[1].first.0 - pair[0].end().0).filter(|gap| *gap <= widest).sum();
-        let spare = self.promises.spare(between, self.store.sums.dirty_blocks());
+        let spare = self.origin_space.promises.spare(between, self.store.sums.dirty_blocks());
         if !spare {
-            self.looks_for = Some(object);
-            self.promises.want();
+            self.origin_space.want_look(object);
         }
         let known = self.store.get(object).filter(|_| !self.store.log.failed());
         let mut before: Option<&Run> = None;

@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use headpond_base::{Block, Buf};
-use headpond_map::Slot;
 
 /// Runs of a job that go to the origin in one write.
 pub(super) struct Group {
@@ -27,13 +26,4 @@ impl Group {
     pub(super) fn alone(&self) -> bool {
         self.runs.len() == 1
     }
-}
-
-/// A read of what lies in a gap.
-pub(crate) struct Filling {
-    pub(super) group: usize,
-    pub(super) first: Block,
-    pub(super) blocks: u64,
-    /// From flash: the slots as they were when the read was begun. Empty: from the origin.
-    pub(super) slots: Vec<Slot>,
 }

@@ -14,29 +14,12 @@ use headpond_log::Mutation;
 use headpond_map::Slot;
 
 use super::ROUND_BLOCKS;
-use super::group::{Filling, Group};
+use super::group::Group;
 use super::moves::Moves;
-use super::run::{Reading, Run, pieces};
+use super::run::{Run, pieces};
 use crate::effect::{Effect, Outcome};
-use crate::engine::{Engine, Purpose};
-
-/// Names a job.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct JobId(pub(super) u64);
-
-/// What a job waits for.
-pub(crate) enum JobEffect {
-    /// Some blocks of a run, from flash.
-    Read { job: JobId, reading: Reading },
-    /// A run, to the origin.
-    Write { job: JobId, end: u64, group: Option<usize> },
-    /// What lies between runs, from flash or from the origin.
-    Fill { job: JobId, filling: Filling },
-    /// A range of zeros, to the origin, which gives the space of its whole blocks back or not.
-    Zero { job: JobId, gives: bool },
-    /// Whatever its stage says.
-    Step(JobId),
-}
+use crate::engine::Engine;
+use crate::purpose::{JobEffect, JobId, Purpose};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
@@ -604,7 +587,7 @@ impl Engine {
             known.origin_size = stamp.size;
         }
         known.job.is_synced();
-        self.origin_is_synced(job.object);
+        self.origin_space.is_synced(&mut self.store, job.object);
         let known = self.store.known(job.object);
         if log_works && known.persisted {
             self.store.persist(job.object);
@@ -628,7 +611,7 @@ impl Engine {
             known.left_with(stamp, job.status_moves);
         }
         known.job.is_synced();
-        self.origin_is_synced(object);
+        self.origin_space.is_synced(&mut self.store, object);
         let known = self.store.known(object);
         // A crash in the midst of the marks leaves an object that seems dirty, and clean ones' status is changed unsaid.
         known.status.is_being_cleaned(true);
@@ -651,7 +634,7 @@ impl Engine {
         }
         job.cleaned = clean.len() as u64;
         self.stats.destaged_blocks += job.cleaned;
-        self.promises.spend(job.cleaned);
+        self.origin_space.promises.spend(job.cleaned);
         if !log_works {
             self.store.known(object).status.is_being_cleaned(false);
             return;
@@ -691,7 +674,7 @@ impl Engine {
             self.stats.origin_errors += 1;
             self.requests.refused_again(job.object, errno);
         }
-        self.promises.destaged(failed);
+        self.origin_space.promises.destaged(failed);
         self.job_ended(id, job, failed);
         self.retire(job.object);
     }
@@ -731,7 +714,7 @@ impl Engine {
                     job.failed = job.failed.or(Some(errno));
                 }
                 if gives {
-                    self.given(job.object);
+                    self.origin_space.given(&mut self.store, job.object);
                 }
             }
             JobEffect::Step(_) => self.stage_done(&mut job, outcome),
@@ -750,7 +733,7 @@ impl Engine {
                 | Stage::Blanking { gives: true }
                 | Stage::Growing { gives: true, .. }
         ) {
-            self.given(job.object);
+            self.origin_space.given(&mut self.store, job.object);
         }
         let known = self.store.known(job.object);
         match (job.stage, outcome) {

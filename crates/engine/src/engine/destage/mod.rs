@@ -27,15 +27,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use headpond_base::{Block, Errno, Nanos, ObjectId};
 
 use crate::engine::Engine;
-use crate::engine::refused_sync::Losses;
 use crate::locks::OpId;
+use crate::losses::Losses;
+use crate::purpose::JobId;
 use crate::store::Store;
 use flush::Flush;
 pub use flush::FlushProgress;
 pub(crate) use governor::TICK;
 use governor::{Governor, Situation};
-pub(crate) use job::JobEffect;
-use job::{Job, JobId};
+use job::Job;
 use patience::Patience;
 
 /// Jobs at once while a flush runs or something waits: enough to keep an origin with several
@@ -175,14 +175,14 @@ impl Engine {
 
     /// Starts what should go to the origin now.
     pub(crate) fn pump_destage(&mut self) {
-        if self.stopping {
+        if self.life.is_ending() {
             // Changes on their way to the origin may still wait for dirty data to go first.
             self.start_hurried();
             self.stamp_before_stop();
             self.issue_runs();
             return;
         }
-        if !self.accepting {
+        if !self.life.has_served() {
             return;
         }
         let situation = self.situation();
@@ -224,7 +224,7 @@ impl Engine {
 
     /// Steps the request to stop once it is the last, and nothing is under way.
     pub(crate) fn wake_stop(&mut self) {
-        if self.stopping
+        if self.life.is_ending()
             && self.requests.len() == 1
             && self.destage.noted.is_empty()
             && self.quiet()
@@ -314,7 +314,7 @@ impl Engine {
     /// What the pace depends on now.
     fn situation(&self) -> Situation {
         let config = &self.config;
-        let idle = config.idle_flush.is_some_and(|idle| self.origin_costs.idle_for(self.now) >= idle);
+        let idle = config.idle_flush.is_some_and(|idle| self.outbox.origin_costs().idle_for(self.now) >= idle);
         Situation {
             dirty: self.store.sums.dirty_blocks(),
             dirtied: self.store.sums.dirtied_blocks(),
@@ -340,7 +340,7 @@ impl Engine {
     }
 
     fn waited_for(&self, object: ObjectId) -> bool {
-        self.stopping
+        self.life.is_ending()
             || self.destage.hurried.contains(&object)
             || self.destage.flushes.iter().any(|flush| flush.wants(object))
     }
@@ -352,7 +352,7 @@ impl Engine {
         if oldest.is_some_and(|waited| self.destage.patience.is_over(waited)) {
             return 0;
         }
-        let each = self.origin_costs.writes().each.0.max(1);
+        let each = self.outbox.origin_costs().writes().each.0.max(1);
         let enough = usize::try_from(AHEAD.0 / each).unwrap_or(DEPTH_MAX).clamp(DEPTH_MIN, DEPTH_MAX);
         match (fast, self.fetches.none()) {
             (true, true) => enough,

@@ -5,10 +5,11 @@
 
 use headpond_base::{Block, ObjectId};
 
-use super::job::{Job, JobEffect, JobId};
-use super::run::{Reading, Run};
+use super::job::Job;
+use super::run::Run;
 use crate::effect::Outcome;
-use crate::engine::{Engine, Purpose};
+use crate::engine::Engine;
+use crate::purpose::{JobEffect, JobId, Purpose, Reading};
 use crate::store::{Stretch, Unpacked};
 
 impl Engine {

@@ -76,12 +76,3 @@ pub(super) fn pieces(blocks: Vec<Option<Buf>>, len: usize) -> Vec<Buf> {
     }
     pieces
 }
-
-/// A read of some blocks of a run, which lie together on flash.
-#[derive(Clone, Copy)]
-pub(crate) struct Reading {
-    pub(super) run: usize,
-    pub(super) from: usize,
-    pub(super) count: usize,
-    pub(super) again: bool,
-}

@@ -125,7 +125,7 @@ impl Engine {
         }
         if op.stage == Stage::MakingRoom {
             // Whatever came of it, the origin is asked once more; unless the end has come.
-            op.error = op.error.filter(|_| self.stopping);
+            op.error = op.error.filter(|_| self.life.is_ending());
             op.stage = Stage::Locked;
             return self.step_change(id, op);
         }
@@ -225,12 +225,11 @@ impl Engine {
         if !self.may_log(id, op.object) {
             self.wait_for_turn(id, op.object, false);
         } else if self.may_take(op.object, change) {
-            if self.promises.counts() {
-                self.looks_for = Some(op.object);
-                self.promises.want();
+            if self.origin_space.promises.counts() {
+                self.origin_space.want_look(op.object);
             }
             return true;
-        } else if self.stopping {
+        } else if self.life.is_ending() {
             // Nobody makes room any more.
             op.error = Some(Errno::SHUTDOWN);
             self.requests.wake(id);

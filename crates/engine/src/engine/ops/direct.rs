@@ -10,10 +10,11 @@ use headpond_base::{Block, Class, Errno, ObjectId, Sequence};
 use headpond_format::Entry;
 
 use crate::effect::Effect;
+use crate::engine::Engine;
 use crate::engine::keep::Place;
-use crate::engine::{Engine, Purpose};
 use crate::locks::{OpId, Span};
 use crate::op::{Change, Op, Progress, Stage};
+use crate::purpose::Purpose;
 use crate::request::Reply;
 use crate::store::drop_entry;
 use crate::treatment::{Handling, Treatment};
@@ -154,7 +155,7 @@ impl Engine {
     /// Makes a change at the origin wait until what is dirty has its space there.
     fn wait_for_room(&mut self, id: OpId, object: ObjectId) -> Progress {
         self.store.known(object).turns.over(id);
-        if self.stopping {
+        if self.life.is_ending() {
             return Progress::Finish(Reply::Failed(Errno::SHUTDOWN));
         }
         self.requests.wait_for_room(id);
@@ -262,7 +263,7 @@ impl Engine {
                 let known = self.store.known(object);
                 known.past.writes(blocks);
                 known.space.passed_by(*offset, offset + data.len() as u64);
-                self.promises.pass(blocks);
+                self.origin_space.promises.pass(blocks);
                 let (offset, data) = (*offset, vec![data.clone()]);
                 self.start(Purpose::Op(id), |ticket| Effect::OriginWrite { ticket, object, offset, data, user });
             }

@@ -8,9 +8,10 @@ use headpond_base::{Errno, ObjectId};
 use headpond_format::{Entry, OBJECT_PATH_MAX};
 
 use crate::effect::{Effect, Outcome};
-use crate::engine::{Engine, Purpose};
+use crate::engine::Engine;
 use crate::locks::OpId;
 use crate::op::{Op, Progress, Stage, Work};
+use crate::purpose::Purpose;
 use crate::request::{Namespace, Reply};
 
 impl Engine {
@@ -54,7 +55,7 @@ impl Engine {
                     return Progress::Finish(Reply::Failed(errno));
                 }
                 if !self.may_change_origin() {
-                    self.until_disowned.push(id);
+                    self.pool_failed.wait(id);
                     return Progress::Wait;
                 }
             }

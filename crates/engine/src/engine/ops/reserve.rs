@@ -9,15 +9,16 @@
 //! Invariant: while the origin is asked for space of an object that the log knows, what is durable of the log says that the
 //! object's file is changing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use headpond_base::{BLOCK_U64, Block, Errno, Nanos, ObjectId, blocks_for};
 
 use crate::effect::{Effect, Outcome};
-use crate::engine::{Engine, Purpose};
+use crate::engine::Engine;
 use crate::locks::OpId;
 use crate::op::{Change, Op, Stage, Work};
 use crate::promises::Balance;
+use crate::purpose::Purpose;
 use crate::request::FlushScope;
 use crate::space::{Bytes, Wish};
 use crate::treatment::Handling;
@@ -29,19 +30,10 @@ const AHEAD_MAX: u64 = 16 << 20;
 /// So long after the last reservation the log says that the file is not changing any more.
 const SAID_FOR: Nanos = Nanos::SECOND;
 
-/// What goes on about space, by object. Owned by the engine.
-#[derive(Default)]
-pub(crate) struct Asking {
-    /// Objects with changes that wait for space.
-    wanted: BTreeSet<ObjectId>,
-    /// Objects whose file is said to be changing for reservations that are over, since when.
-    said: BTreeMap<ObjectId, Nanos>,
-}
-
 impl Engine {
     /// Whether a change may be made as far as space is known; if not it is to ask for some.
     pub(super) fn has_space(&mut self, op: &Op, change: &Change) -> bool {
-        let counts = self.promises.counts();
+        let counts = self.origin_space.promises.counts();
         let known = self.store.known(op.object);
         match change {
             Change::Allocate { .. } if !known.space.keeps() => op.allocated,
@@ -62,7 +54,7 @@ impl Engine {
             op.reserving = true;
             let says = known.trust.begins_reserving();
             known.status_moved();
-            self.asking.said.remove(&op.object);
+            self.origin_space.goes_on(op.object);
             if says && log_works && known.persisted {
                 self.store.persist(op.object);
             }
@@ -79,14 +71,14 @@ impl Engine {
         let known = self.store.known(op.object);
         known.status_moved();
         if known.trust.ends_reserving() {
-            self.asking.said.insert(op.object, self.now);
+            self.origin_space.is_said(op.object, self.now);
         }
     }
 
     /// Has files that grow give back what they have ahead, for a change that the origin refused for want of space. `false` where
     /// that was done before, or where there is none. The change is stepped again when it is done.
     pub(super) fn make_room(&mut self, id: OpId, op: &mut Op, errno: Errno) -> bool {
-        if !errno.is_no_space() || self.stopping || std::mem::replace(&mut op.made_room, true) {
+        if !errno.is_no_space() || self.life.is_ending() || std::mem::replace(&mut op.made_room, true) {
             return false;
         }
         let has_tail =
@@ -103,11 +95,8 @@ impl Engine {
 
     /// Says that the files are not changing any more for which nobody has asked for a while.
     fn unsay(&mut self) {
-        while let Some((object, _)) =
-            self.asking.said.iter().find(|(_, since)| self.stopping || self.now.since(**since) >= SAID_FOR)
-        {
-            let object = *object;
-            self.asking.said.remove(&object);
+        let (ending, now) = (self.life.is_ending(), self.now);
+        while let Some(object) = self.origin_space.next_unsaid(|since| ending || now.since(since) >= SAID_FOR) {
             let log_works = !self.store.log.failed();
             let Some(known) = self.store.get_mut(object).filter(|known| !known.job.is_running()) else { continue };
             if known.trust.has_reserved() && log_works && known.persisted {
@@ -129,16 +118,15 @@ impl Engine {
         let need: Vec<Bytes> = need.flat_map(|range| lacking(&known.space, range)).collect();
         let ahead = ahead(change, known.state.size).filter(|range| known.space.keeps() && !known.space.has(*range));
         known.space.wish(Wish { op: id, need, ahead, user: op.how.user, insists, alone: false });
-        self.asking.wanted.insert(object);
+        self.origin_space.wants(object);
     }
 
     /// Asks the origin for what changes wait for, and looks at what it has free if a request waits for that.
     pub(crate) fn pump_space(&mut self) {
         self.unsay();
-        let wanted: Vec<ObjectId> = self.asking.wanted.iter().copied().collect();
-        for object in wanted {
+        for object in self.origin_space.wanted() {
             let Some(known) = self.store.get_mut(object) else {
-                self.asking.wanted.remove(&object);
+                self.origin_space.wants_none(object);
                 continue;
             };
             if let Some(question) = known.space.question() {
@@ -146,14 +134,16 @@ impl Engine {
                 let effect = |ticket| Effect::OriginReserve { ticket, object, ranges, user, insists };
                 self.start(Purpose::Space(object), effect);
             } else if !known.space.is_waited_for() {
-                self.asking.wanted.remove(&object);
+                self.origin_space.wants_none(object);
             }
         }
         let waiting = self.requests.first_for_room();
         let asker = waiting.and_then(|op| self.requests.get(op)).map(|op| op.object);
-        let asker = asker.or(self.looks_for).filter(|object| self.store.get(*object).is_some_and(|it| it.attached));
+        let asker = asker
+            .or(self.origin_space.looks_for())
+            .filter(|object| self.store.get(*object).is_some_and(|it| it.attached));
         if let Some(object) = asker
-            && let Some(settles) = self.promises.begin_look(self.now, waiting.is_some())
+            && let Some(settles) = self.origin_space.promises.begin_look(self.now, waiting.is_some())
         {
             self.start(Purpose::Look, |ticket| Effect::OriginSpace { ticket, object, settles });
         }
@@ -162,7 +152,7 @@ impl Engine {
     /// The origin said how much it has free.
     pub(crate) fn looked_at_origin(&mut self, outcome: &Outcome) {
         let found = if let Outcome::Free(room) = outcome { Some(*room) } else { None };
-        self.promises.looked(found);
+        self.origin_space.promises.looked(found);
     }
 
     /// The origin answered a question.
@@ -189,24 +179,18 @@ impl Engine {
                 }
                 let granted = known.space.granted(&space.found, !space.keeps_none);
                 if space.counts || space.keeps_none {
-                    self.promises.count();
+                    self.origin_space.promises.count();
                 }
                 granted.into_iter().for_each(|op| self.requests.has_outcome(op, Outcome::Done));
             }
             _ => unreachable!("a question for space is answered with space"),
         }
-        self.asking.wanted.insert(object);
-    }
-
-    /// Destage has given space of an object back, or failed to.
-    pub(crate) fn given(&mut self, object: ObjectId) {
-        self.store.known(object).space.given();
-        self.asking.wanted.insert(object);
+        self.origin_space.wants(object);
     }
 
     /// How a change stands with what is counted of the origin's space.
     pub(super) fn balance(&self, object: ObjectId, change: &Change) -> Balance {
-        if !self.promises.counts() || self.store.log.failed() {
+        if !self.origin_space.promises.counts() || self.store.log.failed() {
             return Balance::Enough;
         }
         if !self.makes_dirty_data(object, change) {
@@ -214,7 +198,7 @@ impl Engine {
         }
         let dirty = self.store.sums.dirty_blocks();
         let after = if let Change::Zero { .. } = change { dirty + 2 } else { self.dirty_after(object, change) };
-        self.promises.balance(after, dirty, self.now)
+        self.origin_space.promises.balance(after, dirty, self.now)
     }
 
     /// Whether a change leaves data that destage has to write: no cut, no allocation, no zeroing of whole blocks.
@@ -230,7 +214,7 @@ impl Engine {
     /// Whether a change adds to dirty data that met a quota on its way to the origin, where only destage meets it.
     fn is_over_quota(&self, object: ObjectId, change: &Change) -> bool {
         let met = self.store.get(object).is_some_and(|known| known.space.is_over_quota() && known.is_dirty());
-        met && self.promises.counts() && !self.store.log.failed() && self.makes_dirty_data(object, change)
+        met && self.origin_space.promises.counts() && !self.store.log.failed() && self.makes_dirty_data(object, change)
     }
 
     /// Whether a change that goes to the origin directly leaves what is dirty the space that it was promised.
@@ -240,13 +224,15 @@ impl Engine {
             Change::Zero { offset, len, .. } => edges(*offset, *len, size).count() as u64,
             _ => ranges(change).map(|(start, end)| (end - start) / BLOCK_U64).sum(),
         };
-        takes == 0 || self.store.log.failed() || self.promises.leaves(takes, self.store.sums.dirty_blocks(), self.now)
+        takes == 0
+            || self.store.log.failed()
+            || self.origin_space.promises.leaves(takes, self.store.sums.dirty_blocks(), self.now)
     }
 
     /// Whether nobody but the origin can tell whether there is space for a change: it goes there.
     pub(super) fn only_origin_can_tell(&self, op: &Op) -> bool {
         let Work::Change(change) = &op.work else { return false };
-        self.promises.counts()
+        self.origin_space.promises.counts()
             && (self.balance(op.object, change) == Balance::Full || self.quota_fills_pool(op.object, change))
     }
 
@@ -270,12 +256,6 @@ impl Engine {
             _ => whole && self.only_origin_can_tell(op),
         };
         (refused && self.rules_for(op.how).log_writes).then_some(Errno::NOSPC)
-    }
-
-    /// The origin has synced what went past the pool of an object.
-    pub(crate) fn origin_is_synced(&mut self, object: ObjectId) {
-        let known = self.store.known(object);
-        self.promises.passed(known.past.is_synced());
     }
 }
 

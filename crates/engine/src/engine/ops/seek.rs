@@ -4,9 +4,10 @@
 use headpond_base::Errno;
 
 use crate::effect::{Effect, Outcome};
-use crate::engine::{Engine, Purpose};
+use crate::engine::Engine;
 use crate::locks::{OpId, Span};
 use crate::op::{Op, Progress, Stage, Work};
+use crate::purpose::Purpose;
 use crate::request::Reply;
 
 impl Engine {

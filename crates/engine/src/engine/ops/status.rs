@@ -94,7 +94,7 @@ impl Engine {
     /// Tells the log of those that are quiet. Of a clean one it is told once that is dirty.
     pub(crate) fn settle_status(&mut self) {
         while let Some((since, object)) = self.settling.0.front().copied()
-            && (self.stopping || self.now.since(since) >= QUIET)
+            && (self.life.is_ending() || self.now.since(since) >= QUIET)
         {
             self.settling.0.pop_front();
             let failed = self.store.log.failed();

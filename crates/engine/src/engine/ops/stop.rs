@@ -3,6 +3,7 @@
 use headpond_base::Errno;
 
 use crate::engine::Engine;
+use crate::life::Life;
 use crate::locks::OpId;
 use crate::op::{Op, Progress, Stage};
 use crate::request::Reply;
@@ -42,13 +43,13 @@ impl Engine {
             }
             op.stage = Stage::Durable;
             if self.store.log.failed() {
-                self.stopped = true;
+                self.life.becomes(Life::Stopped);
                 return Progress::Finish(Reply::Failed(Errno::IO));
             }
             self.checkpoints.write_last(id);
             return Progress::Wait;
         }
-        self.stopped = true;
+        self.life.becomes(Life::Stopped);
         Progress::Finish(op.error.map_or(Reply::Done, Reply::Failed))
     }
 }

@@ -5,10 +5,11 @@
 use headpond_base::{Errno, ObjectId};
 
 use crate::effect::Effect;
-use crate::engine::{Engine, Purpose};
+use crate::engine::Engine;
 use crate::locks::OpId;
 use crate::object::Object;
 use crate::op::{Op, Progress, Stage};
+use crate::purpose::Purpose;
 use crate::request::Reply;
 
 impl Engine {
@@ -150,7 +151,7 @@ impl Engine {
         let failed_for_another = known.past.refused();
         // What was changed since the sync was asked for is not covered by it.
         if known.past.made() == op.seen_changes {
-            self.origin_is_synced(object);
+            self.origin_space.is_synced(&mut self.store, object);
         }
         let known = self.store.known(object);
         if std::mem::replace(&mut known.state.flags.unanchored, false) && known.persisted && !self.store.log.failed() {

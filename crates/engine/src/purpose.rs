@@ -1,0 +1,100 @@
+//! What each effect is for: who goes on when it is answered, and with what.
+//!
+//! Plain data, so that the outbox can keep it for everybody, and whoever asked is the only one who makes sense of it.
+
+use headpond_base::{Block, Nanos, ObjectId, SegmentId};
+use headpond_log::WriteId;
+use headpond_map::Slot;
+
+use crate::fetches::FetchId;
+use crate::locks::OpId;
+use crate::piece::Piece;
+
+/// What an effect is for.
+pub(crate) enum Purpose {
+    /// What recovery found is durable.
+    Settling,
+    LogWrite(WriteId),
+    LogSync,
+    /// A request waits for it; it is stepped with the outcome.
+    Op(OpId),
+    Gather(GatherRead),
+    Fetch(FetchId),
+    Destage(JobEffect),
+    Reclaim(ReclaimEffect),
+    Checkpoint,
+    Bury(ObjectId),
+    Disown,
+    /// Space for changes of an object.
+    Space(ObjectId),
+    /// How much the origin has free.
+    Look,
+}
+
+impl Purpose {
+    /// Whether a request waits for it.
+    pub(crate) const fn is_foreground(&self) -> bool {
+        matches!(self, Self::Op(_) | Self::Fetch(_) | Self::Gather(_))
+    }
+}
+
+/// A read of what the map has, for a request.
+pub(crate) struct GatherRead {
+    pub(crate) op: OpId,
+    pub(crate) object: ObjectId,
+    pub(crate) first: Block,
+    /// The slots of the blocks as they were when the read was begun; they lie behind each other.
+    pub(crate) slots: Vec<Slot>,
+    /// Where in the request's buffer the bytes go, in blocks.
+    pub(crate) out_at: usize,
+    /// The request wants just these bytes, so the buffer from flash is the answer.
+    pub(crate) whole: bool,
+    pub(crate) retried: bool,
+    /// It is the origin that is read.
+    pub(crate) at_origin: bool,
+    pub(crate) since: Nanos,
+}
+
+/// Names a job of destage.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct JobId(pub(crate) u64);
+
+/// What a job of destage waits for.
+pub(crate) enum JobEffect {
+    /// Some blocks of a run, from flash.
+    Read { job: JobId, reading: Reading },
+    /// A run, to the origin.
+    Write { job: JobId, end: u64, group: Option<usize> },
+    /// What lies between runs, from flash or from the origin.
+    Fill { job: JobId, filling: Filling },
+    /// A range of zeros, to the origin, which gives the space of its whole blocks back or not.
+    Zero { job: JobId, gives: bool },
+    /// Whatever its stage says.
+    Step(JobId),
+}
+
+/// A read of some blocks of a run, which lie together on flash.
+#[derive(Clone, Copy)]
+pub(crate) struct Reading {
+    pub(crate) run: usize,
+    pub(crate) from: usize,
+    pub(crate) count: usize,
+    pub(crate) again: bool,
+}
+
+/// A read of what lies in a gap between runs.
+pub(crate) struct Filling {
+    pub(crate) group: usize,
+    pub(crate) first: Block,
+    pub(crate) blocks: u64,
+    /// From flash: the slots as they were when the read was begun. Empty: from the origin.
+    pub(crate) slots: Vec<Slot>,
+}
+
+/// What reclaim waits for.
+pub(crate) enum ReclaimEffect {
+    /// The end of a segment, in search of its footer.
+    Footer { segment: SegmentId, len: usize },
+    /// Blocks that move on.
+    Move { segment: SegmentId, piece: Piece, slots: Vec<Slot>, again: bool },
+}
