@@ -12,8 +12,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use headpond_base::{BLOCK, BLOCK_U64, BufMut};
-use headpond_device::{Backend, Device, Fill, Flash as Opened, FlashError, FlashKind, TrimPolicy, start_device};
+use headpond_base::{BLOCK, BLOCK_U64, BufMut, MemberId};
+use headpond_device::{Backend, Fill, Flash as Opened, FlashError, FlashKind, Reactor, TrimPolicy, start_reactor};
 use headpond_format::{
     Damage, Geometry, GeometryError, POOL_BYTES_MAX, POOL_BYTES_MIN, SUPERBLOCK_SLOTS, Superblock, decode_superblock,
     encode_superblock,
@@ -212,10 +212,10 @@ impl Flash {
     /// The open flash, to read and write while starting.
     ///
     /// # Panics
-    /// Once the device is started: then the flash is its own.
+    /// Once its reactor is started: then the flash is the reactor's.
     #[must_use]
     pub fn opened(&self) -> &Opened {
-        self.opened.as_ref().expect("the flash is asked before its device is started")
+        self.opened.as_ref().expect("the flash is asked before its reactor is started")
     }
 
     /// From now on it is a pool: it stays, whatever becomes of this start.
@@ -223,16 +223,15 @@ impl Flash {
         self.undo = Undo::Nothing;
     }
 
-    /// Starts the device that a shard drives. The lock goes with it; what is left here only
+    /// Starts the reactor that a shard drives it with. The lock goes with it; what is left here only
     /// undoes the making of the file, until it is settled.
     ///
     /// # Errors
     /// When the backend was named and the kernel refuses it.
-    pub fn start(&mut self, backend: Backend) -> Result<Box<dyn Device>, Refusal> {
+    pub fn start(&mut self, backend: Backend) -> Result<Box<dyn Reactor>, Refusal> {
         match self.opened.take() {
-            Some(opened) => {
-                start_device(opened, backend, TrimPolicy::default()).map_err(|error| refusal(&self.path, error))
-            }
+            Some(opened) => start_reactor(vec![(MemberId(0), opened)], backend, TrimPolicy::default())
+                .map_err(|error| refusal(&self.path, error)),
             None => Err(Refusal::FlashInUse { path: self.path.clone() }),
         }
     }

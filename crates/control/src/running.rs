@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use headpond_device::{Device, FaultHandle, FaultPlan, Faults};
+use headpond_base::MemberId;
+use headpond_device::{FaultHandle, FaultPlan, Faults, Reactor};
 use headpond_engine::{Config, Reply, Request};
 use headpond_mount::{Beside as BesideMount, MountError, MountOptions, Mounted, THREADS, mount_with};
 use headpond_shard::{Budget, FileOrigin, Gate, Handle, Limits, ModelDisk, Origin, Shard};
@@ -105,7 +106,7 @@ impl Running {
         let socket = Arc::new(once_free(|| ControlSocket::listen(&path, &places.mountpoint))?);
         let superblocks = Superblocks::of(flash.opened())
             .map_err(|error| Refusal::from_io("open once more", &places.flash, error))?;
-        let (device, faults) = with_fault(flash.start(plan.backend)?, plan.fault.clone());
+        let (reactor, faults) = with_fault(flash.start(plan.backend)?, plan.fault.clone());
         let mut claim = Marker {
             about: Marker::about(),
             version: MARKER_VERSION,
@@ -137,7 +138,7 @@ impl Running {
         let capacity = ready.recovered.superblock().geometry.data_blocks() * headpond_base::BLOCK_U64;
         let config = rules::config(&live.now(), &live.rules().now(), capacity);
         let engine = ready.recovered.into_engine(config, headpond_shard::now());
-        let handle = Shard::start(engine, device, origin, Limits::default())
+        let handle = Shard::start(engine, reactor, origin, Limits::default())
             .map_err(|error| Refusal::Failed { doing: "start the shard's threads".to_owned(), error })?;
         begin(&handle, config, &marker, &mut claim);
         let note = begin_note(&handle, &marker, &claim);
@@ -317,15 +318,15 @@ impl Running {
 }
 
 /// The flash as it is, or with a fault on it that a test asked for.
-fn with_fault(device: Box<dyn Device>, fault: Option<FaultPlan>) -> (Box<dyn Device>, Option<FaultHandle>) {
+fn with_fault(reactor: Box<dyn Reactor>, fault: Option<FaultPlan>) -> (Box<dyn Reactor>, Option<FaultHandle>) {
     match fault {
         Some(fault) => {
             eprintln!("headpond: FOR TESTS ONLY: the flash has faults put on it: {fault:?}");
-            let device = Faults::new(device, fault);
-            let handle = device.handle();
-            (Box::new(device), Some(handle))
+            let reactor = Faults::new(reactor, MemberId(0), fault);
+            let handle = reactor.handle();
+            (Box::new(reactor), Some(handle))
         }
-        None => (device, None),
+        None => (reactor, None),
     }
 }
 

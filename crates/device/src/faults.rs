@@ -1,4 +1,5 @@
-//! A layer that makes any device as bad as a real one may be.
+//! A layer that makes one disk of any reactor as bad as a real one may be; the others work as they did. Several
+//! layers make several disks bad.
 //!
 //! - **Withheld writes**: like a volatile cache in the device. A write is done when it is in memory
 //!   here, and reaches the device below only with the next sync. So a process that is killed
@@ -25,9 +26,9 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno};
+use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, MemberId};
 
-use crate::{Device, Done, Op, Tag, Waker};
+use crate::{Done, End, Op, Reactor, Tag, Waker, Watch};
 
 /// What a device writes whole or not at all.
 const SECTOR: usize = 512;
@@ -104,9 +105,10 @@ struct Shared {
     counts: [u64; 3],
 }
 
-/// A device with faults.
-pub struct Faults<D> {
-    inner: D,
+/// Disks of which one has faults.
+pub struct Faults<R> {
+    inner: R,
+    disk: MemberId,
     shared: Arc<Mutex<Shared>>,
     withhold: Option<Withhold>,
     random: u64,
@@ -126,7 +128,7 @@ pub struct Faults<D> {
     buffer: Vec<Done>,
 }
 
-/// What an operation of the device below was for.
+/// What an operation of the disk below was for.
 enum Below {
     /// A caller's read, and withheld blocks to be laid over its bytes.
     Read { tag: Tag, from: u64, over: Vec<(u64, Buf)> },
@@ -190,13 +192,14 @@ impl FaultHandle {
     }
 }
 
-impl<D: Device> Faults<D> {
-    /// Puts faults on a device.
+impl<R: Reactor> Faults<R> {
+    /// Puts faults on a disk.
     #[must_use]
-    pub fn new(inner: D, plan: FaultPlan) -> Self {
+    pub fn new(inner: R, disk: MemberId, plan: FaultPlan) -> Self {
         let shared = Shared { faults: plan.faults, delay: plan.delay, cut: false, counts: [0; 3] };
         Self {
             inner,
+            disk,
             shared: Arc::new(Mutex::new(shared)),
             random: plan.withhold.map_or(0, |withhold| withhold.seed) | 1,
             withhold: plan.withhold,
@@ -239,7 +242,7 @@ impl<D: Device> Faults<D> {
         let tag = Tag(self.next_tag);
         self.next_tag += 1;
         self.below.insert(tag, below);
-        self.inner.submit(op(tag));
+        self.inner.submit(self.disk, op(tag));
     }
 
     fn read(&mut self, tag: Tag, offset: u64, len: usize) {
@@ -268,7 +271,7 @@ impl<D: Device> Faults<D> {
         }
         let left = Arc::new(Mutex::new(early.len()));
         if early.is_empty() {
-            self.finished.push(Done::Write { tag, result: Ok(()) });
+            self.finish(tag, End::Write(Ok(())));
         }
         self.early += early.len();
         for (block, data, torn) in early {
@@ -291,7 +294,7 @@ impl<D: Device> Faults<D> {
         self.held.retain(|block, _| !blocks.contains(block));
         // What is on its way down would be trimmed under the write: let it be.
         if !self.draining.keys().any(|block| blocks.contains(block)) {
-            self.inner.submit(Op::Trim { offset, len });
+            self.inner.submit(self.disk, Op::Trim { offset, len });
         }
     }
 
@@ -312,20 +315,20 @@ impl<D: Device> Faults<D> {
         }
     }
 
-    /// An operation of the device below is done.
+    /// An operation of the disk below is done.
     fn done_below(&mut self, done: Done) {
-        let Some(below) = self.below.remove(&done.tag()) else { return };
-        let (bytes, result) = match done {
-            Done::Read { result: Ok(bytes), .. } => (Some(bytes), Ok(())),
-            Done::Read { result: Err(errno), .. } => (None, Err(errno)),
-            Done::Write { result, .. } | Done::Sync { result, .. } => (None, result),
+        let Some(below) = self.below.remove(&done.tag) else { return };
+        let (bytes, result) = match done.end {
+            End::Read(Ok(bytes)) => (Some(bytes), Ok(())),
+            End::Read(Err(errno)) => (None, Err(errno)),
+            End::Write(result) | End::Sync(result) => (None, result),
         };
         match below {
             Below::Read { tag, from, over } => {
                 let result = result.map(|()| laid_over(bytes.unwrap_or_else(Buf::empty), from, &over));
-                self.finished.push(Done::Read { tag, result });
+                self.finish(tag, End::Read(result));
             }
-            Below::Write { tag } => self.finished.push(Done::Write { tag, result }),
+            Below::Write { tag } => self.finish(tag, End::Write(result)),
             // Nothing is lost if it failed: all of it is withheld too.
             Below::Early(early) => self.early_done(&early),
             Below::Tear { early, block, newer, sectors } => match bytes {
@@ -348,7 +351,9 @@ impl<D: Device> Faults<D> {
                 let failed = self.drain.take().and_then(|drain| drain.failed);
                 self.draining.clear();
                 let result = failed.map_or(result, Err);
-                self.finished.extend(tag.map(|tag| Done::Sync { tag, result }));
+                if let Some(tag) = tag {
+                    self.finish(tag, End::Sync(result));
+                }
             }
         }
     }
@@ -357,20 +362,26 @@ impl<D: Device> Faults<D> {
         self.early -= 1;
         let mut left = early.left.lock().unwrap_or_else(PoisonError::into_inner);
         *left -= 1;
-        if *left == 0 {
-            self.finished.push(Done::Write { tag: early.tag, result: Ok(()) });
+        let last = *left == 0;
+        drop(left);
+        if last {
+            self.finish(early.tag, End::Write(Ok(())));
         }
+    }
+
+    fn finish(&mut self, tag: Tag, end: End) {
+        self.finished.push(Done { disk: self.disk, tag, end });
     }
 
     /// After a cut: what was withheld is gone, and whoever waits is told.
     fn lose(&mut self) {
         self.held.clear();
         self.draining.clear();
-        let failed = Err(Errno::IO);
         // One whose own sync went down already is told by that; one that had not got there never will.
         let cut_short = self.drain.take_if(|drain| drain.writes_left > 0).and_then(|drain| drain.tag);
-        let waiting = self.syncs.drain(..).flatten().chain(cut_short);
-        self.finished.extend(waiting.map(|tag| Done::Sync { tag, result: failed }));
+        for tag in std::mem::take(&mut self.syncs).into_iter().flatten().chain(cut_short) {
+            self.finish(tag, End::Sync(Err(Errno::IO)));
+        }
     }
 
     /// xorshift64: good enough to choose blocks, and the same everywhere.
@@ -427,36 +438,40 @@ fn laid_over(bytes: Buf, from: u64, over: &[(u64, Buf)]) -> Buf {
     mixed.freeze()
 }
 
-impl<D: Device> Device for Faults<D> {
-    fn bytes(&self) -> u64 {
-        self.inner.bytes()
+impl<R: Reactor> Reactor for Faults<R> {
+    fn bytes(&self, disk: MemberId) -> u64 {
+        self.inner.bytes(disk)
     }
 
     fn name(&self) -> &'static str {
         self.inner.name()
     }
 
-    fn submit(&mut self, op: Op) {
+    fn submit(&mut self, disk: MemberId, op: Op) {
+        if disk != self.disk {
+            return self.inner.submit(disk, op);
+        }
+        let bytes = self.inner.bytes(disk);
         let kind = match &op {
             Op::Read { .. } => OpKind::Read,
             Op::Write { .. } => OpKind::Write,
             Op::Sync { .. } => OpKind::Sync,
             Op::Trim { offset, len } => {
-                if op.check(self.bytes()).is_ok() && !self.locked().cut {
+                if op.check(bytes).is_ok() && !self.locked().cut {
                     self.trim(*offset, *len);
                 }
                 return;
             }
         };
-        if let Some(errno) = op.check(self.bytes()).err().or_else(|| self.verdict(kind)) {
-            self.finished.extend(op.failed(errno));
+        if let Some(errno) = op.check(bytes).err().or_else(|| self.verdict(kind)) {
+            self.finished.extend(op.failed(disk, errno));
             return;
         }
         match op {
             Op::Read { tag, offset, len } => self.read(tag, offset, len),
             Op::Write { tag, offset, data } => self.write(tag, offset, data),
             Op::Sync { tag } if self.withhold.is_some_and(|withhold| withhold.lies) => {
-                self.finished.push(Done::Sync { tag, result: Ok(()) });
+                self.finish(tag, End::Sync(Ok(())));
             }
             Op::Sync { tag } if self.withhold.is_some() => self.syncs.push_back(Some(tag)),
             Op::Sync { tag } => self.pass(Below::Sync { tag: Some(tag) }, |tag| Op::Sync { tag }),
@@ -483,7 +498,11 @@ impl<D: Device> Device for Faults<D> {
         let mut below = std::mem::take(&mut self.buffer);
         self.inner.wait(&mut below, timeout)?;
         for one in below.drain(..) {
-            self.done_below(one);
+            if one.disk == self.disk {
+                self.done_below(one);
+            } else {
+                done.push(one);
+            }
         }
         self.buffer = below;
         if delay.is_zero() && self.late.is_empty() {
@@ -502,15 +521,15 @@ impl<D: Device> Device for Faults<D> {
         self.inner.waker()
     }
 
-    fn watch(&mut self, descriptor: OwnedFd) -> bool {
+    fn watch(&mut self, descriptor: OwnedFd) -> Option<Watch> {
         self.inner.watch(descriptor)
     }
 
-    fn unwatch(&mut self) {
-        self.inner.unwatch();
+    fn unwatch(&mut self, watch: Watch) {
+        self.inner.unwatch(watch);
     }
 
-    fn take_readable(&mut self) -> bool {
+    fn take_readable(&mut self) -> Option<Watch> {
         self.inner.take_readable()
     }
 }

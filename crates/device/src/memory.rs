@@ -1,23 +1,23 @@
-//! A device that is memory, for tests: every operation is done when it is submitted.
+//! Disks that are memory, for tests: every operation is done when it is submitted.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use headpond_base::{BLOCK, BufMut};
+use headpond_base::{BLOCK, BufMut, MemberId};
 
-use crate::{Device, Done, Op, Waker};
+use crate::reactor::no_such_disk;
+use crate::{Done, End, Op, Reactor, Waker};
 
-/// A device in memory.
+/// Disks in memory.
 pub struct Memory {
-    image: MemoryImage,
-    bytes: u64,
+    disks: Vec<(MemberId, MemoryImage)>,
     ready: VecDeque<Done>,
     waker: Waker,
 }
 
-/// The bytes of a [`Memory`], which outlive it and can be given to another one.
+/// The bytes of a disk of a [`Memory`], which outlive it and can be given to another one.
 #[derive(Clone, Debug)]
 pub struct MemoryImage(Arc<Mutex<Vec<u8>>>);
 
@@ -35,55 +35,59 @@ impl MemoryImage {
 }
 
 impl Memory {
-    /// A device of zeros.
+    /// One disk of zeros, the first member.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
-        Self::on(MemoryImage::zeroed(bytes))
+        Self::on(vec![(MemberId(0), MemoryImage::zeroed(bytes))])
     }
 
-    /// A device on bytes that exist already.
+    /// Disks on bytes that exist already.
     #[must_use]
-    pub fn on(image: MemoryImage) -> Self {
-        let bytes = image.lock().len() as u64;
-        Self { image, bytes, ready: VecDeque::new(), waker: Waker::parking() }
+    pub fn on(disks: Vec<(MemberId, MemoryImage)>) -> Self {
+        Self { disks, ready: VecDeque::new(), waker: Waker::parking() }
     }
 
-    /// The bytes.
-    #[must_use]
-    pub fn image(&self) -> MemoryImage {
-        self.image.clone()
+    fn image(&self, disk: MemberId) -> Option<&MemoryImage> {
+        self.disks.iter().find(|(name, _)| *name == disk).map(|(_, image)| image)
     }
 }
 
-impl Device for Memory {
-    fn bytes(&self) -> u64 {
-        self.bytes
+impl Reactor for Memory {
+    fn bytes(&self, disk: MemberId) -> u64 {
+        self.image(disk).map_or(0, |image| image.lock().len() as u64)
     }
 
     fn name(&self) -> &'static str {
         "memory"
     }
 
-    fn submit(&mut self, op: Op) {
-        if let Err(errno) = op.check(self.bytes) {
-            self.ready.extend(op.failed(errno));
+    fn submit(&mut self, disk: MemberId, op: Op) {
+        let Some(image) = self.image(disk) else {
+            self.ready.extend(no_such_disk(disk, &op));
+            return;
+        };
+        let mut image = image.lock();
+        if let Err(errno) = op.check(image.len() as u64) {
+            drop(image);
+            self.ready.extend(op.failed(disk, errno));
             return;
         }
-        let mut image = self.image.lock();
         // In range by the check, and a Vec's length fits usize.
-        self.ready.push_back(match op {
+        let (tag, end) = match op {
             Op::Read { tag, offset, len } => {
                 let start = offset as usize;
-                Done::Read { tag, result: Ok(BufMut::copy_of(&image[start..start + len]).freeze()) }
+                (tag, End::Read(Ok(BufMut::copy_of(&image[start..start + len]).freeze())))
             }
             Op::Write { tag, offset, data } => {
                 let start = offset as usize;
                 image[start..start + data.len()].copy_from_slice(&data);
-                Done::Write { tag, result: Ok(()) }
+                (tag, End::Write(Ok(())))
             }
-            Op::Sync { tag } => Done::Sync { tag, result: Ok(()) },
+            Op::Sync { tag } => (tag, End::Sync(Ok(()))),
             Op::Trim { .. } => return,
-        });
+        };
+        drop(image);
+        self.ready.push_back(Done { disk, tag, end });
     }
 
     fn wait(&mut self, done: &mut Vec<Done>, timeout: Option<Duration>) -> io::Result<()> {

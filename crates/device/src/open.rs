@@ -1,11 +1,10 @@
-//! From a flash file to a device: which backend carries out its operations.
+//! From flash files to a reactor: which backend carries out their operations.
 
 use std::io;
-use std::path::Path;
 
-use headpond_base::Errno;
+use headpond_base::{Errno, MemberId};
 
-use crate::{Device, Flash, FlashError, Psync, TrimPolicy, Uring};
+use crate::{Flash, FlashError, Psync, Reactor, TrimPolicy, Uring};
 
 /// Which backend to use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -19,45 +18,41 @@ pub enum Backend {
     Psync,
 }
 
-/// Opens an existing flash file or device and starts a device on it.
-///
-/// # Errors
-/// See [`Flash::open`] and [`start_device`].
-pub fn open_flash(path: &Path, backend: Backend) -> Result<Box<dyn Device>, FlashError> {
-    start_device(Flash::open(path)?, backend, TrimPolicy::default())
-}
-
-/// Starts a device on an open flash.
+/// Starts a reactor that drives flashes, each as the disk with its name.
 ///
 /// # Errors
 /// When the backend was named and is refused, or threads cannot be started.
-pub fn start_device(flash: Flash, backend: Backend, trim: TrimPolicy) -> Result<Box<dyn Device>, FlashError> {
-    start_with(flash, backend, trim, Uring::ring)
+pub fn start_reactor(
+    flashes: Vec<(MemberId, Flash)>,
+    backend: Backend,
+    trim: TrimPolicy,
+) -> Result<Box<dyn Reactor>, FlashError> {
+    start_with(flashes, backend, trim, Uring::ring)
 }
 
-/// [`start_device`] with the making of the ring given, so that its refusal can be tested.
+/// [`start_reactor`] with the making of the ring given, so that its refusal can be tested.
 fn start_with(
-    flash: Flash,
+    flashes: Vec<(MemberId, Flash)>,
     backend: Backend,
     trim: TrimPolicy,
     ring: impl FnOnce() -> io::Result<io_uring::IoUring>,
-) -> Result<Box<dyn Device>, FlashError> {
+) -> Result<Box<dyn Reactor>, FlashError> {
+    // What cannot be done cannot be done for any of them: the first stands for all.
+    let path = flashes.first().map(|(_, flash)| flash.path().to_owned()).unwrap_or_default();
     if backend != Backend::Psync {
         match ring() {
             Ok(ring) => {
-                let path = flash.path().to_owned();
-                return match Uring::new(ring, flash, trim) {
-                    Ok(device) => Ok(Box::new(device)),
+                return match Uring::new(ring, flashes, trim) {
+                    Ok(reactor) => Ok(Box::new(reactor)),
                     Err(source) => Err(FlashError::NoUring { path, source }),
                 };
             }
             Err(error) if backend == Backend::Auto && is_refusal(&error) => {}
-            Err(source) => return Err(FlashError::NoUring { path: flash.path().to_owned(), source }),
+            Err(source) => return Err(FlashError::NoUring { path, source }),
         }
     }
-    let path = flash.path().to_owned();
-    match Psync::new(flash, trim) {
-        Ok(device) => Ok(Box::new(device)),
+    match Psync::new(flashes, trim) {
+        Ok(reactor) => Ok(Box::new(reactor)),
         Err(source) => Err(FlashError::Io { doing: "start threads for", path, source }),
     }
 }
@@ -78,8 +73,8 @@ mod tests {
     use super::*;
     use crate::Fill;
 
-    fn flash(dir: &tempfile::TempDir) -> Flash {
-        Flash::create(&dir.path().join("flash"), 1 << 20, Fill::Reserved).unwrap()
+    fn flash(dir: &tempfile::TempDir) -> Vec<(MemberId, Flash)> {
+        vec![(MemberId(0), Flash::create(&dir.path().join("flash"), 1 << 20, Fill::Reserved).unwrap())]
     }
 
     #[test]
@@ -87,8 +82,8 @@ mod tests {
         for errno in [1, 38] {
             let refuse = || Err(io::Error::from_raw_os_error(errno));
             let dir = tempfile::tempdir().unwrap();
-            let device = start_with(flash(&dir), Backend::Auto, TrimPolicy::Off, refuse).unwrap();
-            assert_eq!(device.name(), "psync");
+            let reactor = start_with(flash(&dir), Backend::Auto, TrimPolicy::Off, refuse).unwrap();
+            assert_eq!(reactor.name(), "psync");
         }
         let dir = tempfile::tempdir().unwrap();
         let refuse = || Err(io::Error::from_raw_os_error(1));

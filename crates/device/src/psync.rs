@@ -1,10 +1,13 @@
-//! Operations by a few threads with pread, pwrite and fdatasync: works wherever files do.
+//! Operations of all disks by a few threads with pread, pwrite and fdatasync: works wherever files do.
 //!
 //! Costs, for each operation: two locks, a thread woken, and the owner woken if it sleeps. That is
 //! the price of blocking calls; where io_uring is allowed, use that.
 //!
-//! Invariant: an operation is in exactly one place: staged by the owner, queued, in the hands of
-//! one thread, or among the done.
+//! Invariants:
+//! - An operation is in exactly one place: staged by the owner, queued, in the hands of
+//!   one thread, or among the done.
+//! - Each disk has its share of the threads: one that does not answer keeps no other from working. With one disk its
+//!   share is all of them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,37 +15,50 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::trim::{TrimLane, TrimPolicy};
-use crate::{Device, Done, Flash, Op, Waker};
+use headpond_base::MemberId;
 
-/// Threads: how many operations are at the device at once. Flash gains little beyond; each costs
+use crate::disk::{Admitted, Disk};
+use crate::trim::TrimPolicy;
+use crate::{Done, End, Flash, Op, Reactor, Waker};
+
+/// Threads: how many operations are at the disks at once. Flash gains little beyond; each costs
 /// a stack and, when all are busy on two cores, time.
 const THREADS: usize = 16;
 
 /// A thread only calls the kernel.
 const STACK_BYTES: usize = 128 << 10;
 
-/// A device served by threads.
+/// Disks served by threads.
 pub struct Psync {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    staged: Vec<Op>,
+    disks: Vec<Disk>,
+    /// For the disk at that place.
+    staged: Vec<(usize, Op)>,
     ready: Vec<Done>,
-    trim: TrimLane,
 }
 
 struct Shared {
-    flash: Arc<Flash>,
+    /// Of each disk, at the same place.
+    flashes: Vec<(MemberId, Arc<Flash>)>,
     queue: Mutex<Queue>,
     work: Condvar,
     done: Mutex<Vec<Done>>,
     waker: Waker,
 }
 
-#[derive(Default)]
 struct Queue {
-    ops: VecDeque<Op>,
+    lanes: Vec<Lane>,
+    /// The disk that comes first when a thread looks for work.
+    next: usize,
     stop: bool,
+}
+
+/// What waits for a disk, and how many threads it has.
+#[derive(Default)]
+struct Lane {
+    ops: VecDeque<Op>,
+    busy: usize,
 }
 
 impl Psync {
@@ -50,51 +66,82 @@ impl Psync {
     ///
     /// # Errors
     /// When they cannot be started.
-    pub fn new(flash: Flash, trim: TrimPolicy) -> io::Result<Self> {
-        let flash = Arc::new(flash);
+    pub fn new(flashes: Vec<(MemberId, Flash)>, trim: TrimPolicy) -> io::Result<Self> {
         let waker = Waker::parking();
-        let trim = TrimLane::new(flash.clone(), trim, waker.clone());
-        let shared =
-            Arc::new(Shared { flash, queue: Mutex::default(), work: Condvar::new(), done: Mutex::default(), waker });
-        let mut device = Self { shared, threads: Vec::new(), staged: Vec::new(), ready: Vec::new(), trim };
+        let disks = Disk::all(flashes, trim, &waker);
+        let flashes = disks.iter().map(|disk| (disk.name(), disk.flash().clone())).collect();
+        let queue = Mutex::new(Queue::of(disks.len()));
+        let shared = Arc::new(Shared { flashes, queue, work: Condvar::new(), done: Mutex::default(), waker });
+        let mut reactor = Self { shared, threads: Vec::new(), disks, staged: Vec::new(), ready: Vec::new() };
         for number in 0..THREADS {
-            let shared = device.shared.clone();
+            let shared = reactor.shared.clone();
             let thread = std::thread::Builder::new().name(format!("flash-{number}")).stack_size(STACK_BYTES);
-            // If one cannot be started, dropping the device ends those that were.
-            device.threads.push(thread.spawn(move || shared.serve())?);
+            // If one cannot be started, dropping the reactor ends those that were.
+            reactor.threads.push(thread.spawn(move || shared.serve())?);
         }
-        Ok(device)
-    }
-
-    fn stage(&mut self, op: Op) {
-        if let Some(op) = self.trim.admit(op) {
-            self.staged.push(op);
-        }
+        Ok(reactor)
     }
 }
 
-impl Device for Psync {
-    fn bytes(&self) -> u64 {
-        self.shared.flash.bytes()
+impl Queue {
+    fn of(disks: usize) -> Self {
+        Self { lanes: (0..disks).map(|_| Lane::default()).collect(), next: 0, stop: false }
+    }
+
+    /// Threads that one disk may have.
+    fn share(&self) -> usize {
+        (THREADS / self.lanes.len().max(1)).max(1)
+    }
+
+    /// The next operation for a thread, and the place of its disk, which has that thread until [`Queue::over`].
+    fn take(&mut self) -> Option<(usize, Op)> {
+        let (count, share) = (self.lanes.len(), self.share());
+        for place in (0..count).map(|step| (self.next + step) % count) {
+            let lane = &mut self.lanes[place];
+            if lane.busy < share
+                && let Some(op) = lane.ops.pop_front()
+            {
+                lane.busy += 1;
+                self.next = (place + 1) % count;
+                return Some((place, op));
+            }
+        }
+        None
+    }
+
+    /// A thread is done with an operation of a disk.
+    fn over(&mut self, place: usize) {
+        self.lanes[place].busy -= 1;
+    }
+}
+
+impl Reactor for Psync {
+    fn bytes(&self, disk: MemberId) -> u64 {
+        Disk::bytes_of(&self.disks, disk)
     }
 
     fn name(&self) -> &'static str {
         "psync"
     }
 
-    fn submit(&mut self, op: Op) {
-        match op.check(self.bytes()) {
-            Ok(()) => self.stage(op),
-            Err(errno) => self.ready.extend(op.failed(errno)),
+    fn submit(&mut self, disk: MemberId, op: Op) {
+        match Disk::admit(&mut self.disks, disk, op) {
+            Admitted::Now(place, op) => self.staged.push((place, op)),
+            Admitted::Kept => {}
+            Admitted::Ended(done) => self.ready.push(done),
         }
     }
 
     fn wait(&mut self, done: &mut Vec<Done>, timeout: Option<Duration>) -> io::Result<()> {
-        self.staged.extend(self.trim.released());
+        for (place, disk) in self.disks.iter_mut().enumerate() {
+            self.staged.extend(disk.released().map(|op| (place, op)));
+        }
         if !self.staged.is_empty() {
             let mut queue = locked(&self.shared.queue);
             let count = self.staged.len();
-            queue.ops.extend(self.staged.drain(..));
+            for (place, op) in self.staged.drain(..) {
+                queue.lanes[place].ops.push_back(op);
+            }
             drop(queue);
             for _ in 0..count.min(THREADS) {
                 self.shared.work.notify_one();
@@ -128,37 +175,66 @@ impl Drop for Psync {
 }
 
 impl Shared {
-    /// What each thread does until the device is dropped. What is queued then is not started.
+    /// What each thread does until the reactor is dropped. What is queued then is not started.
     fn serve(&self) {
+        let mut done_with = None;
         loop {
             let mut queue = locked(&self.queue);
-            let op = loop {
+            if let Some(place) = done_with {
+                queue.over(place);
+            }
+            let (place, op) = loop {
                 if queue.stop {
                     return;
                 }
-                match queue.ops.pop_front() {
-                    Some(op) => break op,
+                match queue.take() {
+                    Some(taken) => break taken,
                     None => queue = self.work.wait(queue).unwrap_or_else(PoisonError::into_inner),
                 }
             };
             drop(queue);
-            let Some(end) = self.carry_out(op) else { continue };
+            done_with = Some(place);
+            let Some(end) = self.carry_out(place, op) else { continue };
             locked(&self.done).push(end);
             self.waker.wake();
         }
     }
 
-    fn carry_out(&self, op: Op) -> Option<Done> {
-        Some(match op {
-            Op::Read { tag, offset, len } => Done::Read { tag, result: self.flash.read(offset, len) },
-            Op::Write { tag, offset, data } => Done::Write { tag, result: self.flash.write(offset, &data) },
-            Op::Sync { tag } => Done::Sync { tag, result: self.flash.sync() },
+    fn carry_out(&self, place: usize, op: Op) -> Option<Done> {
+        let (disk, flash) = &self.flashes[place];
+        let (tag, end) = match op {
+            Op::Read { tag, offset, len } => (tag, End::Read(flash.read(offset, len))),
+            Op::Write { tag, offset, data } => (tag, End::Write(flash.write(offset, &data))),
+            Op::Sync { tag } => (tag, End::Sync(flash.sync())),
             // Trims have their own thread.
             Op::Trim { .. } => return None,
-        })
+        };
+        Some(Done { disk: *disk, tag, end })
     }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Tag;
+
+    #[test]
+    fn a_disk_that_never_answers_leaves_threads_to_the_others_and_alone_it_has_all() {
+        let sync = Op::Sync { tag: Tag(1) };
+        let mut queue = Queue::of(2);
+        queue.lanes[0].ops.extend(vec![sync.clone(); 100]);
+        let stuck = std::iter::from_fn(|| queue.take()).count();
+        assert_eq!(stuck, THREADS / 2);
+        queue.lanes[1].ops.push_back(sync.clone());
+        assert!(matches!(queue.take(), Some((1, _))));
+        queue.over(0);
+        assert!(matches!(queue.take(), Some((0, _))), "its own thread goes on with it");
+        let mut alone = Queue::of(1);
+        alone.lanes[0].ops.extend(vec![sync; 100]);
+        assert_eq!(std::iter::from_fn(|| alone.take()).count(), THREADS);
+    }
 }

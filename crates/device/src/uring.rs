@@ -1,12 +1,14 @@
-//! Operations through one io_uring: one system call hands over everything submitted and waits.
+//! Operations of all disks through one io_uring: one system call hands over everything submitted and waits.
 //!
 //! Costs, for each turn of the owner's loop: one `io_uring_enter`, whatever the number of
-//! operations; none when nothing was submitted and completions are there already. A wake-up from
+//! operations and of disks; none when nothing was submitted and completions are there already. A wake-up from
 //! another thread is one write to an eventfd, and only while the owner sleeps.
 //!
 //! Invariants:
+//! - Each disk has its share of the slots: one that does not answer keeps no other from working. With one
+//!   disk its share is all of them.
 //! - Memory that the kernel may still read or write stays where it is, in its slot, until the
-//!   kernel has answered. Dropping the device waits for that.
+//!   kernel has answered. Dropping the reactor waits for that.
 //! - A slot is either free or names one operation that the kernel has exactly once.
 //! - Only one thread uses the ring: the one that waits first. (The kernel then needs no locks,
 //!   and runs completions only when asked: SINGLE_ISSUER and DEFER_TASKRUN, where they exist.)
@@ -17,23 +19,24 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
 use std::time::Duration;
 
-use headpond_base::{Buf, BufMut, Errno};
+use headpond_base::{Buf, BufMut, Errno, MemberId};
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
-use crate::trim::{TrimLane, TrimPolicy};
-use crate::{Device, Done, Flash, Op, Tag, Waker};
+use crate::disk::{Admitted, Disk};
+use crate::reactor::WATCHES_MAX;
+use crate::trim::TrimPolicy;
+use crate::{Done, End, Flash, Op, Reactor, Tag, Waker, Watch};
 
-/// Operations that the kernel has at once. More wait in a queue: flash is busy with fewer.
+/// Operations that the kernel has at once, of all disks. More wait in a queue: flash is busy with fewer.
 const DEPTH: u32 = 256;
 
 /// Names the watch on the eventfd among completions, where all else is the number of a slot.
 const WATCH: u64 = u64::MAX;
 
-/// Names the watch on the owner's descriptor. It counts down with each one, so that a late answer
+/// Names the first watch on a descriptor of the owner. It counts down with each one, so that a late answer
 /// about one that is gone is not taken for the next one's.
 const WATCHED: u64 = u64::MAX - 1;
 
@@ -46,34 +49,53 @@ const UNWATCH: u64 = WATCHED_MIN - 1;
 /// The kernel moves at most this much with one call; longer operations go in several.
 const TRANSFER_MAX: usize = 1 << 30;
 
-/// A device served by an io_uring.
+/// Disks served by an io_uring.
 pub struct Uring {
     ring: IoUring,
-    flash: Arc<Flash>,
+    disks: Vec<Disk>,
+    /// Of each disk, at the same place.
+    lanes: Vec<Lane>,
     started: bool,
     watching: bool,
     waker: Waker,
     slots: Vec<Slot>,
     free: Vec<usize>,
-    backlog: VecDeque<Op>,
     ready: Vec<Done>,
-    trim: TrimLane,
-    watched: Option<Watched>,
+    watched: Vec<Watched>,
     next_watch: u64,
-    readable: bool,
+    /// How many of the watched are readable.
+    readable: usize,
+    /// Where the next look for one begins.
+    look_from: usize,
 }
 
-/// The owner's descriptor, which the ring watches.
+/// What waits for a disk, and how much of the ring it has.
+struct Lane {
+    backlog: VecDeque<Op>,
+    /// Slots that it has.
+    under_way: usize,
+    /// Slots that it may have.
+    share: usize,
+}
+
+/// A descriptor of the owner, which the ring watches.
 struct Watched {
     descriptor: OwnedFd,
     number: u64,
     /// The kernel has the watch.
     armed: bool,
+    readable: bool,
+}
+
+/// A place for an operation that the kernel has.
+enum Slot {
+    Free,
+    /// Of the disk at that place.
+    Busy(usize, Work),
 }
 
 /// An operation that the kernel has, and the memory it uses.
-enum Slot {
-    Free,
+enum Work {
     Read { tag: Tag, offset: u64, buf: BufMut, got: usize },
     Write { tag: Tag, offset: u64, data: Buf, put: usize },
     Sync { tag: Tag },
@@ -102,25 +124,27 @@ impl Uring {
         Ok(ring)
     }
 
-    /// Starts a device with a ring made by [`Uring::ring`].
-    pub(crate) fn new(ring: IoUring, flash: Flash, trim: TrimPolicy) -> io::Result<Self> {
-        let flash = Arc::new(flash);
+    /// Starts disks with a ring made by [`Uring::ring`].
+    pub(crate) fn new(ring: IoUring, flashes: Vec<(MemberId, Flash)>, trim: TrimPolicy) -> io::Result<Self> {
         let waker = Waker::eventful()?;
         let depth = ring.params().sq_entries() as usize;
+        let disks = Disk::all(flashes, trim, &waker);
+        let share = (depth / disks.len().max(1)).max(1);
+        let lane = |_: &Disk| Lane { backlog: VecDeque::with_capacity(share), under_way: 0, share };
         Ok(Self {
-            trim: TrimLane::new(flash.clone(), trim, waker.clone()),
             ring,
-            flash,
+            lanes: disks.iter().map(lane).collect(),
+            disks,
             started: false,
             watching: false,
             waker,
             slots: (0..depth).map(|_| Slot::Free).collect(),
             free: (0..depth).rev().collect(),
-            backlog: VecDeque::with_capacity(depth),
             ready: Vec::new(),
-            watched: None,
+            watched: Vec::new(),
             next_watch: WATCHED,
-            readable: false,
+            readable: 0,
+            look_from: 0,
         })
     }
 
@@ -137,31 +161,41 @@ impl Uring {
         self.slots.len() - self.free.len()
     }
 
-    /// Puts as much of the backlog in front of the kernel as there are slots.
+    /// Puts as much of the backlogs in front of the kernel as there are slots.
     fn fill(&mut self) -> io::Result<()> {
-        self.backlog.extend(self.trim.released());
         if !self.watching {
             let event = self.waker.event().map_or(-1, |event| event.as_raw_fd());
             let watch = opcode::PollAdd::new(Fd(event), POLLIN).multi(true).build().user_data(WATCH);
             self.push(&watch)?;
             self.watching = true;
         }
-        if let Some(watched) = &mut self.watched
-            && !watched.armed
-        {
-            watched.armed = true;
-            let watch = opcode::PollAdd::new(Fd(watched.descriptor.as_raw_fd()), POLLIN).multi(true).build();
-            let watch = watch.user_data(watched.number);
-            self.push(&watch)?;
+        for place in 0..self.watched.len() {
+            let watched = &mut self.watched[place];
+            if !std::mem::replace(&mut watched.armed, true) {
+                let watch = opcode::PollAdd::new(Fd(watched.descriptor.as_raw_fd()), POLLIN).multi(true).build();
+                let watch = watch.user_data(watched.number);
+                self.push(&watch)?;
+            }
         }
-        while let Some(&index) = self.free.last() {
-            let Some(op) = self.backlog.pop_front() else { break };
-            self.slots[index] = match op {
-                Op::Read { tag, offset, len } => Slot::Read { tag, offset, buf: BufMut::unwritten(len), got: 0 },
-                Op::Write { tag, offset, data } => Slot::Write { tag, offset, data, put: 0 },
-                Op::Sync { tag } => Slot::Sync { tag },
+        for place in 0..self.lanes.len() {
+            self.lanes[place].backlog.extend(self.disks[place].released());
+            self.fill_from(place)?;
+        }
+        Ok(())
+    }
+
+    /// Puts as much of one disk's backlog in front of the kernel as it has slots.
+    fn fill_from(&mut self, place: usize) -> io::Result<()> {
+        while self.lanes[place].under_way < self.lanes[place].share {
+            let (Some(&index), Some(op)) = (self.free.last(), self.lanes[place].backlog.pop_front()) else { break };
+            let work = match op {
+                Op::Read { tag, offset, len } => Work::Read { tag, offset, buf: BufMut::unwritten(len), got: 0 },
+                Op::Write { tag, offset, data } => Work::Write { tag, offset, data, put: 0 },
+                Op::Sync { tag } => Work::Sync { tag },
                 Op::Trim { .. } => continue,
             };
+            self.slots[index] = Slot::Busy(place, work);
+            self.lanes[place].under_way += 1;
             self.free.pop();
             self.push_slot(index)?;
         }
@@ -170,22 +204,22 @@ impl Uring {
 
     /// Hands the rest of a slot's operation to the kernel.
     fn push_slot(&mut self, index: usize) -> io::Result<()> {
+        let Slot::Busy(place, work) = &mut self.slots[index] else { return Ok(()) };
         // Not the ring's own table of files, though that saves a reference count: the kernel clears
         // the table long after the process is gone, and until then the flash stays locked.
-        let flash = Fd(self.flash.file().as_raw_fd());
-        let entry = match &mut self.slots[index] {
-            Slot::Free => return Ok(()),
-            Slot::Read { offset, buf, got, .. } => {
+        let flash = Fd(self.disks[*place].flash().file().as_raw_fd());
+        let entry = match work {
+            Work::Read { offset, buf, got, .. } => {
                 let rest = &mut buf[*got..];
                 let len = rest.len().min(TRANSFER_MAX) as u32;
                 opcode::Read::new(flash, rest.as_mut_ptr(), len).offset(*offset + *got as u64).build()
             }
-            Slot::Write { offset, data, put, .. } => {
+            Work::Write { offset, data, put, .. } => {
                 let rest = &data[*put..];
                 let len = rest.len().min(TRANSFER_MAX) as u32;
                 opcode::Write::new(flash, rest.as_ptr(), len).offset(*offset + *put as u64).build()
             }
-            Slot::Sync { .. } => opcode::Fsync::new(flash).flags(FsyncFlags::DATASYNC).build(),
+            Work::Sync { .. } => opcode::Fsync::new(flash).flags(FsyncFlags::DATASYNC).build(),
         };
         self.push(&entry.user_data(index as u64))
     }
@@ -214,21 +248,23 @@ impl Uring {
                 continue;
             }
             if entry.user_data() >= UNWATCH {
-                if let Some(watched) = &mut self.watched
-                    && watched.number == entry.user_data()
-                {
-                    self.readable = true;
+                if let Some(watched) = self.watched.iter_mut().find(|watched| watched.number == entry.user_data()) {
                     watched.armed = cqueue::more(entry.flags());
+                    self.readable += usize::from(!std::mem::replace(&mut watched.readable, true));
                 }
                 continue;
             }
             let index = entry.user_data() as usize;
-            match self.slots[index].advance(entry.result()) {
+            let Slot::Busy(_, work) = &mut self.slots[index] else { continue };
+            match work.advance(entry.result()) {
                 Step::Again => self.push_slot(index)?,
                 Step::End(errno) => {
-                    let slot = std::mem::replace(&mut self.slots[index], Slot::Free);
+                    let Slot::Busy(place, work) = std::mem::replace(&mut self.slots[index], Slot::Free) else {
+                        continue;
+                    };
                     self.free.push(index);
-                    done.extend(slot.end(errno));
+                    self.lanes[place].under_way -= 1;
+                    done.push(work.end(self.disks[place].name(), errno));
                 }
             }
         }
@@ -256,7 +292,7 @@ enum Step {
     End(Option<Errno>),
 }
 
-impl Slot {
+impl Work {
     fn advance(&mut self, result: i32) -> Step {
         const EAGAIN: i32 = 11;
         match result {
@@ -268,7 +304,7 @@ impl Slot {
         let (so_far, whole) = match self {
             Self::Read { got, buf, .. } => (got, buf.len()),
             Self::Write { put, data, .. } => (put, data.len()),
-            Self::Free | Self::Sync { .. } => return Step::End(None),
+            Self::Sync { .. } => return Step::End(None),
         };
         *so_far += moved;
         match moved {
@@ -279,14 +315,14 @@ impl Slot {
         }
     }
 
-    fn end(self, errno: Option<Errno>) -> Option<Done> {
+    fn end(self, disk: MemberId, errno: Option<Errno>) -> Done {
         let result = errno.map_or(Ok(()), Err);
-        Some(match self {
-            Self::Free => return None,
-            Self::Read { tag, buf, .. } => Done::Read { tag, result: result.map(|()| buf.freeze()) },
-            Self::Write { tag, .. } => Done::Write { tag, result },
-            Self::Sync { tag } => Done::Sync { tag, result },
-        })
+        let (tag, end) = match self {
+            Self::Read { tag, buf, .. } => (tag, End::Read(result.map(|()| buf.freeze()))),
+            Self::Write { tag, .. } => (tag, End::Write(result)),
+            Self::Sync { tag } => (tag, End::Sync(result)),
+        };
+        Done { disk, tag, end }
     }
 }
 
@@ -302,19 +338,20 @@ fn tolerated(entered: io::Result<usize>) -> io::Result<()> {
     }
 }
 
-impl Device for Uring {
-    fn bytes(&self) -> u64 {
-        self.flash.bytes()
+impl Reactor for Uring {
+    fn bytes(&self, disk: MemberId) -> u64 {
+        Disk::bytes_of(&self.disks, disk)
     }
 
     fn name(&self) -> &'static str {
         "uring"
     }
 
-    fn submit(&mut self, op: Op) {
-        match op.check(self.bytes()) {
-            Ok(()) => self.backlog.extend(self.trim.admit(op)),
-            Err(errno) => self.ready.extend(op.failed(errno)),
+    fn submit(&mut self, disk: MemberId, op: Op) {
+        match Disk::admit(&mut self.disks, disk, op) {
+            Admitted::Now(place, op) => self.lanes[place].backlog.push_back(op),
+            Admitted::Kept => {}
+            Admitted::Ended(done) => self.ready.push(done),
         }
     }
 
@@ -325,7 +362,7 @@ impl Device for Uring {
         let before = done.len();
         done.append(&mut self.ready);
         self.fill()?;
-        let nothing = done.len() == before && !self.readable && self.ring.completion().is_empty();
+        let nothing = done.len() == before && self.readable == 0 && self.ring.completion().is_empty();
         let block = nothing && timeout != Some(Duration::ZERO) && self.waker.doze();
         let submission = self.ring.submission();
         let call = block || !submission.is_empty() || submission.taskrun() || submission.cq_overflow();
@@ -340,20 +377,23 @@ impl Device for Uring {
         self.waker.clone()
     }
 
-    fn watch(&mut self, descriptor: OwnedFd) -> bool {
-        self.unwatch();
-        self.watched = Some(Watched { descriptor, number: self.next_watch, armed: false });
-        self.next_watch = (self.next_watch - 1).max(WATCHED_MIN);
-        // Whatever came before the watch.
-        self.readable = true;
-        true
+    fn watch(&mut self, descriptor: OwnedFd) -> Option<Watch> {
+        if self.watched.len() >= WATCHES_MAX || self.next_watch < WATCHED_MIN {
+            return None;
+        }
+        let number = self.next_watch;
+        self.next_watch -= 1;
+        // Readable: whatever came before the watch.
+        self.watched.push(Watched { descriptor, number, armed: false, readable: true });
+        self.readable += 1;
+        Some(Watch(number))
     }
 
-    fn unwatch(&mut self) {
-        self.readable = false;
-        if let Some(watched) = self.watched.take()
-            && watched.armed
-        {
+    fn unwatch(&mut self, watch: Watch) {
+        let Some(place) = self.watched.iter().position(|watched| watched.number == watch.0) else { return };
+        let watched = self.watched.swap_remove(place);
+        self.readable -= usize::from(watched.readable);
+        if watched.armed {
             let end = opcode::PollRemove::new(watched.number).build().user_data(UNWATCH);
             // The descriptor may be closed before the kernel has let go of it: it holds its own
             // reference. Should the ring be broken, the next wait says so.
@@ -361,8 +401,16 @@ impl Device for Uring {
         }
     }
 
-    fn take_readable(&mut self) -> bool {
-        std::mem::take(&mut self.readable)
+    fn take_readable(&mut self) -> Option<Watch> {
+        if self.readable == 0 {
+            return None;
+        }
+        let count = self.watched.len();
+        let place = (0..count).map(|step| (self.look_from + step) % count).find(|at| self.watched[*at].readable)?;
+        self.watched[place].readable = false;
+        self.readable -= 1;
+        self.look_from = place + 1;
+        Some(Watch(self.watched[place].number))
     }
 }
 

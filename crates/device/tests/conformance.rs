@@ -1,24 +1,33 @@
-//! Every backend and layer keeps the contract of `Device`: one table, all devices.
+//! Every reactor and layer keeps the contract of disks: one table, all kinds.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno};
+use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, MemberId};
 use headpond_device::{
-    Backend, Device, Done, Fault, FaultPlan, Faults, Fill, Flash, Memory, Op, OpKind, Tag, TrimPolicy, Withhold,
-    start_device,
+    Backend, Done, End, Fault, FaultPlan, Faults, Fill, Flash, Memory, MemoryImage, Op, OpKind, Reactor, Tag,
+    TrimPolicy, Withhold, start_reactor,
 };
 
 const BYTES: u64 = 8 << 20;
 
-/// A device under test, and what must live as long as it.
-type Made = (Box<dyn Device>, Option<tempfile::TempDir>);
+/// The disk under test.
+const DISK: MemberId = MemberId(0);
+
+/// A reactor with the disk under test, and what must live as long as it.
+type Made = (Box<dyn Reactor>, Option<tempfile::TempDir>);
 
 fn on_file(backend: Backend, trim: TrimPolicy) -> Made {
     let dir = tempfile::tempdir().unwrap();
     let flash = Flash::create(&dir.path().join("flash"), BYTES, Fill::Reserved).unwrap();
-    (start_device(flash, backend, trim).unwrap(), Some(dir))
+    (start_reactor(vec![(DISK, flash)], backend, trim).unwrap(), Some(dir))
+}
+
+/// A disk in memory, and its bytes, which outlive it.
+fn memory() -> (Memory, MemoryImage) {
+    let image = MemoryImage::zeroed(BYTES as usize);
+    (Memory::on(vec![(DISK, image.clone())]), image)
 }
 
 /// How to make one, and what it is called.
@@ -34,19 +43,19 @@ fn table() -> Vec<Row> {
         ("uring, trimmed", || on_file(Backend::Uring, TrimPolicy::All)),
         ("faults without a fault on uring", || {
             let (device, dir) = on_file(Backend::Uring, TrimPolicy::Devices);
-            (Box::new(Faults::new(device, FaultPlan::default())), dir)
+            (Box::new(Faults::new(device, DISK, FaultPlan::default())), dir)
         }),
         ("withheld writes on memory", || {
             let withhold = Some(Withhold { early_per_mille: 300, ..Withhold::default() });
             let plan = FaultPlan { withhold, ..FaultPlan::default() };
-            (Box::new(Faults::new(Memory::new(BYTES as usize), plan)), None)
+            (Box::new(Faults::new(Memory::new(BYTES as usize), DISK, plan)), None)
         }),
         ("slow psync that withholds little", || {
             let withhold =
                 Some(Withhold { early_per_mille: 300, torn_per_mille: 500, bytes_max: 1 << 16, seed: 3, lies: false });
             let plan = FaultPlan { withhold, delay: Duration::from_millis(1), ..FaultPlan::default() };
             let (device, dir) = on_file(Backend::Psync, TrimPolicy::All);
-            (Box::new(Faults::new(device, plan)), dir)
+            (Box::new(Faults::new(device, DISK, plan)), dir)
         }),
     ]
 }
@@ -62,38 +71,39 @@ fn blocks(first: u64, count: u64, version: u64) -> Buf {
 }
 
 /// Submits and waits until all are done.
-fn run(device: &mut dyn Device, ops: Vec<Op>) -> HashMap<Tag, Done> {
+fn run(device: &mut dyn Reactor, ops: Vec<Op>) -> HashMap<Tag, Done> {
     let count = ops.iter().filter(|op| !matches!(op, Op::Trim { .. })).count();
-    ops.into_iter().for_each(|op| device.submit(op));
+    ops.into_iter().for_each(|op| device.submit(DISK, op));
     let (mut all, mut done) = (HashMap::new(), Vec::new());
     while all.len() < count {
         device.wait(&mut done, None).unwrap();
         for one in done.drain(..) {
-            assert!(all.insert(one.tag(), one).is_none(), "done twice");
+            assert_eq!(one.disk, DISK);
+            assert!(all.insert(one.tag, one).is_none(), "done twice");
         }
     }
     all
 }
 
-fn read(device: &mut dyn Device, block: u64, count: u64) -> Result<Buf, Errno> {
+fn read(device: &mut dyn Reactor, block: u64, count: u64) -> Result<Buf, Errno> {
     let op = Op::Read { tag: Tag(1), offset: block * BLOCK_U64, len: count as usize * BLOCK };
     match run(device, vec![op]).remove(&Tag(1)) {
-        Some(Done::Read { result, .. }) => result,
+        Some(Done { end: End::Read(result), .. }) => result,
         other => panic!("not the end of a read: {other:?}"),
     }
 }
 
-fn write(device: &mut dyn Device, block: u64, data: Buf) -> Result<(), Errno> {
+fn write(device: &mut dyn Reactor, block: u64, data: Buf) -> Result<(), Errno> {
     let op = Op::Write { tag: Tag(2), offset: block * BLOCK_U64, data };
     match run(device, vec![op]).remove(&Tag(2)) {
-        Some(Done::Write { result, .. }) => result,
+        Some(Done { end: End::Write(result), .. }) => result,
         other => panic!("not the end of a write: {other:?}"),
     }
 }
 
-fn sync(device: &mut dyn Device) -> Result<(), Errno> {
+fn sync(device: &mut dyn Reactor) -> Result<(), Errno> {
     match run(device, vec![Op::Sync { tag: Tag(3) }]).remove(&Tag(3)) {
-        Some(Done::Sync { result, .. }) => result,
+        Some(Done { end: End::Sync(result), .. }) => result,
         other => panic!("not the end of a sync: {other:?}"),
     }
 }
@@ -102,7 +112,7 @@ fn sync(device: &mut dyn Device) -> Result<(), Errno> {
 fn what_is_written_is_read_back_before_and_after_a_sync() {
     for (name, make) in table() {
         let (mut device, _dir) = make();
-        assert_eq!(device.bytes(), BYTES, "{name}");
+        assert_eq!(device.bytes(DISK), BYTES, "{name}");
         write(&mut device, 3, blocks(3, 5, 1)).unwrap();
         write(&mut device, 5, blocks(5, 1, 2)).unwrap();
         let expected = [blocks(3, 2, 1).to_vec(), blocks(5, 1, 2).to_vec(), blocks(6, 2, 1).to_vec()].concat();
@@ -147,14 +157,14 @@ fn unaligned_empty_and_outside_are_refused_and_do_no_harm() {
         for op in bad {
             let what = format!("{name}: {op:?}");
             match run(&mut device, vec![op]).remove(&tag) {
-                Some(Done::Read { result: Err(errno), .. } | Done::Write { result: Err(errno), .. }) => {
+                Some(Done { end: End::Read(Err(errno)) | End::Write(Err(errno)), .. }) => {
                     assert_eq!(errno, Errno::INVAL, "{what}");
                 }
                 other => panic!("{what}: {other:?}"),
             }
         }
-        device.submit(Op::Trim { offset: 100, len: BLOCK_U64 });
-        device.submit(Op::Trim { offset: 0, len: 2 * BYTES });
+        device.submit(DISK, Op::Trim { offset: 100, len: BLOCK_U64 });
+        device.submit(DISK, Op::Trim { offset: 0, len: 2 * BYTES });
         write(&mut device, 0, good()).unwrap();
         assert_eq!(read(&mut device, 0, 2).unwrap()[..], good()[..], "{name}");
     }
@@ -167,16 +177,16 @@ fn more_operations_at_once_than_any_depth_all_end_once() {
         let all = BYTES / BLOCK_U64;
         let write = |block| Op::Write { tag: Tag(block), offset: block * BLOCK_U64, data: blocks(block, 1, 4) };
         let done = run(&mut device, (0..all).map(write).collect());
-        assert!(done.values().all(|done| matches!(done, Done::Write { result: Ok(()), .. })), "{name}");
+        assert!(done.values().all(|done| matches!(done.end, End::Write(Ok(())))), "{name}");
         let mixed = |block: u64| match block % 5 {
             0 => Op::Sync { tag: Tag(block) },
             1 => Op::Write { tag: Tag(block), offset: block * BLOCK_U64, data: blocks(block, 1, 5) },
             _ => Op::Read { tag: Tag(block), offset: block * BLOCK_U64, len: BLOCK },
         };
         for (tag, done) in run(&mut device, (0..all).map(mixed).collect()) {
-            match done {
-                Done::Read { result, .. } => assert_eq!(result.unwrap()[..], pattern(tag.0, 4), "{name}"),
-                Done::Write { result, .. } | Done::Sync { result, .. } => result.unwrap(),
+            match done.end {
+                End::Read(result) => assert_eq!(result.unwrap()[..], pattern(tag.0, 4), "{name}"),
+                End::Write(result) | End::Sync(result) => result.unwrap(),
             }
         }
         assert_eq!(read(&mut device, 6, 1).unwrap()[..], pattern(6, 5), "{name}");
@@ -189,8 +199,8 @@ fn a_write_after_a_trim_is_never_lost_to_it() {
         let (mut device, _dir) = make();
         let all = BYTES / BLOCK_U64;
         for version in 0..20 {
-            device.submit(Op::Trim { offset: 0, len: BYTES });
-            device.submit(Op::Trim { offset: BYTES / 2, len: BYTES / 2 });
+            device.submit(DISK, Op::Trim { offset: 0, len: BYTES });
+            device.submit(DISK, Op::Trim { offset: BYTES / 2, len: BYTES / 2 });
             let write =
                 |block| Op::Write { tag: Tag(block), offset: block * BLOCK_U64, data: blocks(block, 1, version) };
             run(&mut device, (0..all).step_by(64).map(write).collect());
@@ -245,7 +255,7 @@ fn dropping_a_device_with_operations_under_way_is_safe() {
     for (_, make) in table() {
         let (mut device, _dir) = make();
         for block in 0..300 {
-            device.submit(Op::Read { tag: Tag(block), offset: block * BLOCK_U64, len: BLOCK });
+            device.submit(DISK, Op::Read { tag: Tag(block), offset: block * BLOCK_U64, len: BLOCK });
         }
         device.wait(&mut Vec::new(), Some(Duration::ZERO)).unwrap();
         drop(device);
@@ -282,7 +292,7 @@ fn an_error_of_the_kernel_arrives_as_its_own_number() {
     };
     for backend in [Backend::Uring, Backend::Psync] {
         let flash = Flash::open(path.as_ref()).unwrap();
-        let mut device = start_device(flash, backend, TrimPolicy::Off).unwrap();
+        let mut device = start_reactor(vec![(DISK, flash)], backend, TrimPolicy::Off).unwrap();
         assert_eq!(write(&mut device, 0, blocks(0, 1, 1)), Ok(()), "{backend:?}");
         assert_eq!(write(&mut device, 128, blocks(0, 1, 1)), Err(Errno::FBIG), "{backend:?}");
         assert!(read(&mut device, 128, 1).is_ok(), "{backend:?}");
@@ -297,7 +307,7 @@ fn uring_and_psync_give_equal_results_for_equal_operations() {
         .enumerate()
         .map(|(number, backend)| {
             let flash = Flash::create(&dir.path().join(format!("{number}")), BYTES, Fill::Reserved).unwrap();
-            start_device(flash, backend, TrimPolicy::Devices).unwrap()
+            start_reactor(vec![(DISK, flash)], backend, TrimPolicy::Devices).unwrap()
         })
         .collect();
     let mut random = 0x9E37_79B9_7F4A_7C15u64;
@@ -321,10 +331,9 @@ fn uring_and_psync_give_equal_results_for_equal_operations() {
 
 #[test]
 fn a_cut_loses_exactly_what_was_not_synced() {
-    let memory = Memory::new(BYTES as usize);
-    let image = memory.image();
+    let (memory, image) = memory();
     let plan = FaultPlan { withhold: Some(Withhold::default()), ..FaultPlan::default() };
-    let mut device = Faults::new(memory, plan);
+    let mut device = Faults::new(memory, DISK, plan);
     let handle = device.handle();
     write(&mut device, 0, blocks(0, 4, 1)).unwrap();
     sync(&mut device).unwrap();
@@ -335,23 +344,22 @@ fn a_cut_loses_exactly_what_was_not_synced() {
     assert_eq!(read(&mut device, 0, 1).unwrap_err(), Errno::IO);
     assert_eq!(write(&mut device, 0, blocks(0, 1, 3)), Err(Errno::IO));
     drop(device);
-    let mut after = Memory::on(image);
+    let mut after = Memory::on(vec![(DISK, image)]);
     assert_eq!(read(&mut after, 0, 4).unwrap()[..], blocks(0, 4, 1)[..]);
     assert!(read(&mut after, 4, 2).unwrap().iter().all(|byte| *byte == 0));
 }
 
 #[test]
 fn early_blocks_tear_unsynced_writes_and_never_synced_ones() {
-    let memory = Memory::new(BYTES as usize);
-    let image = memory.image();
+    let (memory, image) = memory();
     let withhold = Some(Withhold { early_per_mille: 500, seed: 7, ..Withhold::default() });
-    let mut device = Faults::new(memory, FaultPlan { withhold, ..FaultPlan::default() });
+    let mut device = Faults::new(memory, DISK, FaultPlan { withhold, ..FaultPlan::default() });
     write(&mut device, 0, blocks(0, 64, 1)).unwrap();
     sync(&mut device).unwrap();
     write(&mut device, 32, blocks(32, 64, 2)).unwrap();
     // Dropped without a cut: as when the process is killed.
     drop(device);
-    let mut after = Memory::on(image);
+    let mut after = Memory::on(vec![(DISK, image)]);
     assert_eq!(read(&mut after, 0, 32).unwrap()[..], blocks(0, 32, 1)[..]);
     let newer = (32..96).filter(|block| read(&mut after, *block, 1).unwrap()[..] == pattern(*block, 2)).count();
     let older = (32..64).filter(|block| read(&mut after, *block, 1).unwrap()[..] == pattern(*block, 1)).count();
@@ -362,17 +370,16 @@ fn early_blocks_tear_unsynced_writes_and_never_synced_ones() {
 fn torn_blocks_mix_old_and_new_sectors_and_what_was_synced_stays_whole() {
     const SECTOR: usize = 512;
     for seed in 1..20 {
-        let memory = Memory::new(BYTES as usize);
-        let image = memory.image();
+        let (memory, image) = memory();
         let withhold = Some(Withhold { early_per_mille: 600, torn_per_mille: 600, seed, ..Withhold::default() });
-        let mut device = Faults::new(memory, FaultPlan { withhold, ..FaultPlan::default() });
+        let mut device = Faults::new(memory, DISK, FaultPlan { withhold, ..FaultPlan::default() });
         write(&mut device, 0, blocks(0, 64, 1)).unwrap();
         write(&mut device, 8, blocks(8, 56, 2)).unwrap();
         sync(&mut device).unwrap();
         write(&mut device, 32, blocks(32, 32, 3)).unwrap();
         assert_eq!(read(&mut device, 32, 32).unwrap()[..], blocks(32, 32, 3)[..]);
         drop(device);
-        let mut after = Memory::on(image);
+        let mut after = Memory::on(vec![(DISK, image)]);
         assert_eq!(read(&mut after, 0, 8).unwrap()[..], blocks(0, 8, 1)[..]);
         assert_eq!(read(&mut after, 8, 24).unwrap()[..], blocks(8, 24, 2)[..]);
         let mut torn = 0;
@@ -391,22 +398,21 @@ fn torn_blocks_mix_old_and_new_sectors_and_what_was_synced_stays_whole() {
 
 #[test]
 fn a_device_that_lies_loses_what_it_said_was_synced() {
-    let memory = Memory::new(BYTES as usize);
-    let image = memory.image();
+    let (memory, image) = memory();
     let withhold = Some(Withhold { lies: true, ..Withhold::default() });
-    let mut device = Faults::new(memory, FaultPlan { withhold, ..FaultPlan::default() });
+    let mut device = Faults::new(memory, DISK, FaultPlan { withhold, ..FaultPlan::default() });
     write(&mut device, 0, blocks(0, 4, 1)).unwrap();
     sync(&mut device).unwrap();
     assert_eq!(read(&mut device, 0, 4).unwrap()[..], blocks(0, 4, 1)[..]);
     drop(device);
-    assert!(read(&mut Memory::on(image), 0, 4).unwrap().iter().all(|byte| *byte == 0));
+    assert!(read(&mut Memory::on(vec![(DISK, image)]), 0, 4).unwrap().iter().all(|byte| *byte == 0));
 }
 
 #[test]
 fn the_operations_that_are_to_fail_do_and_no_others() {
     let fault = |kind, first, count, errno| Fault { kind, first, count, errno };
     let faults = vec![fault(OpKind::Write, 1, 1, Errno::NOSPC), fault(OpKind::Sync, 0, 2, Errno::IO)];
-    let mut device = Faults::new(Memory::new(BYTES as usize), FaultPlan { faults, ..FaultPlan::default() });
+    let mut device = Faults::new(Memory::new(BYTES as usize), DISK, FaultPlan { faults, ..FaultPlan::default() });
     let handle = device.handle();
     assert_eq!(write(&mut device, 0, blocks(0, 1, 1)), Ok(()));
     assert_eq!(write(&mut device, 0, blocks(0, 1, 2)), Err(Errno::NOSPC));

@@ -3,8 +3,11 @@
 
 use std::path::Path;
 
-use headpond_base::{BLOCK, BufMut, Errno};
-use headpond_device::{Backend, Fill, Flash, FlashError, FlashKind, open_flash};
+use headpond_base::{BLOCK, BufMut, Errno, MemberId};
+use headpond_device::{Backend, Fill, Flash, FlashError, FlashKind, TrimPolicy, start_reactor};
+
+/// The disk under test.
+const DISK: MemberId = MemberId(0);
 
 #[test]
 fn two_never_share_a_flash_and_the_second_is_told() {
@@ -15,7 +18,7 @@ fn two_never_share_a_flash_and_the_second_is_told() {
     assert!(matches!(Flash::open_read_only(&path), Err(FlashError::InUse(_))));
     assert!(matches!(Flash::create(&path, 1 << 20, Fill::Reserved), Err(FlashError::Exists(_))));
     drop(first);
-    let device = open_flash(&path, Backend::Auto).unwrap();
+    let device = start_reactor(vec![(DISK, Flash::open(&path).unwrap())], Backend::Auto, TrimPolicy::Off).unwrap();
     assert!(matches!(Flash::open(&path), Err(FlashError::InUse(_))));
     drop(device);
     let reader = Flash::open_read_only(&path).unwrap();
@@ -101,20 +104,21 @@ fn memory_file_systems_work_with_or_without_direct_io() {
 
 #[test]
 fn the_flash_of_a_killed_process_can_be_opened_at_once() {
-    use headpond_device::{Device, Op, Tag, TrimPolicy, start_device};
+    use headpond_device::{Op, Tag};
     use std::io::Read;
     const PATH: &str = "HEADPOND_TEST_KILLED_FLASH";
     if let Some(path) = std::env::var_os(PATH) {
         let backend = if path.as_encoded_bytes().ends_with(b"0") { Backend::Auto } else { Backend::Psync };
-        let mut device = start_device(Flash::open(path.as_ref()).unwrap(), backend, TrimPolicy::Off).unwrap();
+        let flash = Flash::open(path.as_ref()).unwrap();
+        let mut device = start_reactor(vec![(DISK, flash)], backend, TrimPolicy::Off).unwrap();
         let data = BufMut::zeroed(64 << 10).freeze();
         let mut done = Vec::new();
-        (0..64).for_each(|tag| device.submit(Op::Write { tag: Tag(tag), offset: tag << 16, data: data.clone() }));
+        (0..64).for_each(|tag| device.submit(DISK, Op::Write { tag: Tag(tag), offset: tag << 16, data: data.clone() }));
         loop {
             device.wait(&mut done, None).unwrap();
             for one in done.drain(..) {
-                let tag = one.tag();
-                device.submit(Op::Write { tag, offset: tag.0 << 16, data: data.clone() });
+                let tag = one.tag;
+                device.submit(DISK, Op::Write { tag, offset: tag.0 << 16, data: data.clone() });
                 if tag.0 == 0 {
                     eprintln!("writing");
                 }
@@ -158,7 +162,7 @@ impl Drop for Loop {
 
 #[test]
 fn block_devices_are_measured_locked_written_and_trimmed() {
-    use headpond_device::{Device, Op, Tag, TrimPolicy, start_device};
+    use headpond_device::{Op, Tag};
     use std::os::unix::fs::MetadataExt;
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("disk");
@@ -170,10 +174,10 @@ fn block_devices_are_measured_locked_written_and_trimmed() {
     let flash = Flash::open(&disk.0).unwrap();
     assert_eq!((flash.kind(), flash.bytes()), (FlashKind::BlockDevice, 4 << 20));
     assert!(matches!(Flash::open(&disk.0), Err(FlashError::InUse(_))));
-    let mut device = start_device(flash, Backend::Auto, TrimPolicy::Devices).unwrap();
-    device.submit(Op::Trim { offset: 0, len: 2 << 20 });
-    device.submit(Op::Write { tag: Tag(1), offset: 0, data: BufMut::copy_of(&[9; BLOCK]).freeze() });
-    device.submit(Op::Sync { tag: Tag(2) });
+    let mut device = start_reactor(vec![(DISK, flash)], Backend::Auto, TrimPolicy::Devices).unwrap();
+    device.submit(DISK, Op::Trim { offset: 0, len: 2 << 20 });
+    device.submit(DISK, Op::Write { tag: Tag(1), offset: 0, data: BufMut::copy_of(&[9; BLOCK]).freeze() });
+    device.submit(DISK, Op::Sync { tag: Tag(2) });
     let mut done = Vec::new();
     while done.len() < 2 {
         device.wait(&mut done, None).unwrap();

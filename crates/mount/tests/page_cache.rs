@@ -14,8 +14,8 @@ use std::thread::JoinHandle;
 
 use bench::Bench;
 use bench::straight::Straight;
-use headpond_base::{BufMut, ObjectId, Result};
-use headpond_device::{Backend, Device, Done as Ended, Flash, Op, Tag, TrimPolicy, start_device};
+use headpond_base::{BufMut, MemberId, ObjectId, Result};
+use headpond_device::{Backend, End, Flash, Op, Tag, TrimPolicy, start_reactor};
 use headpond_engine::{Namespace, Request};
 use headpond_mount::{Done, Operation, Pond};
 
@@ -98,19 +98,19 @@ fn mount() -> (Bench, Arc<Holding>) {
 /// Begins an asynchronous direct write of one page, and waits for its end on a thread of its own.
 fn write_directly(path: &Path, at: u64, byte: u8) -> Option<JoinHandle<()>> {
     let flash = Flash::open(path).unwrap();
-    let Ok(mut device) = start_device(flash, Backend::Uring, TrimPolicy::Off) else {
+    let Ok(mut disks) = start_reactor(vec![(MemberId(0), flash)], Backend::Uring, TrimPolicy::Off) else {
         assert!(std::env::var_os("HEADPOND_TEST_ALL").is_none(), "io_uring is not allowed here");
         eprintln!("NOT TESTED without io_uring");
         return None;
     };
     let data = BufMut::copy_of(&[byte; PAGE]).freeze();
     Some(std::thread::spawn(move || {
-        device.submit(Op::Write { tag: Tag(1), offset: at, data });
+        disks.submit(MemberId(0), Op::Write { tag: Tag(1), offset: at, data });
         let mut done = Vec::new();
         while done.is_empty() {
-            device.wait(&mut done, None).unwrap();
+            disks.wait(&mut done, None).unwrap();
         }
-        assert!(matches!(&done[..], [Ended::Write { result: Ok(()), .. }]), "{done:?}");
+        assert!(matches!(done[0].end, End::Write(Ok(()))), "{done:?}");
     }))
 }
 

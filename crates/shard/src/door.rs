@@ -1,4 +1,4 @@
-//! A front door that the shard's own thread serves.
+//! A front door that the shard's own thread serves, along with others.
 //!
 //! Requests that come through [`Handle::submit`](crate::Handle::submit) cost a hand-over from the
 //! thread that took them in to the shard's: a wake-up, which on an idle machine is a good part of what
@@ -9,6 +9,7 @@
 //! - A door's methods run on the shard's thread and never block, nor call
 //!   [`Handle::submit`](crate::Handle::submit) or anything that does.
 //! - What is done with an answer runs there too, as with every request.
+//! - Doors that have something at the same time are served in turn, a portion each.
 //! - When the shard ends with the door still open, the door is dropped: it has to see to it that
 //!   whoever still comes is told so.
 

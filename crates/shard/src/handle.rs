@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use headpond_base::{Errno, ObjectId, Result};
-use headpond_device::Device;
+use headpond_device::Reactor;
 use headpond_engine::{Namespace, Reply, Request};
 
 use crate::lanes::Lanes;
@@ -61,14 +61,14 @@ impl Shard {
     /// When threads cannot be started.
     pub fn start<C: Core>(
         engine: C,
-        flash: Box<dyn Device>,
+        reactor: Box<dyn Reactor>,
         origin: Arc<dyn Origin>,
         limits: Limits,
     ) -> io::Result<Handle> {
-        let mailbox = Arc::new(Mailbox::new(flash.waker(), limits.requests.max(1)));
-        let lanes = Lanes::start(origin.clone(), flash.waker(), &limits)?;
+        let mailbox = Arc::new(Mailbox::new(reactor.waker(), limits.requests.max(1)));
+        let lanes = Lanes::start(origin.clone(), reactor.waker(), &limits)?;
         let listeners = Listeners::default();
-        let turner = Turner::new(engine, flash, lanes, mailbox.clone(), limits, listeners.clone());
+        let turner = Turner::new(engine, reactor, lanes, mailbox.clone(), limits, listeners.clone());
         let thread = std::thread::Builder::new().name("shard".into()).spawn(move || turner.run())?;
         Ok(Handle { shared: Arc::new(Shared { mailbox, origin, listeners, thread: Mutex::new(Some(thread)) }) })
     }
@@ -109,9 +109,9 @@ impl Handle {
         }
     }
 
-    /// Has a front door served by the shard's own thread, from now on and instead of one that it may
-    /// have already. A door that the shard cannot serve, as its device waits for nothing but flash,
-    /// or because it has ended, is dropped: see [`Door`].
+    /// Has a front door served by the shard's own thread, from now on and along with those that it
+    /// has already. A door that the shard cannot serve, as its reactor waits for nothing but flash or
+    /// watches as much as it can, or because it has ended, is dropped: see [`Door`].
     pub fn serve(&self, door: Box<dyn Door>) {
         drop(self.shared.mailbox.hand_over(door));
     }

@@ -1,8 +1,8 @@
-//! A shard: one thread that owns an engine and a flash device, and carries out what the engine
+//! A shard: one thread that owns an engine and the reactor of its pool's disks, and carries out what the engine
 //! asks for; a few threads for the origin's blocking calls; and the handle for the front doors.
 //!
 //! ```text
-//!  front doors ── Handle ──> mailbox ──┐            ┌──> flash device (one io_uring)
+//!  front doors ── Handle ──> mailbox ──┐            ┌──> disks (one reactor)
 //!                                      ├──> shard ──┤
 //!  origin threads ── results ──────────┘  (engine)  └──> origin lanes (threads)
 //! ```
@@ -11,8 +11,8 @@
 //! and its order is a fact. What it costs: whatever runs on the shard's thread delays everything
 //! else, so nothing there may block. Replies run there and must be short.
 //!
-//! A front door whose requests come out of a descriptor can be served by the shard's own thread, which
-//! then waits for it along with the flash: see [`Door`]. That spares the hand-over through the mailbox.
+//! Front doors whose requests come out of a descriptor can be served by the shard's own thread, which
+//! then waits for them along with the flash: see [`Door`]. That spares the hand-over through the mailbox.
 //!
 //! What a request costs is in `ARCHITECTURE.md`, and what it comes to in `docs/benchmarks.md`.
 
@@ -25,6 +25,7 @@ mod crowd;
 mod descriptors;
 mod directories;
 mod door;
+mod doors;
 mod file_origin;
 mod file_space;
 mod flash_reader;

@@ -6,8 +6,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Requests of all handles together: a further one waits in
-    /// [`Handle::submit`](crate::Handle::submit). And as many again from the [`Door`](crate::Door) that
-    /// the shard serves, if it has one: what is more stays in its descriptor.
+    /// [`Handle::submit`](crate::Handle::submit). And as many again from all the [`Door`](crate::Door)s that
+    /// the shard serves: what is more stays in their descriptors.
     pub requests: usize,
     /// Threads for what applications wait for: reads of the origin, seeks, reservations. As many as
     /// a disk gains from having in its queue.

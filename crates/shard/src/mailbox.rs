@@ -40,7 +40,7 @@ pub(crate) struct Mailbox {
 struct Inner {
     items: Vec<Item>,
     probes: Vec<SyncSender<ShardStats>>,
-    door: Option<Box<dyn Door>>,
+    doors: Vec<Box<dyn Door>>,
     under_way: usize,
     waiting: usize,
     closed: Option<Errno>,
@@ -53,7 +53,7 @@ impl Mailbox {
         let inner = Inner {
             items: Vec::with_capacity(limit),
             probes: Vec::new(),
-            door: None,
+            doors: Vec::new(),
             under_way: 0,
             waiting: 0,
             closed: None,
@@ -109,10 +109,8 @@ impl Mailbox {
         if inner.closed.is_some() {
             return Some(door);
         }
-        // One that was not yet taken is dropped outside the lock, as what it does then is its own affair.
-        let replaced = inner.door.replace(door);
+        inner.doors.push(door);
         drop(inner);
-        drop(replaced);
         self.waker.wake();
         None
     }
@@ -124,15 +122,15 @@ impl Mailbox {
     }
 
     /// For the shard: `answered` requests are done. What has come since goes to `items` (empty, and
-    /// its memory is used again), unless `take` is false. Probes go to `probes`, a door that it is
-    /// to serve from now on to `door`. True: end.
+    /// its memory is used again), unless `take` is false. Probes go to `probes`, doors that it is
+    /// to serve from now on to `doors`. True: end.
     pub(crate) fn exchange(
         &self,
         answered: usize,
         take: bool,
         items: &mut Vec<Item>,
         probes: &mut Vec<SyncSender<ShardStats>>,
-        door: &mut Option<Box<dyn Door>>,
+        doors: &mut Vec<Box<dyn Door>>,
     ) -> bool {
         let mut inner = self.locked();
         inner.under_way -= answered;
@@ -140,9 +138,7 @@ impl Mailbox {
             std::mem::swap(&mut inner.items, items);
         }
         probes.append(&mut inner.probes);
-        if inner.door.is_some() {
-            *door = inner.door.take();
-        }
+        doors.append(&mut inner.doors);
         let wake = answered.min(inner.waiting);
         let stop = inner.stop;
         drop(inner);
@@ -160,9 +156,10 @@ impl Mailbox {
         let items = std::mem::take(&mut inner.items);
         // Those who asked find the sender gone.
         inner.probes.clear();
-        let door = inner.door.take();
+        // Dropped outside the lock, as what they do then is their own affair.
+        let doors = std::mem::take(&mut inner.doors);
         drop(inner);
-        drop(door);
+        drop(doors);
         self.room.notify_all();
         for item in items {
             (item.answer)(Reply::Failed(errno));

@@ -36,7 +36,7 @@ pub(crate) struct Pending {
 pub(crate) enum Way {
     /// From another thread.
     Mailbox,
-    /// From the door that the shard serves.
+    /// From a door that the shard serves.
     Door,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Requests {
     /// With how often each place was used, which is the upper half of its numbers.
     places: Vec<(u32, Option<Pending>)>,
     free: Vec<u32>,
-    of_door: usize,
+    of_doors: usize,
     /// What those left are answered with.
     pub(crate) end: Errno,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Requests {
 impl Requests {
     pub(crate) fn with_capacity(limit: usize) -> Self {
         // An error unless it was ended in order.
-        Self { places: Vec::with_capacity(limit), free: Vec::with_capacity(limit), of_door: 0, end: Errno::IO }
+        Self { places: Vec::with_capacity(limit), free: Vec::with_capacity(limit), of_doors: 0, end: Errno::IO }
     }
 
     /// Takes one in, and gives it its number.
@@ -74,7 +74,7 @@ impl Requests {
         let place = &mut self.places[index as usize];
         place.0 = place.0.wrapping_add(1);
         place.1 = Some(Pending { answer: item.answer, operation: item.operation, since: item.since, kind, way });
-        self.of_door += usize::from(way == Way::Door);
+        self.of_doors += usize::from(way == Way::Door);
         (RequestId(u64::from(place.0) << 32 | u64::from(index)), item.request)
     }
 
@@ -92,13 +92,13 @@ impl Requests {
     pub(crate) fn remove(&mut self, id: RequestId) -> Option<Pending> {
         let pending = self.place(id)?.take()?;
         self.free.push(id.0 as u32);
-        self.of_door -= usize::from(pending.way == Way::Door);
+        self.of_doors -= usize::from(pending.way == Way::Door);
         Some(pending)
     }
 
-    /// How many there are that came through the door.
-    pub(crate) const fn of_door(&self) -> usize {
-        self.of_door
+    /// How many there are that came through doors.
+    pub(crate) const fn of_doors(&self) -> usize {
+        self.of_doors
     }
 
     /// How many there are.

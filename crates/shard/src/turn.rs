@@ -7,28 +7,33 @@
 //!
 //! Invariants:
 //! - The engine is told of each effect's end exactly once.
-//! - Nothing here blocks but the device's wait.
+//! - Nothing here blocks but the reactor's wait.
 //! - While more than [`Limits::operations`] are under way, no request is taken in.
 
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
-use headpond_base::Errno;
-use headpond_device::{Device, Done, Op, Tag};
+use headpond_base::{Errno, MemberId};
+use headpond_device::{Done, End, Op, Reactor, Tag};
 use headpond_engine::{Effect, Outcome, Reply, RequestId, Ticket};
 
+use crate::doors::Doors;
 use crate::lanes::{Finished, Job, Lanes};
 use crate::listeners::Listeners;
 use crate::mailbox::{Item, Mailbox};
 use crate::requests::{Kind, Requests, Way};
-use crate::{Core, Door, Latencies, Limits, ShardStats, Taken, clock};
+use crate::{Core, Latencies, Limits, ShardStats, clock};
+
+/// The disk that the engine's effects are for.
+const MEMBER: MemberId = MemberId(0);
 
 /// Files of each kind that a snapshot names.
 const HOLDINGS: usize = 32;
 
-/// Requests taken through the door in one turn while the flash has nothing to do: their reads are started before more
-/// are taken in. Not fewer, as each portion costs whoever asks a wake-up for its answers.
+/// Requests taken through all doors in one turn while the flash has nothing to do: their reads are started before more
+/// are taken in. Not fewer, as each portion costs whoever asks a wake-up for its answers. Doors that have something
+/// share it.
 const DOOR_PORTION: usize = 8;
 
 /// The shard polls this many times longer while the flash reads: the answer comes soon, and a sleep costs more than the
@@ -46,14 +51,12 @@ const CROWDED_PAUSE: Duration = Duration::from_millis(10);
 /// Everything that a shard's thread owns.
 pub(crate) struct Turner<C: Core> {
     engine: C,
-    flash: Box<dyn Device>,
+    reactor: Box<dyn Reactor>,
     lanes: Lanes,
     requests: Requests,
     limits: Limits,
     inbox: Vec<Item>,
-    door: Option<Box<dyn Door>>,
-    /// The door may have something though its descriptor does not say so again.
-    door_has_more: bool,
+    doors: Doors,
     probes: Vec<SyncSender<ShardStats>>,
     flash_done: Vec<Done>,
     origin_done: Vec<Finished>,
@@ -92,7 +95,7 @@ impl Drop for Closing {
 impl<C: Core> Turner<C> {
     pub(crate) fn new(
         engine: C,
-        flash: Box<dyn Device>,
+        reactor: Box<dyn Reactor>,
         lanes: Lanes,
         mailbox: Arc<Mailbox>,
         limits: Limits,
@@ -100,13 +103,12 @@ impl<C: Core> Turner<C> {
     ) -> Self {
         Self {
             engine,
-            flash,
+            reactor,
             lanes,
             requests: Requests::with_capacity(limits.requests),
             limits,
             inbox: Vec::with_capacity(limits.requests),
-            door: None,
-            door_has_more: false,
+            doors: Doors::default(),
             probes: Vec::new(),
             flash_done: Vec::new(),
             origin_done: Vec::new(),
@@ -133,7 +135,7 @@ impl<C: Core> Turner<C> {
         self.turn();
         while !(self.stopping && self.flash_under_way == 0 && self.origin_under_way == 0) {
             if self.wait().is_err() {
-                // The device cannot be driven; the kernel's answers are lost. Unsynced writes are gone
+                // The disks cannot be driven; the kernel's answers are lost. Unsynced writes are gone
                 // as in a crash, and every request is told so.
                 self.closing.last = self.snapshot();
                 return;
@@ -147,9 +149,9 @@ impl<C: Core> Turner<C> {
 
     /// Waits for something to do.
     fn wait(&mut self) -> std::io::Result<()> {
-        let more_from_door = self.door_has_more && self.room() > 0;
-        if !self.inbox.is_empty() || !self.flash_done.is_empty() || more_from_door {
-            return self.flash.wait(&mut self.flash_done, Some(Duration::ZERO));
+        let more_from_doors = self.doors.ready() > 0 && self.room() > 0;
+        if !self.inbox.is_empty() || !self.flash_done.is_empty() || more_from_doors {
+            return self.reactor.wait(&mut self.flash_done, Some(Duration::ZERO));
         }
         let since = Instant::now();
         let patience = self.patience(since);
@@ -157,7 +159,7 @@ impl<C: Core> Turner<C> {
             return Ok(());
         }
         let timeout = self.engine.next_wake().map(|due| Duration::from_nanos(due.since(clock::now()).0));
-        self.flash.wait(&mut self.flash_done, timeout)?;
+        self.reactor.wait(&mut self.flash_done, timeout)?;
         self.spins = since.elapsed() < patience;
         if self.inbox.is_empty() {
             self.exchange();
@@ -177,11 +179,12 @@ impl<C: Core> Turner<C> {
     /// Looks for work for a while. True if there is some.
     fn spin(&mut self, since: Instant, mut patience: Duration) -> std::io::Result<bool> {
         loop {
-            self.flash.wait(&mut self.flash_done, Some(Duration::ZERO))?;
+            self.reactor.wait(&mut self.flash_done, Some(Duration::ZERO))?;
             self.exchange();
             self.lanes.take_finished(&mut self.origin_done);
-            self.door_has_more |= self.flash.take_readable();
-            let nobody_asks = self.inbox.is_empty() && self.probes.is_empty() && !self.door_has_more && !self.stopping;
+            self.doors.listen(&mut *self.reactor);
+            let nobody_asks =
+                self.inbox.is_empty() && self.probes.is_empty() && self.doors.ready() == 0 && !self.stopping;
             if !(nobody_asks && self.flash_done.is_empty() && self.origin_done.is_empty()) {
                 return Ok(true);
             }
@@ -208,7 +211,7 @@ impl<C: Core> Turner<C> {
             let (id, request) = self.requests.add(item, Way::Mailbox);
             self.engine.submit(id, request);
         }
-        self.take_from_door();
+        self.take_from_doors();
         self.engine.take_effects(&mut self.effects);
         self.carry_out(false);
         self.exchange();
@@ -223,45 +226,45 @@ impl<C: Core> Turner<C> {
         self.flash_under_way < self.limits.operations && self.origin_under_way < self.limits.operations
     }
 
-    /// How many requests may come through the door now.
+    /// How many requests may come through the doors now.
     fn room(&self) -> usize {
-        if self.takes_requests() { self.limits.requests.saturating_sub(self.requests.of_door()) } else { 0 }
+        if self.takes_requests() { self.limits.requests.saturating_sub(self.requests.of_doors()) } else { 0 }
     }
 
     /// Gives back the room of what was answered, and takes in what has come.
     fn exchange(&mut self) {
         let take = self.takes_requests();
         let mailbox = &self.closing.mailbox;
-        let mut new_door = None;
-        self.stopping = mailbox.exchange(self.answered, take, &mut self.inbox, &mut self.probes, &mut new_door);
+        let mut new_doors = Vec::new();
+        self.stopping = mailbox.exchange(self.answered, take, &mut self.inbox, &mut self.probes, &mut new_doors);
         self.answered = 0;
-        if let Some(door) = new_door {
-            self.flash.unwatch();
-            let watched = door.descriptor().is_ok_and(|descriptor| self.flash.watch(descriptor));
-            // Without a watch it is dropped, and serves itself.
-            self.door = watched.then_some(door);
+        for door in new_doors {
+            self.doors.admit(door, &mut *self.reactor);
         }
     }
 
-    /// Takes in what has come through the door.
-    fn take_from_door(&mut self) {
-        self.door_has_more |= self.flash.take_readable();
-        if !self.door_has_more || self.stopping {
+    /// Takes in what has come through the doors.
+    fn take_from_doors(&mut self) {
+        self.doors.listen(&mut *self.reactor);
+        let ready = self.doors.ready();
+        if ready == 0 || self.stopping {
             return;
         }
-        let room = self.room().min(self.at_flash().max(DOOR_PORTION));
-        let Some(mut door) = self.door.take() else { return };
         let since = Instant::now();
-        let (requests, engine) = (&mut self.requests, &mut self.engine);
-        let taken = door.take(room, &mut |request, answer| {
-            let (id, request) = requests.add(Item { request, answer, operation: None, since }, Way::Door);
-            engine.submit(id, request);
-        });
-        self.door_has_more = taken == Taken::Some;
-        if taken == Taken::Closed {
-            self.flash.unwatch();
-        } else {
-            self.door = Some(door);
+        let share = self.at_flash().max(DOOR_PORTION).div_ceil(ready);
+        for _ in 0..ready {
+            let room = self.room().min(share);
+            if room == 0 {
+                // Whose turn it is now comes first in the next one.
+                return;
+            }
+            let (requests, engine) = (&mut self.requests, &mut self.engine);
+            self.doors.serve(&mut *self.reactor, |door| {
+                door.take(room, &mut |request, answer| {
+                    let (id, request) = requests.add(Item { request, answer, operation: None, since }, Way::Door);
+                    engine.submit(id, request);
+                })
+            });
         }
     }
 
@@ -277,16 +280,13 @@ impl<C: Core> Turner<C> {
         let portion = self.at_flash().max(1).min(self.flash_done.len());
         for done in self.flash_done.drain(..portion) {
             self.flash_under_way -= 1;
-            self.flash_reads -= usize::from(matches!(done, Done::Read { .. }));
-            let ticket = Ticket(done.tag().0);
-            let outcome = match done {
-                Done::Read { result: Ok(bytes), .. } => Outcome::Bytes(bytes),
-                Done::Write { result: Ok(()), .. } | Done::Sync { result: Ok(()), .. } => Outcome::Done,
-                Done::Read { result: Err(errno), .. }
-                | Done::Write { result: Err(errno), .. }
-                | Done::Sync { result: Err(errno), .. } => Outcome::Failed(errno),
+            self.flash_reads -= usize::from(matches!(done.end, End::Read(_)));
+            let outcome = match done.end {
+                End::Read(Ok(bytes)) => Outcome::Bytes(bytes),
+                End::Write(Ok(())) | End::Sync(Ok(())) => Outcome::Done,
+                End::Read(Err(errno)) | End::Write(Err(errno)) | End::Sync(Err(errno)) => Outcome::Failed(errno),
             };
-            self.engine.complete(ticket, outcome);
+            self.engine.complete(Ticket(done.tag.0), outcome);
         }
     }
 
@@ -358,7 +358,7 @@ impl<C: Core> Turner<C> {
                 return self.start_flash(Op::Write { tag: Tag(ticket.0), offset, data });
             }
             Effect::FlashSync { ticket } => return self.start_flash(Op::Sync { tag: Tag(ticket.0) }),
-            Effect::FlashTrim { offset, len } => return self.flash.submit(Op::Trim { offset, len }),
+            Effect::FlashTrim { offset, len } => return self.reactor.submit(MEMBER, Op::Trim { offset, len }),
             Effect::OriginRead { ticket, object, offset, len } => (ticket, Job::Read { object, offset, len }),
             Effect::OriginWrite { ticket, object, offset, data, user } => {
                 (ticket, Job::Write { object, offset, data, user })
@@ -402,7 +402,7 @@ impl<C: Core> Turner<C> {
     fn start_flash(&mut self, op: Op) {
         self.flash_under_way += 1;
         self.flash_reads += usize::from(matches!(op, Op::Read { .. }));
-        self.flash.submit(op);
+        self.reactor.submit(MEMBER, op);
     }
 
     fn snapshot(&self) -> ShardStats {
@@ -411,7 +411,7 @@ impl<C: Core> Turner<C> {
             flushes: self.engine.flushes(),
             holdings: self.engine.holdings(HOLDINGS),
             latency: self.latency.clone(),
-            device: self.flash.name(),
+            device: self.reactor.name(),
             requests_under_way: self.requests.len() as u64,
             flash_under_way: self.flash_under_way as u64,
             origin_under_way: self.origin_under_way as u64,

@@ -1,14 +1,15 @@
-//! A front door that the shard serves itself.
+//! Front doors that the shard serves itself.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use headpond_base::Nanos;
-use headpond_device::{Backend, Device, Fill, Flash, Memory, TrimPolicy, start_device};
+use headpond_base::{MemberId, Nanos};
+use headpond_device::{Backend, Fill, Flash, Memory, Reactor, TrimPolicy, start_reactor};
 use headpond_engine::{Effect, Outcome, Reply, Request, RequestId, Stats, Ticket};
 use headpond_shard::{Core, Done, Door, FileOrigin, Handle, Limits, Shard, Taken};
 
@@ -50,10 +51,12 @@ impl Core for Slow {
 /// Takes one request for each byte that comes out of a pipe.
 struct Pipe {
     reader: io::PipeReader,
-    answers: Sender<Reply>,
+    answer: Arc<dyn Fn(Reply) + Send + Sync>,
     /// Told when the door goes.
     gone: Sender<Taken>,
     end: Taken,
+    /// Takes nothing before this is set.
+    open: Arc<AtomicBool>,
 }
 
 impl Door for Pipe {
@@ -62,12 +65,15 @@ impl Door for Pipe {
     }
 
     fn take(&mut self, room: usize, submit: &mut dyn FnMut(Request, Done)) -> Taken {
-        assert!(room <= 4, "no more than the limit");
+        assert!((1..=8).contains(&room), "no more than a portion, and never for nothing");
+        if !self.open.load(Ordering::SeqCst) {
+            return Taken::Some;
+        }
         for _ in 0..room {
             match self.reader.read(&mut [0]) {
                 Ok(1) => {
-                    let answers = self.answers.clone();
-                    submit(Request::SyncAll, Box::new(move |reply| drop(answers.send(reply))));
+                    let answer = self.answer.clone();
+                    submit(Request::SyncAll, Box::new(move |reply| answer(reply)));
                 }
                 Ok(_) => {
                     self.end = Taken::Closed;
@@ -97,18 +103,25 @@ fn pipe() -> (Box<Pipe>, Ends) {
     let flags = rustix::fs::fcntl_getfl(&reader).unwrap();
     rustix::fs::fcntl_setfl(&reader, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
     let ((answers, answered), (gone, went)) = (channel(), channel());
-    (Box::new(Pipe { reader, answers, gone, end: Taken::All }), (writer, answered, went))
+    // The test may have ended.
+    let answer = Arc::new(move |reply| drop(answers.send(reply)));
+    let open = Arc::new(true.into());
+    (Box::new(Pipe { reader, answer, gone, end: Taken::All, open }), (writer, answered, went))
 }
 
-fn shard(device: Box<dyn Device>) -> Handle {
-    let limits = Limits { requests: 4, ..Limits::default() };
+fn shard(device: Box<dyn Reactor>) -> Handle {
+    shard_within(device, 4)
+}
+
+fn shard_within(device: Box<dyn Reactor>, requests: usize) -> Handle {
+    let limits = Limits { requests, ..Limits::default() };
     Shard::start(Slow::default(), device, Arc::new(FileOrigin::new()), limits).unwrap()
 }
 
-fn uring() -> (Box<dyn Device>, tempfile::TempDir) {
+fn uring() -> (Box<dyn Reactor>, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let flash = Flash::create(&dir.path().join("flash"), 1 << 20, Fill::Reserved).unwrap();
-    (start_device(flash, Backend::Uring, TrimPolicy::Off).unwrap(), dir)
+    (start_reactor(vec![(MemberId(0), flash)], Backend::Uring, TrimPolicy::Off).unwrap(), dir)
 }
 
 const LONG: Duration = Duration::from_secs(30);
@@ -144,6 +157,44 @@ fn a_door_that_cannot_be_served_is_dropped_so_that_it_serves_itself() {
     let (late, (_writer, _answered, went)) = pipe();
     handle.serve(late);
     assert_eq!(went.recv_timeout(LONG), Ok(Taken::All), "the shard has ended");
+}
+
+#[test]
+fn a_door_that_always_has_more_keeps_no_other_waiting_for_more_than_its_portion() {
+    const FEW: usize = 10;
+    // There is room for one portion, or for many.
+    for requests in [4, 256] {
+        let (device, _dir) = uring();
+        let handle = shard_within(device, requests);
+        let ((mut busy, (mut to_busy, ..)), (mut quiet, (mut to_quiet, ..))) = (pipe(), pipe());
+        let (answers, answered) = channel();
+        for (door, name) in [(&mut busy, "busy"), (&mut quiet, "quiet")] {
+            let answers = answers.clone();
+            door.answer = Arc::new(move |_| {
+                // The test may have ended.
+                let _ = answers.send(name);
+            });
+        }
+        quiet.open = busy.open.clone();
+        let open = busy.open.clone();
+        open.store(false, Ordering::SeqCst);
+        to_busy.write_all(&[0; 2000]).unwrap();
+        to_quiet.write_all(&[0; FEW]).unwrap();
+        handle.serve(busy);
+        handle.serve(quiet);
+        // Both are there once a request that came after them is answered.
+        assert!(matches!(handle.call(Request::SyncAll), Reply::Offset(_)));
+        open.store(true, Ordering::SeqCst);
+        let (mut of_busy, mut of_quiet) = (0, 0);
+        while of_quiet < FEW {
+            match answered.recv_timeout(LONG).unwrap() {
+                "busy" => of_busy += 1,
+                _ => of_quiet += 1,
+            }
+        }
+        assert!(of_busy <= FEW + 8, "{of_busy} of the busy door came before {FEW} of the quiet one");
+        handle.stop().unwrap();
+    }
 }
 
 #[test]

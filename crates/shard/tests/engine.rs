@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
-use headpond_base::{BufMut, CacheMode, Nanos, ObjectId, PoolId, UnixNanos};
-use headpond_device::{Backend, FaultPlan, Faults, Fill, Flash, TrimPolicy, Withhold, start_device};
+use headpond_base::{BufMut, CacheMode, MemberId, Nanos, ObjectId, PoolId, UnixNanos};
+use headpond_device::{Backend, FaultPlan, Faults, Fill, Flash, TrimPolicy, Withhold, start_reactor};
 use headpond_engine::{Config, OpenFile, Reply, Request, Treatment, Verdict, format_pool, recover};
 use headpond_format::{Geometry, MemberName, Stamp};
 use headpond_shard::{DiskModel, FileOrigin, FlashReader, Handle, Limits, ModelDisk, Origin, Shard, Spindle};
@@ -70,10 +70,10 @@ impl Place {
         }
         let config = Config { mode: self.mode, ..Config::default() };
         let engine = recovered.into_engine(config, headpond_shard::now());
-        let mut device = start_device(flash, self.backend, TrimPolicy::All).unwrap();
+        let mut device = start_reactor(vec![(MemberId(0), flash)], self.backend, TrimPolicy::All).unwrap();
         if self.withhold {
             let withhold = Some(Withhold { early_per_mille: 200, seed: 5, ..Withhold::default() });
-            device = Box::new(Faults::new(device, FaultPlan { withhold, ..FaultPlan::default() }));
+            device = Box::new(Faults::new(device, MemberId(0), FaultPlan { withhold, ..FaultPlan::default() }));
         }
         Shard::start(engine, device, origin, Limits::default()).unwrap()
     }

@@ -7,9 +7,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use headpond_base::{BLOCK, Buf, BufMut, CacheMode, Errno, Nanos, ObjectId, UnixNanos};
+use headpond_base::{BLOCK, Buf, BufMut, CacheMode, Errno, MemberId, Nanos, ObjectId, UnixNanos};
 use headpond_device::{
-    Backend, Device, Fault, FaultPlan, Faults, Fill, Flash, Memory, OpKind, TrimPolicy, start_device,
+    Backend, Fault, FaultPlan, Faults, Fill, Flash, Memory, OpKind, Reactor, TrimPolicy, start_reactor,
 };
 use headpond_engine::{
     Attributes, Effect, Namespace, Outcome, Reply, Request, RequestId, Served, Space, Stats, Ticket, Treatment,
@@ -180,7 +180,7 @@ impl Origin for Gated {
     }
 }
 
-fn start_on(flash: Box<dyn Device>, limits: Limits) -> (Handle, Arc<Gated>) {
+fn start_on(flash: Box<dyn Reactor>, limits: Limits) -> (Handle, Arc<Gated>) {
     let origin = Arc::new(Gated::default());
     (Shard::start(Plain::default(), flash, origin.clone(), limits).unwrap(), origin)
 }
@@ -213,11 +213,11 @@ fn failure(reply: &Reply) -> Option<Errno> {
 }
 
 /// Every device that a shard may run on.
-fn devices() -> Vec<(Box<dyn Device>, Option<tempfile::TempDir>)> {
+fn devices() -> Vec<(Box<dyn Reactor>, Option<tempfile::TempDir>)> {
     let on_file = |backend| {
         let dir = tempfile::tempdir().unwrap();
         let flash = Flash::create(&dir.path().join("flash"), 4 << 20, Fill::Reserved).unwrap();
-        (start_device(flash, backend, TrimPolicy::Off).unwrap(), Some(dir))
+        (start_reactor(vec![(MemberId(0), flash)], backend, TrimPolicy::Off).unwrap(), Some(dir))
     };
     vec![(Box::new(Memory::new(4 << 20)), None), on_file(Backend::Auto), on_file(Backend::Psync)]
 }
@@ -316,7 +316,8 @@ fn a_full_origin_holds_back_new_requests_until_it_moves() {
 #[test]
 fn errors_of_origin_and_flash_pass_through_and_a_panic_there_is_one() {
     let fault = Fault { kind: OpKind::Read, first: 1, count: 1, errno: Errno(61) };
-    let flash = Faults::new(Memory::new(1 << 20), FaultPlan { faults: vec![fault], ..FaultPlan::default() });
+    let flash =
+        Faults::new(Memory::new(1 << 20), MemberId(0), FaultPlan { faults: vec![fault], ..FaultPlan::default() });
     let (handle, _) = start_on(Box::new(flash), Limits::default());
     assert_eq!(failure(&handle.call(read(FLASH, 0))), None);
     assert_eq!(failure(&handle.call(read(FLASH, 0))), Some(Errno(61)));

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use headpond_base::{BLOCK, BLOCK_U64, BufMut, CacheMode, Nanos, ObjectId, PoolId, UnixNanos};
-use headpond_device::{Backend, Fill, Flash, TrimPolicy, start_device};
+use headpond_base::{BLOCK, BLOCK_U64, BufMut, CacheMode, MemberId, Nanos, ObjectId, PoolId, UnixNanos};
+use headpond_device::{Backend, Fill, Flash, TrimPolicy, start_reactor};
 use headpond_engine::{Config, OpenFile, Reply, Request, Treatment, format_pool, recover};
 use headpond_format::{Geometry, MemberName, Stamp};
 use headpond_shard::{FileOrigin, FlashReader, Handle, Limits, Origin, Shard, now};
@@ -107,10 +107,10 @@ fn start(path: &Path) -> Outcome<Filled> {
         Config { flush_period: Nanos(1 << 50), dirty_threshold: 70, sequential_cutoff: None, ..Config::default() };
     let engine = engine.into_engine(config, now());
     let origin = Arc::new(FileOrigin::new());
-    let device = start_device(flash, Backend::Auto, TrimPolicy::Off)?;
+    let reactor = start_reactor(vec![(MemberId(0), flash)], Backend::Auto, TrimPolicy::Off)?;
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(origin_of(path))?;
     let metadata = file.metadata()?;
-    let handle = Shard::start(engine, device, origin.clone(), Limits::default())?;
+    let handle = Shard::start(engine, reactor, origin.clone(), Limits::default())?;
     let stamp = Stamp { size: metadata.len(), mtime: UnixNanos(0), ctime: UnixNanos(0) };
     let birth = UnixNanos(0);
     let open = OpenFile { inode: metadata.ino(), birth, path: b"x".to_vec(), stamp, created: false, allocated: DATA };

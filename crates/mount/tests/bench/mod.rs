@@ -9,8 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use headpond_base::{Buf, CacheMode, Nanos, PoolId, Result};
-use headpond_device::{Backend, Fill, Flash, TrimPolicy, start_device};
+use headpond_base::{Buf, CacheMode, MemberId, Nanos, PoolId, Result};
+use headpond_device::{Backend, Fill, Flash, TrimPolicy, start_reactor};
 use headpond_engine::{Config, FlashRead, Reply, Request, format_pool, recover};
 use headpond_format::{Geometry, MemberName};
 use headpond_mount::{Beside, MountOptions, Mounted, Pond, mount_with};
@@ -166,8 +166,8 @@ fn start_engine_over(flash: &Path, origin: Arc<FileOrigin>, bytes: u64, config: 
     flash.sync().unwrap();
     let recovered = recover(&mut Reading(&flash), bytes).unwrap();
     let engine = recovered.into_engine(config, headpond_shard::now());
-    let device = start_device(flash, Backend::Auto, TrimPolicy::Off).unwrap();
-    Shard::start(engine, device, origin, Limits::default()).unwrap()
+    let reactor = start_reactor(vec![(MemberId(0), flash)], Backend::Auto, TrimPolicy::Off).unwrap();
+    Shard::start(engine, reactor, origin, Limits::default()).unwrap()
 }
 
 pub fn is_root() -> bool {
