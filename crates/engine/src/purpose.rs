@@ -73,6 +73,19 @@ pub(crate) enum JobEffect {
     Step(JobId),
 }
 
+impl JobEffect {
+    /// Which one.
+    pub(crate) const fn job(&self) -> JobId {
+        match self {
+            Self::Read { job, .. }
+            | Self::Write { job, .. }
+            | Self::Fill { job, .. }
+            | Self::Zero { job, .. }
+            | Self::Step(job) => *job,
+        }
+    }
+}
+
 /// A read of some blocks of a run, which lie together on flash.
 #[derive(Clone, Copy)]
 pub(crate) struct Reading {

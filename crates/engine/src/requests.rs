@@ -6,7 +6,7 @@
 //!                     ^     |
 //!                wake |     | step
 //!                     |     v
-//!     an effect, bytes, the log, room, its turn on an object
+//!     an effect, bytes, the log, room, its turn on an object, quiet
 //! ```
 //!
 //! Invariants
@@ -35,6 +35,8 @@ pub(crate) struct Requests {
     for_log: BTreeSet<(Sequence, OpId)>,
     for_room: VecDeque<OpId>,
     for_turn: Vec<OpId>,
+    /// The request to stop, while others or background work are under way.
+    for_quiet: Option<OpId>,
     /// Those that came before the engine could take any.
     held: VecDeque<(RequestId, Request)>,
 }
@@ -168,6 +170,18 @@ impl Requests {
     pub(crate) fn fail_for_room(&mut self, errno: Errno) {
         for id in std::mem::take(&mut self.for_room) {
             self.fail(id, errno);
+        }
+    }
+
+    /// A request waits until it is the last, and nothing else is under way.
+    pub(crate) const fn wait_for_quiet(&mut self, id: OpId) {
+        self.for_quiet = Some(id);
+    }
+
+    /// Has the request stepped that waited for that.
+    pub(crate) fn all_is_quiet(&mut self) {
+        if let Some(id) = self.for_quiet.take() {
+            self.wake(id);
         }
     }
 

@@ -117,7 +117,7 @@ impl Engine {
             Request::CancelFlush(name) => self.cancel(id, name),
             Request::SetMode(mode) => self.start_op(id, ObjectId(0), Work::SetMode(mode), usual),
             Request::Configure(config) => {
-                self.configure_keep(&config);
+                self.keeping().configure(&config);
                 self.streams.set_cutoff(config.sequential_cutoff);
                 self.config = Config { mode: self.mode, mutation: self.config.mutation, ..*config };
                 self.checkpoints.settle_packing(&mut self.store, &self.config);
@@ -332,7 +332,7 @@ impl Engine {
         if !object.name.is_gone() && object.attached && object.job.ended_at() > self.settled() {
             return self.leaving.waits(object.job.ended_at(), id);
         }
-        let nothing_known = object.map.blocks() == 0 && object.in_memory == 0 && !self.destage.losses.has(id);
+        let nothing_known = object.map.blocks() == 0 && object.in_memory == 0 && !self.destage.has_untold_loss(id);
         if object.name.is_gone() || nothing_known {
             self.forget(id);
         } else if object.attached {
@@ -357,10 +357,10 @@ impl Engine {
         if let Some(known) = self.store.get_mut(id) {
             known.name.ends_burial(failed);
         }
-        self.burials.end(id, failed.map(|_| self.now.plus(self.retry_after(id))));
+        self.burials.end(id, failed.map(|_| self.now.plus(self.destage.retry_after(id, self.life))));
         if failed.is_some() {
             self.stats.origin_errors += 1;
-            self.count_failed_burial(id);
+            self.destage.burial_failed(id);
         } else if self
             .store
             .get(id)
@@ -388,7 +388,7 @@ impl Engine {
         let (named, cleaned_at) = (known.persisted, known.job.ended_at());
         self.leaving.stays(cleaned_at, id);
         self.origin_space.promises.passed(known.past.is_given_up());
-        self.destage.losses.is_over(id);
+        self.destage.loss_is_over(id);
         self.store.forget(id);
         if attached && gone && nameless && named {
             // Its inode number goes to another file as soon as this one is closed, and nothing tells the two apart

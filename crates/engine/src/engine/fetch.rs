@@ -12,19 +12,13 @@ use headpond_policy::Admission;
 use crate::effect::{Effect, Outcome};
 use crate::engine::Engine;
 use crate::engine::gather::put;
-use crate::engine::keep::Place;
 use crate::fetches::{Fetch, FetchId, Waiter};
+use crate::keep::Place;
 use crate::locks::{OpId, Span};
 use crate::neighbours;
 use crate::op::Op;
 use crate::purpose::Purpose;
-use crate::store::Store;
-
-/// Reclaim empties a few segments more than it needs: that is no room yet.
-const ROOM_SEGMENTS: usize = 4;
-
-/// Segments that must stay free for what cannot wait, before a fetch may take room.
-pub(crate) const ADMIT_RESERVE: usize = 6;
+use crate::store::{ADMIT_RESERVE, Store};
 
 /// What is brought ahead on one trail has this part at most of the memory for what nobody has asked for.
 const TRAIL_SHARE: u64 = 4;
@@ -63,7 +57,7 @@ impl Engine {
         if led && ahead > 1 {
             return (self.window(object, span, span.first, ahead), 1);
         }
-        let room = self.has_spare_room() || self.memory_has_room(most);
+        let room = self.keep.has_spare_room(&self.store) || self.memory_has_room(most);
         let window = self.neighbours.wanted(cost, most, room);
         if window == 1 {
             return (span, 1);
@@ -73,7 +67,7 @@ impl Engine {
     }
 
     /// Blocks that a read of the origin has at most.
-    fn fetch_most(&self) -> u64 {
+    pub(super) fn fetch_most(&self) -> u64 {
         u64::from(self.config.fetch_bytes) / BLOCK_U64
     }
 
@@ -92,7 +86,7 @@ impl Engine {
         if window == 1 || !self.rules_for(op.how).admit_reads || self.life.is_ending() || !self.may_bring(object) {
             return;
         }
-        let most = (self.keep.unasked_most as u64 / TRAIL_SHARE).max(window);
+        let most = (self.keep.unasked_most() as u64 / TRAIL_SHARE).max(window);
         let mut waits = op.served.miss_blocks > 0;
         while let Some(from) = self.trails.lacks(object, span, window, most, std::mem::take(&mut waits)) {
             let Some(known) = self.store.get(object) else { return };
@@ -112,15 +106,10 @@ impl Engine {
         }
     }
 
-    /// Whether something can come in that nothing has to go for: more is free than reclaim holds free.
-    pub(crate) fn has_spare_room(&self) -> bool {
-        self.keep.has_room() && self.store.log.segments().free() > self.free_wanted() + ROOM_SEGMENTS
-    }
-
     /// Whether a neighbourhood of so many blocks can wait in memory, beside those on their way, with nothing going for it.
     fn memory_has_room(&self, blocks: u64) -> bool {
         let coming = self.fetches.neighbourhoods();
-        self.store.window.unasked() as u64 + coming + blocks <= self.keep.unasked_most as u64
+        self.store.window.unasked() as u64 + coming + blocks <= self.keep.unasked_most() as u64
     }
 
     /// The blocks to read for a miss of `span`: `blocks` of them from `from` on, as far as nobody else is reading them.
@@ -154,7 +143,7 @@ impl Engine {
         if !fetch.waiters().is_empty() {
             let took = self.now.since(fetch.since());
             self.hits_to_origin.origin_took(took, self.now);
-            self.destage.patience.took(took);
+            self.destage.miss_took(took);
         }
         for waiter in fetch.waiters() {
             let from = usize::try_from(waiter.span.first.0 - fetch.span().first.0).expect("fetches are small") * BLOCK;
@@ -216,7 +205,7 @@ impl Engine {
                 let bytes = &bytes[from..from + BLOCK];
                 let asked = fetch.asked_for(block);
                 if *welcome {
-                    self.place(fetch.object(), block, asked.unwrap_or(by), asked.is_some(), bytes)
+                    self.keeping().place(fetch.object(), block, asked.unwrap_or(by), asked.is_some(), bytes)
                 } else {
                     Place::Nowhere
                 }
@@ -240,7 +229,7 @@ impl Engine {
         let linked = self.store.get(object).is_some_and(|known| !known.state.flags.unlinked);
         room && nameable
             && linked
-            && !self.is_crowded()
+            && !self.store.is_crowded()
             && self.rules().admit_reads
             && !self.store.log.failed()
             && !self.life.is_ending()
@@ -277,7 +266,7 @@ impl Engine {
             let bytes = &bytes[from..(index * BLOCK).min(bytes.len())];
             let fill = |payload: &mut [u8]| payload[..bytes.len()].copy_from_slice(bytes);
             self.store.append_data(record, kept, Class::EVERYBODY, fill);
-            (0..run.len() as u64).for_each(|at| self.count_for_class(object, first.plus(at), None, class));
+            (0..run.len() as u64).for_each(|at| self.keeping().count_for_class(object, first.plus(at), None, class));
             self.stats.admitted_blocks += run.len() as u64;
         }
     }

@@ -1,11 +1,12 @@
-//! Blocks that waited in memory and move on to flash, because the policy keeps them.
+//! Blocks that waited in memory: asked for after all, or on their way to flash, because the policy keeps them.
 
-use headpond_base::{BLOCK, Class, Stream};
+use headpond_base::{BLOCK, Block, Class, ObjectId, Stream};
 use headpond_policy::Key;
 
 use crate::engine::Engine;
-use crate::engine::fetch::ADMIT_RESERVE;
-use crate::key::block_of;
+use crate::keep::Place;
+use crate::key::{block_of, key_of};
+use crate::locks::Span;
 use crate::store::Store;
 
 impl Engine {
@@ -24,10 +25,41 @@ impl Engine {
         }
     }
 
+    /// A block that waited in memory without anybody having asked for it is asked for, by a request of class `by`, which
+    /// has its lock and these bytes of it. It comes in as a miss would.
+    pub(crate) fn asked_after_all(&mut self, object: ObjectId, block: Block, by: Class, bytes: &[u8]) {
+        self.keeping().touched(object, block);
+        let Some(key) = key_of(object, block) else { return };
+        let excluded = self.store.get(object).is_none_or(|known| known.locks.excluded(block));
+        let span = Span { first: block, end: block.next() };
+        if excluded || !self.store.is_in_memory(object, block) || !self.may_let_in(object, span) {
+            return;
+        }
+        self.stats.lingering_hit_blocks += 1;
+        self.neighbours.promoted(object, block, self.fetch_most());
+        let place = self.keeping().place(object, block, by, true, bytes);
+        match place {
+            Place::Kept(class) if class != Class::EVERYBODY => {
+                // What waits in memory has no class: it is written with it now.
+                self.store.let_go(key);
+                if self.may_name_clean(object) {
+                    self.let_in(object, block, &[place], bytes);
+                } else {
+                    self.keep.forget(key);
+                }
+            }
+            // It is written at the end of this step, with what lies beside it.
+            Place::Kept(_) => self.store.window.was_asked_for(key),
+            // Not wanted, or not yet: it waits on.
+            Place::Nowhere => self.store.window.stays(key),
+            Place::Memory | Place::Unasked | Place::Lingers(_) => {}
+        }
+    }
+
     /// Appends blocks that follow each other; where that cannot be now they are dropped.
     fn append_run(&mut self, run: &[Key]) {
         let (object, first) = block_of(run[0]);
-        let room = self.store.log.segments().free() > ADMIT_RESERVE && !self.store.log.failed();
+        let room = self.store.has_room_for_clean();
         let stays = self.store.get(object).is_some_and(|known| !known.state.flags.unlinked);
         if room && stays && !self.life.is_ending() && self.may_name_clean(object) {
             let blocks = u32::try_from(run.len()).expect("a record is bounded");
@@ -45,7 +77,7 @@ impl Engine {
             self.store.window = window;
             self.stats.admitted_blocks += u64::from(blocks);
         } else {
-            run.iter().for_each(|key| self.forget_kept(*key));
+            run.iter().for_each(|key| self.keep.forget(*key));
         }
         run.iter().for_each(|key| self.store.let_go(*key));
     }

@@ -6,7 +6,7 @@
 //! flash may come from the origin by choice (`hits_to_origin.rs`): verified as from flash, and from flash after all where
 //! that fails.
 
-use headpond_base::{BLOCK, Block, Buf, Errno, Location, ObjectId};
+use headpond_base::{BLOCK, Block, Buf, Class, Errno, Location, ObjectId};
 use headpond_map::Slot;
 
 use crate::effect::{Effect, Outcome};
@@ -59,7 +59,7 @@ impl Engine {
                             let bytes = &op.buffer()[(out_at + index) * BLOCK..(out_at + index + 1) * BLOCK];
                             self.asked_after_all(object, block, class, bytes);
                         } else {
-                            self.touched(op.object, block);
+                            self.keeping().touched(op.object, block);
                         }
                     }
                     self.stats.read_hits_blocks += 1;
@@ -118,12 +118,23 @@ impl Engine {
                     let run_span = Span { first: block, end: block.plus(run as u64) };
                     let admit = self.rules_for(op.how).admit_reads.then_some(op.how.class);
                     if admit.is_some() {
-                        (0..run as u64).for_each(|at| self.touched(op.object, block.plus(at)));
+                        (0..run as u64).for_each(|at| self.keeping().touched(op.object, block.plus(at)));
                     }
                     self.fetch(id, op.object, run_span, out_at + index, admit);
                     index += run;
                 }
             }
+        }
+    }
+
+    /// A block that the pool has is used, by a request of class `by`.
+    fn used(&mut self, object: ObjectId, block: Block, slot: Slot, by: Class) {
+        if self.keeping().used(object, block, slot, by) {
+            if !slot.dirty {
+                self.stats.lingering_hit_blocks += 1;
+                self.lingered.was_asked_for();
+            }
+            self.neighbours.promoted(object, block, self.fetch_most());
         }
     }
 
@@ -152,7 +163,7 @@ impl Engine {
             let len = u32::try_from(read.slots.len() * BLOCK).expect("a request has few blocks");
             return self.start(Purpose::Gather(read), |ticket| Effect::OriginRead { ticket, object, offset, len });
         }
-        self.read_flash(Stretch::of(&read.slots), Purpose::Gather(read));
+        self.store.read_flash(&mut self.outbox, Stretch::of(&read.slots), Purpose::Gather(read));
     }
 
     /// A read from flash came back.
@@ -164,7 +175,7 @@ impl Engine {
             let took = self.now.since(read.since);
             self.hits_to_origin.flash_took(took, self.config.hits_to_origin, self.now);
         }
-        let found = self.flash_was_read(read.object, read.first, &read.slots, &outcome);
+        let found = self.store.flash_was_read(read.object, read.first, &read.slots, &outcome);
         let all_good = found.all_good();
         let moved = !all_good && (0..read.slots.len()).any(|index| self.moved(&read, index));
         if !all_good && !read.retried && !moved {

@@ -7,12 +7,10 @@
 mod begin;
 mod destage;
 mod fetch;
-mod flash;
 mod from_memory;
 mod gain;
 mod gather;
 mod holdings;
-mod keep;
 mod object_room;
 mod ops;
 mod reclaim;
@@ -20,11 +18,10 @@ mod refused_sync;
 mod streaming;
 mod victim;
 
-pub use destage::FlushProgress;
 pub use holdings::Holding;
 pub use ops::together::fits_together;
 
-use headpond_base::{Buf, CacheMode, Errno, Nanos, ObjectId, Sequence};
+use headpond_base::{Buf, CacheMode, Errno, Nanos, ObjectId};
 use headpond_format::UNIT;
 use headpond_log::{LogIo, Mutation};
 use headpond_policy::Streams;
@@ -32,14 +29,14 @@ use headpond_policy::Streams;
 use crate::burials::Burials;
 use crate::checkpoints::{Ask, Checkpoints, Ended, Of};
 use crate::config::Config;
+use crate::destage::Destage;
 use crate::effect::{Effect, Outcome, Ticket};
-use crate::engine::destage::Destage;
-use crate::engine::keep::Keep;
 use crate::engine::ops::status::Settling;
 use crate::engine::reclaim::Reclaim;
 use crate::engine::victim::Lingered;
 use crate::fetches::Fetches;
 use crate::hits_to_origin::HitsToOrigin;
+use crate::keep::{Keep, Keeping};
 use crate::leaving::Leaving;
 use crate::life::Life;
 use crate::locks::{OpId, Span};
@@ -97,7 +94,7 @@ impl Engine {
         let geometry = *store.log.geometry();
         let data_blocks = geometry.data_blocks();
         let segments = usize::try_from(geometry.segments).expect("the table of segments is in memory");
-        let usable = segments.saturating_sub(crate::engine::reclaim::held_free(segments));
+        let usable = segments.saturating_sub(crate::store::held_free(segments));
         let keep = Keep::new(&config, data_blocks, usable as u64 * u64::from(geometry.segment_blocks()), now);
         let mut engine = Self {
             mode: config.mode,
@@ -133,6 +130,11 @@ impl Engine {
         engine
     }
 
+    /// What is kept, and what deciding that takes.
+    pub(crate) const fn keeping(&mut self) -> Keeping<'_> {
+        Keeping { keep: &mut self.keep, store: &mut self.store, stats: &mut self.stats }
+    }
+
     pub(crate) const fn rules(&self) -> ModeRules {
         rules(self.mode)
     }
@@ -148,9 +150,13 @@ impl Engine {
         self.store.advance(self.now);
         self.outbox.advance(self.now);
         self.keep.tick(self.now);
-        self.fit_keep();
-        self.learn_kept();
-        debug_assert!(self.keep.is_learning() || self.quotas_hold(), "{:?}", self.stats());
+        self.keeping().fit();
+        self.keeping().learn();
+        debug_assert!(
+            self.keep.is_learning() || self.keep.quotas_hold(&self.store, &self.config),
+            "{:?}",
+            self.stats()
+        );
         if self.store.log.has_unsynced() && self.now.since(self.last_sync_asked) >= self.config.sync_interval {
             self.last_sync_asked = self.now;
             self.store.log.want_sync_of_all();
@@ -166,7 +172,7 @@ impl Engine {
         // Who waits for the origin's figure to be settled waits for the time of the next look.
         let looks = self.origin_space.promises.look() && self.requests.first_for_room().is_some();
         let busy = log.has_unsynced() && !log.failed() || self.destage.has_work(&self.store) || learning || looks;
-        (busy && !self.life.is_over()).then(|| self.now.plus(crate::engine::destage::TICK))
+        (busy && !self.life.is_over()).then(|| self.now.plus(crate::destage::TICK))
     }
 
     /// Takes a request. It is answered by an [`Effect::Reply`], now or later.
@@ -207,7 +213,7 @@ impl Engine {
             }
             Purpose::Gather(read) => self.gathered(read, outcome),
             Purpose::Fetch(fetch) => self.fetched(fetch, outcome),
-            Purpose::Destage(pending) => self.destage_done(pending, outcome),
+            Purpose::Destage(pending) => self.destage_answered(pending, outcome),
             Purpose::Reclaim(pending) => self.reclaim_done(pending, outcome),
             Purpose::Checkpoint => self.checkpoint_answered(!matches!(outcome, Outcome::Failed(_))),
             Purpose::Bury(object) => self.buried(object, &outcome),
@@ -231,7 +237,7 @@ impl Engine {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let geometry = self.store.log.geometry();
-        let flush = self.oldest_flush();
+        let flush = self.destage.flushes(self.now).next();
         // Requests wait meanwhile, and there may be many thousand objects: nothing here walks over them.
         let objects = &self.store.objects;
         let counted = self.outbox.add_to(self.stats);
@@ -282,7 +288,7 @@ impl Engine {
             return;
         }
         loop {
-            self.tell_gone();
+            self.keeping().tell_gone();
             self.let_go_of_settled();
             self.write_what_moved_on();
             self.wake_synced();
@@ -305,7 +311,7 @@ impl Engine {
             }
         }
         self.emit_log_io();
-        self.note_for_flushes();
+        self.destage.have_changed(self.store.objects.touched());
         self.store.objects.settle();
         // A walk for each assertion would make runs with many objects endless.
         debug_assert!(self.store.objects.len() > COUNTED_BY_WALK || self.store.objects.counts_hold());
@@ -391,7 +397,7 @@ impl Engine {
     }
 
     fn pump_checkpoint(&mut self) {
-        let free_wanted = self.free_wanted();
+        let free_wanted = self.store.free_wanted();
         let (store, config, mode, stopping) = (&mut self.store, &self.config, self.mode, self.life.is_ending());
         if let Some(op) = self.checkpoints.pump(Of { store, config, mode, stopping, free_wanted }) {
             self.requests.fail(op, Errno::IO);
@@ -442,7 +448,7 @@ impl Engine {
 
     /// Makes the request wait until all host entries up to now are durable; `true` if they are.
     pub(crate) fn wait_durable(&mut self, id: OpId) -> bool {
-        let last = Sequence(self.store.log.next_sequence().0 - 1);
+        let last = self.store.last_entry();
         if self.store.log.durable() >= last {
             return true;
         }

@@ -1,39 +1,24 @@
 //! How many objects the pool remembers: as many as a checkpoint is sure to have room for.
 //!
-//! Invariant: the log never names more than [`Engine::objects_max`] objects, so no checkpoint is
-//! ever too long. When there are as many, one that lacks nothing at the origin is dropped for a
+//! When the log names as many as it may (`store/room.rs`), one that lacks nothing at the origin is dropped for a
 //! new one; a write waits until there is one, and a read is served without being let in.
 
 use headpond_base::ObjectId;
 
 use crate::engine::Engine;
-use crate::object::{Object, PATH_ROOM};
-
-/// What an object takes in a checkpoint next to its path and its slots: the frame and the entry
-/// of its state, the frame and the number before its chunks.
-const BYTES: u64 = 24 + 112 + 32;
+use crate::object::Object;
 
 impl Engine {
-    /// The most objects that the log may name.
-    pub(crate) fn objects_max(&self) -> u64 {
-        self.store.log.geometry().object_bytes() / (BYTES + PATH_ROOM)
-    }
-
-    /// Whether no object is left over, so that dirty ones should be made clean.
-    pub(crate) fn short_of_objects(&self) -> bool {
-        self.store.persisted_objects() >= self.objects_max()
-    }
-
     /// Whether the log may name this object now, or could once another is dropped for it.
     pub(crate) fn may_name(&self, id: ObjectId) -> bool {
         self.store.get(id).is_some_and(|known| known.persisted)
-            || !self.short_of_objects()
+            || !self.store.is_short_of_objects()
             || self.store.objects.values().any(can_go)
     }
 
     /// Makes sure that the log may name this object; `false` if it cannot now.
     pub(crate) fn make_room_for(&mut self, id: ObjectId) -> bool {
-        if self.store.get(id).is_some_and(|known| known.persisted) || !self.short_of_objects() {
+        if self.store.get(id).is_some_and(|known| known.persisted) || !self.store.is_short_of_objects() {
             return true;
         }
         // Round and round, so that each search begins where the last one found something.

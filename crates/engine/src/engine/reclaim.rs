@@ -26,8 +26,7 @@ use crate::engine::Engine;
 use crate::engine::gain::Gain;
 use crate::piece::{Form, Piece};
 use crate::purpose::{Purpose, ReclaimEffect};
-use crate::store::Store;
-use crate::store::{ReadBack, Stretch};
+use crate::store::{MOVE_RESERVE, ReadBack, Store, Stretch};
 
 /// A segment being emptied.
 #[derive(Default)]
@@ -74,34 +73,12 @@ const VICTIMS_MAX: usize = 2;
 const DEPTH: u32 = 4;
 /// Blank pieces, which no read paces, at once: up to 32,000 blocks, some milliseconds, and two batches of entries.
 const BLANKS_AT_ONCE: u32 = 128;
-/// Segments kept free or on their way there, but for a share of the pool.
-const FREE_MIN: usize = 8;
-/// Below this many free segments nothing is moved: what is left is for entries without data.
-const MOVE_RESERVE: usize = 3;
 /// Before requests are taken, this many should be free.
 pub(crate) const START_RESERVE: usize = 6;
-/// Up to this share of the pool may be kept or dirty before anything of it is dropped: a little more
-/// than the policy keeps.
-const ROOMY_PERCENT: u64 = 86;
 /// How much of a segment's end is read first.
 const FOOTER_GUESS: usize = 64 << 10;
 
-/// Of so many segments, those that should be free or about to be.
-fn free_wanted(segments: usize) -> usize {
-    FREE_MIN.min(segments / 3) + segments / 32
-}
-
-/// Of so many segments, those that hold nothing to be kept: they are free, or being filled.
-pub(crate) fn held_free(segments: usize) -> usize {
-    free_wanted(segments) + Stream::ALL.len()
-}
-
 impl Engine {
-    /// Segments that should be free or about to be.
-    pub(crate) fn free_wanted(&self) -> usize {
-        free_wanted(self.store.log.segments().len())
-    }
-
     /// Starts and moves on what is being emptied.
     pub(crate) fn pump_reclaim(&mut self) {
         if self.checkpoints.starting() {
@@ -115,12 +92,12 @@ impl Engine {
         self.release_segments();
         self.note_gain();
         // Those that wait for room to move something must not keep others from making room.
-        let most = if self.short_of_segments() { 2 * VICTIMS_MAX } else { VICTIMS_MAX };
+        let most = if self.store.is_short_of_segments() { 2 * VICTIMS_MAX } else { VICTIMS_MAX };
         while !self.life.is_ending() && self.reclaim.victims.len() < most && self.wants_segments() {
             let Some(victim) = self.choose_victim() else {
                 // All that is full is worth keeping, or dirty. Rather than wait for that to change:
                 let blocks = self.store.log.geometry().segment_blocks();
-                if self.reclaim.victims.is_empty() && self.keep_less(blocks) {
+                if self.reclaim.victims.is_empty() && self.keeping().keep_less(blocks) {
                     continue;
                 }
                 break;
@@ -149,7 +126,7 @@ impl Engine {
     fn let_go_of_pins(&mut self) {
         let waits = self.store.log.segments().waiting() > 0
             || self.reclaim.victims.values().any(|victim| victim.under_way > 0 || victim.held.is_empty());
-        if self.pinned_blocks() == 0 || !self.short_of_segments() || waits {
+        if self.keep.pinned_blocks(&self.store) == 0 || !self.store.is_short_of_segments() || waits {
             return;
         }
         let held: Vec<Piece> = self.reclaim.victims.values().flat_map(|victim| victim.held.iter().copied()).collect();
@@ -178,12 +155,7 @@ impl Engine {
     pub(crate) fn wants_segments(&self) -> bool {
         let segments = self.store.log.segments();
         let soon = segments.free() + segments.waiting() + self.reclaim.victims.len();
-        soon < self.free_wanted() || self.is_crowded() && self.reclaim.victims.is_empty()
-    }
-
-    /// Whether there is no room to move anything: only dropping and destage help.
-    pub(crate) fn short_of_segments(&self) -> bool {
-        self.store.log.segments().free() <= MOVE_RESERVE
+        soon < self.store.free_wanted() || self.store.is_crowded() && self.reclaim.victims.is_empty()
     }
 
     /// Frees emptied segments, and asks for what they wait for if they are needed.
@@ -194,17 +166,10 @@ impl Engine {
         let (replay_from, begun) = self.checkpoints.bounds();
         self.store.log.release(replay_from, begun);
         let segments = self.store.log.segments();
-        let needed = segments.waiting() > 0 && segments.free() < self.free_wanted();
+        let needed = segments.waiting() > 0 && segments.free() < self.store.free_wanted();
         if needed && self.store.log.durable().next() < self.store.log.next_sequence() {
             self.store.log.want_sync();
         }
-    }
-
-    /// Whether what is kept or dirty fits into the pool with segments to spare. Then a log that has
-    /// come to its end wants to be packed, not emptied.
-    pub(crate) fn roomy(&self) -> bool {
-        let wanted = self.store.sums.dirty_units() + self.store.sums.kept_units();
-        wanted * 100 < self.store.log.geometry().data_blocks() * u64::from(BLOCK_UNITS) * ROOMY_PERCENT
     }
 
     fn read_footer(&mut self, segment: SegmentId, len: usize) {
@@ -245,7 +210,7 @@ impl Engine {
                 }
             }
             ReclaimEffect::Move { segment, piece, slots, again } => {
-                let found = self.flash_was_read(piece.object, piece.first, &slots, &outcome);
+                let found = self.store.flash_was_read(piece.object, piece.first, &slots, &outcome);
                 if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
                     victim.under_way -= 1;
                 }
@@ -352,7 +317,7 @@ impl Engine {
                 slot.dirty
                     || self.stays(slot)
                     || slot.kept
-                        && (kept < budget || self.roomy())
+                        && (kept < budget || self.store.is_roomy())
                         && self.store.log.segments().free() > MOVE_RESERVE
                         && !self.moves_in_vain()
             });
@@ -407,7 +372,7 @@ impl Engine {
         }
         let stretch = Stretch::of(&slots);
         let pending = ReclaimEffect::Move { segment, piece, slots, again };
-        self.read_flash(stretch, Purpose::Reclaim(pending));
+        self.store.read_flash(&mut self.outbox, stretch, Purpose::Reclaim(pending));
     }
 
     /// Appends blocks that were read, as far as they are still what the map points to.
@@ -475,7 +440,7 @@ impl Engine {
 
     /// Whether a clean block is pinned.
     const fn stays(&self, slot: Slot) -> bool {
-        slot.kept && self.keep.quotas.is_pinned(slot.class)
+        slot.kept && self.keep.is_pinned(slot.class)
     }
 
     /// There is no room to move these blocks now: clean ones go, those that stay are read again later.

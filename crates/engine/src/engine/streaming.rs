@@ -55,7 +55,7 @@ impl Engine {
 
     /// What is pinned has its place in the pool, however it is read.
     const fn is_pinned(&self, how: Treatment) -> bool {
-        self.keep.quotas.is_pinned(how.class)
+        self.keep.is_pinned(how.class)
     }
 
     /// Whether writes of an object may go to the origin from now on without others waiting long for theirs.

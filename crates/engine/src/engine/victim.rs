@@ -90,19 +90,19 @@ impl Engine {
         if let Some((.., id)) = full.iter().find(|(.., id)| segment(*id).live == 0) {
             return Some(*id);
         }
-        if self.short_of_segments() {
+        if self.store.is_short_of_segments() {
             // Only what needs no room itself; rather what nobody keeps.
             let clean = full.iter().filter(|(.., id)| segment(*id).dirty == 0);
             return clean.min_by_key(|(generation, _, kept, _)| (*kept, *generation)).map(|(.., id)| *id);
         }
         if self.moves_in_vain() {
             // Only what gives all its room: what is pinned would move, too.
-            let pins = self.pinned_blocks() > 0;
+            let pins = self.keep.pinned_blocks(&self.store) > 0;
             let clean = full.iter().filter(|(.., kept, id)| segment(*id).dirty == 0 && !(pins && *kept > 0));
             return clean.min_by_key(|(generation, _, kept, _)| (*kept, *generation)).map(|(.., id)| *id);
         }
         full.sort_unstable();
-        if self.roomy() {
+        if self.store.is_roomy() {
             // What is worth it fits: pack the pool, and drop nothing of that.
             let price = self.lingered.price(self.outbox.origin_costs().reads());
             let (mut best, mut found) = (0.0, None);
@@ -118,7 +118,7 @@ impl Engine {
         }
         let oldest = (full.len() / 4).max(4).min(full.len());
         // What is kept goes in part, but for what is pinned.
-        let pins = self.pinned_blocks() > 0;
+        let pins = self.keep.pinned_blocks(&self.store) > 0;
         let least = |some: &[(_, u32, u32, SegmentId)]| {
             some.iter().map(|(_, dirty, kept, id)| (dirty + if pins { *kept } else { 0 }, *id)).min()
         };

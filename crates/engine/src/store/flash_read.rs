@@ -2,8 +2,8 @@
 //! stored as it is or is part of a packed record is known here and nowhere above.
 //!
 //! Invariants:
-//! - While a read is under way its segment says so, and is not filled again. Each `Engine::read_flash` is met by one
-//!   `Engine::flash_was_read`.
+//! - While a read is under way its segment says so, and is not filled again. Each [`Store::read_flash`] is met by one
+//!   [`Store::flash_was_read`].
 //! - Bytes come out only if they agree with their slot: with the block's checksum, or with that of the packed record, which is
 //!   unpacked after that, into a buffer of the size that it must have.
 //! - Of blocks in blank records nothing is read: [`Store::in_batch`] gives their zeros, and whoever wants blocks asks it first.
@@ -12,6 +12,9 @@ use headpond_base::{BLOCK, Block, Buf, BufMut, Location, ObjectId};
 use headpond_format::{BLOCK_UNITS, UNIT};
 use headpond_map::{PackedPlace, Slot};
 
+use crate::effect::{Effect, Outcome};
+use crate::outbox::Outbox;
+use crate::purpose::Purpose;
 use crate::store::Store;
 
 /// What a read of some neighbouring blocks brought.
@@ -48,6 +51,29 @@ fn record_run(slots: &[Slot]) -> usize {
 }
 
 impl Store {
+    /// Starts to read blocks that lie behind each other.
+    pub(crate) fn read_flash(&mut self, outbox: &mut Outbox, stretch: Stretch, purpose: Purpose) {
+        let segment = self.segment_of(stretch.from());
+        self.log.segments_mut().get_mut(segment).under_way += 1;
+        let offset = self.log.geometry().byte_of(stretch.from());
+        let len = u32::try_from(stretch.blocks() * BLOCK).expect("a read is at most a segment");
+        outbox.start(purpose, |ticket| Effect::FlashRead { ticket, offset, len });
+    }
+
+    /// A read is over, with or without its bytes: what it brought.
+    pub(crate) fn flash_was_read(
+        &mut self,
+        object: ObjectId,
+        first: Block,
+        slots: &[Slot],
+        outcome: &Outcome,
+    ) -> ReadBack {
+        let segment = self.segment_of(slots[0].location);
+        self.log.segments_mut().get_mut(segment).under_way -= 1;
+        let bytes = if let Outcome::Bytes(bytes) = outcome { Some(bytes) } else { None };
+        self.read_back(object, first, slots, bytes)
+    }
+
     /// Whether the block after these lies on flash so that one read takes it along: in the same packed record, or right behind.
     pub(crate) fn lies_behind(&self, before: &[Slot], next: Slot) -> bool {
         let Some(last) = before.last() else { return false };
@@ -165,12 +191,12 @@ impl Stretch {
     }
 
     /// Where it begins.
-    pub(crate) const fn from(self) -> Location {
+    const fn from(self) -> Location {
         self.from
     }
 
     /// How long it is.
-    pub(crate) const fn blocks(self) -> usize {
+    const fn blocks(self) -> usize {
         self.blocks
     }
 }

@@ -8,8 +8,10 @@ mod append;
 mod flash_read;
 mod memory;
 mod replay;
+mod room;
 
 pub(crate) use flash_read::{ReadBack, Stretch, Unpacked};
+pub(crate) use room::{ADMIT_RESERVE, MOVE_RESERVE, PACKED_MOST, held_free};
 
 use headpond_base::{
     BLOCK, Block, Buf, BufMut, Class, Location, Nanos, ObjectId, SegmentId, Sequence, Stream, UnixNanos,
@@ -232,6 +234,20 @@ impl Store {
             object.trust.is_said(this);
             object.status.said(this, object.state.flags.ctime_bounds);
         }
+    }
+
+    /// The last entry of the log.
+    pub(crate) fn last_entry(&self) -> Sequence {
+        Sequence(self.log.next_sequence().0 - 1)
+    }
+
+    /// Wants all that is in the log to be durable. Answers with the last of it.
+    pub(crate) fn want_all_durable(&mut self) -> Sequence {
+        let last = self.last_entry();
+        if self.log.durable() < last {
+            self.log.want_sync();
+        }
+        last
     }
 
     /// Makes sure that the log knows the object, and what its status change time is worth, before it is told of its blocks.

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use headpond_base::{BLOCK, BLOCK_U64, Block, Class, Errno, Location, ObjectId, Sequence, UnixNanos, blocks_for};
+use headpond_base::{BLOCK, BLOCK_U64, Block, Class, Errno, Location, ObjectId, UnixNanos, blocks_for};
 use headpond_format::Entry;
 use headpond_log::DataRecord;
 
@@ -286,7 +286,7 @@ impl Engine {
         }
         self.may_name(object)
             && !self.checkpoints.hold_changes()
-            && log.unsynced_bytes() < self.unsynced_bytes_max()
+            && log.unsynced_bytes() < self.store.unsynced_bytes_max()
             && self.has_room_for_dirt(object, change)
             && self.balance(object, change) == Balance::Enough
     }
@@ -325,19 +325,9 @@ impl Engine {
         (least_dirty_max / 4 * BLOCK_U64).clamp(BLOCK_U64, ZERO_STEP) - offset % BLOCK_U64
     }
 
-    /// Memory for what is not durable yet.
-    pub(crate) fn unsynced_bytes_max(&self) -> usize {
-        let pool = usize::try_from(self.store.log.geometry().pool_bytes).unwrap_or(usize::MAX);
-        (pool / 4).min(64 << 20)
-    }
-
-    /// More than this must not be dirty: reclaim needs clean blocks to live on.
-    pub(crate) fn dirty_blocks_max(&self) -> u64 {
-        let percent = if self.config.dirty_threshold == 0 { 75 } else { u64::from(self.config.dirty_threshold) + 10 };
-        let blocks = self.store.log.geometry().data_blocks();
-        // What is pinned stays: dirty data has the rest of what the pool can be packed with.
-        let beside_pins = (blocks * crate::engine::keep::KEEP_PERCENT / 100).saturating_sub(self.pinned_blocks());
-        (blocks * percent.min(75) / 100).min(beside_pins).max(1)
+    /// More than this must not be dirty.
+    fn dirty_blocks_max(&self) -> u64 {
+        self.keep.dirty_blocks_max(&self.store, &self.config)
     }
 
     /// Gathers the blocks that the change covers only in part.
@@ -415,9 +405,9 @@ impl Engine {
                 let span = change.span();
                 let blocks = u32::try_from(span.blocks()).expect("a record is bounded");
                 let skip = usize::try_from(offset % BLOCK_U64).expect("less than a block");
-                let before = self.classes_before(object, span.first, span.blocks());
+                let before = self.keep.classes_before(&self.store, object, span.first, span.blocks());
                 let record = DataRecord {
-                    class: self.class_of_record(&before, op.how.class),
+                    class: self.keeping().class_of_record(&before, op.how.class),
                     whole: skip == 0 && data.len().is_multiple_of(BLOCK),
                     ..Store::dirty_record(object, span.first, blocks, Some((size_after, mtime)))
                 };
@@ -432,7 +422,7 @@ impl Engine {
                     payload[skip..skip + data.len()].copy_from_slice(data);
                 });
                 self.poison(object, span);
-                self.note_written(object, (span.first, span.blocks()), &before, op.how.class);
+                self.keeping().note_written(object, (span.first, span.blocks()), &before, op.how.class);
             }
             Change::Together { pieces, .. } => self.commit_together(op, pieces, (size_after, mtime), edge),
             Change::Truncate { size: to, .. } => {
@@ -456,7 +446,7 @@ impl Engine {
             }
         }
         let now = self.now;
-        let last = Sequence(self.store.log.next_sequence().0 - 1);
+        let last = self.store.last_entry();
         let known = self.store.known(object);
         if size_after != size || matches!(change, Change::Truncate { .. } | Change::Zero { .. }) {
             known.shaped_at = last;

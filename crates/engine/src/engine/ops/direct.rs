@@ -6,12 +6,12 @@
 //! back, and the changed time stamp is not taken for a change by others. A write that is to be durable by itself waits
 //! for the changes in the log that come before it, so that no crash shows it without them (promise 2).
 
-use headpond_base::{Block, Class, Errno, ObjectId, Sequence};
+use headpond_base::{Block, Class, Errno, ObjectId};
 use headpond_format::Entry;
 
 use crate::effect::Effect;
 use crate::engine::Engine;
-use crate::engine::keep::Place;
+use crate::keep::Place;
 use crate::locks::{OpId, Span};
 use crate::op::{Change, Op, Progress, Stage};
 use crate::purpose::Purpose;
@@ -225,7 +225,7 @@ impl Engine {
             self.store.log.append(&drop_entry(object, span));
             self.store.known(object).dropped.add(span);
         }
-        let last = Sequence(self.store.log.next_sequence().0 - 1);
+        let last = self.store.last_entry();
         let known = self.store.known(object);
         if unflagged || drops {
             known.dropped.said(last);
@@ -326,7 +326,7 @@ impl Engine {
         let first = Block(headpond_base::blocks_for(offset));
         // A last block that ends with the object is whole, too: behind it are zeros.
         let last = if end == size { Block(headpond_base::blocks_for(end)) } else { Block::holding(end) };
-        let room = self.store.log.segments().free() > crate::engine::fetch::ADMIT_RESERVE && !self.store.log.failed();
+        let room = self.store.has_room_for_clean();
         // A sync that the origin refused while this went there may have taken it along.
         let lost = self.store.known(object).past.refused().is_some();
         if first >= last || !room || lost || !self.make_room_for(object) {
@@ -337,8 +337,8 @@ impl Engine {
         let places: Vec<Place> = (first.0..last.0)
             .zip(data.chunks(headpond_base::BLOCK))
             .map(|(block, bytes)| {
-                self.touched(object, Block(block));
-                self.place(object, Block(block), by, true, bytes)
+                self.keeping().touched(object, Block(block));
+                self.keeping().place(object, Block(block), by, true, bytes)
             })
             .collect();
         let len = places.len() * headpond_base::BLOCK;

@@ -9,11 +9,27 @@ use crate::op::{Op, Progress, Stage};
 use crate::request::Reply;
 
 impl Engine {
+    /// Whether nothing is under way but requests.
+    fn is_quiet(&self) -> bool {
+        self.destage.is_idle()
+            && !self.burials.are_under_way()
+            && self.fetches.none()
+            && self.reclaim.idle()
+            && self.checkpoints.idle()
+    }
+
+    /// Steps the request to stop once it is the last, and nothing is under way.
+    pub(crate) fn wake_stop(&mut self) {
+        if self.life.is_ending() && self.requests.len() == 1 && self.destage.has_none_noted() && self.is_quiet() {
+            self.requests.all_is_quiet();
+        }
+    }
+
     pub(crate) fn step_stop(&mut self, id: OpId, op: &mut Op) -> Progress {
         if op.stage == Stage::Begin {
             // Stepped again once this is the only request left and nothing else is under way.
             op.stage = Stage::Locked;
-            self.wait_quiet(id);
+            self.requests.wait_for_quiet(id);
             return Progress::Wait;
         }
         if op.stage == Stage::Locked {
@@ -27,7 +43,7 @@ impl Engine {
             // gone and still open: should the origin forget that in a power cut, it is back.
             let unknown = self.store.objects.values().find(|known| !known.trust.is_trusted() && !known.leaving());
             op.error = unknown.map(|known| known.job.failed().unwrap_or(Errno::IO));
-            op.error = op.error.or(self.destage.losses.first());
+            op.error = op.error.or(self.destage.untold_loss());
         } else if op.stage == Stage::OriginSynced
             && let Some(object) = op.left.pop()
         {

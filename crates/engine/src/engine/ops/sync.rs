@@ -36,7 +36,7 @@ impl Engine {
             return Progress::Finish(Reply::Failed(errno));
         }
         // Who had the file open when the origin lost something of it has closed it since.
-        self.destage.losses.is_over(op.object);
+        self.destage.loss_is_over(op.object);
         self.stats.syncs += 1;
         Progress::Finish(Reply::Done)
     }

@@ -67,9 +67,9 @@ impl Engine {
         let batch = self.store.log.next_batch();
         // Nothing but these records may be appended meanwhile: so nobody is told of them before all are there.
         for run in &runs {
-            let classes = self.classes_before(object, run.span.first, run.span.blocks());
+            let classes = self.keep.classes_before(&self.store, object, run.span.first, run.span.blocks());
             let record = DataRecord {
-                class: self.class_of_record(&classes, class),
+                class: self.keeping().class_of_record(&classes, class),
                 ..Store::dirty_record(object, run.span.first, run.blocks(), Some(grown))
             };
             self.store.append_data(record, true, Class::EVERYBODY, |payload| run.fill(pieces, payload, &present));
@@ -82,7 +82,7 @@ impl Engine {
         assert!(split || batch == self.store.log.next_batch(), "writes that are one have become several batches");
         for (run, before) in runs.iter().zip(&before) {
             self.poison(object, run.span);
-            self.note_written(object, (run.span.first, run.span.blocks()), before, class);
+            self.keeping().note_written(object, (run.span.first, run.span.blocks()), before, class);
         }
     }
 }

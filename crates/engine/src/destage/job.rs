@@ -13,12 +13,11 @@ use headpond_format::{Entry, Stamp};
 use headpond_log::Mutation;
 use headpond_map::Slot;
 
-use super::ROUND_BLOCKS;
 use super::group::Group;
 use super::moves::Moves;
 use super::run::{Run, pieces};
+use super::{Destaging, ROUND_BLOCKS};
 use crate::effect::{Effect, Outcome};
-use crate::engine::Engine;
 use crate::purpose::{JobEffect, JobId, Purpose};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,7 +115,7 @@ impl Job {
     }
 }
 
-impl Engine {
+impl Destaging<'_> {
     pub(super) fn start_job(&mut self, object: ObjectId, from: Block, aim: u64, urgent: bool) {
         self.begin_job(object, from, aim, urgent, false);
     }
@@ -137,7 +136,7 @@ impl Engine {
         if known.trust.works() && known.persisted && !failed {
             self.store.persist(object);
         }
-        let stage = Stage::Announced(self.all_to_be_durable());
+        let stage = Stage::Announced(self.store.want_all_durable());
         let job = Job {
             object,
             stage,
@@ -163,33 +162,19 @@ impl Engine {
             moves: Moves::default(),
         };
         self.destage.jobs.insert(id, job);
-        self.step_job(id);
+        let over = self.step(id);
+        assert!(over.is_none(), "a job that may start has something to wait for");
     }
 
-    /// Wants all that is in the log to be durable. Answers with the last of it.
-    fn all_to_be_durable(&mut self) -> Sequence {
-        let last = Sequence(self.store.log.next_sequence().0 - 1);
-        if self.store.log.durable() < last {
-            self.store.log.want_sync();
-        }
-        last
-    }
-
-    /// Moves every job on that can be.
-    pub(super) fn issue_runs(&mut self) {
-        let ids: Vec<_> = self.destage.jobs.keys().copied().collect();
-        for id in ids {
-            self.step_job(id);
-        }
-    }
-
-    fn step_job(&mut self, id: JobId) {
-        let Some(mut job) = self.destage.jobs.remove(&id) else { return };
+    /// Moves a job on, if there is such a one. Gives the object of one that is over.
+    pub(crate) fn step(&mut self, id: JobId) -> Option<ObjectId> {
+        let mut job = self.destage.jobs.remove(&id)?;
         if self.run_job(id, &mut job) {
             self.destage.jobs.insert(id, job);
-        } else {
-            self.end_job(id, &job);
+            return None;
         }
+        self.end_job(id, &job);
+        Some(job.object)
     }
 
     /// Moves a job on; `false` when it is over.
@@ -280,7 +265,7 @@ impl Engine {
         if resizes {
             self.store.known(job.object).job.resizes();
         }
-        self.start(Purpose::Destage(JobEffect::Step(id)), effect);
+        self.outbox.start(Purpose::Destage(JobEffect::Step(id)), effect);
     }
 
     /// Makes nothing of what the origin has where its file does not count, then goes on to the writes.
@@ -339,7 +324,7 @@ impl Engine {
         };
         if !job.urgent && !job.waited && !slots.iter().take(aim).all(|(_, slot)| durable(slot)) {
             job.waited = true;
-            job.stage = Stage::Announced(self.all_to_be_durable());
+            job.stage = Stage::Announced(self.store.want_all_durable());
             return;
         }
         let mut picked = Vec::new();
@@ -386,7 +371,7 @@ impl Engine {
     }
 
     fn issue(&mut self, id: JobId, job: &mut Job) {
-        let waited_for = job.urgent || self.waited_for(job.object);
+        let waited_for = job.urgent || self.destage.waited_for(job.object, self.life);
         let fast = waited_for || !self.destage.governor.rate().is_finite();
         let depth = self.depth(fast);
         self.cut_short(job, waited_for);
@@ -488,7 +473,7 @@ impl Engine {
             }
             let pending = JobEffect::Zero { job: id, gives: !keep_space };
             let len = zero_end - start;
-            self.start(Purpose::Destage(pending), |ticket| Effect::OriginZero {
+            self.outbox.start(Purpose::Destage(pending), |ticket| Effect::OriginZero {
                 ticket,
                 object,
                 offset: start,
@@ -500,7 +485,7 @@ impl Engine {
         let data =
             pieces(std::mem::take(&mut run.bytes), usize::try_from(end - start).expect("a run is at most 1 MiB"));
         let pending = JobEffect::Write { job: id, end, group: None };
-        self.start(Purpose::Destage(pending), |ticket| Effect::OriginWrite {
+        self.outbox.start(Purpose::Destage(pending), |ticket| Effect::OriginWrite {
             ticket,
             object,
             offset: start,
@@ -530,7 +515,7 @@ impl Engine {
     /// run past the end, unless the file grows just now: cutting a file to the size that it has does that.
     fn give_back_or_stamp(&mut self, id: JobId, job: &mut Job) {
         let object = job.object;
-        let waited_for = job.urgent || self.waited_for(object);
+        let waited_for = job.urgent || self.destage.waited_for(object, self.life);
         let now = self.now;
         let known = self.store.known(object);
         let size = known.state.size;
@@ -587,7 +572,7 @@ impl Engine {
             known.origin_size = stamp.size;
         }
         known.job.is_synced();
-        self.origin_space.is_synced(&mut self.store, job.object);
+        self.origin_space.is_synced(self.store, job.object);
         let known = self.store.known(job.object);
         if log_works && known.persisted {
             self.store.persist(job.object);
@@ -611,7 +596,7 @@ impl Engine {
             known.left_with(stamp, job.status_moves);
         }
         known.job.is_synced();
-        self.origin_space.is_synced(&mut self.store, object);
+        self.origin_space.is_synced(self.store, object);
         let known = self.store.known(object);
         // A crash in the midst of the marks leaves an object that seems dirty, and clean ones' status is changed unsaid.
         known.status.is_being_cleaned(true);
@@ -627,7 +612,7 @@ impl Engine {
                 let same = present.is_some_and(|present| present.dirty && job.moves.same(block, *slot, present));
                 if same && block.plus(1).byte() <= valid {
                     self.store.mark_clean(object, block);
-                    self.note_clean(object, block);
+                    self.keeping().note_clean(object, block);
                     clean.push(block);
                 }
             }
@@ -660,8 +645,8 @@ impl Engine {
 
     fn end_job(&mut self, id: JobId, job: &Job) {
         let now = self.now;
-        let again = now.plus(self.retry_after(job.object));
-        let last = Sequence(self.store.log.next_sequence().0 - 1);
+        let again = now.plus(self.destage.retry_after(job.object, self.life));
+        let last = self.store.last_entry();
         let known = self.store.known(job.object);
         self.leaving.stays(known.job.ended_at(), job.object);
         known.job.ends(last);
@@ -676,19 +661,13 @@ impl Engine {
         }
         self.origin_space.promises.destaged(failed);
         self.job_ended(id, job, failed);
-        self.retire(job.object);
     }
 
-    /// An effect of a job is completed.
-    pub(crate) fn destage_done(&mut self, pending: JobEffect, outcome: Outcome) {
-        let id = match pending {
-            JobEffect::Read { job, .. }
-            | JobEffect::Write { job, .. }
-            | JobEffect::Zero { job, .. }
-            | JobEffect::Fill { job, .. }
-            | JobEffect::Step(job) => job,
-        };
-        let Some(mut job) = self.destage.jobs.remove(&id) else { return };
+    /// An effect of a job is completed; the job is to be stepped. Gives the object whose file the origin has refused to sync.
+    pub(crate) fn answered(&mut self, pending: JobEffect, outcome: Outcome) -> Option<(ObjectId, Errno)> {
+        let id = pending.job();
+        let mut job = self.destage.jobs.remove(&id)?;
+        let mut refused = None;
         match pending {
             JobEffect::Read { reading, .. } => self.run_read(id, &mut job, reading, outcome),
             JobEffect::Fill { filling, .. } => self.gap_read(id, &mut job, filling, outcome),
@@ -714,16 +693,18 @@ impl Engine {
                     job.failed = job.failed.or(Some(errno));
                 }
                 if gives {
-                    self.origin_space.given(&mut self.store, job.object);
+                    self.origin_space.given(self.store, job.object);
                 }
             }
-            JobEffect::Step(_) => self.stage_done(&mut job, outcome),
+            JobEffect::Step(_) => refused = self.stage_done(&mut job, outcome),
         }
+        let object = job.object;
         self.destage.jobs.insert(id, job);
-        self.step_job(id);
+        refused.map(|errno| (object, errno))
     }
 
-    fn stage_done(&mut self, job: &mut Job, outcome: Outcome) {
+    /// What a stage waited for is over. Gives why the origin refused to sync the file, if it did.
+    fn stage_done(&mut self, job: &mut Job, outcome: Outcome) -> Option<Errno> {
         job.busy = false;
         if matches!(
             job.stage,
@@ -733,7 +714,7 @@ impl Engine {
                 | Stage::Blanking { gives: true }
                 | Stage::Growing { gives: true, .. }
         ) {
-            self.origin_space.given(&mut self.store, job.object);
+            self.origin_space.given(self.store, job.object);
         }
         let known = self.store.known(job.object);
         match (job.stage, outcome) {
@@ -743,13 +724,12 @@ impl Engine {
                     // It may be done all the same; or, if it was not synced, what it was before may be back.
                     known.origin_size = u64::MAX;
                 }
-                if stage == Stage::Syncing {
-                    self.origin_refused_sync(job.object, errno);
-                }
+                return (stage == Stage::Syncing).then_some(errno);
             }
             (Stage::Cutting(size) | Stage::Growing { size, .. }, _) => known.origin_size = size,
             (Stage::Stamping, Outcome::Stamp(stamp)) => job.stamp = Some(stamp),
             _ => {}
         }
+        None
     }
 }

@@ -5,14 +5,14 @@
 
 use headpond_base::{Block, ObjectId};
 
+use super::Destaging;
 use super::job::Job;
 use super::run::Run;
 use crate::effect::Outcome;
-use crate::engine::Engine;
 use crate::purpose::{JobEffect, JobId, Purpose, Reading};
 use crate::store::{Stretch, Unpacked};
 
-impl Engine {
+impl Destaging<'_> {
     /// Reads a run's blocks, those that lie together on flash in one go.
     pub(super) fn read_run(&mut self, id: JobId, job: &mut Job, index: usize) {
         let run = &mut job.runs[index];
@@ -40,7 +40,11 @@ impl Engine {
 
     fn read_blocks(&mut self, job: JobId, run: &Run, reading: Reading) {
         let pending = Purpose::Destage(JobEffect::Read { job, reading });
-        self.read_flash(Stretch::of(&run.slots[reading.from..reading.from + reading.count]), pending);
+        self.store.read_flash(
+            self.outbox,
+            Stretch::of(&run.slots[reading.from..reading.from + reading.count]),
+            pending,
+        );
     }
 
     /// A read of a run's blocks came back.
@@ -48,7 +52,7 @@ impl Engine {
         let Reading { run: index, from, count, again } = reading;
         let run = &mut job.runs[index];
         let first = run.first.plus(from as u64);
-        let found = self.flash_was_read(job.object, first, &run.slots[from..from + count], &outcome);
+        let found = self.store.flash_was_read(job.object, first, &run.slots[from..from + count], &outcome);
         if found.all_good() {
             for part in 0..count {
                 run.bytes[from + part] = found.block(part);

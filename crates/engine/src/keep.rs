@@ -9,12 +9,12 @@
 //! - The policy only decides what is worth its place. Whatever it forgets, names twice or names wrongly, no dirty
 //!   block is dropped and none is served that the map has not got.
 //! - Clean blocks that are kept are known to the policy, but for those that an earlier life of the engine kept:
-//!   these are learned a few at a time ([`Engine::learn_kept`]).
+//!   these are learned a few at a time ([`Keeping::learn`]).
 //! - No more blocks are kept than fit into [`KEEP_PERCENT`] of the pool by what one takes on the average, dirty ones that the
 //!   policy refused left out.
 //! - Clean blocks of a pinned class are kept, and no policy is let evict one; a share's are at most its quota (`quotas.rs`
 //!   in headpond-policy), but for those that an earlier life kept, or that a changed limit found: the same walk learns them.
-//! - Reclaim always finds something: where nothing lingers, the policy gives up some ([`Engine::keep_less`]).
+//! - Reclaim always finds something: where nothing lingers, the policy gives up some ([`Keeping::keep_less`]).
 
 use headpond_base::{BLOCK, BLOCK_U64, Block, Class, Location, Nanos, ObjectId};
 use headpond_format::BLOCK_UNITS;
@@ -22,14 +22,13 @@ use headpond_map::Slot;
 use headpond_policy::{Adaptive, Admitted, Cache, FlashBudget, Holder, Host, Key, Kind, Quotas};
 
 use crate::config::Config;
-use crate::engine::Engine;
 use crate::key::{block_of, key_of};
-use crate::locks::Span;
-use crate::store::Store;
+use crate::stats::Stats;
+use crate::store::{PACKED_MOST, Store};
 
 /// The share of the pool that is kept: the rest is what reclaim works with. At 80 % packing costs about two moved
 /// blocks for each one freed at random.
-pub(crate) const KEEP_PERCENT: u64 = 80;
+const KEEP_PERCENT: u64 = 80;
 
 /// The share of a small pool that is kept, of what is left when some segments are free and some are being filled.
 const USABLE_PERCENT: u64 = 90;
@@ -42,13 +41,12 @@ const PINNED_PERCENT: u64 = 75;
 const UNASKED_SHARE: usize = 10;
 const UNASKED_MAX: usize = (64 << 20) / BLOCK;
 
-/// Where records are packed, up to so many times as many blocks are kept, and in the pool, as would fit as they are: memory
-/// for their names and slots has a bound.
-pub(crate) const PACKED_MOST: u64 = 4;
-
 /// How far what is kept may be from what would fit before that is changed, as a fraction: each change costs the policy what it
 /// remembers of blocks that it does not keep.
 const CAPACITY_STEP: u64 = 8;
+
+/// Reclaim empties a few segments more than it needs: that is no room yet.
+const ROOM_SEGMENTS: usize = 4;
 
 /// Blocks given up in each turn with the time while more is kept than fits.
 const FIT_STEP: u32 = 2048;
@@ -59,12 +57,12 @@ const LEARN_STEP: usize = 2048;
 /// The policy, and what it needs to know. Owned by the engine.
 pub(crate) struct Keep {
     cache: Cache,
-    pub(crate) quotas: Quotas,
+    quotas: Quotas,
     budget: FlashBudget,
     /// Blocks that are kept where none is packed.
     plain: u64,
     /// Blocks that may wait in memory without anybody having asked for them.
-    pub(crate) unasked_most: usize,
+    unasked_most: usize,
     /// Where learning goes on.
     learn_from: Option<(ObjectId, Block)>,
 }
@@ -88,9 +86,61 @@ impl Keep {
         self.budget.tick(now);
     }
 
-    /// Whether more can be kept without anything going for it.
-    pub(crate) fn has_room(&self) -> bool {
-        self.cache.len() < self.cache.capacity()
+    /// Whether something can come in that nothing has to go for: more is free than reclaim holds free.
+    pub(crate) fn has_spare_room(&self, store: &Store) -> bool {
+        let keeps_more = self.cache.len() < self.cache.capacity();
+        keeps_more && store.log.segments().free() > store.free_wanted() + ROOM_SEGMENTS
+    }
+
+    /// Blocks that may wait in memory without anybody having asked for them.
+    pub(crate) const fn unasked_most(&self) -> usize {
+        self.unasked_most
+    }
+
+    /// Whether clean blocks of a class are pinned.
+    pub(crate) const fn is_pinned(&self, class: Class) -> bool {
+        self.quotas.is_pinned(class)
+    }
+
+    /// Blocks that are pinned now.
+    pub(crate) fn pinned_blocks(&self, store: &Store) -> u64 {
+        self.quotas.pinned(|class| store.sums.blocks_of(class))
+    }
+
+    /// More than this must not be dirty: reclaim needs clean blocks to live on.
+    pub(crate) fn dirty_blocks_max(&self, store: &Store, config: &Config) -> u64 {
+        let percent = if config.dirty_threshold == 0 { 75 } else { u64::from(config.dirty_threshold) + 10 };
+        let blocks = store.log.geometry().data_blocks();
+        // What is pinned stays: dirty data has the rest of what the pool can be packed with.
+        let beside_pins = (blocks * KEEP_PERCENT / 100).saturating_sub(self.pinned_blocks(store));
+        (blocks * percent.min(75) / 100).min(beside_pins).max(1)
+    }
+
+    /// The classes that blocks have before they are written to; none of any, where no class has a limit.
+    pub(crate) fn classes_before(
+        &self,
+        store: &Store,
+        object: ObjectId,
+        first: Block,
+        blocks: u64,
+    ) -> Vec<Option<Class>> {
+        let counts = if self.quotas.in_use() { blocks } else { 0 };
+        let class = |at| store.slot(object, first.plus(at)).map(|slot| slot.class);
+        (0..counts).map(class).collect()
+    }
+
+    /// Whether each class is within its quota, as far as its blocks may go.
+    pub(crate) fn quotas_hold(&self, store: &Store, config: &Config) -> bool {
+        let pinned = |class: &Class| self.quotas.is_pinned(*class);
+        (0..).map_while(Class::new).filter(|class| pinned(class) || self.quotas.is_share(*class)).all(|class| {
+            let dirty = if pinned(&class) { 0 } else { store.sums.dirty_blocks() };
+            store.sums.blocks_of(class) <= config.classes[class.index()].blocks.saturating_add(dirty)
+        })
+    }
+
+    /// A block is not in the pool any more.
+    pub(crate) fn forget(&mut self, key: Key) {
+        self.cache.forget(key);
     }
 
     /// Keeps so many blocks as fit, if one takes so many units of flash on the average.
@@ -183,34 +233,39 @@ pub(crate) enum Place {
     Kept(Class),
 }
 
-impl Engine {
-    fn keep_parts(&mut self) -> (&mut Cache, &mut Quotas, Pool<'_>) {
-        let Keep { cache, quotas, budget, .. } = &mut self.keep;
+/// What is kept, with what of the engine that has an effect on.
+pub(crate) struct Keeping<'a> {
+    pub(crate) keep: &'a mut Keep,
+    pub(crate) store: &'a mut Store,
+    pub(crate) stats: &'a mut Stats,
+}
+
+impl Keeping<'_> {
+    fn parts(&mut self) -> (&mut Cache, &mut Quotas, Pool<'_>) {
+        let Keep { cache, quotas, budget, .. } = &mut *self.keep;
         let pinned = quotas.pins();
-        let pool = Pool { store: &mut self.store, budget, pinned, evicted: &mut self.stats.evicted_blocks };
+        let pool = Pool { store: &mut *self.store, budget, pinned, evicted: &mut self.stats.evicted_blocks };
         (cache, quotas, pool)
     }
 
-    /// A block that the pool has is used, by a request of class `by`.
-    pub(crate) fn used(&mut self, object: ObjectId, block: Block, slot: Slot, by: Class) {
-        let Some(key) = key_of(object, block) else { return };
-        let (cache, _, mut pool) = self.keep_parts();
-        if !cache.touch(key, &mut pool) && cache.admit(key, Kind::OnFlash, &mut pool) != Admitted::Refused && !slot.kept
-        {
+    /// A block that the pool has is used, by a request of class `by`. Gives whether it lingered until now, or was kept by an
+    /// earlier life alone.
+    pub(crate) fn used(&mut self, object: ObjectId, block: Block, slot: Slot, by: Class) -> bool {
+        let Some(key) = key_of(object, block) else { return false };
+        let (cache, _, mut pool) = self.parts();
+        let comes_in = !cache.touch(key, &mut pool) && cache.admit(key, Kind::OnFlash, &mut pool) != Admitted::Refused;
+        let comes_back = comes_in && !slot.kept;
+        if comes_back {
             self.store.keep(object, block, true);
-            if !slot.dirty {
-                self.stats.lingering_hit_blocks += 1;
-                self.lingered.was_asked_for();
-            }
-            self.neighbours.promoted(object, block, u64::from(self.config.fetch_bytes) / BLOCK_U64);
         }
         self.count_for_class(object, block, Some(slot.class), by);
+        comes_back
     }
 
     /// A block that is not on flash is asked for.
     pub(crate) fn touched(&mut self, object: ObjectId, block: Block) {
         let Some(key) = key_of(object, block) else { return };
-        let (cache, _, mut pool) = self.keep_parts();
+        let (cache, _, mut pool) = self.parts();
         cache.touch(key, &mut pool);
     }
 
@@ -218,16 +273,16 @@ impl Engine {
     /// asked for, or along with one that was. Where it is to wait in memory, `bytes` go there.
     pub(crate) fn place(&mut self, object: ObjectId, block: Block, by: Class, asked: bool, bytes: &[u8]) -> Place {
         let Some(key) = key_of(object, block) else { return Place::Nowhere };
-        let (cache, quotas, mut pool) = self.keep_parts();
+        let (cache, quotas, mut pool) = self.parts();
         let class = quotas.after_use(None, by, &pool);
         if !asked {
             // What comes along is not pinned; but it must not be a way around a share's quota.
             let class = if quotas.is_share(class) { class } else { Class::EVERYBODY };
-            if !self.has_spare_room() {
+            if !self.keep.has_spare_room(self.store) {
                 self.store.hold_unasked(object, block, bytes, self.keep.unasked_most);
                 return Place::Unasked;
             }
-            let (_, _, mut pool) = self.keep_parts();
+            let (_, _, mut pool) = self.parts();
             return if pool.fill(key) { Place::Lingers(class) } else { Place::Nowhere };
         }
         if cache.contains(key) {
@@ -259,48 +314,10 @@ impl Engine {
         }
     }
 
-    /// A block that waited in memory without anybody having asked for it is asked for, by a request of class `by`, which
-    /// has its lock and these bytes of it. It comes in as a miss would.
-    pub(crate) fn asked_after_all(&mut self, object: ObjectId, block: Block, by: Class, bytes: &[u8]) {
-        self.touched(object, block);
-        let Some(key) = key_of(object, block) else { return };
-        let excluded = self.store.get(object).is_none_or(|known| known.locks.excluded(block));
-        let span = Span { first: block, end: block.next() };
-        if excluded || !self.store.is_in_memory(object, block) || !self.may_let_in(object, span) {
-            return;
-        }
-        self.stats.lingering_hit_blocks += 1;
-        self.neighbours.promoted(object, block, u64::from(self.config.fetch_bytes) / BLOCK_U64);
-        let place = self.place(object, block, by, true, bytes);
-        match place {
-            Place::Kept(class) if class != Class::EVERYBODY => {
-                // What waits in memory has no class: it is written with it now.
-                self.store.let_go(key);
-                if self.may_name_clean(object) {
-                    self.let_in(object, block, &[place], bytes);
-                } else {
-                    self.forget_kept(key);
-                }
-            }
-            // It is written at the end of this step, with what lies beside it.
-            Place::Kept(_) => self.store.window.was_asked_for(key),
-            // Not wanted, or not yet: it waits on.
-            Place::Nowhere => self.store.window.stays(key),
-            Place::Memory | Place::Unasked | Place::Lingers(_) => {}
-        }
-    }
-
-    /// The classes that blocks have before they are written to; none of any, where no class has a limit.
-    pub(crate) fn classes_before(&self, object: ObjectId, first: Block, blocks: u64) -> Vec<Option<Class>> {
-        let counts = if self.keep.quotas.in_use() { blocks } else { 0 };
-        let class = |at| self.store.slot(object, first.plus(at)).map(|slot| slot.class);
-        (0..counts).map(class).collect()
-    }
-
     /// The class for the record of a write by a request of class `by`.
     pub(crate) fn class_of_record(&mut self, before: &[Option<Class>], by: Class) -> Class {
         let Some(first) = before.first() else { return Class::EVERYBODY };
-        let (_, quotas, pool) = self.keep_parts();
+        let (_, quotas, pool) = self.parts();
         quotas.after_use(*first, by, &pool)
     }
 
@@ -318,7 +335,7 @@ impl Engine {
         }
         for (index, block) in (first.0..first.0 + blocks).map(Block).enumerate() {
             let Some(key) = key_of(object, block) else { continue };
-            let (cache, _, mut pool) = self.keep_parts();
+            let (cache, _, mut pool) = self.parts();
             if cache.touch(key, &mut pool) {
                 cache.wrote(key);
             } else {
@@ -332,7 +349,7 @@ impl Engine {
     /// A block that was dirty is clean: it may go now.
     pub(crate) fn note_clean(&mut self, object: ObjectId, block: Block) {
         let Some(key) = key_of(object, block) else { return self.store.keep(object, block, false) };
-        let (cache, quotas, mut pool) = self.keep_parts();
+        let (cache, quotas, mut pool) = self.parts();
         let Some(slot) = pool.store.slot(object, block) else { return cache.forget(key) };
         if !quotas.cleaned(key, slot.class, &mut pool) {
             return pool.give_up(key);
@@ -361,7 +378,7 @@ impl Engine {
             return;
         }
         let Some(key) = key_of(object, block) else { return };
-        let (_, quotas, pool) = self.keep_parts();
+        let (_, quotas, pool) = self.parts();
         let Some(slot) = pool.store.slot(object, block).filter(|slot| slot.location != Location::ZERO) else { return };
         let class = quotas.after_use(now, by, &pool);
         let class = if slot.kept || slot.dirty { class } else { quotas.unkept(class) };
@@ -370,7 +387,7 @@ impl Engine {
 
     /// Makes a block one of a class; a share that is full gives up another for it, or it goes itself.
     fn move_to_class(&mut self, object: ObjectId, block: Block, key: Key, class: Class) {
-        let (cache, quotas, mut pool) = self.keep_parts();
+        let (cache, quotas, mut pool) = self.parts();
         let Some(slot) = pool.store.slot(object, block) else { return };
         if slot.class != class {
             quotas.leaves(key, slot.class);
@@ -384,45 +401,20 @@ impl Engine {
         }
     }
 
-    /// Whether each class is within its quota, as far as its blocks may go.
-    pub(crate) fn quotas_hold(&self) -> bool {
-        let quotas = &self.keep.quotas;
-        let pinned = |class: &Class| quotas.is_pinned(*class);
-        (0..).map_while(Class::new).filter(|class| pinned(class) || quotas.is_share(*class)).all(|class| {
-            let dirty = if pinned(&class) { 0 } else { self.store.sums.dirty_blocks() };
-            self.store.sums.blocks_of(class) <= self.config.classes[class.index()].blocks.saturating_add(dirty)
-        })
-    }
-
-    /// Blocks that are pinned now.
-    pub(crate) fn pinned_blocks(&self) -> u64 {
-        self.keep.quotas.pinned(|class| self.store.sums.blocks_of(class))
-    }
-
     /// Gives up a few blocks, because reclaim finds no segment worth emptying; `false` if none may go.
     pub(crate) fn keep_less(&mut self, blocks: u32) -> bool {
-        let (cache, _, mut pool) = self.keep_parts();
+        let (cache, _, mut pool) = self.parts();
         (0..blocks).take_while(|_| cache.evict(&mut pool).is_some()).count() > 0
     }
 
     /// Keeps as much as fits: more blocks where they are packed. Where what is kept takes more than it may, some goes.
-    pub(crate) fn fit_keep(&mut self) {
+    pub(crate) fn fit(&mut self) {
         // Zeros take no flash, packed or not: without packed records they are no reason to keep more.
         let blocks = if self.store.sums.packed_blocks() > 0 { self.store.sums.cached_blocks() } else { 0 };
         self.keep.fit(blocks, self.store.sums.stored_units());
         if self.store.sums.kept_units() > self.keep.plain * u64::from(BLOCK_UNITS) {
             self.keep_less(FIT_STEP);
         }
-    }
-
-    /// Whether the pool holds as many blocks as memory may be used for, however little flash they take.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.store.sums.cached_blocks() >= self.store.log.geometry().data_blocks() * PACKED_MOST
-    }
-
-    /// A block is not in the pool any more.
-    pub(crate) fn forget_kept(&mut self, key: Key) {
-        self.keep.cache.forget(key);
     }
 
     /// Tells the policy of blocks that have lost their slots since.
@@ -439,8 +431,8 @@ impl Engine {
     }
 
     /// Changes what is kept from now on, and drops nothing.
-    pub(crate) fn configure_keep(&mut self, config: &Config) {
-        let (cache, quotas, mut pool) = self.keep_parts();
+    pub(crate) fn configure(&mut self, config: &Config) {
+        let (cache, quotas, mut pool) = self.parts();
         quotas.set(config.classes);
         pool.pinned = quotas.pins();
         cache.set_policy(config.policy, &mut pool);
@@ -451,7 +443,7 @@ impl Engine {
     }
 
     /// Tells the policy of some of the blocks that an earlier life of the engine kept.
-    pub(crate) fn learn_kept(&mut self) {
+    pub(crate) fn learn(&mut self) {
         let Some((mut at, mut from)) = self.keep.learn_from.take() else { return };
         let mut left = LEARN_STEP;
         while left > 0 {
@@ -464,15 +456,15 @@ impl Engine {
                 None => (object.next(), Block(0)),
             };
             for (block, _) in slots {
-                self.learn(object, block);
+                self.learn_one(object, block);
             }
         }
         self.keep.learn_from = Some((at, from));
     }
 
-    fn learn(&mut self, object: ObjectId, block: Block) {
+    fn learn_one(&mut self, object: ObjectId, block: Block) {
         let Some(key) = key_of(object, block) else { return };
-        let (_, quotas, pool) = self.keep_parts();
+        let (_, quotas, pool) = self.parts();
         let Some(slot) = pool.store.slot(object, block) else { return };
         if slot.class != Class::EVERYBODY {
             let class = quotas.belongs(slot.class, &pool);
@@ -486,7 +478,7 @@ impl Engine {
         if slot.location == Location::ZERO || !slot.kept && !slot.dirty {
             return;
         }
-        let (cache, _, mut pool) = self.keep_parts();
+        let (cache, _, mut pool) = self.parts();
         if !cache.contains(key) && cache.admit(key, Kind::OnFlash, &mut pool) == Admitted::Refused && !slot.dirty {
             self.store.keep(object, block, false);
             self.unpin(object, block);

@@ -10,6 +10,8 @@
 //! It is an elevator: objects in order, blocks in order, neighbours merged, and over gaps where that is
 //! cheaper (`gap.rs`). A governor sets the pace (`governor.rs`); a flush, and whoever waits for an object, are
 //! served as fast as the origin takes it. The origin is shared with misses, which come first.
+//!
+//! [`Destage`] is its state, which nobody else reaches; [`Destaging`] is that with what of the engine it is given.
 
 mod flush;
 mod gap;
@@ -26,10 +28,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{Block, Errno, Nanos, ObjectId};
 
-use crate::engine::Engine;
-use crate::locks::OpId;
+use crate::config::Config;
+use crate::fetches::Fetches;
+use crate::keep::{Keep, Keeping};
+use crate::leaving::Leaving;
+use crate::life::Life;
 use crate::losses::Losses;
+use crate::origin_space::OriginSpace;
+use crate::outbox::Outbox;
+use crate::pool_failed::PoolFailed;
 use crate::purpose::JobId;
+use crate::requests::Requests;
+use crate::stats::Stats;
 use crate::store::Store;
 use flush::Flush;
 pub use flush::FlushProgress;
@@ -82,13 +92,12 @@ pub(crate) struct Destage {
     turned_back: Option<(ObjectId, Block)>,
     governor: Governor,
     /// What misses take, so that none waits for long behind what goes to the origin.
-    pub(crate) patience: Patience,
+    patience: Patience,
     flushes: Vec<Flush>,
     /// Objects that changed since flushes were last looked at, while there are any.
     changed: Vec<ObjectId>,
-    stop_waiter: Option<OpId>,
     /// What the origin lost, and no flush has told.
-    pub(crate) losses: Losses,
+    losses: Losses,
 }
 
 impl Destage {
@@ -104,7 +113,6 @@ impl Destage {
             patience: Patience::default(),
             flushes: Vec::new(),
             changed: Vec::new(),
-            stop_waiter: None,
             losses: Losses::default(),
         }
     }
@@ -143,63 +151,116 @@ impl Destage {
         any
     }
 
+    /// A miss was answered after so long.
+    pub(crate) fn miss_took(&mut self, took: Nanos) {
+        self.patience.took(took);
+    }
+
+    /// Whether the origin lost some of this object, and no flush has told.
+    pub(crate) fn has_untold_loss(&self, object: ObjectId) -> bool {
+        self.losses.has(object)
+    }
+
+    /// Any loss that no flush has told.
+    pub(crate) fn untold_loss(&self) -> Option<Errno> {
+        self.losses.first()
+    }
+
+    /// What the origin lost of this object was told, or concerns nobody any more.
+    pub(crate) fn loss_is_over(&mut self, object: ObjectId) {
+        self.losses.is_over(object);
+    }
+
+    /// The jobs under way.
+    pub(crate) fn jobs(&self) -> Vec<JobId> {
+        self.jobs.keys().copied().collect()
+    }
+
+    /// Whether no job is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// Whether no object may have something for the origin.
+    pub(crate) fn has_none_noted(&self) -> bool {
+        self.noted.is_empty()
+    }
+
+    /// When what the origin failed to do for an object is tried again.
+    pub(crate) fn retry_after(&self, object: ObjectId, life: Life) -> Nanos {
+        if self.waited_for(object, life) { RETRY_WAITED } else { RETRY }
+    }
+
+    /// Whether a request waits for what a job on this object does.
+    fn waited_for(&self, object: ObjectId, life: Life) -> bool {
+        life.is_ending() || self.hurried.contains(&object) || self.flushes.iter().any(|flush| flush.wants(object))
+    }
+
     pub(crate) fn has_work(&self, store: &Store) -> bool {
         store.sums.dirty_blocks() > 0 || !self.noted.is_empty() || !self.jobs.is_empty() || !self.flushes.is_empty()
     }
 }
 
-impl Engine {
-    /// A request asks: what the origin refused a moment ago is tried now, not after a while.
-    pub(crate) fn try_failing_again(&mut self) {
-        if self.store.objects.failing() == 0 {
-            return;
-        }
-        for known in self.store.objects.values_mut() {
-            known.job.may_begin();
-        }
+/// What destage is given of the engine, and its own state.
+pub(crate) struct Destaging<'a> {
+    pub(crate) destage: &'a mut Destage,
+    pub(crate) store: &'a mut Store,
+    /// Those that wait for a flush, for a turn or for room.
+    pub(crate) requests: &'a mut Requests,
+    pub(crate) outbox: &'a mut Outbox,
+    /// Is told of what is clean.
+    pub(crate) keep: &'a mut Keep,
+    pub(crate) origin_space: &'a mut OriginSpace,
+    pub(crate) leaving: &'a mut Leaving,
+    /// The misses, which come first.
+    pub(crate) fetches: &'a Fetches,
+    pub(crate) pool_failed: &'a PoolFailed,
+    pub(crate) config: &'a Config,
+    pub(crate) stats: &'a mut Stats,
+    pub(crate) life: Life,
+    pub(crate) now: Nanos,
+}
+
+impl Destaging<'_> {
+    const fn keeping(&mut self) -> Keeping<'_> {
+        Keeping { keep: self.keep, store: self.store, stats: self.stats }
     }
 
-    /// Steps the request once nothing is under way any more.
-    pub(crate) fn wait_quiet(&mut self, op: OpId) {
-        self.destage.stop_waiter = Some(op);
+    /// Whether the origin may be changed: the flash works, or it is known that it does not.
+    fn may_change_origin(&self) -> bool {
+        !self.store.log.failed() || self.pool_failed.is_told()
     }
 
-    /// Whether nothing is under way but requests.
-    pub(crate) fn quiet(&self) -> bool {
-        self.destage.jobs.is_empty()
-            && !self.burials.are_under_way()
-            && self.fetches.none()
-            && self.reclaim.idle()
-            && self.checkpoints.idle()
+    /// Why the origin must not be changed, if that is for good.
+    const fn origin_barred(&self) -> Option<Errno> {
+        self.pool_failed.bars_origin()
     }
 
-    /// Starts what should go to the origin now.
-    pub(crate) fn pump_destage(&mut self) {
-        if self.life.is_ending() {
-            // Changes on their way to the origin may still wait for dirty data to go first.
-            self.start_hurried();
-            self.stamp_before_stop();
-            self.issue_runs();
-            return;
-        }
-        if !self.life.has_served() {
-            return;
-        }
+    /// Sets the pace, as things stand now.
+    pub(crate) fn set_pace(&mut self) {
         let situation = self.situation();
         self.destage.governor.tick(self.now, situation);
-        self.bury_again();
+    }
+
+    /// Begins what should go to the origin now. All jobs are to be stepped after it.
+    pub(crate) fn begin_what_is_due(&mut self) {
         self.finish_flushes();
         self.start_hurried();
         self.start_flushes();
         self.start_paced();
-        self.issue_runs();
+    }
+
+    /// Begins what must still go to the origin at the end. Changes on their way there may wait for dirty data to go first.
+    pub(crate) fn begin_what_the_end_needs(&mut self) {
+        self.start_hurried();
+        self.stamp_before_stop();
     }
 
     /// Files that lack only their time, or the origin's sync, get it before the pool is left;
     /// dirty data stays for the next use, but the file must be known again by then: also one at
     /// which a job of an earlier life was interrupted.
     fn stamp_before_stop(&mut self) {
-        if self.requests.len() > 1 || self.checkpoints.starting() {
+        if self.requests.len() > 1 {
             return;
         }
         let noted: Vec<_> = self.destage.noted.iter().copied().collect();
@@ -219,18 +280,6 @@ impl Engine {
             } else if self.may_start(object) {
                 self.start_job(object, Block(0), ROUND_BLOCKS, true);
             }
-        }
-    }
-
-    /// Steps the request to stop once it is the last, and nothing is under way.
-    pub(crate) fn wake_stop(&mut self) {
-        if self.life.is_ending()
-            && self.requests.len() == 1
-            && self.destage.noted.is_empty()
-            && self.quiet()
-            && let Some(op) = self.destage.stop_waiter.take()
-        {
-            self.requests.wake(op);
         }
     }
 
@@ -313,7 +362,7 @@ impl Engine {
 
     /// What the pace depends on now.
     fn situation(&self) -> Situation {
-        let config = &self.config;
+        let config = self.config;
         let idle = config.idle_flush.is_some_and(|idle| self.outbox.origin_costs().idle_for(self.now) >= idle);
         Situation {
             dirty: self.store.sums.dirty_blocks(),
@@ -322,7 +371,7 @@ impl Engine {
             threshold: self.dirty_threshold(),
             limit: config.destage_rate,
             drain: idle || self.requests.first_for_room().is_some(),
-            emergency: self.store.log.failed() || self.short_of_segments() || self.short_of_objects(),
+            emergency: self.store.log.failed() || self.store.is_short_of_segments() || self.store.is_short_of_objects(),
         }
     }
 
@@ -330,19 +379,7 @@ impl Engine {
     fn dirty_threshold(&self) -> Option<u64> {
         let percent = u64::from(self.config.dirty_threshold);
         let share = self.store.log.geometry().data_blocks() * percent.min(70) / 100;
-        (percent > 0).then(|| share.min(self.dirty_blocks_max()))
-    }
-
-    /// Whether a request waits for what a job on this object does.
-    /// When what the origin failed to do for an object is tried again.
-    pub(crate) fn retry_after(&self, object: ObjectId) -> Nanos {
-        if self.waited_for(object) { RETRY_WAITED } else { RETRY }
-    }
-
-    fn waited_for(&self, object: ObjectId) -> bool {
-        self.life.is_ending()
-            || self.destage.hurried.contains(&object)
-            || self.destage.flushes.iter().any(|flush| flush.wants(object))
+        (percent > 0).then(|| share.min(self.keep.dirty_blocks_max(self.store, self.config)))
     }
 
     /// Origin writes of one job at once. Foreground misses come first: while there are any, few, and none while one waits too
@@ -364,7 +401,7 @@ impl Engine {
 
     /// How long the writes of a round may take together. Room that a write may be waiting for comes at its end.
     fn round_time(&self) -> Nanos {
-        let near = self.store.sums.dirty_blocks() * 10 >= self.dirty_blocks_max() * 8;
+        let near = self.store.sums.dirty_blocks() * 10 >= self.keep.dirty_blocks_max(self.store, self.config) * 8;
         if near { ROUND_NEAR } else { ROUND }
     }
 

@@ -18,9 +18,8 @@ use std::collections::BTreeMap;
 
 use headpond_base::{Block, Errno, Nanos, ObjectId, Sequence};
 
-use super::ROUND_BLOCKS;
 use super::job::Job;
-use crate::engine::Engine;
+use super::{Destage, Destaging, ROUND_BLOCKS};
 use crate::locks::OpId;
 use crate::losses::Losses;
 use crate::purpose::JobId;
@@ -134,12 +133,31 @@ impl Flush {
     }
 }
 
-impl Engine {
+impl Destage {
+    /// The flushes under way, oldest first.
+    pub(crate) fn flushes(&self, now: Nanos) -> impl Iterator<Item = FlushProgress> + '_ {
+        self.flushes.iter().map(move |flush| flush.progress(now))
+    }
+
+    /// These objects changed in this turn, and may have nothing more to do for a flush.
+    pub(crate) fn have_changed(&mut self, touched: &[ObjectId]) {
+        if !self.flushes.is_empty() {
+            self.changed.extend_from_slice(touched);
+        }
+    }
+
+    /// The origin could not make a removal durable.
+    pub(crate) fn burial_failed(&mut self, object: ObjectId) {
+        for left in self.flushes.iter_mut().filter_map(|flush| flush.left.get_mut(&object)) {
+            left.failures += 1;
+        }
+    }
+}
+
+impl Destaging<'_> {
     /// Starts a flush of what is dirty now; the request is stepped when it is over.
     pub(crate) fn begin_flush(&mut self, op: OpId, id: Option<FlushId>, scope: &FlushScope) {
-        let refused: Vec<_> = self.burials.refused().filter(|object| scope.holds(*object)).collect();
-        refused.into_iter().for_each(|object| self.retire(object));
-        let store = &self.store;
+        let store = &*self.store;
         // What is being buried lacks data at the origin until that is over, and who asks for a flush counts what is left.
         let buried = store.objects.iter().filter(|(_, known)| known.name.is_being_buried()).map(|(object, _)| object);
         let wanted = self.destage.noted.iter().chain(buried).filter(|object| scope.holds(**object));
@@ -149,7 +167,7 @@ impl Engine {
                 (*object, Left { next: Block(0), blocks, left_again: 0, failures: 0 })
             })
             .collect();
-        let durable_at = Sequence(store.log.next_sequence().0 - 1);
+        let durable_at = store.last_entry();
         if store.log.durable() < durable_at {
             self.store.log.want_sync();
         }
@@ -167,54 +185,26 @@ impl Engine {
         self.destage.flushes.push(flush);
     }
 
-    /// Ends the flushes of that name early: whoever waits is told so. `false` when there are none.
-    pub(crate) fn cancel_flush(&mut self, id: FlushId) -> bool {
-        self.give_up(|flush| flush.id == Some(id), Errno::CANCELED)
-    }
-
-    /// The use of the pool ends: whoever waits for a flush is told so, and what is dirty stays.
-    pub(crate) fn cancel_flushes(&mut self) {
-        self.give_up(|_| true, Errno::SHUTDOWN);
-    }
-
-    /// Ends some flushes with an error; whether there were any.
-    fn give_up(&mut self, which: impl Fn(&Flush) -> bool, error: Errno) -> bool {
+    /// Ends flushes early, by their names: whoever waits is told this. Whether there were any.
+    pub(crate) fn cancel_flushes_of(&mut self, which: impl Fn(Option<FlushId>) -> bool, error: Errno) -> bool {
         let before = self.destage.flushes.len();
-        for flush in self.destage.flushes.extract_if(.., |flush| which(flush)) {
+        for flush in self.destage.flushes.extract_if(.., |flush| which(flush.id)) {
             self.destage.losses.take_back(flush.lost);
             self.requests.fail(flush.op, error);
         }
         self.destage.flushes.len() < before
     }
 
-    /// The flushes under way, oldest first.
-    #[must_use]
-    pub fn flushes(&self) -> Vec<FlushProgress> {
-        self.destage.flushes.iter().map(|flush| flush.progress(self.now)).collect()
-    }
-
-    /// The one that has run longest.
-    pub(crate) fn oldest_flush(&self) -> Option<FlushProgress> {
-        self.destage.flushes.first().map(|flush| flush.progress(self.now))
-    }
-
-    /// What changed in this turn may have nothing more to do for a flush.
-    pub(crate) fn note_for_flushes(&mut self) {
-        if !self.destage.flushes.is_empty() {
-            self.destage.changed.extend_from_slice(self.store.objects.touched());
-        }
-    }
-
     pub(super) fn start_flushes(&mut self) {
         let next_job = JobId(self.destage.next_job);
         let room = super::JOBS_MAX.saturating_sub(self.destage.jobs.len());
-        for flush in self.destage.flushes.iter_mut().filter(|flush| flush.settled(&self.store)) {
+        for flush in self.destage.flushes.iter_mut().filter(|flush| flush.settled(self.store)) {
             flush.first_job.get_or_insert(next_job);
         }
         if room == 0 {
             return;
         }
-        let settled = self.destage.flushes.iter().filter(|flush| flush.settled(&self.store));
+        let settled = self.destage.flushes.iter().filter(|flush| flush.settled(self.store));
         let wanted = settled.flat_map(|flush| flush.left.iter().map(|(object, left)| (*object, left.next)));
         // Few that are left cannot start now: jobs work on them, or changes go there directly.
         let wanted: Vec<_> = wanted.filter(|(object, _)| self.may_start(*object)).take(room).collect();
@@ -235,7 +225,7 @@ impl Engine {
         changed.extend_from_slice(self.store.objects.touched());
         changed.sort_unstable();
         changed.dedup();
-        let (store, requests) = (&self.store, &mut self.requests);
+        let (store, requests) = (&*self.store, &mut *self.requests);
         for flush in self.destage.flushes.iter_mut() {
             let settled = flush.settled(store);
             let all: Vec<ObjectId>;
@@ -285,13 +275,6 @@ impl Engine {
             }
             !over
         });
-    }
-
-    /// The origin could not make a removal durable.
-    pub(crate) fn count_failed_burial(&mut self, object: ObjectId) {
-        for left in self.destage.flushes.iter_mut().filter_map(|flush| flush.left.get_mut(&object)) {
-            left.failures += 1;
-        }
     }
 
     /// A job ended.

@@ -6,13 +6,13 @@
 use headpond_base::{Block, Location, Nanos};
 use headpond_map::Slot;
 
+use super::Destaging;
 use super::job::Job;
-use crate::engine::Engine;
 
 /// Old is what is older than this part of the period. What is younger has time for a whole way.
 const OLD: u64 = 4;
 
-impl Engine {
+impl Destaging<'_> {
     /// The first block that a paced job should have written and did not, if it is old and nobody has turned back for it.
     pub(super) fn turns_back(&mut self, job: &Job) -> Option<Block> {
         if job.urgent || self.store.log.failed() {

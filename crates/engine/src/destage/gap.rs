@@ -24,10 +24,10 @@ use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Location, ObjectId};
 use headpond_map::Slot;
 use headpond_policy::{Gap, Joined, Run as Neighbours, join};
 
+use super::Destaging;
 use super::job::Job;
 use super::run::{RUN_BLOCKS_MAX, Run};
 use crate::effect::{Effect, Outcome};
-use crate::engine::Engine;
 use crate::object::Object;
 use crate::purpose::{Filling, JobEffect, JobId, Purpose};
 use crate::store::{Stretch, Unpacked};
@@ -39,7 +39,7 @@ impl Job {
     }
 }
 
-impl Engine {
+impl Destaging<'_> {
     /// Which of these runs go together, and what each write costs.
     pub(super) fn plan(&mut self, object: ObjectId, runs: &[Run]) -> Vec<Joined> {
         let (writes, reads) = (self.outbox.origin_costs().writes(), self.outbox.origin_costs().reads());
@@ -106,7 +106,7 @@ impl Engine {
             job.groups[index].reading += 1;
             let stretch = Stretch::of(&slots);
             let filling = Filling { group: index, first, blocks: slots.len() as u64, slots };
-            self.read_flash(stretch, Purpose::Destage(JobEffect::Fill { job: id, filling }));
+            self.store.read_flash(self.outbox, stretch, Purpose::Destage(JobEffect::Fill { job: id, filling }));
         }
         if let Some((first, to)) = missing {
             job.groups[index].reading += 1;
@@ -116,7 +116,7 @@ impl Engine {
                 JobEffect::Fill { job: id, filling: Filling { group: index, first, blocks, slots: Vec::new() } };
             let offset = first.byte();
             self.stats.gap_reads += 1;
-            self.start(Purpose::Destage(pending), |ticket| Effect::OriginRead { ticket, object, offset, len });
+            self.outbox.start(Purpose::Destage(pending), |ticket| Effect::OriginRead { ticket, object, offset, len });
         }
     }
 
@@ -130,7 +130,7 @@ impl Engine {
                 _ => None,
             }
         } else {
-            let found = self.flash_was_read(job.object, first, &slots, &outcome);
+            let found = self.store.flash_was_read(job.object, first, &slots, &outcome);
             found.all_good().then_some(found.bytes)
         };
         let group_of = &mut job.groups[group];
@@ -157,7 +157,13 @@ impl Engine {
         let data = vec![data];
         self.stats.joined_writes += 1;
         let pending = JobEffect::Write { job: id, end, group: Some(index) };
-        self.start(Purpose::Destage(pending), |ticket| Effect::OriginWrite { ticket, object, offset, data, user: 0 });
+        self.outbox.start(Purpose::Destage(pending), |ticket| Effect::OriginWrite {
+            ticket,
+            object,
+            offset,
+            data,
+            user: 0,
+        });
     }
 
     /// Each run of a group goes alone.

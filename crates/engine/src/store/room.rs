@@ -1,0 +1,86 @@
+//! How much room the pool has: segments that are free, objects that the log may name, blocks that are worth their place.
+//!
+//! Invariant: the log never names more than [`Store::objects_max`] objects, so no checkpoint is ever too long. Whoever names one
+//! asks first.
+
+use headpond_base::Stream;
+use headpond_format::BLOCK_UNITS;
+
+use crate::object::PATH_ROOM;
+use crate::store::Store;
+
+/// Segments kept free or on their way there, but for a share of the pool.
+const FREE_MIN: usize = 8;
+
+/// Below this many free segments nothing is moved: what is left is for entries without data.
+pub(crate) const MOVE_RESERVE: usize = 3;
+
+/// Segments that must stay free for what cannot wait, before what was read may take room.
+pub(crate) const ADMIT_RESERVE: usize = 6;
+
+/// Up to this share of the pool may be kept or dirty before anything of it is dropped: a little more
+/// than the policy keeps.
+const ROOMY_PERCENT: u64 = 86;
+
+/// Where records are packed, up to so many times as many blocks are kept, and in the pool, as would fit as they are: memory
+/// for their names and slots has a bound.
+pub(crate) const PACKED_MOST: u64 = 4;
+
+/// What an object takes in a checkpoint next to its path and its slots: the frame and the entry
+/// of its state, the frame and the number before its chunks.
+const OBJECT_BYTES: u64 = 24 + 112 + 32;
+
+/// Of so many segments, those that should be free or about to be.
+fn free_wanted(segments: usize) -> usize {
+    FREE_MIN.min(segments / 3) + segments / 32
+}
+
+/// Of so many segments, those that hold nothing to be kept: they are free, or being filled.
+pub(crate) fn held_free(segments: usize) -> usize {
+    free_wanted(segments) + Stream::ALL.len()
+}
+
+impl Store {
+    /// Segments that should be free or about to be.
+    pub(crate) fn free_wanted(&self) -> usize {
+        free_wanted(self.log.segments().len())
+    }
+
+    /// Whether there is no room to move anything: only dropping and destage help.
+    pub(crate) fn is_short_of_segments(&self) -> bool {
+        self.log.segments().free() <= MOVE_RESERVE
+    }
+
+    /// Whether clean blocks may take room.
+    pub(crate) fn has_room_for_clean(&self) -> bool {
+        self.log.segments().free() > ADMIT_RESERVE && !self.log.failed()
+    }
+
+    /// Whether what is kept or dirty fits into the pool with segments to spare. Then a log that has
+    /// come to its end wants to be packed, not emptied.
+    pub(crate) fn is_roomy(&self) -> bool {
+        let wanted = self.sums.dirty_units() + self.sums.kept_units();
+        wanted * 100 < self.log.geometry().data_blocks() * u64::from(BLOCK_UNITS) * ROOMY_PERCENT
+    }
+
+    /// Whether the pool holds as many blocks as memory may be used for, however little flash they take.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.sums.cached_blocks() >= self.log.geometry().data_blocks() * PACKED_MOST
+    }
+
+    /// The most objects that the log may name: as many as a checkpoint is sure to have room for.
+    fn objects_max(&self) -> u64 {
+        self.log.geometry().object_bytes() / (OBJECT_BYTES + PATH_ROOM)
+    }
+
+    /// Whether no object is left over, so that dirty ones should be made clean.
+    pub(crate) fn is_short_of_objects(&self) -> bool {
+        self.persisted_objects() >= self.objects_max()
+    }
+
+    /// Memory for what is not durable yet.
+    pub(crate) fn unsynced_bytes_max(&self) -> usize {
+        let pool = usize::try_from(self.log.geometry().pool_bytes).unwrap_or(usize::MAX);
+        (pool / 4).min(64 << 20)
+    }
+}
