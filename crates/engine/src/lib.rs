@@ -52,6 +52,7 @@ mod pool_failed;
 mod promises;
 mod purpose;
 mod ranges;
+mod reclaim;
 mod recovery;
 mod renames;
 mod request;

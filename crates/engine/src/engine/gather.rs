@@ -132,7 +132,7 @@ impl Engine {
         if self.keeping().used(object, block, slot, by) {
             if !slot.dirty {
                 self.stats.lingering_hit_blocks += 1;
-                self.lingered.was_asked_for();
+                self.reclaim.lingering_was_asked_for();
             }
             self.neighbours.promoted(object, block, self.fetch_most());
         }

@@ -8,15 +8,12 @@ mod begin;
 mod destage;
 mod fetch;
 mod from_memory;
-mod gain;
 mod gather;
 mod holdings;
 mod object_room;
 mod ops;
-mod reclaim;
 mod refused_sync;
 mod streaming;
-mod victim;
 
 pub use holdings::Holding;
 pub use ops::together::fits_together;
@@ -32,8 +29,6 @@ use crate::config::Config;
 use crate::destage::Destage;
 use crate::effect::{Effect, Outcome, Ticket};
 use crate::engine::ops::status::Settling;
-use crate::engine::reclaim::Reclaim;
-use crate::engine::victim::Lingered;
 use crate::fetches::Fetches;
 use crate::hits_to_origin::HitsToOrigin;
 use crate::keep::{Keep, Keeping};
@@ -47,12 +42,16 @@ use crate::origin_space::OriginSpace;
 use crate::outbox::Outbox;
 use crate::pool_failed::PoolFailed;
 use crate::purpose::Purpose;
+use crate::reclaim::{Reclaim, Reclaiming};
 use crate::request::{Reply, Request, RequestId};
 use crate::requests::Requests;
 use crate::stats::Stats;
 use crate::store::Store;
 use crate::trails::Trails;
 use crate::treatment::Treatment;
+
+/// Before requests are taken, this many segments should be free.
+const START_RESERVE: usize = 6;
 
 /// With no more objects than this, assertions compare the sums over them with a walk after each turn.
 const COUNTED_BY_WALK: usize = 32;
@@ -68,7 +67,6 @@ pub struct Engine {
     fetches: Fetches,
     destage: Destage,
     reclaim: Reclaim,
-    lingered: Lingered,
     keep: Keep,
     streams: Streams,
     neighbours: Neighbours,
@@ -105,8 +103,7 @@ impl Engine {
             outbox: Outbox::default(),
             fetches: Fetches::default(),
             destage: Destage::new(now),
-            reclaim: Reclaim::default(),
-            lingered: Lingered::new(data_blocks),
+            reclaim: Reclaim::new(data_blocks),
             keep,
             streams: Streams::new(config.sequential_cutoff),
             neighbours: Neighbours::new(data_blocks),
@@ -133,6 +130,19 @@ impl Engine {
     /// What is kept, and what deciding that takes.
     pub(crate) const fn keeping(&mut self) -> Keeping<'_> {
         Keeping { keep: &mut self.keep, store: &mut self.store, stats: &mut self.stats }
+    }
+
+    fn reclaiming(&mut self) -> Reclaiming<'_> {
+        Reclaiming {
+            reclaim: &mut self.reclaim,
+            store: &mut self.store,
+            keep: &mut self.keep,
+            destage: &mut self.destage,
+            outbox: &mut self.outbox,
+            stats: &mut self.stats,
+            replay_from: self.checkpoints.bounds(),
+            ending: self.life.is_ending(),
+        }
     }
 
     pub(crate) const fn rules(&self) -> ModeRules {
@@ -214,7 +224,7 @@ impl Engine {
             Purpose::Gather(read) => self.gathered(read, outcome),
             Purpose::Fetch(fetch) => self.fetched(fetch, outcome),
             Purpose::Destage(pending) => self.destage_answered(pending, outcome),
-            Purpose::Reclaim(pending) => self.reclaim_done(pending, outcome),
+            Purpose::Reclaim(pending) => self.reclaiming().answered(pending, outcome),
             Purpose::Checkpoint => self.checkpoint_answered(!matches!(outcome, Outcome::Failed(_))),
             Purpose::Bury(object) => self.buried(object, &outcome),
             Purpose::Disown => {
@@ -300,7 +310,9 @@ impl Engine {
                 self.pump_space();
                 self.settle_status();
                 self.pump_destage();
-                self.pump_reclaim();
+                if !self.checkpoints.starting() {
+                    self.reclaiming().pump();
+                }
                 self.pump_checkpoint();
                 self.accept();
                 self.wake_stop();
@@ -329,7 +341,7 @@ impl Engine {
     /// A crash may leave none: those that were emptied count as full again, and each that was open
     /// is lost for now. Reclaim of clean segments needs no log, so it comes first.
     fn accept(&mut self) {
-        let enough = self.store.log.segments().free() >= crate::engine::reclaim::START_RESERVE;
+        let enough = self.store.log.segments().free() >= START_RESERVE;
         if self.life.has_served()
             || self.checkpoints.starting()
             || !(enough || self.reclaim.idle() || self.store.log.failed())

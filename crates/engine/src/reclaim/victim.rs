@@ -12,7 +12,7 @@ use headpond_base::SegmentId;
 use headpond_format::{BLOCK_UNITS, SegmentState};
 use headpond_policy::OriginCost;
 
-use crate::engine::Engine;
+use super::Reclaiming;
 
 /// Moving a block costs as much as this much of the origin's time: flash that is written by reclaim at 128 MB a second would
 /// be worth all of it.
@@ -26,7 +26,7 @@ const FIRST_SHARE: f64 = 1.0 / 16.0;
 const REMEMBERED_SHARE: u64 = 16;
 
 /// How it went with blocks that lingered: fading counts of those that were asked for, and of those that were dropped.
-pub(crate) struct Lingered {
+pub(super) struct Lingered {
     asked_for: f64,
     dropped: f64,
     most: f64,
@@ -34,19 +34,19 @@ pub(crate) struct Lingered {
 
 impl Lingered {
     /// In a pool of so many blocks.
-    pub(crate) fn new(blocks: u64) -> Self {
+    pub(super) fn new(blocks: u64) -> Self {
         let most = (blocks / REMEMBERED_SHARE) as f64;
         Self { asked_for: FIRST * FIRST_SHARE, dropped: FIRST * (1.0 - FIRST_SHARE), most: most.max(2.0 * FIRST) }
     }
 
     /// A block was asked for, and does not linger any more.
-    pub(crate) fn was_asked_for(&mut self) {
+    pub(super) fn was_asked_for(&mut self) {
         self.asked_for += 1.0;
         self.fade();
     }
 
     /// A block was dropped.
-    pub(crate) fn was_dropped(&mut self) {
+    pub(super) fn was_dropped(&mut self) {
         self.dropped += 1.0;
         self.fade();
     }
@@ -72,9 +72,9 @@ fn worth(all: u32, moved: u32, lingering: u32, price: f64, younger: usize) -> f6
     freed / (f64::from(all) + f64::from(moved) + f64::from(lingering) * price)
 }
 
-impl Engine {
+impl Reclaiming<'_> {
     /// The full segment to be emptied next, if any is worth it.
-    pub(crate) fn choose_victim(&self) -> Option<SegmentId> {
+    pub(super) fn choose_victim(&self) -> Option<SegmentId> {
         let all = self.store.log.geometry().segment_blocks() * BLOCK_UNITS;
         let mut full: Vec<_> = self
             .store
@@ -97,14 +97,14 @@ impl Engine {
         }
         if self.moves_in_vain() {
             // Only what gives all its room: what is pinned would move, too.
-            let pins = self.keep.pinned_blocks(&self.store) > 0;
+            let pins = self.keep.pinned_blocks(self.store) > 0;
             let clean = full.iter().filter(|(.., kept, id)| segment(*id).dirty == 0 && !(pins && *kept > 0));
             return clean.min_by_key(|(generation, _, kept, _)| (*kept, *generation)).map(|(.., id)| *id);
         }
         full.sort_unstable();
         if self.store.is_roomy() {
             // What is worth it fits: pack the pool, and drop nothing of that.
-            let price = self.lingered.price(self.outbox.origin_costs().reads());
+            let price = self.reclaim.lingered.price(self.outbox.origin_costs().reads());
             let (mut best, mut found) = (0.0, None);
             for (younger, (_, dirty, kept, id)) in full.iter().rev().enumerate() {
                 let moved = dirty + kept;
@@ -118,7 +118,7 @@ impl Engine {
         }
         let oldest = (full.len() / 4).max(4).min(full.len());
         // What is kept goes in part, but for what is pinned.
-        let pins = self.keep.pinned_blocks(&self.store) > 0;
+        let pins = self.keep.pinned_blocks(self.store) > 0;
         let least = |some: &[(_, u32, u32, SegmentId)]| {
             some.iter().map(|(_, dirty, kept, id)| (dirty + if pins { *kept } else { 0 }, *id)).min()
         };

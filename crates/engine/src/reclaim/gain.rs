@@ -6,7 +6,7 @@
 //! Invariant: while nothing but reclaim changes what the pool holds, it moves a bounded number of blocks. Then nothing moves
 //! until a write, a read or destage has changed something.
 
-use crate::engine::Engine;
+use super::Reclaiming;
 
 /// For each block that others change so many may move: twice what a segment costs of which one block in eight is won.
 const MOVES_PER_CHANGE: u64 = 16;
@@ -16,7 +16,7 @@ const SEGMENTS_AT_LEAST: u64 = 128;
 
 /// What reclaim moved lately, against what others changed. Owned by reclaim.
 #[derive(Default)]
-pub(crate) struct Gain {
+pub(super) struct Gain {
     /// Blocks that moved and were not made good by changes of others.
     spent: u64,
     moved: u64,
@@ -32,9 +32,9 @@ impl Gain {
     }
 }
 
-impl Engine {
+impl Reclaiming<'_> {
     /// Counts what moved and what changed; with as many segments free as should be, nothing was in vain.
-    pub(crate) fn note_gain(&mut self) {
+    pub(super) fn note_gain(&mut self) {
         let moved = self.stats.moved_blocks;
         self.reclaim.gain.note(moved, self.store.sums.slots_changed().saturating_sub(moved));
         if self.reclaim.idle() && !self.wants_segments() {
@@ -43,7 +43,7 @@ impl Engine {
     }
 
     /// Whether so much moved with nothing to show for it that only dropping helps.
-    pub(crate) fn moves_in_vain(&self) -> bool {
+    pub(super) fn moves_in_vain(&self) -> bool {
         let segments = self.store.log.segments().len() as u64;
         let blocks = u64::from(self.store.log.geometry().segment_blocks());
         self.reclaim.gain.spent >= segments.max(SEGMENTS_AT_LEAST) * blocks

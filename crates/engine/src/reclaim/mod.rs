@@ -6,7 +6,9 @@
 //! while some segments are still free: nobody waits for it but on a pool that is written faster
 //! than it can move.
 //!
-//! Which segment is next: `victim.rs`.
+//! Which segment is next: `victim.rs`. Whether moving gains anything: `gain.rs`.
+//!
+//! [`Reclaim`] is its state, which nobody else reaches; [`Reclaiming`] is that with what of the engine it is given.
 //!
 //! What is pinned moves on as what is dirty does, and waits for room with it. Only where there is none, none is on its way
 //! and nothing dirty is waited for, pins give way: a pool that stands still serves nobody.
@@ -14,19 +16,26 @@
 //! What is kept and dirty fits, by the policy's bound. Where it does not for a while, the oldest
 //! segments with the least dirty data go, and take half of what they keep along.
 
+mod gain;
+mod victim;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use headpond_base::{BLOCK, Block, Location, SegmentId, Stream};
+use headpond_base::{BLOCK, Block, Location, SegmentId, Sequence, Stream};
 use headpond_format::{BLOCK_UNITS, Entry, decode_footer, decode_footer_tail};
 use headpond_log::DataRecord;
 use headpond_map::Slot;
 
+use crate::destage::Destage;
 use crate::effect::{Effect, Outcome};
-use crate::engine::Engine;
-use crate::engine::gain::Gain;
+use crate::keep::{Keep, Keeping};
+use crate::outbox::Outbox;
 use crate::piece::{Form, Piece};
 use crate::purpose::{Purpose, ReclaimEffect};
+use crate::stats::Stats;
 use crate::store::{MOVE_RESERVE, ReadBack, Store, Stretch};
+use gain::Gain;
+use victim::Lingered;
 
 /// A segment being emptied.
 #[derive(Default)]
@@ -41,23 +50,39 @@ struct Victim {
 }
 
 /// What is being emptied.
-#[derive(Default)]
 pub(crate) struct Reclaim {
     victims: BTreeMap<SegmentId, Victim>,
     /// Segments with dirty blocks that cannot be read: they stay as they are.
     stuck: BTreeSet<SegmentId>,
     /// Blank pieces that may still be dealt with before others have their turn.
     blanks_left: u32,
-    pub(crate) gain: Gain,
+    gain: Gain,
+    lingered: Lingered,
 }
 
 impl Reclaim {
+    /// Of a pool of so many blocks.
+    pub(crate) fn new(blocks: u64) -> Self {
+        Self {
+            victims: BTreeMap::new(),
+            stuck: BTreeSet::new(),
+            blanks_left: 0,
+            gain: Gain::default(),
+            lingered: Lingered::new(blocks),
+        }
+    }
+
+    /// A block that lingered was asked for, and does not linger any more.
+    pub(crate) fn lingering_was_asked_for(&mut self) {
+        self.lingered.was_asked_for();
+    }
+
     pub(crate) fn idle(&self) -> bool {
         self.victims.is_empty()
     }
 
     /// Whether a segment is being emptied, or cannot be.
-    pub(crate) fn is_on(&self, segment: SegmentId) -> bool {
+    fn is_on(&self, segment: SegmentId) -> bool {
         self.victims.contains_key(&segment) || self.stuck.contains(&segment)
     }
 
@@ -73,17 +98,32 @@ const VICTIMS_MAX: usize = 2;
 const DEPTH: u32 = 4;
 /// Blank pieces, which no read paces, at once: up to 32,000 blocks, some milliseconds, and two batches of entries.
 const BLANKS_AT_ONCE: u32 = 128;
-/// Before requests are taken, this many should be free.
-pub(crate) const START_RESERVE: usize = 6;
 /// How much of a segment's end is read first.
 const FOOTER_GUESS: usize = 64 << 10;
 
-impl Engine {
+/// What reclaim is given of the engine, and its own state.
+pub(crate) struct Reclaiming<'a> {
+    pub(crate) reclaim: &'a mut Reclaim,
+    pub(crate) store: &'a mut Store,
+    /// Gives up some where nothing else can go.
+    pub(crate) keep: &'a mut Keep,
+    /// Is told of dirty blocks that moved.
+    pub(crate) destage: &'a mut Destage,
+    pub(crate) outbox: &'a mut Outbox,
+    pub(crate) stats: &'a mut Stats,
+    /// Where the replay of the checkpoint that counts begins, and of one being written.
+    pub(crate) replay_from: (Sequence, Option<Sequence>),
+    /// Nothing more is begun.
+    pub(crate) ending: bool,
+}
+
+impl Reclaiming<'_> {
+    const fn keeping(&mut self) -> Keeping<'_> {
+        Keeping { keep: self.keep, store: self.store, stats: self.stats }
+    }
+
     /// Starts and moves on what is being emptied.
-    pub(crate) fn pump_reclaim(&mut self) {
-        if self.checkpoints.starting() {
-            return;
-        }
+    pub(crate) fn pump(&mut self) {
         if self.store.log.failed() {
             // Nothing can move any more, and nothing needs to.
             self.reclaim.victims.retain(|_, victim| victim.under_way > 0);
@@ -93,7 +133,7 @@ impl Engine {
         self.note_gain();
         // Those that wait for room to move something must not keep others from making room.
         let most = if self.store.is_short_of_segments() { 2 * VICTIMS_MAX } else { VICTIMS_MAX };
-        while !self.life.is_ending() && self.reclaim.victims.len() < most && self.wants_segments() {
+        while !self.ending && self.reclaim.victims.len() < most && self.wants_segments() {
             let Some(victim) = self.choose_victim() else {
                 // All that is full is worth keeping, or dirty. Rather than wait for that to change:
                 let blocks = self.store.log.geometry().segment_blocks();
@@ -109,7 +149,7 @@ impl Engine {
             self.reclaim.victims.insert(victim, Victim::default());
             self.read_footer(victim, FOOTER_GUESS);
         }
-        if self.life.is_ending() {
+        if self.ending {
             // Half emptied is as good as full: the map says what counts.
             self.reclaim.victims.retain(|_, victim| victim.under_way > 0);
             return;
@@ -126,7 +166,7 @@ impl Engine {
     fn let_go_of_pins(&mut self) {
         let waits = self.store.log.segments().waiting() > 0
             || self.reclaim.victims.values().any(|victim| victim.under_way > 0 || victim.held.is_empty());
-        if self.keep.pinned_blocks(&self.store) == 0 || !self.store.is_short_of_segments() || waits {
+        if self.keep.pinned_blocks(self.store) == 0 || !self.store.is_short_of_segments() || waits {
             return;
         }
         let held: Vec<Piece> = self.reclaim.victims.values().flat_map(|victim| victim.held.iter().copied()).collect();
@@ -152,7 +192,7 @@ impl Engine {
         }
     }
 
-    pub(crate) fn wants_segments(&self) -> bool {
+    fn wants_segments(&self) -> bool {
         let segments = self.store.log.segments();
         let soon = segments.free() + segments.waiting() + self.reclaim.victims.len();
         soon < self.store.free_wanted() || self.store.is_crowded() && self.reclaim.victims.is_empty()
@@ -163,7 +203,7 @@ impl Engine {
         if self.store.log.segments().waiting() == 0 {
             return;
         }
-        let (replay_from, begun) = self.checkpoints.bounds();
+        let (replay_from, begun) = self.replay_from;
         self.store.log.release(replay_from, begun);
         let segments = self.store.log.segments();
         let needed = segments.waiting() > 0 && segments.free() < self.store.free_wanted();
@@ -181,11 +221,11 @@ impl Engine {
         }
         let pending = Purpose::Reclaim(ReclaimEffect::Footer { segment, len });
         let bytes = u32::try_from(len).expect("a segment is at most 64 MiB");
-        self.start(pending, |ticket| Effect::FlashRead { ticket, offset: end - len as u64, len: bytes });
+        self.outbox.start(pending, |ticket| Effect::FlashRead { ticket, offset: end - len as u64, len: bytes });
     }
 
     /// Something that reclaim waited for is there.
-    pub(crate) fn reclaim_done(&mut self, pending: ReclaimEffect, outcome: Outcome) {
+    pub(crate) fn answered(&mut self, pending: ReclaimEffect, outcome: Outcome) {
         match pending {
             ReclaimEffect::Footer { segment, len } => {
                 let bytes = match outcome {
@@ -341,7 +381,7 @@ impl Engine {
                 self.store.clear_slot(piece.object, block);
                 self.stats.evicted_blocks += 1;
                 if !slot.kept {
-                    self.lingered.was_dropped();
+                    self.reclaim.lingered.was_dropped();
                 }
             }
             if !run.is_empty() {
@@ -372,7 +412,7 @@ impl Engine {
         }
         let stretch = Stretch::of(&slots);
         let pending = ReclaimEffect::Move { segment, piece, slots, again };
-        self.store.read_flash(&mut self.outbox, stretch, Purpose::Reclaim(pending));
+        self.store.read_flash(self.outbox, stretch, Purpose::Reclaim(pending));
     }
 
     /// Appends blocks that were read, as far as they are still what the map points to.
