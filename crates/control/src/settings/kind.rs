@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::Size;
+use crate::wording::Size;
 
 /// Stands for `off` where a setting can be off: more than any real value.
 pub const OFF: u64 = u64::MAX;

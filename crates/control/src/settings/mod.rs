@@ -6,9 +6,14 @@
 //! Invariants:
 //! - Values are always within their ranges: whatever sets one goes through its [`Kind`].
 //! - What several changes at once ask for is checked whole before any of it takes effect.
+//!
+//! `plan` is all that the operator asked for at the start, `live` what a running mount has of it. Uses `refusal` and
+//! `wording`.
 
 mod kept;
 mod kind;
+mod live;
+mod plan;
 mod reference;
 mod table;
 
@@ -20,6 +25,8 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use kept::{Keeper, RULES_TEXT_MAX, kept_text, over_defaults, rules_room};
 pub use kind::{Kind, OFF};
+pub(crate) use live::{LiveSettings, from_file as settings_from_file};
+pub use plan::MountPlan;
 pub use reference::reference;
 pub use table::{MODE, Setting, TABLE};
 

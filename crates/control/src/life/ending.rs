@@ -1,0 +1,252 @@
+//! The end of a mount, once nothing new can come in: what is dirty goes to the origin, or stays; the
+//! engine writes its last checkpoint; and the marker goes, or says what is left.
+//!
+//! Invariant: whatever fails or hangs here, what was acknowledged before is durable in the pool
+//! once [`Request::SyncAll`] was answered, and the marker stays until the origin has all of it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use headpond_base::BLOCK_U64;
+use headpond_engine::{Reply, Request};
+use headpond_shard::{Gate, Handle};
+
+use crate::ownership::{DurableNote, Marker, MarkerHold, MarkerState};
+use crate::pool::Superblocks;
+use crate::refusal::Refusal;
+use crate::service::{Event, Service, outcome};
+use crate::wording::Size;
+use crate::wording::clock::{unix_seconds, utc};
+
+/// How long each step of the end may take at most. A flash that does not answer within this is stuck.
+const STEP: Duration = Duration::from_secs(60);
+
+/// How long a quick end waits for the engine's last checkpoint, once everything is durable. The
+/// checkpoint only saves the next start some reading; a slow origin's writes may be in its way.
+const CHECKPOINT_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long the last word beside the origin may take.
+const MARKER_WITHIN: Duration = Duration::from_secs(15);
+
+/// The flush at the end. Others are named by their operation, which counts from 1.
+const FLUSH_ID: u64 = 0;
+/// How often to look for a signal while the origin is being written.
+const PERIOD: Duration = Duration::from_millis(250);
+
+/// How a mount ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// What is in the pool only.
+    pub dirty_bytes: u64,
+    /// Files with something in the pool only, be it only their size or time.
+    pub dirty_files: u64,
+    /// What went wrong on the way, if anything did.
+    pub trouble: Option<String>,
+    /// The engine wrote its last checkpoint.
+    pub stopped: bool,
+    /// What else the operator should know of how the origin is left.
+    pub note: Option<String>,
+}
+
+impl Ended {
+    pub(crate) fn is_complete(&self) -> bool {
+        self.dirty_files == 0 && self.dirty_bytes == 0 && self.trouble.is_none()
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(trouble) = &self.trouble {
+            write!(f, "{trouble}; ")?;
+        }
+        if let Some(note) = &self.note {
+            let (dirty, files) = (Size(self.dirty_bytes), self.dirty_files);
+            return write!(f, "ended; {dirty} in {files} files stay in the pool only. {note}");
+        }
+        if self.is_complete() {
+            return f.write_str("ended; the origin is complete");
+        }
+        write!(
+            f,
+            "ended; {} in {} files stay in the pool only, and the marker beside the origin says so. Mount again with the \
+             same flash to go on",
+            Size(self.dirty_bytes),
+            self.dirty_files
+        )
+    }
+}
+
+/// Brings the engine to its end. With `flush`, the origin gets everything first, unless a signal
+/// comes meanwhile.
+pub(crate) fn end(service: &Service, flush: Option<&Receiver<Event>>) -> Ended {
+    let flushed = flush.map_or(Ok(()), |events| flush_all(service, events));
+    // A quick end is durable with the first of these two, and only nicer with the second.
+    let synced = wait_for(&service.handle, Request::SyncAll, STEP);
+    let stopped = wait_for(&service.handle, Request::Stop, if flush.is_some() { STEP } else { CHECKPOINT_WITHIN });
+    let crash = |doing: &str, why: &Stuck| format!("{doing}: {why}. It is left as by a crash: what was synced is safe");
+    let stats = service.handle.stats().engine;
+    if stats.flash_failed != 0 && flushed.is_ok() && stats.dirty_blocks == 0 && stats.dirty_objects == 0 {
+        // The pool cannot be stopped in order any more, and need not be: nobody will use what it has.
+        let trouble = without_pool(service).err();
+        return Ended { dirty_bytes: 0, dirty_files: 0, trouble, stopped: false, note: None };
+    }
+    let is_stopped = stopped.is_ok();
+    let mut trouble = flushed.err();
+    trouble = trouble.or_else(|| synced.err().map(|why| crash("making the pool durable", &why)));
+    trouble = trouble.or_else(|| match stopped {
+        Err(Stuck::Late(_)) if flush.is_none() => None,
+        // It asks the origin how it is left, which is not ours to ask any more: everything is durable in the pool.
+        _ if flush.is_none() && service.gate.is_lost() => None,
+        stopped => stopped.err().map(|why| crash("stopping the engine", &why)),
+    });
+    let (dirty_bytes, dirty_files) = (stats.dirty_blocks * BLOCK_U64, stats.dirty_objects);
+    Ended { dirty_bytes, dirty_files, trouble, stopped: is_stopped, note: None }
+}
+
+/// After a failure of the flash everything went to the origin directly, whose file system may
+/// still have it in memory only.
+fn without_pool(service: &Service) -> Result<(), String> {
+    service.root.sync_file_system().map_err(|error| format!("the origin's file system cannot be synced: {error}"))
+}
+
+fn flush_all(service: &Service, events: &Receiver<Event>) -> Result<(), String> {
+    let handle = &service.handle;
+    // Nothing comes in any more, so one round does; a second one finds out that it did.
+    for _ in 0..2 {
+        let (send, done) = channel();
+        handle.submit(Request::flush_all(FLUSH_ID), Box::new(move |reply| drop(send.send(outcome(&reply)))));
+        loop {
+            match done.recv_timeout(PERIOD) {
+                Ok(result) => {
+                    break result.map_err(|why| service.why(format!("the origin did not take everything: {why}")))?;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err("the shard has ended".to_owned()),
+            }
+            match events.try_recv() {
+                Ok(Event::Signal(_)) => return Err("interrupted while writing to the origin".to_owned()),
+                Ok(Event::Unmount { client, .. }) => {
+                    client.refuse(&Refusal::Ending { path: service.mountpoint() });
+                }
+                Err(_) => {}
+            }
+        }
+        let stats = handle.stats().engine;
+        if stats.dirty_blocks == 0 && stats.dirty_objects == 0 {
+            return Ok(());
+        }
+    }
+    Err("some files are dirty even after a flush".to_owned())
+}
+
+/// Why a request has not come to a good end.
+enum Stuck {
+    Failed(String),
+    Late(Duration),
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(why) => f.write_str(why),
+            Self::Late(patience) => write!(f, "no answer within {} s", patience.as_secs()),
+        }
+    }
+}
+
+/// Sends a request and waits for its end, but not for ever.
+fn wait_for(handle: &Handle, request: Request, patience: Duration) -> Result<(), Stuck> {
+    let (send, done) = channel();
+    handle.submit(request, Box::new(move |reply: Reply| drop(send.send(outcome(&reply)))));
+    match done.recv_timeout(patience) {
+        Ok(result) => result.map_err(Stuck::Failed),
+        Err(_) => Err(Stuck::Late(patience)),
+    }
+}
+
+/// The last word beside the origin. Where it cannot be written, the marker of a running mount
+/// stays, which claims more than this one would. Where the origin is another's by now, nothing is touched.
+pub(crate) fn settle_marker(service: &Service, mut beside: BesideOrigin, superblocks: &Superblocks, ended: &mut Ended) {
+    let settled = if ended.is_complete() {
+        Settled::Complete
+    } else if ended.trouble.is_some() && ended.dirty_files == 0 {
+        Settled::NotKnown
+    } else {
+        if let Some(claim) = beside.claim.claim.as_mut().filter(|_| ended.stopped) {
+            claim.stopped_at = superblocks.stopped_at();
+        }
+        Settled::Dirty(ended.dirty_bytes)
+    };
+    let gate = service.gate.clone();
+    let (done, settling) = channel();
+    // Aside, as a server that is away answers nothing for as long as it is.
+    let durable = service.handle.stats().engine.durable_host_batch;
+    let settle = move || drop(done.send(settle(&gate, beside, durable, settled)));
+    let outcome = match std::thread::Builder::new().name("marker".to_owned()).spawn(settle) {
+        Ok(_) => settling.recv_timeout(MARKER_WITHIN).unwrap_or(Err(Unsettled::Late)),
+        Err(error) => Err(Unsettled::Failed(error.to_string())),
+    };
+    match outcome {
+        Ok(()) => {}
+        Err(Unsettled::Failed(why)) => eprintln!("headpond: {why}"),
+        Err(Unsettled::Late) => {
+            ended.note = Some(
+                "The origin does not answer: the marker beside it says mounted, as after a crash. Mount again with the same flash to \
+                 go on"
+                    .to_owned(),
+            );
+        }
+        Err(Unsettled::Lost) => ended.note = service.gate.lost().map(str::to_owned),
+    }
+}
+
+/// What a mount has beside its origin.
+pub(crate) struct BesideOrigin {
+    pub(crate) marker: MarkerHold,
+    pub(crate) note: Arc<DurableNote>,
+    /// What the marker says.
+    pub(crate) claim: Marker,
+}
+
+/// How the origin is left.
+enum Settled {
+    Complete,
+    /// The claim stays as it is.
+    NotKnown,
+    Dirty(u64),
+}
+
+enum Unsettled {
+    Failed(String),
+    Late,
+    Lost,
+}
+
+fn settle(gate: &Gate, beside: BesideOrigin, durable: u64, settled: Settled) -> Result<(), Unsettled> {
+    let BesideOrigin { marker, note, claim } = beside;
+    // Once more and now: the marker may be another's.
+    gate.doubt();
+    if let Err(errno) = gate.pass() {
+        let lost = gate.is_lost();
+        let _ = note.end(None);
+        marker.disown();
+        let why = format!("the marker beside the origin stays as it is, as it cannot be told whose it is: {errno}");
+        return Err(if lost { Unsettled::Lost } else { Unsettled::Failed(why) });
+    }
+    // Of an origin that is complete nothing more is said: what was said goes with the marker.
+    let last = (!matches!(settled, Settled::Complete)).then_some(durable);
+    if let Err(error) = note.end(last) {
+        eprintln!("headpond: it cannot be written beside the origin how far the pool is durable: {error}");
+    }
+    let result = match settled {
+        Settled::Complete => marker.remove(),
+        Settled::NotKnown => Ok(()),
+        Settled::Dirty(dirty_bytes) => {
+            let (state, since) = (MarkerState::DirtyLeft, utc(unix_seconds()));
+            marker.write(&Marker { state, since, dirty_bytes, ..claim })
+        }
+    };
+    result.map_err(|refusal| Unsettled::Failed(refusal.to_string()))
+}

@@ -1,0 +1,134 @@
+//! A mount that comes while the last daemon of the origin is on its way out: it waits, with a word.
+//!
+//! After a plain `umount` the mount is gone at once, and its daemon still writes what is dirty to the origin. Whoever mounts again then
+//! wants to go on, and not to be refused.
+//!
+//! Invariants
+//! - A daemon that serves is not waited for.
+//! - The wait is bounded by what is left: it goes on only as long as that becomes less.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::mounts::{FS_TYPE, mounts};
+use crate::origin::OriginRoot;
+use crate::ownership::{Marker, MarkerHold};
+use crate::process::background;
+use crate::refusal::Refusal;
+use crate::service::{Answer, Command, Daemon};
+use crate::wording::Size;
+
+/// How often to look.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long a daemon may take to find out that its mount is gone, and one that has brought all to the origin to end.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How long what is left may stay the same.
+const STUCK: Duration = Duration::from_secs(60);
+
+/// How often to say how far it is.
+const WORD: Duration = Duration::from_secs(1);
+
+/// Takes the origin, when its last daemon has ended.
+pub(crate) fn take_marker(origin: &Arc<OriginRoot>) -> Result<MarkerHold, Refusal> {
+    let mut wait = Wait::new(origin.path());
+    loop {
+        match MarkerHold::take(origin) {
+            Err(refusal @ Refusal::OriginInUse { .. }) => {
+                if !wait.goes_on() {
+                    return Err(refusal);
+                }
+            }
+            Ok(hold) => {
+                wait.for_the_process();
+                return Ok(hold);
+            }
+            refused => return refused,
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Does what is refused as long as a daemon has the flash, or the control socket, that has just let go of its origin.
+pub(crate) fn once_free<T>(mut take: impl FnMut() -> Result<T, Refusal>) -> Result<T, Refusal> {
+    let started = Instant::now();
+    loop {
+        match take() {
+            Err(Refusal::FlashInUse { .. } | Refusal::MountPointInUse { .. }) if started.elapsed() < WORD => {}
+            result => return result,
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+struct Wait {
+    origin: PathBuf,
+    /// The daemon that is waited for.
+    process: Option<u32>,
+    /// What it had written when that was last looked at.
+    written: Option<u64>,
+    until: Instant,
+    said: Option<Instant>,
+}
+
+impl Wait {
+    fn new(origin: &Path) -> Self {
+        Self { origin: origin.to_owned(), process: None, written: None, until: Instant::now() + GRACE, said: None }
+    }
+
+    /// Whether the holder of the origin is on its way out.
+    fn goes_on(&mut self) -> bool {
+        let now = Instant::now();
+        // Without a marker the holder is at its end, or at its beginning.
+        let Some(marker) = Marker::beside(&self.origin) else { return now < self.until };
+        if marker.host != rustix::system::uname().nodename().to_string_lossy() || self.is_served() {
+            return false;
+        }
+        self.process = Some(marker.pid);
+        if let Some((left, written)) = left_by(&marker.mountpoint) {
+            // What is at the origin is one step, though others make something dirty meanwhile.
+            if self.written.is_none_or(|before| before != written) {
+                (self.written, self.until) = (Some(written), now + STUCK);
+            }
+            self.word(now, marker.pid, left);
+        }
+        now < self.until
+    }
+
+    fn word(&mut self, now: Instant, process: u32, left: u64) {
+        if self.said.is_some_and(|said| now.duration_since(said) < WORD) {
+            return;
+        }
+        self.said = Some(now);
+        let origin = self.origin.display();
+        let left = Size(left);
+        background::tell(&format!(
+            "{origin} was unmounted, and its daemon (process {process}) still writes to it: {left} left"
+        ));
+    }
+
+    /// Whether the kernel shows a mount of the origin.
+    fn is_served(&self) -> bool {
+        mounts().iter().any(|mount| mount.fs_type == FS_TYPE && mount.source == self.origin)
+    }
+
+    /// The origin is free; the daemon that let go of it is about to let go of all else.
+    fn for_the_process(&self) {
+        let Some(process) = self.process else { return };
+        let started = Instant::now();
+        while Path::new(&format!("/proc/{process}")).exists() && started.elapsed() < GRACE {
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// What the daemon of a mount point that is being unmounted has still to write, and what it has written. None if it is not being
+/// unmounted, as far as is known.
+fn left_by(mountpoint: &Path) -> Option<(u64, u64)> {
+    match Daemon::of(mountpoint).ok()?.ask(&Command::Status).ok()? {
+        Answer::Status(status) if status.state == "unmounting" => Some((status.dirty_bytes, status.origin_write_bytes)),
+        _ => None,
+    }
+}

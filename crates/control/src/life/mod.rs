@@ -1,0 +1,11 @@
+//! A mount from its start to its end.
+//!
+//! Keeps true: a start that is refused changes nothing, and an end leaves an origin that is complete, or a marker that
+//! says what is missing. Uses everything else of this crate; nothing else uses it.
+
+mod ending;
+mod last_daemon;
+mod running;
+
+pub use ending::Ended;
+pub use running::Running;

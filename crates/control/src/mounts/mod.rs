@@ -1,0 +1,18 @@
+//! What is mounted where: the kernel's table, the places of a mount among other mounts, and who keeps a mount busy.
+//!
+//! Keeps true: nothing here asks a mounted file system itself, as one whose daemon died or is stuck does not answer.
+//! Uses `ownership`, `origin`, `refusal` and `wording`.
+
+mod elsewhere;
+mod fuse;
+mod holders;
+mod neighbours;
+mod places;
+mod table;
+
+pub(crate) use elsewhere::{Elsewhere, Verdict};
+pub(crate) use fuse::check as check_fuse;
+pub(crate) use holders::holders_of;
+pub use holders::{Holder, describe, holders};
+pub use places::{Places, mountpoint_path};
+pub use table::{Detach, FS_TYPE, Mounted, detach, mounted_on, mounts};

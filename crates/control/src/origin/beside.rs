@@ -1,0 +1,271 @@
+//! headpond's own directory in the origin, `.headpond`, by descriptor.
+//!
+//! The origin may belong to another user than the daemon, who can plant there what he likes while the daemon
+//! is root. So:
+//!
+//! Invariants:
+//! - The directory and each file in it is looked at before it is opened: what it is (a directory, a regular
+//!   file with one name), whose (the daemon's user's or root's), and that nobody else may write it. What fails
+//!   is refused, and neither followed, read, changed nor removed.
+//! - What is made here is made new (`O_EXCL`), never through a name that is there.
+//! - A file is replaced whole: written beside, synced, renamed, directory synced.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use headpond_mount::MARKER_NAME;
+use headpond_shard::reopen;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, openat, unlinkat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use super::root::{OriginRoot, Owner, identity, look_at};
+use crate::refusal::Refusal;
+
+/// How often to look again when others come and go at the same moment.
+pub(crate) const ATTEMPTS: usize = 16;
+
+/// The most that is read of a file here. What headpond writes is a few hundred bytes, and a path or two.
+const READ_MAX: u64 = 64 << 10;
+
+/// The directory, open. It may be renamed, or removed, by who owns the origin: see [`Self::is_in_place`].
+#[derive(Debug)]
+pub(crate) struct BesideDir {
+    root: Arc<OriginRoot>,
+    dir: OwnedFd,
+    identity: (u32, u32, u64),
+}
+
+impl BesideDir {
+    /// Opens the directory, making it where it is missing.
+    pub(crate) fn make(root: &Arc<OriginRoot>) -> Result<Self, Refusal> {
+        let failed = |error: Errno| Refusal::from_io("make the marker directory", &whole_path(root), error);
+        // Who made it last may remove it at any moment: then make it again.
+        for _ in 0..ATTEMPTS {
+            match rustix::fs::mkdirat(root.as_ref(), MARKER_NAME, Mode::from_raw_mode(0o755)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(failed(error)),
+            }
+            if let Some(made) = Self::open(root)? {
+                return Ok(made);
+            }
+        }
+        Err(failed(Errno::NOENT))
+    }
+
+    /// Opens the directory, if there is one.
+    pub(crate) fn open(root: &Arc<OriginRoot>) -> Result<Option<Self>, Refusal> {
+        let path = whole_path(root);
+        let failed = |error: Errno| Refusal::from_io("open the marker directory", &path, error);
+        let place = match openat(root.as_ref(), MARKER_NAME, LOOK, Mode::empty()) {
+            Ok(place) => place,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let found = look_at(&place, c"").map_err(failed)?;
+        check(root, &path, &found, FileType::Directory)?;
+        let dir = reopen(&place, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed)?;
+        Ok(Some(Self { root: root.clone(), dir, identity: identity(&found) }))
+    }
+
+    /// The origin that it lies in.
+    pub(crate) const fn root(&self) -> &Arc<OriginRoot> {
+        &self.root
+    }
+
+    /// A file in it, for people.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        whole_path(&self.root).join(name)
+    }
+
+    /// Whether the origin's `.headpond` is this directory still.
+    pub(crate) fn is_in_place(&self) -> bool {
+        look_at(self.root.as_ref(), MARKER_NAME).is_ok_and(|found| identity(&found) == self.identity)
+    }
+
+    /// Whether a name in it leads to this file still.
+    pub(crate) fn names(&self, name: &str, file: impl AsFd) -> bool {
+        let (there, held) = (look_at(&self.dir, name), look_at(file, c""));
+        there.is_ok_and(|there| held.is_ok_and(|held| identity(&there) == identity(&held)))
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        look_at(&self.dir, name).is_ok()
+    }
+
+    /// Opens a file that is there.
+    pub(crate) fn open_file(&self, name: &str, flags: OFlags) -> Result<Option<File>, Refusal> {
+        let path = self.path(name);
+        let failed = |error: Errno| Refusal::from_io("open", &path, error);
+        let place = match openat(&self.dir, name, LOOK, Mode::empty()) {
+            Ok(place) => place,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        check(&self.root, &path, &look_at(&place, c"").map_err(failed)?, FileType::RegularFile)?;
+        reopen(&place, flags).map(|file| Some(file.into())).map_err(failed)
+    }
+
+    /// What a file has, if it is there.
+    pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Refusal> {
+        let Some(file) = self.open_file(name, OFlags::RDONLY)? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        let read = file.take(READ_MAX).read_to_end(&mut bytes);
+        read.map_err(|error| Refusal::from_io("read", &self.path(name), error))?;
+        Ok(Some(bytes))
+    }
+
+    /// Makes a file that is not there.
+    pub(crate) fn create(&self, name: &str, flags: OFlags, mode: u32) -> Result<File, Errno> {
+        let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        openat(&self.dir, name, flags, Mode::from_raw_mode(mode)).map(File::from)
+    }
+
+    /// Gives a file a new content, durably.
+    pub(crate) fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let next = next_of(name);
+        // A crash may have left it; it is not written through, whatever it is.
+        self.remove(&next)?;
+        let mut file = self.create(&next, OFlags::WRONLY, 0o644)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        rustix::fs::renameat(&self.dir, &next, &self.dir, name)?;
+        self.sync()?;
+        if self.is_in_place() {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("{MARKER_NAME} was moved away from the origin meanwhile")))
+    }
+
+    /// Removes a file, if it is there.
+    pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
+        match unlinkat(&self.dir, name, AtFlags::empty()) {
+            Err(Errno::NOENT) | Ok(()) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes what was changed here durable, and that the directory is there.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        rustix::fs::fsync(&self.dir)?;
+        Ok(rustix::fs::fsync(self.root.as_ref())?)
+    }
+
+    /// Removes the directory if nothing is in it. Only an empty one goes, so nobody's file is at stake.
+    pub(crate) fn remove_if_empty(&self) {
+        if self.is_in_place() {
+            let _ = unlinkat(self.root.as_ref(), MARKER_NAME, AtFlags::REMOVEDIR);
+        }
+    }
+}
+
+/// What a file beside an origin has, and whose it is, of whomever: for showing, and for finding that there is one. No
+/// link is followed, and nothing but a regular file is opened.
+pub(crate) fn peek(origin: impl AsFd, name: &str) -> Option<(Vec<u8>, Owner)> {
+    let dir = openat(origin, MARKER_NAME, LOOK | OFlags::DIRECTORY, Mode::empty()).ok()?;
+    let place = openat(&dir, name, LOOK, Mode::empty()).ok()?;
+    let found = look_at(&place, c"").ok()?;
+    if FileType::from_raw_mode(found.stx_mode.into()) != FileType::RegularFile {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    // One that may not be read is there all the same.
+    if let Ok(file) = reopen(&place, OFlags::RDONLY) {
+        let _ = File::from(file).take(READ_MAX).read_to_end(&mut bytes);
+    }
+    Some((bytes, Owner::of(&found)))
+}
+
+/// Where a file's next content is written before it takes its place.
+pub(crate) fn next_of(name: &str) -> String {
+    format!("{name}.next")
+}
+
+const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+fn whole_path(root: &OriginRoot) -> PathBuf {
+    root.path().join(MARKER_NAME)
+}
+
+/// Refuses what headpond would not have made.
+fn check(root: &OriginRoot, path: &std::path::Path, found: &Statx, wanted: FileType) -> Result<(), Refusal> {
+    let refuse = |what: String, advice: String| Err(Refusal::BesideNotOurs { path: path.to_owned(), what, advice });
+    let shown = path.display();
+    let kind = FileType::from_raw_mode(found.stx_mode.into());
+    if kind != wanted {
+        let advice = format!("headpond makes none. Look who did, and remove it: rm -r '{shown}'");
+        return refuse(format!("is {}", in_words(kind)), advice);
+    }
+    if kind == FileType::RegularFile && found.stx_nlink != 1 {
+        let advice = format!("headpond makes no second name. Look who did, and remove this one: rm '{shown}'");
+        return refuse("is a file with other names elsewhere (hard links)".to_owned(), advice);
+    }
+    if (found.stx_dev_major, found.stx_dev_minor) != root.device() {
+        return refuse("has something mounted on it".to_owned(), format!("Unmount that: umount '{shown}'"));
+    }
+    let (own, owner) = (geteuid().as_raw(), Owner::of(found));
+    let is_ours = owner.writable == 0 && (owner.user == own || owner.user == 0);
+    // Asked last: it makes a file for a moment, and on hardly any file system it matters.
+    if is_ours || root.newborn().is_some_and(|newborn| as_made(owner, newborn)) {
+        return Ok(());
+    }
+    let whose = if owner.user == own || owner.user == 0 {
+        "can be written by others than its owner".to_owned()
+    } else {
+        format!("belongs to user {}, and this headpond runs as user {own}", owner.user)
+    };
+    let top = root.path().join(MARKER_NAME);
+    let top = top.display();
+    let advice = format!(
+        "Whoever may write there can make headpond believe what is not so. If a headpond of another user left it, mount and \
+         unmount as that user, or hand it over: chown -hR {own} '{top}' && chmod -R go-w '{top}'. If nobody knows of it, look \
+         at it, and remove it: rm -r '{top}'"
+    );
+    refuse(whose, advice)
+}
+
+/// Whether a file may be one that this process made: where every file has the same owner and mode, no other is
+/// to be had.
+const fn as_made(owner: Owner, newborn: Owner) -> bool {
+    owner.user == newborn.user && owner.writable & !newborn.writable == 0
+}
+
+const fn in_words(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Symlink => "a symbolic link",
+        FileType::Directory => "a directory",
+        FileType::RegularFile => "a file",
+        FileType::Fifo => "a FIFO",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        FileType::Unknown => "of an unknown kind",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_that_gives_every_file_one_owner_and_mode_is_no_stranger() {
+        let owner = |user, writable| Owner { user, writable };
+        // NFS that makes root another user; FAT that lets everybody write.
+        assert!(as_made(owner(65534, 0), owner(65534, 0)));
+        assert!(as_made(owner(1234, 0o022), owner(1234, 0o022)));
+        // An ordinary one, on which another process made it.
+        assert!(!as_made(owner(1234, 0), owner(0, 0)));
+        assert!(!as_made(owner(0, 0o020), owner(0, 0)));
+        assert!(!as_made(owner(65534, 0o002), owner(65534, 0)));
+    }
+
+    #[test]
+    fn what_a_new_file_becomes_is_tried_without_leaving_one() {
+        let origin = tempfile::tempdir().unwrap();
+        let root = OriginRoot::open(origin.path()).unwrap();
+        assert_eq!(root.newborn(), Some(Owner { user: geteuid().as_raw(), writable: 0 }));
+        assert_eq!(std::fs::read_dir(origin.path()).unwrap().count(), 0);
+    }
+}

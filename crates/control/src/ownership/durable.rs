@@ -1,0 +1,291 @@
+//! The note beside the origin that says how far the pool's log is durable in this use. The marker knows which use of the
+//! pool the origin waits for; a snapshot of the flash that was taken in that very use has the same claim, and only lacks its
+//! last batches. By this note that is told after a crash, but for what came within the last few seconds.
+//!
+//! Invariants
+//! - It never says more than is durable on flash: the engine counts a batch once the flash's sync was answered.
+//! - It is made new by each use, under a name of its own, and renamed. From then on it is written in place, in one write of
+//!   [`BYTES`]: it needs no more space, and a directory is not changed.
+//! - What is torn, damaged, missing or of another use claims nothing.
+//! - Nobody waits for it: neither a request nor, for longer than a marker may take, the end of a mount.
+//!
+//! Price: one write and one sync of a block at the origin for each [`PERIOD`] in which something became durable.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use headpond_format::bytes_checksum;
+use headpond_shard::{Gate, Handle};
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+
+use crate::origin::BesideDir;
+use crate::refusal::Refusal;
+
+/// Its name below the marker's directory.
+pub(crate) const FILE: &str = "durable.json";
+
+/// What it takes: always as much, filled up with spaces, and not more than a disk writes at once.
+const BYTES: usize = 256;
+
+/// How often it is written, if there is news.
+const PERIOD: Duration = Duration::from_secs(5);
+
+const ABOUT: &str = "headpond: the pool is durable at least up to this batch";
+
+/// How far the log of one use is durable.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Durable {
+    /// The use: its claim's `id`.
+    pub(crate) claim: String,
+    /// The last batch of the host stream that was synced then.
+    pub(crate) host_batch: u64,
+}
+
+/// The same as it is written.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    about: String,
+    version: u32,
+    claim: String,
+    host_batch: u64,
+    /// CRC-32C over claim and number: two halves of two writes are told from one whole.
+    check: String,
+}
+
+const VERSION: u32 = 1;
+
+impl Durable {
+    /// What the note says; `None` if it claims nothing.
+    ///
+    /// # Errors
+    /// When what lies there is not headpond's, or cannot be read.
+    pub(crate) fn read(dir: &BesideDir) -> Result<Option<Self>, Refusal> {
+        Ok(dir.read(FILE)?.and_then(|text| Self::decode(&text)))
+    }
+
+    fn decode(text: &[u8]) -> Option<Self> {
+        let Written { version, claim, host_batch, check, .. } = serde_json::from_slice(text).ok()?;
+        let said = Self { claim, host_batch };
+        (version == VERSION && check == said.check()).then_some(said)
+    }
+
+    fn encode(&self) -> io::Result<Vec<u8>> {
+        let mut text = serde_json::to_vec(&Written {
+            about: ABOUT.to_owned(),
+            version: VERSION,
+            claim: self.claim.clone(),
+            host_batch: self.host_batch,
+            check: self.check(),
+        })?;
+        text.resize(BYTES - 1, b' ');
+        text.push(b'\n');
+        Ok(text)
+    }
+
+    fn check(&self) -> String {
+        format!("{:08x}", bytes_checksum(format!("{} {}", self.claim, self.host_batch).as_bytes()))
+    }
+}
+
+/// The note of one use, while that lasts.
+#[derive(Debug)]
+pub(crate) struct DurableNote {
+    dir: Arc<BesideDir>,
+    claim: String,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Open once it was made.
+    file: Option<File>,
+    /// What it says.
+    said: Option<u64>,
+    /// It is not written any more.
+    ended: bool,
+}
+
+impl DurableNote {
+    /// Nothing is written yet: what an earlier use has left says nothing of this one.
+    pub(crate) fn new(dir: Arc<BesideDir>, claim: &str) -> Self {
+        Self { dir, claim: claim.to_owned(), state: Mutex::default() }
+    }
+
+    /// Says how far the log is durable, unless that was said. To be called with the origin still this process's.
+    pub(crate) fn say(&self, host_batch: u64) -> io::Result<()> {
+        let mut state = self.state();
+        if state.ended { Ok(()) } else { self.write(&mut state, host_batch) }
+    }
+
+    /// Says it for the last time, if it is given, and closes the file. After this nothing is written.
+    pub(crate) fn end(&self, host_batch: Option<u64>) -> io::Result<()> {
+        let mut state = self.state();
+        let said = match host_batch {
+            Some(host_batch) if !state.ended => self.write(&mut state, host_batch),
+            _ => Ok(()),
+        };
+        *state = State { ended: true, ..State::default() };
+        said
+    }
+
+    fn write(&self, state: &mut State, host_batch: u64) -> io::Result<()> {
+        let in_place = state.file.as_ref().is_some_and(|file| self.dir.names(FILE, file));
+        // It only grows; a use whose log has not begun has nothing to say.
+        if host_batch == 0 || (in_place && state.said >= Some(host_batch)) {
+            return Ok(());
+        }
+        let text = Durable { claim: self.claim.clone(), host_batch }.encode()?;
+        match &state.file {
+            Some(file) if in_place => {
+                file.write_all_at(&text, 0)?;
+                file.sync_data()?;
+            }
+            _ => {
+                state.file = None;
+                self.dir.replace(FILE, &text)?;
+                let file = self.dir.open_file(FILE, OFlags::WRONLY);
+                state.file = file.map_err(|refusal| io::Error::other(refusal.to_string()))?;
+            }
+        }
+        state.said = Some(host_batch);
+        Ok(())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A write that failed half-way leaves what was said, which is said again.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps the note up to date, on a thread of its own, for as long as the result is kept.
+///
+/// # Errors
+/// When no thread can be started.
+pub(crate) fn keep_up(note: Arc<DurableNote>, handle: Handle, gate: Arc<Gate>) -> io::Result<Sender<()>> {
+    let (stop, stopped) = channel();
+    let keep = move || {
+        let mut failing = false;
+        while matches!(stopped.recv_timeout(PERIOD), Err(RecvTimeoutError::Timeout)) {
+            let durable = handle.stats().engine.durable_host_batch;
+            // Who may not write to the origin is told so elsewhere.
+            if gate.is_lost() || gate.pass().is_err() {
+                continue;
+            }
+            let failed = note.say(durable).err();
+            if let Some(error) = failed.as_ref().filter(|_| !failing) {
+                eprintln!(
+                    "headpond: it cannot be written beside the origin how far the pool is durable: {error}. As long as that is so, an \
+                     image of the flash from this use is not told from the pool after a crash"
+                );
+            }
+            failing = failed.is_some();
+        }
+    };
+    std::thread::Builder::new().name("durable-note".to_owned()).spawn(keep)?;
+    Ok(stop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ownership::marker::MARKER_NAME;
+    use crate::ownership::marker::tests::root;
+    use std::fs;
+    use std::path::Path;
+
+    fn dir_of(origin: &Path) -> Arc<BesideDir> {
+        Arc::new(BesideDir::make(&root(origin)).unwrap())
+    }
+
+    fn said(origin: &Path) -> Option<u64> {
+        let said = Durable::read(&dir_of(origin)).unwrap();
+        said.map(|said| {
+            assert_eq!(said.claim, "ab".repeat(16));
+            said.host_batch
+        })
+    }
+
+    fn note_of(origin: &Path) -> DurableNote {
+        DurableNote::new(dir_of(origin), &"ab".repeat(16))
+    }
+
+    #[test]
+    fn the_note_is_written_in_place_and_only_grows() {
+        let origin = tempfile::tempdir().unwrap();
+        let note = note_of(origin.path());
+        note.say(0).unwrap();
+        assert_eq!(said(origin.path()), None, "there is nothing to say");
+        let file = || fs::metadata(origin.path().join(MARKER_NAME).join(FILE)).unwrap();
+        note.say(7).unwrap();
+        let made = std::os::unix::fs::MetadataExt::ino(&file());
+        for (batch, says) in [(8, 8), (5, 8), (u64::MAX, u64::MAX)] {
+            note.say(batch).unwrap();
+            assert_eq!(said(origin.path()), Some(says));
+            assert_eq!(file().len(), BYTES as u64);
+        }
+        assert_eq!(std::os::unix::fs::MetadataExt::ino(&file()), made);
+    }
+
+    #[test]
+    fn the_next_use_makes_it_anew_and_what_ended_is_not_written_any_more() {
+        let origin = tempfile::tempdir().unwrap();
+        let (first, second) = (note_of(origin.path()), note_of(origin.path()));
+        first.say(7).unwrap();
+        second.say(3).unwrap();
+        assert_eq!(said(origin.path()), Some(3));
+        second.end(Some(4)).unwrap();
+        second.say(9).unwrap();
+        second.end(Some(9)).unwrap();
+        assert_eq!(said(origin.path()), Some(4));
+    }
+
+    #[test]
+    fn what_is_torn_missing_or_not_understood_claims_nothing() {
+        let origin = tempfile::tempdir().unwrap();
+        let path = origin.path().join(MARKER_NAME).join(FILE);
+        assert_eq!(said(origin.path()), None);
+        let of = |host_batch| Durable { claim: "ab".repeat(16), host_batch }.encode().unwrap();
+        let (old, new) = (of(1999), of(2000));
+        // Each mix of two writes is one of them, or nothing.
+        for cut in 0..=BYTES {
+            fs::write(&path, [&new[..cut], &old[cut..]].concat()).unwrap();
+            let said = said(origin.path());
+            assert!([None, Some(1999), Some(2000)].contains(&said), "cut at {cut}: {said:?}");
+        }
+        for text in [&new[..100], b"", b"nonsense"] {
+            fs::write(&path, text).unwrap();
+            assert_eq!(said(origin.path()), None);
+        }
+        let newer = String::from_utf8(new).unwrap().replace("\"version\":1", "\"version\":2");
+        fs::write(&path, newer).unwrap();
+        assert_eq!(said(origin.path()), None);
+    }
+
+    #[test]
+    fn a_note_is_not_written_through_a_link_nor_read_through_one() {
+        let top = tempfile::tempdir().unwrap();
+        let (origin, out) = (top.path().join("origin"), top.path().join("out"));
+        fs::create_dir(&origin).unwrap();
+        let dir = dir_of(&origin);
+        fs::write(&out, "another's").unwrap();
+        let path = origin.join(MARKER_NAME).join(FILE);
+        std::os::unix::fs::symlink(&out, &path).unwrap();
+        assert!(Durable::read(&dir).is_err());
+        let note = note_of(&origin);
+        note.say(7).unwrap();
+        assert_eq!(said(&origin), Some(7));
+        // Planted while it is in use.
+        let plants = [std::os::unix::fs::symlink::<&Path, &Path>, fs::hard_link::<&Path, &Path>];
+        for (batch, plant) in (8..).zip(plants) {
+            fs::remove_file(&path).unwrap();
+            plant(&out, &path).unwrap();
+            note.say(batch).unwrap();
+            assert_eq!((fs::read(&out).unwrap(), said(&origin)), (b"another's".to_vec(), Some(batch)));
+        }
+    }
+}

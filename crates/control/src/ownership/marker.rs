@@ -1,0 +1,607 @@
+//! The marker: a small directory in the origin that says that headpond has, or may have, newer
+//! data than what is seen there.
+//!
+//! Invariants:
+//! - While a pool may hold dirty data for an origin, the origin has a marker naming that pool,
+//!   durable before the first write is acknowledged. No marker: the origin is complete.
+//! - A marker is replaced whole: written beside, synced, renamed, directory synced.
+//! - Whoever changes it holds the lock, which the kernel drops when the holder dies.
+//!
+//! The marker's name is hidden by the mount. It is removed, directory and all, when an
+//! unmount leaves nothing dirty.
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use serde::{Deserialize, Serialize};
+
+use super::durable::Durable;
+use super::lease::{Held, Lease};
+use crate::origin::{ATTEMPTS, BesideDir, OriginRoot, look_at, next_of};
+use crate::refusal::Refusal;
+
+/// The marker's directory below the origin's root, which the mount hides.
+pub use headpond_mount::MARKER_NAME;
+
+const FILE: &str = "marker.json";
+const LOCK: &str = "lock";
+
+const ABOUT: &str = "This directory is, or was, served by headpond. Its newest data may be in the pool named here and not in \
+                     these files. Change nothing here; mount it with headpond again, and unmount it to make it complete.";
+
+/// Whether the pool may have what the origin has not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MarkerState {
+    /// Mounted now, or the daemon died: dirty data is possible.
+    Mounted,
+    /// Left on purpose with dirty data in the pool.
+    DirtyLeft,
+}
+
+impl MarkerState {
+    /// For people.
+    #[must_use]
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Mounted => "was mounted and not unmounted since",
+            Self::DirtyLeft => "was left with dirty data",
+        }
+    }
+}
+
+/// What the marker says.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Marker {
+    /// What this is, for people who find it.
+    #[serde(default)]
+    pub about: String,
+    /// Version of this file's layout.
+    pub version: u32,
+    /// Whether the origin may be stale.
+    pub state: MarkerState,
+    /// The origin's key, as in the pool's superblock: 32 hexadecimal digits.
+    pub origin_key: String,
+    /// The pool's own name.
+    pub pool: String,
+    /// The machine.
+    pub host: String,
+    /// Where the pool is on it.
+    pub flash: PathBuf,
+    /// Where it is, or was, mounted.
+    pub mountpoint: PathBuf,
+    /// The daemon.
+    pub pid: u32,
+    /// When it came into this state.
+    pub since: String,
+    /// Dirty bytes when it was written: exact for a state of dirty-left.
+    #[serde(default)]
+    pub dirty_bytes: u64,
+    /// Which use of the pool has the origin. None in a marker of a headpond that knew none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claim>,
+}
+
+/// One use of a pool for an origin, from its start on. The pool's superblock says the same, so that an image of the
+/// pool from before, or a copy that went its own way, is told from the pool that the origin has waited for.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Claim {
+    /// The pool's epoch: one more with each start.
+    pub epoch: u64,
+    /// Drawn anew at each start: 32 hexadecimal digits. No two uses share one, not even of two copies of a pool.
+    pub id: String,
+    /// The claim of the use before, as the pool had it: zeros for a new pool.
+    pub before: String,
+    /// The pool has this claim, durably. Until then a crash leaves it with the one before.
+    pub begun: bool,
+    /// The count of the pool's last superblock, after a stop in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped_at: Option<u64>,
+}
+
+/// The layout that is written and understood.
+pub const MARKER_VERSION: u32 = 1;
+
+impl Marker {
+    /// The explanation that every marker starts with.
+    #[must_use]
+    pub fn about() -> String {
+        ABOUT.to_owned()
+    }
+
+    /// The marker beside an origin that another process may hold: none where there is none, or none that can be
+    /// read. For showing only: whose it is does not matter.
+    #[must_use]
+    pub fn beside(origin: &Path) -> Option<Self> {
+        Self::parse(&crate::origin::peek(&OriginRoot::open(origin).ok()?, FILE)?.0).ok()
+    }
+
+    /// A marker in a directory that is no origin of this process, if there is one and it counts: what it says, or why
+    /// that cannot be told. Whose markers count is as in the mount (`nested.rs` there).
+    pub(crate) fn in_directory(dir: impl AsFd) -> Option<Result<Self, String>> {
+        let above = look_at(&dir, c"").ok()?;
+        let (text, owner) = crate::origin::peek(&dir, FILE)?;
+        let shared = above.stx_mode & 0o1002 == 0o1002;
+        let trusted = [0, geteuid().as_raw(), above.stx_uid].contains(&owner.user);
+        (!shared || trusted).then(|| Self::parse(&text))
+    }
+
+    fn parse(text: &[u8]) -> Result<Self, String> {
+        let marker: Self = serde_json::from_slice(text).map_err(|error| format!("is damaged: {error}"))?;
+        if marker.version > MARKER_VERSION {
+            return Err(format!("was written by a newer headpond (version {})", marker.version));
+        }
+        Ok(marker)
+    }
+
+    fn read(dir: &BesideDir) -> Result<Option<Self>, Refusal> {
+        let Some(text) = dir.read(FILE)? else { return Ok(None) };
+        Self::parse(&text).map(Some).map_err(|why| Refusal::Marker { path: dir.path(FILE), why })
+    }
+}
+
+/// The marker's directory, held by this process alone.
+#[derive(Debug)]
+pub struct MarkerHold {
+    dir: Arc<BesideDir>,
+    lock: Arc<Lease>,
+    gone: bool,
+}
+
+impl MarkerHold {
+    /// Takes the origin for this process, making the marker's directory where it is missing.
+    ///
+    /// # Errors
+    /// [`Refusal::OriginInUse`] when another process has it, naming it as far as its marker does;
+    /// [`Refusal::BesideNotOurs`] when what is there is not headpond's.
+    pub fn take(root: &Arc<OriginRoot>) -> Result<Self, Refusal> {
+        // The last holder may remove lock and directory at any moment: then look again.
+        for _ in 0..ATTEMPTS {
+            let dir = BesideDir::make(root)?;
+            let path = dir.path(LOCK);
+            let lock = match dir.open_file(LOCK, OFlags::RDWR)? {
+                Some(lock) => lock,
+                None => match dir.create(LOCK, OFlags::RDWR, 0o600) {
+                    Ok(lock) => lock,
+                    Err(Errno::NOENT | Errno::EXIST) => continue,
+                    Err(error) => return Err(Refusal::from_io("make the marker's lock", &path, error)),
+                },
+            };
+            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Err(in_use(root)),
+                Err(error) => return Err(Refusal::from_io("lock", &path, error)),
+            }
+            if dir.names(LOCK, &lock) && dir.is_in_place() {
+                return Ok(Self { dir: Arc::new(dir), lock: Arc::new(Lease::of(lock)), gone: false });
+            }
+        }
+        Err(in_use(root))
+    }
+
+    /// What the last holder left.
+    ///
+    /// # Errors
+    /// [`Refusal::Marker`] when it cannot be understood: then nobody knows whether the origin is stale.
+    pub fn read(&self) -> Result<Option<Marker>, Refusal> {
+        Marker::read(&self.dir)
+    }
+
+    /// Replaces the marker, durably.
+    ///
+    /// # Errors
+    /// When the origin does not take it, or the directory is not beside the origin any more.
+    pub fn write(&self, marker: &Marker) -> Result<(), Refusal> {
+        let failed = |error| Refusal::from_io("write the marker", &self.dir.path(FILE), error);
+        let mut text = serde_json::to_vec_pretty(marker).map_err(|error| failed(error.into()))?;
+        text.push(b'\n');
+        self.dir.replace(FILE, &text).map_err(failed)
+    }
+
+    /// Makes the origin this process's, if what is beside it is still as it was found. A recovery may take long, and a
+    /// network file system may give the lock away meanwhile: then the host that got it has written here.
+    ///
+    /// # Errors
+    /// [`Refusal::OriginInUse`] if another process has written here since. Otherwise like [`Self::write`].
+    pub(crate) fn write_over(
+        &self,
+        found: Option<&Marker>,
+        durable: Option<&Durable>,
+        marker: &Marker,
+    ) -> Result<(), Refusal> {
+        // One that cannot be read is as good as none here: the operator decided so.
+        let now = match self.read() {
+            Err(Refusal::Marker { .. }) => None,
+            now => now?,
+        };
+        if now.as_ref() != found || Durable::read(&self.dir)?.as_ref() != durable {
+            return Err(in_use(self.dir.root()));
+        }
+        if found.is_none() && durable.is_some() {
+            // Left by one that had lost the origin. Without a marker it said nothing; with this one it would.
+            let file = super::durable::FILE;
+            self.dir.remove(file).map_err(|error| Refusal::from_io("remove", &self.dir.path(file), error))?;
+        }
+        self.write(marker)
+    }
+
+    /// Tells whether this process's claim still stands, from any thread.
+    #[must_use]
+    pub fn watch(&self, marker: &Marker) -> ClaimWatch {
+        let id = marker.claim.as_ref().map(|claim| claim.id.clone()).unwrap_or_default();
+        ClaimWatch { root: self.dir.root().clone(), pool: marker.pool.clone(), id }
+    }
+
+    /// Tells whether the lock is still held, from any thread, and takes it again where it was lost.
+    pub(crate) fn watch_lock(&self) -> LockWatch {
+        LockWatch { dir: self.dir.clone(), lock: self.lock.clone() }
+    }
+
+    /// Lets go of an origin that is another's by now: nothing beside it is touched any more.
+    pub(crate) fn disown(mut self) {
+        self.gone = true;
+    }
+
+    /// The directory, for what else lies in it.
+    pub(crate) const fn dir(&self) -> &Arc<BesideDir> {
+        &self.dir
+    }
+
+    /// Removes the marker: the origin is complete. Durable before it returns.
+    ///
+    /// # Errors
+    /// When the origin does not allow it.
+    pub fn remove(mut self) -> Result<(), Refusal> {
+        let failed = |error: std::io::Error| Refusal::from_io("remove the marker", &self.dir.path(FILE), error);
+        // Without a marker it says nothing. A crash may have left one that was not put in place, of either.
+        let durable = super::durable::FILE;
+        for name in [durable, &next_of(durable), &next_of(FILE)] {
+            self.dir.remove(name).map_err(failed)?;
+        }
+        self.dir.remove(FILE).map_err(failed)?;
+        self.dir.sync().map_err(failed)?;
+        // From here on the name is free for the next holder, who must not lose it to our drop.
+        self.gone = true;
+        self.dir.remove(LOCK).map_err(failed)?;
+        self.lock.close();
+        // A file of others in our directory is no reason to fail: without a marker in it
+        // the directory means nothing.
+        self.dir.remove_if_empty();
+        self.dir.sync().map_err(failed)
+    }
+}
+
+impl Drop for MarkerHold {
+    fn drop(&mut self) {
+        // A start that came to nothing leaves no trace. While the lock is held, nobody else can
+        // have put a marker there.
+        if !self.gone && !self.dir.has(FILE) {
+            let _ = self.dir.remove(LOCK);
+            self.dir.remove_if_empty();
+        }
+    }
+}
+
+/// How a claim stands beside the origin.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// The marker is this claim's.
+    Ours,
+    /// The marker is of another claim: another headpond has taken the origin over.
+    Theirs(Box<Marker>),
+    /// There is no marker any more: it was removed, or moved away with its directory.
+    Gone,
+}
+
+/// Tells how one claim stands. Looks by name from the origin's root each time, as who takes over may have made
+/// the directory anew.
+#[derive(Clone, Debug)]
+pub struct ClaimWatch {
+    root: Arc<OriginRoot>,
+    pool: String,
+    id: String,
+}
+
+impl ClaimWatch {
+    /// Reads the marker: five system calls at the origin, and on a network file system a question to its server.
+    ///
+    /// # Errors
+    /// When the marker cannot be read, or what is there is not headpond's: then it is not known how the claim stands.
+    pub fn look(&self) -> Result<Standing, Refusal> {
+        let marker = match BesideDir::open(&self.root)? {
+            Some(dir) => Marker::read(&dir)?,
+            None => None,
+        };
+        Ok(match marker {
+            None => Standing::Gone,
+            Some(marker) => {
+                let is_ours =
+                    marker.pool == self.pool && marker.claim.as_ref().is_some_and(|claim| claim.id == self.id);
+                if is_ours { Standing::Ours } else { Standing::Theirs(Box::new(marker)) }
+            }
+        })
+    }
+}
+
+/// Tells how the lock stands.
+#[derive(Clone, Debug)]
+pub(crate) struct LockWatch {
+    dir: Arc<BesideDir>,
+    lock: Arc<Lease>,
+}
+
+impl LockWatch {
+    /// Asks the origin's server.
+    pub(crate) fn look(&self) -> Held {
+        self.lock.look(|| match self.dir.open_file(LOCK, OFlags::RDWR) {
+            Ok(Some(file)) => Ok(file),
+            Ok(None) => Err(Errno::NOENT),
+            Err(_) => Err(Errno::IO),
+        })
+    }
+}
+
+fn in_use(origin: &OriginRoot) -> Refusal {
+    let marker = crate::origin::peek(origin, FILE).and_then(|(text, _)| Marker::parse(&text).ok());
+    let (by, target) = marker.map_or((String::new(), "MOUNTPOINT".to_owned()), |marker| {
+        let mountpoint = marker.mountpoint.display();
+        let by = format!(" on {mountpoint} (host {}, process {}, since {})", marker.host, marker.pid, marker.since);
+        (by, mountpoint.to_string())
+    });
+    Refusal::OriginInUse { path: origin.path().to_owned(), by, target }
+}
+
+/// Sixteen bytes as hexadecimal digits.
+#[must_use]
+pub fn hex(key: &[u8; 16]) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::refusal::ExitStatus;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    pub(crate) fn example(state: MarkerState) -> Marker {
+        Marker {
+            about: Marker::about(),
+            version: MARKER_VERSION,
+            state,
+            origin_key: hex(&[7; 16]),
+            pool: "01020304-0506".to_owned(),
+            host: "db1".to_owned(),
+            flash: "/nvme/pond".into(),
+            mountpoint: "/var/lib/mysql".into(),
+            pid: 42,
+            since: "2026-11-21T02:22:16Z".to_owned(),
+            dirty_bytes: 4096,
+            claim: Some(claim("aa")),
+        }
+    }
+
+    fn claim(id: &str) -> Claim {
+        Claim { epoch: 3, id: id.to_owned(), ..Claim::default() }
+    }
+
+    pub(crate) fn root(dir: &Path) -> Arc<OriginRoot> {
+        Arc::new(OriginRoot::open(dir).unwrap())
+    }
+
+    #[test]
+    fn a_marker_lives_from_take_to_remove_and_leaves_nothing() {
+        let origin = tempfile::tempdir().unwrap();
+        let hold = MarkerHold::take(&root(origin.path())).unwrap();
+        assert_eq!(hold.read().unwrap(), None);
+        for state in [MarkerState::Mounted, MarkerState::DirtyLeft] {
+            hold.write(&example(state)).unwrap();
+            assert_eq!(hold.read().unwrap(), Some(example(state)));
+        }
+        hold.remove().unwrap();
+        assert_eq!(fs::read_dir(origin.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_second_holder_is_refused_and_told_who_has_it() {
+        let origin = tempfile::tempdir().unwrap();
+        let first = MarkerHold::take(&root(origin.path())).unwrap();
+        first.write(&example(MarkerState::Mounted)).unwrap();
+        let refusal = MarkerHold::take(&root(origin.path())).unwrap_err();
+        assert_eq!(refusal.status(), ExitStatus::OriginInUse);
+        let text = refusal.to_string();
+        assert!(text.contains("/var/lib/mysql") && text.contains("db1") && text.contains("42"), "{text}");
+        drop(first);
+        let second = MarkerHold::take(&root(origin.path())).unwrap();
+        assert_eq!(second.read().unwrap(), Some(example(MarkerState::Mounted)), "what a crash left is found");
+    }
+
+    #[test]
+    fn a_start_whose_origin_another_one_took_meanwhile_writes_nothing() {
+        let origin = tempfile::tempdir().unwrap();
+        let hold = MarkerHold::take(&root(origin.path())).unwrap();
+        let ours = example(MarkerState::Mounted);
+        hold.write_over(None, None, &ours).unwrap();
+        hold.write_over(Some(&ours), None, &ours).unwrap();
+        let theirs = Marker { claim: Some(claim("bb")), host: "db2".to_owned(), ..ours.clone() };
+        hold.write(&theirs).unwrap();
+        for found in [None, Some(&ours)] {
+            let refusal = hold.write_over(found, None, &ours).unwrap_err();
+            assert_eq!(refusal.status(), ExitStatus::OriginInUse);
+            assert!(refusal.to_string().contains("db2"), "{refusal}");
+        }
+        assert_eq!(hold.read().unwrap(), Some(theirs.clone()));
+        // Its marker is the one that was found, and it goes on: its note has moved.
+        let note = Durable { claim: "bb".to_owned(), host_batch: 7 };
+        assert!(hold.write_over(Some(&theirs), Some(&note), &ours).is_err());
+        assert_eq!(hold.read().unwrap(), Some(theirs));
+    }
+
+    #[test]
+    fn a_note_without_a_marker_says_nothing_of_the_next_use() {
+        let origin = tempfile::tempdir().unwrap();
+        let hold = MarkerHold::take(&root(origin.path())).unwrap();
+        let note = crate::ownership::durable::DurableNote::new(hold.dir().clone(), "aa");
+        note.say(7).unwrap();
+        let found = Durable::read(hold.dir()).unwrap();
+        assert!(found.is_some());
+        hold.write_over(None, found.as_ref(), &example(MarkerState::Mounted)).unwrap();
+        assert_eq!(Durable::read(hold.dir()).unwrap(), None);
+    }
+
+    #[test]
+    fn a_start_that_came_to_nothing_leaves_no_trace() {
+        let origin = tempfile::tempdir().unwrap();
+        drop(MarkerHold::take(&root(origin.path())).unwrap());
+        assert_eq!(fs::read_dir(origin.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_damaged_or_newer_marker_is_no_missing_marker() {
+        let origin = tempfile::tempdir().unwrap();
+        let hold = MarkerHold::take(&root(origin.path())).unwrap();
+        let newer = serde_json::to_string(&Marker { version: 2, ..example(MarkerState::Mounted) }).unwrap();
+        for bytes in ["", "{", "{\"version\":1}", &newer] {
+            fs::write(origin.path().join(MARKER_NAME).join(FILE), bytes).unwrap();
+            assert_eq!(hold.read().unwrap_err().status(), ExitStatus::MarkerDamaged, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_marker_of_a_headpond_that_knew_no_claims_is_read() {
+        let mut old = serde_json::to_value(example(MarkerState::DirtyLeft)).unwrap();
+        old.as_object_mut().unwrap().remove("claim");
+        let read = Marker::parse(old.to_string().as_bytes()).unwrap();
+        assert_eq!(read, Marker { claim: None, ..example(MarkerState::DirtyLeft) });
+    }
+
+    #[test]
+    fn a_claim_that_another_one_took_over_is_told() {
+        let origin = tempfile::tempdir().unwrap();
+        let hold = MarkerHold::take(&root(origin.path())).unwrap();
+        let mine = example(MarkerState::Mounted);
+        hold.write(&mine).unwrap();
+        let watch = hold.watch(&mine);
+        assert_eq!(watch.look().unwrap(), Standing::Ours);
+        hold.write(&Marker { state: MarkerState::DirtyLeft, ..mine.clone() }).unwrap();
+        assert_eq!(watch.look().unwrap(), Standing::Ours, "the state may change");
+        for theirs in [
+            Marker { claim: Some(claim("bb")), ..mine.clone() },
+            Marker { claim: None, ..mine.clone() },
+            Marker { pool: "another".to_owned(), ..mine.clone() },
+        ] {
+            hold.write(&theirs).unwrap();
+            assert_eq!(watch.look().unwrap(), Standing::Theirs(Box::new(theirs)));
+        }
+        // As on another host, which made it all anew.
+        fs::rename(origin.path().join(MARKER_NAME), origin.path().join("aside")).unwrap();
+        assert_eq!(watch.look().unwrap(), Standing::Gone);
+        let second = MarkerHold::take(&root(origin.path())).unwrap();
+        second.write(&Marker { claim: Some(claim("cc")), ..mine.clone() }).unwrap();
+        assert!(matches!(watch.look().unwrap(), Standing::Theirs(_)));
+        let refusal = hold.write(&mine).unwrap_err();
+        assert!(refusal.to_string().contains("moved away"), "{refusal}");
+        hold.remove().unwrap();
+        assert!(second.read().unwrap().is_some(), "nobody else's is removed");
+    }
+
+    /// What others may plant under the names that headpond uses is refused, not followed, and not changed.
+    #[test]
+    fn what_others_plant_beside_the_origin_is_refused_and_not_followed() {
+        type Plant = fn(&Path, &Path);
+        let plants: [(&str, Plant); 8] = [
+            ("symbolic link", |dir, out| symlink(out, dir).unwrap()),
+            ("a file", |dir, _| fs::write(dir, "x").unwrap()),
+            ("a FIFO", |dir, _| fifo(dir)),
+            ("written by others", |dir, _| {
+                fs::create_dir(dir).unwrap();
+                fs::set_permissions(dir, fs::Permissions::from_mode(0o777)).unwrap();
+            }),
+            ("symbolic link", |dir, out| {
+                fs::create_dir(dir).unwrap();
+                symlink(out.join("file"), dir.join(LOCK)).unwrap();
+            }),
+            ("a FIFO", |dir, _| {
+                fs::create_dir(dir).unwrap();
+                fifo(&dir.join(LOCK));
+            }),
+            ("other names", |dir, out| {
+                fs::create_dir(dir).unwrap();
+                fs::hard_link(out.join("file"), dir.join(LOCK)).unwrap();
+            }),
+            ("written by others", |dir, out| {
+                fs::create_dir(dir).unwrap();
+                fs::copy(out.join("file"), dir.join(LOCK)).unwrap();
+                fs::set_permissions(dir.join(LOCK), fs::Permissions::from_mode(0o666)).unwrap();
+            }),
+        ];
+        for (says, plant) in plants {
+            let top = tempfile::tempdir().unwrap();
+            let (origin, out) = (top.path().join("origin"), top.path().join("out"));
+            for dir in [&origin, &out] {
+                fs::create_dir(dir).unwrap();
+            }
+            fs::write(out.join("file"), "not headpond's").unwrap();
+            plant(&origin.join(MARKER_NAME), &out);
+            let refusal = MarkerHold::take(&root(&origin)).unwrap_err();
+            assert_eq!(refusal.status(), ExitStatus::BesideNotOurs, "{says}: {refusal}");
+            let text = refusal.to_string();
+            assert!(
+                text.contains(says) || says.starts_with("written") && text.contains("can be written by others"),
+                "{text}"
+            );
+            assert!(text.contains("rm -r ") || text.contains("rm '"), "{text}");
+            assert_eq!(fs::read(out.join("file")).unwrap(), b"not headpond's");
+            assert_eq!(fs::read_dir(&out).unwrap().count(), 1, "{says}: nothing was made elsewhere");
+        }
+    }
+
+    fn fifo(path: &Path) {
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    }
+
+    #[test]
+    fn the_next_marker_is_made_new_whatever_lies_there() {
+        let top = tempfile::tempdir().unwrap();
+        let (origin, out) = (top.path().join("origin"), top.path().join("out"));
+        fs::create_dir(&origin).unwrap();
+        fs::write(&out, "not headpond's").unwrap();
+        let hold = MarkerHold::take(&root(&origin)).unwrap();
+        for kind in 0..3 {
+            let next = origin.join(MARKER_NAME).join("marker.json.next");
+            match kind {
+                0 => symlink(&out, &next).unwrap(),
+                1 => fs::hard_link(&out, &next).unwrap(),
+                _ => fifo(&next),
+            }
+            hold.write(&example(MarkerState::Mounted)).unwrap();
+            assert_eq!(hold.read().unwrap(), Some(example(MarkerState::Mounted)));
+            assert_eq!(fs::read(&out).unwrap(), b"not headpond's");
+        }
+        let marker = origin.join(MARKER_NAME).join(FILE);
+        fs::remove_file(&marker).unwrap();
+        symlink(&out, &marker).unwrap();
+        assert_eq!(hold.read().unwrap_err().status(), ExitStatus::BesideNotOurs, "nor is a marker that is none read");
+    }
+
+    #[test]
+    fn a_directory_of_another_user_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let origin = tempfile::tempdir().unwrap();
+        let dir = origin.path().join(MARKER_NAME);
+        fs::create_dir(&dir).unwrap();
+        std::os::unix::fs::chown(&dir, Some(1234), None).unwrap();
+        let refusal = MarkerHold::take(&root(origin.path())).unwrap_err();
+        assert_eq!(refusal.status(), ExitStatus::BesideNotOurs);
+        assert!(refusal.to_string().contains("belongs to user 1234") && refusal.to_string().contains("chown -hR 0"));
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0, "and nothing is made in it");
+    }
+}

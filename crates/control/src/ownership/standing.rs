@@ -1,0 +1,84 @@
+//! Whether this daemon may still change the origin, as what lies beside the origin says: its lock and its marker.
+//!
+//! Invariant: the marker is read after the lock was found held. Who took over in a time without the lock has left another
+//! marker, or none.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use headpond_base::Errno;
+use headpond_shard::{Claim, Gate, Standing};
+
+use super::lease::Held;
+use super::marker::{ClaimWatch, Marker, MarkerHold, MarkerState, Standing as Beside};
+use crate::refusal::Refusal;
+
+/// The claim of a mount.
+pub(crate) struct MountClaim {
+    watch: ClaimWatch,
+    lock: super::marker::LockWatch,
+    origin: PathBuf,
+    mountpoint: PathBuf,
+}
+
+impl MountClaim {
+    pub(crate) fn new(marker: &MarkerHold, own: &Marker, origin: PathBuf) -> Self {
+        Self { watch: marker.watch(own), lock: marker.watch_lock(), origin, mountpoint: own.mountpoint.clone() }
+    }
+
+    fn lost(&self, to: &str) -> Standing {
+        let (origin, mountpoint) = (self.origin.display(), self.mountpoint.display());
+        Standing::Lost(format!(
+            "{origin} is no longer this mount's: {to}. Nothing more is written there, and nothing is taken in; what was dirty \
+             stays in the pool. To leave with it: headpond unmount {mountpoint} --keep-dirty"
+        ))
+    }
+}
+
+impl Claim for MountClaim {
+    fn look(&self) -> Standing {
+        let held = self.lock.look();
+        match self.watch.look() {
+            Ok(Beside::Ours) => match held {
+                Held::Yes => Standing::Ours,
+                // It takes over, or was refused and lets go in a moment: the marker will say.
+                Held::ByAnother => Standing::Unknown(Errno::BUSY),
+                Held::Unknown(errno) => Standing::Unknown(Errno(errno.raw_os_error())),
+            },
+            Ok(Beside::Theirs(marker)) => self.lost(&by(&marker)),
+            Ok(Beside::Gone) => self.lost("its marker was removed, as an unmount or an operator does"),
+            Err(refusal) => Standing::Unknown(errno_of(&refusal)),
+        }
+    }
+}
+
+/// Who has the origin now.
+fn by(marker: &Marker) -> String {
+    let Marker { host, pid, since, flash, state, .. } = marker;
+    let how = match state {
+        MarkerState::Mounted => "has taken it over",
+        MarkerState::DirtyLeft => "has had it, and left dirty data",
+    };
+    format!("host {host}, process {pid}, {how} with flash {} since {since}", flash.display())
+}
+
+fn errno_of(refusal: &Refusal) -> Errno {
+    match refusal {
+        Refusal::Failed { error, .. } => error.raw_os_error().map_or(Errno::IO, Errno),
+        _ => Errno::IO,
+    }
+}
+
+/// Looks at the claim also while nothing is changed, for as long as the process lives.
+///
+/// # Errors
+/// When no thread can be started.
+pub(crate) fn keep_watch(gate: Arc<Gate>) -> std::io::Result<()> {
+    let watch = move || {
+        while !gate.is_lost() {
+            gate.keep_watch();
+            std::thread::sleep(Gate::INTERVAL);
+        }
+    };
+    std::thread::Builder::new().name("claim-watch".to_owned()).spawn(watch).map(drop)
+}

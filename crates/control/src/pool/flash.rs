@@ -1,0 +1,522 @@
+//! The flash file or device: made, locked for one daemon, and recognised.
+//!
+//! Invariants:
+//! - Nobody else uses a flash that is held: an advisory lock for files, and exclusive opening
+//!   for devices, which a mounted file system holds too.
+//! - Bytes that are not known to be a pool's are not overwritten unless the operator said so.
+//! - A file made for a start that is refused is removed again; and no other, whatever its name leads to by then.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use headpond_base::{BLOCK, BLOCK_U64, BufMut, MemberId};
+use headpond_device::{Backend, Fill, Flash as Opened, FlashError, FlashKind, Reactor, TrimPolicy, start_reactor};
+use headpond_format::{
+    Damage, Geometry, GeometryError, POOL_BYTES_MAX, POOL_BYTES_MIN, SUPERBLOCK_SLOTS, Superblock, decode_superblock,
+    encode_superblock,
+};
+use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
+
+use crate::refusal::{ExitStatus, Refusal};
+use crate::wording::Size;
+
+/// The flash, held by this process alone.
+#[derive(Debug)]
+pub struct Flash {
+    path: PathBuf,
+    /// `None` only while it is opened anew at another size, and once its device is started.
+    opened: Option<Opened>,
+    undo: Undo,
+}
+
+/// What leaves the flash as it was found, should the start come to nothing. It has the file itself.
+#[derive(Debug)]
+enum Undo {
+    Nothing,
+    Remove(File),
+    Empty(File),
+}
+
+impl Undo {
+    /// The file of a flash, opened by itself: a copy of the descriptor would have its lock too.
+    fn file(opened: &Opened, path: &Path) -> Result<File, Refusal> {
+        let same = format!("/proc/self/fd/{}", opened.file().as_raw_fd());
+        File::options().write(true).open(same).map_err(|error| Refusal::from_io("open once more", path, error))
+    }
+}
+
+/// What a flash holds before it is taken into use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// Nothing: an empty or new file.
+    Nothing,
+    /// Bytes that are no pool; in words, what they look like.
+    Foreign(String),
+    /// A pool.
+    Pool(Box<Superblock>),
+    /// A pool that cannot be read.
+    Unreadable(Damage),
+}
+
+impl Flash {
+    /// Opens or makes the flash and takes it for this process. Nothing is written to one that exists,
+    /// but that an empty file is given its size.
+    ///
+    /// # Errors
+    /// The statuses 30, 31, 34 and 35.
+    pub fn take(path: &Path, size: Option<Size>, fill: Fill) -> Result<Self, Refusal> {
+        if let Some(size) = size {
+            geometry(path, whole_blocks(size))?;
+        }
+        let need_size = || {
+            let why = "does not exist or is empty: say how large to make it, such as --size 200G".to_owned();
+            size.map(whole_blocks).ok_or_else(|| Refusal::Flash { path: path.to_owned(), why })
+        };
+        let opened = match Opened::open(path) {
+            Ok(opened) => opened,
+            Err(FlashError::Missing(_)) => {
+                let opened = Opened::create(path, need_size()?, fill).map_err(|error| refusal(path, error))?;
+                let undo = Undo::Remove(Undo::file(&opened, path)?);
+                return Ok(Self { path: path.to_owned(), opened: Some(opened), undo });
+            }
+            Err(error) => return Err(refusal(path, error)),
+        };
+        let empty = opened.kind() == FlashKind::File && opened.file().metadata().is_ok_and(|file| file.len() == 0);
+        let mut flash = Self { path: path.to_owned(), opened: Some(opened), undo: Undo::Nothing };
+        if empty {
+            let bytes = need_size()?;
+            flash.undo = Undo::Empty(Undo::file(flash.opened(), path)?);
+            flash.resize(bytes)?;
+        }
+        Ok(flash)
+    }
+
+    /// Opens a flash that no daemon uses, only to look at it.
+    ///
+    /// # Errors
+    /// The statuses 30, 31 and 61.
+    pub fn open_read_only(path: &Path) -> Result<Opened, Refusal> {
+        Opened::open_read_only(path).map_err(|error| refusal(path, error))
+    }
+
+    /// Gives a file another size, with all its space: a pool must not find its file system full later.
+    fn resize(&mut self, bytes: u64) -> Result<(), Refusal> {
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                Refusal::FlashNoSpace { path: self.path.clone(), bytes }
+            }
+            _ => Refusal::from_io("give its size to the flash", &self.path, error),
+        };
+        let file = self.opened().file();
+        // Asked first, as when a file is made: to be refused must not cost others their space meanwhile.
+        let there = file.metadata().map_or(0, |metadata| metadata.blocks() * 512);
+        let free = fstatvfs(file).map_or(u64::MAX, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
+        if bytes.saturating_sub(there) > free {
+            return Err(Refusal::FlashNoSpace { path: self.path.clone(), bytes });
+        }
+        match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(failed(error.into())),
+        }
+        file.set_len(bytes).and_then(|()| file.sync_all()).map_err(failed)?;
+        // Its size is measured when it is opened. Two open files cannot both have the lock.
+        self.opened = None;
+        self.opened = Some(Opened::open(&self.path).map_err(|error| refusal(&self.path, error))?);
+        Ok(())
+    }
+
+    /// The bytes to divide when a new pool is made here: the size asked for, or all there is.
+    /// A file that is formatted anew gets that size.
+    ///
+    /// # Errors
+    /// The statuses 30, 34 and 35.
+    pub fn prepare_format(&mut self, size: Option<Size>) -> Result<Geometry, Refusal> {
+        let bytes = size.map_or(self.bytes(), whole_blocks);
+        let geometry = geometry(&self.path, bytes)?;
+        if bytes != self.bytes() {
+            match self.opened().kind() {
+                FlashKind::File => self.resize(bytes)?,
+                FlashKind::BlockDevice if bytes > self.bytes() => {
+                    let why = format!("has {}, and {} are asked for", Size(self.bytes()), Size(bytes));
+                    return Err(Refusal::FlashTooSmall { path: self.path.clone(), why });
+                }
+                FlashKind::BlockDevice => {}
+            }
+        }
+        Ok(geometry)
+    }
+
+    /// What the flash holds. Reads only.
+    ///
+    /// # Errors
+    /// When the flash cannot be read.
+    pub fn recognise(&self) -> Result<Content, Refusal> {
+        if !matches!(self.undo, Undo::Nothing) {
+            return Ok(Content::Nothing);
+        }
+        let len = LOOKED_AT.min(usize::try_from(self.bytes()).unwrap_or(LOOKED_AT));
+        let start = self.opened().read(0, len).map_err(|errno| self.unreadable(errno))?;
+        Ok(recognise(&start, self.bytes()))
+    }
+
+    /// Makes sure that a file has all its space: one that was copied may have holes.
+    ///
+    /// # Errors
+    /// [`Refusal::FlashNoSpace`].
+    pub fn allocate(&self) -> Result<(), Refusal> {
+        self.opened().allocate().map_err(|error| refusal(&self.path, error))
+    }
+
+    /// Writes a damaged superblock copy anew from the other one, and says which it was: 1 or 2.
+    ///
+    /// # Errors
+    /// When the flash cannot be read or written.
+    pub fn heal_superblock(&self) -> Result<Option<usize>, headpond_base::Errno> {
+        let [first, second] = SUPERBLOCK_SLOTS.map(|offset| self.opened().read(offset, BLOCK));
+        let (damaged, superblock) = match (decode_superblock(&first?), decode_superblock(&second?)) {
+            (Ok(superblock), Err(damage)) if !matches!(damage, Damage::Version { .. }) => (1, superblock),
+            (Err(damage), Ok(superblock)) if !matches!(damage, Damage::Version { .. }) => (0, superblock),
+            _ => return Ok(None),
+        };
+        let bytes = BufMut::copy_of(&encode_superblock(&superblock)).freeze();
+        self.opened().write(SUPERBLOCK_SLOTS[damaged], &bytes)?;
+        self.opened().sync()?;
+        Ok(Some(damaged + 1))
+    }
+
+    /// The refusal for a flash that fails while it is read.
+    #[must_use]
+    pub fn unreadable(&self, errno: headpond_base::Errno) -> Refusal {
+        Refusal::Pool {
+            path: self.path.clone(),
+            what: format!("cannot be read: {errno}"),
+            advice: "Nothing was written. Look at the kernel's log: the device may be failing.",
+            status: ExitStatus::FlashFailed,
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How much there is, in whole blocks.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.opened().bytes()
+    }
+
+    /// The open flash, to read and write while starting.
+    ///
+    /// # Panics
+    /// Once its reactor is started: then the flash is the reactor's.
+    #[must_use]
+    pub fn opened(&self) -> &Opened {
+        self.opened.as_ref().expect("the flash is asked before its reactor is started")
+    }
+
+    /// From now on it is a pool: it stays, whatever becomes of this start.
+    pub fn settle(&mut self) {
+        self.undo = Undo::Nothing;
+    }
+
+    /// Starts the reactor that a shard drives it with. The lock goes with it; what is left here only
+    /// undoes the making of the file, until it is settled.
+    ///
+    /// # Errors
+    /// When the backend was named and the kernel refuses it.
+    pub fn start(&mut self, backend: Backend) -> Result<Box<dyn Reactor>, Refusal> {
+        match self.opened.take() {
+            Some(opened) => start_reactor(vec![(MemberId(0), opened)], backend, TrimPolicy::default())
+                .map_err(|error| refusal(&self.path, error)),
+            None => Err(Refusal::FlashInUse { path: self.path.clone() }),
+        }
+    }
+}
+
+/// Looks at the superblocks of a pool that a shard has in use.
+#[derive(Debug)]
+pub(crate) struct Superblocks(File);
+
+impl Superblocks {
+    pub(crate) fn of(flash: &Opened) -> io::Result<Self> {
+        Ok(Self(flash.file().try_clone()?))
+    }
+
+    /// The count of the one that a stop in order left; `None` if there is none.
+    pub(crate) fn stopped_at(&self) -> Option<u64> {
+        let read = |offset| {
+            let mut block = BufMut::zeroed(BLOCK);
+            self.0.read_exact_at(&mut block, offset).ok()?;
+            decode_superblock(&block).ok()
+        };
+        let newest = SUPERBLOCK_SLOTS.into_iter().filter_map(read).max_by_key(|superblock| superblock.counter)?;
+        newest.clean_stop.then_some(newest.counter)
+    }
+}
+
+impl Drop for Flash {
+    fn drop(&mut self) {
+        // Best effort: what cannot be undone is a file of zeros, which the next start names.
+        let _ = match &self.undo {
+            Undo::Nothing => Ok(()),
+            Undo::Remove(file) if is_at(file, &self.path) => fs::remove_file(&self.path),
+            Undo::Remove(_) => Ok(()),
+            Undo::Empty(file) => file.set_len(0),
+        };
+    }
+}
+
+/// Whether this very file has the name. A link in its place is not followed.
+fn is_at(file: &File, path: &Path) -> bool {
+    let (held, named) = (file.metadata(), fs::symlink_metadata(path));
+    held.is_ok_and(|held| named.is_ok_and(|named| (held.dev(), held.ino()) == (named.dev(), named.ino())))
+}
+
+fn whole_blocks(size: Size) -> u64 {
+    size.0 / BLOCK_U64 * BLOCK_U64
+}
+
+/// A device's error, in its class.
+fn refusal(path: &Path, error: FlashError) -> Refusal {
+    let path = path.to_owned();
+    match error {
+        FlashError::InUse(_) => Refusal::FlashInUse { path },
+        FlashError::NoSpace { wanted, .. } => Refusal::FlashNoSpace { path, bytes: wanted },
+        FlashError::Permission { doing, .. } => Refusal::NoPermission {
+            what: format!("{doing} the flash {}", path.display()),
+            advice: "Give its file or device to this user, or run as root.".to_owned(),
+        },
+        FlashError::Missing(_) => Refusal::Flash { path, why: "does not exist".to_owned() },
+        FlashError::Exists(_) => Refusal::Flash { path, why: "was made by another process just now".to_owned() },
+        FlashError::NotOwn { why, .. } => Refusal::Flash { path, why },
+        FlashError::NotFlash(_) => {
+            let why = "is neither a file nor a block device: give a file (made if missing) or a block device";
+            Refusal::Flash { path, why: why.to_owned() }
+        }
+        FlashError::NoUring { source, .. } => {
+            let why = format!("io_uring is refused here: {source}. Use --backend psync, or auto");
+            Refusal::Flash { path, why }
+        }
+        FlashError::Io { doing, source, .. } => Refusal::from_io(&format!("{doing} the flash"), &path, source),
+    }
+}
+
+/// As far as the start of the flash is looked at to tell what it is.
+const LOOKED_AT: usize = 128 << 10;
+
+fn recognise(start: &[u8], bytes: u64) -> Content {
+    let slots = SUPERBLOCK_SLOTS.map(|offset| {
+        let block = usize::try_from(offset).ok().and_then(|offset| start.get(offset..offset + BLOCK));
+        block.map_or(Err(Damage::Missing("superblock")), decode_superblock)
+    });
+    let best = slots.iter().flatten().max_by_key(|superblock| superblock.counter);
+    let newer = slots.iter().find_map(|slot| match slot {
+        Err(damage @ Damage::Version { .. }) => Some(damage.clone()),
+        _ => None,
+    });
+    // A newer slot beside one that is known: a newer headpond used the pool last.
+    if let Some(newer) = newer {
+        return Content::Unreadable(newer);
+    }
+    if let Some(superblock) = best {
+        return Content::Pool(Box::new(superblock.clone()));
+    }
+    let damaged = slots.into_iter().filter_map(Result::err).find(|damage| !matches!(damage, Damage::Missing(_)));
+    damaged.map_or_else(|| Content::Foreign(looks_like(start, bytes)), Content::Unreadable)
+}
+
+/// What bytes look like by the common magic numbers. Zeros are no proof of
+/// nothing: they may be the start of a sparse image.
+fn looks_like(start: &[u8], bytes: u64) -> String {
+    let has = |offset: usize, magic: &[u8]| start.get(offset..offset + magic.len()) == Some(magic);
+    let known: [(usize, &[u8], &str); 11] = [
+        (0x438, &[0x53, 0xef], "an ext2, ext3 or ext4 file system"),
+        (0, b"XFSB", "an XFS file system"),
+        (0x1_0040, b"_BHRfS_M", "a Btrfs file system"),
+        (0, b"LUKS\xba\xbe", "an encrypted (LUKS) volume"),
+        (0x218, b"LVM2 001", "an LVM physical volume"),
+        (0xff6, b"SWAPSPACE2", "swap space"),
+        (0, b"SQLite format 3\0", "an SQLite database"),
+        (0, b"QFI\xfb", "a QCOW image"),
+        (0, &[0x1f, 0x8b], "a gzip archive"),
+        (0x200, b"EFI PART", "a partitioned disk"),
+        (0x1fe, &[0x55, 0xaa], "a partitioned disk"),
+    ];
+    if let Some((_, _, name)) = known.into_iter().find(|(offset, magic, _)| has(*offset, magic)) {
+        return format!("holds {name}");
+    }
+    let size = Size(bytes);
+    if start.iter().all(|&byte| byte == 0) {
+        format!("holds {size} that start with zeros")
+    } else {
+        format!("holds {size} of something else")
+    }
+}
+
+fn geometry(path: &Path, bytes: u64) -> Result<Geometry, Refusal> {
+    Geometry::for_bytes(bytes).map_err(|error| {
+        let path = path.to_owned();
+        match error {
+            GeometryError::TooSmall(_) => Refusal::FlashTooSmall {
+                path,
+                why: format!("{} are too few for a pool: at least {} are needed", Size(bytes), Size(POOL_BYTES_MIN)),
+            },
+            GeometryError::TooLarge(_) => Refusal::Flash {
+                path,
+                why: format!("{} are too many for one pool: at most {} can be used", Size(bytes), Size(POOL_BYTES_MAX)),
+            },
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_base::{BatchNumber, CacheMode, Epoch, MemberId, OwnerNumber, PoolId};
+    use headpond_format::{MemberName, Members};
+
+    const SIZE: Option<Size> = Some(Size(64 << 20));
+
+    fn superblock(counter: u64) -> Superblock {
+        let geometry = Geometry::for_bytes(1 << 30).unwrap();
+        Superblock {
+            pool: PoolId([7; 16]),
+            member: MemberId(0),
+            members: Members::first(geometry.member(MemberName([5; 16]))),
+            owner: OwnerNumber(1),
+            geometry,
+            counter,
+            epoch: Epoch(1),
+            origin: None,
+            checkpoint_area: 0,
+            checkpoint_bytes: 4096,
+            synced_through: BatchNumber(0),
+            synced_host: BatchNumber(0),
+            mode: CacheMode::WriteBack,
+            clean_stop: true,
+            dirty_blocks: 0,
+            boot: [0; 16],
+            claim: [0; 16],
+            packed: false,
+            blanks: false,
+        }
+    }
+
+    fn image(slots: [Option<Vec<u8>>; 2]) -> Vec<u8> {
+        let mut start = vec![0; LOOKED_AT];
+        for (slot, offset) in slots.into_iter().zip(SUPERBLOCK_SLOTS) {
+            if let Some(block) = slot {
+                start[offset as usize..offset as usize + BLOCK].copy_from_slice(&block);
+            }
+        }
+        start
+    }
+
+    #[test]
+    fn a_pool_is_recognised_by_either_superblock_and_the_later_counts() {
+        let block = |counter| Some(encode_superblock(&superblock(counter)));
+        let mut rotten = encode_superblock(&superblock(9));
+        rotten[100] ^= 1;
+        for (slots, counter) in [
+            ([block(1), block(2)], 2),
+            ([block(3), block(2)], 3),
+            ([block(1), None], 1),
+            ([Some(rotten.clone()), block(2)], 2),
+        ] {
+            let Content::Pool(found) = recognise(&image(slots), 1 << 30) else { panic!("no pool found") };
+            assert_eq!(found.counter, counter);
+        }
+        let both = image([Some(rotten.clone()), Some(rotten)]);
+        assert_eq!(recognise(&both, 1 << 30), Content::Unreadable(Damage::Checksum("superblock")));
+    }
+
+    #[test]
+    fn foreign_bytes_are_told_by_what_they_look_like() {
+        let mut ext = vec![0; LOOKED_AT];
+        ext[0x438..0x43a].copy_from_slice(&[0x53, 0xef]);
+        for (bytes, says) in [
+            (ext, "ext4"),
+            (vec![0; 5000], "zeros"),
+            (b"SQLite format 3\0 and so on".to_vec(), "SQLite"),
+            (vec![9; 77], "77 B of"),
+        ] {
+            let Content::Foreign(what) = recognise(&bytes, bytes.len() as u64) else { panic!("taken for a pool") };
+            assert!(what.contains(says), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_missing_flash_is_made_at_its_size_and_removed_again_if_nothing_comes_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pond");
+        let flash = Flash::take(&path, SIZE, Fill::Reserved).unwrap();
+        assert_eq!((flash.bytes(), flash.recognise().unwrap()), (64 << 20, Content::Nothing));
+        assert_eq!(fs::metadata(&path).unwrap().len(), 64 << 20);
+        drop(flash);
+        assert!(!path.exists());
+        let mut flash = Flash::take(&path, SIZE, Fill::Reserved).unwrap();
+        flash.settle();
+        drop(flash);
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn an_empty_file_is_given_its_size_and_emptied_again_if_nothing_comes_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pond");
+        fs::write(&path, "").unwrap();
+        let flash = Flash::take(&path, SIZE, Fill::Reserved).unwrap();
+        assert_eq!((flash.bytes(), flash.recognise().unwrap()), (64 << 20, Content::Nothing));
+        drop(flash);
+        assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn a_start_that_comes_to_nothing_touches_no_other_file_that_took_the_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("pond"), dir.path().join("other"));
+        for made_before in [true, false] {
+            fs::write(&other, "not headpond's").unwrap();
+            if made_before {
+                fs::write(&path, "").unwrap();
+            }
+            let flash = Flash::take(&path, SIZE, Fill::Reserved).unwrap();
+            fs::rename(&path, dir.path().join("aside")).unwrap();
+            std::os::unix::fs::symlink(&other, &path).unwrap();
+            drop(flash);
+            assert_eq!(fs::read(&other).unwrap(), b"not headpond's");
+            fs::remove_file(&path).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_held_flash_is_refused_to_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pond");
+        let _flash = Flash::take(&path, SIZE, Fill::Reserved).unwrap();
+        assert_eq!(Flash::take(&path, SIZE, Fill::Reserved).unwrap_err().status(), ExitStatus::FlashInUse);
+    }
+
+    #[test]
+    fn each_unusable_flash_has_its_message_and_its_status() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("dir")).unwrap();
+        for (name, size, status, says) in [
+            ("new", None, ExitStatus::FlashUnusable, "--size 200G"),
+            ("new", Some(Size(1 << 20)), ExitStatus::FlashTooSmall, "at least 64 MiB"),
+            ("new", Some(Size(5 << 50)), ExitStatus::FlashUnusable, "at most 4096 TiB"),
+            ("dir", SIZE, ExitStatus::FlashUnusable, "neither a file"),
+        ] {
+            let refusal = Flash::take(&at(name), size, Fill::Reserved).unwrap_err();
+            assert_eq!(refusal.status(), status, "{refusal}");
+            assert!(refusal.to_string().contains(says), "{refusal}");
+            assert!(!at("new").exists(), "a refusal leaves nothing");
+        }
+    }
+}

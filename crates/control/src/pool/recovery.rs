@@ -1,0 +1,605 @@
+//! From a flash and an origin to an engine that may start: whose the pool is, what it holds, and
+//! which file at the origin each object is.
+//!
+//! Invariants:
+//! - Nothing is written to the flash before every check has passed, the conflicts included.
+//! - An object with dirty data has an origin's file that could be opened for writing before the engine starts. As many stay
+//!   open as there are descriptors for.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use headpond_base::{BLOCK_U64, CacheMode, ObjectId, PoolId, UnixNanos};
+use headpond_engine::{
+    Attributes, Mutation, OpenFile, RecoverError, Recovered, RecoveredObject, Verdict, format_pool, recover_mutated,
+};
+use headpond_format::{Damage, MemberName, OriginName, Stamp};
+use headpond_mount::{KEPT_TIMES_MAX, KeptTime, KnownObject};
+use headpond_shard::FlashReader;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use super::flash::{Content, Flash};
+use super::resolve::{Found, Wanted};
+use crate::origin::OriginRoot;
+use crate::ownership::{Allowed, Awaited, Claim, Failure, Held, Image, Marker, Ownership, hex, judge};
+use crate::process::{Step, Waiting, boot};
+use crate::refusal::{Conflicts, Decisions, Doubtful, ExitStatus, FileConflict, Leftover, Refusal, Side};
+use crate::settings::MountPlan;
+use crate::wording::clock::utc;
+
+/// A pool ready to be taken into use.
+pub(crate) struct Ready {
+    /// The pool's state, in agreement with the origin.
+    pub(crate) recovered: Recovered,
+    /// The pool's own name.
+    pub(crate) pool: PoolId,
+    /// The origin's key.
+    pub(crate) key: [u8; 16],
+    /// The mode that the pool was used in last.
+    pub(crate) mode: CacheMode,
+    /// The pool's size.
+    pub(crate) pool_bytes: u64,
+    /// Files with dirty data, which could be opened.
+    pub(crate) files: Vec<DirtyFile>,
+    /// The same for the mount.
+    pub(crate) known: Vec<KnownObject>,
+    /// Status change times of files of which nothing is dirty.
+    pub(crate) kept_times: Vec<KeptTime>,
+    /// The claim of this use, which the pool has from its first checkpoint on.
+    pub(crate) claim: Claim,
+    /// What to tell the operator.
+    pub(crate) notes: Vec<String>,
+}
+
+/// A file with dirty data.
+pub(crate) struct DirtyFile {
+    pub(crate) object: ObjectId,
+    pub(crate) found: Found,
+    /// Open, as far as there are descriptors.
+    pub(crate) file: Option<File>,
+}
+
+/// What lies beside the origin.
+pub(crate) struct Beside<'a> {
+    /// The marker, and how far the log was durable.
+    pub(crate) awaited: Awaited<'a>,
+    /// The note of a pool whose flash failed.
+    pub(crate) failure: Option<&'a Failure>,
+}
+
+/// What becomes of what a pool holds.
+enum Trust {
+    /// As an orderly stop or a crash left it: dirty data counts where the origin is as it was left.
+    Left,
+    /// All its dirty data is for the operator to decide on, and nothing that it has as clean counts.
+    None(Doubt),
+}
+
+/// Why nothing in a pool is believed.
+enum Doubt {
+    /// Its flash failed, and the origin went on without it.
+    Failed { when: String },
+    /// It is not as the origin left it.
+    Image(Image),
+}
+
+impl Doubt {
+    fn refusal(self, flash: &Flash, marker: Option<&Marker>, left: Vec<FileConflict>) -> Refusal {
+        let path = flash.path().to_owned();
+        match self {
+            Self::Failed { when } => Refusal::PoolObsolete { path, when, left: Leftover(left) },
+            Self::Image(image) => {
+                let since = marker.map_or("later", |marker| &marker.since);
+                let what = match image {
+                    Image::Older => format!(
+                        "this is an older image of the pool, from a copy, a snapshot or a clone. The origin has been used with a \
+                         newer one: since {since}"
+                    ),
+                    Image::Elsewhere => format!(
+                        "this is a copy of the pool that was used by itself. The origin has been used with another one: since {since}"
+                    ),
+                    Image::Shorter { ends, durable } => format!(
+                        "this is an older image of the pool, from a copy, a snapshot or a clone made in its last use, which ended by a \
+                         crash; or the flash lost what it had synced. Its log ends at batch {ends}, and was durable up to batch \
+                         {durable}. The origin has been used with the newer one: since {since}"
+                    ),
+                };
+                Refusal::PoolImage { path, what, left: Doubtful(left) }
+            }
+        }
+    }
+
+    const fn note(&self) -> &'static str {
+        match self {
+            Self::Failed { .. } => "the flash failed in an earlier use; what it had cached is dropped",
+            Self::Image(_) => "the pool was not as the origin left it; what it had cached is dropped",
+        }
+    }
+}
+
+/// Makes the pool of `flash` ready for the origin, or says why not.
+pub(crate) fn make_ready(
+    flash: &mut Flash,
+    root: &OriginRoot,
+    beside: &Beside<'_>,
+    plan: &MountPlan,
+    waiting: &Waiting,
+) -> Result<Ready, Refusal> {
+    let allowed = Allowed { format: plan.format, discard_dirty: plan.discard_dirty };
+    let planted = planted(plan)?;
+    waiting.on(Step::Pool);
+    let found = look_at(flash, allowed, planted)?;
+    let held = found.as_ref().map(held);
+    let mut notes = Vec::new();
+    waiting.on(Step::Origin("the files"));
+    let (ownership, trust) = whose(root, flash, beside, held.as_ref(), allowed)?;
+    waiting.on(Step::Pool);
+    let (mut recovered, key) = match ownership {
+        Ownership::Same(key) | Ownership::Image(key, _) => (kept(found, flash, planted)?, key),
+        Ownership::TakeOver => {
+            if let Some(name) = held.as_ref().and_then(|held| held.origin.as_ref()) {
+                let before = String::from_utf8_lossy(&name.path).into_owned();
+                notes
+                    .push(format!("the pool held clean data of {before}; what are not this origin's files is dropped"));
+            }
+            (kept(found, flash, planted)?, random()?)
+        }
+        Ownership::Format => {
+            let key = random()?;
+            let mode = plan.mode.unwrap_or_default();
+            format(flash, OriginName { key, path: path_bytes(root.path()) }, plan, mode)?;
+            (read_pool(flash, planted)?, key)
+        }
+    };
+    check_size(flash, &recovered, plan)?;
+    // What was written directly to the origin before a crash may be in its kernel's memory only, and
+    // after this start nobody knows any more which files those were: a later sync or flush would not
+    // cover them. The same holds for owners, modes and names after an orderly stop. Before the files are compared,
+    // because writing back may move their times.
+    let failed = |error| Refusal::OriginFailed { path: root.path().to_owned(), error };
+    waiting.on(Step::Sync);
+    root.sync_file_system().map_err(failed)?;
+    recovered.booted(boot());
+    waiting.on(Step::Files);
+    let Settled { files, known, mut kept_times } = match trust {
+        Trust::Left => settle_objects(&mut recovered, root, &plan.decisions, &mut notes)?,
+        Trust::None(doubt) => {
+            // To make an image anew is no decision on what it holds.
+            let undecided = Decisions::default();
+            let is_format = plan.format && matches!(doubt, Doubt::Image(_));
+            let decisions = if is_format { &undecided } else { &plan.decisions };
+            let decided = decide_all(&mut recovered, root, decisions, &mut notes);
+            if decided.is_ok() {
+                notes.push(doubt.note().to_owned());
+            }
+            decided.map_err(|undecided| match undecided {
+                Undecided::Files(left) => doubt.refusal(flash, beside.awaited.marker, left),
+                Undecided::Refused(refusal) => refusal,
+            })?
+        }
+    };
+    waiting.on(Step::Pool);
+    flash.allocate()?;
+    match flash.heal_superblock() {
+        Ok(None) => {}
+        Ok(Some(copy)) => notes.push(format!(
+            "copy {copy} of 2 of the pool's superblock was damaged, and is written anew from the other one"
+        )),
+        // Then the engine will not get far either, and says so.
+        Err(errno) => notes.push(format!("a damaged copy of the pool's superblock cannot be written anew: {errno}")),
+    }
+    recovered.adopt(OriginName { key, path: path_bytes(root.path()) });
+    let id = random()?;
+    let claim = Claim {
+        epoch: recovered.epoch().0,
+        id: hex(&id),
+        before: hex(&recovered.superblock().claim),
+        begun: false,
+        stopped_at: None,
+    };
+    recovered.claim(id);
+    let superblock = recovered.superblock();
+    let (pool, pool_bytes, mode) = (superblock.pool, superblock.geometry.pool_bytes, superblock.mode);
+    // Of too many, those that were made known last.
+    kept_times.drain(..kept_times.len().saturating_sub(KEPT_TIMES_MAX));
+    Ok(Ready { recovered, pool, key, mode, pool_bytes, files, known, kept_times, claim, notes })
+}
+
+/// Whose the pool is, and what its data is worth.
+fn whose(
+    root: &OriginRoot,
+    flash: &Flash,
+    beside: &Beside<'_>,
+    held: Option<&Held>,
+    allowed: Allowed,
+) -> Result<(Ownership, Trust), Refusal> {
+    let failed = beside.failure.zip(held).filter(|(failure, held)| failure.is_of(&held.pool.to_string()));
+    let Some((failure, held)) = failed else {
+        let ownership = judge(root.path(), flash.path(), beside.awaited, held, allowed)?;
+        let trust = match ownership {
+            Ownership::Image(_, image) => Trust::None(Doubt::Image(image)),
+            _ => Trust::Left,
+        };
+        return Ok((ownership, trust));
+    };
+    // A pool that the note names was this origin's, whatever became of the marker. A note that was
+    // cut short says nothing of the kind.
+    let ownership = if !failure.names(&held.pool.to_string()) {
+        judge(root.path(), flash.path(), beside.awaited, Some(held), allowed)?
+    } else if allowed.discard_dirty || (allowed.format && held.dirty_files == 0) {
+        Ownership::Format
+    } else {
+        held.origin.as_ref().map_or(Ownership::TakeOver, |name| Ownership::Same(name.key))
+    };
+    let when = failure.when.clone();
+    Ok((ownership, if ownership == Ownership::Format { Trust::Left } else { Trust::None(Doubt::Failed { when }) }))
+}
+
+/// The pool that is there, if there is one that counts.
+fn look_at(flash: &Flash, allowed: Allowed, planted: Option<Mutation>) -> Result<Option<Recovered>, Refusal> {
+    let refuse =
+        |what: String, advice, status| Err(Refusal::Pool { path: flash.path().to_owned(), what, advice, status });
+    match flash.recognise()? {
+        Content::Nothing => Ok(None),
+        Content::Foreign(_) if allowed.format => Ok(None),
+        Content::Foreign(what) => Err(Refusal::FlashForeign { path: flash.path().to_owned(), what }),
+        Content::Pool(_) => match read_pool(flash, planted) {
+            Ok(recovered) => Ok(Some(recovered)),
+            Err(_) if allowed.format && allowed.discard_dirty => Ok(None),
+            Err(refusal) => Err(refusal),
+        },
+        Content::Unreadable(_) if allowed.format && allowed.discard_dirty => Ok(None),
+        Content::Unreadable(damage @ Damage::Version { .. }) => {
+            refuse(damage.to_string(), OTHER_VERSION, ExitStatus::PoolVersion)
+        }
+        Content::Unreadable(damage) => refuse(damage.to_string(), UNREADABLE, ExitStatus::PoolDamaged),
+    }
+}
+
+const UNREADABLE: &str = "Nothing was written. The pool may hold dirty data, and headpond cannot say of which files. To give up \
+                          everything in it and make it anew: --format --discard-dirty";
+
+const OTHER_VERSION: &str = "Nothing was written. The headpond that wrote the pool can use it. To use it with this one, flush it with that \
+                             one, unmount, and make it anew: --format --discard-dirty";
+
+const FAILING: &str = "Nothing was written. Look at the kernel's log: the device may be failing.";
+
+/// The bug that a test of the tests asked for.
+fn planted(plan: &MountPlan) -> Result<Option<Mutation>, Refusal> {
+    let asked = plan.fault.as_ref().is_some_and(|fault| fault.accept_torn_batch);
+    if asked && !Mutation::CAN_BE_PLANTED {
+        let what = "--test-fault accept-torn-batch: this program has no bugs to plant. Use one that was built with the tests \
+                    (cargo build --workspace --bins). Nothing was written.";
+        return Err(Refusal::Usage(what.to_owned()));
+    }
+    Ok(asked.then_some(Mutation::AcceptTornBatch))
+}
+
+fn read_pool(flash: &Flash, planted: Option<Mutation>) -> Result<Recovered, Refusal> {
+    recover_mutated(&mut FlashReader(flash.opened()), flash.bytes(), planted).map_err(|error| {
+        let (advice, status) = match error {
+            RecoverError::Version { .. } => (OTHER_VERSION, ExitStatus::PoolVersion),
+            RecoverError::CutShort { .. } => (UNREADABLE, ExitStatus::PoolTruncated),
+            RecoverError::Read { .. } => (FAILING, ExitStatus::FlashFailed),
+            RecoverError::NotAPool
+            | RecoverError::Damaged { .. }
+            | RecoverError::LostSuperblock { .. }
+            | RecoverError::LostHistory { .. } => (UNREADABLE, ExitStatus::PoolDamaged),
+        };
+        Refusal::Pool { path: flash.path().to_owned(), what: error.to_string(), advice, status }
+    })
+}
+
+fn kept(found: Option<Recovered>, flash: &Flash, planted: Option<Mutation>) -> Result<Recovered, Refusal> {
+    match found {
+        Some(recovered) => Ok(recovered),
+        None => read_pool(flash, planted),
+    }
+}
+
+fn is_dirty(object: &RecoveredObject) -> bool {
+    object.dirty || object.dirty_blocks > 0
+}
+
+fn held(recovered: &Recovered) -> Held {
+    let objects = recovered.objects();
+    let superblock = recovered.superblock();
+    Held {
+        pool: superblock.pool,
+        origin: superblock.origin.clone(),
+        epoch: superblock.epoch,
+        claim: superblock.claim,
+        counter: superblock.counter,
+        host_batch: recovered.last_host_batch().0,
+        dirty_files: objects.iter().filter(|object| is_dirty(object)).count(),
+        dirty_bytes: objects.iter().map(|object| object.dirty_blocks * BLOCK_U64).sum(),
+    }
+}
+
+fn format(flash: &mut Flash, origin: OriginName, plan: &MountPlan, mode: CacheMode) -> Result<(), Refusal> {
+    let geometry = flash.prepare_format(plan.size)?;
+    let (pool, member) = (PoolId(random()?), MemberName(random()?));
+    let failed = |errno: headpond_base::Errno| Refusal::Pool {
+        path: flash.path().to_owned(),
+        what: format!("cannot be written: {errno}"),
+        advice: "Look at the kernel's log: the device may be failing.",
+        status: ExitStatus::FlashFailed,
+    };
+    for (offset, data) in format_pool(pool, member, geometry, Some(origin), mode) {
+        flash.opened().write(offset, &data).map_err(failed)?;
+    }
+    flash.opened().sync().map_err(failed)
+}
+
+/// A size given for a pool that exists must be its own: it cannot be changed in place.
+fn check_size(flash: &Flash, recovered: &Recovered, plan: &MountPlan) -> Result<(), Refusal> {
+    let pool_bytes = recovered.superblock().geometry.pool_bytes;
+    match plan.size {
+        Some(size) if size.0 / BLOCK_U64 * BLOCK_U64 != pool_bytes => Err(Refusal::Usage(format!(
+            "flash {}: the pool there has {}, and --size says {size}\n  \
+             A pool keeps its size. Leave --size away, or make the pool anew after a flush: --format",
+            flash.path().display(),
+            crate::Size(pool_bytes),
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// What the mount and the shard are to know of files from the start on.
+#[derive(Default)]
+struct Settled {
+    files: Vec<DirtyFile>,
+    known: Vec<KnownObject>,
+    kept_times: Vec<KeptTime>,
+}
+
+/// Brings every object into agreement with its file at the origin, or refuses for all conflicts
+/// at once.
+fn settle_objects(
+    recovered: &mut Recovered,
+    root: &OriginRoot,
+    decisions: &Decisions,
+    notes: &mut Vec<String>,
+) -> Result<Settled, Refusal> {
+    let objects = recovered.objects();
+    let wanted: Vec<Wanted> = objects.iter().map(wanted).collect();
+    let found = root.find(&wanted)?;
+    let mut conflicts = Vec::new();
+    let mut settled = Settled::default();
+    let (mut dropped, mut doubted) = (0_usize, 0_usize);
+    for (object, found) in objects.iter().zip(&found) {
+        let file = found.as_ref().map(open_file);
+        let counts = match recovered.reconcile(object.object, file.as_ref()) {
+            Verdict::Kept => true,
+            verdict @ (Verdict::Dropped | Verdict::Doubted) => {
+                *if verdict == Verdict::Dropped { &mut dropped } else { &mut doubted } += 1;
+                false
+            }
+            Verdict::Forgotten => false,
+            Verdict::Conflict(conflict) => {
+                let path = shown_path(object, found.as_ref());
+                match (decisions.side(&path), &file) {
+                    (Some(Side::Pool), Some(file)) => {
+                        recovered.keep(object.object, file);
+                        notes.push(format!("{}: the pool's data is kept, as decided", path.display()));
+                        true
+                    }
+                    (Some(Side::Origin), _) => {
+                        recovered.discard(object.object);
+                        notes.push(format!("{}: the origin's file is kept, as decided", path.display()));
+                        false
+                    }
+                    _ => {
+                        let dirty_bytes = object.dirty_blocks * BLOCK_U64;
+                        conflicts.push(FileConflict {
+                            path,
+                            differs: differs(conflict.left, conflict.found),
+                            dirty_bytes,
+                        });
+                        false
+                    }
+                }
+            }
+        };
+        if let (true, Some(found)) = (counts, found) {
+            let seen = recovered.attributes(object.object).unwrap_or_default();
+            if is_dirty(object) {
+                settled.take_file(object.object, seen, found, root)?;
+            } else {
+                settled.keep_time(seen, found);
+            }
+        }
+    }
+    if !conflicts.is_empty() {
+        return Err(Refusal::Conflict(Conflicts(conflicts)));
+    }
+    if dropped > 0 {
+        notes.push(format!("{dropped} files were changed at the origin since; their cached data is dropped"));
+    }
+    if doubted > 0 {
+        notes.push(format!(
+            "the last use did not end in order, and of {doubted} files the status (mode, owner, attributes, names) was changed \
+             shortly before its end, or since; their cached data is dropped"
+        ));
+    }
+    Ok(settled)
+}
+
+/// Why a pool that is not believed is not taken into use.
+enum Undecided {
+    Files(Vec<FileConflict>),
+    Refused(Refusal),
+}
+
+impl From<Refusal> for Undecided {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// Does what the operator decided on each file with dirty data in a pool that is not believed, and
+/// forgets everything else that is in it.
+fn decide_all(
+    recovered: &mut Recovered,
+    root: &OriginRoot,
+    decisions: &Decisions,
+    notes: &mut Vec<String>,
+) -> Result<Settled, Undecided> {
+    let objects = recovered.objects();
+    let wanted: Vec<Wanted> = objects.iter().map(wanted).collect();
+    let found = root.find(&wanted)?;
+    let mut left = Vec::new();
+    let mut settled = Settled::default();
+    for (object, found) in objects.iter().zip(&found) {
+        // Clean, or of a file that is gone as it should be.
+        if !is_dirty(object) || (found.is_none() && may_be_missing(object)) {
+            recovered.discard(object.object);
+            continue;
+        }
+        let path = shown_path(object, found.as_ref());
+        match (decisions.side(&path), found) {
+            (Some(Side::Pool), Some(found)) => {
+                recovered.keep(object.object, &open_file(found));
+                let seen = recovered.attributes(object.object).unwrap_or_default();
+                settled.take_file(object.object, seen, found, root)?;
+                notes.push(format!("{}: the pool's data is kept, as decided", path.display()));
+            }
+            (Some(Side::Origin), _) => {
+                recovered.discard(object.object);
+                notes.push(format!("{}: the origin's file is kept, as decided", path.display()));
+            }
+            _ => {
+                let was = object.state.stamp;
+                let unchanged = |found: &Found| {
+                    let same = (found.stamp.size, found.stamp.mtime) == (was.size, was.mtime);
+                    same && !object.state.status_changed(found.stamp)
+                };
+                let differs = if found.as_ref().is_some_and(unchanged) {
+                    "not changed at the origin since".to_owned()
+                } else {
+                    let found = found.as_ref().map(|found| found.stamp);
+                    differs(object.state.stamp, found)
+                };
+                left.push(FileConflict { path, differs, dirty_bytes: object.dirty_blocks * BLOCK_U64 });
+            }
+        }
+    }
+    let nothing_said = decisions.keep_pool.is_empty() && decisions.keep_origin.is_empty();
+    if !left.is_empty() || nothing_said {
+        return Err(Undecided::Files(left));
+    }
+    Ok(settled)
+}
+
+/// How many files with dirty data stay open while the others are looked at: within any limit of descriptors.
+const OPEN_AT_ONCE: usize = 256;
+
+impl Settled {
+    /// Opens the file of an object with dirty data, for the shard and for the mount.
+    fn take_file(
+        &mut self,
+        object: ObjectId,
+        seen: Attributes,
+        found: &Found,
+        root: &OriginRoot,
+    ) -> Result<(), Refusal> {
+        let file = Some(root.open_file(found)?).filter(|_| self.files.len() < OPEN_AT_ONCE);
+        self.files.push(DirtyFile { object, found: found.clone(), file });
+        self.known.push(KnownObject {
+            inode: found.inode,
+            birth: found.birth,
+            object,
+            attributes: seen,
+            path: found.path.clone(),
+        });
+        Ok(())
+    }
+
+    /// Of a file of which nothing is dirty the mount needs no more than the time that the origin does not have.
+    fn keep_time(&mut self, seen: Attributes, found: &Found) {
+        let (at_origin, ctime) = (found.stamp.ctime, seen.ctime);
+        if ctime != at_origin {
+            self.kept_times.push(KeptTime { inode: found.inode, birth: found.birth, at_origin, ctime });
+        }
+    }
+}
+
+/// The file of an object, and whether it is worth a walk if it is not where it was.
+///
+/// A file with dirty data always is. Its name may never have been synced, or its removal may have been carried out; but it may
+/// as well have moved, it or a directory above it, of which the log does not know yet. Then the removal that the log speaks of
+/// may not have come about.
+fn wanted(object: &RecoveredObject) -> Wanted {
+    let state = &object.state;
+    Wanted { inode: state.inode, birth: state.birth, path: state.path.clone(), must: is_dirty(object) }
+}
+
+/// Whether a file may be missing without anybody's having taken it away: its last name went, or none was ever synced.
+fn may_be_missing(object: &RecoveredObject) -> bool {
+    object.state.flags.unlinked || object.state.flags.unanchored
+}
+
+fn open_file(found: &Found) -> OpenFile {
+    OpenFile {
+        inode: found.inode,
+        birth: found.birth,
+        path: found.path.clone(),
+        stamp: found.stamp,
+        created: false,
+        // What the mount finds when the file is opened there counts; here nothing is written.
+        allocated: 0,
+    }
+}
+
+fn shown_path(object: &RecoveredObject, found: Option<&Found>) -> PathBuf {
+    let path = found.map_or(&object.state.path, |found| &found.path);
+    if path.is_empty() {
+        return PathBuf::from(format!("inode-{}", object.state.inode));
+    }
+    PathBuf::from(OsString::from_vec(path.clone()))
+}
+
+/// What is not as headpond left it, in words.
+fn differs(left: Stamp, found: Option<Stamp>) -> String {
+    let Some(found) = found else {
+        return "missing at the origin, so that only --keep-origin can be chosen".to_owned();
+    };
+    let mut differences = Vec::new();
+    if left.size != found.size {
+        differences.push(format!("size is {} bytes and was {}", found.size, left.size));
+    }
+    if left.mtime != found.mtime {
+        differences.push(format!("modified {}, was {}", time(found.mtime), time(left.mtime)));
+    }
+    if differences.is_empty() && left.ctime != found.ctime {
+        // Put back by whoever changed it, or it was its owner or its mode that was changed.
+        differences.push(format!(
+            "size and modification time as they were, but changed {} (status change time), was {}",
+            time(found.ctime),
+            time(left.ctime)
+        ));
+    }
+    if differences.is_empty() { "changed at the origin".to_owned() } else { differences.join(", ") }
+}
+
+fn time(at: UnixNanos) -> String {
+    let seconds = at.0.div_euclid(1_000_000_000);
+    u64::try_from(seconds).map_or_else(|_| "before 1970".to_owned(), utc)
+}
+
+fn path_bytes(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_bytes().to_vec()
+}
+
+fn random() -> Result<[u8; 16], Refusal> {
+    let mut bytes = [0; 16];
+    match getrandom(&mut bytes[..], GetRandomFlags::empty()) {
+        Ok(16) => Ok(bytes),
+        other => Err(Refusal::Failed {
+            doing: "get random bytes for a new key".to_owned(),
+            error: other.err().map_or_else(|| std::io::Error::other("too few"), Into::into),
+        }),
+    }
+}

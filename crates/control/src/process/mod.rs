@@ -1,0 +1,18 @@
+//! The daemon as a process of its host: how it gets into the background and says that it stands or waits, where its
+//! socket and log lie, and what it may still do once it serves.
+//!
+//! Keeps true: a command that started a daemon learns how the start ended, and a daemon keeps no capability that it
+//! does not need. Uses `refusal`.
+
+pub(crate) mod background;
+mod boot;
+mod confinement;
+mod notify;
+pub(crate) mod runtime_dir;
+mod waiting;
+
+pub(crate) use boot::boot;
+pub use confinement::KEPT;
+pub(crate) use confinement::confine;
+pub(crate) use notify::notify;
+pub(crate) use waiting::{Step, Waiting};

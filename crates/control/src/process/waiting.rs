@@ -1,0 +1,118 @@
+//! A start that waits for the origin says so: a server that does not answer, or gives no locks for a while after a restart,
+//! holds a system call for minutes. One that is at work itself says that, and blames no server.
+//!
+//! An NFS client waits out the server's grace also where a lock was asked for without waiting, and where a file is opened. So
+//! the waiting is left to the system call, and a thread beside it tells. Ctrl-C ends the process as always: such calls give way
+//! to a signal that kills.
+
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use super::background;
+use crate::refusal::ExitStatus;
+
+/// After so long it is told what is waited for.
+const FIRST: Duration = Duration::from_secs(3);
+
+/// And again each time after this.
+const AGAIN: Duration = Duration::from_secs(15);
+
+/// How often it is looked whether the command that started this is still there.
+const PERIOD: Duration = Duration::from_millis(250);
+
+/// What a start may have to wait for.
+#[derive(Clone, Copy)]
+pub(crate) enum Step {
+    /// An answer of the origin about this.
+    Origin(&'static str),
+    /// The pool is read or written.
+    Pool,
+    /// The origin's file system writes what its host has in memory.
+    Sync,
+    /// The pool's files are compared with the origin's, one by one.
+    Files,
+}
+
+/// Tells what a start waits for. Quiet once dropped.
+pub(crate) struct Waiting {
+    step: Sender<Step>,
+}
+
+impl Waiting {
+    /// For an origin. Without a thread nothing is told.
+    pub(crate) fn for_origin(origin: &Path) -> Self {
+        let (step, steps) = channel();
+        let origin = origin.to_owned();
+        let tell = move || {
+            let mut step = Step::Pool;
+            let mut since = Instant::now();
+            let mut told = None::<Instant>;
+            loop {
+                match steps.recv_timeout(PERIOD) {
+                    Ok(next) => (step, since, told) = (next, Instant::now(), None),
+                    Err(RecvTimeoutError::Disconnected) => return,
+                    Err(RecvTimeoutError::Timeout) => {}
+                }
+                if background::is_orphan() {
+                    eprintln!("headpond: the command that started this is gone before the mount was ready; leaving");
+                    std::process::exit(ExitStatus::Interrupted.code().into());
+                }
+                let waited = since.elapsed();
+                if waited >= FIRST && told.is_none_or(|told| told.elapsed() >= AGAIN) {
+                    background::tell(&line(&origin, step, waited));
+                    told = Some(Instant::now());
+                }
+            }
+        };
+        // Fails only where no thread can be started, and then the start will say so.
+        let _ = std::thread::Builder::new().name("waiting".to_owned()).spawn(tell);
+        Self { step }
+    }
+
+    /// The next thing that may have to be waited for.
+    pub(crate) fn on(&self, step: Step) {
+        let _ = self.step.send(step);
+    }
+}
+
+fn line(origin: &Path, step: Step, waited: Duration) -> String {
+    let (origin, seconds) = (origin.display(), waited.as_secs());
+    match step {
+        Step::Origin(what) => format!(
+            "waiting for {what} of {origin} for {seconds} s: its server does not answer, or has restarted and gives no locks yet (up \
+             to 90 s, mostly). Nothing was changed; Ctrl-C ends this"
+        ),
+        Step::Pool => {
+            format!(
+                "making the pool of {origin} ready for {seconds} s: the larger it is, the longer that takes. Ctrl-C ends this"
+            )
+        }
+        Step::Sync => format!(
+            "waiting for {origin} to write what its host has in memory for {seconds} s: that is much, or the origin is slow to \
+             answer. Ctrl-C ends this"
+        ),
+        Step::Files => format!(
+            "comparing the pool's files with those of {origin} for {seconds} s: there are many, or the origin is slow to answer. \
+             Ctrl-C ends this"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_said_what_is_waited_for_since_when_and_how_to_end_it() {
+        let line = |step| line(Path::new("/slow/db"), step, Duration::from_secs(18));
+        for part in ["the lock of /slow/db", "its server"] {
+            assert!(line(Step::Origin("the lock")).contains(part), "{part} is missing");
+        }
+        for step in [Step::Origin("the lock"), Step::Pool, Step::Sync, Step::Files] {
+            let line = line(step);
+            assert!(line.contains("/slow/db") && line.contains("18 s") && line.contains("Ctrl-C"), "{line}");
+            assert!(!line.contains("server") || matches!(step, Step::Origin(_)), "no server has to do with it: {line}");
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Every reason for which headpond will not do what it was asked to.
+//!
+//! Invariant: a refusal changes nothing, at the origin or on flash. Its message says what was
+//! found, and what the operator can do; its [`ExitStatus`] says its class.
+//! Uses `wording`.
+
+mod conflict;
+mod exit;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use conflict::{Conflicts, Decisions, Doubtful, FileConflict, Leftover, Side};
+pub use exit::ExitStatus;
+
+use crate::wording::Size;
+
+/// Why not.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// The origin cannot be used.
+    #[error("origin {}: {why}", .path.display())]
+    Origin {
+        /// The origin.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The origin fails.
+    #[error(
+        "origin {}: its file system cannot be synced: {error}\n  The last use ended in a crash, and what was written directly to the origin before it may be lost. Look at \
+         the kernel's log, and check the data; mounting again goes on with what the origin has.",
+        .path.display()
+    )]
+    OriginFailed {
+        /// The origin.
+        path: PathBuf,
+        /// What it said.
+        error: io::Error,
+    },
+    /// The origin is mounted already.
+    #[error("origin {} is already mounted{by}\n  One origin has one headpond. Unmount that one first: headpond unmount {target}", .path.display())]
+    OriginInUse {
+        /// The origin.
+        path: PathBuf,
+        /// By whom, as far as the marker says.
+        by: String,
+        /// What to unmount.
+        target: String,
+    },
+    /// The origin lies in another one, or another one in it.
+    #[error("origin {} {what}\n  {advice}", .path.display())]
+    OriginNested {
+        /// The origin.
+        path: PathBuf,
+        /// How, and whose the other is.
+        what: String,
+        /// What to do first.
+        advice: String,
+        /// Its class: that of the other origin's state.
+        status: ExitStatus,
+    },
+    /// The marker names another pool.
+    #[error(
+        "origin {}: its newest data may be in another pool: {} ({state})\n  Mount it with that flash, or give up what only that flash has: --discard-dirty",
+        .path.display(), .flash.display()
+    )]
+    OriginDirtyElsewhere {
+        /// The origin.
+        path: PathBuf,
+        /// The flash that the marker names.
+        flash: PathBuf,
+        /// What the marker says of it.
+        state: String,
+    },
+    /// The flash failed in an earlier use, and the origin was changed without the pool.
+    #[error("flash {}: this pool failed while in use ({when}), and the origin went on without it\n{left}", .path.display())]
+    PoolObsolete {
+        /// The flash.
+        path: PathBuf,
+        /// When it failed.
+        when: String,
+        /// What the operator has to decide on.
+        left: Leftover,
+    },
+    /// The pool is not the one that the marker waits for, but an image of it.
+    #[error("flash {}: {what}\n{left}", .path.display())]
+    PoolImage {
+        /// The flash.
+        path: PathBuf,
+        /// What kind of image, and of when.
+        what: String,
+        /// What the operator has to decide on.
+        left: Doubtful,
+    },
+    /// The marker makes no sense.
+    #[error(
+        "marker {}: {why}\n  It may name a pool with newer data than the origin has. If you know that there is none: --discard-dirty",
+        .path.display()
+    )]
+    Marker {
+        /// The marker's file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// What is in headpond's place beside the origin is not headpond's.
+    #[error("{} {what}: it is not used, not followed and not changed\n  {advice}", .path.display())]
+    BesideNotOurs {
+        /// The directory, or the file in it.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+        /// What to do.
+        advice: String,
+    },
+    /// The mount point cannot be used.
+    #[error("mount point {}: {why}", .path.display())]
+    MountPoint {
+        /// The mount point.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The mount point holds files, which the mount would hide.
+    #[error(
+        "mount point {} is not empty: it holds '{example}'\n  Mounting would hide that. Use an empty directory.", .path.display()
+    )]
+    MountPointNotEmpty {
+        /// The mount point.
+        path: PathBuf,
+        /// One of the names in it.
+        example: String,
+    },
+    /// The mount point is one already.
+    #[error("mount point {}: {what} is mounted there already", .path.display())]
+    MountPointInUse {
+        /// The mount point.
+        path: PathBuf,
+        /// What is mounted.
+        what: String,
+    },
+    /// Two of the three paths lie in one another.
+    #[error("{what}\n  {advice}")]
+    Overlap {
+        /// Which lies in which.
+        what: String,
+        /// Where to put it instead.
+        advice: &'static str,
+    },
+    /// The flash cannot be used.
+    #[error("flash {}: {why}", .path.display())]
+    Flash {
+        /// The flash.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Another process has the flash.
+    #[error("flash {} is in use by another headpond or mounted as a file system\n  One flash serves one origin. `headpond status` shows who uses it.", .path.display())]
+    FlashInUse {
+        /// The flash.
+        path: PathBuf,
+    },
+    /// Bytes that are not headpond's.
+    #[error("flash {}: {what}, not a headpond pool\n  Nothing was written. If what it holds may go: --format", .path.display())]
+    FlashForeign {
+        /// The flash.
+        path: PathBuf,
+        /// What it is.
+        what: String,
+    },
+    /// A pool with dirty data which is not this origin's.
+    #[error(
+        "flash {}: the pool holds {} of dirty data of {whose}\n  {why}\n  To save it, mount that origin with this flash and flush. To drop it for good: --discard-dirty",
+        .path.display(), Size(*.dirty_bytes)
+    )]
+    FlashDirtyElsewhere {
+        /// The flash.
+        path: PathBuf,
+        /// The origin it belongs to.
+        whose: String,
+        /// How much.
+        dirty_bytes: u64,
+        /// Why it is not taken for this origin's.
+        why: String,
+    },
+    /// Too small.
+    #[error("flash {}: {why}", .path.display())]
+    FlashTooSmall {
+        /// The flash.
+        path: PathBuf,
+        /// How small, and what would do.
+        why: String,
+    },
+    /// No space to make the file.
+    #[error("flash {}: no room for a file of {} there", .path.display(), Size(*.bytes))]
+    FlashNoSpace {
+        /// The flash.
+        path: PathBuf,
+        /// The size asked for.
+        bytes: u64,
+    },
+    /// The pool cannot be taken into use as it is.
+    #[error("flash {}: {what}\n  {advice}", .path.display())]
+    Pool {
+        /// The flash.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+        /// What can be done.
+        advice: &'static str,
+        /// Its class: one of those for pools.
+        status: ExitStatus,
+    },
+    /// Dirty data of files that changed at the origin.
+    #[error("{0}")]
+    Conflict(Conflicts),
+    /// No FUSE, or it would not.
+    #[error("cannot mount on {}: {why}", .path.display())]
+    NoFuse {
+        /// The mount point.
+        path: PathBuf,
+        /// What the system said, and what to do.
+        why: String,
+    },
+    /// Not allowed.
+    #[error("{what}: not permitted\n  {advice}")]
+    NoPermission {
+        /// What was being done.
+        what: String,
+        /// What can be done.
+        advice: String,
+    },
+    /// A process works in the mount.
+    #[error("{} is in use{by}\n  Stop what uses it, then unmount. Nothing was changed; the mount stays.", .path.display())]
+    Busy {
+        /// The mount point.
+        path: PathBuf,
+        /// Who, as far as can be seen.
+        by: String,
+    },
+    /// No headpond there.
+    #[error("{}: no headpond is mounted there{hint}", .path.display())]
+    NotMounted {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// What is there instead, if that helps.
+        hint: String,
+    },
+    /// The mount is on its way out.
+    #[error("{} is being unmounted: what is dirty goes to the origin, or is written down, and the daemon ends", .path.display())]
+    Ending {
+        /// The mount point.
+        path: PathBuf,
+    },
+    /// The origin did not take everything.
+    #[error("{why}\n  {} of dirty data stay in the pool.", Size(*.dirty_bytes))]
+    FlushFailed {
+        /// What the origin said.
+        why: String,
+        /// What is still dirty.
+        dirty_bytes: u64,
+    },
+    /// The operator pressed ctrl-C, or the like.
+    #[error("{0}")]
+    Interrupted(String),
+    /// The daemon is there and does not answer.
+    #[error("the daemon of {} does not answer: {why}", .path.display())]
+    NoAnswer {
+        /// The mount point.
+        path: PathBuf,
+        /// What happened.
+        why: String,
+    },
+    /// The command line makes no sense together with what was found.
+    #[error("{0}")]
+    Usage(String),
+    /// Anything else.
+    #[error("{doing}: {error}")]
+    Failed {
+        /// What was being done, to what.
+        doing: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// As another process said it.
+    #[error("{text}")]
+    Relayed {
+        /// Its message.
+        text: String,
+        /// Its status.
+        status: ExitStatus,
+    },
+}
+
+impl Refusal {
+    /// The class of this refusal.
+    #[must_use]
+    pub const fn status(&self) -> ExitStatus {
+        match self {
+            Self::Origin { .. } => ExitStatus::OriginUnusable,
+            Self::OriginFailed { .. } => ExitStatus::OriginFailed,
+            Self::OriginInUse { .. } => ExitStatus::OriginInUse,
+            Self::OriginDirtyElsewhere { .. } => ExitStatus::OriginDirtyElsewhere,
+            Self::PoolObsolete { .. } => ExitStatus::PoolObsolete,
+            Self::PoolImage { .. } => ExitStatus::PoolImage,
+            Self::Marker { .. } => ExitStatus::MarkerDamaged,
+            Self::BesideNotOurs { .. } => ExitStatus::BesideNotOurs,
+            Self::MountPoint { .. } => ExitStatus::MountPointUnusable,
+            Self::MountPointNotEmpty { .. } => ExitStatus::MountPointNotEmpty,
+            Self::MountPointInUse { .. } => ExitStatus::MountPointInUse,
+            Self::Overlap { .. } => ExitStatus::Overlap,
+            Self::Flash { .. } => ExitStatus::FlashUnusable,
+            Self::FlashInUse { .. } => ExitStatus::FlashInUse,
+            Self::FlashForeign { .. } => ExitStatus::FlashForeign,
+            Self::FlashDirtyElsewhere { .. } => ExitStatus::FlashDirtyElsewhere,
+            Self::FlashTooSmall { .. } => ExitStatus::FlashTooSmall,
+            Self::FlashNoSpace { .. } => ExitStatus::FlashNoSpace,
+            Self::Pool { status, .. } | Self::OriginNested { status, .. } | Self::Relayed { status, .. } => *status,
+            Self::Conflict(_) => ExitStatus::Conflict,
+            Self::NoFuse { .. } => ExitStatus::NoFuse,
+            Self::NoPermission { .. } => ExitStatus::NoPermission,
+            Self::Busy { .. } => ExitStatus::Busy,
+            Self::NotMounted { .. } | Self::Ending { .. } => ExitStatus::NotMounted,
+            Self::FlushFailed { .. } => ExitStatus::FlushFailed,
+            Self::Interrupted(_) => ExitStatus::Interrupted,
+            Self::NoAnswer { .. } => ExitStatus::NoAnswer,
+            Self::Usage(_) => ExitStatus::Usage,
+            Self::Failed { .. } => ExitStatus::Failed,
+        }
+    }
+
+    /// What an operating system error means while doing something to a path: a missing
+    /// permission has a class of its own.
+    #[must_use]
+    pub fn from_io(doing: &str, path: &Path, error: impl Into<io::Error>) -> Self {
+        let error = error.into();
+        let doing = format!("{doing} {}", path.display());
+        let advice = match error.kind() {
+            io::ErrorKind::PermissionDenied => "Run as the files' owner, or as root.",
+            io::ErrorKind::ReadOnlyFilesystem => "Its file system is read-only; headpond must write there.",
+            _ => return Self::Failed { doing, error },
+        };
+        Self::NoPermission { what: doing, advice: advice.to_owned() }
+    }
+}

@@ -1,0 +1,445 @@
+//! What the control socket's commands do to a running mount.
+//!
+//! Invariant: nothing here waits for storage. Long work is given to the shard, and its end is
+//! noted when it comes.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use headpond_base::{BLOCK_U64, CacheMode, PoolId};
+use headpond_device::FaultHandle;
+use headpond_engine::{Reply, Request, Stats};
+use headpond_mount::{Insight, LiveRules, WholeFile, WholeWrites};
+use headpond_shard::{Gate, Handle};
+
+use super::operations::Operations;
+use super::protocol::{Answer, Command, Progress};
+use super::socket::Client;
+use super::watch::Watch;
+use super::{Status, faults};
+use crate::mounts::Places;
+use crate::numbers::{self, Numbers, Rate, Snapshot};
+use crate::origin::OriginRoot;
+use crate::refusal::Refusal;
+use crate::settings::{LiveSettings, Settings};
+
+/// What the daemon's main thread has to act on.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A client wants the mount away.
+    Unmount { client: Client, keep_dirty: bool },
+    /// SIGTERM or SIGINT.
+    Signal(i32),
+}
+
+/// How far the life of a mount is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// Serving.
+    Running,
+    /// The mount is gone, and what is left is being brought to the origin or written down.
+    Unmounting,
+}
+
+/// A running mount as the control thread and the main thread see it.
+#[derive(Clone)]
+pub(crate) struct Service {
+    pub(crate) handle: Handle,
+    pub(crate) places: Places,
+    pub(crate) root: Arc<OriginRoot>,
+    pub(crate) pool: PoolId,
+    pub(crate) pool_bytes: u64,
+    faults: Option<FaultHandle>,
+    /// Through which the origin is changed.
+    pub(crate) gate: Arc<Gate>,
+    live: LiveSettings,
+    destage: Arc<Mutex<Rate>>,
+    watch: Arc<Mutex<Watch>>,
+    started: Instant,
+    ticked: Arc<Mutex<Instant>>,
+    pub(crate) operations: Operations,
+    pub(crate) insight: Arc<Insight>,
+    /// Of which files databases were told that their writes are whole.
+    pub(crate) whole: Arc<WholeWrites>,
+    now: Arc<Mutex<(CacheMode, Phase)>>,
+}
+
+/// What takes the origin longer than this is told.
+const SILENT: Duration = Duration::from_secs(3);
+
+pub(crate) const FLUSH: &str = "flush";
+const SET_MODE: &str = "set-mode";
+
+impl Service {
+    pub(crate) fn new(
+        handle: Handle,
+        places: Places,
+        root: Arc<OriginRoot>,
+        pool: PoolId,
+        pool_bytes: u64,
+        live: LiveSettings,
+        gate: Arc<Gate>,
+    ) -> Self {
+        let settings = live.now();
+        let service = Self {
+            handle,
+            places,
+            root,
+            pool,
+            pool_bytes,
+            faults: None,
+            gate,
+            live,
+            destage: Arc::default(),
+            watch: Arc::default(),
+            started: Instant::now(),
+            ticked: Arc::new(Mutex::new(Instant::now())),
+            operations: Operations::default(),
+            insight: Arc::default(),
+            whole: Arc::default(),
+            now: Arc::new(Mutex::new((settings.mode(), Phase::Running))),
+        };
+        service.insight.set_counting(settings.counts());
+        service.hold_if(settings.mode());
+        service
+    }
+
+    /// The same, with a flash that can be made to fail.
+    pub(crate) fn with_faults(self, faults: Option<FaultHandle>) -> Self {
+        Self { faults, ..self }
+    }
+
+    /// Does what one client asks.
+    pub(crate) fn handle(&self, command: Command, client: Client, events: &Sender<Event>) {
+        let changes = matches!(
+            command,
+            Command::Flush { .. }
+                | Command::Set { .. }
+                | Command::AddRule { .. }
+                | Command::RemoveRule { .. }
+                | Command::Unmount { .. }
+        );
+        if changes && self.phase() == Phase::Unmounting {
+            return client.refuse(&Refusal::Ending { path: self.mountpoint() });
+        }
+        match command {
+            Command::Status => client.answer(&Answer::Status(Box::new(self.status()))),
+            Command::Numbers => client.answer(&Answer::Numbers(Box::new(self.numbers()))),
+            Command::Flush { path } => client.answer_or_refuse(self.start_flush(path.as_deref())),
+            Command::CancelFlush { id } => client.answer_or_refuse(self.cancel_flush(id)),
+            Command::Rules => client.answer(&Answer::Rules { rules: self.shown_rules() }),
+            Command::AddRule { words, before, dry_run } => self.add_rule(&words, before, dry_run, client),
+            Command::RemoveRule { number, dry_run } => self.remove_rule(number, dry_run, client),
+            Command::TestRules { words } => client.answer_or_refuse(self.test_rules(&words)),
+            Command::Get => client.answer(&Answer::Settings { values: self.live.now().values() }),
+            Command::Set { settings, dry_run } => self.set(&settings, dry_run, client),
+            Command::Fault { faults } => client.answer_or_refuse(self.inject(&faults).map(|()| Answer::Done)),
+            Command::Operation { id } => match self.operations.get(id) {
+                Some(operation) => {
+                    let engine = self.handle.stats().engine;
+                    let dirty_bytes = engine.dirty_blocks * BLOCK_U64;
+                    client.answer(&Answer::Operation {
+                        progress: operation.progress,
+                        dirty_bytes,
+                        left_bytes: self.flush_left(id).unwrap_or(dirty_bytes),
+                        origin_write_bytes: engine.origin_write_bytes,
+                        silent_seconds: self.origin_silent_seconds(),
+                    });
+                }
+                None => client.refuse(&Refusal::Usage(format!("no operation {id} is known"))),
+            },
+            Command::Unmount { keep_dirty } => {
+                if let Err(gone) = events.send(Event::Unmount { client, keep_dirty })
+                    && let Event::Unmount { client, .. } = gone.0
+                {
+                    client.refuse(&Refusal::Ending { path: self.mountpoint() });
+                }
+            }
+        }
+    }
+
+    /// The settings in force.
+    pub(crate) fn settings(&self) -> Settings {
+        self.live.now()
+    }
+
+    /// The rules, which the mount asks.
+    pub(crate) fn rules(&self) -> &Arc<LiveRules> {
+        self.live.rules()
+    }
+
+    /// Keeps settings and rules, on a thread of their own.
+    pub(crate) fn keep_aside(&self, then: impl FnOnce(std::io::Result<()>) + Send + 'static) {
+        self.live.keep_aside(then);
+    }
+
+    /// Bytes destaged a second, lately.
+    pub(crate) fn destage_rate(&self) -> f64 {
+        self.destage.lock().unwrap_or_else(PoisonError::into_inner).per_second()
+    }
+
+    /// Tells the log of trouble that is new, and keeps it for those who ask.
+    /// What is done lately is found out on the way.
+    pub(crate) fn watch(&self) {
+        let stats = self.look();
+        if let Some(lost) = self.gate.lost() {
+            self.watch.lock().unwrap_or_else(PoisonError::into_inner).claim_lost(lost);
+        }
+        if stats.flash_failed != 0 {
+            self.whole.lost();
+        }
+        self.insight.name_processes();
+        let mut ticked = self.ticked.lock().unwrap_or_else(PoisonError::into_inner);
+        if ticked.elapsed() >= Duration::from_secs(1) {
+            *ticked = Instant::now();
+            self.insight.tick();
+        }
+        drop(ticked);
+        let nested = self.nested_origins();
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner).look(&stats, &nested);
+    }
+
+    fn nested_origins(&self) -> Vec<PathBuf> {
+        self.insight.nested_origins().into_iter().map(|path| OsString::from_vec(path).into()).collect()
+    }
+
+    /// The trouble that was told last.
+    pub(crate) fn news(&self) -> Vec<String> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner).told()
+    }
+
+    fn inject(&self, what: &str) -> Result<(), Refusal> {
+        let Some(handle) = &self.faults else {
+            return Err(Refusal::Usage(
+                "faults can be injected only into a mount that was started for that".to_owned(),
+            ));
+        };
+        faults::inject(handle, what)
+    }
+
+    /// Looks at what goes on, so that it is known how fast.
+    fn look(&self) -> Stats {
+        let engine = self.handle.stats().engine;
+        let destaged = engine.destaged_blocks * BLOCK_U64;
+        self.destage.lock().unwrap_or_else(PoisonError::into_inner).look(Instant::now(), destaged);
+        engine
+    }
+
+    /// All numbers, with the busiest files and processes: a look at every file that is known.
+    pub(crate) fn numbers(&self) -> Numbers {
+        let files = numbers::files(&self.insight, &self.handle.stats().holdings);
+        Numbers { files, processes: numbers::processes(&self.insight), ..self.numbers_of_mount() }
+    }
+
+    /// All numbers, without files and processes.
+    pub(crate) fn numbers_of_mount(&self) -> Numbers {
+        let snapshot = Snapshot {
+            shard: self.handle.stats(),
+            pool_bytes: self.pool_bytes,
+            uptime: self.started.elapsed(),
+            destage_rate: self.destage_rate(),
+        };
+        let Status { mountpoint, origin, flash, mode, state, .. } = self.status();
+        let settings = self.live.now().values().into_iter().map(|value| (value.name, value.value)).collect();
+        let (metrics, latency) = (snapshot.metrics(), snapshot.latency());
+        let (files, processes) = (Vec::new(), Vec::new());
+        Numbers { mountpoint, origin, flash, mode, state, metrics, latency, files, processes, settings }
+    }
+
+    /// Begins something long.
+    pub(crate) fn begin(&self, name: &'static str, about: &str) -> Result<u64, Refusal> {
+        let full = || Refusal::Usage("too many flushes and mode changes are under way; wait for one".to_owned());
+        self.operations.begin(name, about).ok_or_else(full)
+    }
+
+    fn set(&self, pairs: &[(String, String)], dry_run: bool, client: Client) {
+        let before = self.live.now();
+        let mut next = before.clone();
+        if let Err(why) = next.set_all(pairs) {
+            return client.refuse(&Refusal::Usage(format!("{why}\n  Nothing was changed.")));
+        }
+        let changes = before.changes(&next);
+        let leaves_write_back = before.mode() == CacheMode::WriteBack && next.mode() != CacheMode::WriteBack;
+        let to_flush_bytes = if leaves_write_back { self.handle.stats().engine.dirty_blocks * BLOCK_U64 } else { 0 };
+        if leaves_write_back {
+            let counted_on = if dry_run { self.whole.files() } else { self.whole.leave().err().unwrap_or_default() };
+            if !counted_on.is_empty() {
+                return client.refuse(&counted_on_refusal(next.mode(), &counted_on));
+            }
+        }
+        if dry_run || changes.is_empty() {
+            return client.answer(&Answer::Set { changes, operation: None, to_flush_bytes, not_kept: None });
+        }
+        let operation = if before.mode() == next.mode() {
+            None
+        } else {
+            if self.operations.state_of(SET_MODE) == Some(Progress::Running) {
+                self.hold_if(before.mode());
+                let why = "a change of the mode is under way: wait for its end. Nothing was changed.";
+                return client.refuse(&Refusal::Usage(why.to_owned()));
+            }
+            match self.begin(SET_MODE, "") {
+                Ok(id) => Some(id),
+                Err(refusal) => {
+                    self.hold_if(before.mode());
+                    return client.refuse(&refusal);
+                }
+            }
+        };
+        self.live.replace(next.clone());
+        self.configure();
+        if let Some(id) = operation {
+            self.start_mode(id, &before, next.mode());
+        }
+        self.live.keep_aside(move |kept| {
+            let not_kept = kept.err().map(|error| error.to_string());
+            client.answer(&Answer::Set { changes, operation, to_flush_bytes, not_kept });
+        });
+    }
+
+    fn start_mode(&self, id: u64, before: &Settings, mode: CacheMode) {
+        let (service, operations, now, live, before) =
+            (self.clone(), self.operations.clone(), self.now.clone(), self.live.clone(), before.mode());
+        self.handle.submit(
+            Request::SetMode(mode),
+            Box::new(move |reply| {
+                let result = outcome(&reply);
+                if result.is_ok() {
+                    now.lock().unwrap_or_else(PoisonError::into_inner).0 = mode;
+                    service.hold_if(mode);
+                } else {
+                    live.back_to(before);
+                    service.hold_if(before);
+                }
+                operations.finish(id, result.map_or_else(Progress::Failed, |()| Progress::Done));
+            }),
+        );
+    }
+
+    /// Lets it be told that writes are whole, if they are in this mode. Also called on the shard's thread: waits for nothing.
+    fn hold_if(&self, mode: CacheMode) {
+        if mode == CacheMode::WriteBack {
+            self.whole.hold();
+        }
+    }
+
+    /// The next part of the mount's life begins.
+    pub(crate) fn enter(&self, phase: Phase) {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).1 = phase;
+    }
+
+    fn phase(&self) -> Phase {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).1
+    }
+
+    /// For how long the origin has left something without an answer; 0 if that is not long.
+    pub(crate) fn origin_silent_seconds(&self) -> u64 {
+        let longest = self.handle.stats().origin_silent.max(self.gate.silent_for());
+        longest.filter(|silent| *silent >= SILENT).map_or(0, |silent| silent.as_secs())
+    }
+
+    /// Why something could not be done, if the origin is another's by now; else as given.
+    pub(crate) fn why(&self, why: String) -> String {
+        self.gate.lost().map_or(why, str::to_owned)
+    }
+
+    /// How things are.
+    pub(crate) fn status(&self) -> Status {
+        let stats = self.handle.stats();
+        let engine = &stats.engine;
+        let (mode, phase) = *self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let flush = self.operations.state_of(FLUSH);
+        let changing = self.operations.state_of(SET_MODE) == Some(Progress::Running);
+        let state = match phase {
+            Phase::Unmounting => "unmounting",
+            Phase::Running if changing => "changing mode",
+            Phase::Running if flush == Some(Progress::Running) => "flushing",
+            Phase::Running => "running",
+        };
+        let (hits, misses) = (engine.read_hits_blocks, engine.read_miss_blocks);
+        let clean = engine.cached_blocks.saturating_sub(engine.dirty_blocks);
+        Status {
+            mountpoint: self.places.mountpoint.clone(),
+            origin: self.places.origin.clone(),
+            flash: self.places.flash.clone(),
+            pool: self.pool.to_string(),
+            mode: mode.name().to_owned(),
+            state: state.to_owned(),
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            backend: stats.device.to_owned(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            size_bytes: self.pool_bytes,
+            capacity_bytes: engine.pool_blocks * BLOCK_U64,
+            used_blocks: engine.cached_blocks,
+            used_bytes: engine.cached_blocks * BLOCK_U64,
+            stored_bytes: engine.stored_bytes,
+            packed_bytes: engine.packed_blocks * BLOCK_U64,
+            cached_blocks: clean,
+            cached_bytes: clean * BLOCK_U64,
+            dirty_blocks: engine.dirty_blocks,
+            dirty_bytes: engine.dirty_blocks * BLOCK_U64,
+            dirty_files: engine.dirty_objects,
+            read_hits_blocks: hits,
+            read_miss_blocks: misses,
+            hit_ratio: if hits + misses == 0 { 0.0 } else { hits as f64 / (hits + misses) as f64 },
+            origin_reads: engine.origin_reads,
+            origin_writes: engine.origin_writes,
+            origin_read_bytes: engine.origin_read_bytes,
+            origin_write_bytes: engine.origin_write_bytes,
+            origin_syncs: engine.origin_syncs,
+            origin_silent_seconds: self.origin_silent_seconds(),
+            claim_lost: self.gate.lost().unwrap_or_default().to_owned(),
+            flash_reads: engine.flash_reads,
+            flash_writes: engine.flash_writes,
+            flash_read_bytes: engine.flash_read_bytes,
+            flash_write_bytes: engine.flash_write_bytes,
+            flash_syncs: engine.flash_syncs,
+            flash_errors_masked: engine.masked_flash_errors,
+            flash_failed: engine.flash_failed != 0,
+            lost_blocks: engine.lost_blocks,
+            origin_errors: engine.origin_errors,
+            flush: match flush {
+                None => "none".to_owned(),
+                Some(Progress::Running) => "running".to_owned(),
+                Some(Progress::Done) => "done".to_owned(),
+                Some(Progress::Cancelled) => "cancelled".to_owned(),
+                Some(Progress::Failed(why)) => format!("failed: {why}"),
+            },
+            flushes: self.flushes(),
+            nested_origins: self.nested_origins(),
+            whole_write_files: self.whole.files().len() as u64,
+            engine: serde_json::to_value(engine).unwrap_or_default(),
+        }
+    }
+
+    /// Where the mount is.
+    pub(crate) fn mountpoint(&self) -> PathBuf {
+        self.places.mountpoint.clone()
+    }
+}
+
+/// Why the mode stays: what databases were told would not hold in the other one.
+fn counted_on_refusal(mode: CacheMode, files: &[WholeFile]) -> Refusal {
+    let first = &files[0];
+    let path = String::from_utf8_lossy(&first.path);
+    let more = if files.len() == 1 { String::new() } else { format!(" and {} more", files.len() - 1) };
+    Refusal::Usage(format!(
+        "{mode} does not keep writes whole, and {} (process {}) counts on it for {path}{more}: it was told so, and writes no copy \
+         of its pages any more\n  Stop it first, or let it run with its own protection (for MariaDB: `headpond atomic disable`, and start \
+         it again). `cat MOUNTPOINT/.headpond/whole` lists the files. Nothing was changed.",
+        first.name, first.process
+    ))
+}
+
+/// Whether a request without a result was done.
+pub(crate) fn outcome(reply: &Reply) -> Result<(), String> {
+    match reply {
+        Reply::Failed(errno) => Err(errno.to_string()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,27 @@
+//! What goes wrong with the flash of a mount that is a test, while it serves: never used otherwise.
+
+use headpond_device::{FaultHandle, FaultPlan};
+
+use crate::refusal::Refusal;
+
+/// Lets something go wrong: `cut` (nothing works any more, as when a device is pulled out), `heal`
+/// (nothing fails any more, but after a cut), or the words for failing operations that
+/// [`FaultPlan`] has, counted from now.
+///
+/// # Errors
+/// [`Refusal::Usage`] for anything else.
+pub(crate) fn inject(handle: &FaultHandle, what: &str) -> Result<(), Refusal> {
+    match what {
+        "cut" => handle.cut(),
+        "heal" => handle.heal(),
+        _ => {
+            let plan: FaultPlan = what.parse().map_err(Refusal::Usage)?;
+            if plan.withhold.is_some() || plan.accept_torn_batch {
+                let why = "writes can be withheld, and torn batches accepted, from the start only";
+                return Err(Refusal::Usage(why.to_owned()));
+            }
+            plan.faults.into_iter().for_each(|fault| handle.fail(fault));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! Flushes that clients started: of everything or of what lies below a path, followed by their handles,
+//! and cancelled by them.
+//!
+//! Invariant: each ends, and is then done, cancelled, or failed with the reason.
+
+use std::io;
+use std::path::{Component, Path};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use headpond_base::{BLOCK_U64, Errno};
+use headpond_engine::{FlushId, FlushScope, Reply, Request};
+
+use super::commands::{FLUSH, Service, outcome};
+use super::operations::Operation;
+use super::protocol::{Answer, Progress};
+use super::shown::FlushShown;
+use crate::numbers::eta_seconds;
+use crate::refusal::Refusal;
+
+/// How long a client waits to be told that there is no such path.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Flushes that are shown, those that have ended among them.
+const SHOWN: usize = 8;
+
+impl Service {
+    /// Starts a flush, of what lies below `path` if there is one. Comes back at once.
+    pub(crate) fn start_flush(&self, path: Option<&str>) -> Result<Answer, Refusal> {
+        let Some(path) = path.filter(|path| !path.is_empty()) else {
+            let id = self.begin(FLUSH, "")?;
+            self.submit_flush(id, FlushScope::All);
+            return Ok(Answer::Started { id });
+        };
+        if !Path::new(path).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
+            return Err(Refusal::Usage(format!("'{path}' is no path below the mount")));
+        }
+        let shown = self.mountpoint().join(path);
+        let missing = || Refusal::Usage(format!("there is no {}", shown.display()));
+        let id = self.begin(FLUSH, path)?;
+        let (service, below, shown_there) = (self.clone(), path.to_owned(), shown.clone());
+        let (found, is_there) = channel();
+        // Looking at all files of a large directory takes a while, and at a single one for ever where the origin's server is away.
+        let look = move || {
+            let there = std::fs::symlink_metadata(service.places.origin.join(&below));
+            let there = !there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+            // Fails if that took too long: then the flush itself says so.
+            let _ = found.send(there);
+            let why = if there {
+                match service.insight.objects_below(Path::new(&below)) {
+                    Ok(objects) => return service.submit_flush(id, FlushScope::Objects(objects)),
+                    Err(error) => format!("{} cannot be looked at: {error}", shown_there.display()),
+                }
+            } else {
+                format!("there is no {}", shown_there.display())
+            };
+            service.operations.finish(id, Progress::Failed(why));
+        };
+        if let Err(error) = std::thread::Builder::new().name("flush-scope".to_owned()).spawn(look) {
+            self.operations.finish(id, Progress::Failed(format!("no thread to look at the files: {error}")));
+        }
+        match is_there.recv_timeout(LOOK) {
+            Ok(false) => Err(missing()),
+            _ => Ok(Answer::Started { id }),
+        }
+    }
+
+    fn submit_flush(&self, id: u64, scope: FlushScope) {
+        let cancelled = || self.operations.get(id).is_some_and(|known| known.cancelled);
+        if cancelled() {
+            return self.operations.finish(id, Progress::Cancelled);
+        }
+        let (service, operations) = (self.clone(), self.operations.clone());
+        let end = move |reply: Reply| {
+            operations.finish(
+                id,
+                match &reply {
+                    Reply::Failed(Errno::CANCELED) => Progress::Cancelled,
+                    reply => outcome(reply).map_or_else(|why| Progress::Failed(service.why(why)), |()| Progress::Done),
+                },
+            );
+        };
+        self.handle.submit(Request::Flush { id: FlushId(id), scope }, Box::new(end));
+        if cancelled() {
+            // Whoever cancelled it may have come before it was there.
+            self.handle.submit(Request::CancelFlush(FlushId(id)), Box::new(drop));
+        }
+    }
+
+    /// Ends a flush early. Waits until the engine knows.
+    pub(crate) fn cancel_flush(&self, id: u64) -> Result<Answer, Refusal> {
+        let is_flush = self.operations.get(id).is_some_and(|known| known.name == FLUSH);
+        match self.operations.cancel(id).filter(|_| is_flush) {
+            Some(Progress::Running) => {
+                // It may have ended this moment, or not have begun: then it finds out by itself.
+                let _ = self.handle.call(Request::CancelFlush(FlushId(id)));
+                Ok(Answer::Done)
+            }
+            Some(_) => Err(Refusal::Usage(format!("flush {id} has ended already: see `headpond status`"))),
+            None => Err(Refusal::Usage(format!("no flush {id} is known: `headpond status` shows them"))),
+        }
+    }
+
+    /// What a flush has still to bring to the origin, if it is under way in the engine.
+    pub(crate) fn flush_left(&self, id: u64) -> Option<u64> {
+        let flushes = self.handle.stats().flushes;
+        let flush = flushes.iter().find(|flush| flush.id == Some(FlushId(id)))?;
+        Some(flush.left_blocks * BLOCK_U64)
+    }
+
+    /// The last flushes, the newest first.
+    pub(crate) fn flushes(&self) -> Vec<FlushShown> {
+        let known = self.operations.last(FLUSH, SHOWN);
+        if known.is_empty() {
+            return Vec::new();
+        }
+        let under_way = self.handle.stats().flushes;
+        let rate = self.destage_rate();
+        let show = |operation: Operation| {
+            let flush = under_way.iter().find(|flush| flush.id == Some(FlushId(operation.id)));
+            let blocks = |blocks: Option<u64>| blocks.unwrap_or(0) * BLOCK_U64;
+            let (state, why) = match &operation.progress {
+                Progress::Running => ("running", ""),
+                Progress::Done => ("done", ""),
+                Progress::Cancelled => ("cancelled", ""),
+                Progress::Failed(why) => ("failed", why.as_str()),
+            };
+            FlushShown {
+                handle: operation.id,
+                path: operation.about.clone(),
+                state: state.to_owned(),
+                why: why.to_owned(),
+                left_bytes: blocks(flush.map(|flush| flush.left_blocks)),
+                total_bytes: blocks(flush.map(|flush| flush.total_blocks)),
+                seconds: operation.took().as_secs_f64(),
+                left_seconds: flush.and_then(|flush| eta_seconds(flush, rate)),
+            }
+        };
+        known.into_iter().map(show).collect()
+    }
+}

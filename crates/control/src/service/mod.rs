@@ -1,0 +1,27 @@
+//! How a running mount is spoken with: the control socket and what is said over it, what its commands do, the texts in
+//! `.headpond`, and the metrics over HTTP.
+//!
+//! Keeps true: only root and the daemon's user are answered, every conversation is bounded in bytes and time, and none
+//! waits for storage. Uses `mounts`, `numbers`, `settings`, `process`, `origin`, `refusal` and `wording`.
+
+mod client;
+mod commands;
+mod faults;
+mod flushes;
+mod http;
+mod operations;
+mod panel;
+mod protocol;
+pub(crate) mod rules;
+mod shown;
+mod socket;
+mod status;
+mod watch;
+
+pub use client::Daemon;
+pub(crate) use commands::{Event, Phase, Service, outcome};
+pub(crate) use http::{MetricsServer, Token};
+pub use protocol::{Answer, Command, Progress};
+pub use shown::{FlushShown, RuleShown, Verdict};
+pub(crate) use socket::{Client, ControlSocket};
+pub use status::Status;

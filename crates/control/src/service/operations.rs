@@ -1,0 +1,162 @@
+//! Long work that a client started and may ask after: bounded in number, remembered for a
+//! while after its end, which is always one of done, cancelled, or failed with a reason.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::protocol::Progress;
+
+/// The most operations under way at once. Each is one request in the engine.
+const RUNNING_MAX: usize = 8;
+
+/// The most operations remembered, so that a slow client still learns how its own ended.
+const REMEMBERED_MAX: usize = 64;
+
+/// The operations of one daemon.
+#[derive(Clone, Debug, Default)]
+pub struct Operations {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    last: u64,
+    known: VecDeque<Operation>,
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// Its handle.
+    pub id: u64,
+    /// What it does.
+    pub name: &'static str,
+    /// What it is about, if it is not about everything.
+    pub about: String,
+    /// How it stands.
+    pub progress: Progress,
+    /// It is to end early.
+    pub cancelled: bool,
+    started: Instant,
+    took: Option<Duration>,
+}
+
+impl Operation {
+    /// For how long it has been running, or ran.
+    #[must_use]
+    pub fn took(&self) -> Duration {
+        self.took.unwrap_or_else(|| self.started.elapsed())
+    }
+}
+
+impl Operations {
+    /// Begins an operation, unless too many are under way.
+    #[must_use]
+    pub fn begin(&self, name: &'static str, about: &str) -> Option<u64> {
+        let mut inner = self.inner();
+        let running = inner.known.iter().filter(|known| known.progress == Progress::Running).count();
+        if running >= RUNNING_MAX {
+            return None;
+        }
+        while inner.known.len() >= REMEMBERED_MAX {
+            let over = inner.known.iter().position(|known| known.progress != Progress::Running)?;
+            inner.known.remove(over);
+        }
+        inner.last += 1;
+        let id = inner.last;
+        inner.known.push_back(Operation {
+            id,
+            name,
+            about: about.to_owned(),
+            progress: Progress::Running,
+            cancelled: false,
+            started: Instant::now(),
+            took: None,
+        });
+        Some(id)
+    }
+
+    /// Ends an operation. Its end is its end: a second one changes nothing.
+    pub fn finish(&self, id: u64, end: Progress) {
+        let mut inner = self.inner();
+        if let Some(known) = inner.known.iter_mut().find(|known| known.id == id && known.took.is_none()) {
+            known.progress = end;
+            known.took = Some(known.started.elapsed());
+        }
+    }
+
+    /// It is to end early. How it stands, if it is remembered.
+    #[must_use]
+    pub fn cancel(&self, id: u64) -> Option<Progress> {
+        let mut inner = self.inner();
+        let known = inner.known.iter_mut().find(|known| known.id == id)?;
+        known.cancelled = true;
+        Some(known.progress.clone())
+    }
+
+    /// An operation, if it is remembered.
+    #[must_use]
+    pub fn get(&self, id: u64) -> Option<Operation> {
+        self.inner().known.iter().find(|known| known.id == id).cloned()
+    }
+
+    /// The last operations of this name, the newest first.
+    #[must_use]
+    pub fn last(&self, name: &str, most: usize) -> Vec<Operation> {
+        self.inner().known.iter().rev().filter(|known| known.name == name).take(most).cloned().collect()
+    }
+
+    /// Whether an operation of this name is under way; else how the last one ended, if there was one.
+    #[must_use]
+    pub fn state_of(&self, name: &str) -> Option<Progress> {
+        let inner = self.inner();
+        let of_name = || inner.known.iter().filter(|known| known.name == name).map(|known| &known.progress);
+        of_name().find(|progress| **progress == Progress::Running).or_else(|| of_name().next_back()).cloned()
+    }
+
+    fn inner(&self) -> std::sync::MutexGuard<'_, Inner> {
+        // Each change is one assignment: a panic elsewhere leaves nothing half done.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_bounded_and_remembered() {
+        let operations = Operations::default();
+        let ids: Vec<u64> = (0..RUNNING_MAX).map(|_| operations.begin("flush", "").unwrap()).collect();
+        assert_eq!(operations.begin("flush", ""), None, "full means no, not growth");
+        operations.finish(ids[0], Progress::Failed("no space".into()));
+        let progress = |id| operations.get(id).map(|known| known.progress);
+        assert_eq!(progress(ids[0]), Some(Progress::Failed("no space".into())));
+        assert_eq!(operations.state_of("flush"), Some(Progress::Running));
+        for &id in &ids[1..] {
+            operations.finish(id, Progress::Done);
+        }
+        assert_eq!(operations.state_of("flush"), Some(Progress::Done));
+        assert_eq!(operations.state_of("mode"), None);
+        assert_eq!(operations.last("flush", 2).iter().map(|known| known.id).collect::<Vec<_>>(), [ids[7], ids[6]]);
+        for _ in 0..1000 {
+            let id = operations.begin("mode", "").unwrap();
+            operations.finish(id, Progress::Done);
+        }
+        assert!(operations.inner().known.len() <= REMEMBERED_MAX);
+        assert_eq!(progress(ids[0]), None, "forgotten in the end");
+    }
+
+    #[test]
+    fn an_operation_has_one_end() {
+        let operations = Operations::default();
+        let id = operations.begin("flush", "db").unwrap();
+        assert_eq!(operations.cancel(id), Some(Progress::Running));
+        assert!(operations.get(id).unwrap().cancelled);
+        operations.finish(id, Progress::Cancelled);
+        operations.finish(id, Progress::Done);
+        assert_eq!(operations.get(id).unwrap().progress, Progress::Cancelled);
+        assert_eq!(operations.cancel(99), None);
+    }
+}

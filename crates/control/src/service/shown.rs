@@ -1,0 +1,70 @@
+//! Flushes and rules as a daemon tells of them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::wording::Size;
+
+/// A flush as it is shown.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FlushShown {
+    /// Its handle.
+    pub handle: u64,
+    /// Below which path; empty for everything.
+    pub path: String,
+    /// `running`, `done`, `cancelled` or `failed`.
+    pub state: String,
+    /// Why it failed.
+    pub why: String,
+    /// What it has still to bring to the origin.
+    pub left_bytes: u64,
+    /// What was dirty of it at its start.
+    pub total_bytes: u64,
+    /// For how long it has been running, or ran.
+    pub seconds: f64,
+    /// How long it still takes at its pace, if that is known.
+    pub left_seconds: Option<f64>,
+}
+
+/// A rule as it is shown.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RuleShown {
+    /// Its place, from 1: the first that matches decides.
+    pub number: usize,
+    /// The rule, as `add` takes it.
+    pub rule: String,
+    /// Requests that it decided.
+    pub requests: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Why it matches nothing any more, or up to when it does; else empty.
+    pub state: String,
+    /// Of one that pins, or gives a share: bytes that the pool holds for it now.
+    #[serde(default)]
+    pub held_bytes: Option<u64>,
+    /// Its quota in this pool.
+    #[serde(default)]
+    pub quota_bytes: Option<u64>,
+}
+
+impl RuleShown {
+    /// What is to be said of it behind the rule: what it holds, and whether it still matches anything.
+    #[must_use]
+    pub fn remark(&self) -> String {
+        let held = match (self.held_bytes, self.quota_bytes) {
+            (Some(held), Some(quota)) => format!("holds {} of {}", Size(held), Size(quota)),
+            _ => String::new(),
+        };
+        let said: Vec<&str> = [held.as_str(), &self.state].into_iter().filter(|part| !part.is_empty()).collect();
+        if said.is_empty() { String::new() } else { format!("    # {}", said.join("; ")) }
+    }
+}
+
+/// What would become of a request.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The rule that decides; none if no rule matches.
+    pub decided_by: Option<RuleShown>,
+    /// What is done: the word of an action.
+    pub action: String,
+}

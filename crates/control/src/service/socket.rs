@@ -1,0 +1,203 @@
+//! The daemon's end of the control socket: one thread, one connection at a time, each bounded
+//! in time and in bytes.
+//!
+//! Invariant: only root and the daemon's own user are listened to.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
+
+use super::protocol::{Answer, COMMAND_MAX, Command};
+use crate::process::runtime_dir;
+use crate::refusal::{ExitStatus, Refusal};
+
+/// How long a client may take to say its line, or to take ours.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A client that waits for its answer.
+#[derive(Debug)]
+pub struct Client(UnixStream);
+
+impl Client {
+    /// Answers, and ends the connection. A client that went away is no concern.
+    pub fn answer(mut self, answer: &Answer) {
+        if let Ok(mut line) = serde_json::to_vec(answer) {
+            line.push(b'\n');
+            let _ = self.0.write_all(&line);
+        }
+    }
+
+    /// Answers one way or the other.
+    pub fn answer_or_refuse(self, answer: Result<Answer, Refusal>) {
+        match answer {
+            Ok(answer) => self.answer(&answer),
+            Err(refusal) => self.refuse(&refusal),
+        }
+    }
+
+    /// Refuses, and ends the connection.
+    pub fn refuse(self, refusal: &Refusal) {
+        self.answer(&Answer::Refused { status: refusal.status().code(), text: refusal.to_string() });
+    }
+}
+
+/// The listening socket. Its name goes with [`ControlSocket::close`], at the latest when dropped.
+#[derive(Debug)]
+pub struct ControlSocket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl ControlSocket {
+    /// Listens at `path`, over what a dead daemon left there.
+    ///
+    /// # Errors
+    /// [`Refusal::MountPointInUse`] when a living daemon listens there.
+    pub fn listen(path: &Path, mountpoint: &Path) -> Result<Self, Refusal> {
+        let dir = path.parent().unwrap_or(Path::new("."));
+        let _lock = runtime_dir::lock(dir).map_err(|error| Refusal::from_io("lock", dir, error))?;
+        match UnixStream::connect(path) {
+            Ok(_) => {
+                let what = "a headpond which is still busy with it".to_owned();
+                return Err(Refusal::MountPointInUse { path: mountpoint.to_owned(), what });
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(_) => {
+                fs::remove_file(path)
+                    .map_err(|error| Refusal::from_io("remove the old control socket", path, error))?;
+            }
+        }
+        let listener =
+            UnixListener::bind(path).map_err(|error| Refusal::from_io("make the control socket", path, error))?;
+        Ok(Self { listener, path: path.to_owned() })
+    }
+
+    /// Takes the name away: no new client finds it.
+    pub fn close(&self) {
+        let _ = fs::remove_file(&self.path);
+    }
+
+    /// Serves clients one after the other, for ever: on a thread of its own.
+    pub fn serve(&self, mut handle: impl FnMut(Command, Client)) {
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => receive(stream, &mut handle),
+                // Out of descriptors or memory: try again, but not at full speed.
+                Err(_) => std::thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn receive(stream: UnixStream, handle: &mut impl FnMut(Command, Client)) {
+    let patient = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
+    let known = socket_peercred(&stream).is_ok_and(|peer| peer.uid.is_root() || peer.uid == geteuid());
+    if patient.is_err() || !known {
+        return;
+    }
+    let mut line = String::new();
+    if BufReader::new((&stream).take(COMMAND_MAX)).read_line(&mut line).is_err() {
+        return;
+    }
+    match serde_json::from_str(&line) {
+        Ok(command) => handle(command, Client(stream)),
+        Err(error) => {
+            let text = format!("the daemon does not understand the command: {error}. Is it of another version?");
+            Client(stream).answer(&Answer::Refused { status: ExitStatus::Usage.code(), text });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::client::ask_at;
+
+    #[test]
+    fn clients_are_answered_one_after_the_other_and_nonsense_harms_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.sock");
+        let socket = ControlSocket::listen(&path, Path::new("/mnt")).unwrap();
+        std::thread::spawn(move || {
+            socket.serve(|command, client| match command {
+                Command::Flush { .. } => client.answer(&Answer::Started { id: 3 }),
+                _ => client.refuse(&Refusal::Usage("no".into())),
+            });
+        });
+        let patience = Some(Duration::from_secs(10));
+        for nonsense in ["\n", "{}\n", "{\"do\":\"dance\"}\n", "not json"] {
+            let mut stream = UnixStream::connect(&path).unwrap();
+            stream.write_all(nonsense.as_bytes()).unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            let mut said = String::new();
+            stream.read_to_string(&mut said).unwrap();
+            assert!(said.contains("refused"), "{nonsense}: {said}");
+        }
+        let me = geteuid().as_raw();
+        assert_eq!(ask_at(&path, me, &Command::Flush { path: None }, patience).unwrap(), Answer::Started { id: 3 });
+        let refused = ask_at(&path, me, &Command::Status, patience).unwrap();
+        assert_eq!(refused, Answer::Refused { status: 2, text: "no".into() });
+        // As of a socket in another user's directory that leads to a process which is not his.
+        let not_theirs = ask_at(&path, me + 1, &Command::Status, patience).unwrap_err();
+        assert_eq!(not_theirs.kind(), io::ErrorKind::PermissionDenied);
+        let second = ControlSocket::listen(&path, Path::new("/mnt")).unwrap_err();
+        assert_eq!(second.status(), ExitStatus::MountPointInUse);
+    }
+
+    #[test]
+    fn who_is_neither_root_nor_the_daemons_user_is_not_listened_to() {
+        use std::os::unix::fs::PermissionsExt;
+        if !geteuid().is_root() {
+            eprintln!("left out: needs root to become another user");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.sock");
+        let socket = ControlSocket::listen(&path, Path::new("/mnt")).unwrap();
+        // As if nothing else kept others out.
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        std::thread::spawn(move || socket.serve(|_, client| client.answer(&Answer::Done)));
+        let ask = || {
+            ask_at(
+                &path,
+                rustix::process::geteuid().as_raw(),
+                &Command::Flush { path: None },
+                Some(Duration::from_secs(10)),
+            )
+        };
+        assert_eq!(ask().unwrap(), Answer::Done);
+        let stranger = std::thread::scope(|scope| {
+            let asking = scope.spawn(|| {
+                let user = rustix::fs::Uid::from_raw(65_533);
+                rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+                ask()
+            });
+            asking.join().unwrap()
+        });
+        assert!(stranger.is_err(), "{stranger:?}");
+        assert_eq!(ask().unwrap(), Answer::Done, "and the next one is");
+    }
+
+    #[test]
+    fn what_a_dead_daemon_left_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.sock");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let socket = ControlSocket::listen(&path, Path::new("/mnt")).unwrap();
+        drop(socket);
+        assert!(!path.exists());
+    }
+}

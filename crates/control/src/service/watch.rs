@@ -1,0 +1,96 @@
+//! Tells the log of trouble when it comes, not each time it is felt.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use headpond_engine::Stats;
+
+use crate::wording::clock::{unix_seconds, utc};
+
+/// The most often that trouble of one kind is told.
+const EVERY: Duration = Duration::from_secs(30);
+
+/// Lines that are kept for those who ask later.
+const KEPT: usize = 32;
+
+/// What was told last.
+#[derive(Default)]
+pub(crate) struct Watch {
+    told: [(u64, Option<Instant>); 4],
+    /// Other origins below this one, which were told.
+    nested: Vec<PathBuf>,
+    lines: VecDeque<String>,
+    lost: bool,
+}
+
+impl Watch {
+    /// Looks at the counters of errors, and tells of those that grew, and of other origins below that were met.
+    pub(crate) fn look(&mut self, stats: &Stats, nested: &[PathBuf]) {
+        let mut news = self.news(stats, Instant::now());
+        for path in nested {
+            if !self.nested.contains(path) {
+                self.nested.push(path.clone());
+                news.push(format!(
+                    "{} is another headpond's origin, whose newest data may be in its pool: it is not entered. Mount and unmount it \
+                     with its flash to make it complete",
+                    path.display()
+                ));
+            }
+        }
+        for line in news {
+            eprintln!("headpond: {line}");
+            self.lines.push_back(format!("{} {line}", utc(unix_seconds())));
+        }
+        while self.lines.len() > KEPT {
+            self.lines.pop_front();
+        }
+    }
+
+    /// The origin is another's. Told once.
+    pub(crate) fn claim_lost(&mut self, how: &str) {
+        if !std::mem::replace(&mut self.lost, true) {
+            eprintln!("headpond: {how}");
+            self.lines.push_back(format!("{} {how}", utc(unix_seconds())));
+        }
+    }
+
+    /// The last lines, each with its time.
+    pub(crate) fn told(&self) -> Vec<String> {
+        self.lines.iter().cloned().collect()
+    }
+
+    fn news(&mut self, stats: &Stats, now: Instant) -> Vec<String> {
+        let kinds = [
+            (stats.flash_failed, "the flash failed to write or sync: nothing more is cached, writes go to the origin"),
+            (stats.lost_blocks, "dirty blocks could not be read back from flash, and are lost"),
+            (stats.origin_errors, "operations of the origin failed"),
+            (stats.masked_flash_errors, "flash reads failed, and the origin had the data"),
+        ];
+        let mut lines = Vec::new();
+        for ((count, what), (told, at)) in kinds.into_iter().zip(&mut self.told) {
+            if count > *told && at.is_none_or(|at| now.duration_since(at) >= EVERY) {
+                lines.push(format!("{} times: {what}", count - *told));
+                (*told, *at) = (count, Some(now));
+            }
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trouble_is_told_once_and_again_when_it_goes_on() {
+        let mut watch = Watch::default();
+        let start = Instant::now();
+        let stats = |errors| Stats { origin_errors: errors, ..Stats::default() };
+        assert!(watch.news(&stats(0), start).is_empty());
+        assert_eq!(watch.news(&stats(3), start).len(), 1);
+        assert!(watch.news(&stats(3), start + 2 * EVERY).is_empty(), "old news");
+        assert!(watch.news(&stats(9), start + EVERY / 2).is_empty(), "too soon");
+        assert_eq!(watch.news(&stats(9), start + EVERY), ["6 times: operations of the origin failed"]);
+    }
+}

@@ -1,0 +1,104 @@
+//! The settings and rules of a running mount: where they came from at its start, what they are now, and that
+//! they are kept with the pool.
+//!
+//! Invariant: what is kept is what is in force at that moment, whoever keeps first.
+
+use std::fs;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use headpond_base::CacheMode;
+use headpond_mount::LiveRules;
+
+use super::{MountPlan, Settings, read_toml};
+use crate::refusal::Refusal;
+use crate::settings::{Keeper, kept_text, over_defaults};
+
+/// Shared by all who change or ask.
+#[derive(Clone)]
+pub(crate) struct LiveSettings {
+    now: Arc<Mutex<Settings>>,
+    rules: Arc<LiveRules>,
+    keeper: Arc<Keeper>,
+}
+
+/// The settings that the file of a plan names.
+///
+/// # Errors
+/// When it cannot be read, or names what there is not.
+pub(crate) fn from_file(plan: &MountPlan) -> Result<Vec<(String, String)>, Refusal> {
+    let Some(path) = &plan.config else { return Ok(Vec::new()) };
+    let text = fs::read_to_string(path).map_err(|error| Refusal::from_io("read the settings in", path, error))?;
+    let refuse = |why| Refusal::Usage(format!("settings in {}: {why}", path.display()));
+    let pairs = read_toml(&text).map_err(refuse)?;
+    Settings::default().set_all(&pairs).map_err(refuse)?;
+    Ok(pairs)
+}
+
+impl LiveSettings {
+    /// What the pool keeps, and over it the file and the command line. A pool that keeps nothing
+    /// has the mode in which it was used last.
+    ///
+    /// # Errors
+    /// When the file's values do not go with each other.
+    pub(crate) fn at_start(
+        (keeper, kept): (Keeper, Option<String>),
+        last_mode: CacheMode,
+        from_file: &[(String, String)],
+        plan: &MountPlan,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, Refusal> {
+        let (mut settings, rules) = kept.as_deref().map_or_else(Default::default, |text| over_defaults(text, notes));
+        let live = Arc::new(LiveRules::default());
+        live.replace(rules);
+        if kept.is_none() {
+            settings.set_mode(last_mode);
+        }
+        let before = settings.clone();
+        settings.set_all(from_file).map_err(Refusal::Usage)?;
+        if let Some(mode) = plan.mode {
+            settings.set_mode(mode);
+        }
+        for change in before.changes(&settings) {
+            notes.push(format!("{} is {} from now on, and was {}", change.name, change.to, change.from));
+        }
+        Ok(Self { now: Arc::new(Mutex::new(settings)), rules: live, keeper: Arc::new(keeper) })
+    }
+
+    pub(crate) fn now(&self) -> Settings {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The rules, which the mount asks.
+    pub(crate) fn rules(&self) -> &Arc<LiveRules> {
+        &self.rules
+    }
+
+    pub(crate) fn replace(&self, settings: Settings) {
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = settings;
+    }
+
+    /// Keeps what is in force now over any restart. Waits for the flash.
+    pub(crate) fn keep(&self) -> std::io::Result<()> {
+        self.keeper.keep(|| kept_text(&self.now(), &self.rules.now()))
+    }
+
+    /// The mode could not be changed, and is what it was. Does not wait.
+    pub(crate) fn back_to(&self, mode: CacheMode) {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).set_mode(mode);
+        self.keep_aside(|kept| {
+            if let Err(error) = kept {
+                eprintln!("headpond: the settings cannot be kept with the pool: {error}");
+            }
+        });
+    }
+
+    /// Keeps what is in force, on a thread of its own: the flash may take its time, or be stuck.
+    /// Without a thread to be had, nothing is kept, and `then` is dropped.
+    pub(crate) fn keep_aside(&self, then: impl FnOnce(std::io::Result<()>) + Send + 'static) {
+        let live = self.clone();
+        let keep = std::thread::Builder::new().name("settings".to_owned()).spawn(move || then(live.keep()));
+        if let Err(error) = keep {
+            eprintln!("headpond: no thread to keep the settings with the pool: {error}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What the operator asked for.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use headpond_base::CacheMode;
+use headpond_device::{Backend, FaultPlan, Fill};
+use headpond_shard::DiskModel;
+
+use crate::refusal::{Decisions, Refusal};
+use crate::wording::Size;
+
+/// One mount, as given on the command line.
+#[derive(Clone, Debug)]
+pub struct MountPlan {
+    /// The slow directory that owns the data.
+    pub origin: PathBuf,
+    /// An empty directory.
+    pub mountpoint: PathBuf,
+    /// The file or device of the pool.
+    pub flash: PathBuf,
+    /// The size of a new pool.
+    pub size: Option<Size>,
+    /// The cache mode; without it that of the file, or the pool's own.
+    pub mode: Option<CacheMode>,
+    /// A file of settings, over those that the pool keeps.
+    pub config: Option<PathBuf>,
+    /// How to drive the flash.
+    pub backend: Backend,
+    /// How to fill a new flash file.
+    pub fill: Fill,
+    /// A disk to slow the origin down to.
+    pub model_disk: Option<DiskModel>,
+    /// For tests: what is wrong with the flash.
+    pub fault: Option<FaultPlan>,
+    /// Where to serve the metrics over HTTP.
+    pub metrics: Option<SocketAddr>,
+    /// A file with what a scraper has to say.
+    pub metrics_token: Option<PathBuf>,
+    /// Let other users in.
+    pub allow_other: bool,
+    /// Overwrite what the flash holds.
+    pub format: bool,
+    /// Drop dirty data that stands in the way.
+    pub discard_dirty: bool,
+    /// What to do with conflicts.
+    pub decisions: Decisions,
+}
+
+impl MountPlan {
+    /// The same plan with absolute paths, good from any directory.
+    ///
+    /// # Errors
+    /// When the current directory is gone.
+    pub fn absolute(mut self) -> Result<Self, Refusal> {
+        for path in [&mut self.origin, &mut self.mountpoint, &mut self.flash] {
+            *path = std::path::absolute(&*path).map_err(|error| Refusal::from_io("find", path, error))?;
+        }
+        for path in [&mut self.config, &mut self.metrics_token].into_iter().flatten() {
+            *path = std::path::absolute(&*path).map_err(|error| Refusal::from_io("find", path, error))?;
+        }
+        Ok(self)
+    }
+}
