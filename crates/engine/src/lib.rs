@@ -25,6 +25,7 @@ mod effect;
 mod engine;
 mod fetches;
 mod forgotten;
+mod gathered;
 mod hits_to_origin;
 mod identities;
 mod keep;

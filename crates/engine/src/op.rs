@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use headpond_base::{Buf, BufMut, CacheMode, Errno, ObjectId, UnixNanos};
+use headpond_base::{Buf, CacheMode, Errno, ObjectId, UnixNanos};
 
 use crate::effect::Outcome;
+use crate::gathered::Gathered;
 use crate::locks::Span;
 use crate::request::{FlushId, FlushScope, Namespace, Reply, RequestId, Served};
 use crate::treatment::Treatment;
@@ -127,12 +128,8 @@ pub(crate) struct Op {
     pub(crate) direct: bool,
     /// Pieces of its bytes that are still on their way.
     pub(crate) parts: u32,
-    /// Blocks that `out` has, or will have once something is put into it.
-    pub(crate) total: usize,
-    /// Bytes gathered, in whole blocks.
-    pub(crate) out: Option<BufMut>,
-    /// All its bytes in one buffer as it came from flash: nothing to copy.
-    pub(crate) whole: Option<Buf>,
+    /// The present bytes of its blocks, as far as they are here.
+    pub(crate) gathered: Gathered,
     /// The first thing that went wrong with a part.
     pub(crate) error: Option<Errno>,
     /// What the effect it waited for came to.
@@ -165,9 +162,7 @@ impl Op {
             served: Served::default(),
             direct: false,
             parts: 0,
-            total: 0,
-            out: None,
-            whole: None,
+            gathered: Gathered::default(),
             error: None,
             outcome: None,
             edges: Vec::new(),
@@ -178,12 +173,6 @@ impl Op {
             made_room: false,
             refused: false,
         }
-    }
-
-    /// The buffer for gathered bytes, made zeros when it is first asked for.
-    pub(crate) fn buffer(&mut self) -> &mut BufMut {
-        let len = self.total * headpond_base::BLOCK;
-        self.out.get_or_insert_with(|| BufMut::zeroed(len))
     }
 
     /// The error of the effect it waited for, if it failed.

@@ -45,10 +45,8 @@ pub(crate) struct GatherRead {
     pub(crate) first: Block,
     /// The slots of the blocks as they were when the read was begun; they lie behind each other.
     pub(crate) slots: Vec<Slot>,
-    /// Where in the request's buffer the bytes go, in blocks.
+    /// Where among the request's blocks the bytes go.
     pub(crate) out_at: usize,
-    /// The request wants just these bytes, so the buffer from flash is the answer.
-    pub(crate) whole: bool,
     pub(crate) retried: bool,
     /// It is the origin that is read.
     pub(crate) at_origin: bool,

@@ -11,7 +11,6 @@ use headpond_policy::Admission;
 
 use crate::effect::{Effect, Outcome};
 use crate::engine::Engine;
-use crate::engine::gather::put;
 use crate::fetches::{Fetch, FetchId, Waiter};
 use crate::keep::Place;
 use crate::locks::{OpId, Span};
@@ -149,7 +148,7 @@ impl Engine {
             let from = usize::try_from(waiter.span.first.0 - fetch.span().first.0).expect("fetches are small") * BLOCK;
             let len = usize::try_from(waiter.span.blocks()).expect("fetches are small") * BLOCK;
             if let Some(op) = self.requests.get_mut(waiter.op) {
-                put(op, waiter.out_at, &bytes[from..from + len]);
+                op.gathered.put(waiter.out_at, bytes.slice(from..from + len));
             }
             self.requests.part_done(waiter.op, None);
         }

@@ -6,7 +6,7 @@
 //! flash may come from the origin by choice (`hits_to_origin.rs`): verified as from flash, and from flash after all where
 //! that fails.
 
-use headpond_base::{BLOCK, Block, Buf, Class, Errno, Location, ObjectId};
+use headpond_base::{BLOCK, Block, Buf, BufMut, Class, Errno, Location, ObjectId};
 use headpond_map::Slot;
 
 use crate::effect::{Effect, Outcome};
@@ -28,13 +28,13 @@ enum Source {
 }
 
 impl Engine {
-    /// Starts gathering `span` into the request's buffer from block `out_at` on; the buffer has
-    /// `total` blocks. What is at hand is copied at once; `op.parts` counts the rest.
+    /// Starts gathering `span` as the request's blocks from `out_at` on, of `total`. What is at hand is put there at once;
+    /// `op.parts` counts the rest.
     pub(crate) fn gather(&mut self, id: OpId, op: &mut Op, span: Span, out_at: u64, total: u64) {
         let out_at = usize::try_from(out_at).expect("a request has few blocks");
         let total = usize::try_from(total).expect("a request has few blocks");
         let count = usize::try_from(span.blocks()).expect("a request has few blocks");
-        op.total = total;
+        op.gathered.expect(total);
         let mut unpacked = Unpacked::default();
         let mut index = 0;
         while index < count {
@@ -47,30 +47,27 @@ impl Engine {
                     }
                     self.stats.read_hits_blocks += 1;
                     op.served.hit_blocks += 1;
-                    put(op, out_at + index, &bytes.expect("it is in memory"));
+                    op.gathered.put(out_at + index, bytes.expect("it is in memory"));
                     index += 1;
                 }
                 Source::Window(held) => {
                     // Copied first: the policy may give it up when it hears of the use.
-                    put(op, out_at + index, self.store.window.bytes(held));
+                    let bytes = BufMut::copy_of(self.store.window.bytes(held)).freeze();
                     if self.rules_for(op.how).admit_reads {
                         if held.is_unasked() {
                             let (object, class) = (op.object, op.how.class);
-                            let bytes = &op.buffer()[(out_at + index) * BLOCK..(out_at + index + 1) * BLOCK];
-                            self.asked_after_all(object, block, class, bytes);
+                            self.asked_after_all(object, block, class, &bytes);
                         } else {
                             self.keeping().touched(op.object, block);
                         }
                     }
+                    op.gathered.put(out_at + index, bytes);
                     self.stats.read_hits_blocks += 1;
                     self.stats.memory_hits_blocks += 1;
                     op.served.hit_blocks += 1;
                     index += 1;
                 }
-                Source::Nowhere => {
-                    op.buffer();
-                    index += 1;
-                }
+                Source::Nowhere => index += 1,
                 Source::Flash(slot) => {
                     let mut slots = vec![slot];
                     while index + slots.len() < count
@@ -86,7 +83,6 @@ impl Engine {
                             self.used(op.object, block.plus(at), *slot, op.how.class);
                         }
                     }
-                    let whole = out_at == 0 && slots.len() == total;
                     let run = slots.len();
                     op.parts += 1;
                     let (object, out_at, since) = (op.object, out_at + index, self.now);
@@ -97,7 +93,6 @@ impl Engine {
                         first: block,
                         slots,
                         out_at,
-                        whole,
                         retried: false,
                         at_origin,
                         since,
@@ -113,7 +108,6 @@ impl Engine {
                     }
                     self.stats.read_miss_blocks += run as u64;
                     op.served.miss_blocks += u32::try_from(run).expect("a request has few blocks");
-                    op.buffer();
                     op.parts += 1;
                     let run_span = Span { first: block, end: block.plus(run as u64) };
                     let admit = self.rules_for(op.how).admit_reads.then_some(op.how.class);
@@ -254,13 +248,13 @@ impl Engine {
         let bytes = self.store.in_batch(read.object, block, slot, &mut Unpacked::default());
         let Some(op) = self.requests.get_mut(read.op) else { return };
         if let Some(bytes) = bytes {
-            return put(op, read.out_at + index, &bytes);
+            return op.gathered.put(read.out_at + index, bytes);
         }
         op.parts += 1;
         let out_at = read.out_at + index;
         let (op, object, first, slots, since) = (read.op, read.object, block, vec![slot], self.now);
-        let (whole, retried, at_origin) = (false, false, false);
-        self.gather_read(GatherRead { op, object, first, slots, out_at, whole, retried, at_origin, since });
+        let (retried, at_origin) = (false, false);
+        self.gather_read(GatherRead { op, object, first, slots, out_at, retried, at_origin, since });
     }
 
     /// Some blocks of a read are not what they must be, for the second time.
@@ -269,7 +263,7 @@ impl Engine {
             let block = read.first.plus(index as u64);
             if let Some(piece) = found.block(index) {
                 let op = self.requests.get_mut(read.op).expect("looked up by the caller");
-                put(op, read.out_at + index, &piece);
+                op.gathered.put(read.out_at + index, piece);
                 continue;
             }
             if self.moved(read, index) {
@@ -301,18 +295,10 @@ impl Engine {
         self.fetch(read.op, read.object, span, read.out_at + index, admit);
     }
 
-    /// The bytes of a whole read are the request's.
+    /// The bytes of a read are the request's.
     fn give(&mut self, read: &GatherRead, bytes: Buf) {
-        let Some(op) = self.requests.get_mut(read.op) else { return };
-        if read.whole {
-            op.whole = Some(bytes);
-        } else {
-            put(op, read.out_at, &bytes);
+        if let Some(op) = self.requests.get_mut(read.op) {
+            op.gathered.put(read.out_at, bytes);
         }
     }
-}
-
-/// Copies blocks into a request's buffer.
-pub(crate) fn put(op: &mut Op, at: usize, bytes: &[u8]) {
-    op.buffer()[at * BLOCK..at * BLOCK + bytes.len()].copy_from_slice(bytes);
 }

@@ -40,7 +40,8 @@ impl Answer {
     /// Answers with data, from where it is: nothing is copied but by the kernel.
     pub(crate) fn data(self, pieces: &[Buf]) {
         if pieces.len() > PIECES {
-            let whole = pieces.iter().flat_map(|piece| piece.iter().copied()).collect::<Vec<u8>>();
+            let mut whole = Vec::with_capacity(pieces.iter().map(|piece| piece.len()).sum());
+            pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
             return self.bytes(&whole);
         }
         let empty: &[u8] = &[];

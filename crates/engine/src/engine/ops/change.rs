@@ -13,6 +13,7 @@ use headpond_log::DataRecord;
 
 use super::together::{Pieces, partial, room, runs};
 use crate::engine::Engine;
+use crate::gathered::Gathered;
 use crate::locks::{OpId, Span};
 use crate::op::{Change, Op, Progress, Stage, Work};
 use crate::promises::Balance;
@@ -159,7 +160,7 @@ impl Engine {
                 // is done must find it at the origin.
                 op.direct = true;
                 op.stage = Stage::Locked;
-                (op.out, op.whole) = (None, None);
+                op.gathered = Gathered::default();
                 op.edges.clear();
                 return self.step_direct(id, op, change);
             }
@@ -168,7 +169,7 @@ impl Engine {
             }
             if !self.has_space(op, change) {
                 // Destage began to give it back meanwhile.
-                (op.out, op.whole) = (None, None);
+                op.gathered = Gathered::default();
                 op.stage = Stage::Locked;
                 return self.step_change(id, op);
             }
@@ -374,7 +375,7 @@ impl Engine {
             let step = self.zero_step(offset);
             // The last step makes the object longer, if it is to be.
             self.commit_whole(id, op, &Change::Zero { offset, len: step, extend: false, mtime });
-            (op.out, op.whole) = (None, None);
+            op.gathered = Gathered::default();
             return Some(Change::Zero { offset: offset + step, len: len - step, extend, mtime });
         }
         self.commit_whole(id, op, change);
@@ -385,10 +386,10 @@ impl Engine {
         let named = self.make_room_for(op.object);
         debug_assert!(named, "it waited until there is room");
         let edges = std::mem::take(&mut op.edges);
-        let gathered = op.whole.take().or_else(|| op.out.take().map(headpond_base::BufMut::freeze));
+        let gathered = std::mem::take(&mut op.gathered);
         let edge = |block: Block| {
             let index = edges.iter().position(|edge| *edge == block)?;
-            gathered.as_ref().map(|bytes| &bytes[index * BLOCK..(index + 1) * BLOCK])
+            Some(gathered.block(index))
         };
         let object = op.object;
         self.store.introduce(object);

@@ -42,9 +42,8 @@ impl Engine {
         }
         let skip = usize::try_from(offset % BLOCK_U64).expect("less than a block");
         let len = usize::try_from(len).expect("a read is at most 1 MiB");
-        let whole = op.whole.take();
-        let bytes = whole.unwrap_or_else(|| op.out.take().expect("gather filled it").freeze());
-        self.read_done(op, vec![bytes.slice(skip..skip + len)])
+        let pieces = std::mem::take(&mut op.gathered).into_bytes(skip, len);
+        self.read_done(op, pieces)
     }
 
     fn read_done(&mut self, op: &Op, pieces: Vec<headpond_base::Buf>) -> Progress {
