@@ -20,14 +20,16 @@ Development commands of headpond.
                                 ends with `N passed, N failed`
   cargo xtask tidy              layers, file length, headers, links, names, leftovers
   cargo xtask sim [ARGUMENTS]   the simulator (`cargo xtask sim --help` lists its arguments)
-  cargo xtask fuzz [ARGUMENTS]  spoiled structures and pools: decoding, recovery, `headpond check`
-  cargo xtask kill [ARGUMENTS]  databases on a mount whose daemon is killed; `--help` lists the arguments
-  cargo xtask bench [ARGUMENTS] ratios against the raw flash and nbdkit; `--help` lists the arguments
-  cargo xtask soak --hours N    fsx, fio and SQLite on a mount with switches, flushes, kills, remounts
-  cargo xtask origins [ARGUMENTS]  full disks, kills, conformance on each kind of origin; quotas and NFS in a guest
-  cargo xtask power-cuts        origin and flash of a guest lose what was not flushed; --cuts N --seed S --lies DISK
+  cargo xtask fuzz [ARGUMENTS]  damaged structures and pools against decoding, recovery, `headpond check`
+  cargo xtask kill [ARGUMENTS]  databases under load while SIGKILL ends the daemon, again and again
+  cargo xtask bench [ARGUMENTS] headpond against the raw flash and nbdkit, as ratios
+  cargo xtask soak --hours N    fsx, fio and SQLite on one mount, with mode switches, flushes, kills, remounts
+  cargo xtask origins [ARGUMENTS]  every kind of origin: full disks, kills, conformance; quotas and NFS in a guest
+  cargo xtask power-cuts [ARGUMENTS]  power cuts of a guest whose disks lose what was not flushed
   cargo xtask conformance       fsx for millions of operations, fio with verification, pjdfstest
-  cargo xtask conformance --xfstests DIR [TEST]...   the kernel's own tests, from your checkout of them
+  cargo xtask conformance --xfstests DIR [TEST]...   xfstests from your checkout
+
+`cargo xtask COMMAND --help` lists the arguments of sim and the commands below it.
 ";
 
 fn main() -> ExitCode {
@@ -49,7 +51,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         _ => {
-            eprintln!("cargo xtask: no such command: {}\n\n{HELP}", arguments.join(" "));
+            eprintln!("cargo xtask: unknown command: {}\n\n{HELP}", arguments.join(" "));
             ExitCode::from(2)
         }
     }

@@ -58,7 +58,7 @@ pub enum Command {
     /// After a crash or a loss of power, run the same command again. Everything that was synced is
     /// there, and the cache is still warm.
     Mount(Box<MountArgs>),
-    /// Show how mounts are doing
+    /// Show the state of your mounts: what is dirty, how full the pool is, what failed
     Status(StatusArgs),
     /// Show every number that a mount counts
     Stats(StatsArgs),
@@ -66,59 +66,59 @@ pub enum Command {
     Top(TopArgs),
     /// Write everything dirty to the origin, and wait for it
     ///
-    /// Returns when everything that was dirty at its start is at the origin. Programs can write
-    /// meanwhile. You can interrupt it: the rest stays dirty, and safe in the pool. What was written
-    /// stays in the pool as a cache for reads.
+    /// The command returns when the origin has everything that was dirty at its start. Programs can write
+    /// meanwhile. You can interrupt it: the rest stays dirty, and safe in the pool. Flushed data stays in
+    /// the pool as a cache for reads.
     Flush(FlushArgs),
-    /// Say who and what is cached: by process, user, file and request
+    /// Choose what is cached: by process, user, file and kind of request
     ///
-    /// The first rule that matches a request decides. If none matches, the mode decides. A change of the
-    /// rules holds from the next request on, and the pool keeps it. docs/rules.md explains each word.
+    /// The first rule that matches a request decides. If none matches, the mode decides. A changed rule
+    /// applies from the next request on, and the pool keeps it. docs/rules.md explains each word.
     Rules(RulesArgs),
-    /// Change settings of a mount while it is in use
+    /// Change the settings of a mount while it is in use
     ///
     /// Several settings change together or not at all. They take effect at once, without a restart, and
     /// the pool keeps them. When you leave write-back mode, headpond first flushes in the background and
     /// shows how far it is; after ctrl-C the daemon goes on with it. `headpond get --reference` explains
     /// every setting.
     Set(SetArgs),
-    /// Show settings of a mount
+    /// Show the settings of a mount, or explain them
     Get(GetArgs),
     /// Write everything dirty to the origin, then take the mount away
     ///
-    /// Shows what is left and how long it takes. If you press ctrl-C, the mount stays. At the end the
-    /// origin is complete, and you can read it without headpond. headpond refuses to unmount while
-    /// programs have files open there, and names them.
+    /// The command shows how much is left and how long it takes. If you press ctrl-C, the mount stays. At
+    /// the end the origin is complete, and you can read it without headpond. While programs have files
+    /// open in the mount, headpond refuses to unmount and names the programs.
     Unmount(UnmountArgs),
     /// Examine a pool that is not in use: what is damaged, and what is dirty
     ///
-    /// Reads and verifies the whole pool, and writes nothing. Reports what is damaged, what you lose by
-    /// it, and which files have data that the origin does not have yet. You need not check before a
-    /// mount, which verifies everything that it relies on.
+    /// The command reads and verifies the whole pool, and writes nothing. It reports the damage, what you
+    /// lose by it, and which files have dirty data. You need not run it before a mount: a mount verifies
+    /// everything that it uses.
     Check(CheckArgs),
     /// Try cache policies and sizes on a recorded trace
     ///
-    /// Shows, for each policy and size, how many of the trace's requests would miss, and how much would be
-    /// written to flash and to the origin. Needs no mount.
+    /// For each policy and size, the command shows the miss ratio and the writes to flash and to the
+    /// origin. It needs no mount.
     Replay(ReplayArgs),
-    /// Measure storage, with and without headpond: experiments with real load generators
+    /// Measure storage with and without headpond, with real load generators
     ///
-    /// Runs fio and MariaDB on a directory, a device, a headpond mount or a modelled disk, compares the
-    /// results, and draws them. See docs/lab.md.
+    /// The command runs fio and databases on a directory, a device, a headpond mount or a modelled disk. It
+    /// compares the results and draws them. docs/lab.md explains the experiments.
     Lab(LabArgs),
-    /// Say what databases do against torn pages, and what they could leave out
+    /// Show how a database protects itself from torn pages, and what it can turn off here
     ///
-    /// Looks at databases of MariaDB, MySQL, PostgreSQL and SQLite in a directory or on a mount. Reports
-    /// what is in force, which lines of configuration to change, and what must hold first. Changes
-    /// nothing.
+    /// The command examines MariaDB, MySQL, PostgreSQL and SQLite databases in a directory or on a mount.
+    /// It reports what is in force, which lines of configuration to change, and what must be true first.
+    /// It changes nothing.
     Doctor(DoctorArgs),
-    /// Let MariaDB find out that writes are whole: the marker that it looks for
+    /// Let MariaDB skip its doublewrite: make or remove the file that it looks for
     ///
-    /// MariaDB asks for whole writes only if the file /dev/fcta exists, which is the name of another
-    /// vendor's card. Only this command makes that file, and it removes it, too. docs/databases.md says
-    /// when that is safe.
+    /// MariaDB asks a file system for untorn writes only if the file /dev/fcta exists. That is the name
+    /// of another vendor's card, so no other headpond command makes it. docs/databases.md says when it is
+    /// safe.
     Atomic(AtomicArgs),
-    /// For tests: let something go wrong with the flash of a mount
+    /// For tests: make the flash of a mount fail
     #[command(hide = true)]
     Fault(FaultArgs),
 }
@@ -138,24 +138,24 @@ pub enum Command {
   A whole device as flash, which held something else before:
     headpond mount /slow/pg /var/lib/postgresql --flash /dev/nvme1n1 --format
 
-  Two files changed at the origin while the pool held newer data of them. Decide for each:
+  Two files with dirty data in the pool were changed at the origin. Decide for each:
     headpond mount /slow/mysql /var/lib/mysql --flash /nvme/pond --keep-pool db/t1.ibd --keep-origin db/t2.ibd")]
 pub struct MountArgs {
     /// The slow directory that owns the data
     pub origin: PathBuf,
-    /// An empty directory, in which you will see the data
+    /// An empty directory where your programs will see the data
     pub mountpoint: PathBuf,
-    /// The pool: a block device, or a file, which headpond makes if there is none (see --size)
+    /// The pool: a block device or a file. headpond makes the file if it does not exist (see --size)
     #[arg(long, value_name = "FILE_OR_DEVICE")]
     pub flash: PathBuf,
-    /// How large to make a new flash file, such as 200G (at least 64M). Units: K M G T (powers of
-    /// 1024; KiB and so on mean the same, KB and so on are powers of 1000)
+    /// The size of a new flash file, such as 200G; at least 64M. Units: K, M, G, T are powers of 1024,
+    /// as are KiB and so on; KB and so on are powers of 1000
     #[arg(long)]
     pub size: Option<Size>,
     /// What happens to writes. Without this option a pool keeps its mode, and a new pool gets write-back
     #[arg(long, value_parser = cache_mode(), value_name = "MODE", long_help = MODE_HELP)]
     pub mode: Option<CacheMode>,
-    /// A TOML file of settings, which replace those that the pool keeps (`headpond get --reference` lists them)
+    /// A TOML file of settings. They replace those that the pool keeps (`headpond get --reference` lists them)
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Return as soon as the mount is ready, and serve it in the background
@@ -164,44 +164,44 @@ pub struct MountArgs {
     /// With --background: the daemon's log file [default: beside its socket]
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// Let other users in, with the usual checks of permissions. Needed if the database runs as its own
-    /// user. If you are not root, /etc/fuse.conf must contain user_allow_other
+    /// Let other users in, with the usual checks of permissions. You need this if the database runs as its
+    /// own user. If you are not root, /etc/fuse.conf must contain user_allow_other
     #[arg(long)]
     pub allow_other: bool,
-    /// Serve metrics for Prometheus over HTTP, at /metrics of this address, such as 127.0.0.1:9187. Everyone on
-    /// this machine can read them there. An address that other machines can reach needs --metrics-token
+    /// Serve metrics for Prometheus over HTTP at this address, under /metrics, such as 127.0.0.1:9187. Everyone
+    /// on this machine can read them. If other machines can reach the address, add --metrics-token
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
-    /// A file with the token that readers of the metrics must send (`Authorization: Bearer TOKEN`). It must
+    /// A file with a token. Readers of the metrics must send it (`Authorization: Bearer TOKEN`). The file must
     /// belong to you and have mode 600
     #[arg(long, value_name = "FILE", requires = "metrics")]
     pub metrics_token: Option<PathBuf>,
-    /// How to drive the flash: io_uring, or threads with pread and pwrite where io_uring is forbidden
+    /// How headpond reads and writes the flash
     #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
     pub backend: BackendArg,
-    /// How to make a new flash file. `zeros` writes all of it once, which takes time, and spares the file
-    /// system work at the first write to each place
+    /// How headpond makes a new flash file. `zeros` takes time now, and makes the first write to each place
+    /// cheaper
     #[arg(long, value_enum, default_value_t = FillArg::Reserved)]
     pub fill: FillArg,
     /// Overwrite flash that holds something else, or a pool without dirty data
     #[arg(long)]
     pub format: bool,
-    /// Drop, for good, dirty data that prevents this mount: data of another origin in this pool, or of this
-    /// origin in another pool. Without this option headpond shows what it is, and refuses
+    /// Drop for good the dirty data that prevents this mount: another origin's in this pool, or this
+    /// origin's in another pool. Without this option headpond refuses, and shows whose data it is
     #[arg(long)]
     pub discard_dirty: bool,
-    /// For a file that changed at the origin while the pool held newer data of it: write the pool's data
-    /// over it. Give its path below the origin, or `all`
+    /// For a file that is dirty in the pool and was changed at the origin: write the pool's data over the
+    /// origin's. Give the path below the origin, or `all`. You can repeat this option
     #[arg(long, value_name = "FILE|all")]
     pub keep_pool: Vec<PathBuf>,
-    /// For such a file: keep the origin's version, and drop the pool's data of it for good
+    /// For such a file: keep the origin's version, and drop the pool's dirty data for good
     #[arg(long, value_name = "FILE|all")]
     pub keep_origin: Vec<PathBuf>,
-    /// For tests and demonstrations: slow the origin down to the speed of a modelled disk
+    /// For tests and demonstrations: make the origin as slow as this disk
     #[arg(long, value_parser = disk_model(), value_name = "DISK")]
     pub model_disk: Option<DiskModel>,
-    /// For tests only, never with data that you need: faults of the flash, such as `lose-unsynced`
-    /// (docs/fault-model.md lists them)
+    /// For tests, never with data that you need: make the flash fail, such as `lose-unsynced`
+    /// (docs/fault-model.md lists the faults)
     #[arg(long, value_name = "FAULTS", hide = true)]
     pub test_fault: Option<FaultPlan>,
 }
@@ -236,10 +236,10 @@ pub struct StatusArgs {
 #[command(after_long_help = "Examples:
   headpond doctor /var/lib/mysql           a data directory
   headpond doctor /srv/mount               all databases on a mount
-  headpond doctor app.db                   a file of SQLite
+  headpond doctor app.db                   a SQLite file
   headpond doctor /var/lib/mysql --json | jq '.databases[].conditions[] | select(.met == false)'")]
 pub struct DoctorArgs {
-    /// A data directory, a directory above some, a mount, or a file of SQLite
+    /// A data directory, a directory that contains some, a mount, or a SQLite file
     #[arg(value_name = "DATADIR|MOUNT|FILE")]
     pub path: PathBuf,
     /// Print JSON
@@ -250,10 +250,10 @@ pub struct DoctorArgs {
 /// What `headpond atomic` is given.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
-  headpond atomic status               is the marker there, and who counts on whole writes?
-  headpond atomic enable               as root, up to the next start of the system
-  headpond atomic enable --at-boot     and after it
-  headpond atomic disable              removes all of it")]
+  headpond atomic status               does the file exist, and which files rely on untorn writes?
+  headpond atomic enable               as root; until the next reboot
+  headpond atomic enable --at-boot     as root; also after each reboot
+  headpond atomic disable              as root; removes what enable made")]
 pub struct AtomicArgs {
     /// What to do.
     #[command(subcommand)]
@@ -266,15 +266,15 @@ pub struct AtomicArgs {
 /// What can be done with the marker.
 #[derive(Subcommand, Debug)]
 pub enum AtomicCommand {
-    /// Make the marker, so that MariaDB asks from its next start on
+    /// Make /dev/fcta: MariaDB skips its doublewrite from its next start on
     Enable {
-        /// Make it again at each start of the system, by systemd-tmpfiles
+        /// Make it again at each boot, by systemd-tmpfiles
         #[arg(long)]
         at_boot: bool,
     },
     /// Remove what `enable` made
     Disable,
-    /// Show whether the marker is there, and what mounts say
+    /// Show whether /dev/fcta exists, and which mounts keep writes untorn
     Status {
         /// Print JSON
         #[arg(long)]
@@ -293,10 +293,10 @@ Keys: q quits.")]
 pub struct TopArgs {
     /// The mount. You can leave it out if you have only one
     pub mountpoint: Option<PathBuf>,
-    /// Show what happened in one interval, and end
+    /// Print one interval, and end
     #[arg(long)]
     pub once: bool,
-    /// Seconds between two looks
+    /// Seconds between two updates, 1 to 3600
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub interval: u32,
 }
@@ -323,19 +323,19 @@ pub struct StatsArgs {
 /// What `headpond flush` is given.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
-  Before a snapshot or a backup of the origin itself (stop the database, or lock it, first):
+  Before a snapshot or a backup of the origin itself (first stop or lock the database):
     headpond flush /var/lib/mysql
 
-  One file, or all below a directory:
+  One file, or everything below a directory:
     headpond flush /var/lib/mysql shop/orders.ibd
     headpond flush /var/lib/mysql shop
 
-  In the background, followed and ended by its handle:
+  In the background. The handle shows its progress, and cancels it:
     handle=$(headpond flush /var/lib/mysql --background)
     headpond status /var/lib/mysql --json | jq \".flushes[] | select(.handle == $handle)\"
     headpond flush /var/lib/mysql --cancel $handle
 
-  And nothing new becomes dirty from then on; the pool goes on as a cache for reads:
+  Flush, and let nothing become dirty from then on; the pool still caches reads:
     headpond set /var/lib/mysql mode=write-through")]
 pub struct FlushArgs {
     /// The mount
@@ -345,7 +345,7 @@ pub struct FlushArgs {
     /// Return at once, and print a handle for `status` and `--cancel`
     #[arg(long)]
     pub background: bool,
-    /// Cancel the flush with this handle. What is not at the origin yet stays dirty
+    /// Cancel the flush with this handle. What the origin does not have yet stays dirty
     #[arg(long, value_name = "HANDLE", conflicts_with_all = ["path", "background"])]
     pub cancel: Option<u64>,
     /// With --background: print JSON, one object with the handle
@@ -360,12 +360,12 @@ pub struct FlushArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   headpond unmount /var/lib/mysql                  leaves the origin complete
-  headpond unmount /var/lib/mysql --keep-dirty     leaves at once; the origin is stale until the next mount
+  headpond unmount /var/lib/mysql --keep-dirty     leaves at once. The origin is stale until you mount it again
                                                    with the same flash, and a marker beside it says so")]
 pub struct UnmountArgs {
     /// The mount
     pub mountpoint: PathBuf,
-    /// Leave now, with the dirty data in the pool and a marker beside the origin
+    /// Leave now: dirty data stays in the pool, and a marker beside the origin says so
     #[arg(long)]
     pub keep_dirty: bool,
     /// No progress bar
@@ -383,11 +383,11 @@ pub struct UnmountArgs {
     headpond rules add /var/lib/mysql name=mariadbd action=cache
     headpond rules add /var/lib/mysql action=bypass
 
-  Never leave one schema in the pool alone, and keep temporary tables out of it:
+  Write one schema through to the origin at once, and keep temporary tables out of the pool:
     headpond rules add /var/lib/mysql 'path=billing/**' action=write-through
     headpond rules add /var/lib/mysql 'path=#innodb_temp/**' action=bypass
 
-  Keep one table in the pool whatever else is read, and give an archive a tenth of the pool at most:
+  Keep one table in the pool whatever else is read, and limit an archive to a tenth of the pool:
     headpond rules add /var/lib/mysql path=shop/orders.ibd action=pin quota=4G
     headpond rules add /var/lib/mysql 'path=archive/**' action=share quota=10%
 
@@ -395,8 +395,9 @@ pub struct UnmountArgs {
   headpond rules test /var/lib/mysql name=mariabackup path=shop/orders.ibd direction=read
   headpond rules remove /var/lib/mysql 2
 
-Conditions, all of which have to hold: pid, name, command, user, cgroup (of the process), path, ext (of the file),
-min-size, max-size, direction=read|write (of the request), for (how long the rule holds, such as 2h).
+A rule matches if all of its conditions match.
+Conditions of the process: pid, name, command, user, cgroup. Of the file: path, ext. Of the request: min-size,
+max-size, direction=read|write. With for=2h a rule ends by itself after two hours.
 Actions: cache, bypass, read-only, write-through, and with a quota (quota=2G, quota=20%): pin, share.")]
 pub struct RulesArgs {
     /// What to do.
@@ -407,7 +408,7 @@ pub struct RulesArgs {
 /// What can be done with rules.
 #[derive(Subcommand, Debug)]
 pub enum RulesCommand {
-    /// Show all rules in their order, with what each has decided
+    /// Show all rules in order, each with the requests and bytes that it decided
     List {
         /// The mount
         mountpoint: PathBuf,
@@ -422,7 +423,7 @@ pub enum RulesCommand {
         /// Conditions and an action, such as name=mariabackup action=bypass
         #[arg(value_name = "KEY=VALUE", required = true, value_parser = word)]
         words: Vec<(String, String)>,
-        /// Put it before the rule with this number
+        /// Put the new rule before the rule with this number
         #[arg(long, value_name = "NUMBER", value_parser = rule_number)]
         before: Option<usize>,
         /// Only show what would change
@@ -440,11 +441,11 @@ pub enum RulesCommand {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Show which rule would decide a request, and what headpond would do
+    /// Show which rule decides a request, and what headpond does with it
     Test {
         /// The mount
         mountpoint: PathBuf,
-        /// The request: pid, or name, command, user and cgroup; path, size, direction
+        /// The request. Its process: pid, or name, command, user and cgroup. Also: path, size, direction
         #[arg(value_name = "KEY=VALUE", value_parser = word)]
         words: Vec<(String, String)>,
         /// Print JSON
@@ -467,23 +468,23 @@ fn rule_number(text: &str) -> Result<usize, String> {
 /// What `headpond fault` is given.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
-  headpond fault /mnt write-errors=0     every write to flash fails from now on")]
+  headpond fault /mnt write-errors=0     from now on every write to flash fails")]
 pub struct FaultArgs {
-    /// The mount, which was made with --test-fault
+    /// A mount that you made with --test-fault
     pub mountpoint: PathBuf,
-    /// What goes wrong: cut, heal, read-errors=FIRST[+COUNT], write-errors=..., sync-errors=...
+    /// The faults: cut, heal, read-errors=FIRST[+COUNT], write-errors=..., sync-errors=...
     pub faults: String,
 }
 
 /// What `headpond check` is given.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
-  headpond check /nvme/pond                    what it holds, and whether it is sound
+  headpond check /nvme/pond                    what the pool holds, and whether it is intact
   headpond check /dev/nvme1n1 --json           the same for programs: one object
   headpond check /nvme/pond --json | jq '.dirty_files[] | [.path, .dirty_bytes]'
 
-Ends with 0 if nothing is damaged, 41 if there is damage that loses nothing, 38 if dirty data is damaged or a
-mount would refuse the pool as damaged; 32, 36, 37 and 39 as a mount would.")]
+Exit status: 0 if nothing is damaged; 41 if the damage loses nothing; 38 if dirty data is damaged, or a mount would
+refuse the pool as damaged; 32, 36, 37 and 39 mean what they mean for a mount.")]
 pub struct CheckArgs {
     /// The pool: a file or a block device
     pub flash: PathBuf,
@@ -498,17 +499,17 @@ pub struct CheckArgs {
 /// What `headpond set` is given.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
-  headpond set /var/lib/mysql mode=write-through   from now on the origin has every write; returns when
-                                                   nothing is dirty any more
+  headpond set /var/lib/mysql mode=write-through   from now on each write waits for the origin. The command
+                                                   returns when nothing is dirty any more
   headpond set /var/lib/mysql flush-period=10s dirty-threshold=30%
   headpond set /var/lib/mysql mode=write-back --dry-run")]
 pub struct SetArgs {
     /// The mount
     pub mountpoint: PathBuf,
-    /// What to set, such as flush-period=10s
+    /// Settings and their new values, such as flush-period=10s
     #[arg(value_name = "NAME=VALUE", required = true, value_parser = setting)]
     pub settings: Vec<(String, String)>,
-    /// Only show what would happen
+    /// Only show what would change
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -527,7 +528,7 @@ pub struct GetArgs {
     /// Which settings. Without it: all
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
-    /// Print JSON: one object with a text for each setting
+    /// Print JSON: one object with a string for each setting
     #[arg(long)]
     pub json: bool,
     /// Explain every setting
@@ -554,12 +555,12 @@ fn disk_model() -> impl clap::builder::TypedValueParser<Value = DiskModel> {
         .try_map(|name| name.parse::<DiskModel>())
 }
 
-/// How to drive the flash.
+/// How headpond reads and writes the flash.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BackendArg {
-    /// io_uring, or psync where the system refuses it
+    /// io_uring, or psync if the system forbids io_uring
     Auto,
-    /// io_uring or nothing
+    /// io_uring; fails if the system forbids it
     Uring,
     /// threads with pread and pwrite
     Psync,
@@ -578,9 +579,9 @@ impl From<BackendArg> for Backend {
 /// How to fill a new flash file.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FillArg {
-    /// reserve the space
+    /// reserves the space
     Reserved,
-    /// write zeros everywhere
+    /// writes zeros to all of it once
     Zeros,
 }
 

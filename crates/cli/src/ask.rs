@@ -20,6 +20,6 @@ pub fn ask_numbers(daemon: &Daemon) -> Result<Numbers, Refusal> {
 
 /// An answer of another kind than the question.
 pub fn confused(daemon: &Daemon) -> Refusal {
-    let why = "it answers something else than was asked. Is it of another version?".to_owned();
+    let why = "its answer does not match the question. It may be another version of headpond".to_owned();
     Refusal::NoAnswer { path: daemon.mountpoint().to_owned(), why }
 }

@@ -1,10 +1,10 @@
-//! `headpond atomic`: the marker by which MariaDB finds out that it may ask whether writes are whole.
+//! `headpond atomic`: the file `/dev/fcta`, without which MariaDB never asks for untorn writes.
 //!
-//! MariaDB asks only where it believes to be on a card of Fusion-io, and believes that if the file `/dev/fcta` exists,
-//! whatever it is. That is a vendor's name in a directory of the system's: so it is made only by this command, is told from
-//! anything else by its content, and goes with the matching command, with all that was made.
+//! MariaDB asks only on a Fusion-io card, and takes any file `/dev/fcta` as proof of one. That is another vendor's name
+//! in a system directory. So only this command makes the file, recognises its own by the content, and removes all that
+//! it made.
 //!
-//! Invariant: what this program did not make is neither changed nor removed.
+//! Invariant: this command neither changes nor removes a file that it did not make.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -119,8 +119,8 @@ fn denied(error: io::Error, doing: &str, path: &Path) -> Refusal {
 
 fn not_ours(path: &Path) -> Refusal {
     Refusal::Usage(format!(
-        "{} exists, and was not made by this command: nothing was changed\n  If there is a card of Fusion-io in this machine, its driver \
-         made it, and MariaDB asks already. Else find out whose it is; headpond removes nothing that is not its own.",
+        "{} exists, and headpond did not make it. Nothing was changed.\n  If this machine has a Fusion-io card, its driver made the \
+         file, and MariaDB asks already. If not, find out what made it: headpond removes only its own files.",
         path.display()
     ))
 }
@@ -142,20 +142,18 @@ fn enable(places: &Places, at_boot: bool) -> Result<(), Refusal> {
     }
     let marker = places.marker.display();
     let stays = if look(&places.at_boot, &Places::at_boot_line())? == Marker::Ours {
-        format!("It is made again at each start of the system ({}).", places.at_boot.display())
+        format!("The system makes it again at each boot ({}).", places.at_boot.display())
     } else {
-        "It is gone after a restart of the system, and MariaDB writes its copies again then: `headpond atomic enable --at-boot` \
-         makes it stay."
+        "It is gone after a reboot, and MariaDB then writes each page twice again. To keep it: headpond atomic enable --at-boot"
             .to_owned()
     };
     print(&format!(
         "{marker} {}\n\
-         MariaDB looks for it when it starts, and then asks for each tablespace whether writes are whole. A headpond mount in \
-         write-back says yes, everything else says no; where the answer is yes, MariaDB leaves out its doublewrite. It takes \
-         effect when MariaDB is started the next time.\n{stays}\n\
-         In force? SHOW GLOBAL STATUS LIKE 'Innodb_dblwr_pages_written' stays 0. (SHOW VARIABLES goes on saying ON.)\n\
-         Undone by: headpond atomic disable\n",
-        if there == Marker::Ours { "is there already." } else { "made." },
+         MariaDB looks for this file when it starts. It then asks for each tablespace whether writes are untorn. A headpond \
+         mount in write-back says yes, and MariaDB skips its doublewrite there. Restart MariaDB to begin.\n{stays}\n\
+         To see that it works: SHOW GLOBAL STATUS LIKE 'Innodb_dblwr_pages_written' stays 0. (SHOW VARIABLES still says ON.)\n\
+         To undo it: headpond atomic disable\n",
+        if there == Marker::Ours { "exists already." } else { "made." },
     ))
 }
 
@@ -175,13 +173,13 @@ fn disable(places: &Places) -> Result<(), Refusal> {
         }
     }
     if !removed {
-        return print("nothing to remove: MariaDB does not ask\n");
+        return print("nothing to remove: MariaDB does not ask for untorn writes\n");
     }
     let counted: u64 = mounts().iter().map(|status| status.whole_write_files).sum();
     if counted > 0 {
-        print(&format!("Databases that run count on whole writes of {counted} files until they are started again.\n"))?;
+        print(&format!("Running databases rely on untorn writes to {counted} files until you restart them.\n"))?;
     }
-    print("MariaDB writes its copies again from its next start on.\n")
+    print("MariaDB writes each page twice again from its next start on.\n")
 }
 
 /// What all mounts of this user say.
@@ -189,7 +187,7 @@ fn mounts() -> Vec<Status> {
     Daemon::all().iter().filter_map(|daemon| ask_status(daemon).ok()).collect()
 }
 
-/// Whether a mount tells databases that writes are whole.
+/// Whether a mount keeps writes untorn, and says so to databases.
 pub fn keeps_writes_whole(status: &Status) -> bool {
     status.mode == "write-back" && !status.flash_failed
 }
@@ -211,24 +209,24 @@ fn status(places: &Places, json: bool) -> Result<(), Refusal> {
 
 fn table(shown: &Shown, places: &Places) -> String {
     let said = match (shown.marker, shown.at_boot) {
-        (Marker::Absent, Marker::Ours) => "not there now, made at the next start of the system".to_owned(),
-        (Marker::Absent, _) => "not there: MariaDB does not ask, and writes each page twice".to_owned(),
-        (Marker::Ours, Marker::Ours) => "made by headpond, also at each start of the system".to_owned(),
-        (Marker::Ours, _) => "made by headpond, until the system is started again".to_owned(),
-        (Marker::Foreign, _) => "there, and not made by headpond".to_owned(),
+        (Marker::Absent, Marker::Ours) => "missing now; the next boot makes it".to_owned(),
+        (Marker::Absent, _) => "missing: MariaDB writes each page twice".to_owned(),
+        (Marker::Ours, Marker::Ours) => "made by headpond, again at each boot".to_owned(),
+        (Marker::Ours, _) => "made by headpond, until the next reboot".to_owned(),
+        (Marker::Foreign, _) => "exists, but headpond did not make it".to_owned(),
     };
     let mut text = format!("{}  {said}\n", places.marker.display());
     for mount in &shown.mounts {
-        let answer = if mount.whole_writes { "says that writes are whole" } else { "does not" };
+        let answer = if mount.whole_writes { "writes are untorn" } else { "writes can tear" };
         text += &format!(
-            "{}  {}, {answer}; files that databases count on: {}\n",
+            "{}  {}, {answer}; files whose databases rely on untorn writes: {}\n",
             mount.mountpoint.display(),
             mount.mode,
             mount.files_counted_on
         );
     }
     if shown.mounts.is_empty() {
-        text += "no headpond is mounted by this user\n";
+        text += "you have no headpond mount\n";
     }
     text
 }

@@ -40,12 +40,12 @@ fn verdict(args: &CheckArgs, report: &Report) -> Result<(), Refusal> {
     let (advice, status) = match report.verdict {
         Verdict::Sound => return Ok(()),
         Verdict::Harmless => (
-            "Nothing was written. Mount it as always. If it comes again, the device is failing: look at the kernel's log.",
+            "Nothing was written. You can mount the pool as always. If damage comes back, the device is failing: read the kernel's log.",
             ExitStatus::PoolBlemished,
         ),
         Verdict::Loss => (
-            "Nothing was written. A mount serves all but those blocks. Restore the files named above, or let the \
-             database's own check tell; then replace the device.",
+            "Nothing was written. A mount serves all but the damaged blocks. Restore the files named above, or run the \
+             database's own check on them. Then replace the device.",
             ExitStatus::PoolDamaged,
         ),
         Verdict::Refused => refused(report),
@@ -57,20 +57,20 @@ fn refused(report: &Report) -> (&'static str, ExitStatus) {
     use headpond_check::RecoverError;
     match report.refused {
         Some(RecoverError::NotAPool) => {
-            ("Nothing was written. Is it the right file or device?", ExitStatus::FlashForeign)
+            ("Nothing was written. Check that you named the right file or device.", ExitStatus::FlashForeign)
         }
         Some(RecoverError::Version { .. }) => {
             ("Nothing was written. Use the headpond that wrote the pool.", ExitStatus::PoolVersion)
         }
         Some(RecoverError::CutShort { .. }) => {
-            ("Nothing was written. Get the whole file or device back.", ExitStatus::PoolTruncated)
+            ("Nothing was written. Bring the whole file or device back.", ExitStatus::PoolTruncated)
         }
         Some(RecoverError::Read { .. }) => {
-            ("Nothing was written. Look at the kernel's log: the device may be failing.", ExitStatus::FlashFailed)
+            ("Nothing was written. Read the kernel's log: the device may be failing.", ExitStatus::FlashFailed)
         }
         _ => (
-            "Nothing was written. Keep a copy of it before anything else is tried. To give up its dirty data and start \
-             anew: mount with --format --discard-dirty.",
+            "Nothing was written. Copy the pool before you try anything else. To drop its dirty data and make a new \
+             pool: mount with --format --discard-dirty",
             ExitStatus::PoolDamaged,
         ),
     }
@@ -92,11 +92,10 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
             writeln!(out, "origin       {origin}")?;
             writeln!(out, "mode         {}", pool.mode)?;
             writeln!(out, "size         {}, segments of {}", Size(pool.bytes), Size(pool.segment_bytes.into()))?;
-            let left =
-                if pool.clean_stop { "in good order" } else { "by a crash, or in use since the last checkpoint" };
+            let left = if pool.clean_stop { "by an unmount" } else { "by a crash, or it is still in use" };
             writeln!(out, "left         {left}")?;
         }
-        None => writeln!(out, "pool         none can be told: no superblock is intact")?,
+        None => writeln!(out, "pool         unknown: no superblock is intact")?,
     }
     for (index, slot) in report.superblocks.iter().enumerate() {
         let state = match (&slot.damage, slot.counter) {
@@ -119,7 +118,7 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
         let state = match (&area.damage, area.counter) {
             (Some(why), _) => why.clone(),
             (None, Some(counter)) => format!("whole, number {counter}{}", counts(area.counts)),
-            (None, None) => format!("whole, though its superblock is lost{}", counts(area.counts)),
+            (None, None) => format!("whole, but its superblock is lost{}", counts(area.counts)),
         };
         writeln!(out, "checkpoint   at byte {}: {state}", area.offset)?;
     }
@@ -142,7 +141,7 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
         writeln!(out, "dirty        {} in {} files", Size(blocks.dirty * BLOCK_U64), report.dirty_files.len())?;
         write_files(out, report)?;
         if report.dropped_batches > 0 {
-            writeln!(out, "dropped      {} batches that nobody had synced, by a crash", report.dropped_batches)?;
+            writeln!(out, "dropped      {} batches that were not synced before a crash", report.dropped_batches)?;
         }
     }
     for finding in &report.findings.listed {
@@ -160,7 +159,7 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
 }
 
 const fn counts(counts: bool) -> &'static str {
-    if counts { ": it counts" } else { "" }
+    if counts { ", in force" } else { "" }
 }
 
 fn write_files(out: &mut String, report: &Report) -> std::fmt::Result {

@@ -20,7 +20,7 @@ pub fn status(args: &StatusArgs) -> Result<(), Refusal> {
                 return print_json(&all);
             }
             if all.is_empty() {
-                println!("no headpond is mounted by this user");
+                println!("you have no headpond mount");
             }
             all.iter().try_for_each(print_table)
         }

@@ -15,7 +15,7 @@ pub fn run(args: &FlushArgs) -> Result<(), Refusal> {
     if let Some(id) = args.cancel {
         daemon.ask(&Command::CancelFlush { id })?;
         if !args.quiet {
-            println!("flush {id} is cancelled: what is not at the origin yet stays dirty, and safe in the pool");
+            println!("flush {id} cancelled: the rest stays dirty, and safe in the pool");
         }
         return Ok(());
     }
@@ -31,16 +31,16 @@ pub fn run(args: &FlushArgs) -> Result<(), Refusal> {
     match waited {
         Waited::Done => {
             if !args.quiet {
-                let what = args.path.as_ref().map_or_else(String::new, |path| format!(" to {}", path.display()));
-                println!("flushed: the origin has everything that was written{what} before");
+                let what = args.path.as_ref().map_or_else(String::new, |path| format!(" in {}", path.display()));
+                println!("flushed: the origin has everything that was dirty{what}");
             }
             Ok(())
         }
-        Waited::Cancelled => Err(Refusal::Interrupted(
-            "cancelled: what is not at the origin yet stays dirty, and safe in the pool".to_owned(),
-        )),
+        Waited::Cancelled => {
+            Err(Refusal::Interrupted("flush cancelled: the rest stays dirty, and safe in the pool".to_owned()))
+        }
         Waited::Interrupted => Err(Refusal::Interrupted(
-            "interrupted: the mount goes on, and what is not at the origin yet is safe in the pool".to_owned(),
+            "interrupted: the mount goes on, and the rest stays dirty, safe in the pool".to_owned(),
         )),
     }
 }
@@ -54,7 +54,7 @@ fn in_background(daemon: &Daemon, command: &Command, args: &FlushArgs) -> Result
     println!("{id}");
     if !args.quiet {
         let mount = args.mountpoint.display();
-        eprintln!("`headpond status {mount}` shows how far it is, `headpond flush {mount} --cancel {id}` ends it");
+        eprintln!("To see its progress: headpond status {mount}\nTo cancel it: headpond flush {mount} --cancel {id}");
     }
     Ok(())
 }
@@ -85,7 +85,7 @@ fn below(mountpoint: &Path, path: &Path) -> Result<String, Refusal> {
     clean
         .into_os_string()
         .into_string()
-        .map_err(|_| Refusal::Usage(format!("{} is not UTF-8: flush a directory above it", path.display())))
+        .map_err(|_| Refusal::Usage(format!("{} is not UTF-8. Flush a directory above it", path.display())))
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ fn in_foreground(args: &MountArgs) -> Result<(), Refusal> {
     for line in running.summary().lines() {
         eprintln!("headpond: {line}");
     }
-    eprintln!("headpond: serving until it is unmounted; ctrl-C leaves at once and keeps dirty data in the pool");
+    eprintln!("headpond: serving until you unmount; ctrl-C ends at once and keeps dirty data in the pool");
     finish(running)
 }
 
@@ -40,8 +40,8 @@ fn in_background(args: &MountArgs) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The daemon that `--background` started. What it refuses is shown by the command that waits
-/// for it, so here it goes to the log as well as there.
+/// The daemon that `--background` started. The waiting command shows a refusal; the daemon's log
+/// gets it, too.
 fn as_daemon(args: &MountArgs) -> Result<(), Refusal> {
     let started = (|| {
         let plan = plan(args).absolute()?;
@@ -50,7 +50,7 @@ fn as_daemon(args: &MountArgs) -> Result<(), Refusal> {
     })();
     let running = started.inspect_err(report_refusal)?;
     if report_ready(&running.summary()).is_err() {
-        eprintln!("headpond: the command that started this is gone; leaving");
+        eprintln!("headpond: the `headpond mount` that started this daemon is gone; the daemon ends");
         running.leave_at_once();
     }
     finish(running)

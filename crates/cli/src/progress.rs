@@ -1,6 +1,6 @@
-//! Waiting for something long, with what is left and how long it takes on the terminal.
+//! Waiting for long work of the daemon. The terminal shows how much is left and how long it takes.
 //!
-//! Invariant: the work is the daemon's. Whoever stops waiting, by ctrl-C or by dying, changes nothing.
+//! Invariant: the daemon does the work. A command that stops waiting, by ctrl-C or by a crash, changes nothing.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::ask::{ask_status, confused};
 /// How often the daemon is asked.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// Seconds between two lines that tell of a silent origin, where no bar can be drawn.
+/// Seconds between two lines about a silent origin, where no bar can be drawn.
 const SILENT_EVERY: u64 = 5;
 
 /// How often a line is printed where no bar can be drawn.
@@ -50,7 +50,7 @@ pub struct DirtyBar {
     bar: Option<ProgressBar>,
     doing: &'static str,
     asked: u32,
-    /// For how long the origin had been silent when that was told last.
+    /// How long the origin had been silent when the last such line was printed.
     told_silent: u64,
     seen: Estimate,
 }
@@ -119,7 +119,7 @@ impl DirtyBar {
             return;
         }
         let line = format!(
-            "the origin has not answered for {seconds} s; Ctrl-C ends this wait, and what is dirty stays safe in the pool"
+            "the origin has not answered for {seconds} s. ctrl-C ends this wait, and dirty data stays safe in the pool"
         );
         match &self.bar {
             Some(bar) => bar.set_message(line),
@@ -210,18 +210,17 @@ pub fn wait_for(
     }
 }
 
-/// The daemon ended while its work was waited for: what lies beside the origin tells how it is left.
+/// The daemon ended during its work: the marker beside the origin says what is left dirty.
 fn gone_meanwhile(daemon: &Daemon, origin: &Path) -> Result<Waited, Refusal> {
     let path = daemon.mountpoint();
     match Marker::beside(origin) {
         Some(Marker { state: MarkerState::DirtyLeft, dirty_bytes, .. }) => {
-            let why = format!("{} was unmounted meanwhile, before the origin had everything", path.display());
+            let why = format!("{} was unmounted before the origin had everything", path.display());
             Err(Refusal::FlushFailed { why, dirty_bytes })
         }
         None if origin.is_dir() => Ok(Waited::Done),
         _ => {
-            let why =
-                "it ended without an orderly stop. What was synced is safe in the pool: mount it again".to_owned();
+            let why = "it crashed. What was synced is safe in the pool. Run the same `headpond mount` again".to_owned();
             Err(Refusal::NoAnswer { path: path.to_owned(), why })
         }
     }

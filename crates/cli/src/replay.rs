@@ -19,39 +19,38 @@ use crate::output::print;
 /// What `headpond replay` is given.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
-  headpond replay w1.vscsi                               the default policy against lru, at four sizes
-  headpond replay w1.vscsi --policies all --chart w1.svg all policies, and a drawing
-  headpond replay OLTP.lis.zst --unit page               addresses are pages, not sectors
+  headpond replay w1.vscsi                               compares adaptive with lru at four sizes
+  headpond replay w1.vscsi --policies all --chart w1.svg compares all policies and draws a chart
+  headpond replay OLTP.lis.zst --unit page               for a trace whose addresses are pages
   headpond replay usr_0.csv.gz --format msr --reads-only --sizes 64M,1G,10%
   headpond replay w1.vscsi --json | jq -c '[.policy, .size_blocks, .miss_ratio]'
 
-Traces may be compressed with zstd, gzip or xz. How everything is counted: docs/replay.md.")]
+headpond reads traces that are compressed with zstd, gzip or xz. docs/replay.md says how it counts.")]
 pub struct ReplayArgs {
-    /// The trace
+    /// The trace file
     pub trace: PathBuf,
-    /// Its format: vscsi, oracle, lis, csv, msr or keys [default: as its name says]
+    /// The trace's format: vscsi, oracle, lis, csv, msr or keys [default: by the end of its name]
     #[arg(long)]
     pub format: Option<Format>,
-    /// What an address of the trace counts, for formats that do not say: blocks of 4096 bytes,
-    /// sectors of 512, or pages, each of which is one block of the cache whatever its size
+    /// The unit of the trace's addresses, for formats that do not define it
     #[arg(long, value_enum)]
     pub unit: Option<UnitArg>,
-    /// Leave writes out
+    /// Ignore the trace's writes
     #[arg(long)]
     pub reads_only: bool,
-    /// Which policies: fifo, lru, s3-fifo, w-tinylfu, adaptive, or all
+    /// Eviction policies to try: fifo, lru, s3-fifo, w-tinylfu, adaptive, or all
     #[arg(long, value_delimiter = ',', default_value = "lru,adaptive", value_parser = policies)]
     pub policies: Vec<Policies>,
     /// Sizes of the cache: shares of the trace's footprint (5%), blocks (20000) or bytes (64M)
     #[arg(long, value_delimiter = ',', default_value = "1%,5%,10%,20%")]
     pub sizes: Vec<CacheSize>,
-    /// Which reads are let in: all that the policy wants, or only those that come back
+    /// Which missed blocks enter the cache
     #[arg(long, value_enum, default_value_t = AdmissionArg::Always)]
     pub admission: AdmissionArg,
-    /// Draw miss ratio against size into this file (SVG, or a page if it ends with .html)
+    /// Draw the miss ratio for each size into this file: SVG, or HTML if the name ends with .html
     #[arg(long, value_name = "FILE")]
     pub chart: Option<PathBuf>,
-    /// Print JSON: one object a line for each policy and size
+    /// Print JSON: one line with an object for each policy and size
     #[arg(long)]
     pub json: bool,
     /// No progress bar
@@ -68,16 +67,16 @@ pub enum UnitArg {
     /// sectors of 512 bytes
     #[value(name = "512")]
     Sector,
-    /// pages or keys
+    /// pages or keys; each is one block of the cache, whatever its size
     Page,
 }
 
-/// Which reads are let in.
+/// Which missed blocks enter the cache.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AdmissionArg {
-    /// all that the policy wants
+    /// every block that the policy wants
     Always,
-    /// who misses a second time while the first one is remembered
+    /// a block enters at its second miss, if headpond still remembers the first
     Returning,
 }
 
@@ -134,7 +133,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Refusal> {
 
 fn read(args: &ReplayArgs) -> Result<Load, Refusal> {
     let format = args.format.or_else(|| Format::of_name(&args.trace)).ok_or_else(|| {
-        let what = "its name does not say what it is; say --format vscsi, oracle, lis, csv, msr or keys";
+        let what = "the end of its name is no known format. Add --format vscsi, oracle, lis, csv, msr or keys";
         Refusal::Usage(format!("trace {}: {what}", args.trace.display()))
     })?;
     let unit = args.unit.map(|unit| match unit {

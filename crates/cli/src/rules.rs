@@ -1,4 +1,4 @@
-//! `headpond rules`: who and what is cached.
+//! `headpond rules`: what is cached.
 
 use headpond_control::{Answer, Command, Daemon, Refusal, RuleShown, Size, Verdict};
 
@@ -46,12 +46,12 @@ fn change(
     let Answer::Rule { rule, seen, not_kept } = daemon.ask(command)? else { return Err(confused(daemon)) };
     show(rule.as_ref());
     if dry_run && rule.is_some() && !seen.is_empty() {
-        println!("of what was busiest lately it would match:\n  {}", seen.join("\n  "));
+        println!("of the busiest files and processes it would match:\n  {}", seen.join("\n  "));
     }
     match not_kept {
         None => Ok(()),
         Some(why) => Err(Refusal::Failed {
-            doing: "in force now, but not after a restart: keep the rules with the pool".to_owned(),
+            doing: "the rules are in force now, but not after a restart: write them to the pool".to_owned(),
             error: std::io::Error::other(why),
         }),
     }
@@ -59,7 +59,7 @@ fn change(
 
 fn table(rules: &[RuleShown]) -> String {
     if rules.is_empty() {
-        return "no rules: everything is cached as the mode says\n".to_owned();
+        return "no rules: the mode decides what is cached\n".to_owned();
     }
     let mut text = format!("{:>4} {:>12} {:>12}  rule\n", "", "requests", "bytes");
     for rule in rules {
@@ -78,6 +78,6 @@ fn table(rules: &[RuleShown]) -> String {
 fn told(verdict: &Verdict) -> String {
     match &verdict.decided_by {
         Some(rule) => format!("{}: rule {} decides: {}\n", verdict.action, rule.number, rule.rule),
-        None => "cache: no rule matches, so it is treated as the mode says\n".to_owned(),
+        None => "cache: no rule matches, so the mode decides\n".to_owned(),
     }
 }

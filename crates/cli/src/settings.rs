@@ -29,7 +29,7 @@ pub fn set(args: &SetArgs) -> Result<(), Refusal> {
         let waited = wait_for(&daemon, id, &origin, &mut bar, &interrupt)?;
         bar.clear();
         if waited == Waited::Interrupted {
-            let text = "interrupted: the change of the mode goes on in the daemon; see `headpond status`";
+            let text = "interrupted: the daemon goes on changing the mode. To see its progress: headpond status";
             return Err(Refusal::Interrupted(text.to_owned()));
         }
         changes.iter().filter(|change| change.name == MODE).for_each(|change| println!("{}", line(change, None)));
@@ -37,22 +37,21 @@ pub fn set(args: &SetArgs) -> Result<(), Refusal> {
     match not_kept {
         None => Ok(()),
         Some(why) => Err(Refusal::Failed {
-            doing: "in force now, but not after a restart: keep the settings with the pool".to_owned(),
+            doing: "the settings are in force now, but not after a restart: write them to the pool".to_owned(),
             error: std::io::Error::other(why),
         }),
     }
 }
 
-/// What one change is, or would be.
+/// One change, made or planned.
 fn line(change: &SettingChange, would_flush: Option<u64>) -> String {
     let SettingChange { name, from, to } = change;
     match would_flush {
         None => format!("{name}: {from} -> {to}"),
-        Some(bytes) if name == MODE && bytes > 0 => format!(
-            "would change {name}: {from} -> {to}; {} that are dirty now go to the origin first, in the background",
-            Size(bytes)
-        ),
-        Some(_) => format!("would change {name}: {from} -> {to}; at once"),
+        Some(bytes) if name == MODE && bytes > 0 => {
+            format!("would change {name}: {from} -> {to}, after a flush of {} in the background", Size(bytes))
+        }
+        Some(_) => format!("would change {name}: {from} -> {to}, at once"),
     }
 }
 
@@ -74,7 +73,7 @@ fn named(names: &[String], values: &[Value]) -> Result<Vec<Value>, Refusal> {
     let find = |name: &String| {
         values.iter().find(|value| value.name == *name).cloned().ok_or_else(|| {
             let known: Vec<&str> = values.iter().map(|value| value.name.as_str()).collect();
-            Refusal::Usage(format!("unknown setting '{name}': one of {}", known.join(", ")))
+            Refusal::Usage(format!("unknown setting '{name}'. Known: {}", known.join(", ")))
         })
     };
     names.iter().map(find).collect()

@@ -13,8 +13,8 @@ use crate::args::UnmountArgs;
 use crate::ask::{ask_status, confused};
 use crate::progress::{DirtyBar, Interrupt, Waited, start_and_wait};
 
-/// Below this, what is left dirty is written after the mount is gone: a flush never ends by
-/// itself while a program writes.
+/// With less dirty data than this, the mount goes first and the daemon writes the rest: a flush
+/// may never end while a program writes.
 const LITTLE: u64 = 64 << 20;
 
 /// How many times to flush while others write as fast as the origin takes it.
@@ -33,11 +33,11 @@ pub fn run(args: &UnmountArgs) -> Result<(), Refusal> {
     let (dirty_bytes, note) = leave(&daemon, args, &interrupt)?;
     let mountpoint = daemon.mountpoint().display();
     if let Some(note) = note {
-        println!("unmounted {mountpoint}: {} stay in the pool only. {note}", Size(dirty_bytes));
+        println!("unmounted {mountpoint}: {} of dirty data stay in the pool. {note}", Size(dirty_bytes));
     } else if dirty_bytes > 0 {
         println!(
-            "unmounted {mountpoint}: {} stay in the pool only. The origin is stale, and says so, until it is mounted \
-             with the same flash again",
+            "unmounted {mountpoint}: {} of dirty data stay in the pool. The origin is stale until you mount it again \
+             with the same flash",
             Size(dirty_bytes)
         );
     } else if !args.quiet {
@@ -68,11 +68,11 @@ fn flush_first(daemon: &Daemon, args: &UnmountArgs, interrupt: &Interrupt) -> Re
 }
 
 fn stays(mountpoint: &Path) -> Refusal {
-    Refusal::Interrupted(format!("interrupted: {} stays mounted, nothing is lost", mountpoint.display()))
+    Refusal::Interrupted(format!("interrupted: {} stays mounted, and nothing is lost", mountpoint.display()))
 }
 
-/// Takes the mount away. What little is dirty by now is written by the daemon after it is gone,
-/// so this wait may be given up too.
+/// Takes the mount away. The daemon then writes the little that is still dirty, so you can
+/// interrupt this wait, too.
 fn leave(daemon: &Daemon, args: &UnmountArgs, interrupt: &Interrupt) -> Result<(u64, Option<String>), Refusal> {
     let (answered, answer) = channel();
     let asking = daemon.clone();
@@ -89,8 +89,8 @@ fn leave(daemon: &Daemon, args: &UnmountArgs, interrupt: &Interrupt) -> Result<(
             Ok(Ok(_)) => return Err(confused(daemon)),
             Ok(Err(refusal)) => return Err(refusal),
             Err(RecvTimeoutError::Timeout) if interrupt.came() => {
-                let text = "interrupted: the daemon goes on to write what is left, and ends then; the marker beside the \
-                            origin goes when it is complete";
+                let text = "interrupted: the daemon writes the rest to the origin and then ends. When the origin is \
+                            complete, the marker beside it is gone";
                 return Err(Refusal::Interrupted(text.to_owned()));
             }
             Err(RecvTimeoutError::Timeout) => {

@@ -9,23 +9,23 @@ use std::time::Duration;
 use clap::Parser;
 use headpond_fuzz::{Campaign, Input, PlantedBug, Target, fuzz, quiet_panics, replay};
 
-/// Spoils what headpond reads from flash, and sees to it that it panics never, says what is wrong and serves no wrong data.
+/// Damages what headpond reads from flash. headpond must never panic, must report the damage, and must serve no wrong data.
 #[derive(Parser)]
 #[command(name = "headpond-fuzz", version)]
 struct Arguments {
-    /// How long for each target
+    /// Seconds for each target
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// Only this one: superblock, settings, segment, batch, checkpoint, image
+    /// Fuzz only this target: superblock, settings, segment, batch, checkpoint, image
     #[arg(long)]
     target: Option<Target>,
-    /// Another seed gives other inputs
+    /// The seed of the inputs
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Run a saved input again
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
-    /// Where failing inputs are saved
+    /// Where to save failing inputs
     #[arg(long, value_name = "DIRECTORY", default_value = "target/fuzz")]
     failures: PathBuf,
 }
@@ -64,7 +64,7 @@ fn again(path: &PathBuf) -> ExitCode {
     };
     match replay(&input) {
         Ok(told) => {
-            println!("as it should be: {told}");
+            println!("passed: {told}");
             ExitCode::SUCCESS
         }
         Err(what) => {

@@ -25,21 +25,21 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Experiment {
-    /// Databases on a mount whose daemon is killed under load, again and again.
+    /// Kill the daemon under databases at work, again and again.
     Kill(Kill),
-    /// Other people's tests of file systems on a mount, in every cache mode.
+    /// Run fsx, fio, pjdfstest or xfstests on a mount.
     Conformance(Conformance),
-    /// fsx, fio and SQLite on one mount for hours, with mode switches, flushes, kills and remounts.
+    /// Run fsx, fio and SQLite on one mount for hours, with mode switches, flushes, kills and remounts.
     Soak(Soak),
-    /// Every kind of origin: full disks, kills, conformance, shared blocks, quotas, and NFS that goes away.
+    /// Try every kind of origin: full disks, kills, conformance, shared blocks, quotas, and NFS that goes away.
     Origins(Origins),
-    /// Benchmarks: headpond against the raw flash file, and against nbdkit.
+    /// Compare headpond with the raw flash file and with nbdkit.
     ///
-    /// They want fio and nbdkit (Debian packages of these names), FUSE, and some 20 GB in the directory. Each round of each
-    /// work takes a few times `--seconds`. Compare ratios, and look at all rounds: where they differ much, the machine was
-    /// busy.
+    /// You need fio and nbdkit (Debian packages of these names), FUSE, and about 20 GB in the directory. Each round of each
+    /// benchmark takes a few times `--seconds`. Compare ratios, and look at all rounds: if they differ much, the machine
+    /// was busy.
     Bench(bench::Arguments),
-    /// Power cuts of a whole machine: a guest whose disks lose what was not flushed, again and again.
+    /// Cut the power of a guest whose disks lose what was not flushed, again and again.
     PowerCuts(PowerCuts),
     /// In the guest of `power-cuts`: the writers.
     #[command(hide = true)]
@@ -51,16 +51,16 @@ enum Experiment {
 
 #[derive(Args)]
 struct PowerCuts {
-    /// How many cuts, each with something to lose on a disk.
+    /// How many power cuts. At each, a disk has something to lose.
     #[arg(long, value_name = "N", default_value_t = 200)]
     cuts: u32,
-    /// Decides the moments, what is lost, and what the writers do. How requests interleave it does not decide.
+    /// The seed of the moments, the losses and the writers' work. It does not fix how requests interleave.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// A control: this disk answers flushes and does nothing. The run fails unless it finds something wrong.
+    /// A control: this disk acknowledges flushes and does nothing. The run fails if it finds nothing wrong.
     #[arg(long, value_enum, value_name = "DISK")]
     lies: Option<Which>,
-    /// Where the scratch directory is made. It is kept when something is found to be wrong.
+    /// Where to make the scratch directory. It stays if something is wrong.
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     scratch: PathBuf,
 }
@@ -96,7 +96,7 @@ fn run_power_cuts(arguments: &PowerCuts) -> Result<()> {
         number += 1;
         println!("{number:>4} {round}");
     });
-    let kept = |directory: TempDir| println!("kept for a look: {}", directory.keep().display());
+    let kept = |directory: TempDir| println!("the scratch directory stays: {}", directory.keep().display());
     let report = match outcome {
         Ok(report) => report,
         Err(failure) => {
@@ -120,44 +120,44 @@ fn run_power_cuts(arguments: &PowerCuts) -> Result<()> {
 
 #[derive(Args)]
 struct Kill {
-    /// Which database; all of them, one after the other, without it.
+    /// The database. Without it: all, one after the other.
     #[arg(long, value_enum, value_name = "KIND")]
     database: Option<Kind>,
-    /// What a kill does to the flash.
+    /// What happens to the flash at a kill.
     #[arg(long, value_enum, default_value_t = Flash::EveryOtherLoses, value_name = "BEHAVIOUR")]
     flash: Flash,
-    /// Slow the origin down to a modelled hard disk: more is dirty at a kill, and destage is half-way.
+    /// Make the origin as slow as a hard disk, so that more is dirty at a kill and destage is half-way.
     #[arg(long)]
     slow_origin: bool,
-    /// How many kills of each.
+    /// How many kills of each database.
     #[arg(long, value_name = "N", default_value_t = 10)]
     rounds: u32,
-    /// Decides the moments of the kills, and what is lost.
+    /// The seed of the kills' moments and of the losses.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Where the scratch directory is made. It is kept when something is found to be wrong.
+    /// Where to make the scratch directory. It stays if something is wrong.
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     scratch: PathBuf,
 }
 
 #[derive(Args)]
 struct Conformance {
-    /// Operations of fsx over all modes.
+    /// Operations of fsx in all modes together.
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     fsx_operations: u64,
     /// Files that fio writes in each mode.
     #[arg(long, value_name = "N", default_value_t = 12)]
     fio_files: u32,
-    /// Run xfstests instead, from this checkout of it, built with `make`: on a mount in write-back on ext4.
+    /// Run xfstests instead, on a write-back mount over ext4. Give its checkout, built with `make`.
     #[arg(long, value_name = "DIR")]
     xfstests: Option<PathBuf>,
-    /// What xfstests' `check` is to run, such as `generic/001`; the generic quick group without it.
+    /// Tests for xfstests' `check`, such as `generic/001`. Without it: the generic quick group.
     #[arg(value_name = "TEST", requires = "xfstests", allow_hyphen_values = true, trailing_var_arg = true)]
     tests: Vec<String>,
-    /// Decides all that is random.
+    /// The seed of everything random.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Where the scratch directory is made. It is kept when something is found to be wrong.
+    /// Where to make the scratch directory. It stays if something is wrong.
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     scratch: PathBuf,
 }
@@ -178,7 +178,7 @@ fn run_conformance(arguments: &Conformance) -> Result<()> {
     };
     let directory = scratch("headpond-", &arguments.scratch)?;
     let report = conformance::run(&headpond, directory.path(), &options, |line| println!("{line}"));
-    let report = report.inspect_err(|_| println!("kept for a look: {}", directory.keep().display()))?;
+    let report = report.inspect_err(|_| println!("the scratch directory stays: {}", directory.keep().display()))?;
     println!(
         "\nconformance, seed {}: {} fsx operations in {} runs, {} files of fio verified on the mount and at the \
          origin, pjdfstest in {} modes without a failure that the origin's file system does not have",
@@ -211,44 +211,44 @@ fn run_xfstests(headpond: &Path, suite: &Path, arguments: &Conformance) -> Resul
     if report.failed.is_empty() {
         return Ok(());
     }
-    println!("kept for a look: {}", directory.keep().display());
+    println!("the scratch directory stays: {}", directory.keep().display());
     Err(Failure::Other(format!("xfstests that failed on the mount alone: {}", report.failed.join(", "))))
 }
 
 #[derive(Args)]
 struct Soak {
-    /// How long.
+    /// Hours to run.
     #[arg(long, value_name = "N", default_value_t = 1.0)]
     hours: f64,
-    /// The longest time between a mount and its end, in seconds.
+    /// The longest time from a mount to its end, in seconds.
     #[arg(long, value_name = "N", default_value_t = 40)]
     leg: u64,
-    /// Decides what the operator does, and when.
+    /// The seed of what the operator does, and when.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Where the scratch directory is made. It is kept when something is found to be wrong.
+    /// Where to make the scratch directory. It stays if something is wrong.
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     scratch: PathBuf,
 }
 
 #[derive(Args)]
 struct Origins {
-    /// Which origin; all of them without it. May be given again.
+    /// The kind of origin. You can repeat this option. Without it: all kinds.
     #[arg(long, value_enum, value_name = "KIND")]
     origin: Vec<Origin>,
-    /// Which case; all that an origin has without it. May be given again.
+    /// The case. You can repeat this option. Without it: all cases of the origin.
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
-    /// How many kills of each database, and of a writer that hardly ever syncs.
+    /// How many kills of each database, and of a writer that rarely syncs.
     #[arg(long, value_name = "N", default_value_t = 5)]
     kills: u32,
-    /// Operations of fsx over all modes.
+    /// Operations of fsx in all modes together.
     #[arg(long, value_name = "N", default_value_t = 40_000)]
     fsx_operations: u64,
-    /// Decides all that is random.
+    /// The seed of everything random.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Where the scratch directory is made. It is kept when something is found to be wrong.
+    /// Where to make the scratch directory. It stays if something is wrong.
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     scratch: PathBuf,
 }
@@ -278,7 +278,7 @@ fn run_origins(arguments: &Origins) -> Result<()> {
     if failed == 0 {
         return Ok(());
     }
-    println!("kept for a look: {}", directory.keep().display());
+    println!("the scratch directory stays: {}", directory.keep().display());
     Err(Failure::Other(format!("{failed} of {} cases failed", rows.len())))
 }
 
@@ -303,7 +303,7 @@ fn run_soak(arguments: &Soak) -> Result<()> {
             Ok(())
         }
         Err(failure) => {
-            println!("kept for a look: {}", directory.keep().display());
+            println!("the scratch directory stays: {}", directory.keep().display());
             Err(failure)
         }
     }
@@ -354,7 +354,7 @@ fn kill_one(headpond: &Headpond, options: &kill::Options, scratch: &Path) -> Res
             round.checked
         );
     });
-    outcome.inspect_err(|_| println!("kept for a look: {}", directory.keep().display()))
+    outcome.inspect_err(|_| println!("the scratch directory stays: {}", directory.keep().display()))
 }
 
 fn main() -> ExitCode {

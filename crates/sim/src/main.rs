@@ -11,23 +11,23 @@ use headpond_engine::Mutation;
 use headpond_sim::{Options, Planted, quiet_panics, run_caught, run_exhaustive, run_one_sequence, run_seeds, shrink};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Runs the real engine on simulated flash and origin, and checks every promise.
+/// Run the real engine on simulated flash and origin, and check every promise.
 #[derive(Parser)]
 #[command(name = "headpond-sim", version)]
 struct Arguments {
     /// Seeds to run: `A..B`, or one seed
     #[arg(long, default_value = "0..1000", value_parser = parse_range)]
     seeds: Range<u64>,
-    /// Operations of each run
+    /// Operations in each run
     #[arg(long, default_value_t = 500)]
     ops: u32,
     /// Operations to leave out: `3,10..20`
     #[arg(long, value_delimiter = ',', value_parser = parse_small_range)]
     skip: Vec<Range<u32>>,
-    /// No faults but crashes
+    /// Inject crashes and no other faults
     #[arg(long)]
     no_faults: bool,
-    /// The front door forgets what the engine lets go of, in half of the runs, and changes its names without a word
+    /// In half of the runs, let the front door forget the objects that the engine releases, and rename them in silence
     #[arg(long)]
     forgets: bool,
     /// One request at a time
@@ -40,35 +40,35 @@ struct Arguments {
     /// keep-memory-window, split-together, forget-chain
     #[arg(long, value_parser = parse_mutation)]
     mutation: Option<Mutation>,
-    /// Promise 3 alone, in write-back: writes of every size up to a mebibyte, and power cuts
+    /// Check promise 3 alone, in write-back: writes of every size up to 1 MiB, and power cuts
     #[arg(long)]
     untorn: bool,
-    /// Histories of names: the name layer and the engine over an origin with directories
+    /// Run histories of names: the name layer and the engine over an origin with directories
     #[arg(long)]
     names: bool,
-    /// Histories of uses: two hosts, their pools and older images of them, and who may still change the origin
+    /// Run histories of ownership: two hosts, their pools, older images of these, and which host may change the origin
     #[arg(long, conflicts_with = "names")]
     uses: bool,
     /// Plant a bug in a history of names: directory-not-noted, unlink-untold, rename-untold, status-untold,
     /// close-forgotten, sync-skipped, forgotten-unsynced, links-believed, births-alike
     #[arg(long, requires = "names", value_parser = parse_planted)]
     planted: Option<Planted>,
-    /// Every sequence of up to four operations on four blocks, cut after every device write
+    /// Run every sequence of up to four operations on four blocks, with a power cut after every device write
     #[arg(long)]
     exhaustive: bool,
-    /// Operations of the longest sequence of the exhaustive cases
+    /// With --exhaustive: operations in the longest sequence
     #[arg(long, default_value_t = 4)]
     depth: u32,
-    /// Print each event; for one seed
+    /// Print each event of one seed
     #[arg(long)]
     verbose: bool,
-    /// Do not look for a smaller run that fails
+    /// Do not search for a smaller run that fails
     #[arg(long)]
     no_shrink: bool,
     /// Stop after this many failures
     #[arg(long, default_value_t = 1)]
     failures: usize,
-    /// Threads; all cores if not given
+    /// Threads. Without it: one for each core
     #[arg(long)]
     threads: Option<usize>,
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::{Around, Condition, Finding, bytes_at, text_of, unseen};
 use crate::atomic::Marker;
 
-/// The largest page for which MariaDB asks.
+/// The largest page for which MariaDB asks for untorn writes.
 const MARIADB_PAGE_MAX: u32 = 32 << 10;
 
 /// Where the flags of a tablespace stand in its first page: behind the page's head, in the space's.
@@ -67,19 +67,17 @@ fn links(directory: &Path) -> Vec<PathBuf> {
 
 fn told_now(told: Option<bool>) -> String {
     match told {
-        Some(true) => "a running server was told that writes are whole, and leaves out its doublewrite".to_owned(),
-        Some(false) => {
-            "no running server was told that writes are whole: each page is written twice (doublewrite)".to_owned()
-        }
+        Some(true) => "the running server asked for untorn writes, and skips its doublewrite".to_owned(),
+        Some(false) => "the server writes each page twice (doublewrite): it has not asked for untorn writes".to_owned(),
         None => {
-            "each page is written twice (doublewrite), unless innodb_doublewrite is off in the server's configuration"
+            "the server writes each page twice (doublewrite), unless its configuration turns innodb_doublewrite off"
                 .to_owned()
         }
     }
 }
 
 const CHECK: &str = "SHOW GLOBAL STATUS LIKE 'Innodb_dblwr_pages_written': stays 0 while Innodb_pages_written grows. \
-     SHOW VARIABLES LIKE 'innodb_doublewrite' goes on saying ON: it does not tell.";
+     SHOW VARIABLES LIKE 'innodb_doublewrite' still says ON: do not go by it.";
 
 fn mariadb(
     directory: &Path,
@@ -89,12 +87,11 @@ fn mariadb(
     mut conditions: Vec<Condition>,
 ) -> Finding {
     conditions.push(Condition {
-        what: "pages of 32 KiB or less: for larger ones MariaDB does not ask".to_owned(),
+        what: "pages have at most 32 KiB: MariaDB does not ask for larger ones".to_owned(),
         met: page_bytes.map(|bytes| bytes <= MARIADB_PAGE_MAX),
     });
     conditions.push(Condition {
-        what: "/dev/fcta exists, by which MariaDB decides at its start whether to ask: `headpond atomic enable`"
-            .to_owned(),
+        what: "/dev/fcta exists: MariaDB asks only then. To make it: headpond atomic enable".to_owned(),
         met: Some(around.marker != Marker::Absent),
     });
     let version = ["mariadb_upgrade_info", "mysql_upgrade_info"]
@@ -107,26 +104,26 @@ fn mariadb(
         at: directory.to_owned(),
         page_bytes,
         now: told_now(told),
-        could: "leave out the doublewrite by itself, tablespace by tablespace: it asks the file, and the mount answers".to_owned(),
+        could: "skip the doublewrite by itself: it asks the mount about each tablespace".to_owned(),
         lines: vec![
-            "headpond atomic enable --at-boot      # as root; then start MariaDB again. Nothing needs to be set.".to_owned(),
+            "headpond atomic enable --at-boot      # as root; then restart MariaDB. You need not set anything.".to_owned(),
             "[mariadb]".to_owned(),
-            "innodb_flush_method = O_DIRECT        # the default since 10.6: past the kernel's cache, one request for each page".to_owned(),
+            "innodb_flush_method = O_DIRECT        # the default since 10.6: no kernel cache, one request for each page".to_owned(),
             "innodb_use_atomic_writes = ON         # the default".to_owned(),
         ],
         conditions,
         check: CHECK.to_owned(),
-        back: "headpond atomic disable, and start MariaDB again".to_owned(),
+        back: "headpond atomic disable, then restart MariaDB".to_owned(),
     }
 }
 
 fn mysql(directory: &Path, page_bytes: Option<u32>, told: Option<bool>, mut conditions: Vec<Condition>) -> Finding {
     // MySQL asks for the system tablespace alone, and believes the answer for all others.
-    conditions.push(unseen("innodb_directories, innodb_undo_directory and innodb_data_home_dir lead nowhere else: one answer counts for all"));
+    conditions.push(unseen("innodb_directories, innodb_undo_directory and innodb_data_home_dir lead nowhere else: MySQL asks once for all of them"));
     let own = text_of(&directory.join("mysqld-auto.cnf")).unwrap_or_default();
     let persisted = own.contains("\"innodb_doublewrite\"");
     conditions.push(Condition {
-        what: "SET PERSIST has not fixed innodb_doublewrite (mysqld-auto.cnf)".to_owned(),
+        what: "SET PERSIST does not set innodb_doublewrite (mysqld-auto.cnf)".to_owned(),
         met: Some(!persisted),
     });
     Finding {
@@ -135,15 +132,15 @@ fn mysql(directory: &Path, page_bytes: Option<u32>, told: Option<bool>, mut cond
         at: directory.to_owned(),
         page_bytes,
         now: told_now(told),
-        could: "leave out the doublewrite: MySQL 8.0 asks the system tablespace's file when it uses O_DIRECT; any version when it is told to".to_owned(),
+        could: "skip the doublewrite: MySQL 8.0 by itself if it uses O_DIRECT, any version if you set it".to_owned(),
         lines: vec![
             "[mysqld]".to_owned(),
-            "innodb_flush_method = O_DIRECT        # 8.0 asks only with this one".to_owned(),
-            "# innodb_doublewrite = OFF            # for versions that do not ask; then nothing guards it if the data is moved".to_owned(),
+            "innodb_flush_method = O_DIRECT        # 8.0 asks only with this value".to_owned(),
+            "# innodb_doublewrite = OFF            # for versions that do not ask. Turn it on again before you move the data".to_owned(),
         ],
         conditions,
         check: CHECK.to_owned(),
-        back: "innodb_flush_method = fsync (or innodb_doublewrite = ON), and start MySQL again".to_owned(),
+        back: "innodb_flush_method = fsync (or innodb_doublewrite = ON), then restart MySQL".to_owned(),
     }
 }
 

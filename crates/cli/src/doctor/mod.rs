@@ -1,7 +1,7 @@
-//! `headpond doctor`: what a database does against torn pages, what it could leave out, and how.
+//! `headpond doctor`: how a database protects itself from torn pages, what it can turn off here, and how.
 //!
-//! Reads files of the data directory and what the mount says of itself. Writes nothing, and asks no server.
-//! [`examine`] is pure but for reading below the directory it is given, so that it is tried on made-up ones.
+//! It reads the files of the data directory and asks the mount. It writes nothing, and asks no server.
+//! [`examine`] only reads below the directory it is given, so tests try it on made-up ones.
 
 mod innodb;
 mod postgres;
@@ -37,7 +37,7 @@ pub struct MountFacts {
     pub mode: String,
     /// It keeps writes whole.
     pub whole_writes: bool,
-    /// Paths in it of which a database was told so; none if that cannot be seen.
+    /// The files whose databases rely on untorn writes; none if the mount does not show them.
     pub counted_on: Option<Vec<PathBuf>>,
 }
 
@@ -86,10 +86,10 @@ pub struct Report {
     pub databases: Vec<Finding>,
 }
 
-/// How deep below a directory databases are looked for.
+/// How deep below a directory the doctor searches for databases.
 const DEPTH: usize = 3;
 
-/// Directories that are looked into at most: a doctor is not to walk over a whole disk.
+/// The most directories that it searches: it must not walk a whole disk.
 const DIRECTORIES_MAX: usize = 2000;
 
 /// `headpond doctor`.
@@ -162,18 +162,18 @@ fn look(path: &Path, around: &Around, depth: usize, left: &mut usize, found: &mu
 }
 
 impl Around {
-    /// What every database needs: that writes to its files are whole.
+    /// What every database needs: untorn writes to its files.
     fn on_whole_writes(&self) -> Condition {
         let what = match &self.mount {
-            None => "the data lies on a headpond mount in write-back: here it lies on none".to_owned(),
+            None => "the data lies on a headpond mount in write-back; this data lies on none".to_owned(),
             Some(mount) => {
-                format!("the mount keeps writes whole: {} is in {}", mount.mountpoint.display(), mount.mode)
+                format!("the mount keeps writes untorn; {} is in {}", mount.mountpoint.display(), mount.mode)
             }
         };
         Condition { what, met: Some(self.mount.as_ref().is_some_and(|mount| mount.whole_writes)) }
     }
 
-    /// That of the places to which a data directory leads none is off the mount.
+    /// That no link of the data directory leads off the mount.
     fn nothing_elsewhere(&self, led_to: impl Iterator<Item = PathBuf>) -> Condition {
         let away = led_to.filter(|link| self.is_on_mount(link) == Some(false));
         let away: Vec<String> = away.map(|link| link.display().to_string()).collect();
@@ -187,7 +187,7 @@ impl Around {
         }
     }
 
-    /// Whether a database was told that writes of this file are whole; none if that cannot be seen.
+    /// Whether a database relies on untorn writes to this file; none if the mount does not show it.
     fn is_counted_on(&self, file: &Path) -> Option<bool> {
         let mount = self.mount.as_ref()?;
         let inside = file.strip_prefix(&mount.mountpoint).ok()?;
@@ -225,8 +225,8 @@ fn text_of(path: &Path) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Opens a regular file, and nothing else: the directory is the database's, this command often root's, and a FIFO or a
-/// device that was planted there must neither hold it up nor be acted on.
+/// Opens a regular file, and nothing else. The directory belongs to the database, and this command often runs as root:
+/// a planted FIFO or device must neither hold it up nor have an effect.
 fn open_regular(path: &Path) -> Option<fs::File> {
     use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
     use std::os::fd::AsRawFd;

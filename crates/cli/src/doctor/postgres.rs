@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Around, Finding, bytes_at, text_of, unseen};
 
-/// Where `global/pg_control` tells whether the last checkpoint was made with whole pages, since version 11.
+/// Where `global/pg_control` says whether full_page_writes was on at the last checkpoint, since version 11.
 const FULL_PAGE_WRITES_AT: u64 = 56;
 
 /// Where any page tells its size, together with a version of its layout in the lower byte.
@@ -24,27 +24,25 @@ pub fn examine(directory: &Path, around: &Around) -> Option<Finding> {
         .filter(|bytes| *bytes > 0);
     let configured = configured(directory);
     let mut conditions = vec![around.on_whole_writes(), around.nothing_elsewhere(tablespaces(directory))];
-    conditions.push(unseen("fsync = on and synchronous_commit as you need it: whole is not durable"));
+    conditions.push(unseen("fsync = on, and synchronous_commit as you need it: untorn is not durable"));
     conditions.push(unseen(
-        "standbys that replay this server's log have whole writes too: without whole pages in the log nothing repairs a torn page there",
+        "standbys of this server have untorn writes, too: without full pages in the log nothing repairs a torn page there",
     ));
-    conditions.push(unseen("pg_rewind is not needed: it refuses to work without full_page_writes"));
+    conditions.push(unseen("you do not need pg_rewind: it refuses to work without full_page_writes"));
     conditions.push(unseen(
-        "shared_buffers are not swapped out (huge_pages = on, or no swap): a write whose memory is not there may be cut in two by the kernel",
+        "shared_buffers stay in memory (huge_pages = on, or no swap): the kernel may split a write from swapped-out memory",
     ));
     let now = match (configured, last) {
         (Some(true) | None, Some(true)) => {
-            "each page goes into the log as a whole when it is first changed after a checkpoint (full_page_writes = on)"
+            "PostgreSQL logs each page in full at its first change after a checkpoint (full_page_writes = on)"
         }
         (Some(false), Some(true)) => {
             "full_page_writes = off is set, but was not in force at the last checkpoint: reload the server"
         }
-        (_, Some(false)) => {
-            "pages are not put into the log as a whole (full_page_writes was off at the last checkpoint)"
-        }
+        (_, Some(false)) => "PostgreSQL does not log full pages (full_page_writes was off at the last checkpoint)",
         (Some(false), None) => "full_page_writes = off is set",
         (_, None) => {
-            "each page goes into the log as a whole when it is first changed after a checkpoint, unless full_page_writes is off"
+            "PostgreSQL logs each page in full at its first change after a checkpoint, unless full_page_writes is off"
         }
     };
     let file = main_file(directory);
@@ -54,13 +52,13 @@ pub fn examine(directory: &Path, around: &Around) -> Option<Finding> {
         at: directory.to_owned(),
         page_bytes,
         now: now.to_owned(),
-        could: "leave whole pages out of its log. It asks nobody: you set it".to_owned(),
+        could: "leave full pages out of its log. It does not ask the mount: you set it".to_owned(),
         lines: vec![
             format!("full_page_writes = off                # in {}; then SELECT pg_reload_conf() and CHECKPOINT", file.display()),
         ],
         conditions,
-        check: "SHOW full_page_writes says off; pg_waldump --stats=record shows hardly any bytes of full page images (FPI), except while a base backup runs, for which the server puts them in by itself".to_owned(),
-        back: "full_page_writes = on, SELECT pg_reload_conf(), CHECKPOINT: before the data is moved anywhere else, before a mode other than write-back, before pg_rewind".to_owned(),
+        check: "SHOW full_page_writes says off, and pg_waldump --stats=record shows hardly any full page images (FPI). During a base backup the server logs them anyway".to_owned(),
+        back: "full_page_writes = on, SELECT pg_reload_conf(), CHECKPOINT. Do this before you move the data, leave write-back, or run pg_rewind".to_owned(),
     })
 }
 

@@ -7,18 +7,18 @@ use super::{Condition, Finding, Report};
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.mount {
-            None => writeln!(f, "{}: on no headpond mount", self.path.display())?,
+            None => writeln!(f, "{}: not on a headpond mount", self.path.display())?,
             Some(mount) => writeln!(
                 f,
                 "{}: on the headpond mount {}, in {}: {}",
                 self.path.display(),
                 mount.mountpoint.display(),
                 mount.mode,
-                if mount.whole_writes { "writes of up to 1 MiB are whole" } else { "writes are not kept whole" }
+                if mount.whole_writes { "writes of up to 1 MiB are untorn" } else { "writes can tear" }
             )?,
         }
         if self.databases.is_empty() {
-            writeln!(f, "\nno database of MariaDB, MySQL, PostgreSQL or SQLite was found there")?;
+            writeln!(f, "\nfound no MariaDB, MySQL, PostgreSQL or SQLite database there")?;
         }
         self.databases.iter().try_for_each(|database| write!(f, "\n{database}"))
     }
@@ -34,14 +34,14 @@ impl fmt::Display for Finding {
         if let Some(bytes) = self.page_bytes {
             write!(f, ", pages of {} KiB", f64::from(bytes) / 1024.0)?;
         }
-        writeln!(f, "\n  now       {}\n  could     {}", self.now, self.could)?;
+        writeln!(f, "\n  now       {}\n  can       {}", self.now, self.could)?;
         for (index, line) in self.lines.iter().enumerate() {
             writeln!(f, "  {:<9} {line}", if index == 0 { "how" } else { "" })?;
         }
         for (index, condition) in self.conditions.iter().enumerate() {
             writeln!(f, "  {:<9} {condition}", if index == 0 { "only if" } else { "" })?;
         }
-        writeln!(f, "  in force? {}\n  back      {}", self.check, self.back)
+        writeln!(f, "  verify    {}\n  undo      {}", self.check, self.back)
     }
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for Condition {
         let met = match self.met {
             Some(true) => "[yes]",
             Some(false) => "[NO]",
-            None => "[see to it]",
+            None => "[check]",
         };
         write!(f, "{met:<11} {}", self.what)
     }

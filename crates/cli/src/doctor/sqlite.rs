@@ -1,4 +1,4 @@
-//! SQLite: what a database file tells of its journal, and what that means on a mount.
+//! SQLite: which journal a database file uses, and what that means on a mount.
 
 use std::path::Path;
 
@@ -19,23 +19,20 @@ pub fn examine(file: &Path, around: &Around) -> Option<Finding> {
     };
     let with_log = head[18] == 2;
     let now = if with_log {
-        "a write-ahead log: pages are written twice, first into the log"
+        "a write-ahead log: SQLite writes each page twice, first into the log"
     } else {
-        "a rollback journal: what a page held before is written first, and synced; unless SQLite was built for batch-atomic \
-         writes and is answered"
+        "a rollback journal: SQLite first writes and syncs the page's old content, unless it is built for batch-atomic writes"
     };
     let conditions = vec![
         around.on_whole_writes(),
         unseen(
-            "SQLite built with SQLITE_ENABLE_BATCH_ATOMIC_WRITE (PRAGMA compile_options lists it): Android's is, Debian's is not",
+            "SQLite is built with SQLITE_ENABLE_BATCH_ATOMIC_WRITE (see PRAGMA compile_options): Android's is, Debian's is not",
         ),
         Condition {
-            what: "a journal mode other than WAL: with a log it does not ask".to_owned(),
+            what: "the journal mode is not WAL: with WAL, SQLite does not ask".to_owned(),
             met: Some(!with_log),
         },
-        unseen(
-            "transactions of up to 64 pages that lie apart, 1 MiB in all: larger ones use the journal by themselves",
-        ),
+        unseen("a transaction changes at most 64 runs of pages, 1 MiB in all: SQLite uses the journal for larger ones"),
     ];
     Some(Finding {
         database: "SQLite",
@@ -43,10 +40,10 @@ pub fn examine(file: &Path, around: &Around) -> Option<Finding> {
         at: file.to_owned(),
         page_bytes: Some(page_bytes),
         now: now.to_owned(),
-        could: "commit without a journal: all pages of a transaction as one batch, which the mount makes whole".to_owned(),
-        lines: vec!["PRAGMA journal_mode = DELETE;         -- or TRUNCATE, PERSIST; then SQLite asks by itself".to_owned()],
+        could: "commit without a journal: the mount writes all pages of a transaction as one untorn batch".to_owned(),
+        lines: vec!["PRAGMA journal_mode = DELETE;         -- or TRUNCATE, PERSIST; SQLite then asks by itself".to_owned()],
         conditions,
         check: "strace -e ioctl shows F2FS_IOC_START_ATOMIC_WRITE (0xf501) and 0xf502 for each commit, and no -journal file appears".to_owned(),
-        back: "any SQLite that was not built for it, or PRAGMA journal_mode = WAL".to_owned(),
+        back: "PRAGMA journal_mode = WAL, or a SQLite that is not built for it".to_owned(),
     })
 }

@@ -23,7 +23,7 @@ pub fn run(args: &TopArgs) -> Result<(), Refusal> {
         let now = look(&daemon)?;
         return print(&frame(&before, &now).lines().join("\n")).and_then(|()| print("\n"));
     }
-    let failed = |error| Refusal::Failed { doing: "use the terminal (for scripts there is --once)".to_owned(), error };
+    let failed = |error| Refusal::Failed { doing: "use the terminal (in a script, add --once)".to_owned(), error };
     let mut screen = Screen::open().map_err(failed)?;
     let mut shown = Frame::waiting(&before.1);
     loop {
@@ -58,15 +58,15 @@ fn daemon(args: &TopArgs) -> Result<Daemon, Refusal> {
     let mut all = Daemon::all();
     match (all.pop(), all.is_empty()) {
         (Some(only), true) => Ok(only),
-        (None, _) => Err(Refusal::Usage("no headpond is mounted by this user".to_owned())),
+        (None, _) => Err(Refusal::Usage("you have no headpond mount".to_owned())),
         (Some(last), false) => {
             all.push(last);
             let mounts = all.iter().filter_map(|daemon| ask_status(daemon).ok());
             let mounts: Vec<String> =
                 mounts.map(|status| format!("  headpond top {}", status.mountpoint.display())).collect();
-            Err(Refusal::Usage(format!("several headponds are mounted; say which:\n{}", mounts.join("\n"))))
+            Err(Refusal::Usage(format!("you have several mounts. Name one:\n{}", mounts.join("\n"))))
         }
     }
 }
 
-const _: () = assert!(HEIGHT <= 24, "the smallest terminal that people use");
+const _: () = assert!(HEIGHT <= 24, "the smallest usual terminal has 24 lines");

@@ -47,7 +47,7 @@ impl Frame {
         for (name, latency, bytes) in [
             ("read hits", "read_hit", Some("read_hit_bytes_total")),
             ("read misses", "read_miss", Some("read_miss_bytes_total")),
-            ("past the cache", "read_bypass", Some("bypassed_read_bytes_total")),
+            ("bypassed reads", "read_bypass", Some("bypassed_read_bytes_total")),
             ("writes", "write", Some("write_bytes_total")),
             ("syncs", "sync", None),
         ] {
@@ -56,7 +56,7 @@ impl Frame {
         let (hits, misses) = (self.rate("read_hit_bytes_total"), self.rate("read_miss_bytes_total"));
         let ratio =
             if hits + misses > 0.0 { format!("{:.1} %", 100.0 * hits / (hits + misses)) } else { "-".to_owned() };
-        lines.push(format!("hit ratio {ratio}, {:.0} writes a second had to wait", self.rate("stalls_total")));
+        lines.push(format!("hit ratio {ratio}, {:.0} writes a second stalled", self.rate("stalls_total")));
         lines.push(format!(
             "{:<16}{:>10}{:>12}{:>11}{:>12}{:>10}",
             "BELOW", "reads/s", "bytes/s", "writes/s", "bytes/s", "syncs/s"

@@ -33,7 +33,7 @@ impl Screen {
     /// When there is none.
     pub fn open() -> io::Result<Self> {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-            return Err(io::Error::other("this is no terminal"));
+            return Err(io::Error::other("standard input or output is not a terminal"));
         }
         let (signals, ring) = std::os::unix::net::UnixStream::pair()?;
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -75,7 +75,7 @@ impl Screen {
         }
         let mut pressed = [0; 16];
         let count = stdin.lock().read(&mut pressed)?;
-        // The end of input is the end of whoever looks.
+        // When the input ends, nobody watches any more.
         let quit = count == 0 || pressed[..count].iter().any(|key| matches!(key, b'q' | b'Q' | 3));
         Ok(Some(if quit { Key::Quit } else { Key::Other }))
     }

@@ -44,7 +44,7 @@ fn a_pool_after_a_crash_is_sound_and_its_dirty_file_is_named() {
     pond.mount(&[]).ok();
     assert!(fs::read(pond.mnt().join("file")).unwrap() == pattern(1 << 20, 1));
     pond.unmount(&[]).ok();
-    check(&pond.flash(), &[]).ok().refused(0, &["in good order", "0 B in 0 files"]);
+    check(&pond.flash(), &[]).ok().refused(0, &["by an unmount", "0 B in 0 files"]);
 }
 
 #[test]

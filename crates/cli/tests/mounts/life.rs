@@ -94,7 +94,7 @@ fn left_dirty_and_mounted_again_it_goes_on() {
     let pond = Pond::new();
     pond.mount(&["--size", SIZE]).ok();
     write_and_sync(&pond.mnt().join("file"), &pattern(2 << 20, 9));
-    pond.unmount(&["--keep-dirty"]).ok().refused(0, &["2 MiB", "pool only"]);
+    pond.unmount(&["--keep-dirty"]).ok().refused(0, &["2 MiB", "stay in the pool"]);
     let marker = pond.marker().unwrap();
     assert_eq!((&marker["state"], &marker["dirty_bytes"]), (&"dirty-left".into(), &(2 << 20).into()));
     assert_eq!(marker["flash"], pond.flash().to_str().unwrap());

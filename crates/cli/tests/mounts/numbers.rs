@@ -73,7 +73,7 @@ fn top_shows_one_interval_to_scripts_in_80_columns() {
     said.ok().refused(0, &["read hits", "hit ratio", "origin", "dirty", "1 MiB", "destage", "errors"]);
     assert!(said.text.lines().all(|line| line.chars().count() <= 80), "{}", said.text);
     assert!(said.text.lines().count() <= 24, "{}", said.text);
-    ask(&pond, "top", &[]).refused(1, &["no terminal", "--once"]);
+    ask(&pond, "top", &[]).refused(1, &["not a terminal", "--once"]);
     pond.unmount(&[]).ok();
 }
 

@@ -60,7 +60,7 @@ fn is_out(pond: &Pond, theirs: &[u8]) {
     let shown = crate::pond::run([std::ffi::OsStr::new("status"), mnt.as_os_str()]);
     shown.refused(0, &["LOST", "db2"]);
     pond.unmount(&[]).refused(72, &["no longer this mount's"]);
-    pond.unmount(&["--keep-dirty"]).refused(0, &["stay in the pool only", "no longer this mount's"]);
+    pond.unmount(&["--keep-dirty"]).refused(0, &["stay in the pool", "no longer this mount's"]);
     assert_eq!(tree(&pond.origin()), origin, "nothing at the origin was touched");
     assert_eq!(fs::read(pond.origin().join("file")).unwrap(), b"old");
     assert_eq!(fs::read(pond.origin().join(".headpond/marker.json")).unwrap(), theirs);
@@ -100,7 +100,7 @@ fn a_marker_that_is_gone_is_a_loss_and_leaving_makes_none_anew() {
     wait_until("the loss is known", || {
         pond.status()["claim_lost"].as_str().is_some_and(|lost| lost.contains("removed"))
     });
-    pond.unmount(&["--keep-dirty"]).refused(0, &["stay in the pool only", "no longer this mount's"]);
+    pond.unmount(&["--keep-dirty"]).refused(0, &["stay in the pool", "no longer this mount's"]);
     assert!(pond.marker().is_none());
     assert_eq!(fs::read(pond.origin().join("file")).unwrap(), b"old");
 }

@@ -33,16 +33,16 @@ pub const FLASH_SIZE: &str = "2G";
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Only for the demo")]
 pub struct Extras {
-    /// Your own slow directory, instead of the modelled 7,200 rpm disk; the demo works in a new directory inside it
+    /// Your own slow directory, instead of the modelled 7,200 rpm disk. The demo works in a new directory inside it
     #[arg(long, value_name = "DIR", requires = "flash")]
     origin: Option<PathBuf>,
     /// Your own flash: a directory, a new file, or a device for headpond to use
     #[arg(long, value_name = "PATH", requires = "origin")]
     flash: Option<PathBuf>,
-    /// Where the page goes [default: oltp.html in the directory of the results]
+    /// Where to write the page [default: oltp.html beside the results]
     #[arg(long, value_name = "FILE", overrides_with = "page")]
     page: Option<PathBuf>,
-    /// Leave the data, the flash file and the logs behind
+    /// Keep the data, the flash file and the logs
     #[arg(long)]
     keep: bool,
     /// Run both sides on plain directories, to try out the demo itself

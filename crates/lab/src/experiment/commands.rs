@@ -18,7 +18,7 @@ const ROUNDS_MIN: u32 = 10;
 /// What `headpond lab` is given.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
-  What there is, and how long it takes:
+  Every experiment, and how long it takes:
     headpond lab list
 
   A first look, in a minute or two, on a modelled disk:
@@ -39,27 +39,27 @@ enum Command {
     Show(ShowArgs),
     /// Run an experiment
     ///
-    /// Tells first what it will do, how long that takes and how much it writes. Works in directories that it makes
-    /// itself and removes in the end; a device is overwritten only if it is named with --destroy as well.
+    /// The command first shows its plan: what it runs, how long that takes, and how much it writes. It works in new
+    /// directories and removes them at the end. It overwrites a device only if you also name it with --destroy.
     ///
-    /// Interrupted by ctrl-C it cleans up and keeps what it has: `headpond lab resume DIRECTORY` goes on.
+    /// You can interrupt it with ctrl-C. It cleans up and keeps its results, and `headpond lab resume DIRECTORY` goes on.
     #[command(after_long_help = RUN_HELP)]
     Run(RunArgs),
-    /// Run an experiment on two targets or more, often enough to tell a difference from chance
+    /// Run an experiment on two or more targets, often enough to tell a difference from chance
     ///
-    /// The same as `run` with at least two --target, four runs of each, in turns (A B B A).
+    /// The same as `run` with at least two targets, and at least four runs of each, in turns (A B B A).
     Compare(RunArgs),
-    /// Go on with a session that was interrupted
+    /// Go on with an interrupted session
     Resume(ResumeArgs),
-    /// Write the page, the pictures and the tables of a session again
+    /// Write the page, charts and tables of a session again
     Report(ReportArgs),
 }
 
 const RUN_HELP: &str = "Targets, [NAME=]PLACE:
   /slow                              a directory
-  flash                              a bare directory on the flash that the lab makes
-  /dev/sdb                           a device, with --destroy /dev/sdb
-  headpond:mode=write-back           headpond over a scratch directory behind a modelled 7,200 rpm disk
+  flash                              a scratch directory on flash, without headpond
+  /dev/sdb                           a device; also needs --destroy /dev/sdb
+  headpond:mode=write-back           headpond over a scratch directory, slowed to a 7,200 rpm disk
   headpond:origin=/slow,flash=/nvme  headpond over your own storage; other keys: mode, disk, size (MiB)
   model:tachion, model:iodrive-duo   a modelled flash card (random writes: the experiment 'fill')
 
@@ -67,48 +67,48 @@ Examples:
   A first look, in a minute or two, on a modelled disk:
     headpond lab run profiles --quick
 
-  What ./demo shows, on your own storage:
+  The load of ./demo on your own storage:
     headpond lab run demo --origin /slow --flash /nvme
 
   Your own storage, bare and with headpond:
     headpond lab compare oltp --target bare=/slow --target pond=headpond:origin=/slow,flash=/nvme
 
-  Only tell what would be done:
+  Only show the plan:
     headpond lab run fileio --target /slow --plan";
 
 #[derive(Args, Debug)]
 struct ListArgs {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Args, Debug)]
 struct ShowArgs {
-    /// Its name
+    /// The experiment's name, as `headpond lab list` shows it
     name: String,
 }
 
 #[derive(Args, Debug)]
 struct RunArgs {
-    /// A shipped experiment, a file, or `demo`
+    /// An experiment's name (see `headpond lab list`), an experiment file, or `demo`
     experiment: String,
-    /// What to run it on, as often as there are targets; without it, what its file says
+    /// What to measure. You can repeat this option. Without it: the targets in the experiment's file
     #[arg(long, value_name = "[NAME=]PLACE")]
     target: Vec<String>,
-    /// The short form: seconds instead of minutes, to see that everything works; its figures mean little
+    /// Run for seconds instead of minutes, to see that everything works. The figures mean little
     #[arg(long)]
     quick: bool,
-    /// Seconds of each run that count
+    /// Seconds to measure in each run [default: the experiment's]
     #[arg(long, value_name = "N")]
     seconds: Option<u32>,
-    /// Seconds of each run before that, thrown away
+    /// Seconds of load before that, not measured [default: the experiment's]
     #[arg(long, value_name = "N")]
     warmup: Option<u32>,
-    /// Runs of each side
+    /// Runs of each target [default: the experiment's]
     #[arg(long, value_name = "N")]
     repeats: Option<u32>,
-    /// The data of fio in MiB
+    /// The amount of data for fio, in MiB [default: the experiment's]
     #[arg(long, value_name = "MIB")]
     size: Option<u32>,
     /// Where the results go [default: headpond-lab/EXPERIMENT-TIME]
@@ -116,10 +116,10 @@ struct RunArgs {
     out: Option<PathBuf>,
     #[command(flatten)]
     means: MeansArgs,
-    /// Decides all that is random
+    /// The seed of everything random
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Tell what would be done, and do nothing
+    /// Only show the plan
     #[arg(long)]
     plan: bool,
     #[command(flatten)]
@@ -145,16 +145,16 @@ impl RunArgs {
 /// What of the machine may be used, when a session begins and when it goes on.
 #[derive(Args, Debug)]
 struct MeansArgs {
-    /// Where scratch directories are made
+    /// Where to make scratch directories
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     scratch: PathBuf,
-    /// A device that may be overwritten, all data on it lost
+    /// A device that headpond may overwrite. You lose all data on it. You can repeat this option
     #[arg(long, value_name = "DEVICE")]
     destroy: Vec<PathBuf>,
-    /// Keep a database's tables in this directory, and use them again when the same are wanted
+    /// Keep the databases' tables in this directory, and use them again for the same data
     #[arg(long, value_name = "DIR")]
     keep_tables: Option<PathBuf>,
-    /// No more runs than this now, where the machine is quiet only for a while; `resume` goes on
+    /// Stop after this many runs, for a machine that is quiet only for a while. `resume` goes on
     #[arg(long, value_name = "N")]
     runs: Option<u32>,
 }
@@ -191,9 +191,7 @@ pub fn run(arguments: &LabArgs) -> Result<()> {
         Command::Show(show) => {
             if show.name == demo::NAME {
                 return Err(Failure::Other(
-                    "the demo is no file to copy: it also brings the data back and checks the origin alone. \
-                     Its load as an experiment is 'oltp': headpond lab show oltp"
-                        .to_owned(),
+                    "the demo has no experiment file. For its load as an experiment: headpond lab show oltp".to_owned(),
                 ));
             }
             let text = shipped_text(&show.name);
@@ -240,8 +238,8 @@ fn print_list(json: bool) -> Result<()> {
 fn show_demo(run: &RunArgs) -> Result<()> {
     if let Some(other) = run.not_for_the_demo() {
         return Err(Failure::Other(format!(
-            "{other} is not for the demo, which runs one load once on each side: --origin and --flash name your own \
-             storage, and 'headpond lab run oltp' is the same load with everything else"
+            "the demo does not take {other}. To choose its storage: --origin and --flash. For the same load with \
+             all options: headpond lab run oltp"
         )));
     }
     let (seconds, warmup) = if run.quick { demo::QUICK } else { (demo::SECONDS, demo::WARMUP) };
@@ -264,7 +262,7 @@ fn now() -> u64 {
 fn begin(run: &RunArgs, sides_min: usize) -> Result<()> {
     if let Some(other) = run.demo.given() {
         return Err(Failure::Other(format!(
-            "{other} is for 'headpond lab run demo': elsewhere storage is named by --target"
+            "{other} belongs to 'headpond lab run demo'. For any other experiment, name the storage with --target"
         )));
     }
     let mut definition = Definition::find(&run.experiment)?;
@@ -276,7 +274,7 @@ fn begin(run: &RunArgs, sides_min: usize) -> Result<()> {
     if let Some(round) = &mut definition.round {
         if definition.warmup > 0 {
             return Err(Failure::Other(format!(
-                "--warmup is not for '{}', whose warm-up is what comes before it is steady",
+                "experiment '{}' does not take --warmup: it runs until it is steady",
                 definition.name
             )));
         }
@@ -292,7 +290,7 @@ fn begin(run: &RunArgs, sides_min: usize) -> Result<()> {
     let targets = texts.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>>>()?;
     let plan = Plan::of(definition.clone(), targets)?;
     if plan.sides.len() < sides_min {
-        return Err(Failure::Other("a comparison needs two sides: name them with --target, once for each".to_owned()));
+        return Err(Failure::Other("a comparison needs two targets. Give --target twice or more".to_owned()));
     }
     println!("{}", plan.introduction());
     if run.plan {
@@ -330,7 +328,7 @@ fn carry_out(results: &Results, means: &MeansArgs) -> Result<()> {
     catch_interrupts()?;
     let outcome = runner::run(results, &Headpond::beside_this_program()?, &means.means());
     if !matches!(outcome, Ok(true)) {
-        eprintln!("\nWhat has ended is kept. To go on: headpond lab resume {}", results.directory().display());
+        eprintln!("\nThe lab kept each finished run. To go on: headpond lab resume {}", results.directory().display());
     }
     outcome?;
     tell(results)
