@@ -15,7 +15,7 @@ pub(crate) fn examine(flash: &mut dyn FlashRead, slots: &Slots, findings: &mut F
     let read = read_checkpoint(flash, newest);
     let counts = describe(newest, &read, true);
     if let Some(why) = &counts.damage {
-        let what = format!("{why}. It is the one that counts: the pool cannot be used.");
+        let what = format!("{why}. The pool needs it: a mount refuses the pool.");
         findings.add(Severity::Loss, structure(newest), counts.offset, what);
     }
     let mut areas = vec![counts];
@@ -24,9 +24,9 @@ pub(crate) fn examine(flash: &mut dyn FlashRead, slots: &Slots, findings: &mut F
         let area = describe(before, &older, false);
         if let Some(why) = &area.damage {
             let (severity, meaning) = if newest.clean_stop && !is_written_over(flash, newest, area.offset) {
-                (Severity::Harmless, "It is the one before the one that counts, and not needed.")
+                (Severity::Harmless, "A newer checkpoint is in force, so it is not needed.")
             } else {
-                (Severity::Note, "The one before is not needed. A crash leaves it so while the next one is written.")
+                (Severity::Note, "It is not needed. A crash leaves it so if it comes during the next checkpoint.")
             };
             findings.add(severity, structure(before), area.offset, format!("{why}. {meaning}"));
         }

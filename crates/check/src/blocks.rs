@@ -76,15 +76,15 @@ pub(crate) fn verify(
                 let wrong = match failed {
                     None if *good => continue,
                     None => "its checksum does not match".to_owned(),
-                    Some(errno) => format!("cannot be read: {errno}"),
+                    Some(errno) => format!("unreadable: {errno}"),
                 };
                 let (severity, kind, meaning) = if place.slot.dirty {
                     blocks.damaged_dirty += 1;
                     *lost.entry(place.object).or_default() += 1;
-                    (Severity::Loss, "dirty", "It is lost: reads of it are answered with an error.")
+                    (Severity::Loss, "dirty", "It is lost: a read of it gets an error.")
                 } else {
                     blocks.damaged_clean += 1;
-                    (Severity::Harmless, "clean", "It comes from the origin when it is read.")
+                    (Severity::Harmless, "clean", "A read gets it from the origin.")
                 };
                 let offset = geometry.byte_of(place.slot.location);
                 let name = names.get(&place.object).map_or("", String::as_str);

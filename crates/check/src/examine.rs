@@ -48,7 +48,7 @@ pub fn examine(flash: &mut dyn FlashRead, device_bytes: u64, progress: &mut dyn 
         Ok(recovered) => {
             let counting = recovered.superblock();
             if newest.is_some_and(|newest| newest.epoch != counting.epoch || newest.counter != counting.counter) {
-                let what = "the newest one is lost. Its checkpoint is whole, and counts: nothing is lost with it.";
+                let what = "the newest one is lost. Its checkpoint is whole and in force, so nothing else is lost.";
                 report.findings.add(Severity::Harmless, "superblock".to_owned(), 0, what.to_owned());
                 report.superblocks.iter_mut().for_each(|slot| slot.counts = false);
                 report.checkpoints.iter_mut().for_each(|area| area.counts = false);
@@ -58,7 +58,7 @@ pub fn examine(flash: &mut dyn FlashRead, device_bytes: u64, progress: &mut dyn 
             let dropped = recovered.dropped_batches();
             if dropped > 0 {
                 let what = format!(
-                    "{dropped} batches behind the last complete one do not count: nobody had synced them when a crash came \
+                    "{dropped} batches behind the last complete one do not count: they were not synced when a crash came \
                      or, if it is the very last that is damaged, nothing is left that says so."
                 );
                 report.findings.add(Severity::Note, "log: end".to_owned(), 0, what);
@@ -137,10 +137,10 @@ fn conclude(report: &mut Report) {
         (Some(error), _) => (Verdict::Refused, format!("a mount refuses it: {error}")),
         (None, Some(Severity::Loss)) => {
             let blocks = report.blocks.damaged_dirty;
-            (Verdict::Loss, format!("{blocks} dirty blocks are damaged; all else can be used"))
+            (Verdict::Loss, format!("{blocks} dirty blocks are damaged; the rest of the pool is usable"))
         }
         (None, Some(Severity::Harmless)) => {
-            (Verdict::Harmless, "there is damage, and it loses nothing: the pool can be used".to_owned())
+            (Verdict::Harmless, "the damage loses nothing: the pool is usable".to_owned())
         }
         (None, Some(Severity::Note) | None) => (Verdict::Sound, "nothing is damaged".to_owned()),
     };

@@ -43,7 +43,7 @@ impl Examined<'_> {
                 Ok(None) => segments.free += 1,
                 Err(error) => {
                     segments.used += 1;
-                    let what = format!("{error}. What could not be read is not examined.");
+                    let what = format!("{error}. The check does not cover what is unreadable.");
                     segment.tell(Severity::Harmless, "", 0, what);
                 }
             }
@@ -90,7 +90,7 @@ impl Segment<'_> {
             (Ok(head), Some(row)) if head.generation != row.generation => {
                 // A head and the first batch of its segment become durable by one sync, so a cut may keep the batch alone.
                 let what = format!(
-                    "it is of life {}, and life {} is in use: a crash came before it was synced, or the device lost \
+                    "it is of life {}, but life {} is in use: a crash came before it was synced, or the device lost \
                      it. The batches tell the same as it should.",
                     head.generation, row.generation
                 );
@@ -100,13 +100,13 @@ impl Segment<'_> {
             (Ok(head), _) => head.generation,
             (Err(damage @ Damage::Missing(_)), Some(row)) => {
                 let what = format!(
-                    "{damage}: a crash came before it was synced, or the device lost it. The batches tell the same."
+                    "{damage}: a crash came before it was synced, or the device lost it. The batches say the same."
                 );
                 self.tell(Severity::Note, ": head", 0, what);
                 row.generation
             }
             (Err(damage), Some(row)) => {
-                self.tell(Severity::Harmless, ": head", 0, format!("{damage}. The batches tell the same."));
+                self.tell(Severity::Harmless, ": head", 0, format!("{damage}. The batches say the same."));
                 row.generation
             }
             // Without a table nobody knows whether there should be one.
@@ -143,7 +143,7 @@ impl Segment<'_> {
             Err(_) => tail[8..24] == self.pool.0 && tail[32..40] == life.generation.0.to_le_bytes(),
         };
         if of_this_life {
-            let what = format!("{damage}. It repeats what the batches tell, and is not needed.");
+            let what = format!("{damage}. It is not needed: it repeats what the batches say.");
             self.tell(Severity::Harmless, ": footer", last, what);
         }
         Ok(None)
@@ -155,7 +155,7 @@ impl Segment<'_> {
         let missing: Vec<&SummaryBatch> =
             footer.unwrap_or_default().iter().filter(|batch| !there(batch.start)).collect();
         for batch in &missing {
-            let what = "its head is damaged, or was never written. The footer has what it says.".to_owned();
+            let what = "its head is damaged, or was never written. The footer says the same.".to_owned();
             self.tell(Severity::Harmless, &format!(": batch {}", batch.number), batch.start, what);
         }
         for gap in &walk.gaps {

@@ -10,7 +10,7 @@ pub(crate) fn examine(flash: &mut dyn FlashRead, pool: PoolId, findings: &mut Fi
     let mut told = Vec::new();
     for (index, offset) in SETTINGS_SLOTS.into_iter().enumerate() {
         let (counter, damage) = match flash.read(offset, BLOCK) {
-            Err(errno) => (None, Some(format!("cannot be read: {errno}"))),
+            Err(errno) => (None, Some(format!("unreadable: {errno}"))),
             Ok(bytes) => match decode_settings(&bytes, pool) {
                 Ok(settings) => (Some(settings.counter), None),
                 // None were ever written, or they are of the pool that was here before.
@@ -19,7 +19,9 @@ pub(crate) fn examine(flash: &mut dyn FlashRead, pool: PoolId, findings: &mut Fi
             },
         };
         if let Some(why) = &damage {
-            let what = format!("{why}. The other copy counts or, if there is none, the defaults: see `headpond get`.");
+            let what = format!(
+                "{why}. The other copy is in force or, if there is none, the defaults. To see them: headpond get"
+            );
             findings.add(Severity::Harmless, format!("settings {index}"), offset, what);
         }
         told.push(Slot { offset, counter, counts: false, damage });

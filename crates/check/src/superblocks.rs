@@ -29,9 +29,9 @@ pub(crate) fn examine(flash: &mut dyn FlashRead, device_bytes: u64, findings: &m
         if offset + BLOCK as u64 > device_bytes {
             return Err("the device ends before it".to_owned());
         }
-        let bytes = flash.read(offset, BLOCK).map_err(|errno| format!("cannot be read: {errno}"))?;
+        let bytes = flash.read(offset, BLOCK).map_err(|errno| format!("unreadable: {errno}"))?;
         decode_superblock(&bytes).map_err(|damage| match damage {
-            Damage::Missing(_) => "there is none".to_owned(),
+            Damage::Missing(_) => "missing".to_owned(),
             damage => damage.to_string(),
         })
     });
@@ -44,19 +44,18 @@ pub(crate) fn examine(flash: &mut dyn FlashRead, device_bytes: u64, findings: &m
         let damage = match (slot, newest) {
             (Err(why), _) => Some(why.clone()),
             // They are written in turn.
-            (Ok(found), Some(newest)) if found.counter.abs_diff(newest) > 1 => Some(format!(
-                "has counter {}, where the one before {newest} is expected: a write was lost",
-                found.counter
-            )),
+            (Ok(found), Some(newest)) if found.counter.abs_diff(newest) > 1 => {
+                Some(format!("has counter {}, not the one before {newest}: a write was lost", found.counter))
+            }
             (Ok(found), _) if !alike && found.counter % 2 != index as u64 => {
-                Some("belongs into the other place: a write was misdirected".to_owned())
+                Some("belongs in the other slot: a write was misdirected".to_owned())
             }
             _ => None,
         };
         if let Some(why) = &damage {
             let (severity, meaning) = match newest {
-                Some(_) => (Severity::Harmless, "The other copy counts; the next checkpoint writes this one anew."),
-                None => (Severity::Loss, "Without it nothing can be said of the pool."),
+                Some(_) => (Severity::Harmless, "The other copy is in force; the next checkpoint repairs this one."),
+                None => (Severity::Loss, "Without it the check cannot examine the pool."),
             };
             findings.add(severity, format!("superblock {index}"), offset, format!("{why}. {meaning}"));
         }

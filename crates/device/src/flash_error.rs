@@ -1,4 +1,4 @@
-//! Why a flash file or device cannot be used, in words for the person who named it.
+//! Why headpond cannot use a flash file or device, in words for its user.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,18 +7,18 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum FlashError {
     /// It does not exist.
-    #[error("flash {0} does not exist: give a size (--size) to create it as a file")]
+    #[error("flash {0} does not exist. To make it as a file, add --size")]
     Missing(PathBuf),
     /// It was to be created, and is there already.
-    #[error("flash {0} exists already, and is left as it is")]
+    #[error("flash {0} exists already; nothing was changed")]
     Exists(PathBuf),
     /// Another process holds it.
-    #[error("flash {0} is in use by another process (or is mounted): a pool serves one daemon at a time")]
+    #[error("flash {0} is in use by another process, or mounted as a file system")]
     InUse(PathBuf),
     /// Neither a file nor a block device.
     #[error("flash {0} is neither a regular file nor a block device")]
     NotFlash(PathBuf),
-    /// Others own it, or may write it.
+    /// Another user owns it, or can write to it.
     #[error("flash {path} {why}")]
     NotOwn {
         /// The file.
@@ -27,7 +27,7 @@ pub enum FlashError {
         why: String,
     },
     /// Not enough room to create it.
-    #[error("no room for a flash file {path} of {wanted} bytes: {free} bytes are free there")]
+    #[error("flash {path}: no room for {wanted} bytes, only {free} are free there")]
     NoSpace {
         /// The file.
         path: PathBuf,
@@ -45,7 +45,7 @@ pub enum FlashError {
         path: PathBuf,
     },
     /// io_uring was asked for by name and the kernel refuses it.
-    #[error("io_uring cannot be used for flash {path}: {source} (the psync backend works everywhere)")]
+    #[error("flash {path}: the kernel refuses io_uring: {source}. Use --backend psync")]
     NoUring {
         /// The file or device.
         path: PathBuf,

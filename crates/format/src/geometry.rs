@@ -47,10 +47,10 @@ pub struct Geometry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// Too small to work.
-    #[error("{0} bytes are too few for a pool: at least {POOL_BYTES_MIN} are needed")]
+    #[error("{0} bytes are too few for a pool, which needs at least {POOL_BYTES_MIN}")]
     TooSmall(u64),
     /// A location cannot reach that far.
-    #[error("{0} bytes are too many for a pool: at most 4 PiB can be used")]
+    #[error("{0} bytes are too many for a pool, which has at most 4 PiB")]
     TooLarge(u64),
 }
 

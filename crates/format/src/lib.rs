@@ -55,7 +55,7 @@ pub enum Damage {
     #[error("{0}: checksum does not match")]
     Checksum(&'static str),
     /// Intact, but written for another pool, place or life.
-    #[error("{0}: belongs elsewhere or to an earlier life")]
+    #[error("{0}: belongs to another place or to an earlier life of this one")]
     Foreign(&'static str),
     /// Intact by its checksum and yet senseless: a bug of the writer, or an attack.
     #[error("{0}: {1}")]
@@ -64,7 +64,7 @@ pub enum Damage {
     #[error("{0}: cut short")]
     Short(&'static str),
     /// Intact, and asks for something that this headpond cannot do.
-    #[error("{0}: {1}, which this headpond cannot do: use the program that made it")]
+    #[error("{0}: {1}, which this headpond does not know. Use the headpond that wrote it")]
     Unsupported(&'static str, &'static str),
     /// Written by a headpond of another version of the format.
     #[error(

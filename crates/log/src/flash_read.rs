@@ -20,7 +20,7 @@ pub trait FlashRead {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScanError {
     /// No pool of any version.
-    #[error("this is no headpond pool: neither superblock is one")]
+    #[error("this is not a headpond pool: it has no superblock")]
     NotAPool,
     /// A pool of another version.
     #[error("{}", Damage::Version { found: *found })]
@@ -29,7 +29,7 @@ pub enum ScanError {
         found: u32,
     },
     /// The device is smaller than the pool on it.
-    #[error("the pool has {wanted} bytes but the device only {found}: it was cut short")]
+    #[error("cut short: the pool has {wanted} bytes, but the device only {found}")]
     CutShort {
         /// Bytes that the pool takes.
         wanted: u64,
@@ -56,8 +56,8 @@ pub enum ScanError {
     },
     /// A later use of the pool left traces, but the superblock that began it is gone.
     #[error(
-        "the newest superblock is lost: segment {segment} was written in use {found} of the pool, and the newest \
-         superblock that is intact is of use {known}"
+        "the newest superblock is lost: segment {segment} is from use {found} of the pool, the newest intact \
+         superblock from use {known}"
     )]
     LostSuperblock {
         /// A segment that was written later.
@@ -68,7 +68,7 @@ pub enum ScanError {
         known: Epoch,
     },
     /// Writes that were durable are not there any more.
-    #[error("the flash lost synced writes: batches after {after}, up to {durable}, were durable and are gone")]
+    #[error("the flash lost synced writes: its log ends at batch {after}, but was durable up to batch {durable}")]
     LostHistory {
         /// The last batch that is there.
         after: BatchNumber,

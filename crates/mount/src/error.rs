@@ -1,11 +1,10 @@
-//! Why a mount cannot be made, or not be taken away: what was tried, with what, and what can be
-//! done.
+//! Why a mount or an unmount failed: what failed, on what, why, and the command that helps.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// A mount that did not come about, or did not go.
+/// A failed mount or unmount.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum MountError {
@@ -13,7 +12,7 @@ pub enum MountError {
     MountpointMissing(PathBuf),
     /// The mount point is something else than a directory.
     MountpointNotDirectory(PathBuf),
-    /// The mount point has something in it, which would be hidden.
+    /// The mount point has something in it, which the mount would hide.
     MountpointNotEmpty(PathBuf),
     /// The mount point is inside the origin: the mount would contain itself.
     MountpointInsideOrigin {
@@ -38,7 +37,7 @@ pub enum MountError {
     },
     /// The kernel has no FUSE, or does not let this process have it.
     NoFuse(io::Error),
-    /// `fusermount3`, through which ordinary users mount, is not there.
+    /// `fusermount3` is missing, and ordinary users mount through it.
     NoHelper,
     /// This user may not mount here, or not for others.
     NotPermitted {
@@ -71,37 +70,35 @@ impl fmt::Display for MountError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MountpointMissing(path) => {
-                write!(f, "the mount point {} does not exist: create an empty directory there", path.display())
+                write!(f, "the mount point {0} does not exist. To make it: mkdir -p {0}", path.display())
             }
             Self::MountpointNotDirectory(path) => {
                 write!(f, "the mount point {} is not a directory", path.display())
             }
             Self::MountpointNotEmpty(path) => write!(
                 f,
-                "the mount point {} is not empty, and the mount would hide what is there: use an empty directory",
+                "the mount point {} is not empty, and the mount would hide its files. Use an empty directory",
                 path.display()
             ),
             Self::MountpointInsideOrigin { mountpoint, origin } => write!(
                 f,
-                "the mount point {} is inside the origin {}, so the mount would contain itself: use a directory \
-                 elsewhere",
+                "the mount point {} is inside the origin {}, so the mount would contain itself. Use a directory outside",
                 mountpoint.display(),
                 origin.display()
             ),
             Self::DeadMount { mountpoint, error } => write!(
                 f,
-                "a mount without a daemon is left at {} and could not be removed ({error}): try `umount -l {}`",
+                "cannot remove a mount without a daemon at {}: {error}. Try: umount -l {}",
                 mountpoint.display(),
                 mountpoint.display()
             ),
             Self::Origin { origin, error } => write!(f, "cannot open the origin {}: {error}", origin.display()),
             Self::NoFuse(error) => write!(
                 f,
-                "cannot open /dev/fuse: {error}. Load the kernel module (`modprobe fuse`); in a container, pass the \
-                 device in"
+                "cannot open /dev/fuse: {error}. Load the kernel module (modprobe fuse). In a container, pass the device in"
             ),
             Self::NoHelper => {
-                write!(f, "fusermount3 was not found, and only root can mount without it: install the package fuse3")
+                write!(f, "fusermount3 is missing, and only root can mount without it. Install the package fuse3")
             }
             Self::NotPermitted { mountpoint, reason } => {
                 write!(f, "not permitted to mount at {}: {reason}", mountpoint.display())
@@ -109,8 +106,7 @@ impl fmt::Display for MountError {
             Self::Mount { mountpoint, error } => write!(f, "cannot mount at {}: {error}", mountpoint.display()),
             Self::Busy(path) => write!(
                 f,
-                "{} is in use: some program has a file open there or works in it (`fuser -vm {}` tells which). It \
-                 stays mounted",
+                "{} is in use by a program, and stays mounted. To see which: fuser -vm {}",
                 path.display(),
                 path.display()
             ),

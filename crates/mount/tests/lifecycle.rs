@@ -34,7 +34,7 @@ fn refused(change: impl FnOnce(&mut MountOptions)) -> MountError {
 fn a_mount_point_that_will_not_do_is_refused_in_clear_words() {
     let missing = refused(|options| options.mountpoint.push("none"));
     assert!(matches!(missing, MountError::MountpointMissing(_)));
-    assert!(missing.to_string().contains("does not exist: create an empty directory"), "{missing}");
+    assert!(missing.to_string().contains("does not exist. To make it"), "{missing}");
 
     let full = refused(|options| fs::write(options.mountpoint.join("file"), "x").unwrap());
     assert!(matches!(full, MountError::MountpointNotEmpty(_)));

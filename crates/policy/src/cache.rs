@@ -68,7 +68,7 @@ impl fmt::Display for Policy {
 
 /// No policy has this name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("unknown policy '{0}': expected fifo, lru, s3-fifo, w-tinylfu or adaptive")]
+#[error("unknown policy '{0}': one of fifo, lru, s3-fifo, w-tinylfu, adaptive")]
 pub struct UnknownPolicy(String);
 
 impl FromStr for Policy {

@@ -73,7 +73,7 @@ impl Action {
             "write-through" => Self::WriteThrough,
             "pin" => Self::Pin(quota.ok_or_else(wanted)?),
             "share" => Self::Share(quota.ok_or_else(wanted)?),
-            _ => return Err(format!("'{word}' is no action: one of {}", Self::WORDS.join(", "))),
+            _ => return Err(format!("'{word}' is not an action: one of {}", Self::WORDS.join(", "))),
         };
         match (action.quota(), quota) {
             (None, Some(_)) => Err(format!("action={word} has no quota: only pin and share have one")),

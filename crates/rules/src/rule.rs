@@ -129,19 +129,19 @@ impl Rule {
         let (mut action, mut quota, mut born) = (None, None, None);
         for (index, (key, value)) in pairs.iter().enumerate() {
             if pairs[..index].iter().any(|(earlier, _)| earlier == key) {
-                return Err(format!("{key} stands twice"));
+                return Err(format!("{key} appears twice"));
             }
             let refused = |takes: &str| format!("{key}: '{value}' is not {takes}");
-            let pattern = || Pattern::new(value).ok_or_else(|| refused("a pattern of up to 256 letters"));
+            let pattern = || Pattern::new(value).ok_or_else(|| refused("a pattern of up to 256 characters"));
             match key.as_str() {
                 "pid" => {
                     let number = value.parse().ok().filter(|number| *number > 0);
-                    rule.pid = Some(Pid { number: number.ok_or_else(|| refused("the number of a process"))?, born: 0 });
+                    rule.pid = Some(Pid { number: number.ok_or_else(|| refused("a process number"))?, born: 0 });
                 }
                 "born" => born = Some(value.parse().map_err(|_| refused("a number of ticks"))?),
                 "name" => rule.name = Some(pattern()?),
                 "command" => rule.command = Some(pattern()?),
-                "user" => rule.user = Some(value.parse().map_err(|_| refused("the number of a user"))?),
+                "user" => rule.user = Some(value.parse().map_err(|_| refused("a user number"))?),
                 "cgroup" => rule.cgroup = Some(pattern()?),
                 "path" => rule.path = Some(pattern()?),
                 "ext" => {
@@ -174,11 +174,11 @@ impl Rule {
         let action = action.ok_or_else(|| format!("a rule needs an action: action={}", Action::WORDS.join("|")))?;
         rule.action = Action::parse(action, quota)?;
         if rule.compression.is_some() && matches!(rule.action, Action::Bypass) {
-            return Err("compression goes with what lets data in, and action=bypass does not".to_owned());
+            return Err("compression does not go with action=bypass, which lets no data into the pool".to_owned());
         }
         match (&mut rule.pid, born) {
             (Some(pid), Some(born)) => pid.born = born,
-            (None, Some(_)) => return Err("born goes with pid only".to_owned()),
+            (None, Some(_)) => return Err("born needs pid".to_owned()),
             _ => {}
         }
         if let (Some(min), Some(max)) = (rule.min_size, rule.max_size)
@@ -282,17 +282,17 @@ mod tests {
             ("name=x", "action=cache|bypass"),
             ("action=fast", "one of cache, bypass"),
             ("colour=red action=cache", "one of pid, name"),
-            ("name=x name=y action=cache", "name stands twice"),
+            ("name=x name=y action=cache", "name appears twice"),
             ("action=pin", "quota=2G"),
             ("action=cache quota=2G", "only pin and share"),
             ("action=pin quota=0%", "1% to 100%"),
-            ("pid=0 action=bypass", "number of a process"),
-            ("born=3 action=bypass", "with pid only"),
+            ("pid=0 action=bypass", "process number"),
+            ("born=3 action=bypass", "needs pid"),
             ("ext=a/b action=bypass", "such as ibd"),
             ("min-size=2M max-size=1M action=bypass", "above max-size 1M"),
             ("direction=both action=bypass", "read or write"),
             ("compression=gzip action=cache", "off, lz4, zstd"),
-            ("compression=lz4 action=bypass", "lets data in"),
+            ("compression=lz4 action=bypass", "does not go with action=bypass"),
             ("backup action=bypass", "KEY=VALUE"),
             ("name=\"x action=bypass", "quote is not closed"),
         ] {

@@ -44,9 +44,9 @@ pub enum SetError {
 impl fmt::Display for SetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooMany => write!(f, "there are {RULES_MAX} rules already, which is the most: remove one first"),
+            Self::TooMany => write!(f, "a mount has at most {RULES_MAX} rules. Remove one first"),
             Self::TooManyClasses => {
-                write!(f, "there are {CLASSES_MAX} rules already that pin or give a share, which is the most")
+                write!(f, "a mount has at most {CLASSES_MAX} rules with pin or share. Remove one first")
             }
             Self::NoSuchRule(number) => write!(f, "there is no rule {number}"),
         }

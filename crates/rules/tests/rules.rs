@@ -141,7 +141,7 @@ fn counters_go_with_their_rules_and_limits_are_told() {
     assert_eq!((set.counted(0).requests, set.counted(1).requests), (0, 1));
     assert!(set.without(3).unwrap_err().to_string().contains("no rule 4"));
     let pins = "action=pin quota=1M\n".repeat(16);
-    assert!(RuleSet::parse(&pins).unwrap_err().contains("15 rules already that pin"));
+    assert!(RuleSet::parse(&pins).unwrap_err().contains("15 rules with pin or share"));
     assert!(RuleSet::parse(&"action=cache\n".repeat(65)).unwrap_err().contains("64 rules"));
 }
 

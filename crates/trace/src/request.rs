@@ -59,7 +59,7 @@ pub enum TraceError {
         error: std::io::Error,
     },
     /// It does not look like its format.
-    #[error("{path}: {place}: {what}; is it really {format}? (see --format)")]
+    #[error("{path}: {place}: {what}. If the format is not {format}, add --format")]
     Malformed {
         /// The file.
         path: String,
@@ -71,7 +71,7 @@ pub enum TraceError {
         format: &'static str,
     },
     /// There is no request in it.
-    #[error("{path}: no request in it that counts ({format}); with --reads-only, only reads do")]
+    #[error("{path}: found no request to replay (format {format}); --reads-only ignores writes")]
     Empty {
         /// The file.
         path: String,
@@ -79,7 +79,7 @@ pub enum TraceError {
         format: &'static str,
     },
     /// It is more than can be handled.
-    #[error("{path}: more than 2^31 different blocks; cut it into parts")]
+    #[error("{path}: more than 2^31 different blocks. Split the trace")]
     TooLarge {
         /// The file.
         path: String,

@@ -32,7 +32,7 @@ impl FromStr for CacheSize {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong =
-            || format!("'{text}' is no size: expected a share of the footprint (5%), blocks (20000) or bytes (64M)");
+            || format!("'{text}' is not a size. Give a share of the footprint (5%), blocks (20000) or bytes (64M)");
         if let Some(percent) = text.strip_suffix('%') {
             let percent: f64 = percent.trim().parse().map_err(|_| wrong())?;
             return if percent > 0.0 && percent <= 1000.0 { Ok(Self::Percent(percent)) } else { Err(wrong()) };

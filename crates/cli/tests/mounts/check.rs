@@ -81,7 +81,7 @@ fn each_kind_of_damage_has_its_exit_status() {
     }
     copy(&newer).refused(37, &["version 9", "newer"]);
     copy(&image[..image.len() / 2]).refused(36, &["cut short"]);
-    copy(&pattern(1 << 20, 3)).refused(32, &["no headpond pool"]);
+    copy(&pattern(1 << 20, 3)).refused(32, &["not a headpond pool"]);
     check(&pond.at("nowhere"), &[]).refused(30, &["does not exist"]);
     // A block of the dirty file.
     let block = pattern(1 << 20, 1)[..4096].to_vec();

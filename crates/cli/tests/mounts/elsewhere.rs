@@ -92,7 +92,7 @@ fn a_copy_that_is_in_use_is_served_on_until_it_is_not() {
     assert!(Command::new("umount").arg(pond.mnt()).status().unwrap().success());
     // A message is written piece by piece, and may be read in the midst of it.
     wait_until("the daemon names who uses it", || {
-        pond.log().split_once("not mounted here any more").is_some_and(|(_, rest)| rest.contains(&shell))
+        pond.log().split_once("the mount is gone here").is_some_and(|(_, rest)| rest.contains(&shell))
     });
     copy.says(&format!("printf newest > {mnt}/other && sync {mnt}/other"), "0");
     assert!(pond.marker().is_some());
@@ -129,7 +129,7 @@ fn a_mount_right_after_a_umount_waits_for_what_is_left_and_says_so() {
     let pond = slow();
     assert!(Command::new("umount").arg(pond.mnt()).status().unwrap().success());
     let said = pond.mount(&[]);
-    assert!(said.ok().text.contains("still writes to it"), "{}", said.text);
+    assert!(said.ok().text.contains("the daemon of the last mount"), "{}", said.text);
     is_whole(&pond);
     pond.unmount(&[]).ok();
 }
@@ -143,7 +143,7 @@ fn a_mount_that_waits_can_be_interrupted_and_nothing_is_lost() {
     let mut waiting = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
     BufReader::new(waiting.stderr.take().unwrap()).read_line(&mut said).unwrap();
-    assert!(said.contains("still writes to it"), "{said}");
+    assert!(said.contains("the daemon of the last mount"), "{said}");
     assert!(Command::new("kill").args(["-INT", &waiting.id().to_string()]).status().unwrap().success());
     waiting.wait().unwrap();
     wait_until("the origin is complete", || pond.marker().is_none());
@@ -158,7 +158,7 @@ fn an_origin_that_is_served_is_not_waited_for() {
     pond.mount(&["--size", SIZE]).ok();
     let said: Said = pond.mount_places("origin", "mnt2", "flash2", &["--size", SIZE]);
     said.refused(11, &["is already mounted"]);
-    assert!(!said.text.contains("still writes"), "{}", said.text);
+    assert!(!said.text.contains("the last mount"), "{}", said.text);
     pond.unmount(&[]).ok();
 }
 

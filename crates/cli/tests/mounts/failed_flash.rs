@@ -91,11 +91,11 @@ fn failed_with_dirty_data() -> Pond {
     let mut pond = Pond::new();
     // A slow origin: the dirty data is not carried over before the daemon is killed.
     let daemon = pond.mount_foreground(&["--size", SIZE, "--test-fault", "none"]);
-    for name in ["carried", "left"] {
+    for name in ["wrote to the origin", "left"] {
         write_and_sync(&pond.mnt().join(name), &pattern(1 << 20, 1));
     }
     pond.flush().ok();
-    for name in ["carried", "left"] {
+    for name in ["wrote to the origin", "left"] {
         let file = OpenOptions::new().write(true).open(pond.mnt().join(name)).unwrap();
         file.write_all_at(&pattern(1 << 20, 2), 0).unwrap();
         file.sync_all().unwrap();
@@ -105,18 +105,19 @@ fn failed_with_dirty_data() -> Pond {
     let marker = pond.marker().unwrap();
     let note = format!("{}\n2026-11-21T05:00:00Z\n", marker["pool"].as_str().unwrap());
     fs::write(pond.origin().join(".headpond/obsolete-pool"), note).unwrap();
-    fs::write(pond.origin().join("carried"), pattern(1 << 20, 3)).unwrap();
+    fs::write(pond.origin().join("wrote to the origin"), pattern(1 << 20, 3)).unwrap();
     pond
 }
 
 #[test]
 fn a_pool_that_failed_in_use_is_refused_with_what_it_holds_and_the_choices() {
     let pond = failed_with_dirty_data();
-    let choices = ["failed while in use", "carried", "left", "1 MiB", "not changed", "--keep-origin", "--keep-pool"];
+    let choices =
+        ["failed while in use", "wrote to the origin", "left", "1 MiB", "not changed", "--keep-origin", "--keep-pool"];
     pond.mount(&[]).refused(40, &choices);
-    pond.mount(&["--keep-pool", "left"]).refused(40, &["carried"]);
+    pond.mount(&["--keep-pool", "left"]).refused(40, &["wrote to the origin"]);
     pond.mount(&["--format"]).refused(40, &["--discard-dirty"]);
-    assert!(fs::read(pond.origin().join("carried")).unwrap() == pattern(1 << 20, 3), "nothing was changed");
+    assert!(fs::read(pond.origin().join("wrote to the origin")).unwrap() == pattern(1 << 20, 3), "nothing was changed");
     assert!(fs::read(pond.origin().join("left")).unwrap() == pattern(1 << 20, 1), "nothing was changed");
     pond.mount_places("origin", "mnt", "flash2", &["--size", SIZE]).refused(12, &["--discard-dirty"]);
 }
@@ -124,13 +125,13 @@ fn a_pool_that_failed_in_use_is_refused_with_what_it_holds_and_the_choices() {
 #[test]
 fn what_a_failed_pool_still_has_is_carried_to_the_origin_where_the_operator_says_so() {
     let pond = failed_with_dirty_data();
-    pond.mount(&["--keep-pool", "left", "--keep-origin", "carried"]).ok();
+    pond.mount(&["--keep-pool", "left", "--keep-origin", "wrote to the origin"]).ok();
     assert!(!pond.origin().join(".headpond/obsolete-pool").exists(), "the note goes once it is decided");
-    for (name, seed) in [("carried", 3), ("left", 2)] {
+    for (name, seed) in [("wrote to the origin", 3), ("left", 2)] {
         assert!(fs::read(pond.mnt().join(name)).unwrap() == pattern(1 << 20, seed), "{name}");
     }
     pond.unmount(&[]).ok();
-    for (name, seed) in [("carried", 3), ("left", 2)] {
+    for (name, seed) in [("wrote to the origin", 3), ("left", 2)] {
         assert!(fs::read(pond.origin().join(name)).unwrap() == pattern(1 << 20, seed), "{name}");
     }
     assert!(!pond.origin().join(".headpond").exists());
@@ -139,13 +140,13 @@ fn what_a_failed_pool_still_has_is_carried_to_the_origin_where_the_operator_says
 #[test]
 fn a_failed_pool_that_fails_again_still_gives_what_can_be_read() {
     let pond = failed_with_dirty_data();
-    pond.mount(&["--keep-pool", "left", "--keep-origin", "carried", "--test-fault", "write-errors=0"]).ok();
+    pond.mount(&["--keep-pool", "left", "--keep-origin", "wrote to the origin", "--test-fault", "write-errors=0"]).ok();
     assert!(pond.origin().join(".headpond/obsolete-pool").exists(), "the note stays");
     pond.flush().ok();
     assert!(fs::read(pond.mnt().join("left")).unwrap() == pattern(1 << 20, 2));
     pond.unmount(&[]).ok();
     assert!(fs::read(pond.origin().join("left")).unwrap() == pattern(1 << 20, 2));
-    assert!(fs::read(pond.origin().join("carried")).unwrap() == pattern(1 << 20, 3));
+    assert!(fs::read(pond.origin().join("wrote to the origin")).unwrap() == pattern(1 << 20, 3));
 }
 
 #[test]

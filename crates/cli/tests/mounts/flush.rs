@@ -81,7 +81,7 @@ fn a_flush_of_a_file_or_directory_brings_that_to_the_origin_and_keeps_it_to_be_r
     }
     let dirty = || pond.status()["dirty_bytes"].as_u64().unwrap() >> 20;
     assert_eq!(dirty(), 4);
-    flush(&pond, &["a"]).ok().refused(0, &["written to a before"]);
+    flush(&pond, &["a"]).ok().refused(0, &["dirty in a"]);
     assert_eq!((dirty(), fs::read(pond.origin().join("a")).unwrap() == pattern(1 << 20, 0)), (3, true));
     // The names of now count, and those through another directory.
     fs::rename(mnt.join("db"), mnt.join("database")).unwrap();

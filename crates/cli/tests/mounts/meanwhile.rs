@@ -109,7 +109,7 @@ fn a_daemon_killed_during_a_flush_is_told_apart_from_one_that_ended() {
     let flush = start(&pond, &["flush"]);
     wait_until("the flush runs", || pond.status()["state"] == "flushing");
     pond.kill(daemon);
-    said(flush).refused(74, &["mount it again"]);
+    said(flush).refused(74, &["is safe in the pool"]);
     pond.mount(&[]).ok();
     pond.unmount(&[]).ok();
     is_complete(&pond);

@@ -98,7 +98,7 @@ fn each_place_without_permission_is_named() {
 
     fs::write(pond.flash(), "root's").unwrap();
     chmod(&pond.flash(), 0o600);
-    mount_as_nobody(&pond, "", &["--format"]).refused(61, &[pond.flash().to_str().unwrap(), "run as root"]);
+    mount_as_nobody(&pond, "", &["--format"]).refused(61, &[pond.flash().to_str().unwrap(), "as root"]);
     assert_eq!(fs::read(pond.flash()).unwrap(), b"root's");
     fs::remove_file(pond.flash()).unwrap();
 

@@ -66,7 +66,7 @@ fn a_directory_a_fifo_or_a_file_that_others_may_write_is_refused_without_a_hang(
                 fs::create_dir(ours).unwrap();
                 fs::set_permissions(ours, fs::Permissions::from_mode(0o777)).unwrap();
             },
-            "can be written by others",
+            "is writable by other users",
         ),
     ];
     for (plant, says) in plants {

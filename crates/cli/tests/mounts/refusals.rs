@@ -53,7 +53,7 @@ fn two_mounts_of_one_origin_are_refused() {
 fn one_flash_for_two_origins_is_refused() {
     let pond = Pond::new();
     pond.mount(&["--size", SIZE]).ok();
-    pond.mount_places("other", "mnt2", "flash", &[]).refused(31, &["in use", "One flash serves one origin"]);
+    pond.mount_places("other", "mnt2", "flash", &[]).refused(31, &["in use", "A flash can serve one mount"]);
     assert_eq!(fs::read_dir(pond.at("other")).unwrap().count(), 0);
     pond.unmount(&[]).ok();
 }
@@ -83,7 +83,7 @@ fn dirty_data_of_another_origin_is_kept_unless_told_otherwise() {
     pond.mount_places("other", "mnt2", "flash", &["--discard-dirty"]).ok();
     assert_eq!(fs::read_dir(pond.at("mnt2")).unwrap().count(), 0);
     run([OsStr::new("unmount"), pond.at("mnt2").as_os_str()]).ok();
-    pond.mount(&[]).refused(12, &["given to another origin"]);
+    pond.mount(&[]).refused(12, &["now serves another origin"]);
     pond.mount(&["--discard-dirty"]).ok();
     pond.unmount(&[]).ok();
 }
@@ -154,7 +154,7 @@ fn damaged_pools_are_told_apart_and_left_alone() {
                 block[8..12].copy_from_slice(&checksum.to_le_bytes());
             }
         });
-        let flush_first = "flush it with that one, unmount, and make it anew: --format --discard-dirty";
+        let flush_first = "new pool with this one: --format --discard-dirty";
         pond.mount(&[]).refused(37, &[says, "Nothing was written", flush_first]);
     }
     // One damaged copy is what the other is for.
@@ -217,7 +217,7 @@ fn a_dirty_file_that_was_moved_at_the_origin_is_found_again_and_the_operator_dec
     fs::create_dir(pond.origin().join("sub")).unwrap();
     fs::rename(pond.origin().join("file"), pond.origin().join("sub/moved")).unwrap();
     // A move changes the status of a file, as does a change of its bytes whose time was put back: nobody can tell.
-    pond.mount(&[]).refused(50, &["sub/moved", "status change time"]);
+    pond.mount(&[]).refused(50, &["sub/moved", "status changed"]);
     pond.mount(&["--keep-pool", "sub/moved"]).ok();
     let mut expected = pattern(100_000, 1);
     expected[5000..5005].copy_from_slice(b"dirty");
@@ -260,7 +260,7 @@ fn after_a_kill_a_change_whose_time_was_put_back_is_a_conflict_and_the_mounts_ow
     file.set_modified(modified).unwrap();
     drop(file);
     let refused = pond.mount(&[]);
-    refused.refused(50, &["file", "status change time"]);
+    refused.refused(50, &["file", "status changed"]);
     assert!(!refused.text.contains("renamed"), "{}", refused.text);
     pond.mount(&["--keep-pool", "file"]).ok();
     let mut expected = pattern(100_000, 1);

@@ -169,7 +169,7 @@ fn rules_are_kept_over_a_crash_and_a_stop_and_without_what_cannot_be_kept() {
     pond.unmount(&[]).ok();
     pond.mount(&[]).ok();
     assert_eq!(rules_of(&pond), before);
-    assert!(listed(&pond)[1]["state"].as_str().unwrap().starts_with("up to "), "{:?}", listed(&pond));
+    assert!(listed(&pond)[1]["state"].as_str().unwrap().starts_with("until "), "{:?}", listed(&pond));
     // Settings and rules do not push each other out.
     let long = format!("path={}", "x".repeat(250));
     let mut refused = None;
@@ -197,7 +197,7 @@ fn a_rule_on_a_process_ends_with_it_and_one_for_a_time_with_that() {
     sleeper.wait().unwrap();
     wait_until("both are over", || {
         let states: Vec<String> = listed(&pond).iter().map(|rule| rule["state"].as_str().unwrap().to_owned()).collect();
-        states == ["its process has ended", "its time is over"]
+        states == ["its process has ended", "expired"]
     });
     rules(&pond, "test", &[&pid]).refused(2, &["no process"]);
     rules(&pond, "test", &["path=db/one"]).ok().refused(0, &["no rule matches"]);
@@ -348,7 +348,8 @@ fn files_are_packed_as_the_rule_for_their_path_says_and_numbers_show_how_well() 
     fs::create_dir(pond.origin().join("db")).unwrap();
     pond.mount(&["--size", SIZE]).ok();
     rules(&pond, "add", &["path=db/**", "action=cache", "compression=gzip"]).refused(2, &["off, lz4, zstd"]);
-    rules(&pond, "add", &["path=db/**", "action=bypass", "compression=lz4"]).refused(2, &["lets data in"]);
+    rules(&pond, "add", &["path=db/**", "action=bypass", "compression=lz4"])
+        .refused(2, &["does not go with action=bypass"]);
     rules(&pond, "add", &["ext=jpg", "action=cache", "compression=off"]).ok();
     rules(&pond, "add", &["path=db/**", "action=cache", "compression=zstd:1"]).ok();
     let tested = rules(&pond, "test", &["path=db/t.ibd", "direction=write"]);

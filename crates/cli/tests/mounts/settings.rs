@@ -75,7 +75,7 @@ fn a_wrong_name_or_value_is_refused_with_the_range_and_nothing_is_changed() {
         ("flush-period=60", "from 1s to 7d, or off"),
         ("fetch-size=5K", "power of two from 4K to 1M"),
         ("mode=fast", "one of write-back"),
-        ("colour=red", "one of mode, dirty-threshold"),
+        ("colour=red", "Known: mode, dirty-threshold"),
     ] {
         ask(&pond, "set", &["sync-interval=2s", wrong]).refused(2, &[says]);
         assert_eq!(get(&pond, "sync-interval"), "1s");
@@ -89,8 +89,10 @@ fn a_dry_run_tells_what_would_be_and_changes_nothing() {
     pond.mount(&["--size", SIZE]).ok();
     write_and_sync(&pond.mnt().join("file"), &pattern(1 << 20, 1));
     let said = ask(&pond, "set", &["mode=write-around", "flush-period=off", "--dry-run"]);
-    said.ok()
-        .refused(0, &["would change mode: write-back -> write-around", "1 MiB", "first", "flush-period: 1m -> off"]);
+    said.ok().refused(
+        0,
+        &["would change mode: write-back -> write-around", "after a flush of 1 MiB", "flush-period: 1m -> off"],
+    );
     assert_eq!((get(&pond, "mode").as_str(), get(&pond, "flush-period").as_str()), ("write-back", "1m"));
     assert_eq!(pond.status()["dirty_bytes"], 1 << 20);
     pond.unmount(&[]).ok();
@@ -119,7 +121,7 @@ fn a_file_of_settings_goes_over_what_the_pool_keeps_and_the_command_line_over_th
     .unwrap();
     let config = pond.at("config");
     let config = config.to_str().unwrap();
-    pond.mount(&["--size", SIZE, "--config", config]).ok().refused(0, &["flush-period is 20s"]);
+    pond.mount(&["--size", SIZE, "--config", config]).ok().refused(0, &["flush-period is now 20s"]);
     assert_eq!((get(&pond, "flush-period").as_str(), get(&pond, "mode").as_str()), ("20s", "write-around"));
     ask(&pond, "set", &["flush-period=30s", "sync-interval=3s"]).ok();
     pond.unmount(&[]).ok();
@@ -139,7 +141,7 @@ fn a_file_of_settings_that_makes_no_sense_refuses_the_mount_and_nothing_is_made(
     let config = config.to_str().unwrap();
     pond.mount(&["--size", SIZE, "--config", config]).refused(1, &["read the settings in", config]);
     for (text, says) in
-        [("flush-period = \n", "line 1"), ("flush-period = \"1y\"", "1s to 7d"), ("size = \"1G\"", "one of mode")]
+        [("flush-period = \n", "line 1"), ("flush-period = \"1y\"", "1s to 7d"), ("size = \"1G\"", "Known: mode")]
     {
         fs::write(config, text).unwrap();
         pond.mount(&["--size", SIZE, "--config", config]).refused(2, &["settings in", config, says]);

@@ -29,7 +29,7 @@ fn either_copy_may_be_damaged_after_a_stop_and_is_healed() {
         pond.unmount(&["--keep-dirty"]).ok();
         spoil(&pond, slot);
         let said = pond.mount(&[]);
-        said.ok().refused(0, &["superblock", "damaged", "written anew"]);
+        said.ok().refused(0, &["superblock", "damaged", "repaired it"]);
         assert!(fs::read(pond.mnt().join("file")).unwrap() == pattern(1 << 20, 1), "copy {slot}");
         pond.unmount(&["--keep-dirty"]).ok();
         let image = fs::read(pond.flash()).unwrap();

@@ -63,15 +63,15 @@ impl fmt::Display for Ended {
         }
         if let Some(note) = &self.note {
             let (dirty, files) = (Size(self.dirty_bytes), self.dirty_files);
-            return write!(f, "ended; {dirty} in {files} files stay in the pool only. {note}");
+            return write!(f, "ended; {dirty} of dirty data in {files} files stay in the pool. {note}");
         }
         if self.is_complete() {
             return f.write_str("ended; the origin is complete");
         }
         write!(
             f,
-            "ended; {} in {} files stay in the pool only, and the marker beside the origin says so. Mount again with the \
-             same flash to go on",
+            "ended; {} of dirty data in {} files stay in the pool, and the marker beside the origin says so. To go on, mount \
+             again with the same flash",
             Size(self.dirty_bytes),
             self.dirty_files
         )
@@ -85,7 +85,8 @@ pub(crate) fn end(service: &Service, flush: Option<&Receiver<Event>>) -> Ended {
     // A quick end is durable with the first of these two, and only nicer with the second.
     let synced = wait_for(&service.handle, Request::SyncAll, STEP);
     let stopped = wait_for(&service.handle, Request::Stop, if flush.is_some() { STEP } else { CHECKPOINT_WITHIN });
-    let crash = |doing: &str, why: &Stuck| format!("{doing}: {why}. It is left as by a crash: what was synced is safe");
+    let crash =
+        |doing: &str, why: &Stuck| format!("{doing}: {why}. The pool is as after a crash: what was synced is safe");
     let stats = service.handle.stats().engine;
     if stats.flash_failed != 0 && flushed.is_ok() && stats.dirty_blocks == 0 && stats.dirty_objects == 0 {
         // The pool cannot be stopped in order any more, and need not be: nobody will use what it has.
@@ -108,7 +109,7 @@ pub(crate) fn end(service: &Service, flush: Option<&Receiver<Event>>) -> Ended {
 /// After a failure of the flash everything went to the origin directly, whose file system may
 /// still have it in memory only.
 fn without_pool(service: &Service) -> Result<(), String> {
-    service.root.sync_file_system().map_err(|error| format!("the origin's file system cannot be synced: {error}"))
+    service.root.sync_file_system().map_err(|error| format!("cannot sync the origin's file system: {error}"))
 }
 
 fn flush_all(service: &Service, events: &Receiver<Event>) -> Result<(), String> {
@@ -193,8 +194,8 @@ pub(crate) fn settle_marker(service: &Service, mut beside: BesideOrigin, superbl
         Err(Unsettled::Failed(why)) => eprintln!("headpond: {why}"),
         Err(Unsettled::Late) => {
             ended.note = Some(
-                "The origin does not answer: the marker beside it says mounted, as after a crash. Mount again with the same flash to \
-                 go on"
+                "The origin does not answer, so the marker beside it still says mounted, as after a crash. To go on, mount again with \
+                 the same flash"
                     .to_owned(),
             );
         }
@@ -232,13 +233,13 @@ fn settle(gate: &Gate, beside: BesideOrigin, durable: u64, settled: Settled) -> 
         let lost = gate.is_lost();
         let _ = note.end(None);
         marker.disown();
-        let why = format!("the marker beside the origin stays as it is, as it cannot be told whose it is: {errno}");
+        let why = format!("the marker beside the origin stays: headpond cannot read whose it is: {errno}");
         return Err(if lost { Unsettled::Lost } else { Unsettled::Failed(why) });
     }
     // Of an origin that is complete nothing more is said: what was said goes with the marker.
     let last = (!matches!(settled, Settled::Complete)).then_some(durable);
     if let Err(error) = note.end(last) {
-        eprintln!("headpond: it cannot be written beside the origin how far the pool is durable: {error}");
+        eprintln!("headpond: cannot note beside the origin how far the pool is durable: {error}");
     }
     let result = match settled {
         Settled::Complete => marker.remove(),

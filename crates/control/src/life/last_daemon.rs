@@ -105,7 +105,7 @@ impl Wait {
         let origin = self.origin.display();
         let left = Size(left);
         background::tell(&format!(
-            "{origin} was unmounted, and its daemon (process {process}) still writes to it: {left} left"
+            "waiting for the daemon of the last mount (process {process}) to write to {origin}: {left} left"
         ));
     }
 

@@ -122,7 +122,7 @@ impl Running {
         waiting.on(Step::Pool);
         flash.settle();
         if let Err(error) = live.keep() {
-            ready.notes.push(format!("the settings cannot be kept with the pool: {error}"));
+            ready.notes.push(format!("cannot write the settings to the pool: {error}"));
         }
         let capacity = ready.recovered.superblock().geometry.data_blocks() * headpond_base::BLOCK_U64;
         let config = rules::config(&live.now(), &live.rules().now(), capacity);
@@ -213,26 +213,26 @@ impl Running {
                 },
                 Ok(Event::Signal(signal)) => {
                     let name = signal_hook::low_level::signal_name(signal).unwrap_or("signal");
-                    eprintln!("headpond: {name}: leaving now; dirty data stays in the pool");
+                    eprintln!("headpond: {name}: the daemon ends now; dirty data stays in the pool");
                     return self.leave();
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     self.service.watch();
                     if self.mounted.is_finished() {
-                        eprintln!("headpond: another process unmounted it; writing what is dirty to the origin");
+                        eprintln!("headpond: another process unmounted it; the daemon writes dirty data to the origin");
                         return self.finish(true, None);
                     }
                     match elsewhere.look(&self.mounted, Instant::now()) {
                         Verdict::Serve => {}
                         Verdict::Tell => eprintln!(
-                            "headpond: not mounted here any more, but in use, through a copy in another mount name space or by \
-                             files that are still open{}: serving goes on until they are closed",
+                            "headpond: the mount is gone here, but still in use{}, by open files or in another mount namespace; \
+                             the daemon serves until that ends",
                             self.holders()
                         ),
                         Verdict::End => {
                             eprintln!(
-                                "headpond: another process unmounted it, and no process uses the copies of the mount in other name \
-                                 spaces, which end with it; writing what is dirty to the origin"
+                                "headpond: another process unmounted it, and nothing uses it in other mount namespaces; the daemon \
+                                 ends it there and writes dirty data to the origin"
                             );
                             if let Err(error) = self.mounted.end_copies() {
                                 eprintln!("headpond: {error}");
@@ -266,7 +266,7 @@ impl Running {
         match self.mounted.unmount() {
             Ok(()) => {}
             Err(error) => {
-                eprintln!("headpond: {error}; taking it out of the way all the same");
+                eprintln!("headpond: {error}; the daemon detaches the mount all the same");
                 if self.mounted.is_here()
                     && let Err(refusal) = detach(&self.service.mountpoint(), Detach::Lazy)
                 {
@@ -310,7 +310,7 @@ impl Running {
 fn with_fault(reactor: Box<dyn Reactor>, fault: Option<FaultPlan>) -> (Box<dyn Reactor>, Option<FaultHandle>) {
     match fault {
         Some(fault) => {
-            eprintln!("headpond: FOR TESTS ONLY: the flash has faults put on it: {fault:?}");
+            eprintln!("headpond: FOR TESTS ONLY: this flash fails on purpose: {fault:?}");
             let reactor = Faults::new(reactor, MemberId(0), fault);
             let handle = reactor.handle();
             (Box::new(reactor), Some(handle))
@@ -357,7 +357,7 @@ fn begin_note(handle: &Handle, marker: &MarkerHold, claim: &Marker) -> Arc<Durab
 fn forget_failure(handle: &Handle, note: &ObsoleteNote) {
     let durable = !matches!(handle.call(Request::SyncAll), Reply::Failed(_));
     if !durable || handle.stats().engine.flash_failed != 0 {
-        eprintln!("headpond: the flash fails again: the pool takes nothing, and the note of its failure stays");
+        eprintln!("headpond: the flash fails again: the pool caches nothing, and the note of its failure stays");
     } else if let Err(refusal) = note.remove() {
         eprintln!("headpond: {refusal}");
     }

@@ -23,7 +23,7 @@ pub(crate) fn check(mountpoint: &Path, allow_other: bool) -> Result<(), Refusal>
     let no_fuse = |why: String| Err(Refusal::NoFuse { path: mountpoint.to_owned(), why });
     if let Err(error) = File::options().read(true).write(true).open(DEVICE) {
         return no_fuse(format!(
-            "{DEVICE} cannot be opened: {error}\n  Load the kernel module (modprobe fuse); in a container, pass the device in."
+            "cannot open {DEVICE}: {error}\n  Load the kernel module (modprobe fuse). In a container, pass the device in."
         ));
     }
     if geteuid().is_root() {
@@ -31,7 +31,7 @@ pub(crate) fn check(mountpoint: &Path, allow_other: bool) -> Result<(), Refusal>
     }
     if !is_in_path("fusermount3") {
         let why =
-            "fusermount3 was not found, and only root can mount without it\n  Install it (Debian: apt install fuse3).";
+            "fusermount3 is missing, and only root can mount without it\n  Install it (Debian: apt install fuse3).";
         return no_fuse(why.to_owned());
     }
     let not_permitted = |advice: &str| {
@@ -40,13 +40,11 @@ pub(crate) fn check(mountpoint: &Path, allow_other: bool) -> Result<(), Refusal>
     };
     if access(mountpoint, Access::WRITE_OK).is_err() {
         return not_permitted(
-            "An ordinary user can mount only on directories that this user may write to. Or run as root.",
+            "You can mount only on a directory that you can write to. Choose another, or run headpond as root.",
         );
     }
     if allow_other && !allows_others(fs::read_to_string(CONFIGURATION)) {
-        return not_permitted(
-            "Letting other users in (--allow-other) needs the line user_allow_other in /etc/fuse.conf, or root.",
-        );
+        return not_permitted("--allow-other needs the line user_allow_other in /etc/fuse.conf, or root.");
     }
     Ok(())
 }

@@ -65,7 +65,7 @@ pub(crate) fn check_neighbours(root: &OriginRoot, mounts: &[Mounted]) -> Result<
             Some(Err(why)) => {
                 let what = format!("is a part of {}, whose marker {why}", path.display());
                 let advice = format!(
-                    "Mount {} with headpond and its flash, and unmount it. If nobody knows of it: rm -r '{}'",
+                    "Mount {} with its flash, then unmount it. If you are sure that no pool has its data: rm -r '{}'",
                     path.display(),
                     path.join(crate::MARKER_NAME).display()
                 );
@@ -85,10 +85,10 @@ pub(crate) fn lies_in(path: &Path, root: &OriginRoot, mounts: &[Mounted]) -> boo
 fn nested(root: &OriginRoot, how: &str, other: &Path, mountpoint: &Path) -> Refusal {
     let (other, mountpoint) = (other.display(), mountpoint.display());
     let comma = if how.ends_with(',') { "," } else { "" };
-    let what = format!("{how} {other}{comma} which is mounted by headpond on {mountpoint}");
+    let what = format!("{how} {other}{comma} which headpond serves on {mountpoint}");
     let advice = format!(
-        "A file has one cache. Unmount that one first: headpond unmount '{mountpoint}'. If its daemon is gone, mount it again \
-         before"
+        "A file can have one cache. Unmount that one first: headpond unmount '{mountpoint}'. If its daemon is gone, first mount it \
+         again."
     );
     refusal(root, what, advice, ExitStatus::OriginInUse)
 }
@@ -96,7 +96,7 @@ fn nested(root: &OriginRoot, how: &str, other: &Path, mountpoint: &Path) -> Refu
 fn marked(root: &OriginRoot, above: &Path, marker: &Marker) -> Refusal {
     let (above, flash) = (above.display(), marker.flash.display());
     let what = format!(
-        "is a part of {above}, which {}, by headpond with the flash {flash} (host {}, since {})",
+        "is a part of {above}, which {} by headpond with the flash {flash} (host {}, since {})",
         marker.state.describe(),
         marker.host,
         marker.since
@@ -105,14 +105,14 @@ fn marked(root: &OriginRoot, above: &Path, marker: &Marker) -> Refusal {
     match marker.state {
         MarkerState::Mounted => {
             let advice = format!(
-                "A file has one cache. Unmount that one first: headpond unmount '{mountpoint}'. If its daemon is gone, mount it \
-                 again before"
+                "A file can have one cache. Unmount that one first: headpond unmount '{mountpoint}'. If its daemon is gone, first \
+                 mount it again."
             );
             refusal(root, what, advice, ExitStatus::OriginInUse)
         }
         MarkerState::DirtyLeft => {
             let advice = format!(
-                "Newer data of this origin may be in there. Bring it back first: headpond mount '{above}' '{mountpoint}' --flash \
+                "That pool may hold newer data of this origin. To bring it back: headpond mount '{above}' '{mountpoint}' --flash \
                  '{flash}' --background && headpond unmount '{mountpoint}'"
             );
             refusal(root, what, advice, ExitStatus::OriginDirtyElsewhere)

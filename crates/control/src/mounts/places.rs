@@ -88,7 +88,7 @@ fn check_origin(root: &OriginRoot) -> Result<PathBuf, Refusal> {
         return refuse("is headpond's own directory");
     }
     if mounted_on(path).is_some_and(|mount| mount.fs_type == FS_TYPE) {
-        return refuse("is itself a headpond mount: a pond in front of a pond only adds cost");
+        return refuse("is itself a headpond mount. A second cache in front of it would only add cost");
     }
     Ok(path.to_owned())
 }
@@ -107,9 +107,9 @@ fn check_mountpoint(given: &Path) -> Result<PathBuf, Refusal> {
         Ok(metadata) if metadata.is_dir() => {
             fs::canonicalize(&path).map_err(|error| Refusal::from_io("open the mount point", &path, error))
         }
-        Ok(_) => refuse("is no directory"),
+        Ok(_) => refuse("is not a directory"),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            refuse(&format!("does not exist: mkdir -p {}", given.display()))
+            refuse(&format!("does not exist. To make it: mkdir -p {}", given.display()))
         }
         Err(error) => Err(Refusal::from_io("open the mount point", &path, error)),
     }
@@ -143,7 +143,7 @@ fn check_flash(given: &Path) -> Result<PathBuf, Refusal> {
     }
     let absolute = std::path::absolute(given).unwrap_or_else(|_| given.to_owned());
     let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
-        return refuse("is no name for a file".to_owned());
+        return refuse("is not a file name".to_owned());
     };
     match fs::canonicalize(parent) {
         Ok(parent) => Ok(parent.join(name)),
@@ -203,9 +203,9 @@ mod tests {
         let root = tree();
         for (origin, mountpoint, flash, status, says) in [
             ("gone", "mnt", "fast/p", ExitStatus::OriginUnusable, "does not exist"),
-            ("full/file", "mnt", "fast/p", ExitStatus::OriginUnusable, "no directory"),
+            ("full/file", "mnt", "fast/p", ExitStatus::OriginUnusable, "not a directory"),
             ("origin", "gone", "fast/p", ExitStatus::MountPointUnusable, "mkdir -p"),
-            ("origin", "full/file", "fast/p", ExitStatus::MountPointUnusable, "no directory"),
+            ("origin", "full/file", "fast/p", ExitStatus::MountPointUnusable, "not a directory"),
             ("origin", "full", "fast/p", ExitStatus::MountPointNotEmpty, "'file'"),
             ("origin", "origin", "fast/p", ExitStatus::Overlap, "same directory"),
             ("origin", "link", "fast/p", ExitStatus::Overlap, "same directory"),

@@ -129,24 +129,26 @@ const HEAD: &str = "# Numbers
 
     headpond stats /var/lib/mysql                    a line for each number, for people and grep
     headpond stats /var/lib/mysql --json             the same for programs, with settings
-    headpond mount ... --metrics 127.0.0.1:9187      as Prometheus takes them, at http://127.0.0.1:9187/metrics
-    headpond mount ... --metrics 0.0.0.0:9187 --metrics-token /etc/headpond.token      for other machines, which show the token
+    headpond mount ... --metrics 127.0.0.1:9187      for Prometheus, at http://127.0.0.1:9187/metrics
+    headpond mount ... --metrics 0.0.0.0:9187 --metrics-token /etc/headpond.token      for other machines, with a token
 
-`stats` leaves the `headpond_` away; `--json` also has `files` and `processes`, those at the top by what they read from flash, from the origin and past the cache, wrote, or did in the last second.
-Of `files` there are also those of which the pool has most, clean or dirty: `cached_bytes` is what it has of a file and `stored_bytes` what that takes on flash, so `cached_bytes / stored_bytes` says how well the file is packed.
-Both are `null` for a file that is not among the 32 with most in the pool or most dirty, and `.headpond/files` shows `-`.
-Processes are remembered for the 1,024 threads that did most; one that ended within a moment is shown without its name. Counters start with the daemon; bytes of hits, misses and the pool are in whole blocks of 4 KiB.
+`stats` shows the names without `headpond_`. Counters start with the daemon. Bytes of hits, misses and the pool are in whole blocks of 4 KiB.
+
+`--json` also has `files` and `processes`: the busiest by bytes from flash, from the origin, bypassed, written, and in the last second.
+`files` also has the files with the most data in the pool, clean or dirty. `cached_bytes` is a file's data in the pool, `stored_bytes` the flash that it takes: `cached_bytes / stored_bytes` says how well the file compresses.
+Both are `null` for a file that is not among the 32 with the most data or the most dirty data in the pool; `.headpond/files` shows `-`.
+headpond counts for the 1,024 busiest threads. A process that ended within a moment has no name.
 
 | name | kind | what |
 | --- | --- | --- |
 ";
 
-const TAIL: &str = "| `headpond_request_duration_seconds` | histogram | How long requests took, by `operation` (read, write, sync) and `source` (hit, miss, bypass: past the cache by a rule, and for reads also as part of a sequential stream) |
-| `headpond_info` | gauge | 1, with what is mounted where as labels |
+const TAIL: &str = "| `headpond_request_duration_seconds` | histogram | Latency of requests, by `operation` (read, write, sync) and `source` (hit, miss, bypass) |
+| `headpond_info` | gauge | 1, with origin, mount point and flash as labels |
 
 Worth an alarm: `oldest_dirty_age_seconds` far above the flush-period, `flash_failed`, growth of `lost_bytes_total` or `origin_errors_total`, `failing_files`, `dirty_bytes` near the dirty-threshold for long. Worth a graph: hits against misses, `dirty_bytes`, `destage_bytes_per_second`.
 
-This page is made from the table in `crates/control/src/numbers/table.rs`: `headpond stats --reference`.
+`headpond stats --reference` prints this page, from the table in `crates/control/src/numbers/table.rs`.
 ";
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub(crate) fn exposition(numbers: &Numbers) -> String {
 }
 
 fn write_all(text: &mut String, numbers: &Numbers) -> std::fmt::Result {
-    writeln!(text, "# HELP headpond_info What is mounted where\n# TYPE headpond_info gauge")?;
+    writeln!(text, "# HELP headpond_info Origin, mount point and flash, as labels\n# TYPE headpond_info gauge")?;
     let label = |path: &std::path::Path| escaped(&path.to_string_lossy());
     writeln!(
         text,
@@ -51,7 +51,7 @@ fn write_all(text: &mut String, numbers: &Numbers) -> std::fmt::Result {
         writeln!(text, "# HELP headpond_{name} {}\n# TYPE headpond_{name} {kind}", metric.help)?;
         writeln!(text, "headpond_{name} {}", number(numbers.metric(name)))?;
     }
-    writeln!(text, "# HELP {DURATION} How long requests took\n# TYPE {DURATION} histogram")?;
+    writeln!(text, "# HELP {DURATION} Latency of requests\n# TYPE {DURATION} histogram")?;
     for (name, labels) in SOURCES {
         let Some(latency) = numbers.latency.get(name) else { continue };
         for bound in BOUNDS {

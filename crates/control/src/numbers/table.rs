@@ -1,5 +1,5 @@
-//! Every number that a mount tells, one entry each: its name, what it counts, and where it comes
-//! from. `headpond stats`, the metrics over HTTP and docs/metrics.md all come from this table.
+//! Every number of a mount, one entry each: its name, its meaning, and its source. `headpond stats`,
+//! the metrics over HTTP and docs/metrics.md all come from this table.
 //!
 //! Names follow Prometheus: base units (bytes, seconds), and counters end in `_total`. A name, once
 //! released, keeps its meaning. Counters start with the daemon.
@@ -62,49 +62,49 @@ pub(crate) fn eta_seconds(flush: &FlushProgress, destage_rate: f64) -> Option<f6
 /// All numbers, in the order in which they are shown.
 pub const METRICS: &[Metric] = &[
     // What applications ask for.
-    counted!(Counter, "reads_total", reads, "Reads of applications answered"),
-    counted!(Counter, "writes_total", writes, "Writes of applications answered"),
-    counted!(Counter, "syncs_total", syncs, "Syncs of applications answered"),
-    counted!(Counter, "read_bytes_total", read_bytes, "Bytes that reads were answered with"),
-    counted!(Counter, "write_bytes_total", write_bytes, "Bytes that writes brought"),
+    counted!(Counter, "reads_total", reads, "Reads answered for applications"),
+    counted!(Counter, "writes_total", writes, "Writes answered for applications"),
+    counted!(Counter, "syncs_total", syncs, "Syncs answered for applications"),
+    counted!(Counter, "read_bytes_total", read_bytes, "Bytes that applications read"),
+    counted!(Counter, "write_bytes_total", write_bytes, "Bytes that applications wrote"),
     blocks!(Counter, "read_hit_bytes_total", read_hits_blocks, "Bytes read from flash or memory, in whole blocks"),
     blocks!(
         Counter,
         "memory_hit_bytes_total",
         memory_hits_blocks,
-        "Bytes of those that came from memory, where new blocks wait until they are worth a write to flash"
+        "Hit bytes that came from the memory window, where new blocks wait for admission"
     ),
     blocks!(
         Counter,
         "origin_hit_bytes_total",
         origin_hits_blocks,
-        "Bytes of those that came from the origin all the same (hits-to-origin)"
+        "Hit bytes that headpond read from the origin instead of flash (hits-to-origin)"
     ),
     blocks!(
         Counter,
         "read_miss_bytes_total",
         read_miss_blocks,
-        "Bytes that had to come from the origin, in whole blocks"
+        "Bytes of misses, read from the origin, in whole blocks"
     ),
     counted!(
         Counter,
         "bypassed_reads_total",
         bypassed_reads,
-        "Reads past the cache: by a rule, or of a sequential stream"
+        "Reads that bypassed the pool, by a rule or as part of a sequential stream"
     ),
     counted!(
         Counter,
         "bypassed_writes_total",
         bypassed_writes,
-        "Writes past the cache: by a rule, or of a sequential stream"
+        "Writes that bypassed the pool, by a rule or as part of a sequential stream"
     ),
-    counted!(Counter, "bypassed_read_bytes_total", bypassed_read_bytes, "Bytes of those reads"),
-    counted!(Counter, "bypassed_write_bytes_total", bypassed_write_bytes, "Bytes of those writes"),
-    counted!(Counter, "stalls_total", stalls, "Writes that had to wait for room or for destage"),
+    counted!(Counter, "bypassed_read_bytes_total", bypassed_read_bytes, "Bytes of reads that bypassed the pool"),
+    counted!(Counter, "bypassed_write_bytes_total", bypassed_write_bytes, "Bytes of writes that bypassed the pool"),
+    counted!(Counter, "stalls_total", stalls, "Writes that waited for room or for destage"),
     Metric {
         name: "requests_under_way",
         kind: MetricKind::Gauge,
-        help: "Requests of applications taken and not answered yet",
+        help: "Requests of applications under way",
         value: |now| now.shard.requests_under_way as f64,
     },
     // The origin.
@@ -113,11 +113,11 @@ pub const METRICS: &[Metric] = &[
     counted!(Counter, "origin_syncs_total", origin_syncs, "Syncs of the origin's files"),
     counted!(Counter, "origin_read_bytes_total", origin_read_bytes, "Bytes read at the origin"),
     counted!(Counter, "origin_write_bytes_total", origin_write_bytes, "Bytes written at the origin"),
-    counted!(Counter, "origin_errors_total", origin_errors, "Operations of the origin that failed"),
+    counted!(Counter, "origin_errors_total", origin_errors, "Failed operations of the origin"),
     Metric {
         name: "origin_operations_under_way",
         kind: MetricKind::Gauge,
-        help: "Operations of the origin under way, or waiting for a thread",
+        help: "Operations of the origin under way or queued",
         value: |now| now.shard.origin_under_way as f64,
     },
     // Flash.
@@ -130,19 +130,19 @@ pub const METRICS: &[Metric] = &[
         Counter,
         "flash_errors_masked_total",
         masked_flash_errors,
-        "Flash reads that failed or did not match, and were answered all the same"
+        "Flash reads that failed or did not match their checksum, while the origin had the data"
     ),
     blocks!(
         Counter,
         "lost_bytes_total",
         lost_blocks,
-        "Dirty bytes that could not be read back from flash: an application was told an error"
+        "Dirty bytes that are unreadable on flash; an application got an error"
     ),
     counted!(
         Gauge,
         "flash_failed",
         flash_failed,
-        "1 after a write or sync of the flash failed: the pool takes nothing more"
+        "1 after a failed write or sync of the flash: the pool caches nothing more"
     ),
     Metric {
         name: "flash_operations_under_way",
@@ -161,84 +161,84 @@ pub const METRICS: &[Metric] = &[
     Metric {
         name: "clean_bytes",
         kind: MetricKind::Gauge,
-        help: "Bytes in the pool that are as at the origin",
+        help: "Clean bytes in the pool: the same as at the origin",
         value: |now| bytes(clean_blocks(&now.shard.engine)),
     },
     counted!(
         Gauge,
         "stored_bytes",
         stored_bytes,
-        "Bytes of flash that clean and dirty bytes take: fewer where they are packed"
+        "Bytes of flash that clean and dirty data take; compression makes them fewer"
     ),
-    blocks!(Gauge, "packed_bytes", packed_blocks, "Clean and dirty bytes that are packed, as they are unpacked"),
-    blocks!(Gauge, "dirty_bytes", dirty_blocks, "Bytes in the pool that are newer than the origin"),
+    blocks!(
+        Gauge,
+        "packed_bytes",
+        packed_blocks,
+        "Clean and dirty bytes that are compressed on flash, counted uncompressed"
+    ),
+    blocks!(Gauge, "dirty_bytes", dirty_blocks, "Dirty bytes in the pool: newer than the origin"),
     Metric {
         name: "oldest_dirty_age_seconds",
         kind: MetricKind::Gauge,
-        help: "Age, at most, of the oldest data that only the pool has; 0 if nothing is dirty",
+        help: "Upper bound of the age of the oldest dirty data; 0 if nothing is dirty",
         value: |now| now.shard.engine.oldest_dirty_age_nanos as f64 / 1e9,
     },
-    counted!(Gauge, "dirty_files", dirty_objects, "Files with something for the origin, be it only their size or time"),
-    counted!(Gauge, "failing_files", failing_objects, "Files whose destage failed last time"),
+    counted!(Gauge, "dirty_files", dirty_objects, "Files with dirty data, or with only a newer size or time"),
+    counted!(Gauge, "failing_files", failing_objects, "Files whose last destage failed"),
     counted!(Gauge, "known_files", objects, "Files that the pool knows"),
-    counted!(Gauge, "free_segments", free_segments, "Segments that can be filled at once"),
+    counted!(Gauge, "free_segments", free_segments, "Free segments"),
     counted!(Gauge, "segments", segments, "All segments"),
-    counted!(Gauge, "map_memory_bytes", map_bytes, "Memory that the map takes"),
-    blocks!(
-        Gauge,
-        "memory_bytes",
-        memory_blocks,
-        "Clean bytes that wait in memory until they are worth a write to flash"
-    ),
-    blocks!(Counter, "admitted_bytes_total", admitted_blocks, "Clean bytes that reads brought in, written to flash"),
+    counted!(Gauge, "map_memory_bytes", map_bytes, "Memory of the map"),
+    blocks!(Gauge, "memory_bytes", memory_blocks, "Clean bytes in the memory window, where they wait for admission"),
+    blocks!(Counter, "admitted_bytes_total", admitted_blocks, "Clean bytes that reads admitted to flash"),
     blocks!(
         Counter,
         "neighbour_bytes_total",
         neighbour_blocks,
-        "Those of them that nobody had asked for: neighbours of a miss"
+        "Admitted bytes that no program had asked for: prefetched neighbours of a miss"
     ),
     blocks!(
         Counter,
         "waiting_neighbour_bytes_total",
         waiting_neighbour_blocks,
-        "Neighbours of a miss that waited in memory, and not on flash, until a request asks for them"
+        "Prefetched neighbours of a miss that waited in memory for a request, and not on flash"
     ),
     blocks!(
         Counter,
         "lingering_hit_bytes_total",
         lingering_hit_blocks,
-        "Bytes not worth keeping that were asked for before they went: misses less"
+        "Hit bytes of blocks that the policy had given up, but not evicted yet"
     ),
-    blocks!(Counter, "evicted_bytes_total", evicted_blocks, "Clean bytes dropped for room"),
+    blocks!(Counter, "evicted_bytes_total", evicted_blocks, "Clean bytes evicted for room"),
     counted!(
         Counter,
         "record_bytes_total",
         record_bytes,
-        "Bytes of data put into the log: written by applications, let in, or moved"
+        "Bytes of data appended to the log: written, admitted or moved"
     ),
-    counted!(Counter, "payload_bytes_total", payload_bytes, "Bytes of flash that those took"),
-    blocks!(Counter, "moved_bytes_total", moved_blocks, "Bytes copied inside the pool to free a segment"),
-    counted!(Counter, "reclaimed_segments_total", segments_reclaimed, "Segments emptied"),
+    counted!(Counter, "payload_bytes_total", payload_bytes, "Bytes of flash that this data took"),
+    blocks!(Counter, "moved_bytes_total", moved_blocks, "Bytes moved by reclaim"),
+    counted!(Counter, "reclaimed_segments_total", segments_reclaimed, "Segments freed by reclaim"),
     counted!(Counter, "checkpoints_total", checkpoints, "Checkpoints completed"),
     // Destage.
     blocks!(Counter, "destaged_bytes_total", destaged_blocks, "Bytes made clean by destage"),
     Metric {
         name: "destage_bytes_per_second",
         kind: MetricKind::Gauge,
-        help: "Bytes destaged, a second, over the last ten",
+        help: "Bytes destaged per second, over the last ten seconds",
         value: |now| now.destage_rate,
     },
-    blocks!(Gauge, "flush_left_bytes", flush_left_blocks, "Bytes that the running flush has still to destage"),
+    blocks!(Gauge, "flush_left_bytes", flush_left_blocks, "Bytes that the running flush still has to destage"),
     Metric {
         name: "flush_left_seconds",
         kind: MetricKind::Gauge,
-        help: "How long the running flush takes at the present rate; 0 if none runs or nothing moves",
+        help: "Seconds that the running flush still takes at its present rate; 0 if none runs or nothing moves",
         value: |now| now.shard.flushes.first().map_or(0.0, |flush| eta_seconds(flush, now.destage_rate).unwrap_or(0.0)),
     },
     Metric {
         name: "uptime_seconds",
         kind: MetricKind::Gauge,
-        help: "Since the mount",
+        help: "Seconds since the mount",
         value: |now| now.uptime.as_secs_f64(),
     },
 ];

@@ -137,7 +137,7 @@ impl BesideDir {
         if self.is_in_place() {
             return Ok(());
         }
-        Err(io::Error::other(format!("{MARKER_NAME} was moved away from the origin meanwhile")))
+        Err(io::Error::other(format!("another process moved {MARKER_NAME} away from the origin")))
     }
 
     /// Removes a file, if it is there.
@@ -196,15 +196,15 @@ fn check(root: &OriginRoot, path: &std::path::Path, found: &Statx, wanted: FileT
     let shown = path.display();
     let kind = FileType::from_raw_mode(found.stx_mode.into());
     if kind != wanted {
-        let advice = format!("headpond makes none. Look who did, and remove it: rm -r '{shown}'");
+        let advice = format!("headpond did not make it. Find out what did, then remove it: rm -r '{shown}'");
         return refuse(format!("is {}", in_words(kind)), advice);
     }
     if kind == FileType::RegularFile && found.stx_nlink != 1 {
-        let advice = format!("headpond makes no second name. Look who did, and remove this one: rm '{shown}'");
-        return refuse("is a file with other names elsewhere (hard links)".to_owned(), advice);
+        let advice = format!("headpond makes no hard links. Find out what did, then remove this one: rm '{shown}'");
+        return refuse("has other names elsewhere (hard links)".to_owned(), advice);
     }
     if (found.stx_dev_major, found.stx_dev_minor) != root.device() {
-        return refuse("has something mounted on it".to_owned(), format!("Unmount that: umount '{shown}'"));
+        return refuse("has something mounted on it".to_owned(), format!("To unmount it: umount '{shown}'"));
     }
     let (own, owner) = (geteuid().as_raw(), Owner::of(found));
     let is_ours = owner.writable == 0 && (owner.user == own || owner.user == 0);
@@ -213,16 +213,15 @@ fn check(root: &OriginRoot, path: &std::path::Path, found: &Statx, wanted: FileT
         return Ok(());
     }
     let whose = if owner.user == own || owner.user == 0 {
-        "can be written by others than its owner".to_owned()
+        "is writable by other users than its owner".to_owned()
     } else {
-        format!("belongs to user {}, and this headpond runs as user {own}", owner.user)
+        format!("belongs to user {}, but this headpond runs as user {own}", owner.user)
     };
     let top = root.path().join(MARKER_NAME);
     let top = top.display();
     let advice = format!(
-        "Whoever may write there can make headpond believe what is not so. If a headpond of another user left it, mount and \
-         unmount as that user, or hand it over: chown -hR {own} '{top}' && chmod -R go-w '{top}'. If nobody knows of it, look \
-         at it, and remove it: rm -r '{top}'"
+        "A forged marker could make headpond lose data. If another user's headpond left it, mount and unmount as that user, or \
+         take it over: chown -hR {own} '{top}' && chmod -R go-w '{top}'. If no headpond made it: rm -r '{top}'"
     );
     refuse(whose, advice)
 }

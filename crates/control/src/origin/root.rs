@@ -49,7 +49,7 @@ impl OriginRoot {
         let refuse = |why: &str| Refusal::Origin { path: given.to_owned(), why: why.to_owned() };
         let failed = |error: Errno| match error {
             Errno::NOENT => refuse("does not exist"),
-            Errno::NOTDIR => refuse("is no directory"),
+            Errno::NOTDIR => refuse("is not a directory"),
             error => Refusal::from_io("open the origin", given, error),
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -57,9 +57,9 @@ impl OriginRoot {
         let now = look_at(&dir, c"").map_err(failed)?;
         let path = path_of(&dir).map_err(|error| Refusal::from_io("find the path of the origin", given, error))?;
         // The kernel marks a name that is gone in the text itself.
-        let there = look_at(CWD, &path).map_err(|_| refuse("was removed or moved just now"))?;
+        let there = look_at(CWD, &path).map_err(|_| refuse("has just been removed or moved"))?;
         if identity(&there) != identity(&now) {
-            return Err(refuse("was replaced just now, or is hidden by a mount"));
+            return Err(refuse("has just been replaced, or a mount hides it"));
         }
         Ok(Self { path, dir, device: (now.stx_dev_major, now.stx_dev_minor), newborn: OnceLock::new() })
     }
@@ -146,7 +146,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let fifo = dir.path().join("fifo");
         rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RWXU, 0).unwrap();
-        for (path, says) in [(fifo, "no directory"), (dir.path().join("gone"), "does not exist")] {
+        for (path, says) in [(fifo, "not a directory"), (dir.path().join("gone"), "does not exist")] {
             let refusal = OriginRoot::open(&path).unwrap_err();
             assert!(refusal.to_string().contains(says), "{refusal}");
         }

@@ -172,15 +172,15 @@ pub(crate) fn keep_up(note: Arc<DurableNote>, handle: Handle, gate: Arc<Gate>) -
         let mut failing = false;
         while matches!(stopped.recv_timeout(PERIOD), Err(RecvTimeoutError::Timeout)) {
             let durable = handle.stats().engine.durable_host_batch;
-            // Who may not write to the origin is told so elsewhere.
+            // The gate reports a lost claim by itself.
             if gate.is_lost() || gate.pass().is_err() {
                 continue;
             }
             let failed = note.say(durable).err();
             if let Some(error) = failed.as_ref().filter(|_| !failing) {
                 eprintln!(
-                    "headpond: it cannot be written beside the origin how far the pool is durable: {error}. As long as that is so, an \
-                     image of the flash from this use is not told from the pool after a crash"
+                    "headpond: cannot note beside the origin how far the pool is durable: {error}. Until this works, headpond cannot \
+                     tell the pool from an older image of it after a crash"
                 );
             }
             failing = failed.is_some();

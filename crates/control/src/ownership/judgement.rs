@@ -27,13 +27,13 @@ pub(crate) struct Held {
     pub(crate) counter: u64,
     /// The last batch of the host stream that counts.
     pub(crate) host_batch: u64,
-    /// Files with something that the origin has not.
+    /// Files with something that the origin lacks.
     pub(crate) dirty_files: usize,
     /// How much of it.
     pub(crate) dirty_bytes: u64,
 }
 
-/// What the origin says of the pool that it waits for.
+/// What is noted beside the origin about the pool with its newest data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Awaited<'a> {
     /// Which it is.
@@ -90,9 +90,9 @@ pub(crate) fn judge(
             Refused::AwaitsAnother => return awaits_another(origin, flash, awaited.marker, held),
             Refused::WouldDrop => "--format would drop it.",
             Refused::NotAwaited => {
-                "This origin has no marker for it: it is a copy, or was restored from a backup, since that data was written."
+                "This origin has no marker for that pool. It may be a copy, or restored from an older backup."
             }
-            Refused::DirtyElsewhere => "It belongs to another origin than the one given.",
+            Refused::DirtyElsewhere => "You named another origin.",
         };
         has_dirty(flash, held, why)
     })
@@ -103,7 +103,7 @@ fn awaits_another(origin: &Path, flash: &Path, marker: Option<&Marker>, held: Op
     let is_gone = held.is_some() && marker.flash == flash;
     let given_away = held.is_some_and(|held| held.pool.to_string() == marker.pool);
     let state = if given_away || is_gone {
-        "which has been given to another origin since, so that what only it had is gone".to_owned()
+        "that pool now serves another origin, so the newest data is gone".to_owned()
     } else {
         format!("pool {}, host {}, {}, since {}", marker.pool, marker.host, marker.state.describe(), marker.since)
     };

@@ -30,8 +30,8 @@ pub use headpond_mount::MARKER_NAME;
 const FILE: &str = "marker.json";
 const LOCK: &str = "lock";
 
-const ABOUT: &str = "This directory is, or was, served by headpond. Its newest data may be in the pool named here and not in \
-                     these files. Change nothing here; mount it with headpond again, and unmount it to make it complete.";
+const ABOUT: &str = "headpond serves this directory, or has served it. The newest data may be in the pool named here and not in \
+                     these files. Change nothing here. To complete the files, mount the directory with headpond and unmount it.";
 
 /// Whether the pool may have what the origin has not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ impl MarkerState {
     #[must_use]
     pub const fn describe(self) -> &'static str {
         match self {
-            Self::Mounted => "was mounted and not unmounted since",
+            Self::Mounted => "was mounted and not unmounted",
             Self::DirtyLeft => "was left with dirty data",
         }
     }
@@ -134,7 +134,7 @@ impl Marker {
     fn parse(text: &[u8]) -> Result<Self, String> {
         let marker: Self = serde_json::from_slice(text).map_err(|error| format!("is damaged: {error}"))?;
         if marker.version > MARKER_VERSION {
-            return Err(format!("was written by a newer headpond (version {})", marker.version));
+            return Err(format!("comes from a newer headpond (version {})", marker.version));
         }
         Ok(marker)
     }
@@ -505,7 +505,7 @@ pub(crate) mod tests {
         second.write(&Marker { claim: Some(claim("cc")), ..mine.clone() }).unwrap();
         assert!(matches!(watch.look().unwrap(), Standing::Theirs(_)));
         let refusal = hold.write(&mine).unwrap_err();
-        assert!(refusal.to_string().contains("moved away"), "{refusal}");
+        assert!(refusal.to_string().contains("away from the origin"), "{refusal}");
         hold.remove().unwrap();
         assert!(second.read().unwrap().is_some(), "nobody else's is removed");
     }
@@ -552,7 +552,7 @@ pub(crate) mod tests {
             assert_eq!(refusal.status(), ExitStatus::BesideNotOurs, "{says}: {refusal}");
             let text = refusal.to_string();
             assert!(
-                text.contains(says) || says.starts_with("written") && text.contains("can be written by others"),
+                text.contains(says) || says.starts_with("written") && text.contains("is writable by other users"),
                 "{text}"
             );
             assert!(text.contains("rm -r ") || text.contains("rm '"), "{text}");

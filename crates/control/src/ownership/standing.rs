@@ -29,8 +29,8 @@ impl MountClaim {
     fn lost(&self, to: &str) -> Standing {
         let (origin, mountpoint) = (self.origin.display(), self.mountpoint.display());
         Standing::Lost(format!(
-            "{origin} is no longer this mount's: {to}. Nothing more is written there, and nothing is taken in; what was dirty \
-             stays in the pool. To leave with it: headpond unmount {mountpoint} --keep-dirty"
+            "{origin} is no longer this mount's: {to}. This mount writes nothing more there, and takes no writes. Its dirty \
+             data stays in the pool. To unmount and keep it: headpond unmount {mountpoint} --keep-dirty"
         ))
     }
 }
@@ -46,7 +46,7 @@ impl Claim for MountClaim {
                 Held::Unknown(errno) => Standing::Unknown(Errno(errno.raw_os_error())),
             },
             Ok(Beside::Theirs(marker)) => self.lost(&by(&marker)),
-            Ok(Beside::Gone) => self.lost("its marker was removed, as an unmount or an operator does"),
+            Ok(Beside::Gone) => self.lost("another unmount or an operator removed its marker"),
             Err(refusal) => Standing::Unknown(errno_of(&refusal)),
         }
     }
@@ -57,7 +57,7 @@ fn by(marker: &Marker) -> String {
     let Marker { host, pid, since, flash, state, .. } = marker;
     let how = match state {
         MarkerState::Mounted => "has taken it over",
-        MarkerState::DirtyLeft => "has had it, and left dirty data",
+        MarkerState::DirtyLeft => "took it over and left dirty data",
     };
     format!("host {host}, process {pid}, {how} with flash {} since {since}", flash.display())
 }

@@ -1,10 +1,9 @@
 //! The flash file or device: made, locked for one daemon, and recognised.
 //!
 //! Invariants:
-//! - Nobody else uses a flash that is held: an advisory lock for files, and exclusive opening
-//!   for devices, which a mounted file system holds too.
-//! - Bytes that are not known to be a pool's are not overwritten unless the operator said so.
-//! - A file made for a start that is refused is removed again; and no other, whatever its name leads to by then.
+//! - One process uses a flash: it locks a file, and opens a device exclusively, as a mounted file system does.
+//! - headpond overwrites bytes that are no pool only if the operator said so.
+//! - A refused start removes the file that it made, and no other file that has its name by then.
 
 use std::fs::{self, File};
 use std::io;
@@ -32,7 +31,7 @@ pub struct Flash {
     undo: Undo,
 }
 
-/// What leaves the flash as it was found, should the start come to nothing. It has the file itself.
+/// What leaves the flash as it was if the start fails. It holds the file itself.
 #[derive(Debug)]
 enum Undo {
     Nothing,
@@ -62,8 +61,8 @@ pub enum Content {
 }
 
 impl Flash {
-    /// Opens or makes the flash and takes it for this process. Nothing is written to one that exists,
-    /// but that an empty file is given its size.
+    /// Opens or makes the flash and takes it for this process. It writes nothing to an existing flash;
+    /// an empty file gets its size.
     ///
     /// # Errors
     /// The statuses 30, 31, 34 and 35.
@@ -72,7 +71,7 @@ impl Flash {
             geometry(path, whole_blocks(size))?;
         }
         let need_size = || {
-            let why = "does not exist or is empty: say how large to make it, such as --size 200G".to_owned();
+            let why = "does not exist or is empty. To make it, give its size, such as --size 200G".to_owned();
             size.map(whole_blocks).ok_or_else(|| Refusal::Flash { path: path.to_owned(), why })
         };
         let opened = match Opened::open(path) {
@@ -140,7 +139,7 @@ impl Flash {
             match self.opened().kind() {
                 FlashKind::File => self.resize(bytes)?,
                 FlashKind::BlockDevice if bytes > self.bytes() => {
-                    let why = format!("has {}, and {} are asked for", Size(self.bytes()), Size(bytes));
+                    let why = format!("the device has {}, less than --size {}", Size(self.bytes()), Size(bytes));
                     return Err(Refusal::FlashTooSmall { path: self.path.clone(), why });
                 }
                 FlashKind::BlockDevice => {}
@@ -192,8 +191,8 @@ impl Flash {
     pub fn unreadable(&self, errno: headpond_base::Errno) -> Refusal {
         Refusal::Pool {
             path: self.path.clone(),
-            what: format!("cannot be read: {errno}"),
-            advice: "Nothing was written. Look at the kernel's log: the device may be failing.",
+            what: format!("cannot read it: {errno}"),
+            advice: "Nothing was written. Read the kernel's log: the device may be failing.",
             status: ExitStatus::FlashFailed,
         }
     }
@@ -289,17 +288,20 @@ fn refusal(path: &Path, error: FlashError) -> Refusal {
         FlashError::NoSpace { wanted, .. } => Refusal::FlashNoSpace { path, bytes: wanted },
         FlashError::Permission { doing, .. } => Refusal::NoPermission {
             what: format!("{doing} the flash {}", path.display()),
-            advice: "Give its file or device to this user, or run as root.".to_owned(),
+            advice: "Make this user its owner (chown), or run headpond as root.".to_owned(),
         },
         FlashError::Missing(_) => Refusal::Flash { path, why: "does not exist".to_owned() },
-        FlashError::Exists(_) => Refusal::Flash { path, why: "was made by another process just now".to_owned() },
+        FlashError::Exists(_) => {
+            Refusal::Flash { path, why: "another process has just made this file. Mount again".to_owned() }
+        }
         FlashError::NotOwn { why, .. } => Refusal::Flash { path, why },
         FlashError::NotFlash(_) => {
-            let why = "is neither a file nor a block device: give a file (made if missing) or a block device";
+            let why =
+                "is neither a file nor a block device. Name a file (headpond makes it with --size) or a block device";
             Refusal::Flash { path, why: why.to_owned() }
         }
         FlashError::NoUring { source, .. } => {
-            let why = format!("io_uring is refused here: {source}. Use --backend psync, or auto");
+            let why = format!("the kernel refuses io_uring: {source}. Use --backend psync or auto");
             Refusal::Flash { path, why }
         }
         FlashError::Io { doing, source, .. } => Refusal::from_io(&format!("{doing} the flash"), &path, source),
@@ -364,11 +366,11 @@ fn geometry(path: &Path, bytes: u64) -> Result<Geometry, Refusal> {
         match error {
             GeometryError::TooSmall(_) => Refusal::FlashTooSmall {
                 path,
-                why: format!("{} are too few for a pool: at least {} are needed", Size(bytes), Size(POOL_BYTES_MIN)),
+                why: format!("{} is too small for a pool, which needs at least {}", Size(bytes), Size(POOL_BYTES_MIN)),
             },
             GeometryError::TooLarge(_) => Refusal::Flash {
                 path,
-                why: format!("{} are too many for one pool: at most {} can be used", Size(bytes), Size(POOL_BYTES_MAX)),
+                why: format!("{} is too large for a pool, which has at most {}", Size(bytes), Size(POOL_BYTES_MAX)),
             },
         }
     })

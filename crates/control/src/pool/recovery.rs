@@ -77,7 +77,7 @@ enum Trust {
     None(Doubt),
 }
 
-/// Why nothing in a pool is believed.
+/// Why headpond does not trust a pool.
 enum Doubt {
     /// Its flash failed, and the origin went on without it.
     Failed { when: String },
@@ -94,16 +94,15 @@ impl Doubt {
                 let since = marker.map_or("later", |marker| &marker.since);
                 let what = match image {
                     Image::Older => format!(
-                        "this is an older image of the pool, from a copy, a snapshot or a clone. The origin has been used with a \
-                         newer one: since {since}"
+                        "is an older image of the pool, from a copy, a snapshot or a clone. A newer one has served the origin since \
+                         {since}"
                     ),
                     Image::Elsewhere => format!(
-                        "this is a copy of the pool that was used by itself. The origin has been used with another one: since {since}"
+                        "is a copy of the pool that was used elsewhere. Another one has served this origin since {since}"
                     ),
                     Image::Shorter { ends, durable } => format!(
-                        "this is an older image of the pool, from a copy, a snapshot or a clone made in its last use, which ended by a \
-                         crash; or the flash lost what it had synced. Its log ends at batch {ends}, and was durable up to batch \
-                         {durable}. The origin has been used with the newer one: since {since}"
+                        "is an older image of the pool, from before its last crash, or its flash lost synced writes. Its log ends \
+                         at batch {ends}, but was durable up to batch {durable}. The newer one has served the origin since {since}"
                     ),
                 };
                 Refusal::PoolImage { path, what, left: Doubtful(left) }
@@ -113,8 +112,8 @@ impl Doubt {
 
     const fn note(&self) -> &'static str {
         match self {
-            Self::Failed { .. } => "the flash failed in an earlier use; what it had cached is dropped",
-            Self::Image(_) => "the pool was not as the origin left it; what it had cached is dropped",
+            Self::Failed { .. } => "the flash failed in an earlier use, so headpond dropped its clean data",
+            Self::Image(_) => "the pool was an older image or a copy, so headpond dropped its clean data",
         }
     }
 }
@@ -141,8 +140,9 @@ pub(crate) fn make_ready(
         Ownership::TakeOver => {
             if let Some(name) = held.as_ref().and_then(|held| held.origin.as_ref()) {
                 let before = String::from_utf8_lossy(&name.path).into_owned();
-                notes
-                    .push(format!("the pool held clean data of {before}; what are not this origin's files is dropped"));
+                notes.push(format!(
+                    "the pool cached {before} before; headpond drops what does not belong to this origin"
+                ));
             }
             (kept(found, flash, planted)?, random()?)
         }
@@ -184,11 +184,12 @@ pub(crate) fn make_ready(
     flash.allocate()?;
     match flash.heal_superblock() {
         Ok(None) => {}
-        Ok(Some(copy)) => notes.push(format!(
-            "copy {copy} of 2 of the pool's superblock was damaged, and is written anew from the other one"
-        )),
+        Ok(Some(copy)) => notes
+            .push(format!("superblock {copy} of 2 of the pool was damaged; headpond repaired it from the other one")),
         // Then the engine will not get far either, and says so.
-        Err(errno) => notes.push(format!("a damaged copy of the pool's superblock cannot be written anew: {errno}")),
+        Err(errno) => {
+            notes.push(format!("one of the pool's 2 superblocks is damaged, and headpond cannot repair it: {errno}"))
+        }
     }
     recovered.adopt(OriginName { key, path: path_bytes(root.path()) });
     let id = random()?;
@@ -258,20 +259,20 @@ fn look_at(flash: &Flash, allowed: Allowed, planted: Option<Mutation>) -> Result
     }
 }
 
-const UNREADABLE: &str = "Nothing was written. The pool may hold dirty data, and headpond cannot say of which files. To give up \
-                          everything in it and make it anew: --format --discard-dirty";
+const UNREADABLE: &str = "Nothing was written. The pool may hold dirty data, but headpond cannot read of which files. To drop everything \
+                          in it and make a new pool: --format --discard-dirty";
 
-const OTHER_VERSION: &str = "Nothing was written. The headpond that wrote the pool can use it. To use it with this one, flush it with that \
-                             one, unmount, and make it anew: --format --discard-dirty";
+const OTHER_VERSION: &str = "Nothing was written. Use the headpond that wrote the pool. To move to this version, unmount with that one, then \
+                             make a new pool with this one: --format --discard-dirty";
 
-const FAILING: &str = "Nothing was written. Look at the kernel's log: the device may be failing.";
+const FAILING: &str = "Nothing was written. Read the kernel's log: the device may be failing.";
 
 /// The bug that a test of the tests asked for.
 fn planted(plan: &MountPlan) -> Result<Option<Mutation>, Refusal> {
     let asked = plan.fault.as_ref().is_some_and(|fault| fault.accept_torn_batch);
     if asked && !Mutation::CAN_BE_PLANTED {
-        let what = "--test-fault accept-torn-batch: this program has no bugs to plant. Use one that was built with the tests \
-                    (cargo build --workspace --bins). Nothing was written.";
+        let what = "--test-fault accept-torn-batch: this build cannot plant bugs. Nothing was written. To build one that can: \
+                    cargo build --workspace --bins";
         return Err(Refusal::Usage(what.to_owned()));
     }
     Ok(asked.then_some(Mutation::AcceptTornBatch))
@@ -323,8 +324,8 @@ fn format(flash: &mut Flash, origin: OriginName, plan: &MountPlan, mode: CacheMo
     let (pool, member) = (PoolId(random()?), MemberName(random()?));
     let failed = |errno: headpond_base::Errno| Refusal::Pool {
         path: flash.path().to_owned(),
-        what: format!("cannot be written: {errno}"),
-        advice: "Look at the kernel's log: the device may be failing.",
+        what: format!("cannot write to it: {errno}"),
+        advice: "Read the kernel's log: the device may be failing.",
         status: ExitStatus::FlashFailed,
     };
     for (offset, data) in format_pool(pool, member, geometry, Some(origin), mode) {
@@ -338,8 +339,8 @@ fn check_size(flash: &Flash, recovered: &Recovered, plan: &MountPlan) -> Result<
     let pool_bytes = recovered.superblock().geometry.pool_bytes;
     match plan.size {
         Some(size) if size.0 / BLOCK_U64 * BLOCK_U64 != pool_bytes => Err(Refusal::Usage(format!(
-            "flash {}: the pool there has {}, and --size says {size}\n  \
-             A pool keeps its size. Leave --size away, or make the pool anew after a flush: --format",
+            "pool: {} has {}, but --size says {size}\n  \
+             A pool keeps its size. Mount without --size. To make a new pool of that size after a flush: --format",
             flash.path().display(),
             crate::Size(pool_bytes),
         ))),
@@ -383,12 +384,12 @@ fn settle_objects(
                 match (decisions.side(&path), &file) {
                     (Some(Side::Pool), Some(file)) => {
                         recovered.keep(object.object, file);
-                        notes.push(format!("{}: the pool's data is kept, as decided", path.display()));
+                        notes.push(format!("{}: kept the pool's data, as you decided", path.display()));
                         true
                     }
                     (Some(Side::Origin), _) => {
                         recovered.discard(object.object);
-                        notes.push(format!("{}: the origin's file is kept, as decided", path.display()));
+                        notes.push(format!("{}: kept the origin's file, as you decided", path.display()));
                         false
                     }
                     _ => {
@@ -416,18 +417,18 @@ fn settle_objects(
         return Err(Refusal::Conflict(Conflicts(conflicts)));
     }
     if dropped > 0 {
-        notes.push(format!("{dropped} files were changed at the origin since; their cached data is dropped"));
+        notes.push(format!("{dropped} files changed at the origin since; headpond dropped their clean data"));
     }
     if doubted > 0 {
         notes.push(format!(
-            "the last use did not end in order, and of {doubted} files the status (mode, owner, attributes, names) was changed \
-             shortly before its end, or since; their cached data is dropped"
+            "{doubted} files had a change of mode, owner, attributes or names near the last crash, or since; headpond dropped \
+             their clean data"
         ));
     }
     Ok(settled)
 }
 
-/// Why a pool that is not believed is not taken into use.
+/// Why a mount refuses a pool that it does not trust.
 enum Undecided {
     Files(Vec<FileConflict>),
     Refused(Refusal),
@@ -439,8 +440,8 @@ impl From<Refusal> for Undecided {
     }
 }
 
-/// Does what the operator decided on each file with dirty data in a pool that is not believed, and
-/// forgets everything else that is in it.
+/// Carries out the operator's decision on each dirty file of a pool that headpond does not trust, and
+/// forgets everything else in it.
 fn decide_all(
     recovered: &mut Recovered,
     root: &OriginRoot,
@@ -464,11 +465,11 @@ fn decide_all(
                 recovered.keep(object.object, &open_file(found));
                 let seen = recovered.attributes(object.object).unwrap_or_default();
                 settled.take_file(object.object, seen, found, root)?;
-                notes.push(format!("{}: the pool's data is kept, as decided", path.display()));
+                notes.push(format!("{}: kept the pool's data, as you decided", path.display()));
             }
             (Some(Side::Origin), _) => {
                 recovered.discard(object.object);
-                notes.push(format!("{}: the origin's file is kept, as decided", path.display()));
+                notes.push(format!("{}: kept the origin's file, as you decided", path.display()));
             }
             _ => {
                 let was = object.state.stamp;
@@ -536,7 +537,7 @@ fn wanted(object: &RecoveredObject) -> Wanted {
     Wanted { inode: state.inode, birth: state.birth, path: state.path.clone(), must: is_dirty(object) }
 }
 
-/// Whether a file may be missing without anybody's having taken it away: its last name went, or none was ever synced.
+/// Whether a file may be missing though no other program removed it: its last name went, or none was ever synced.
 fn may_be_missing(object: &RecoveredObject) -> bool {
     object.state.flags.unlinked || object.state.flags.unanchored
 }
@@ -564,7 +565,7 @@ fn shown_path(object: &RecoveredObject, found: Option<&Found>) -> PathBuf {
 /// What is not as headpond left it, in words.
 fn differs(left: Stamp, found: Option<Stamp>) -> String {
     let Some(found) = found else {
-        return "missing at the origin, so that only --keep-origin can be chosen".to_owned();
+        return "missing at the origin: only --keep-origin is possible".to_owned();
     };
     let mut differences = Vec::new();
     if left.size != found.size {
@@ -574,9 +575,9 @@ fn differs(left: Stamp, found: Option<Stamp>) -> String {
         differences.push(format!("modified {}, was {}", time(found.mtime), time(left.mtime)));
     }
     if differences.is_empty() && left.ctime != found.ctime {
-        // Put back by whoever changed it, or it was its owner or its mode that was changed.
+        // A program put the time back after its change, or only the owner or the mode changed.
         differences.push(format!(
-            "size and modification time as they were, but changed {} (status change time), was {}",
+            "same size and modification time, but status changed {}, was {}",
             time(found.ctime),
             time(left.ctime)
         ));

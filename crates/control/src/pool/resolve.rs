@@ -188,7 +188,7 @@ impl OriginRoot {
         match open() {
             Ok(Some(file)) => Ok(file.into()),
             Ok(None) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => {
-                Err(io::Error::other("the file was replaced during the start; try again"))
+                Err(io::Error::other("another process replaced the file during the start. Mount again"))
             }
             Err(error) => Err(error.into()),
         }

@@ -74,7 +74,10 @@ pub fn start(mark: &str, arguments: impl Iterator<Item = OsString>, log: &Path) 
         }
         Some(Report::Waiting { .. }) | None => {
             let ended = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-            Err(failed(io::Error::other(format!("it ended with {ended} before it was ready; see {}", log.display()))))
+            Err(failed(io::Error::other(format!(
+                "the daemon ended with {ended} before it was ready. Its log: {}",
+                log.display()
+            ))))
         }
     }
 }

@@ -63,7 +63,7 @@ fn trusted(dir: &Path, user: u32) -> io::Result<()> {
     if metadata.is_dir() && metadata.uid() == user && metadata.mode() & 0o022 == 0 {
         Ok(())
     } else {
-        Err(io::Error::other("it belongs to another user, or others may write there"))
+        Err(io::Error::other("it belongs to another user, or others can write there"))
     }
 }
 

@@ -55,7 +55,7 @@ impl Waiting {
                     Err(RecvTimeoutError::Timeout) => {}
                 }
                 if background::is_orphan() {
-                    eprintln!("headpond: the command that started this is gone before the mount was ready; leaving");
+                    eprintln!("headpond: the `headpond mount` that started this daemon is gone; the daemon ends");
                     std::process::exit(ExitStatus::Interrupted.code().into());
                 }
                 let waited = since.elapsed();
@@ -80,21 +80,18 @@ fn line(origin: &Path, step: Step, waited: Duration) -> String {
     let (origin, seconds) = (origin.display(), waited.as_secs());
     match step {
         Step::Origin(what) => format!(
-            "waiting for {what} of {origin} for {seconds} s: its server does not answer, or has restarted and gives no locks yet (up \
-             to 90 s, mostly). Nothing was changed; Ctrl-C ends this"
+            "waiting {seconds} s for {what} of {origin}: its server does not answer, or has restarted and gives no locks yet (usually \
+             for 90 s). Nothing was changed; ctrl-C ends this"
         ),
         Step::Pool => {
-            format!(
-                "making the pool of {origin} ready for {seconds} s: the larger it is, the longer that takes. Ctrl-C ends this"
-            )
+            format!("reading the pool of {origin} for {seconds} s: a larger pool takes longer. ctrl-C ends this")
         }
         Step::Sync => format!(
-            "waiting for {origin} to write what its host has in memory for {seconds} s: that is much, or the origin is slow to \
-             answer. Ctrl-C ends this"
+            "syncing {origin} for {seconds} s: this host's memory holds many writes for it, or it answers slowly. ctrl-C ends this"
         ),
         Step::Files => format!(
-            "comparing the pool's files with those of {origin} for {seconds} s: there are many, or the origin is slow to answer. \
-             Ctrl-C ends this"
+            "comparing the pool's files with those of {origin} for {seconds} s: there are many, or the origin answers slowly. \
+             ctrl-C ends this"
         ),
     }
 }
@@ -111,7 +108,7 @@ mod tests {
         }
         for step in [Step::Origin("the lock"), Step::Pool, Step::Sync, Step::Files] {
             let line = line(step);
-            assert!(line.contains("/slow/db") && line.contains("18 s") && line.contains("Ctrl-C"), "{line}");
+            assert!(line.contains("/slow/db") && line.contains("18 s") && line.contains("ctrl-C"), "{line}");
             assert!(!line.contains("server") || matches!(step, Step::Origin(_)), "no server has to do with it: {line}");
         }
     }

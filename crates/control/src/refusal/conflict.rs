@@ -35,22 +35,21 @@ impl fmt::Display for Conflicts {
         let files = self.0.len();
         writeln!(
             f,
-            "{files} {} changed at the origin while the pool held newer data for {}:",
-            if files == 1 { "file was" } else { "files were" },
-            if files == 1 { "it" } else { "them" },
+            "origin: {files} {} changed at the origin while the pool had newer data:",
+            if files == 1 { "file" } else { "files" },
         )?;
         write!(f, "{}", AFew(&self.0, SHOWN))?;
         write!(
             f,
             "Nothing was changed. Decide for each file, or for all, and mount again with:\n  \
-             --keep-pool FILE|all     the pool's dirty data is written over what the origin has now\n  \
-             --keep-origin FILE|all   the origin's file counts; the pool's dirty data of it is dropped for good"
+             --keep-pool FILE|all     write the pool's dirty data over the origin's file\n  \
+             --keep-origin FILE|all   keep the origin's file, and drop the pool's dirty data for good"
         )
     }
 }
 
-/// What a pool that failed in use still counts as dirty. It could not note any more what was
-/// carried to the origin, so some or all of this may be there.
+/// The dirty files of a pool that failed in use. The pool could not note which data reached the
+/// origin after that, so the origin may have some or all of it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Leftover(pub Vec<FileConflict>);
 
@@ -58,51 +57,50 @@ impl fmt::Display for Leftover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return f.write_str(
-                "  It holds nothing that the origin has not. Replace the flash; or, if you trust it again, make a new pool there: \
-                 --format",
+                "  The origin has everything. Replace the flash. To make a new pool on it all the same: --format",
             );
         }
         write!(
             f,
-            "What could be read of its dirty data was carried to the origin then, which the pool could not note any more. It \
-             still counts as dirty:\n{}\
+            "At the failure headpond wrote to the origin what it could still read. The failed pool could not note that, so it \
+             still calls these files dirty:\n{}\
              Nothing was changed. Decide for each file, or for all, and mount again with:\n  \
-             --keep-origin FILE|all   the origin's file counts. Right for files that were written after the failure, or \
-             carried over\n  \
-             --keep-pool FILE|all     the pool's dirty data is written over what the origin has now. Right for files that \
-             were not changed since\n\
-             The pool is used again then, and its clean data dropped. Or take another --flash, or make a new pool on this one \
-             (--format), with --discard-dirty: as --keep-origin all",
+             --keep-origin FILE|all   keep the origin's file. Choose this if it was written after the failure, or if headpond \
+             wrote it then\n  \
+             --keep-pool FILE|all     write the pool's dirty data over the origin's file. Choose this if the file has not \
+             changed since\n\
+             The mount then uses this pool again, without its clean data. To use another flash, or a new pool on this one \
+             (--format), add --discard-dirty: it keeps the origin's version of every file",
             AFew(&self.0, SHOWN)
         )
     }
 }
 
-/// What a pool that is not as the origin left it counts as dirty.
+/// The dirty files of a pool that is not the one that the origin was last used with.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Doubtful(pub Vec<FileConflict>);
 
 impl fmt::Display for Doubtful {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "  What was written and synced in between is not in it. Nothing was changed: put the newest image of the pool back, \
-             and mount again.\n",
+            "  It lacks what was written and synced since. Nothing was changed. Put the newest image of the pool back, and mount \
+             again.\n",
         )?;
         if self.0.is_empty() {
             return f.write_str(
-                "This one holds nothing that the origin has not. If the newest is lost for good, go on with the origin as it is, and \
-                 without what only the newest had:\n  \
-                 --keep-origin all        this pool is used, without what it has cached\n  \
-                 --discard-dirty          this pool is made anew",
+                "If the newest image is lost for good, you can go on with the origin as it is. You lose what only the newest image \
+                 had:\n  \
+                 --keep-origin all        use this pool, without its clean data\n  \
+                 --discard-dirty          make a new pool here",
             );
         }
         write!(
             f,
-            "If that is lost for good: this one holds dirty data of these files:\n{}\
+            "If the newest image is lost for good, this one still holds dirty data of these files:\n{}\
              Decide for each file, or for all, and mount again with:\n  \
-             --keep-origin FILE|all   the origin's file counts; this pool's dirty data of it is dropped for good\n  \
-             --keep-pool FILE|all     this pool's dirty data is written over what the origin has now, which may be newer\n\
-             Or drop all that this pool holds, and make it anew: --discard-dirty",
+             --keep-origin FILE|all   keep the origin's file, and drop this pool's dirty data for good\n  \
+             --keep-pool FILE|all     write this pool's dirty data over the origin's file, which may be newer\n\
+             To drop everything in this pool and make a new one: --discard-dirty",
             AFew(&self.0, SHOWN)
         )
     }

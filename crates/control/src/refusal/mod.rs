@@ -1,7 +1,7 @@
-//! Every reason for which headpond will not do what it was asked to.
+//! Every reason for which headpond refuses or fails a command.
 //!
-//! Invariant: a refusal changes nothing, at the origin or on flash. Its message says what was
-//! found, and what the operator can do; its [`ExitStatus`] says its class.
+//! Invariant: a refusal changes nothing, at the origin or on flash. Its message says what failed,
+//! on what, why, and which command helps. Its [`ExitStatus`] says its class.
 //! Uses `wording`.
 
 mod conflict;
@@ -28,8 +28,8 @@ pub enum Refusal {
     },
     /// The origin fails.
     #[error(
-        "origin {}: its file system cannot be synced: {error}\n  The last use ended in a crash, and what was written directly to the origin before it may be lost. Look at \
-         the kernel's log, and check the data; mounting again goes on with what the origin has.",
+        "origin {}: cannot sync its file system: {error}\n  Writes that went directly to the origin before the last crash may be lost. Read the kernel's \
+         log, and check the data. If you mount again, headpond goes on with what the origin has.",
         .path.display()
     )]
     OriginFailed {
@@ -39,7 +39,7 @@ pub enum Refusal {
         error: io::Error,
     },
     /// The origin is mounted already.
-    #[error("origin {} is already mounted{by}\n  One origin has one headpond. Unmount that one first: headpond unmount {target}", .path.display())]
+    #[error("origin {} is already mounted{by}\n  An origin can have one mount. To end that one: headpond unmount {target}", .path.display())]
     OriginInUse {
         /// The origin.
         path: PathBuf,
@@ -62,7 +62,7 @@ pub enum Refusal {
     },
     /// The marker names another pool.
     #[error(
-        "origin {}: its newest data may be in another pool: {} ({state})\n  Mount it with that flash, or give up what only that flash has: --discard-dirty",
+        "origin {}: its newest data may be in another pool: {} ({state})\n  Mount the origin with that flash. To drop for good what only that flash has: --discard-dirty",
         .path.display(), .flash.display()
     )]
     OriginDirtyElsewhere {
@@ -74,7 +74,7 @@ pub enum Refusal {
         state: String,
     },
     /// The flash failed in an earlier use, and the origin was changed without the pool.
-    #[error("flash {}: this pool failed while in use ({when}), and the origin went on without it\n{left}", .path.display())]
+    #[error("pool: {} failed while in use ({when}), and the origin went on without it\n{left}", .path.display())]
     PoolObsolete {
         /// The flash.
         path: PathBuf,
@@ -84,7 +84,7 @@ pub enum Refusal {
         left: Leftover,
     },
     /// The pool is not the one that the marker waits for, but an image of it.
-    #[error("flash {}: {what}\n{left}", .path.display())]
+    #[error("pool: {} {what}\n{left}", .path.display())]
     PoolImage {
         /// The flash.
         path: PathBuf,
@@ -95,7 +95,7 @@ pub enum Refusal {
     },
     /// The marker makes no sense.
     #[error(
-        "marker {}: {why}\n  It may name a pool with newer data than the origin has. If you know that there is none: --discard-dirty",
+        "marker {}: {why}\n  It may name a pool with newer data than the origin's. If you are sure that no pool has any: --discard-dirty",
         .path.display()
     )]
     Marker {
@@ -105,7 +105,7 @@ pub enum Refusal {
         why: String,
     },
     /// What is in headpond's place beside the origin is not headpond's.
-    #[error("{} {what}: it is not used, not followed and not changed\n  {advice}", .path.display())]
+    #[error("{} {what}: headpond does not use it, and did not change it\n  {advice}", .path.display())]
     BesideNotOurs {
         /// The directory, or the file in it.
         path: PathBuf,
@@ -124,7 +124,7 @@ pub enum Refusal {
     },
     /// The mount point holds files, which the mount would hide.
     #[error(
-        "mount point {} is not empty: it holds '{example}'\n  Mounting would hide that. Use an empty directory.", .path.display()
+        "mount point {} is not empty: it holds '{example}'\n  A mount would hide that. Use an empty directory.", .path.display()
     )]
     MountPointNotEmpty {
         /// The mount point.
@@ -133,7 +133,7 @@ pub enum Refusal {
         example: String,
     },
     /// The mount point is one already.
-    #[error("mount point {}: {what} is mounted there already", .path.display())]
+    #[error("mount point {}: {what} is mounted there already\n  To unmount it: umount {}, or headpond unmount {} for a headpond mount", .path.display(), .path.display(), .path.display())]
     MountPointInUse {
         /// The mount point.
         path: PathBuf,
@@ -157,13 +157,13 @@ pub enum Refusal {
         why: String,
     },
     /// Another process has the flash.
-    #[error("flash {} is in use by another headpond or mounted as a file system\n  One flash serves one origin. `headpond status` shows who uses it.", .path.display())]
+    #[error("flash {} is in use by another headpond, or mounted as a file system\n  A flash can serve one mount. To see your mounts: headpond status", .path.display())]
     FlashInUse {
         /// The flash.
         path: PathBuf,
     },
     /// Bytes that are not headpond's.
-    #[error("flash {}: {what}, not a headpond pool\n  Nothing was written. If what it holds may go: --format", .path.display())]
+    #[error("flash {}: {what}, not a headpond pool\n  Nothing was written. To overwrite what it holds: --format", .path.display())]
     FlashForeign {
         /// The flash.
         path: PathBuf,
@@ -172,7 +172,7 @@ pub enum Refusal {
     },
     /// A pool with dirty data which is not this origin's.
     #[error(
-        "flash {}: the pool holds {} of dirty data of {whose}\n  {why}\n  To save it, mount that origin with this flash and flush. To drop it for good: --discard-dirty",
+        "pool: {} holds dirty data of {whose}\n  {why}\n  To save it, mount that origin with this flash and flush. To drop its {} of dirty data for good: --discard-dirty",
         .path.display(), Size(*.dirty_bytes)
     )]
     FlashDirtyElsewhere {
@@ -194,7 +194,7 @@ pub enum Refusal {
         why: String,
     },
     /// No space to make the file.
-    #[error("flash {}: no room for a file of {} there", .path.display(), Size(*.bytes))]
+    #[error("flash {}: no room for a file of {} there\n  Free some space, or choose a smaller --size.", .path.display(), Size(*.bytes))]
     FlashNoSpace {
         /// The flash.
         path: PathBuf,
@@ -202,7 +202,7 @@ pub enum Refusal {
         bytes: u64,
     },
     /// The pool cannot be taken into use as it is.
-    #[error("flash {}: {what}\n  {advice}", .path.display())]
+    #[error("pool: {}: {what}\n  {advice}", .path.display())]
     Pool {
         /// The flash.
         path: PathBuf,
@@ -233,7 +233,7 @@ pub enum Refusal {
         advice: String,
     },
     /// A process works in the mount.
-    #[error("{} is in use{by}\n  Stop what uses it, then unmount. Nothing was changed; the mount stays.", .path.display())]
+    #[error("{} is in use{by}\n  The mount stays as it is. Stop these programs, then unmount again.", .path.display())]
     Busy {
         /// The mount point.
         path: PathBuf,
@@ -249,13 +249,13 @@ pub enum Refusal {
         hint: String,
     },
     /// The mount is on its way out.
-    #[error("{} is being unmounted: what is dirty goes to the origin, or is written down, and the daemon ends", .path.display())]
+    #[error("{} is being unmounted: the daemon finishes its writes and then ends", .path.display())]
     Ending {
         /// The mount point.
         path: PathBuf,
     },
     /// The origin did not take everything.
-    #[error("{why}\n  {} of dirty data stay in the pool.", Size(*.dirty_bytes))]
+    #[error("{why}\n  {} of dirty data stay safe in the pool.", Size(*.dirty_bytes))]
     FlushFailed {
         /// What the origin said.
         why: String,
@@ -338,8 +338,8 @@ impl Refusal {
         let error = error.into();
         let doing = format!("{doing} {}", path.display());
         let advice = match error.kind() {
-            io::ErrorKind::PermissionDenied => "Run as the files' owner, or as root.",
-            io::ErrorKind::ReadOnlyFilesystem => "Its file system is read-only; headpond must write there.",
+            io::ErrorKind::PermissionDenied => "Run headpond as the owner of the files, or as root.",
+            io::ErrorKind::ReadOnlyFilesystem => "The file system is read-only, and headpond must write there.",
             _ => return Self::Failed { doing, error },
         };
         Self::NoPermission { what: doing, advice: advice.to_owned() }

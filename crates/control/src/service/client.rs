@@ -47,8 +47,8 @@ impl Daemon {
         }
         let hint = match mount {
             Some(mount) => format!(
-                "\n  The kernel still shows a mount of {} whose daemon is gone. What was synced is safe in its pool: \
-                 mount it again with the same command as before.",
+                "\n  Its daemon is gone, but the kernel still shows the mount of {}. What was synced is safe in the pool. Run the \
+                 same `headpond mount` again.",
                 mount.source.display()
             ),
             None => String::new(),
@@ -109,7 +109,7 @@ fn connect(socket: &Path, user: u32) -> io::Result<UnixStream> {
     if socket_peercred(&stream)?.uid.as_raw() == user {
         return Ok(stream);
     }
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("what listens there is not of user {user}")))
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("another user than {user} listens there")))
 }
 
 /// Says one line to the socket of a user's daemon and reads one.
@@ -126,7 +126,7 @@ pub fn ask_at(socket: &Path, user: u32, command: &Command, patience: Option<Dura
     let mut said = String::new();
     BufReader::new(stream.take(ANSWER_MAX)).read_line(&mut said)?;
     if said.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended the connection"));
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection"));
     }
     Ok(serde_json::from_str(&said)?)
 }

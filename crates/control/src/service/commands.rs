@@ -150,7 +150,7 @@ impl Service {
                         silent_seconds: self.origin_silent_seconds(),
                     });
                 }
-                None => client.refuse(&Refusal::Usage(format!("no operation {id} is known"))),
+                None => client.refuse(&Refusal::Usage(format!("the daemon has no operation {id}"))),
             },
             Command::Unmount { keep_dirty } => {
                 if let Err(gone) = events.send(Event::Unmount { client, keep_dirty })
@@ -207,16 +207,14 @@ impl Service {
         self.insight.nested_origins().into_iter().map(|path| OsString::from_vec(path).into()).collect()
     }
 
-    /// The trouble that was told last.
+    /// The last troubles that were reported.
     pub(crate) fn news(&self) -> Vec<String> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner).told()
     }
 
     fn inject(&self, what: &str) -> Result<(), Refusal> {
         let Some(handle) = &self.faults else {
-            return Err(Refusal::Usage(
-                "faults can be injected only into a mount that was started for that".to_owned(),
-            ));
+            return Err(Refusal::Usage("this mount takes no faults: it was made without --test-fault".to_owned()));
         };
         faults::inject(handle, what)
     }
@@ -252,7 +250,7 @@ impl Service {
 
     /// Begins something long.
     pub(crate) fn begin(&self, name: &'static str, about: &str) -> Result<u64, Refusal> {
-        let full = || Refusal::Usage("too many flushes and mode changes are under way; wait for one".to_owned());
+        let full = || Refusal::Usage("too many flushes and mode changes are running. Wait for one to end".to_owned());
         self.operations.begin(name, about).ok_or_else(full)
     }
 
@@ -279,7 +277,7 @@ impl Service {
         } else {
             if self.operations.state_of(SET_MODE) == Some(Progress::Running) {
                 self.hold_if(before.mode());
-                let why = "a change of the mode is under way: wait for its end. Nothing was changed.";
+                let why = "the mode is already changing. Nothing was changed. Wait until it is done: headpond status";
                 return client.refuse(&Refusal::Usage(why.to_owned()));
             }
             match self.begin(SET_MODE, "") {
@@ -423,15 +421,15 @@ impl Service {
     }
 }
 
-/// Why the mode stays: what databases were told would not hold in the other one.
+/// Why the mode stays: databases rely on untorn writes, which the other mode does not give.
 fn counted_on_refusal(mode: CacheMode, files: &[WholeFile]) -> Refusal {
     let first = &files[0];
     let path = String::from_utf8_lossy(&first.path);
     let more = if files.len() == 1 { String::new() } else { format!(" and {} more", files.len() - 1) };
     Refusal::Usage(format!(
-        "{mode} does not keep writes whole, and {} (process {}) counts on it for {path}{more}: it was told so, and writes no copy \
-         of its pages any more\n  Stop it first, or let it run with its own protection (for MariaDB: `headpond atomic disable`, and start \
-         it again). `cat MOUNTPOINT/.headpond/whole` lists the files. Nothing was changed.",
+        "{mode} can tear writes, and {} (process {}) relies on untorn writes to {path}{more}\n  Nothing was changed. Stop the database \
+         first, or let it protect itself again (MariaDB: `headpond atomic disable`, then restart it). To list such files: cat \
+         MOUNTPOINT/.headpond/whole",
         first.name, first.process
     ))
 }

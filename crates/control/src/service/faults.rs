@@ -17,7 +17,7 @@ pub(crate) fn inject(handle: &FaultHandle, what: &str) -> Result<(), Refusal> {
         _ => {
             let plan: FaultPlan = what.parse().map_err(Refusal::Usage)?;
             if plan.withhold.is_some() || plan.accept_torn_batch {
-                let why = "writes can be withheld, and torn batches accepted, from the start only";
+                let why = "a mount can lose writes or accept torn batches only if --test-fault says so at its start";
                 return Err(Refusal::Usage(why.to_owned()));
             }
             plan.faults.into_iter().for_each(|fault| handle.fail(fault));

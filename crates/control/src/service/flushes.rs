@@ -33,7 +33,7 @@ impl Service {
             return Ok(Answer::Started { id });
         };
         if !Path::new(path).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
-            return Err(Refusal::Usage(format!("'{path}' is no path below the mount")));
+            return Err(Refusal::Usage(format!("'{path}' is not a path below the mount")));
         }
         let shown = self.mountpoint().join(path);
         let missing = || Refusal::Usage(format!("there is no {}", shown.display()));
@@ -49,7 +49,7 @@ impl Service {
             let why = if there {
                 match service.insight.objects_below(Path::new(&below)) {
                     Ok(objects) => return service.submit_flush(id, FlushScope::Objects(objects)),
-                    Err(error) => format!("{} cannot be looked at: {error}", shown_there.display()),
+                    Err(error) => format!("cannot read {}: {error}", shown_there.display()),
                 }
             } else {
                 format!("there is no {}", shown_there.display())
@@ -57,7 +57,7 @@ impl Service {
             service.operations.finish(id, Progress::Failed(why));
         };
         if let Err(error) = std::thread::Builder::new().name("flush-scope".to_owned()).spawn(look) {
-            self.operations.finish(id, Progress::Failed(format!("no thread to look at the files: {error}")));
+            self.operations.finish(id, Progress::Failed(format!("cannot start a thread to list the files: {error}")));
         }
         match is_there.recv_timeout(LOOK) {
             Ok(false) => Err(missing()),
@@ -82,7 +82,7 @@ impl Service {
         };
         self.handle.submit(Request::Flush { id: FlushId(id), scope }, Box::new(end));
         if cancelled() {
-            // Whoever cancelled it may have come before it was there.
+            // The cancel may have come before the engine had the flush.
             self.handle.submit(Request::CancelFlush(FlushId(id)), Box::new(drop));
         }
     }
@@ -96,8 +96,8 @@ impl Service {
                 let _ = self.handle.call(Request::CancelFlush(FlushId(id)));
                 Ok(Answer::Done)
             }
-            Some(_) => Err(Refusal::Usage(format!("flush {id} has ended already: see `headpond status`"))),
-            None => Err(Refusal::Usage(format!("no flush {id} is known: `headpond status` shows them"))),
+            Some(_) => Err(Refusal::Usage(format!("flush {id} has ended already. To see how: headpond status"))),
+            None => Err(Refusal::Usage(format!("there is no flush {id}. To see the flushes: headpond status"))),
         }
     }
 

@@ -45,17 +45,17 @@ impl Token {
         let file = File::open(path).map_err(failed)?;
         let found = file.metadata().map_err(failed)?;
         if !found.is_file() {
-            return refuse("is no file");
+            return refuse("is not a file");
         }
         let owner = found.uid();
         if found.mode() & 0o077 != 0 || (owner != 0 && owner != geteuid().as_raw()) {
-            return refuse("can be read or changed by others: it must belong to you and have the mode 600");
+            return refuse("others can read or change it. It must belong to you and have mode 600 (chmod 600)");
         }
         let mut text = String::new();
         file.take(TOKEN_MAX).read_to_string(&mut text).map_err(failed)?;
         let token = text.trim();
         if token.len() < TOKEN_MIN || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return refuse("has to hold 16 letters and digits or more in one line: openssl rand -hex 32");
+            return refuse("must hold one line of at least 16 letters and digits. To make one: openssl rand -hex 32");
         }
         Ok(Self(token.as_bytes().to_vec()))
     }
@@ -83,8 +83,8 @@ impl MetricsServer {
     pub(crate) fn listen(address: SocketAddr, token: Option<Token>) -> Result<Self, Refusal> {
         if token.is_none() && !address.ip().is_loopback() {
             return Err(Refusal::Usage(format!(
-                "--metrics {address}: other machines reach this address, and nothing keeps them out\n  Give a file with a token that \
-                 the scraper has to show (--metrics-token FILE), or an address of this machine alone (127.0.0.1)."
+                "--metrics {address}: other machines can reach this address and read the metrics\n  Add a token that readers must send \
+                 (--metrics-token FILE), or use a local address (127.0.0.1)."
             )));
         }
         let failed = |error| Refusal::Failed { doing: format!("listen on {address} for --metrics"), error };
@@ -138,7 +138,7 @@ fn answer(mut stream: TcpStream, token: Option<&Token>, page: &impl Fn() -> Stri
     }
     let may = token.is_none_or(|token| shown.is_some_and(|shown| token.is(shown.as_bytes())));
     let (status, body) = match request.split(' ').collect::<Vec<_>>()[..] {
-        [_, _, _] if !may => ("401 Unauthorized", "the token is missing, or another\n".to_owned()),
+        [_, _, _] if !may => ("401 Unauthorized", "the token is missing or wrong\n".to_owned()),
         ["GET", path, _] if path == PATH || path.starts_with("/metrics?") => ("200 OK", page()),
         ["GET", "/", _] => ("200 OK", format!("headpond: the metrics are at {PATH}\n")),
         ["GET", _, _] => ("404 Not Found", format!("the metrics are at {PATH}\n")),

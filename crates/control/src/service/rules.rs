@@ -33,7 +33,7 @@ fn user(text: &str) -> Result<u32, String> {
         let mut fields = line.split(':');
         (fields.next() == Some(text)).then(|| fields.nth(1)?.parse().ok())?
     });
-    found.ok_or_else(|| format!("user: /etc/passwd has no '{text}'; give the number (id -u {text})"))
+    found.ok_or_else(|| format!("user: /etc/passwd has no '{text}'. Give the number (id -u {text})"))
 }
 
 /// A rule out of a client's words: `user` may be a name, `for` says for how long, and a `pid` is that
@@ -91,9 +91,9 @@ impl Service {
         let counted = set.counted(index);
         let is_there = |pid: Pid| self.insight.born(pid.number) == Some(pid.born);
         let state = match (rule.until, rule.pid) {
-            _ if rule.is_over(unix_seconds()) => "its time is over".to_owned(),
+            _ if rule.is_over(unix_seconds()) => "expired".to_owned(),
             (_, Some(pid)) if !is_there(pid) => "its process has ended".to_owned(),
-            (Some(until), _) => format!("up to {}", clock::utc(until)),
+            (Some(until), _) => format!("until {}", clock::utc(until)),
             _ => String::new(),
         };
         let plain = Rule { class: None, until: None, pid: rule.pid.map(|pid| Pid { born: 0, ..pid }), ..rule.clone() };
@@ -124,7 +124,7 @@ impl Service {
     pub(crate) fn remove_rule(&self, number: usize, dry_run: bool, client: Client) {
         match self.rules().now().without(number.wrapping_sub(1)) {
             Ok(set) => self.change_rules(set, None, dry_run, client),
-            Err(error) => client.refuse(&Refusal::Usage(format!("{error}: see `headpond rules list`"))),
+            Err(error) => client.refuse(&Refusal::Usage(format!("{error}. To see the rules: headpond rules list"))),
         }
     }
 
@@ -132,8 +132,8 @@ impl Service {
         let room = rules_room(&set);
         if room > RULES_TEXT_MAX {
             let why = format!(
-                "the rules take {room} bytes, and a pool keeps {RULES_TEXT_MAX}: remove some, or use shorter patterns. \
-                 Nothing was changed."
+                "the rules take {room} bytes, more than the {RULES_TEXT_MAX} that a pool keeps. Nothing was changed. Remove some \
+                 rules, or use shorter patterns."
             );
             return client.refuse(&Refusal::Usage(why));
         }
@@ -228,7 +228,7 @@ impl Question {
                 }
                 _ => {
                     return Err(format!(
-                        "unknown key '{key}': a request has pid, name, command, user, cgroup, path, size and direction"
+                        "unknown key '{key}'. A request has: pid, name, command, user, cgroup, path, size, direction"
                     ));
                 }
             }

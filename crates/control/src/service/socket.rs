@@ -63,7 +63,7 @@ impl ControlSocket {
         let _lock = runtime_dir::lock(dir).map_err(|error| Refusal::from_io("lock", dir, error))?;
         match UnixStream::connect(path) {
             Ok(_) => {
-                let what = "a headpond which is still busy with it".to_owned();
+                let what = "another headpond".to_owned();
                 return Err(Refusal::MountPointInUse { path: mountpoint.to_owned(), what });
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -113,7 +113,7 @@ fn receive(stream: UnixStream, handle: &mut impl FnMut(Command, Client)) {
     match serde_json::from_str(&line) {
         Ok(command) => handle(command, Client(stream)),
         Err(error) => {
-            let text = format!("the daemon does not understand the command: {error}. Is it of another version?");
+            let text = format!("the daemon does not know this command: {error}. It may be another version of headpond");
             Client(stream).answer(&Answer::Refused { status: ExitStatus::Usage.code(), text });
         }
     }

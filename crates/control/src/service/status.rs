@@ -87,17 +87,17 @@ pub struct Status {
     pub flash_syncs: u64,
     /// Flash errors that no application saw, because the origin had the data.
     pub flash_errors_masked: u64,
-    /// The flash failed to write or to sync: the pool takes nothing more, and writes go to the origin.
+    /// A write or sync of the flash failed: the pool caches nothing more, and writes go to the origin.
     pub flash_failed: bool,
-    /// Dirty blocks that could not be read back from flash: an application was told an error.
+    /// Dirty blocks that are unreadable on flash. An application got an error.
     pub lost_blocks: u64,
     /// Origin errors.
     pub origin_errors: u64,
-    /// The flush asked for last: `none`, `running`, `done`, `cancelled`, or `failed: ` and why.
+    /// The last flush: `none`, `running`, `done`, `cancelled`, or `failed: ` and why.
     pub flush: String,
     /// The last flushes by their handles, the newest first, with how far they are or how they ended.
     pub flushes: Vec<FlushShown>,
-    /// Files of which a database was told that their writes are whole, and counts on it.
+    /// Files whose databases rely on untorn writes.
     pub whole_write_files: u64,
     /// Directories below the origin that are other headponds' origins, and are not entered: paths below it.
     pub nested_origins: Vec<PathBuf>,
@@ -114,7 +114,7 @@ impl fmt::Display for Status {
         }
         if self.origin_silent_seconds > 0 {
             let silent = clock::duration(self.origin_silent_seconds);
-            row("", &format!("has not answered for {silent}; what is on flash is served all the same"))?;
+            row("", &format!("has not answered for {silent}; the pool still serves what it has"))?;
         }
         row("flash", &format!("{}, {} ({})", self.flash.display(), Size(self.size_bytes), self.backend))?;
         row("pool", &self.pool)?;
@@ -123,7 +123,7 @@ impl fmt::Display for Status {
         let used = if self.packed_bytes > 0 { self.stored_bytes } else { self.used_bytes };
         let packed = if self.packed_bytes > 0 {
             let times = self.used_bytes as f64 / self.stored_bytes.max(1) as f64;
-            format!(", packed from {} ({times:.2} times as much)", Size(self.used_bytes))
+            format!(", compressed from {} ({times:.2} times as much)", Size(self.used_bytes))
         } else {
             String::new()
         };
@@ -133,7 +133,7 @@ impl fmt::Display for Status {
         let (hits, misses) = (self.read_hits_blocks, self.read_miss_blocks);
         row(
             "reads",
-            &format!("{} of {} blocks from the pond ({})", hits, hits + misses, percent(hits, hits + misses)),
+            &format!("{} of {} blocks from the pool ({})", hits, hits + misses, percent(hits, hits + misses)),
         )?;
         let traffic = |reads, read_bytes, writes, write_bytes| {
             format!("{reads} reads ({}), {writes} writes ({})", Size(read_bytes), Size(write_bytes))
@@ -153,7 +153,7 @@ impl fmt::Display for Status {
         row(
             "errors",
             &format!(
-                "{} of the origin, {} of flash (masked), {} blocks lost{}",
+                "{} at the origin, {} on flash (masked), {} blocks lost{}",
                 self.origin_errors,
                 self.flash_errors_masked,
                 self.lost_blocks,
@@ -163,7 +163,7 @@ impl fmt::Display for Status {
         for path in &self.nested_origins {
             row(
                 "not shown",
-                &format!("{}: another headpond's origin, whose newest data may be in its pool", path.display()),
+                &format!("{}: the origin of another headpond, whose pool may have newer data", path.display()),
             )?;
         }
         row("flush", &self.flush)?;
@@ -251,7 +251,7 @@ mod tests {
             ..Status::default()
         };
         let shown = status.to_string();
-        assert!(shown.contains("3 GiB of 4 GiB (75.0 %), packed from 6 GiB (2.00 times as much)"), "{shown}");
+        assert!(shown.contains("3 GiB of 4 GiB (75.0 %), compressed from 6 GiB (2.00 times as much)"), "{shown}");
     }
 
     #[test]

@@ -32,8 +32,8 @@ impl Watch {
             if !self.nested.contains(path) {
                 self.nested.push(path.clone());
                 news.push(format!(
-                    "{} is another headpond's origin, whose newest data may be in its pool: it is not entered. Mount and unmount it \
-                     with its flash to make it complete",
+                    "{} is the origin of another headpond, and its newest data may be in that pool, so this mount does not show it. \
+                     To complete it, mount it with its own flash and unmount it",
                     path.display()
                 ));
             }
@@ -62,10 +62,13 @@ impl Watch {
 
     fn news(&mut self, stats: &Stats, now: Instant) -> Vec<String> {
         let kinds = [
-            (stats.flash_failed, "the flash failed to write or sync: nothing more is cached, writes go to the origin"),
-            (stats.lost_blocks, "dirty blocks could not be read back from flash, and are lost"),
-            (stats.origin_errors, "operations of the origin failed"),
-            (stats.masked_flash_errors, "flash reads failed, and the origin had the data"),
+            (
+                stats.flash_failed,
+                "a write or sync of the flash failed: the pool caches nothing more, and writes go to the origin",
+            ),
+            (stats.lost_blocks, "a dirty block is unreadable on flash, and lost"),
+            (stats.origin_errors, "an operation of the origin failed"),
+            (stats.masked_flash_errors, "a read of the flash failed, but the origin had the data"),
         ];
         let mut lines = Vec::new();
         for ((count, what), (told, at)) in kinds.into_iter().zip(&mut self.told) {
@@ -91,6 +94,6 @@ mod tests {
         assert_eq!(watch.news(&stats(3), start).len(), 1);
         assert!(watch.news(&stats(3), start + 2 * EVERY).is_empty(), "old news");
         assert!(watch.news(&stats(9), start + EVERY / 2).is_empty(), "too soon");
-        assert_eq!(watch.news(&stats(9), start + EVERY), ["6 times: operations of the origin failed"]);
+        assert_eq!(watch.news(&stats(9), start + EVERY), ["6 times: an operation of the origin failed"]);
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// The keeper of a pool, and the text that it keeps, if any. What cannot be read is as none.
+    /// The keeper of a pool, and the text that it keeps. Unreadable text counts as none.
     pub(crate) fn open(flash: &Flash, pool: PoolId) -> std::io::Result<(Self, Option<String>)> {
         let read = |offset| flash.read(offset, BLOCK).ok().and_then(|block| decode_settings(&block, pool).ok());
         let newest = SETTINGS_SLOTS.into_iter().filter_map(read).max_by_key(|block| block.counter);
@@ -33,7 +33,7 @@ impl Keeper {
         Ok((keeper, newest.map(|block| block.text)))
     }
 
-    /// Keeps settings over any restart from now on. They are asked for when it is this one's turn.
+    /// Writes settings to the pool, so that they outlive any restart. It asks for the text when its turn comes.
     ///
     /// # Errors
     /// The flash's.
@@ -74,8 +74,8 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 
-/// Kept settings over the defaults. What this version does not know, or does not take any more, is
-/// told and left at its default: a pool must not be refused for it.
+/// Kept settings over the defaults. A setting that this version does not know or take stays at its
+/// default, with a note: a mount must not refuse a pool for it.
 pub(crate) fn over_defaults(text: &str, notes: &mut Vec<String>) -> (Settings, RuleSet) {
     let (mut settings, mut rules) = (Settings::default(), RuleSet::default());
     match read_toml(text) {
@@ -84,14 +84,14 @@ pub(crate) fn over_defaults(text: &str, notes: &mut Vec<String>) -> (Settings, R
                 if name == RULES {
                     match RuleSet::parse(&value) {
                         Ok(kept) => rules = kept,
-                        Err(why) => notes.push(format!("the rules kept with the pool are not used: {why}")),
+                        Err(why) => notes.push(format!("headpond ignores the rules in the pool: {why}")),
                     }
                 } else if let Err(why) = settings.set(&name, &value) {
-                    notes.push(format!("a setting kept with the pool is not used: {why}"));
+                    notes.push(format!("headpond ignores a setting in the pool: {why}"));
                 }
             }
         }
-        Err(why) => notes.push(format!("the settings kept with the pool cannot be read, and are as by default: {why}")),
+        Err(why) => notes.push(format!("the settings in the pool are unreadable; headpond uses the defaults: {why}")),
     }
     (settings, rules)
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - What is shown can be given back and means exactly the same.
-//! - A refusal says what would be taken.
+//! - A refusal says which values are possible.
 
 use std::fmt;
 
@@ -63,7 +63,7 @@ impl Kind {
     /// The value of a text.
     ///
     /// # Errors
-    /// What would be taken instead.
+    /// Which values are possible.
     pub fn parse(self, text: &str) -> Result<u64, String> {
         let text = text.trim();
         let refused = || Err(format!("'{text}' is not {}", self.range()));

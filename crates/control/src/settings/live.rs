@@ -59,7 +59,7 @@ impl LiveSettings {
             settings.set_mode(mode);
         }
         for change in before.changes(&settings) {
-            notes.push(format!("{} is {} from now on, and was {}", change.name, change.to, change.from));
+            notes.push(format!("{} is now {}; it was {}", change.name, change.to, change.from));
         }
         Ok(Self { now: Arc::new(Mutex::new(settings)), rules: live, keeper: Arc::new(keeper) })
     }
@@ -87,7 +87,7 @@ impl LiveSettings {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).set_mode(mode);
         self.keep_aside(|kept| {
             if let Err(error) = kept {
-                eprintln!("headpond: the settings cannot be kept with the pool: {error}");
+                eprintln!("headpond: cannot write the settings to the pool: {error}");
             }
         });
     }
@@ -98,7 +98,7 @@ impl LiveSettings {
         let live = self.clone();
         let keep = std::thread::Builder::new().name("settings".to_owned()).spawn(move || then(live.keep()));
         if let Err(error) = keep {
-            eprintln!("headpond: no thread to keep the settings with the pool: {error}");
+            eprintln!("headpond: cannot start the thread that writes the settings to the pool: {error}");
         }
     }
 }

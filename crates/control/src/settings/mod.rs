@@ -91,7 +91,7 @@ impl Settings {
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), String> {
         let Some(index) = TABLE.iter().position(|setting| setting.name == name) else {
             let known: Vec<&str> = TABLE.iter().map(|setting| setting.name).collect();
-            return Err(format!("unknown setting '{name}': one of {}", known.join(", ")));
+            return Err(format!("unknown setting '{name}'. Known: {}", known.join(", ")));
         };
         self.values[index] = TABLE[index].kind.parse(text).map_err(|why| format!("{name}: {why}"))?;
         Ok(())
@@ -190,7 +190,7 @@ pub fn read_toml(text: &str) -> Result<Vec<(String, String)>, String> {
     let read = |(name, value): (String, toml::Value)| match value {
         toml::Value::String(text) => Ok((name, text)),
         toml::Value::Integer(number) => Ok((name, number.to_string())),
-        _ => Err(format!("{name}: a value is a text in quotes or a whole number, such as {name} = \"60s\"")),
+        _ => Err(format!("{name}: write the value in quotes or as a whole number, such as {name} = \"60s\"")),
     };
     table.into_iter().map(read).collect()
 }
@@ -210,7 +210,7 @@ mod tests {
         let error = settings.set_all(&pairs(&[("flush-period", "10s"), ("dirty-threshold", "90%"), ("colour", "red")]));
         let error = error.unwrap_err();
         assert!(error.contains("dirty-threshold: '90%'") && error.contains("1% to 70%"), "{error}");
-        assert!(error.contains("unknown setting 'colour': one of mode, dirty-threshold"), "{error}");
+        assert!(error.contains("unknown setting 'colour'. Known: mode, dirty-threshold"), "{error}");
         assert_eq!(settings, before);
         settings.set_all(&pairs(&[("flush-period", "10s"), ("mode", "write-through")])).unwrap();
         assert_eq!(settings.mode(), CacheMode::WriteThrough);

@@ -6,22 +6,22 @@ use super::TABLE;
 
 const HEAD: &str = "# Settings
 
-Every setting of a mount. Each can be changed while files are open, without flush, detach or restart, takes effect at once, and is kept with the pool, so that it is there after any restart, also on another host.
+You can change every setting while files are open, without a flush or a restart. A change takes effect at once. The pool keeps it, over any restart and on another host.
 
-    headpond get /var/lib/mysql                                        all of them, with their defaults
-    headpond set /var/lib/mysql flush-period=10s dirty-threshold=30%   several at once: all of them or none
-    headpond set /var/lib/mysql mode=write-through --dry-run           what it would do
-    headpond mount ... --config /etc/headpond/mysql.toml               from a file, at each start over what is kept
+    headpond get /var/lib/mysql                                        all settings, with their defaults
+    headpond set /var/lib/mysql flush-period=10s dirty-threshold=30%   changes both or none
+    headpond set /var/lib/mysql mode=write-through --dry-run           only shows what would change
+    headpond mount ... --config /etc/headpond/mysql.toml               from a file, which replaces what the pool keeps
 
-A file has one line for each setting, and those that it does not name stay as they are:
+The file has one line for each setting. A setting that it does not name stays as it is:
 
     mode = \"write-back\"
     flush-period = \"10s\"
     dirty-threshold = \"30%\"
 
-Times have the units ms, s, m, h and d; sizes K, M, G and T (powers of 1024). A name or value that is not taken is refused with what would be, and then nothing is changed.
+Times have the units ms, s, m, h and d. Sizes have K, M, G and T (powers of 1024). If a name or value is wrong, headpond changes nothing and shows what it takes.
 
-This page is made from the table in `crates/control/src/settings/table.rs`: `headpond get --reference`.
+`headpond get --reference` prints this page, from the table in `crates/control/src/settings/table.rs`.
 ";
 
 /// The page.

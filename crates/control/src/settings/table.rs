@@ -1,6 +1,6 @@
-//! Every setting of a mount, one entry each: its name, what it means, its range, its default, and
-//! where it goes. `headpond set`, `get`, `--config`, what is kept with the pool, and docs/settings.md all
-//! come from this table.
+//! Every setting of a mount, one entry each: its name, meaning, range, default, and where it takes
+//! effect. `headpond set`, `get`, `--config`, the settings in the pool and docs/settings.md all come from
+//! this table.
 //!
 //! A new setting is one more entry here. A name, once released, keeps its meaning.
 
@@ -16,11 +16,11 @@ pub struct Setting {
     pub name: &'static str,
     /// What it is.
     pub meaning: &'static str,
-    /// What another value does, and when one would want it.
+    /// What another value does, and when you want it.
     pub effect: &'static str,
     /// How it is written, and its range.
     pub kind: Kind,
-    /// Its value where nobody says anything.
+    /// Its default.
     pub default: u64,
     /// Puts it where it takes effect.
     pub(super) apply: fn(&mut Config, u64),
@@ -51,11 +51,11 @@ const DAY: u64 = 86_400 * SECOND;
 pub const TABLE: &[Setting] = &[
     Setting {
         name: MODE,
-        meaning: "What happens to writes, and whether reads are cached.",
+        meaning: "Where a write is safe, and whether headpond caches reads.",
         effect: "write-back: a write is safe once it is on flash. write-through: a write is safe once the origin has \
                  it; flash keeps a copy. write-around: writes go to the origin alone; reads are cached. \
                  pass-through: everything goes to the origin. When you leave write-back, headpond first flushes in \
-                 the background while programs go on; `set` waits for that and shows how far it is.",
+                 the background while programs go on; `set` waits for it and shows its progress.",
         kind: Kind::Choice(MODES),
         default: 0,
         apply: |config, value| {
@@ -70,8 +70,8 @@ pub const TABLE: &[Setting] = &[
                  up.",
         effect: "Higher: several writes to one place become one write at the origin, and the pool absorbs longer \
                  bursts. Lower: less data exists on flash alone, and reads get more of the pool. Ten points above \
-                 the threshold, writes wait for destage. off: destage starts after the flush-period, or when the \
-                 pool can take no more dirty data (75%).",
+                 the threshold, writes wait for destage. off: destage starts after the flush-period, or when dirty \
+                 data takes 75% of the pool, its limit.",
         kind: Kind::Percent { min: 1, max: 70, can_be_off: true },
         default: 50,
         apply: |config, value| {
@@ -89,10 +89,9 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         name: "idle-flush",
-        meaning: "When no request has waited for the origin for this long, headpond writes everything dirty there at \
-                 full speed.",
-        effect: "Shorter: headpond uses short pauses, and less data exists on flash alone. Longer, or off: data that \
-                 is soon written again goes to the origin once.",
+        meaning: "After this long without a request that waits for the origin, headpond flushes at full speed.",
+        effect: "Shorter: headpond uses short pauses, and less data exists on flash alone. Longer, or off: several \
+                 writes to one place become one write at the origin.",
         kind: Kind::Duration { min: 100 * MILLISECOND, max: DAY, can_be_off: true },
         default: OFF,
         apply: |config, value| config.idle_flush = (value != OFF).then_some(Nanos(value)),
@@ -101,27 +100,27 @@ pub const TABLE: &[Setting] = &[
         name: "destage-rate",
         meaning: "The most that destage writes to the origin in a second.",
         effect: "Lower: more of the origin's throughput is left for others. If programs write faster than this for \
-                 long, they wait. The limit does not apply to a flush, to an unmount, or to what the pool must write \
-                 to go on. off: the other settings decide.",
+                 long, they wait. The limit does not apply to a flush, to an unmount, or to a pool that is out of \
+                 room. off: the other settings decide.",
         kind: Kind::Size { min: 64 << 10, max: 1 << 40, power_of_two: false, can_be_off: true },
         default: OFF,
         apply: |config, value| config.destage_rate = (value != OFF).then_some(value),
     },
     Setting {
         name: "fetch-size",
-        meaning: "How much of its neighbourhood a miss brings into the pool: always while there is room, then where \
-                 that has proved useful.",
-        effect: "Larger: a cold cache warms up with fewer reads of the origin. Smaller: better where the origin \
-                 charges by the byte, or where reads have no order at all. 4K: the missed block alone.",
+        meaning: "How much a miss prefetches around the missed block. While the pool has room, every miss \
+                 prefetches; later, a miss does where that has proved useful.",
+        effect: "Larger: a cold cache warms up with fewer reads of the origin. Smaller: better if the origin \
+                 charges by the byte, or if reads have no order at all. 4K: no prefetch.",
         kind: Kind::Size { min: 4 << 10, max: 1 << 20, power_of_two: true, can_be_off: false },
         default: 512 << 10,
         apply: |config, value| config.fetch_bytes = u32::try_from(value).unwrap_or(512 << 10),
     },
     Setting {
         name: "sync-interval",
-        meaning: "The longest time until a write that nobody synced is durable on flash.",
-        effect: "Shorter: a crash takes less of what was not synced. Longer: fewer syncs of the flash. A write that \
-                 a program syncs is durable at once in any case.",
+        meaning: "The longest time until an unsynced write is durable on flash.",
+        effect: "Shorter: a crash loses fewer unsynced writes. Longer: fewer syncs of the flash. When a program \
+                 syncs its writes, they are durable at once in any case.",
         kind: Kind::Duration { min: 10 * MILLISECOND, max: 60 * SECOND, can_be_off: false },
         default: SECOND,
         apply: |config, value| config.sync_interval = Nanos(value),
@@ -129,20 +128,20 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "sequential-cutoff",
         meaning: "A sequential run of one process in one file bypasses the cache once it is longer than this.",
-        effect: "Larger: more sequential data is cached. Smaller: backups and bulk loads evict less. off: everything \
-                 is cached. Reads always use what is on flash. Two kinds of writes never bypass: those that are \
-                 synced as they go, such as those of a log, and those to a file whose dirty data lies in more than \
-                 eight places.",
+        effect: "Larger: headpond caches more sequential data. Smaller: backups and bulk loads evict less. off: \
+                 headpond caches everything. Reads always use what is on flash. Two kinds of writes never bypass: \
+                 those that a program syncs as it goes, such as a log's, and those to a file with dirty data in more \
+                 than eight places.",
         kind: Kind::Size { min: 64 << 10, max: 1 << 40, power_of_two: false, can_be_off: true },
         default: 4 << 20,
         apply: |config, value| config.sequential_cutoff = (value != OFF).then_some(value),
     },
     Setting {
         name: "policy",
-        meaning: "Which data stays when the pool cannot hold everything.",
-        effect: "adaptive watches a sample of the load and follows the policy that fits it best. The others are for \
-                 loads that you know: lru for a hot spot that moves, w-tinylfu for loops and a stable set of \
-                 favourites, s3-fifo for a mixture, fifo to compare with. A change drops nothing.",
+        meaning: "The eviction policy: which data stays when the pool is full.",
+        effect: "adaptive watches a sample of the load and follows the policy that fits it best. Choose another for \
+                 a load that you know: lru for a hot spot that moves, w-tinylfu for loops and a stable hot set, \
+                 s3-fifo for a mixture, fifo to compare with. A change drops nothing.",
         kind: Kind::Choice(POLICIES),
         default: 4,
         apply: |config, value| {
@@ -153,10 +152,10 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         name: "admission",
-        meaning: "Which data read from the origin enters the pool.",
-        effect: "always: all that the policy wants. ghost: a block enters at its second miss, if its first is still \
-                 remembered. This writes far less to flash, and a cold cache warms up more slowly. Written data \
-                 enters with either.",
+        meaning: "The admission policy: which blocks read from the origin enter the pool.",
+        effect: "always: every block that the eviction policy wants. ghost: a block enters at its second miss, if \
+                 headpond still remembers the first. This writes far less to flash, and a cold cache warms up more \
+                 slowly. Written data always enters.",
         kind: Kind::Choice(&["always", "ghost"]),
         default: 0,
         apply: |config, value| {
@@ -166,8 +165,8 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "flash-write-limit",
         meaning: "The most that reads of the origin may write to flash in a day.",
-        effect: "Lower: the flash lasts longer. A read beyond the limit is answered but not cached. Unused allowance \
-                 is saved up, at most an hour's worth. The limit never holds back what programs write.",
+        effect: "Lower: the flash lasts longer. headpond answers a read beyond the limit, but does not cache it. It \
+                 saves up unused allowance, at most an hour's worth. The limit never holds back what programs write.",
         kind: Kind::Size { min: 1 << 20, max: 1 << 50, power_of_two: false, can_be_off: true },
         default: OFF,
         apply: |config, value| config.flash_write_limit = (value != OFF).then_some(FlashWriteLimit(value)),
@@ -187,9 +186,9 @@ pub const TABLE: &[Setting] = &[
         meaning: "How headpond compresses data that it writes to flash.",
         effect: "lz4: the pool holds more where data shrinks, for little processor time. zstd: it holds more still, \
                  for more time; the number is the level, and zstd means zstd:1. off: no compression. A change \
-                 applies to data that is written, admitted or moved from then on; data on flash stays readable. Data \
-                 that would shrink by less than an eighth is stored as it is. Older versions refuse a pool that ever \
-                 held compressed data.",
+                 applies to data that headpond writes, admits or moves from then on; data on flash stays readable. \
+                 headpond stores data uncompressed if it would shrink by less than an eighth. Older versions refuse a \
+                 pool that ever held compressed data.",
         kind: Kind::Choice(COMPRESSIONS),
         default: 0,
         apply: |config, value| {
@@ -211,8 +210,8 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: NUMBERS_DIRECTORY,
         meaning: "Whether the mount has a directory .headpond at its top, with numbers as small text files.",
-        effect: "on: you can follow the mount with cat, watch and grep; no listing shows the directory. off: the \
-                 directory is not there.",
+        effect: "on: you can follow the mount with cat, watch and grep; no listing shows the directory. off: there \
+                 is no such directory.",
         kind: Kind::Choice(&["on", "off"]),
         default: 0,
         // Not the engine's: the mount asks for it.
@@ -220,10 +219,10 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         name: COUNTING,
-        meaning: "Whether headpond counts each request for its file, its process and the rule that decides it.",
-        effect: "on: `top`, `.headpond/files`, `.headpond/processes` and `rules list` show who does what. off: those \
-                 stand still; the mount's own numbers go on. `cargo xtask bench --only counting` measures what \
-                 counting costs.",
+        meaning: "Whether headpond counts requests for each file, process and rule.",
+        effect: "on: `top`, `.headpond/files`, `.headpond/processes` and `rules list` show the requests of each. off: \
+                 these stand still; the mount's own numbers go on. `cargo xtask bench --only counting` measures the \
+                 cost.",
         kind: Kind::Choice(&["on", "off"]),
         default: 0,
         // Not the engine's either.

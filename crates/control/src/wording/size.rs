@@ -31,7 +31,7 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let senseless = || format!("'{text}' is no size: a number with K, M, G or T, such as 512M or 200G");
+        let senseless = || format!("'{text}' is not a size. Give a number with K, M, G or T, such as 512M or 200G");
         let upper = text.trim().to_ascii_uppercase();
         let (number, unit) = UNITS
             .into_iter()
@@ -43,7 +43,7 @@ impl FromStr for Size {
         if whole.is_empty() || !digits(whole) || !digits(fraction) || fraction.len() > 9 || number.ends_with('.') {
             return Err(senseless());
         }
-        let too_large = || format!("'{text}' is too large a size");
+        let too_large = || format!("'{text}' is too large");
         let whole: u64 = whole.parse().map_err(|_| too_large())?;
         let mut bytes = whole.checked_mul(unit).ok_or_else(too_large)?;
         if !fraction.is_empty() {

@@ -78,12 +78,12 @@ pub(super) fn read(from: &mut dyn BufRead, unit: Option<Unit>, sink: Sink) -> Re
         let address = match (unit, key.parse()) {
             (_, Ok(number)) => number,
             (Unit::Page, Err(_)) => page(key),
-            _ => return Err(Fault::line(at, format!("'{key}' is no address; try --unit page"))),
+            _ => return Err(Fault::line(at, format!("'{key}' is not an address; try --unit page"))),
         };
         let write = columns.operation.and_then(field).is_some_and(|text| text.starts_with(['w', 'W']));
         let seconds = columns.time.and_then(field).and_then(|text| text.parse::<f64>().ok());
         let extent = extent(unit, 0, address, size.unwrap_or(1))
-            .ok_or_else(|| Fault::line(at, format!("{address} is no address of this unit")))?;
+            .ok_or_else(|| Fault::line(at, format!("{address} is not an address in this unit")))?;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, which is well
         let time = seconds.map(|seconds| Nanos((seconds * 1e9) as u64));
         sink(Request { extent, write, at: time })
@@ -124,6 +124,6 @@ mod tests {
     #[test]
     fn a_line_without_its_key_is_named() {
         assert_eq!(read_all(Format::Csv, b"1,2,3\n4\n", None).unwrap_err(), "line 2: no column 2");
-        assert!(read_all(Format::Csv, b"1,abc,3\n", Some(Unit::Block)).unwrap_err().contains("no address"));
+        assert!(read_all(Format::Csv, b"1,abc,3\n", Some(Unit::Block)).unwrap_err().contains("not an address"));
     }
 }

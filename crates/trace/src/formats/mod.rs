@@ -92,7 +92,7 @@ impl FromStr for Format {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|format| format.name() == text);
-        found.ok_or_else(|| format!("unknown format '{text}': expected vscsi, oracle, lis, csv, msr or keys"))
+        found.ok_or_else(|| format!("unknown format '{text}': one of vscsi, oracle, lis, csv, msr, keys"))
     }
 }
 

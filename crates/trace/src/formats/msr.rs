@@ -20,7 +20,7 @@ pub(super) fn read(from: &mut dyn BufRead, unit: Option<Unit>, sink: Sink) -> Re
         let &[time, host, disk, operation, offset, bytes, ..] = fields.as_slice() else {
             return Err(wrong("too few columns"));
         };
-        let number = |text: &str| text.parse::<u64>().map_err(|_| wrong(&format!("'{text}' is no number")));
+        let number = |text: &str| text.parse::<u64>().map_err(|_| wrong(&format!("'{text}' is not a number")));
         let write = match operation.as_bytes().first().map(u8::to_ascii_lowercase) {
             Some(b'r') => false,
             Some(b'w') => true,

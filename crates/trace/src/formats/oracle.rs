@@ -16,7 +16,7 @@ pub(super) fn read(from: &mut dyn BufRead, unit: Option<Unit>, sink: Sink) -> Re
         let object = u64::from_le_bytes(number(record, 4));
         let bytes = u64::from(u32::from_le_bytes(number(record, 12)));
         let extent = extent(unit, 0, object, bytes)
-            .ok_or_else(|| in_record(at, format!("object {object} is no address of this unit")))?;
+            .ok_or_else(|| in_record(at, format!("object {object} is not an address in this unit")))?;
         sink(Request { extent, write: false, at: Some(Nanos(seconds * Nanos::SECOND.0)) })
     })
 }
