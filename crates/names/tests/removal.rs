@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 use bench::{Origin, Told, mount};
+use headpond_base::Errno;
 use headpond_names::{Pinned, block_on};
 
 #[test]
@@ -27,6 +28,18 @@ fn a_file_that_is_being_opened_again_while_one_of_its_names_goes_is_found() {
     goes_on.store(true, Ordering::SeqCst);
     let Poll::Ready(found) = looking.as_mut().poll(&mut context) else { panic!("it waits for nothing") };
     assert_eq!(found.map(|found| found.links), Ok(1));
+}
+
+#[test]
+fn a_file_whose_last_name_stays_after_all_is_found_though_the_name_that_led_to_it_has_gone() {
+    let origin = Arc::new(Origin::with_names(0o644, &["file", "other"]));
+    let (names, _engine) = mount(&origin, &[], 0);
+    let (inode, _) = block_on(names.look_up(names.root(), OsStr::new("file"))).unwrap();
+    block_on(names.remove(names.root(), OsStr::new("file"))).unwrap();
+    origin.refuse_next_removal();
+    assert_eq!(block_on(names.remove(names.root(), OsStr::new("other"))), Err(Errno::IO));
+    assert_eq!(block_on(names.set_mode(&inode, 0o600)), Ok(()));
+    assert_eq!(origin.file().mode, 0o600);
 }
 
 #[test]

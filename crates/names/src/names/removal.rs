@@ -121,6 +121,10 @@ impl<T: Tree, P: Pond<T>> Going<T, P> {
         };
         // Numbers of other file systems are the mount's own: one that is in use is not given to another file.
         if last && !directory && inode.device == self.directory.device && self.may_be_let_go(inode) {
+            // Of several names that by which it was found may have gone before: should this one stay after all, it is found.
+            if !inode.is_found_by(&self.directory, &self.name) {
+                inode.set_place(&self.directory, &self.name);
+            }
             // The file before the inode: who opens the file again just now asks for the inode's path, and is waited for here.
             let file = self.leaving(inode.known().map(|known| known.object()).or(self.object)).await;
             if let Some(path) = Closed::of(|time| self.home.tree.pause(time), inode.clone(), self.patience).await {

@@ -29,6 +29,7 @@ pub struct Origin {
     names: Mutex<Vec<&'static str>>,
     /// The next search for a name waits for this.
     held: Mutex<Option<Arc<AtomicBool>>>,
+    refuses_removal: AtomicBool,
 }
 
 impl Origin {
@@ -42,7 +43,12 @@ impl Origin {
         let file = Found { inode: FILE, birth: Some(Moment { seconds: 1, nanos: 0 }), mode, links, ..root };
         let file = Found { kind: Kind::File, uid: USER, ctime: Moment { seconds: 5, nanos: 0 }, ..file };
         let files = BTreeMap::from([(ROOT_INODE, root), (FILE, file)]);
-        Self { files: Mutex::new(files), names: Mutex::new(names.to_vec()), held: Mutex::default() }
+        Self {
+            files: Mutex::new(files),
+            names: Mutex::new(names.to_vec()),
+            held: Mutex::default(),
+            refuses_removal: AtomicBool::default(),
+        }
     }
 
     fn found(&self, inode: u64) -> Result<Found> {
@@ -56,6 +62,11 @@ impl Origin {
     /// Has the next search for a name wait until the result is set.
     pub fn hold_next_search(&self) -> Arc<AtomicBool> {
         self.held.lock().unwrap().insert(Arc::default()).clone()
+    }
+
+    /// Has the next removal of a name fail.
+    pub fn refuse_next_removal(&self) {
+        self.refuses_removal.store(true, Ordering::SeqCst);
     }
 }
 
@@ -128,6 +139,9 @@ impl Tree for Origin {
     }
 
     async fn unlink(&self, _: &u64, name: &OsStr, _: bool) -> Result<()> {
+        if self.refuses_removal.swap(false, Ordering::SeqCst) {
+            return Err(Errno::IO);
+        }
         self.names.lock().unwrap().retain(|its| name != *its);
         self.files.lock().unwrap().get_mut(&FILE).unwrap().links -= 1;
         Ok(())
