@@ -174,6 +174,10 @@ impl Sim<'_> {
             }
             kind => self.operate_on_file(kind, rng)?,
         }
+        if self.over {
+            // What a start decided with the operator is not known to another one.
+            return Ok(());
+        }
         for _ in 0..rng.below_one_of(&[1, 1, 4, 20]) {
             self.step()?;
         }

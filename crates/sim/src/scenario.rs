@@ -24,8 +24,8 @@ pub struct Options {
     pub verbose: bool,
     /// No faults but power cuts and kills.
     pub no_faults: bool,
-    /// The front door forgets what the engine lets go of, in half of the runs. Not by default, as faults are known that it finds
-    /// (docs/fault-model.md, "Known and not mended").
+    /// The front door forgets what the engine lets go of, in half of the runs. Not by default, as a mount does so only with more
+    /// files than it remembers.
     pub forgets: bool,
     /// One request at a time.
     pub serial: bool,
