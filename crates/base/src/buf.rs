@@ -1,6 +1,6 @@
 //! Memory for I/O: aligned to a block, so that it can go to O_DIRECT files as it is.
 //!
-//! Memory that nobody holds any more is kept for the next buffer (see `kept`).
+//! When the last owner drops a buffer, its memory waits for the next one (see `kept`).
 
 mod kept;
 

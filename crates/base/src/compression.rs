@@ -1,4 +1,4 @@
-//! Whether data is packed as it goes to flash, and how: a setting, and a word of rules.
+//! How data is compressed on its way to flash, if at all: a setting, and a word of rules.
 
 use std::fmt;
 

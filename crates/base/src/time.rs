@@ -1,6 +1,6 @@
 //! Two clocks that must not be mixed: one for intervals, one for file times.
 
-/// Monotonic time in nanoseconds from any fixed start. The engine is told it; it never asks.
+/// Monotonic time in nanoseconds from any fixed start. The shard passes it in; the engine reads no clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Nanos(pub u64);
 

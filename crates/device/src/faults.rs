@@ -1,11 +1,10 @@
 //! A layer that makes one disk of any reactor as bad as a real one may be; the others work as they did. Several
 //! layers make several disks bad.
 //!
-//! - **Withheld writes**: like a volatile cache in the device. A write is done when it is in memory
-//!   here, and reaches the device below only with the next sync. So a process that is killed
-//!   loses exactly what was not synced, which a kill alone never does. A share of the blocks,
-//!   chosen by a seed, goes down early all the same, whole or as some of its sectors: then what is
-//!   lost is not a clean prefix, and writes are torn.
+//! - **Withheld writes**: like a volatile cache in the device. A write completes in memory here, and
+//!   reaches the device below with the next sync. So a killed process loses exactly its unsynced
+//!   writes, which a kill alone never does. A share of the blocks, chosen by a seed, goes down early,
+//!   whole or in part: then the loss is not a clean prefix, and writes are torn.
 //! - **Lies**: syncs that are acknowledged and not carried out. No promise holds on such a device;
 //!   a test that does not fail on it tests nothing.
 //! - **Faults**: the n-th operation of a kind, and more after it, ends with a chosen error.
@@ -13,12 +12,12 @@
 //! - **A cut** ([`FaultHandle::cut`]): from then on nothing works, and what was withheld is gone.
 //!
 //! Invariants:
-//! - A read finds the last write that was done, withheld or not.
-//! - A sync is done only when everything that was withheld when it started is on the device below
-//!   and that was synced. Syncs go one after the other.
-//! - Bytes that went down early never come to lie over newer ones: a drain starts when nothing early is
-//!   under way, and what a drain is for does not go down early.
-//! - Bounded: past [`Withhold::bytes_max`] what is withheld goes down without being asked for.
+//! - A read finds the last completed write, withheld or not.
+//! - A sync completes when the device below has, synced, everything that was withheld at its start.
+//!   Syncs go one after the other.
+//! - Early bytes never overwrite newer ones: a drain starts when nothing early is under way, and
+//!   what it drains does not go down early.
+//! - Bounded: past [`Withhold::bytes_max`], withheld writes go down without a sync.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
@@ -373,7 +372,7 @@ impl<R: Reactor> Faults<R> {
         self.finished.push(Done { disk: self.disk, tag, end });
     }
 
-    /// After a cut: what was withheld is gone, and whoever waits is told.
+    /// After a cut: withheld writes are gone, and operations that wait for them fail.
     fn lose(&mut self) {
         self.held.clear();
         self.draining.clear();

@@ -88,7 +88,7 @@ impl Flash {
             io::ErrorKind::AlreadyExists => FlashError::Exists(path.to_owned()),
             _ => failed("create", path, error),
         })?;
-        // Locked before it has a size: whoever opens it meanwhile finds it taken.
+        // The lock comes before the size: another process that opens it meanwhile finds it taken.
         let made = lock(&file, true, path).and_then(|()| {
             allocate(&file, path, bytes)?;
             if fill == Fill::Zeros {
@@ -294,7 +294,7 @@ fn into_direct(file: File, path: &Path) -> std::result::Result<(File, bool), Fla
             set(now).map_err(|errno| failed("open", path, errno.into()))?;
             Ok((file, false))
         }
-        // Any other failure of this read is for whoever really reads: it may be a bad sector.
+        // Any other failure may be a bad sector. The read that needs it reports it.
         _ => Ok((file, true)),
     }
 }

@@ -13,29 +13,28 @@
 //! | `fault_words` | such a layer's plan as it is written on a command line |
 //!
 //! # Contract of every disk
-//! - Operations under way at the same time have no order among each other. A caller that wants
-//!   one waits for the first to be done before it submits the second.
-//! - A write that is done can be read, and is not durable. A sync makes all writes to the same disk durable that
-//!   were done when it was submitted. It says nothing of other disks.
+//! - Operations under way at the same time have no order. A caller that needs one waits for the
+//!   first to end before it submits the second.
+//! - A completed write is readable, but not durable. A sync makes durable what its disk had completed when the sync
+//!   was submitted. It does not cover other disks.
 //! - Every operation but [`Op::Trim`] ends with exactly one [`Done`], also when the disk fails.
 //! - Offsets, lengths and the memory of writes are multiples of [`BLOCK`](headpond_base::BLOCK); others are refused with
-//!   [`Errno::INVAL`](headpond_base::Errno::INVAL), and so is what goes beyond the end. Nothing is copied to mend it:
-//!   the price would be paid unseen on each request.
-//! - Short reads and writes are continued inside. What cannot be completed is an error.
-//! - The number of operations under way is the caller's to bound; a reactor keeps what exceeds its
-//!   own depth in a queue.
+//!   [`Errno::INVAL`](headpond_base::Errno::INVAL), and so is what goes beyond the end. The disk does not copy to
+//!   align: each request would pay for that unseen.
+//! - A disk continues short reads and writes by itself. If it cannot, the operation fails.
+//! - The caller bounds the number of operations under way; a reactor queues what exceeds its depth.
 //!
 //! # Contract of every reactor
-//! - A disk is named by the [`MemberId`](headpond_base::MemberId) that it was given with, in each operation and in its
-//!   end. Tags need to differ on one disk only.
-//! - Disks do not wait for each other: one that fails, or never answers, keeps no other from working.
-//! - One wait is for all: whatever is done on any disk, whatever becomes readable, whoever wakes.
-//! - Descriptors are told apart by their [`Watch`]. Those that are readable at once are told of in turn: none is
-//!   told of twice before another is told of.
-//! - A reactor that cannot watch says so when it is asked to: `psync` and `memory` watch nothing.
+//! - Each operation, and its end, names its disk by [`MemberId`](headpond_base::MemberId). Tags need to differ on one
+//!   disk only.
+//! - Disks do not wait for each other: a disk that fails, or never answers, stops no other.
+//! - One wait covers everything: an operation that ends on any disk, a descriptor that becomes readable, a wake-up.
+//! - A [`Watch`] names a descriptor. Readable descriptors take turns: the reactor reports none twice before it has
+//!   reported the others.
+//! - A reactor that cannot watch refuses to: `psync` and `memory` watch nothing.
 //!
-//! What the split costs with one disk and one descriptor: looking at lists of one. There is no further system call,
-//! hand-over or allocation.
+//! Price with one disk and one descriptor: lists with one entry. There is no further system call, hand-over or
+//! allocation.
 
 mod disk;
 mod fault_words;

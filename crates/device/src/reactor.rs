@@ -11,8 +11,8 @@ use crate::{Done, Op, Waker};
 /// The most descriptors that one reactor watches.
 pub const WATCHES_MAX: usize = 64;
 
-/// Names a watch on a descriptor. Never given twice by one reactor, so that what is told late of one that
-/// is gone is not taken for another's.
+/// Names a watch on a descriptor. A reactor never reuses a name, so a late report for an ended watch cannot
+/// pass for another's.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Watch(pub(crate) u64);
 

@@ -1,8 +1,7 @@
-//! Telling the flash what it need not keep: on one thread of its own, as the call may take long.
+//! Trims, on a thread of their own, because the call may take long.
 //!
-//! Invariant: a write to a range whose trim is still under way is held back until the trim is
-//! done. A trim therefore never destroys a later write. Bounded: past [`UNDER_WAY_MAX`] trims
-//! a further one is dropped, as it is only a hint.
+//! Invariant: a write waits for a trim of its range to end, so a trim never destroys a later
+//! write. Bounded: with [`UNDER_WAY_MAX`] trims under way, the next is dropped; it is only a hint.
 
 // One ioctl that rustix has no function for.
 #![allow(unsafe_code)]
@@ -21,13 +20,13 @@ use crate::{Flash, FlashKind, Op, Waker};
 /// What a trim does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TrimPolicy {
-    /// Block devices are told; files keep their space, so that the file system under the pool
+    /// Trims block devices. Files keep their space, so that the file system under the pool
     /// cannot run full later.
     #[default]
     Devices,
-    /// Files are told too: holes are punched, and the space is anybody's until written again.
+    /// Trims files, too: it punches holes, and other files may take the space meanwhile.
     All,
-    /// Nothing is told.
+    /// Trims nothing.
     Off,
 }
 

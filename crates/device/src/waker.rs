@@ -2,8 +2,8 @@
 //!
 //! Invariant: a [`Waker::wake`] is never lost. One word says whether the owner is awake, asleep,
 //! or rung for. The owner may only sleep from *awake*; a ring in between makes it *rung*, and
-//! then the next wait does not sleep. Whoever rings puts its message in place first, so the
-//! owner, who looks for messages after each wait, finds it.
+//! then the next wait does not sleep. A thread puts its message in place before it rings, so the
+//! owner, which looks for messages after each wait, finds it.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};

@@ -14,7 +14,7 @@
 use headpond_base::{Nanos, SegmentId};
 use headpond_map::Slot;
 
-/// Ranges of a segment that are told apart; more become one with their neighbour.
+/// The most ranges of a segment with an age of their own; more become one with their neighbour.
 const RANGES_MAX: usize = 512;
 
 /// Dirty data that was moved here.

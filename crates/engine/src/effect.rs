@@ -1,4 +1,4 @@
-//! What the engine wants done, and how it is told that it is.
+//! Effects: what the engine asks for, and the results that come back.
 
 use headpond_base::{Buf, Errno, ObjectId, UnixNanos};
 use headpond_format::Stamp;
@@ -100,7 +100,7 @@ pub enum Effect {
         ranges: Vec<(u64, u64)>,
         /// For whom: the origin's quotas and reserves hold for this user.
         user: u32,
-        /// An application asked for it, and is told if the origin's file system cannot keep space.
+        /// An application asked for it, and gets an error if the origin's file system cannot keep space.
         insists: bool,
     },
     /// Look how much the origin has free, on the file system of this file. Completed with [`Outcome::Free`].
@@ -160,8 +160,8 @@ pub enum Effect {
         /// The file.
         object: ObjectId,
     },
-    /// The origin may have lost bytes that applications have seen of this file: whoever keeps copies of them above the engine
-    /// forgets them. Comes before any answer that tells of it. Never completed.
+    /// The origin may have lost bytes of this file that applications have seen. A layer above that keeps copies must
+    /// drop them. Comes before any answer that shows it. Never completed.
     OriginLost {
         /// The file.
         object: ObjectId,

@@ -15,7 +15,7 @@ pub(crate) struct Forgotten {
 }
 
 impl Forgotten {
-    /// The log is told by this entry, and is durable up to that one.
+    /// The log forgets the file with the entry `at`, and is durable up to `durable`.
     pub(crate) fn add(&mut self, inode: u64, at: Sequence, durable: Sequence) {
         self.settle(durable);
         self.in_order.push_back((at, inode));

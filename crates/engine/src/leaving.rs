@@ -1,12 +1,12 @@
-//! Objects that nobody needs, and that are let go of once the log is durable up to a place of each.
+//! Objects without users. The engine releases each once the log is durable up to a place of its own.
 //!
-//! Who is told that an object is let go of may remove its file, or replace it, without a word to the log. So after a crash at any
-//! later moment the log must say that the origin lacks nothing of the file; and where the origin has no birth times, that a
-//! removed one is forgotten.
+//! After the release, the front door may remove or replace the file without an entry in the log. So the log must
+//! durably say before that the origin lacks nothing of the file. If the origin has no birth times, it must also say
+//! that a removed file is forgotten.
 //!
 //! Invariant: each object is in it at most once, so there are no more than there are files that the shard has open.
 //!
-//! What bounds the wait: the entry that is waited for is not durable, so the log is synced within `sync_interval`, also if nothing
+//! The wait is bounded: while the awaited entry is not durable, the log syncs within `sync_interval`, even if nothing
 //! else happens.
 
 use std::collections::BTreeSet;

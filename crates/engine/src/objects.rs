@@ -1,8 +1,8 @@
-//! All objects, with sums and rankings over them that are kept as objects change: whoever asks for numbers does not walk.
+//! All objects, with sums and rankings over them. These change along with the objects, so no question needs a walk.
 //!
 //! Invariants:
-//! - Whoever gets at an object to change it leaves its name in `touched`; [`Objects::settle`], at the end of each turn, counts
-//!   those anew. After it the sums are what a walk over all objects would give.
+//! - Access to change an object leaves its name in `touched`. [`Objects::settle`] counts these anew at the end of
+//!   each turn. After it the sums are what a walk over all objects would give.
 //! - Walks are counted (`visited`), so that a test can say which question costs one.
 //!
 //! Price: a look-up for each object that a turn touched, mostly one.
@@ -89,7 +89,7 @@ impl Objects {
     pub(crate) fn remove(&mut self, id: &ObjectId) -> Option<Object> {
         let object = self.all.remove(id)?;
         self.count(*id, object.counted, Counted::default());
-        // Whoever waits for something of it hears of it.
+        // Wakes what waits for this object.
         self.touched.push(*id);
         Some(object)
     }

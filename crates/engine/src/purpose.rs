@@ -1,6 +1,6 @@
-//! What each effect is for: who goes on when it is answered, and with what.
+//! The purpose of each effect: which part goes on with its result, and with what.
 //!
-//! Plain data, so that the outbox can keep it for everybody, and whoever asked is the only one who makes sense of it.
+//! Plain data, so that the outbox can keep it for all parts. Only the part that asked interprets it.
 
 use headpond_base::{Block, Nanos, ObjectId, SegmentId};
 use headpond_log::WriteId;

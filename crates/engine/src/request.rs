@@ -1,4 +1,4 @@
-//! What goes into the engine, and what it answers to whoever asked.
+//! Requests to the engine, and its answers.
 
 use std::collections::BTreeSet;
 

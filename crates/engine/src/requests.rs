@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Invariants
-//! - A request is in the table until it is answered, except while it is stepped: then whoever steps it has it.
+//! - A request is in the table until it is answered, except during a step: then the step owns it.
 //! - Requests are numbered in the order in which they came.
 //! - Those that wait for room go on in the order in which they began to. So do those that wait for the log.
 //! - To wake a request that is answered, or not waiting, does nothing: each finds out for itself how things stand.

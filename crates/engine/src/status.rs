@@ -33,7 +33,7 @@ pub(crate) struct Status {
     changing: u32,
     /// The stamp has the latest time that headpond gave the file.
     seen: bool,
-    /// It was changed a moment ago, then: the log is told later.
+    /// When it last changed: the log gets that later.
     restless: Option<Nanos>,
     /// The log is being told of blocks that are clean now.
     being_cleaned: bool,

@@ -4,13 +4,13 @@
 //! to keep, and each of them that is written in part has to be read first, while a commit waits. Neighbours of all the other
 //! misses say nothing about that (`neighbours.rs`), so a trail speaks for itself.
 //!
-//! Who follows a trail that is sure has what comes next brought before it is asked for, a window ahead at first, and twice as far
-//! each time it had to wait all the same: then no commit waits for the origin, however long that takes when it is busy.
+//! A reader on a sure trail gets prefetch of what comes next: a window ahead at first, and twice as far each time it
+//! still had to wait. Then no commit waits for the origin, however slow a busy origin is.
 //!
 //! Invariants:
 //! - Misses at random places, of however many requests at once, make no trail worth mentioning: each step has to begin
 //!   within [`REACH`] behind the one before.
-//! - Nor do requests at random places bring anything: who is followed goes forward by [`REACH`] at most, too.
+//! - Requests at random places prefetch nothing, either: a trail goes forward by [`REACH`] at most.
 
 use std::collections::VecDeque;
 
@@ -100,7 +100,7 @@ impl Trails {
         followed.map(|trail| trail.last = span).is_some()
     }
 
-    /// Where more should be brought for whoever followed a trail with the request for `span`, `window` blocks at once and `most` in
+    /// What to prefetch for the reader on a trail after its request for `span`: `window` blocks at once and `most` in
     /// all; `None` if enough was. `waits` says that this request has to wait for the origin.
     pub(crate) fn lacks(&mut self, object: ObjectId, span: Span, window: u64, most: u64, waits: bool) -> Option<Block> {
         let last = |trail: &&mut Trail| trail.is_sure() && trail.object == object && trail.last == span;

@@ -1,13 +1,13 @@
-//! How one request is to be treated, on top of the cache mode.
+//! The treatment of one request, on top of the cache mode.
 //!
-//! Invariant: a treatment only ever takes away from what the cache mode allows. So no rule makes a
-//! write less durable than the mode's, and in pass-through nothing comes into the pool by any rule.
+//! Invariant: a treatment only restricts what the cache mode allows. So no rule makes a write less
+//! durable than the mode does, and in pass-through no rule lets data into the pool.
 
 use headpond_base::{Class, Compression};
 
 use crate::modes::ModeRules;
 
-/// Who asks, and what was decided for him by whoever knows rules.
+/// The requester, and what the rules decided for the request.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Treatment {
     /// The process that asks, to tell one stream from another; 0 if that is not known, as for pages that

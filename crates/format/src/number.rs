@@ -1,6 +1,6 @@
 //! Numbers that count something (batches, entries, lives, uses) go up by one and never come round.
 //!
-//! Invariant: one that decodes is below [`NUMBER_END`], so that whoever reads it may add to it. At
+//! Invariant: one that decodes is below [`NUMBER_END`], so that its reader may add to it. At
 //! a million a second it takes 290,000 years to get there: a larger one was never counted up to.
 
 use crate::Damage;

@@ -39,7 +39,7 @@ const HEAD: usize = 8;
 /// What an entry has for a codec where the record is blank. No record's head has it.
 pub(crate) const BLANK: u8 = 3;
 
-/// Whether blocks are zeros, all of them. What is not is told by its first byte that is none.
+/// Whether all blocks are zeros. The first other byte ends the search.
 #[must_use]
 pub fn is_blank(plain: &[u8]) -> bool {
     // Each byte is the one before it: compared as fast as memory is read.

@@ -1,4 +1,4 @@
-//! What becomes of code that panics or does not end: it is told, with the input that did it.
+//! Reports code that panics or does not end, with the input that caused it.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -35,7 +35,7 @@ impl Job {
     fn command(&self, directory: &Path, file: &str) -> Command {
         let mut command = Command::new("fio");
         command.current_dir(directory);
-        // A thread of its one process: whoever ends that ends the job.
+        // A thread of fio's one process: ending the process ends the job.
         command.args(["--thread", "--name=verify", "--ioengine=psync", "--verify_fatal=1", "--minimal"]);
         // fio's checksums would accept what an older run left; this pattern names the run and the place.
         command.arg("--verify=pattern").arg(format!("--verify_pattern=%o0x{:016x}", self.seed | 1));

@@ -65,7 +65,7 @@ impl Guest {
         self.run_until(|| false, each).map(drop)
     }
 
-    /// The same, but it is killed as soon as `enough`. All that it printed until then is told.
+    /// The same, but killed as soon as `enough`. Gives all that it printed until then.
     pub fn run_until(&self, enough: impl Fn() -> bool, mut each: impl FnMut(&str)) -> Result<End> {
         let mut process = Process::start(self.command()?)?;
         let console = process.0.stdout.take().ok_or_else(|| Failure::Other("a guest without a console".to_owned()))?;

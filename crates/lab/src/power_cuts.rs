@@ -7,7 +7,7 @@
 //!
 //! Invariants
 //! - A cut counts only if a disk had something to lose.
-//! - Whatever the check finds wrong ends the run, and is told apart from a bed that does not work: [`Report::wrong`] against a failure.
+//! - What the check finds wrong ends the run as [`Report::wrong`]; a bed that does not work is a failure.
 //! - Before each start the images are copied aside: what a finding leaves can be looked at, and started again.
 
 pub mod cache;

@@ -62,8 +62,8 @@ impl File {
 fn shell(path: &Path) -> Command {
     let mut shell = Command::new("stdbuf");
     shell.args(["--output=L", "sqlite3", "-batch", "-bail", "-init", "/dev/null", "-tabs"]);
-    // Three writers take turns, and SQLite knows no order among them: whoever asks at the right moment is next. With
-    // the disk under test slow, or the machine busy, one can be out of luck for minutes.
+    // Three writers take turns, and SQLite knows no order among them: the one that asks at the right moment is next.
+    // With the disk under test slow, or the machine busy, one can be out of luck for minutes.
     shell.args(["-cmd", ".timeout 600000", "-cmd", "PRAGMA synchronous=EXTRA"]).arg(path);
     shell
 }

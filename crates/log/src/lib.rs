@@ -1,14 +1,14 @@
-//! The log on flash. Pure: it says what to write and is told what came of it.
+//! The log on flash. Pure: it says what to write, and takes the results.
 //!
 //! Invariants:
-//! - **One order.** Every entry has a sequence; replay is by sequence. Entries of the host stream
-//!   form a chain of batches, so that a missing one is seen and nothing behind it counts.
-//! - **Durable means durable.** A sync is asked of the device only once every write it is to
-//!   cover has completed, and counts for nothing that was written later.
-//! - **No segment is reused while anything durable needs it**: not before the entries that
-//!   emptied it are durable, not while the checkpoint that counts would replay it or points into
-//!   it, not while a read of it is under way ([`Segments`]).
-//! - Unsynced bytes stay in memory until they are durable, and are read from there.
+//! - **One order.** Every entry has a sequence, and replay follows it. Batches of the host stream
+//!   form a chain: if one is missing, replay sees the gap and takes nothing behind it.
+//! - **Durable means durable.** The log syncs the device only when every write that the sync must
+//!   cover has completed. The sync does not count for later writes.
+//! - **No segment is reused while anything durable needs it.** The entries that emptied it are durable
+//!   first, the checkpoint in force neither replays it nor points into it, and no read of it is under
+//!   way ([`Segments`]).
+//! - Unsynced bytes stay in memory until they are durable, and reads find them there.
 
 mod batches;
 mod buffers;

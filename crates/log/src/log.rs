@@ -1,12 +1,12 @@
 //! Appending, closing batches, group commit.
 //!
-//! Group commit: a sync closes the host batch, waits for the writes up to it, and then asks the
-//! device once. What comes in the meantime gathers in the next batch, which is closed when that
-//! sync is over: a busy pool makes few large commits, an idle one makes small ones at once.
+//! Group commit: a sync closes the host batch, waits for the writes up to it, and then syncs the
+//! device once. Meanwhile changes gather in the next batch, which closes when that sync ends. So a
+//! busy pool makes few large commits, and an idle one makes small ones at once.
 //!
-//! While nobody has asked for a sync, what has gathered is submitted all the same once it is worth a write and
-//! the flash has little to do: then little is left to be written when the sync comes. The price: a head block
-//! for each such batch, 3 % of what is written. Where the flash does not keep up, batches grow instead.
+//! Without a sync, the log submits a batch as soon as it is worth a write and the flash has little to do. Then
+//! little is left to write when the sync comes. The price: a head block for each such batch, 3 % of the bytes.
+//! If the flash does not keep up, batches grow instead.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -233,7 +233,7 @@ fn read_superblock(flash: &mut dyn FlashRead, device_bytes: u64) -> Result<Super
             Err(error) => worst = error,
         }
     }
-    // Whoever wrote that slot used the pool after whoever wrote the other.
+    // The use that wrote this slot is later than the use that wrote the other.
     if let Some(refusal) = refusal {
         return Err(refusal);
     }

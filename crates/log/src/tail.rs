@@ -7,7 +7,7 @@
 //!   reads will tell. Any other batch counts only if all its payload matches its checksums.
 //! - Batches of other streams hold copies of what the origin has. They count each for itself,
 //!   but no entry beyond the last host entry that counts: they may rest on host entries that are lost.
-//! - A durable host batch that is missing is no crash but damage, and is told as such.
+//! - A missing batch that was durable is damage and not a crash, and the scan reports it as damage.
 
 use headpond_base::{BLOCK, BatchNumber, Block, Location, SegmentId, Sequence, Stream};
 use headpond_format::{

@@ -10,11 +10,11 @@ use crate::{Access, DiskModel, Elevator, Head, Network, Spindle};
 /// In which order an arm serves who waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// Whoever came first.
+    /// The request that came first.
     Arrival,
     /// One way, and back empty: what file systems and headpond's own modelled disk do.
     OneWay,
-    /// Whoever is reached first, seek and turn of the platter together: what a disk does that is given all at once.
+    /// The request that the head reaches first, by seek and rotation together: as a disk with a queue does.
     ShortestAccess,
 }
 
@@ -126,7 +126,7 @@ fn arm(spindle: &Spindle, order: Order, load: &Load) -> Outcome {
 
 fn paced(network: &Network, load: &Load) -> Outcome {
     let (pace, takes) = (network.pace(load.bytes).0, network.access(load.bytes).0);
-    // Whoever waits is always the one whose last answer came first: answers keep the order of questions.
+    // Requests wait in the order of their last answers: answers keep the order of requests.
     let mut asked: VecDeque<u64> = std::iter::repeat_n(0, load.depth).collect();
     let (mut free, mut end, mut latency) = (0, 0, Latency::default());
     for _ in 0..load.requests {

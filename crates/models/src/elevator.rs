@@ -23,7 +23,7 @@ impl<T> Elevator<T> {
         self.arrived += 1;
     }
 
-    /// Takes whoever is next with the arm at `head`: the nearest ahead, else the first of all. Of
+    /// Takes the next access with the arm at `head`: the nearest ahead, else the first of all. Of
     /// those at one address, who came first.
     pub fn next(&mut self, head: u64) -> Option<(u64, T)> {
         let next = self.waiting.range((head, 0)..).next().or_else(|| self.waiting.iter().next());

@@ -2,19 +2,19 @@
 //!
 //! ```text
 //!            start            write            commit
-//!   (none) ─────────> open ──────────> open ──────────> (none)   all writes are there, durably, or the error is told and none is
+//!   (none) ─────────> open ──────────> open ──────────> (none)   all writes are durable; or the call fails, and none is there
 //!                      │ abort, or the last descriptor is closed, or the daemon ends
 //!                      └──────────────────────────────> (none)   none is there
 //! ```
 //!
 //! Invariants
-//! - Between start and commit, writes by this handle stay here, in memory; nobody's reads see them, the handle's own included.
-//!   (The kernel puts them into its cache before it hands them over. Through that, a program may see one for the moment until the
-//!   kernel has been told to forget that page: SQLite holds its lock meanwhile.)
-//! - What the kernel writes back of shared mappings is no part of it, whichever handle it comes by: it is anybody's, and a sync
-//!   of it must be kept.
-//! - A commit is one request of the engine, which makes it one batch of the log: [`headpond_engine::fits_together`] bounds it.
-//!   A write that would go beyond is refused (EFBIG), and so is the commit then: nothing is there, as after an abort.
+//! - Between start and commit, writes by this handle stay here, in memory. No read sees them, not even through this
+//!   handle. (The kernel puts them into its page cache before it hands them over. There a program may see one until
+//!   the mount has invalidated that page: SQLite holds its lock meanwhile.)
+//! - Write-back of shared mappings is not part of the batch, whichever handle it comes by: any process may have made
+//!   those writes, and a sync of them must hold.
+//! - A commit is one request to the engine, and one batch of the log: [`headpond_engine::fits_together`] bounds it. A
+//!   larger write fails (EFBIG), and so does the commit then: nothing is there, as after an abort.
 //! - At most [`BATCHES_MAX`] are open at once, of a mebibyte each, shared out among users ([`Shares`]).
 
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ pub(crate) struct Batch {
     visible: Vec<Range<u64>>,
 }
 
-/// Ranges that the kernel is told one by one; more than those are told as one.
+/// The most ranges that the kernel invalidates one by one; more become one range.
 const VISIBLE_MAX: usize = 128;
 
 impl Batching {

@@ -1,4 +1,4 @@
-//! What a mount shares with whoever controls it.
+//! What a mount shares with the daemon's control part.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::live_rules::LiveRules;
 use crate::panel::Panel;
 use crate::whole::WholeWrites;
 
-/// What a mount shares with whoever controls it.
+/// What a mount shares with the daemon's control part.
 #[derive(Clone, Default)]
 pub struct Beside {
     /// What is seen in `.headpond` at the top of the mount; without it there is no such directory.

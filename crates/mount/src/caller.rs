@@ -1,9 +1,8 @@
-//! Who asks: files are created as the caller, and what only privileged callers keep is decided
-//! by the caller's own rights.
+//! The caller of a request. The mount creates files as the caller, and the caller's own rights
+//! decide what only privileged callers may do.
 //!
-//! Invariant: a thread that took on a caller's identity is itself again when the guard goes,
-//! or the process ends. A thread that kept a stranger's identity would serve the next request
-//! with it.
+//! Invariant: a thread that took on a caller's identity gives it up when the guard goes, or the
+//! process ends. Otherwise the thread would serve the next request with it.
 
 use std::cell::Cell;
 use std::fs;
@@ -22,7 +21,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Whoever made a request.
+    /// The process that made a request.
     pub(crate) fn of(request: &Request) -> Self {
         Self { uid: request.uid(), gid: request.gid(), pid: request.pid() }
     }
@@ -40,7 +39,7 @@ pub(crate) struct AsCaller {
 }
 
 impl AsCaller {
-    /// Takes on the user and group of whoever made a request. An ordinary user's daemon serves
+    /// Takes on the user and group of a request's process. An ordinary user's daemon serves
     /// only that user and stays as it is.
     pub(crate) fn of_caller(caller: Caller) -> Result<Self, Errno> {
         let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
@@ -94,7 +93,7 @@ pub(crate) fn without_umask() {
 
 /// What a caller may do beyond its user id, as far as it matters here.
 ///
-/// Capabilities count only where they are worth something here: anybody may have all of them in a user name space of their own.
+/// Capabilities count only in this user namespace: any user may have all of them in a namespace of their own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Rights {
     capabilities: CapabilitySet,
@@ -102,7 +101,7 @@ pub(crate) struct Rights {
 }
 
 impl Rights {
-    /// Looks at whoever made the request: what fuser and the kernel's older requests do not say.
+    /// Looks at the process that made the request: fuser and the kernel's older requests do not say this.
     /// A caller that is already gone is judged by its user id.
     pub(crate) fn of(request: &Request) -> Self {
         Self::of_caller(Caller::of(request))
@@ -124,8 +123,8 @@ impl Rights {
         Self { capabilities, groups }
     }
 
-    /// Of a caller of whom the kernel says that set-user-id and set-group-id bits are not to be kept: what groups it is in still
-    /// decides on some.
+    /// For a caller whose set-user-id and set-group-id bits the kernel drops: for some bits, the caller's groups still
+    /// decide.
     pub(crate) fn of_unprivileged(caller: Caller) -> Self {
         Self { capabilities: CapabilitySet::empty(), ..Self::of_caller(caller) }
     }

@@ -1,9 +1,9 @@
-//! Where the kernel's requests come in.
+//! The door: the kernel's requests come in here.
 //!
-//! One thread reads all of them: the shard's own where its device can wait for more than flash, else
-//! one of the mount's. It takes reads, writes and syncs of managed files straight to the engine, and
-//! their answers straight to the kernel; everything else it passes on, unopened, to fuser's
-//! threads, which may block (see [`relay`](crate::fuse::relay)), and to a few of its own.
+//! One thread reads all of them. It is the shard's own if its reactor can watch descriptors, and a
+//! thread of the mount if not. It takes reads, writes and syncs of managed files straight to the engine,
+//! and their answers straight to the kernel. It passes everything else on, unopened, to fuser's
+//! threads, which may block (see [`relay`](crate::fuse::relay)), or to a few workers.
 //!
 //! ```text
 //!            ┌ read, write, fsync ─> engine ─> answer ─────────────────┐
@@ -11,14 +11,13 @@
 //!            └ all else ─> socket ─> fuser ─> socket ─> relay ─────────┘
 //! ```
 //!
-//! What that buys: a read that hits wakes one thread twice (for the request, for the flash), and
-//! hands nothing over. What it costs: whatever is done here delays every other request, so nothing
-//! here blocks.
+//! Gain: a read hit wakes one thread twice (for the request, for the flash), and hands nothing over.
+//! Price: all work here delays every other request, so nothing here blocks.
 //!
 //! Invariants
-//! - Every request is passed on or answered exactly once.
-//! - As long as the mount stands a thread reads: a door that is dropped while open goes on with a
-//!   thread of its own. If the shard has ended, the engine's answers are errors, and callers get those.
+//! - The door passes on or answers every request exactly once.
+//! - As long as the mount stands, a thread reads: a door that is dropped while open goes on with a
+//!   thread of its own. If the shard has ended, callers get errors.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
@@ -130,7 +129,7 @@ impl Drop for FuseDoor {
         let thread = std::thread::Builder::new().name("mount-door".into());
         let mut door = Some(door);
         if let Err(error) = thread.spawn(move || door.take().map_or((), |door| door.serve(&front))) {
-            // Nobody can serve any more: the mount ends, and callers are told so by the kernel.
+            // No thread can serve any more: the mount ends, and the kernel fails the callers' requests.
             eprintln!("headpond: the mount ends, as no thread can be started to serve it: {error}");
             socket.shut();
         }

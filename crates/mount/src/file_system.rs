@@ -1,8 +1,8 @@
-//! Where the kernel's requests come in: each is taken apart, handed to the group of operations
-//! that it belongs to, and answered exactly once.
+//! The kernel's requests as fuser delivers them: each goes to its group of operations, and gets
+//! exactly one answer.
 //!
-//! What is left out is left out on purpose, with an answer that makes the kernel do it by
-//! itself or tell the application so: see the end of this file.
+//! Some operations are left out on purpose. The answer then makes the kernel do them by itself, or
+//! fail them: see the end of this file.
 
 use std::ffi::OsStr;
 use std::io;

@@ -1,5 +1,5 @@
-//! What whoever controls a mount can see of it: which files and processes use it, and which files lie
-//! below a path.
+//! What the daemon's control part sees of a mount: which files and processes use it, and which files
+//! lie below a path.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -46,7 +46,7 @@ pub(crate) trait Files: Send + Sync {
     fn nested_origins(&self) -> Vec<Vec<u8>>;
 }
 
-/// Shared by the mount and whoever controls it.
+/// Shared by the mount and the daemon's control part.
 #[derive(Default)]
 pub struct Insight {
     files: OnceLock<Weak<dyn Files>>,
@@ -166,7 +166,7 @@ impl Insight {
         processes::read(number, 0).map(|process| process.pid.born)
     }
 
-    /// A process by its number, as it is now, for whoever makes or tries rules; `user` is as whom it would ask.
+    /// A process by its number, as it is now, to make or test rules. `user` is the user of its requests.
     /// May wait for a moment.
     #[must_use]
     pub fn process(&self, number: u32, user: u32) -> Option<Process> {

@@ -1,7 +1,7 @@
 //! Status change times that the pool has kept of files with nothing dirty: the origin's are those of headpond's own writes.
 //!
 //! Invariants
-//! - A time counts only while the origin says of the file what it said at the start: whoever changes it there later, by the
+//! - A time counts only while the origin says of the file what it said at the start: any later change, through the
 //!   mount or past it, moves that.
 //! - What the engine is asked about is not looked for here: its answers count.
 

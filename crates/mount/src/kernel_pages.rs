@@ -1,9 +1,9 @@
 //! Whether the kernel may keep old bytes of a file after a direct write.
 //!
-//! A direct write goes past the kernel's pages. The kernel drops those in its way before it sends the write, and once more after
-//! its answer if the caller waits for it. After one that is asynchronous (AIO, io_uring) it does not: what a buffered read, a page
-//! fault or a buffered write put there between the two would stay, and be read for good. So the kernel is told to forget it, when
-//! the write is made and before it is answered.
+//! A direct write bypasses the kernel's pages. The kernel drops the pages of that range before it sends the write,
+//! and again after the answer if the caller waits for it. After an asynchronous write (AIO, io_uring) it does not.
+//! Then a page that a buffered request or a page fault brought in meanwhile would stay, with old bytes. So the mount
+//! makes the kernel drop the range after the write and before its answer.
 //!
 //! ```text
 //!            buffered request                direct write                direct write
@@ -14,13 +14,13 @@
 //! ```
 //!
 //! Invariants
-//! - A buffered request is noted before the engine is asked, and a direct write looks after the engine has made it. So a request
-//!   that was answered with what was there before is always seen by the write.
-//! - The kernel enters its pages before it asks for their bytes, and lets nobody take them out before it has them: what is
-//!   forgotten after the write was made includes all that was asked for before.
+//! - The mount notes a buffered request before it asks the engine. A direct write looks for notes after the engine
+//!   has made it. So the write always sees a request that got the old bytes.
+//! - The kernel enters its pages before it asks for their bytes, and keeps them until the bytes are there. So the
+//!   drop after a write covers all that was asked for before.
 //!
-//! Cost where nobody reads through the kernel's pages: one look at a number for each direct write. Where a program does: one store
-//! for the first request of a kind, and a hand-over and a system call for each direct write, until 64 of them have met nobody.
+//! Price without buffered readers: each direct write looks at a number. With them: one store for the first request of
+//! a kind, and a hand-over and a system call for each direct write, until 64 of these met no buffered request.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

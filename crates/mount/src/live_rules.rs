@@ -1,4 +1,4 @@
-//! The rules in force, for the mount to ask and for whoever controls it to change.
+//! The rules in force: the mount asks them, and the daemon's control part changes them.
 //!
 //! Cost where there are none: one load of a flag for each request.
 
@@ -11,7 +11,7 @@ use headpond_rules::{Action, Mask, RuleSet};
 use crate::rules_of_path::InForce;
 use crate::tree::Known;
 
-/// Shared by the mount and whoever controls it.
+/// Shared by the mount and the daemon's control part.
 #[derive(Debug, Default)]
 pub struct LiveRules {
     any: AtomicBool,

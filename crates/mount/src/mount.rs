@@ -185,7 +185,7 @@ impl Mounted {
         if self.connection.stands() && !self.connection.abort() { Ok(()) } else { self.join() }
     }
 
-    /// Waits until the mount is gone, whoever unmounts it.
+    /// Waits until this or any other process unmounts it.
     ///
     /// # Errors
     /// When serving it ended otherwise.

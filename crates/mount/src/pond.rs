@@ -5,8 +5,8 @@
 //! Contract
 //! - Answers are given on the shard's own thread, in order. One that says how a file is says how
 //!   it is at that moment.
-//! - What is done with an answer there is short, never blocks, and takes no lock that is held by
-//!   anybody who asks something: who asks can be held back until the shard has room again.
+//! - An answer's closure is short, never blocks, and takes no lock that a thread holds while it sends
+//!   a request: that thread may wait until the shard has room again.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -199,7 +199,7 @@ struct Reopened(Again<OriginTree>);
 /// A file of the shard's that is closed while its last name goes.
 struct Closed(Leaving);
 
-/// A file without a name, of which the shard's is told.
+/// A file without a name. The shard knows of it.
 struct Nameless(Removed);
 
 impl headpond_names::Pond<OriginTree> for Engine {

@@ -91,7 +91,7 @@ impl Processes {
         }
         match slot.masked {
             Some(masked) if masked.generation == rules.generation => return Some(masked.mask),
-            // Whoever looked last may not have looked at the command line.
+            // The last look may have left out the command line.
             _ if rules.set.needs_command() => return None,
             _ => {}
         }

@@ -1,7 +1,7 @@
-//! What is counted by file and process.
+//! Counts by file and by process.
 //!
-//! Files are counted where what applications see of them is kept ([`Known`](crate::tree::Known)), so a count is exact for as long
-//! as the mount knows the file; processes in a table of bounded size (`processes.rs`).
+//! A file's counts lie with its visible state ([`Known`](crate::tree::Known)), so they are exact as long as the mount
+//! knows the file. Those of processes lie in a table of bounded size (`processes.rs`).
 //!
 //! Cost for each request: two clones of a pointer, a few additions, and one look into the table of
 //! processes under a lock that nobody else holds for long.

@@ -1,12 +1,12 @@
-//! The files of which a program was told that their writes are whole, and counts on it.
+//! The files whose programs rely on untorn writes, because the mount promised them.
 //!
 //! Invariants
-//! - It is told only while the cache mode keeps writes whole, and the mode that does is not left while a program counts
-//!   on it: telling and leaving look at the same state under one lock.
-//! - Who was told counts on it as long as a handle is open on which he asked, and as long as his process lives: MariaDB
-//!   closes a tablespace when it has too many open, opens it again, and does not ask again.
-//! - Meanwhile all writes to the file, whoever makes them, go through the log or fail (`Handling::Whole`).
-//! - A process that cannot be seen from here (in another namespace of processes) is not told: nobody would know its end.
+//! - The mount promises it only in a cache mode that keeps writes untorn, and does not leave that mode while a program
+//!   relies on it: the promise and the change of mode look at the same state under one lock.
+//! - A promise lasts as long as the handle that asked is open, and as long as its process lives: MariaDB closes a
+//!   tablespace when it has too many open, opens it again, and does not ask again.
+//! - Meanwhile every program's writes to the file go through the log or fail (`Handling::Whole`).
+//! - A process in another process namespace gets no promise: the mount could not see its end.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ pub struct WholeFile {
     pub name: String,
 }
 
-/// Shared by the mount and whoever controls it.
+/// Shared by the mount and the daemon's control part.
 #[derive(Default)]
 pub struct WholeWrites {
     state: Mutex<State>,
@@ -72,7 +72,7 @@ impl WholeWrites {
         }
     }
 
-    /// It cannot be kept any more, whoever counts on it: the flash has failed. Nobody is told from now on.
+    /// The flash has failed, so the promise ends, also for programs that rely on it. No program gets it from now on.
     pub fn lost(&self) {
         let mut state = self.state();
         (state.holds, state.lost) = (false, true);

@@ -26,8 +26,8 @@ use crate::pond::{Done, Operation, Pond};
 use crate::reached::{Reached, pin};
 use crate::tree::Inode;
 
-/// A pond that answers at once, notes what it is told, and lets something happen before the origin's directories are
-/// changed.
+/// A pond that answers at once, notes its requests, and lets something happen before the origin's directories
+/// change.
 #[derive(Default)]
 struct Told {
     changes: Mutex<Vec<Namespace>>,
@@ -177,7 +177,7 @@ impl Bench {
     }
 }
 
-/// What comes of an open at a time when it may be too late: the engine is told that the file is gone, or has not heard of it.
+/// The outcome of an open that may come too late: the engine knows that the file is gone, or has not heard of it.
 fn opens(front: &Arc<Front>, inode: &Arc<Inode>) -> (Arc<OnceLock<Errno>>, impl FnOnce() + Send + 'static) {
     let (front, inode, refused) = (front.clone(), inode.clone(), Arc::new(OnceLock::new()));
     let told = refused.clone();

@@ -1,8 +1,7 @@
-//! A few threads for what may block and is rare: files that do not go through the engine, and what
-//! has to be done at the origin before a request for data can be asked of the engine.
+//! A few threads for rare work that may block: files that do not go through the engine, and work at
+//! the origin before the engine can take a request for data.
 //!
-//! The queue has no limit of its own: what is in it is under way in the kernel, which has one for
-//! each caller.
+//! The queue has no limit of its own: the kernel limits the requests of each caller.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};

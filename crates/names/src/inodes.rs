@@ -99,7 +99,7 @@ pub struct Inodes<T: Tree> {
 }
 
 impl<T: Tree> Inodes<T> {
-    /// A table with only the origin's root, of whose paths so many stay open.
+    /// A table with only the origin's root. At most so many of its paths stay open.
     ///
     /// # Errors
     /// When the root cannot be looked at.

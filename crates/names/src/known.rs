@@ -2,13 +2,13 @@
 //! which the origin's may lag behind.
 //!
 //! Invariants
-//! - What an application is told after its own change includes that change: the state is set
-//!   in order with the engine's answers, before the answer goes on.
-//! - The state never goes back. An answer says how the file is at that moment, all answers are
-//!   given on one thread, in order, and they are taken over nowhere else: so the last one is right.
-//! - The state outlives the kernel's interest in the inode, because the engine's does: what the engine holds is known.
-//!   It holds an object from the answer to an open, or from the start, until it says that it lets go of it; from then
-//!   on the origin has all that there is of the file.
+//! - After its own change, an application sees that change: the state is set in the order of the
+//!   engine's answers, before the answer goes on.
+//! - The state never goes back. An answer has the file's state at that moment, all answers come on one thread, in
+//!   order, and only this thread sets the state: so the last one is right.
+//! - The state lives as long as the engine holds the object, even if the kernel forgets the inode. The engine holds
+//!   an object from the answer to an open, or from the start, until it releases it. From then on the origin has all
+//!   of the file.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

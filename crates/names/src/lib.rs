@@ -1,14 +1,15 @@
-//! The name layer: which inodes the kernel knows and where they are, what the engine knows of files, who may open a file
-//! while its names change, and what of all that is not durable yet.
+//! The name layer. It knows the kernel's inodes and where they are, what the engine knows of files, the order of
+//! opens and changes of names, and what of all that is not durable yet.
 //!
-//! It does no I/O, reads no clock, starts no thread and leaves nothing to chance: its world is two traits, [`Tree`] (the
-//! origin's names and inodes) and [`Pond`] (the engine). The mount has one of system calls, the simulator one of its own.
+//! It does no I/O, reads no clock, starts no thread and uses no randomness. Its world is two traits, [`Tree`] (the
+//! origin's names and inodes) and [`Pond`] (the engine). The mount implements them with system calls, the simulator
+//! by itself.
 //!
 //! Invariants
 //! - Operations that may wait are futures, and wait only where they `await`: for the tree, for the pond, or for each other.
 //!   No lock is held across such a place, but those made for it (`turns.rs`, `slots.rs`, `moves.rs`).
-//! - What an operation has begun and not ended is undone when its future is dropped, as far as that can be done without waiting.
-//! - Requests for data are no concern of it: they find what they need ([`Inode::known`]) without waiting.
+//! - The drop of a future undoes what its operation has begun and not ended, as far as that needs no waiting.
+//! - Requests for data do not pass through it: they find what they need ([`Inode::known`]) without waiting.
 
 mod again;
 mod found;

@@ -1,6 +1,6 @@
-//! Renames under way: who did not find a file by its name waits for those before it believes that it is not there.
+//! Renames under way. A lookup that does not find its file waits for these before it reports the file as missing.
 //!
-//! Invariant: who waits, waits for the renames that had begun before, and for no others.
+//! Invariant: a lookup waits only for the renames that began before it.
 
 use std::collections::BTreeSet;
 

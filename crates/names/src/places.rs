@@ -1,16 +1,16 @@
-//! Where inodes are, so that one whose path was closed is found again: by the directory in which it was found and
-//! its name there, up to the root.
+//! The places of inodes: a directory and a name in it, up to the root. With its place, an inode opens again after its
+//! path was closed.
 //!
 //! Invariants
 //! - A directory that a place names stays in the table, also when the kernel has forgotten it: renaming it moves what is
 //!   below it, as nothing but its own place changes.
-//! - A place changes with the rename at the origin: between the two nobody opens anything by it and believes that it is
-//!   not there ([`Moves`]).
-//! - What is opened is the file that it was before, by inode number, birth time and device, or it is not opened (ESTALE).
-//! - No chain of directories, however long, is gone through by recursion.
+//! - A place changes with the rename at the origin. Between the two, no operation takes the file for missing
+//!   ([`Moves`]).
+//! - An open finds the same file as before, by inode number, birth time and device, or it fails (ESTALE).
+//! - No function recurses over a chain of directories, so a long one is safe.
 //!
-//! By name, and not by the origin's file handles: these need a capability that ordinary users' daemons lack, and what is
-//! opened by one may have no path, by which the directory that is to be synced is found.
+//! Places are names and not the origin's file handles. Handles need a capability that ordinary users' daemons lack,
+//! and a file opened by handle may have no path, which the sync of its directory needs.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};

@@ -1,9 +1,9 @@
 //! The engine, as the name layer uses it.
 //!
 //! Contract
-//! - Answers come in the engine's order. One that says how a file is says how it is at that moment, and is shown in that
-//!   moment to who wants to see it.
-//! - What is done with an answer then is short, never waits, and asks nothing.
+//! - Answers come in the engine's order. An answer with a file's state has its state at that moment, and the listener
+//!   sees it in that moment.
+//! - The listener is short, never waits, and sends no request.
 
 use std::future::Future;
 use std::pin::Pin;

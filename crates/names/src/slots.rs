@@ -1,5 +1,5 @@
-//! Paths of inodes that are known and perhaps not in use: as many stay open as there is room for, the others are closed,
-//! and opened again when they are needed.
+//! Paths of the known inodes. As many stay open as there is room for. The table closes the others, and opens them again
+//! when an operation needs them.
 //!
 //! ```text
 //!            leave            gone
@@ -9,12 +9,12 @@
 //! ```
 //!
 //! Invariants
-//! - Not more than [`Paths`]' limit stay open, but for those that are in use at the moment and those that may not
-//!   be closed. Where all of them are such, more are opened: who sets the limit leaves a reserve.
-//! - A path in use (an [`Opened`]) is never closed under its user.
-//! - While a file is leaving nothing opens it, and who wants it waits for how that ends.
+//! - At most [`Paths`]' limit stay open, beside those that are in use or must stay open. If all of them are, the table
+//!   opens more: the limit leaves a reserve.
+//! - A path in use (an [`Opened`]) never closes under its user.
+//! - Nothing opens a file that is leaving. An operation that needs it waits until that is decided.
 //!
-//! Cost of one that is open: a lock that nobody holds for long, and a count; no system call.
+//! Price of an open one: a lock that is never held for long, and a count; no system call.
 
 use std::collections::VecDeque;
 use std::fmt;

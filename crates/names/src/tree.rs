@@ -1,11 +1,11 @@
 //! The origin's names and inodes, as the name layer uses them.
 //!
 //! Contract
-//! - A path names what it was opened by for as long as it is kept, wherever that is renamed to, and also once it has no name.
+//! - A path stays with the file for which it was opened, through renames and after its last name is gone.
 //! - Each call is one step of the origin: it happens as a whole, at some moment before it is ready.
-//! - Errors are those of the system call of the same name. Where no descriptor is left for a call that makes one it is
-//!   [`Errno::MFILE`](headpond_base::Errno::MFILE) or [`Errno::NFILE`](headpond_base::Errno::NFILE): some are closed then,
-//!   and the call made again.
+//! - Errors are those of the system call of the same name. A call that finds no descriptor left fails with
+//!   [`Errno::MFILE`](headpond_base::Errno::MFILE) or [`Errno::NFILE`](headpond_base::Errno::NFILE). The name layer
+//!   then closes some, and calls again.
 
 use std::ffi::OsStr;
 use std::future::Future;

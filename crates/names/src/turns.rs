@@ -1,8 +1,8 @@
-//! Turns at a file: whoever opens it, and whoever changes its names, one after the other.
+//! Turns at a file: opens and changes of its names run one after the other.
 //!
-//! A change of names looks at what the engine knows of the file, has the origin carry it out, and acts on what it
-//! saw. A file that became known to the engine in between would be removed without the log's being told: after a crash
-//! its data would be missing its file.
+//! A change of names looks at what the engine knows of the file, changes the origin, and acts on what it saw. If the
+//! engine came to know the file in between, the removal would not reach the log: after a crash its data would be
+//! missing its file.
 //!
 //! ```text
 //!            ┌────────────── open ──────────────┐
@@ -12,14 +12,12 @@
 //! ```
 //!
 //! Invariants
-//! - While names of a file are changed nobody opens it in the engine, and nobody else changes its names: how many there
-//!   are, and whether the engine knows it, stay what they were when the turn came.
-//! - All turns that one operation needs are taken at once, and nobody who has some asks for more: nobody waits in a
-//!   circle.
-//! - Who wants to change names is not kept waiting by those who come to open later.
+//! - During a change of a file's names, no open in the engine and no other change of its names runs. So the number of
+//!   names, and whether the engine knows the file, stay what they were when the turn came.
+//! - An operation takes all its turns at once, and never asks for more while it has some: there is no deadlock.
+//! - Later opens do not delay a change of names that waits.
 //!
-//! Cost: an open takes one lock twice. Who waits, waits for the origin's directories or for an open, as
-//! long as those take.
+//! Price: an open takes one lock twice. A wait lasts as long as the origin's directories, or an open, take.
 
 use std::collections::BTreeMap;
 

@@ -1,17 +1,15 @@
-//! Which files were changed at the origin in ways that no log has (mode, owner, names, extended attributes) and not
-//! synced there since.
+//! Files with changes at the origin that are in no log (mode, owner, names, extended attributes), and not synced
+//! there yet.
 //!
 //! Invariants
-//! - A change that was answered before a sync is asked for is durable when that sync is answered, whether the kernel
-//!   remembered the file in between or not.
-//! - What is kept of files that the kernel forgot is bounded. When there are too many, every file counts as one of them
-//!   whose past is not known.
+//! - A sync makes durable every change that was answered before it, even if the kernel forgot the file in between.
+//! - Memory for forgotten files is bounded. When there are too many, every file counts as changed.
 //!
-//! A file that is met for the first time since the mount counts as synced: before a mount begins, the origin's whole file
-//! system is synced.
+//! A file that the mount has not met before counts as synced, because each mount first syncs the origin's whole file
+//! system.
 //!
-//! Price: 16 bytes for each forgotten file; and from the moment on at which there are too many, one sync of the origin for
-//! each file that the kernel remembers again and an application syncs.
+//! Price: 16 bytes for each forgotten file. Once there are too many, each file that the kernel meets again and an
+//! application syncs costs one sync of the origin.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};

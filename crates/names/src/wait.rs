@@ -1,7 +1,7 @@
 //! Waiting for something that another operation does; and, for threads, waiting for an operation.
 //!
 //! Invariants
-//! - Whoever waits is woken after each change of what is waited for, and looks again.
+//! - Each change of the state wakes everyone that waits for it, and each looks again.
 //! - The lock is held during a look, and never during a wait.
 
 use std::future::{Future, poll_fn};

@@ -126,7 +126,7 @@ impl Cache {
     }
 
     /// Changes the policy; the contents stay. While an earlier change is under way the rest of
-    /// that is moved first, all at once: only whoever changes policies by the second pays for it.
+    /// that is moved first, all at once: only a caller that changes policies by the second pays for it.
     pub fn set_policy(&mut self, policy: Policy, host: &mut dyn Host) {
         if policy == self.policy {
             return;

@@ -60,7 +60,7 @@ impl Index {
         if self.entries[hole] == FREE {
             return;
         }
-        // Whoever was pushed past the hole moves into it, so that every search still ends right.
+        // An entry that was pushed past the hole moves into it, so that every search still ends right.
         let mut at = self.after(hole);
         while self.entries[at] != FREE {
             let home = self.home(key_of(self.entries[at] - 1));

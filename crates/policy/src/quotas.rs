@@ -44,7 +44,7 @@ impl ClassLimit {
     }
 }
 
-/// Whoever holds the blocks, and knows their classes.
+/// The owner of the blocks, which knows their classes.
 pub trait Holder {
     /// The block's class; `None` if there is no such block.
     fn class(&self, key: Key) -> Option<Class>;

@@ -1,4 +1,4 @@
-//! What every policy can do, and what it asks of whoever holds the blocks.
+//! What every policy can do, and what it asks of the owner of the blocks.
 //!
 //! The order of calls, for each block that a request touches:
 //! 1. [`Replacement::touch`]. `true`: it is kept, and now counts as used once more.
@@ -45,7 +45,7 @@ pub struct Taken {
     pub in_memory: bool,
 }
 
-/// Whoever holds the blocks.
+/// The owner of the blocks.
 pub trait Host {
     /// Whether this block may be dropped: it is clean, not pinned, and nobody is busy with it.
     fn evictable(&mut self, key: Key) -> bool;

@@ -5,7 +5,7 @@
 //! once; of more, those that moved last.
 //!
 //! Invariants:
-//! - Only a transfer of a run that is already longer than the cut-off is told to pass by. What came
+//! - A transfer bypasses only if its run is already longer than the cut-off. What came
 //!   before is cached like anything else.
 //! - A jump ends the run: a random reader is never taken for a stream, however long it lives.
 

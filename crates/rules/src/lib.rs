@@ -1,6 +1,6 @@
 //! Rules: who and what is cached. Ordered, and the first that matches a request decides.
 //!
-//! Pure: nothing here looks at a process, a file or a clock. Whoever asks brings what is known of them.
+//! Pure: nothing here looks at a process, a file or a clock. The caller brings what it knows of them.
 //!
 //! Invariants
 //! - What a rule is written as reads back as the same rule.

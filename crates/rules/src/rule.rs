@@ -22,7 +22,7 @@ pub enum Direction {
 pub struct Pid {
     /// Its number (of the whole process, not of a thread).
     pub number: u32,
-    /// When it was started, in the kernel's ticks since the machine's start; 0 in a rule: whoever has
+    /// When it was started, in the kernel's ticks since the machine's start; 0 in a rule: any process with
     /// that number.
     pub born: u64,
 }

@@ -1,8 +1,8 @@
 //! The gate through which every change of the origin passes: whether this process may still make one.
 //!
-//! The lock beside the origin is taken once, and over a network a lock is a lease: a server that restarts, or a client that was
-//! silent for too long, loses it without a word, and another host may take the origin over. So the claim is looked at again
-//! while it is used.
+//! The mount takes the lock beside the origin once, but over a network a lock is a lease. A server that restarts
+//! loses it, and so does a client that is silent for too long. No one reports that, and another host may take the
+//! origin over. So the gate looks at the claim again and again.
 //!
 //! Invariants
 //! - No change of the origin begins later than [`Gate::INTERVAL`] after the beginning of a look that found the claim standing.
@@ -12,11 +12,12 @@
 //!
 //! [`Watch`] decides by these; here are the clock, the locks and the waiting.
 //!
-//! It is a check and no fence. What remains open: a change that has begun, or lies in the kernel's page cache, when another
-//! host takes over; and one that begins within the interval after that. The kernel of a host that was cut off sends what it
-//! has not sent, once it can.
+//! It is a check and not a fence. It does not stop a change that has begun, or lies in the kernel's page cache, when
+//! another host takes over, nor one that begins within the interval after that. Once a host is back from a cut-off,
+//! its kernel sends what it has not sent.
 //!
-//! Price: a read of a clock and a short lock for each change of the origin, and a look for each interval in which there are any. No hit pays.
+//! Price: each change of the origin reads a clock and takes a short lock; each interval with changes has a look. No
+//! hit pays.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;

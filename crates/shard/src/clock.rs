@@ -1,4 +1,4 @@
-//! The clock that engines are told: monotonic, and one for the whole process.
+//! The clock of all engines in the process: monotonic.
 
 use std::sync::OnceLock;
 use std::time::Instant;

@@ -1,11 +1,11 @@
 //! Changes that find no space because of each other.
 //!
-//! For one overwritten block that files share, XFS takes a run of 32. It gives back what is too much when space ends, but not of
-//! a file that has something left to be written to its disk. With several changes at once there is always such a file: one of
-//! them is told that there is no space where there is plenty. So who is told so asks once more while nobody else changes
-//! anything; by then the kernel has written what was left.
+//! When a program overwrites one block that files share, XFS reserves 32. Near the end of space XFS gives the surplus
+//! back, but not from a file with unwritten pages. With several changes at once there is always such a file, and one
+//! change gets "no space" while there is plenty. So a refused change runs once more while no other change runs. By
+//! then the kernel has written those pages.
 //!
-//! Price: on a full origin each refusal waits for the changes under way, and those that come wait for its second answer.
+//! Price: on a full origin each refusal waits for the changes under way, and new changes wait for its second answer.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -60,7 +60,7 @@ mod tests {
         }
     }
 
-    /// Two that meet in the disk: what each is told.
+    /// Two that meet in the disk: the answer of each.
     fn at_once(in_the_way: bool) -> ([Result<()>; 2], u32) {
         let (crowd, disk, met) = (Crowd::default(), Disk::default(), Barrier::new(2));
         let ask = || {

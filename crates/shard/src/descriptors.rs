@@ -1,5 +1,5 @@
-//! Descriptors of files that are known and perhaps not in use: as many stay open as there is room for, the others are
-//! closed, and opened again when they are needed.
+//! Descriptors of the origin's files. As many stay open as there is room for. The shard closes the others, and opens
+//! them again when it needs them.
 //!
 //! ```text
 //!            leave            gone
@@ -8,10 +8,10 @@
 //! ```
 //!
 //! Invariants
-//! - Not more than [`Descriptors`]' limit stay open, but for those that are in use at the moment and those that may not
-//!   be closed. Where all of them are such, more are opened: the [`Budget`] has a reserve.
-//! - A descriptor in use (an [`Opened`]) is never closed under its user.
-//! - While a file is leaving nothing opens it, and who wants it waits for how that ends.
+//! - At most [`Descriptors`]' limit stay open, beside those that are in use or must stay open. If all of them are, the
+//!   shard opens more: the [`Budget`] has a reserve.
+//! - A descriptor in use (an [`Opened`]) never closes under its user.
+//! - Nothing opens a file that is leaving. A job that needs it waits until that is decided.
 //!
 //! Cost of one that is open: a lock that nobody holds for long, and a count; no system call.
 

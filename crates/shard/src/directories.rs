@@ -1,16 +1,15 @@
 //! Directories whose entries changed, and that are to be synced with the files whose names those are.
 //!
-//! A sync of a file makes its data durable, and on some file systems no more than that: btrfs before 6.15.3 brings back a
-//! file whose last name was removed though the file was synced after it, and few promise anything of a second name. So
-//! whoever counts on a name, or on its being gone, has the directory synced.
+//! A sync of a file makes its data durable, and on some file systems nothing else. btrfs before 6.15.3 brings back a
+//! file that lost its last name, even if a sync of the file came later; and few file systems promise a second name.
+//! So a sync that must cover a name, or its removal, also syncs the directory.
 //!
 //! Invariants
 //! - A directory counts as synced only by a sync that began after the change.
 //! - A change whose sync failed stays, for the next sync of the file.
 //!
-//! Price: one descriptor for each directory with such changes, up to a limit, however many files they are of, until those
-//! are synced.
-//! A directory that was synced for one of them after the change of another need not be synced for that one.
+//! Price: one descriptor for each directory with such changes, up to a limit, until the files are synced. One sync of a
+//! directory serves all files that changed in it before.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,17 +1,15 @@
 //! A front door that the shard's own thread serves, along with others.
 //!
-//! Requests that come through [`Handle::submit`](crate::Handle::submit) cost a hand-over from the
-//! thread that took them in to the shard's: a wake-up, which on an idle machine is a good part of what
-//! a read of flash costs. Where requests come out of a descriptor, the shard can wait for that
-//! descriptor along with the flash, and take them in itself.
+//! A request through [`Handle::submit`](crate::Handle::submit) costs a hand-over between threads: a
+//! wake-up, which on an idle machine costs nearly as much as a read of flash. If requests come from a
+//! descriptor, the shard can wait for it along with the flash, and take them in itself.
 //!
 //! # Contract
 //! - A door's methods run on the shard's thread and never block, nor call
 //!   [`Handle::submit`](crate::Handle::submit) or anything that does.
-//! - What is done with an answer runs there too, as with every request.
-//! - Doors that have something at the same time are served in turn, a portion each.
-//! - When the shard ends with the door still open, the door is dropped: it has to see to it that
-//!   whoever still comes is told so.
+//! - An answer's closure runs there, too, as for every request.
+//! - Doors with requests at the same time take turns, a portion each.
+//! - A shard that ends drops its open doors. The door must then refuse the requests that still come.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,10 +1,10 @@
 //! The front doors that the shard serves itself, and whose turn it is.
 //!
 //! Invariants:
-//! - Each door is watched from its coming to its going, by a watch of its own.
-//! - Doors that have something take turns: none is served twice while another waits. So a door that always has more
-//!   keeps no other waiting for longer than a portion each takes.
-//! - Bounded by what the reactor watches: one that finds no room is dropped, and serves itself.
+//! - Each door has a watch of its own, from its opening to its end.
+//! - Doors with requests take turns: the shard serves none twice while another waits. So a busy door delays another
+//!   by at most one portion of each.
+//! - Bounded by the reactor's watches: a door that finds no room is dropped, and serves itself.
 
 use headpond_device::{Reactor, Watch};
 

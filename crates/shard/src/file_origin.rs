@@ -1,7 +1,7 @@
 //! An origin of files, through the page cache of the machine.
 //!
-//! Costs: what is read from or written to the origin takes page cache once more. The origin is touched
-//! rarely, and its own read-ahead and write-behind are worth more than that memory.
+//! Price: data read from or written to the origin also takes page cache. The shard uses the origin
+//! rarely, and the kernel's read-ahead and write-behind are worth that memory.
 //!
 //! Invariants
 //! - An object's file, once it can be written, stays the one it is until released.
@@ -422,7 +422,7 @@ impl Attached {
             match allocate(file, how | FallocateFlags::KEEP_SIZE, offset, len) {
                 Err(Errno::OPNOTSUPP) => {}
                 Ok(()) if keep_space && how == FallocateFlags::PUNCH_HOLE => {
-                    // There is nothing that would do both at once. Who finds no space later is told then.
+                    // No call does both at once. A later write that finds no space gets the error.
                     let _ = allocate(file, FallocateFlags::KEEP_SIZE, offset, len);
                     return Ok(());
                 }

@@ -1,10 +1,10 @@
 //! Threads for the origin's blocking calls, in lanes that do not wait for each other.
 //!
-//! - `reads`: what applications wait for. Never behind destage.
+//! - `reads`: reads for applications. They never wait behind destage.
 //! - `changes`: destage's writes and syncs, which may take long.
-//! - `directories`: rename, unlink and whatever else goes with the log.
-//! - `closes`: files that are let go. A change may wait for the space of one that was removed (`removed.rs`), so closing it
-//!   is behind none.
+//! - `directories`: rename, unlink and the other changes of names.
+//! - `closes`: closing files. A change may wait for the space of a removed file (`removed.rs`), so its close never
+//!   waits behind a change.
 //!
 //! A thread is started when work comes and none is idle, up to the lane's limit, and stays. A lane's queue
 //! is bounded by the shard, which takes no new requests while too much is under way.
@@ -121,7 +121,7 @@ impl Lanes {
         Ok(lanes)
     }
 
-    /// Gives a job to its lane. Without a ticket, nobody is told of its end.
+    /// Gives a job to its lane. Without a ticket, its end is not reported.
     pub(crate) fn push(&mut self, ticket: Option<Ticket>, job: Job) {
         let lane = match job {
             Job::Read { .. } | Job::Seek { .. } | Job::Reserve { .. } | Job::Free { settles: false, .. } => {

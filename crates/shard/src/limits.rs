@@ -22,7 +22,7 @@ pub struct Limits {
     pub operations: usize,
     /// How long to look for work before going to sleep, and ten times as long while the flash reads and nobody else
     /// wants the processor; zero is never. Only while work comes at such intervals: after a longer wait the
-    /// shard sleeps at once, until one was short again. Whoever else wants the processor gets it meanwhile.
+    /// shard sleeps at once, until one was short again. Other threads get the processor meanwhile.
     ///
     /// Being woken costs some 20 us where the processor has gone to sleep (on virtual machines, most
     /// of all), twice for each read that is alone.

@@ -1,10 +1,10 @@
-//! Who is told of what becomes of an object.
+//! Listeners to the fate of an object.
 
 use std::sync::{Arc, OnceLock};
 
 use headpond_base::ObjectId;
 
-/// Whoever wants to know of an object.
+/// The listeners of an object.
 type Listener = Arc<OnceLock<Box<dyn Fn(ObjectId) + Send + Sync>>>;
 
 /// What the engine tells of objects without being asked.

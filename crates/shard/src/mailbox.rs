@@ -1,8 +1,8 @@
 //! Requests on their way to the shard.
 //!
 //! Invariants:
-//! - At most `limit` requests are under way, from [`Mailbox::send`] to their answer. Who comes with
-//!   one more waits (promise 9): nothing grows and nothing is refused.
+//! - At most `limit` requests are under way, from [`Mailbox::send`] to their answer. The sender of
+//!   one more waits (promise 9): nothing grows, and no request is refused.
 //! - Every request is answered once: by the shard, or, after the mailbox is closed, here.
 //! - The shard is woken only if it sleeps: see [`Waker`].
 
@@ -85,7 +85,7 @@ impl Mailbox {
         let first = inner.items.is_empty();
         inner.items.push(item);
         drop(inner);
-        // Whoever put the first one there wakes for all.
+        // The sender of the first one wakes the shard for all.
         if first {
             self.waker.wake();
         }

@@ -172,7 +172,7 @@ impl<O: Origin> ModelDisk<O> {
     }
 }
 
-/// Held by whoever is being served; gives the arm on, also when the work panics.
+/// Held by the access that has the arm. Its drop gives the arm on, also after a panic.
 struct Arm<'a, O: Origin> {
     disk: &'a ModelDisk<O>,
     spindle: Spindle,
@@ -216,7 +216,7 @@ impl State {
         access.or_else(|| self.syncs.pop_front().map(|waiter| (self.head.address, waiter)))
     }
 
-    /// Gives the arm to whoever is next, if anybody is.
+    /// Gives the arm to the next access that waits.
     fn serve_next(&mut self, spindle: &Spindle) {
         let next = self.next();
         self.serving = next.is_some();

@@ -1,8 +1,8 @@
-//! What the origin charges to whom: space is asked for as the user who writes, so that quotas and the blocks that a file
-//! system keeps for the superuser hold as they do without headpond.
+//! Space at the origin, reserved as the user who writes. So quotas, and the blocks that a file system keeps for the
+//! superuser, work as they do without headpond.
 //!
-//! Invariant: a thread that took on a user's identity is itself again when the work is done, or the process ends: the next
-//! job would be done with a stranger's rights.
+//! Invariant: a thread that took on a user's identity gives it up after the work, or the process ends. Otherwise the
+//! next job would run with another user's rights.
 //!
 //! Price: five system calls, for users other than the superuser. Groups stay the daemon's: a user who may use kept blocks
 //! by a group alone gets ENOSPC.

@@ -52,7 +52,7 @@ pub trait Origin: Send + Sync + 'static {
     fn resize(&self, object: ObjectId, size: u64) -> Result<()>;
 
     /// Makes sure of space for ranges, from byte to byte, without changing the file's size or its modification time. One who
-    /// `insists` is told if the file system cannot ([`Errno::OPNOTSUPP`](headpond_base::Errno::OPNOTSUPP)).
+    /// `insists` gets [`Errno::OPNOTSUPP`](headpond_base::Errno::OPNOTSUPP) if the file system cannot.
     ///
     /// # Errors
     /// [`Errno::NOSPC`](headpond_base::Errno::NOSPC) when there is none,

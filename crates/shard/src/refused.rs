@@ -1,13 +1,13 @@
-//! What an origin lost of a file, until the engine hears of it.
+//! Writes that an origin lost, until the engine learns of them.
 //!
-//! A kernel tells a descriptor once of what it could not write: with the first fsync after that, or, on NFS, with the first write
-//! that it refuses for want of space. If that was not a sync of the engine's, the next one succeeds, and the engine would count
-//! as kept what is lost.
+//! The kernel reports a failed write-back to a descriptor once: at the next fsync or, on NFS, at a write that it
+//! refuses for want of space. If that call was not the engine's sync, the engine's next sync succeeds, and the engine
+//! would take lost data for safe.
 //!
 //! Invariants
-//! - After an error that others were given, the engine's next sync of the file fails with it.
-//! - One who syncs does so alone, so that no sync succeeds between the moment in which another takes the error and the one in
-//!   which it is noted. Where writes can take it, they do not run beside a sync.
+//! - After an error that another call received, the engine's next sync of the file fails with it.
+//! - One sync runs at a time, so that no sync succeeds after another call took the error and before that is noted. If
+//!   writes can take the error, they do not run beside a sync.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,16 +1,16 @@
 //! Removed files that are still open here, so that their space at the origin is not free yet.
 //!
-//! Who has removed a file expects to have its space at once. A file system gives it back with the last descriptor of the
-//! file, and of those some are closed only after the removal was answered: the kernel lets the mount forget a file no
-//! sooner, and closing a large one takes its time. So whoever finds no space waits for files that are about to be closed,
-//! and asks again, as file systems themselves do for space that their journal still holds.
+//! A program that removes a file expects its space back at once. The file system frees the space when the last
+//! descriptor closes. Some descriptors close only after the removal is answered: the kernel lets the mount forget a
+//! file no sooner, and closing a large file takes time. So a change that finds no space waits for the files that are
+//! about to close, and tries again. File systems themselves wait like this for space in their journal.
 //!
 //! Invariants
-//! - Who finds no space, and no file is about to be closed, is told at once.
-//! - Nobody waits for files that were removed after he asked, nor longer than the times below from the last that was heard
-//!   of those removed before: one that an application keeps open holds nobody up for long.
+//! - If no file is about to close, a change that finds no space fails at once.
+//! - A change waits only for files that were removed before it, and no longer than the times below after the last
+//!   news of them. So a removed file that a program keeps open delays no change for long.
 //!
-//! Price: a wait takes one of the threads of its lane; that of a write, with a modelled disk, the disk's arm.
+//! Price: a wait takes a thread of its lane; a write's wait, with a modelled disk, also the disk's arm.
 
 use std::collections::BTreeMap;
 use std::fmt;

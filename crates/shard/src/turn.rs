@@ -1,12 +1,11 @@
 //! The shard's loop.
 //!
-//! One turn: wait (this also starts what the last turn submitted), hand everything that has come to the
-//! engine, carry out what it wants, answer. What came while the turn was made is part of the
-//! next one, which then does not sleep. Of much that comes at once a turn takes only a part, so that the flash gets
-//! its next work early.
+//! One turn: wait, hand everything that came to the engine, carry out its effects, answer. The wait also
+//! starts what the last turn submitted. What comes during a turn is part of the next one, which then does
+//! not sleep. If much comes at once, a turn takes only a part, so that the flash gets its next work early.
 //!
 //! Invariants:
-//! - The engine is told of each effect's end exactly once.
+//! - The engine learns the end of each effect exactly once.
 //! - Nothing here blocks but the reactor's wait.
 //! - While more than [`Limits::operations`] are under way, no request is taken in.
 
@@ -32,7 +31,7 @@ const MEMBER: MemberId = MemberId(0);
 const HOLDINGS: usize = 32;
 
 /// Requests taken through all doors in one turn while the flash has nothing to do: their reads are started before more
-/// are taken in. Not fewer, as each portion costs whoever asks a wake-up for its answers. Doors that have something
+/// are taken in. Not fewer, because each portion costs the callers a wake-up for its answers. Doors that have something
 /// share it.
 const DOOR_PORTION: usize = 8;
 
@@ -136,7 +135,7 @@ impl<C: Core> Turner<C> {
         while !(self.stopping && self.flash_under_way == 0 && self.origin_under_way == 0) {
             if self.wait().is_err() {
                 // The disks cannot be driven; the kernel's answers are lost. Unsynced writes are gone
-                // as in a crash, and every request is told so.
+                // as in a crash, and every request fails.
                 self.closing.last = self.snapshot();
                 return;
             }
@@ -216,7 +215,7 @@ impl<C: Core> Turner<C> {
         self.carry_out(false);
         self.exchange();
         for probe in std::mem::take(&mut self.probes) {
-            // Whoever asked may have gone.
+            // The thread that asked may have gone.
             let _ = probe.send(self.snapshot());
         }
     }

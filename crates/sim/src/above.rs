@@ -3,7 +3,7 @@
 //!
 //! Keeps true, as the shard's origin does:
 //! - A sync of a file makes its directory durable the first time, and those that were noted for it.
-//! - What a sync could not write is told to the engine, also if another found it out.
+//! - The engine hears of every write that a sync could not make, also if another sync found it.
 //! - An object whose file lost its last name, and was closed for it, holds no number.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -70,7 +70,7 @@ thread_local! {
     static WHERE: std::cell::RefCell<String> = const { std::cell::RefCell::new(String::new()) };
 }
 
-/// Keeps panics, which are findings here, from being printed in between; their place is told with the seed.
+/// Keeps panics, which are findings here, from being printed in between; their place is shown with the seed.
 pub fn quiet_panics() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();

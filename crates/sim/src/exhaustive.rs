@@ -62,7 +62,7 @@ const STEPS: [Step; 9] = [
 const CUTS: [Cut; 6] =
     [Cut::DropAll, Cut::KeepAll, Cut::OnlyLast, Cut::TearLastFront, Cut::TearLastBack, Cut::TearLastEnd];
 
-/// Runs all sequences of up to `depth` operations. `progress` is told how many are done, and of how many.
+/// Runs all sequences of up to `depth` operations. `progress` gets how many are done, and of how many.
 ///
 /// # Errors
 /// The first broken promise.

@@ -132,9 +132,9 @@ pub(crate) struct SimOrigin {
     births: bool,
     /// Without them, a number was given to another file since everything was durable.
     number_again: bool,
-    /// Wall-clock time. Grows with each change, so that no two changes share a time unless it is told in steps.
+    /// Wall-clock time. Grows with each change, so that no two changes share a time unless it has steps.
     clock: i64,
-    /// The steps in which it is told.
+    /// Its steps.
     step: i64,
 }
 
@@ -164,7 +164,7 @@ impl SimOrigin {
         UnixNanos(self.clock / self.step * self.step)
     }
 
-    /// From now on times are told in steps of so many nanoseconds.
+    /// From now on times have steps of so many nanoseconds.
     pub(crate) const fn tell_time_in(&mut self, step: i64) {
         self.step = step;
     }
@@ -210,7 +210,7 @@ impl SimOrigin {
         let now = self.tick();
         self.number_again |= !self.births && self.files.values().any(|file| file.inode == inode);
         let stamp = Stamp { size: 0, mtime: now, ctime: now };
-        // Finer than the times that are told: it is the file system's own way to tell files apart.
+        // Finer than the times that programs see: the file system itself tells files apart by it.
         let birth = if self.births { self.clock } else { 0 };
         let file = File {
             inode,
@@ -608,7 +608,7 @@ impl SimOrigin {
         Ok(())
     }
 
-    /// Whoever held files open is gone; files without a name go.
+    /// All users of open files are gone; files without a name go.
     pub(crate) fn daemon_killed(&mut self) {
         for file in self.files.values_mut() {
             file.open = false;

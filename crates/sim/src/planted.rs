@@ -11,7 +11,7 @@ pub enum PlantedUse {
     NoteIgnored,
     /// Nobody looks again whether the origin is still theirs.
     NeverLooks,
-    /// Whoever starts writes the marker over one that another daemon wrote meanwhile.
+    /// A start writes its marker over one that another daemon wrote meanwhile.
     MarkerWrittenBlindly,
 }
 

@@ -234,7 +234,7 @@ fn quota(seed: u64, blocks: u64) -> Option<u64> {
     rng.chance(120).then(|| rng.between(1, blocks.max(1)))
 }
 
-/// Who makes requests: not the superuser, so that what destage writes is told from what goes to the origin by itself.
+/// The user of requests: not the superuser, so that destage's writes differ from those that go straight to the origin.
 pub(crate) const USER: u32 = 1000;
 
 /// What a run is like.

@@ -369,7 +369,7 @@ impl<'a> Sim<'a> {
         self.ask(Asked::Seek { file, offset, data, asked_at }, Request::Seek { object, offset, data }).map(|_| ())
     }
 
-    /// chmod: the engine is asked, then it goes to the origin, then the engine is told. As in a mount it is one at a time, and
+    /// chmod: asks the engine, changes the origin, then reports to the engine. As in a mount it is one at a time, and
     /// nobody opens the file or changes its names meanwhile.
     pub(crate) fn chmod(&mut self, file: FileId) -> Result<(), String> {
         if self.is_opening(file) || self.names_busy() {

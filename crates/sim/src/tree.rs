@@ -497,7 +497,7 @@ impl Tree {
         self.collect(origin);
     }
 
-    /// Whoever held descriptors is gone.
+    /// All holders of descriptors are gone.
     pub(crate) fn daemon_killed(&mut self, origin: &mut SimOrigin) {
         for (id, node) in &mut self.nodes {
             node.open = u32::from(*id == self.root);

@@ -67,7 +67,7 @@ impl Host for Flash {
     }
 }
 
-/// Runs a policy over a trace. `progress` is told now and then how many references are done.
+/// Runs a policy over a trace. `progress` gets the number of references done now and then.
 pub fn replay(
     load: &Load,
     policy: Policy,

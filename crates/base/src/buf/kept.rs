@@ -1,13 +1,11 @@
 //! Memory that was used and is kept for the next buffer of its size.
 //!
-//! What the system gives anew costs a page fault and the zeroing of each block, and what is given back
-//! costs taking it out of the page table: for a read of 4 KiB together a seventh of the time of the thread that
-//! did nothing else.
+//! Fresh memory costs a page fault and the zeroing of each block; returned memory costs a change of the page
+//! table. For a read of 4 KiB, both together took a seventh of the shard's time.
 //!
 //! Invariants:
 //! - Memory is in one buffer or kept, never both: it comes here when its last owner drops it.
-//! - Bounded: no more than a limit of each size, for the whole process: [`KEPT_BYTES`], unless it asks for more
-//!   ([`keep_up_to`]).
+//! - Bounded: the process keeps at most [`KEPT_BYTES`] of each size, or what [`keep_up_to`] allows.
 //!
 //! The price: two uncontended locks for a buffer's life, and up to 18 MiB that the system does not get back.
 

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use crate::pond::{Pond, SIZE, run, wait_until};
 
-/// Does what it is told, line by line, with one open file, and says how it went: `ok`, what it read, or `errno N`.
+/// Carries out commands, line by line, with one open file, and answers: `ok`, what it read, or `errno N`.
 const CLIENT: &str = r#"
     use Fcntl; $| = 1;
     sysopen(my $f, $ARGV[0], O_RDWR) or die "open: $!";

@@ -85,7 +85,7 @@ fn a_copy_that_is_in_use_is_served_on_until_it_is_not() {
     let Some(mut copy) = Copy::of_all() else { return };
     let mnt = pond.mnt().display().to_string();
     copy.says(&format!("exec 3< {mnt}/file"), "0");
-    // Whoever unmounts is told who uses it, wherever that is.
+    // The refusal names the users, wherever they are.
     let shell = copy.shell.id().to_string();
     pond.unmount(&[]).refused(70, &["in use", &shell]);
     assert!(is_mounted(&pond.mnt()));

@@ -1,4 +1,4 @@
-//! Whole writes: of which files a database is told that they are, and that it stays so while it counts on it.
+//! Untorn writes: which files they are promised for, and that the promise holds while a database relies on it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -1,7 +1,7 @@
 //! A mount that comes while the last daemon of the origin is on its way out: it waits, with a word.
 //!
-//! After a plain `umount` the mount is gone at once, and its daemon still writes what is dirty to the origin. Whoever mounts again then
-//! wants to go on, and not to be refused.
+//! After a plain `umount` the mount is gone at once, but its daemon still writes dirty data to the origin. If you
+//! mount again then, the new mount waits for that instead of refusing.
 //!
 //! Invariants
 //! - A daemon that serves is not waited for.

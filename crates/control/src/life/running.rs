@@ -288,9 +288,9 @@ impl Running {
         settle_marker(&service, beside, &superblocks, &mut ended);
         drop(keeping);
         let refusal = ended.trouble.clone().map(|why| Refusal::FlushFailed { why, dirty_bytes: ended.dirty_bytes });
-        // Before the last answer: whoever comes after it finds no daemon, rather than one that ends.
+        // Before the last answer: a later command finds no daemon, rather than one that ends.
         socket.close();
-        // Whoever asked for the same while the mount was on its way out.
+        // Answers the clients that asked for the same while the mount ended.
         for event in events.try_iter() {
             if let Event::Unmount { client, .. } = event {
                 client.refuse(&Refusal::Ending { path: service.mountpoint() });

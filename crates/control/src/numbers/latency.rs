@@ -21,8 +21,8 @@ pub struct Latency {
     pub p999_seconds: f64,
     /// The longest.
     pub max_seconds: f64,
-    /// How many took up to so many nanoseconds and longer than those of the bucket before: buckets
-    /// that are empty are left away. For whoever takes differences.
+    /// The upper end of each bucket in nanoseconds, with its count. Empty buckets are left out. For
+    /// programs that take differences.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub buckets: Vec<(u64, u64)>,
 }

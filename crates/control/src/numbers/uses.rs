@@ -5,10 +5,10 @@ use headpond_engine::Holding;
 use headpond_mount::{FileUse, Insight, ProcessUse};
 use serde::{Deserialize, Serialize};
 
-/// The longest path that is told. Of a longer one, which only who goes down step by step can make, the end is told.
+/// The longest path that is shown. Of a longer one the end is shown; a program can make one only step by step.
 pub const PATH_SHOWN_MAX: usize = 4096;
 
-/// Files and processes that are told of each count.
+/// Files and processes shown for each count.
 const MOST: usize = 16;
 
 /// What was done with a file since the mount. Reads are in whole blocks.
@@ -21,7 +21,7 @@ pub struct FileNumbers {
     pub hit_bytes: u64,
     /// Read from the origin.
     pub miss_bytes: u64,
-    /// Read from the origin, past the cache.
+    /// Read from the origin, bypassing the pool.
     pub bypassed_bytes: u64,
     /// Written.
     pub written_bytes: u64,
@@ -47,7 +47,7 @@ pub struct ProcessNumbers {
     pub hit_bytes: u64,
     /// Read from the origin.
     pub miss_bytes: u64,
-    /// Read from the origin, past the cache.
+    /// Read from the origin, bypassing the pool.
     pub bypassed_bytes: u64,
     /// Written.
     pub written_bytes: u64,

@@ -162,7 +162,7 @@ impl BesideDir {
     }
 }
 
-/// What a file beside an origin has, and whose it is, of whomever: for showing, and for finding that there is one. No
+/// The content and owner of a file beside an origin, whoever made it: to show it, and to find that there is one. No
 /// link is followed, and nothing but a regular file is opened.
 pub(crate) fn peek(origin: impl AsFd, name: &str) -> Option<(Vec<u8>, Owner)> {
     let dir = openat(origin, MARKER_NAME, LOOK | OFlags::DIRECTORY, Mode::empty()).ok()?;

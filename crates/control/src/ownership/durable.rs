@@ -1,6 +1,6 @@
 //! The note beside the origin that says how far the pool's log is durable in this use. The marker knows which use of the
 //! pool the origin waits for; a snapshot of the flash that was taken in that very use has the same claim, and only lacks its
-//! last batches. By this note that is told after a crash, but for what came within the last few seconds.
+//! last batches. After a crash, this note tells the two apart, except for the last few seconds.
 //!
 //! Invariants
 //! - It never says more than is durable on flash: the engine counts a batch once the flash's sync was answered.
@@ -53,7 +53,7 @@ struct Written {
     version: u32,
     claim: String,
     host_batch: u64,
-    /// CRC-32C over claim and number: two halves of two writes are told from one whole.
+    /// CRC-32C over claim and number: it shows a torn write of the note.
     check: String,
 }
 

@@ -5,7 +5,7 @@
 //! - While a pool may hold dirty data for an origin, the origin has a marker naming that pool,
 //!   durable before the first write is acknowledged. No marker: the origin is complete.
 //! - A marker is replaced whole: written beside, synced, renamed, directory synced.
-//! - Whoever changes it holds the lock, which the kernel drops when the holder dies.
+//! - Only the holder of the lock changes it. The kernel drops the lock when the holder dies.
 //!
 //! The marker's name is hidden by the mount. It is removed, directory and all, when an
 //! unmount leaves nothing dirty.
@@ -87,7 +87,7 @@ pub struct Marker {
 }
 
 /// One use of a pool for an origin, from its start on. The pool's superblock says the same, so that an image of the
-/// pool from before, or a copy that went its own way, is told from the pool that the origin has waited for.
+/// pool from before, or a copy that was used elsewhere, differs from the pool that the origin waits for.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Claim {

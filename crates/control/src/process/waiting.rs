@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::background;
 use crate::refusal::ExitStatus;
 
-/// After so long it is told what is waited for.
+/// After this long, a line says what the start waits for.
 const FIRST: Duration = Duration::from_secs(3);
 
 /// And again each time after this.
@@ -40,7 +40,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// For an origin. Without a thread nothing is told.
+    /// For an origin. If the thread cannot start, there are no lines.
     pub(crate) fn for_origin(origin: &Path) -> Self {
         let (step, steps) = channel();
         let origin = origin.to_owned();

@@ -68,7 +68,7 @@ pub(crate) struct Service {
     now: Arc<Mutex<(CacheMode, Phase)>>,
 }
 
-/// What takes the origin longer than this is told.
+/// An operation of the origin that takes longer than this is reported.
 const SILENT: Duration = Duration::from_secs(3);
 
 pub(crate) const FLUSH: &str = "flush";

@@ -3,7 +3,7 @@
 //! Written out here because it is this little: one thread, one connection at a time, each bounded in
 //! time and in bytes, and no more of HTTP than a GET. Nothing that comes in changes anything.
 //!
-//! Invariant: whoever can reach it from another machine has to show a token.
+//! Invariant: a client on another machine must send a token.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - A change is in force for every request that comes after it was answered, and is kept with the pool.
-//! - A rule on a process is tied to the process that has the number now, not to whoever has it later.
+//! - A rule on a process number means the process that has it now, not a later one with the same number.
 
 use headpond_base::BLOCK_U64;
 use headpond_engine::{Class, ClassLimit, Config, Request, Stats};

@@ -8,7 +8,7 @@ use headpond_engine::Stats;
 
 use crate::wording::clock::{unix_seconds, utc};
 
-/// The most often that trouble of one kind is told.
+/// The shortest time between two lines about one kind of trouble.
 const EVERY: Duration = Duration::from_secs(30);
 
 /// Lines that are kept for those who ask later.

@@ -1,7 +1,7 @@
 //! The settings and rules of a running mount: where they came from at its start, what they are now, and that
 //! they are kept with the pool.
 //!
-//! Invariant: what is kept is what is in force at that moment, whoever keeps first.
+//! Invariant: the pool keeps the settings in force at that moment, whichever change is kept first.
 
 use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,8 +1,8 @@
-//! Appending records, packed where that is asked for and saves something, and blank where they are zeros then.
+//! Appends records. With compression on, a record is packed if that saves something, and blank if it is zeros.
 //!
 //! Invariants:
-//! - What the host wrote with one request stays in one batch, and a record takes no more of a batch than it would as it
-//!   is, neither payload nor entries: who made sure of room for it ([`headpond_log::Log::together`]) has it.
+//! - The data of one host request stays in one batch. A packed record takes no more of a batch than the plain one,
+//!   neither payload nor entries, so room reserved with [`headpond_log::Log::together`] is enough.
 //!
 //! The price is the shard's time: see docs/compression.md.
 

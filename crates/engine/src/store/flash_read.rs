@@ -1,12 +1,12 @@
-//! Reads of data blocks from flash: by requests, by destage, by reclaim. Places in, verified blocks out: whether a block is
-//! stored as it is or is part of a packed record is known here and nowhere above.
+//! Reads of data blocks from flash, for requests, destage and reclaim. Places go in, verified blocks come out. Only
+//! this file knows whether a block is stored plain or in a packed record.
 //!
 //! Invariants:
 //! - While a read is under way its segment says so, and is not filled again. Each [`Store::read_flash`] is met by one
 //!   [`Store::flash_was_read`].
 //! - Bytes come out only if they agree with their slot: with the block's checksum, or with that of the packed record, which is
 //!   unpacked after that, into a buffer of the size that it must have.
-//! - Of blocks in blank records nothing is read: [`Store::in_batch`] gives their zeros, and whoever wants blocks asks it first.
+//! - Blocks in blank records need no read: [`Store::in_batch`] gives their zeros, and every reader asks it first.
 
 use headpond_base::{BLOCK, Block, Buf, BufMut, Location, ObjectId};
 use headpond_format::{BLOCK_UNITS, UNIT};

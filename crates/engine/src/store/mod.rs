@@ -42,7 +42,7 @@ pub(crate) fn drop_entry(object: ObjectId, span: Span) -> Entry {
     Entry::Drop { object, first: span.first, blocks: span.blocks().min(ALL_BLOCKS) }
 }
 
-/// Blocks that lost their slots, as far as the policy is told; of more at once it finds out by itself.
+/// The most blocks without a slot that the policy hears of at once; it finds the others by itself.
 const GONE_MAX: usize = 1 << 16;
 
 /// The log, the objects, and the sums over them.
@@ -250,7 +250,8 @@ impl Store {
         last
     }
 
-    /// Makes sure that the log knows the object, and what its status change time is worth, before it is told of its blocks.
+    /// Makes sure that the log knows the object and the worth of its status change time before it gets the object's
+    /// blocks.
     pub(crate) fn introduce(&mut self, id: ObjectId) {
         if self.objects.get(&id).is_some_and(|object| !object.persisted || !object.status_is_said()) {
             self.persist(id);
@@ -362,7 +363,7 @@ impl Store {
         self.ages.start(now);
     }
 
-    /// The time, as ages are told by.
+    /// The time, for ages.
     pub(crate) fn advance(&mut self, now: Nanos) {
         self.ages.advance(now);
     }

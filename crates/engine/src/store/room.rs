@@ -1,7 +1,7 @@
-//! How much room the pool has: segments that are free, objects that the log may name, blocks that are worth their place.
+//! The room in the pool: free segments, objects that the log may name, blocks that are worth their place.
 //!
-//! Invariant: the log never names more than [`Store::objects_max`] objects, so no checkpoint is ever too long. Whoever names one
-//! asks first.
+//! Invariant: the log never names more than [`Store::objects_max`] objects, so no checkpoint is ever too long. Code
+//! that names an object asks here first.
 
 use headpond_base::Stream;
 use headpond_format::BLOCK_UNITS;

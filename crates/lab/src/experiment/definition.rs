@@ -195,7 +195,7 @@ pub struct Definition {
     pub size: u32,
     /// The flash given to headpond where the lab makes it, in MiB.
     pub flash: u32,
-    /// MB of writes that the lab's flash takes in a second, for whoever writes there; as many as it can without.
+    /// MB of writes that the lab's flash takes in a second; without it, as many as it can.
     pub write_limit: Option<u32>,
     /// sysbench: tables and rows of each.
     pub tables: Option<u32>,

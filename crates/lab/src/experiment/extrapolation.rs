@@ -1,7 +1,7 @@
 //! How far a load is from what its storage can do, where its processors ran out first: the calculation that is made
 //! when a fast device is measured with too few processors.
 //!
-//! It rests on an assumption that is told with it: what an operation costs, of a processor and of the device, stays the
+//! It rests on an assumption that it shows: what an operation costs, of a processor and of the device, stays the
 //! same however many of them run at once. Where sides with different numbers of processors were measured, how far that
 //! was off between them is told too.
 

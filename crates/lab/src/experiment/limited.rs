@@ -119,7 +119,7 @@ pub fn missing() -> Option<String> {
 mod tests {
     use super::*;
 
-    /// What the kernel is told for a device; nothing without a limit.
+    /// The kernel's line for a device; nothing without a limit.
     fn told(number: &str) -> Option<String> {
         let all = fs::read_to_string(LIMIT).expect("it can be read");
         all.lines().find_map(|line| line.strip_prefix(&format!("{number} "))).map(str::to_owned)

@@ -197,7 +197,7 @@ impl Plan {
         (visits * (self.laid_out_mib() + dirty), visits * writing * seconds)
     }
 
-    /// What is told before anything starts.
+    /// The plan in words, before anything starts.
     #[must_use]
     pub fn introduction(&self) -> String {
         let definition = &self.definition;
@@ -219,9 +219,7 @@ impl Plan {
         }
         let (data, writing) = self.written();
         if let Some(limit) = definition.write_limit {
-            text += &format!(
-                "\nThe lab's flash takes no more than {limit} MB of writes a second, from whoever writes there.\n"
-            );
+            text += &format!("\nThe lab's flash takes at most {limit} MB of writes a second.\n");
         }
         text += &format!(
             "\n{} runs ({} loads, {} sides, {} times each, taking turns), {}.\n\

@@ -58,7 +58,7 @@ pub fn run(results: &Results, headpond: &Headpond, means: &Means) -> Result<bool
         limited: None,
     };
     if visits.iter().any(|index| !modelled(index)) {
-        // What may not be touched is told before anything is done.
+        // Refuses what it may not touch before it does anything.
         for target in &plan.targets {
             if let Kind::Device(path) = &target.kind {
                 place::may_destroy(path, &means.destroy)?;

@@ -25,7 +25,7 @@ const SCRIPT: [&str; 7] = [
 /// The standard's cardinalities (1.2.1).
 const ITEMS: u32 = 100_000;
 const CUSTOMERS: u32 = 3_000;
-/// Latencies are told in steps of two percent.
+/// Latencies come in steps of two percent.
 const STEP: f64 = 1.02;
 
 /// Puts the script into a directory.

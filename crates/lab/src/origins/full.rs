@@ -1,7 +1,7 @@
 //! The full disk: a small origin is filled through the mount, and the same is done on the bare file system.
 //!
 //! What must be so
-//! - Want of space is told at the write or at its fsync. The flush and the unmount after that succeed.
+//! - "No space" comes at the write or at its fsync. The flush and the unmount after that succeed.
 //! - What was taken is at the origin, byte by byte, once the mount is gone.
 //! - About as much is taken as on the bare file system, and it takes as much there (`du`).
 //! - What was removed makes room again. What is there is overwritten wherever the bare file system does so when full.

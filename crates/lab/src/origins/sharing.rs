@@ -2,7 +2,7 @@
 //! needed no space needs some from then on.
 //!
 //! What must be so
-//! - Want of space is told at the write or at its fsync. The flush and the unmount after that succeed.
+//! - "No space" comes at the write or at its fsync. The flush and the unmount after that succeed.
 //! - What was taken is at the origin, byte by byte; the copy is what the origin was when the copy was made.
 
 use super::Origin;

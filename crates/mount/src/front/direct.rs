@@ -1,8 +1,8 @@
-//! Requests that fuser does not know, answered as the kernel's `linux/fuse.h` has them: what a file is with its birth
-//! time (`FUSE_STATX`, Linux 6.6), and files that are made without a name (`FUSE_TMPFILE`, Linux 6.1).
+//! Requests that fuser does not know, answered as the kernel's `linux/fuse.h` defines them: status with birth time
+//! (`FUSE_STATX`, Linux 6.6), and files without a name (`FUSE_TMPFILE`, Linux 6.1).
 //!
-//! A file without a name goes straight to the origin for as long as the kernel knows it, also when it is given a name: the
-//! log would have to count it as removed, and take that back.
+//! A file without a name goes straight to the origin as long as the kernel knows it, even after it gets a name.
+//! Otherwise the log would have to count it as removed, and take that back.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

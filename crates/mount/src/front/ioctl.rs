@@ -1,8 +1,8 @@
-//! What applications ask of an open file by `ioctl`.
+//! `ioctl` on open files.
 //!
-//! Known is what databases ask of flash that keeps writes whole; everything else is refused as by any file system
-//! that does not know it (ENOTTY). Who may only read the file is refused as by F2FS (EBADF): a promise binds the operator, and
-//! batches are few.
+//! The mount answers what databases ask of flash that keeps writes untorn, and refuses everything else, as a file
+//! system does that does not know it (ENOTTY). A handle that can only read gets EBADF, as on F2FS: a promise binds
+//! the operator, and batches are few.
 
 use fuser::Request;
 use headpond_names::Kind;

@@ -1,6 +1,7 @@
-//! Which files lie below a path: what a flush of a part of the mount is about.
+//! The files below a path, for a flush of a part of the mount.
 //!
-//! The origin is asked, not what is remembered of names: its directories are the truth, over every rename.
+//! It reads the origin's directories and not the names that the mount remembers: only they are right after every
+//! rename.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

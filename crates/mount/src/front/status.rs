@@ -1,5 +1,5 @@
-//! Changes of a file's status at the origin that the name layer does not make itself: mode, owner, attributes. It is told when
-//! one begins and when it ends.
+//! Changes of a file's status at the origin that the name layer does not make itself: mode, owner, attributes. The
+//! name layer learns when one begins and when it ends.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The answer to one request of the kernel that is served without fuser.
 //!
-//! Invariant: each is given exactly once. One that is dropped is an error: the caller would wait
-//! for ever. That of a direct write waits until the kernel has forgotten what the write went past.
+//! Invariant: each request gets exactly one answer. A dropped answer becomes an error, or the caller would wait
+//! for ever. The answer to a direct write waits until the kernel has dropped the pages that the write bypassed.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;

@@ -1,10 +1,10 @@
-//! Memory into which the kernel puts requests.
+//! Buffers into which the kernel puts requests.
 //!
-//! A write's data goes to the engine in the memory in which it arrived; the next request then gets
-//! other memory, and this comes back when the engine has let go of it. So a write is not copied on
-//! its way to the log's batch, and nothing is zeroed for it.
+//! A write's data goes to the engine in the buffer in which it arrived. The next request gets another
+//! buffer, and this one comes back when the engine drops it. So a write needs no copy on its way to the
+//! log's batch, and no zeroed memory.
 //!
-//! Bounded: at most [`LENT_MAX`] are lent. With more under way, further writes are copied.
+//! Bounded: the engine has at most [`LENT_MAX`] buffers. With more under way, the mount copies further writes.
 
 use std::collections::VecDeque;
 

@@ -1,9 +1,9 @@
 //! The kernel's side of a mount as a whole: whether it stands, and its end while copies of it are left.
 //!
-//! A mount may be copied into other mount name spaces (a container, `unshare -m`), which its unmount here does not reach: the
-//! connection with the kernel stands as long as there is one, or as a program has a file of it open.
+//! A mount may have copies in other mount namespaces (a container, `unshare -m`), and an unmount here does not reach
+//! them. The connection with the kernel stands as long as there is a copy, or a program has a file of it open.
 //!
-//! Invariant: after [`Connection::abort`] said that it was done, no request comes in any more, and whoever uses a copy gets
+//! Invariant: after a successful [`Connection::abort`] no request comes in any more, and programs that use a copy get
 //! ENOTCONN. What was answered before is the engine's, as ever.
 
 use std::os::fd::OwnedFd;
@@ -53,8 +53,8 @@ impl Connection {
         }
     }
 
-    /// Ends it. Says whether that could be done: it takes the kernel's list of connections, which belongs to whoever mounted, and
-    /// which root can have also where it is not mounted.
+    /// Ends it, and says whether that worked. It needs the kernel's list of connections, which belongs to the user
+    /// who mounted. Root can have the list even if it is not mounted.
     pub(crate) fn abort(&self) -> bool {
         let Some(number) = self.number else { return false };
         let name = format!("{number}/abort");

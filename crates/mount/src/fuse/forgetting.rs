@@ -1,13 +1,14 @@
-//! Telling the kernel to forget what it keeps of a file's bytes: of writes that are not to be seen yet (`batch.rs`), of what
-//! a direct write went past (`kernel_pages.rs`), and of a file of which the origin lost something.
+//! Invalidation of the kernel's pages of a file: pages of writes that programs must not see yet (`batch.rs`), pages
+//! that a direct write bypassed (`kernel_pages.rs`), and pages of a file of which the origin lost something.
 //!
 //! Invariants
-//! - It is never told by a thread that serves reads or writes. The kernel waits, within that word, for everybody who uses one of
-//!   the pages, and those may wait for such a thread.
-//! - What the origin lost is forgotten before the error of a sync or of a durable write is answered.
-//! - Only of writes for which the kernel holds no page the answer waits for that word: of direct ones, and of at most
-//!   [`WAITING_MAX`] at once. The kernel has a number of asynchronous requests under way and no more: if all of them waited here,
-//!   the reads that the word waits for would never be sent. One more is answered first, and its range forgotten right after that.
+//! - No thread that serves reads or writes invalidates. In that call the kernel waits for every user of the pages,
+//!   and those users may wait for such a thread.
+//! - Before a sync or a durable write fails because the origin lost data, the pages of that data are gone.
+//! - Only answers to direct writes wait for the invalidation, because the kernel holds no page for these; and at most
+//!   [`WAITING_MAX`] at once. The kernel limits its asynchronous requests: if all of them waited here, it could not
+//!   send the reads that the invalidation waits for. A further write gets its answer first, and its range goes right
+//!   after that.
 
 use std::io;
 use std::ops::Range;

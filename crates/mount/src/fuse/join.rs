@@ -108,7 +108,7 @@ mod tests {
         vec![BufMut::copy_of(bytes).freeze()]
     }
 
-    /// What the kernel is told when two shares end as they do in `end`.
+    /// The answer to the kernel if two shares end as they do in `end`.
     fn told(end: impl FnOnce(Join, Join)) -> Vec<u8> {
         let (mut reader, writer) = std::io::pipe().unwrap();
         let mut join = Join::new(Answer::new(Arc::new(OwnedFd::from(writer)), 5), 2);

@@ -1,4 +1,4 @@
-//! How the kernel is spoken with: its messages, the answers to them, and the mount itself. What is done with files is decided
+//! The FUSE protocol: the kernel's messages, the answers to them, and the mount itself. The operations on files lie
 //! above, in [`front`](crate::front).
 
 pub(crate) mod answer;

@@ -1,10 +1,10 @@
 //! The way to fuser and back: a pair of sockets in the place of the kernel's device.
 //!
-//! fuser reads requests from one end as if the kernel had sent them, and answers there; what it
-//! answers is passed on to the kernel by a thread that does nothing else.
+//! fuser reads requests from one end as if the kernel had sent them, and answers there. A thread of
+//! its own passes these answers on to the kernel.
 //!
-//! Cost: two hand-overs for a request that is not for data. Names and attributes, which are asked
-//! for most, are kept by the kernel, so few of them come here.
+//! Price: two hand-overs for a request that is not for data. The kernel keeps names and attributes, the
+//! most frequent ones, so few of them come here.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;

@@ -17,7 +17,7 @@ pub(crate) const ANSWER_HEAD: usize = 16;
 /// Bytes of the body of the answer to a write.
 pub(crate) const WRITTEN: usize = 8;
 
-/// What is asked, as far as it is told apart here.
+/// The operations that the mount tells apart.
 pub(crate) mod opcode {
     pub(crate) const READ: u32 = 15;
     pub(crate) const WRITE: u32 = 16;
@@ -34,7 +34,7 @@ pub(crate) mod opcode {
 /// The kernel writes pages of a shared mapping back, by whichever handle it finds.
 const WRITE_CACHE: u32 = 1 << 0;
 
-/// The request is of whoever has the lock: what the kernel says of direct reads and writes, and of no others.
+/// The request names its lock owner: the kernel sets this for direct reads and writes only.
 const LOCK_OWNER: u32 = 1 << 1;
 
 /// The caller keeps no set-id bits.
@@ -72,7 +72,7 @@ pub(crate) struct Write {
     pub(crate) offset: u64,
     pub(crate) size: u32,
     pub(crate) kills_set_id: bool,
-    /// Not by who has the handle, but by the kernel: pages of a shared mapping, of anybody's.
+    /// Sent by the kernel and not by the handle's owner: pages of a shared mapping of any process.
     pub(crate) of_mapping: bool,
     /// Past the kernel's pages: it holds none of them meanwhile. The open file's flags do not tell: a direct write that meets a
     /// page which cannot be dropped goes through the pages.

@@ -1,10 +1,10 @@
 //! Names: looking them up, making, linking, renaming and removing them.
 //!
 //! Invariants
-//! - The origin's directories change at once. Where a file that the engine knows is renamed or
-//!   loses its last name, the change runs when the engine says, in order with the log.
-//! - From the look at what the engine knows of a file to the end of the change it is this change's turn at the file
-//!   (`turns.rs`): nobody opens it in between, and nobody gives it names or takes them.
+//! - The origin's directories change at once. If the engine knows the file, a rename or the removal of its last name
+//!   runs when the engine says, in order with the log.
+//! - A change has its turn at the file (`turns.rs`) from its look at what the engine knows to its end. In between, no
+//!   other operation opens the file or changes its names.
 //! - What is made belongs to the caller.
 
 mod adopt;
@@ -295,7 +295,7 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
         };
         let last = known.as_deref().filter(|_| found.links == 1);
         let held = self.inodes.find(&found);
-        // The log is told of the last name alone.
+        // The log needs only the last name.
         let status = self.begin_status(known.as_deref().filter(|_| last.is_none()), held.as_ref()).await?;
         let change = last.map(|known| Namespace::Unlink { object: known.object() });
         let removed = self.pond.namespace(change, Box::pin(operation)).await;
@@ -336,7 +336,7 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
         let last = target.as_ref().is_some_and(|target| !exchange && target.links == 1);
         let replaced = other.as_deref().filter(|_| last);
         let held = target.as_ref().and_then(|target| self.inodes.find(target));
-        // The log is told of the one that moves, and of the one that goes.
+        // The log gets the file that moves, and the one that it replaces.
         let status = self.begin_status(other.as_deref().filter(|_| !last), held.as_ref()).await?;
         let operation = {
             let replacing = target.as_ref().filter(|_| !exchange);
@@ -500,8 +500,8 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
     }
 
     /// What was changed only at the origin (mode, owner, links, attributes) is not in the log:
-    /// the next fsync has to make it durable there, and the engine is told that the status
-    /// change time moved, so that it does not take it for a stranger's doing.
+    /// the next fsync has to make it durable there. The engine also learns the new status change
+    /// time, so that it does not take it for a change by others.
     pub async fn changed_at_origin(&self, inode: &Inode<T>) {
         inode.unsynced.note();
         let Some(known) = inode.known() else { return };

@@ -267,7 +267,7 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
         opened
     }
 
-    /// Opens a file in the engine, which is told what the origin says of it. Should the file be changed,
+    /// Opens a file in the engine, with what the origin says of it. Should the file be changed,
     /// renamed or removed between that look and the engine's answer, the engine would take it for a
     /// stranger's doing later: so it is looked at once more, and the engine told.
     async fn open_in_engine(&self, inode: &Arc<Inode<T>>, file: T::File, created: bool) -> Result<Counted<'_, T, P>> {

@@ -1,14 +1,14 @@
-//! What becomes of a file whose name goes, and of one that gets another.
+//! Removal and rename of a file, and its descriptors.
 //!
 //! Invariants
-//! - A file whose last name goes and that no application has open is closed before, here and where the engine's
-//!   data goes to the origin, or at once after: when the removal is answered no descriptor of it is left. Its space is
-//!   free then, and on NFS its directory is empty, as no file that is open is hidden there under another name.
-//! - One that an application has open, and a directory, stays open here to its end.
-//! - A change that fails leaves all as it was.
+//! - If a file loses its last name and no application has it open, all its descriptors close before the removal is
+//!   answered, here and in the shard. So its space is free then, and on NFS its directory is empty: NFS hides an open
+//!   file there under another name.
+//! - A file that an application has open, and a directory, stays open here to its end.
+//! - A change that fails leaves everything as it was.
 //!
-//! What is under way at the origin for a file that goes (destage) ends first, for which is waited some seconds at most;
-//! what was to come after is not written any more.
+//! Writes under way at the origin for such a file (destage) end first; the removal waits some seconds at most. Later
+//! ones are dropped.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;

@@ -1,13 +1,13 @@
 //! Changes of a file: of its status at the origin (mode, owner, attributes, links), and of its size and modification time in the
 //! engine.
 //!
-//! The first move the status change time, by which the next start after a crash tells changes by others of a file with dirty
-//! data. So the engine is asked before, and told after: see [`Request::StatusBegins`].
+//! A change of status moves the status change time. By this time the start after a crash sees changes by others to a
+//! file with dirty data. So the layer asks the engine before, and reports after: see [`Request::StatusBegins`].
 //!
 //! Invariants
-//! - While the status of a file is changed nobody opens it in the engine: it would take the time before the change for the
+//! - During a change of a file's status no open in the engine runs: it would take the time before the change for the
 //!   last.
-//! - Each change that was begun is ended, whatever became of it.
+//! - Each change that begins also ends, whatever its result.
 
 use std::fmt;
 use std::sync::Arc;
@@ -131,7 +131,7 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
 }
 
 impl<T: Tree, P: Pond<T>> StatusChange<'_, T, P> {
-    /// The change was made, or failed: the engine is told what the file is like, and then it is another one's turn.
+    /// The change is made, or has failed: the engine gets the file's new status, and then the next one has its turn.
     pub async fn end(mut self) {
         if let Some(object) = self.object {
             let found = match &self.inode {

@@ -33,7 +33,7 @@ const EASE: u32 = 5;
 /// cache's size is known when it comes round again.
 const NAMES: usize = 2;
 
-/// Whoever comes back goes to the main queue until as many others have left as this share of the
+/// A block that comes back goes to the main queue until as many others have left as this share of the
 /// cache, in 1024ths ([`Gate::Returning`], [`Gate::Either`]). Each costs a flash write. The whole
 /// cache would gain 0.003 of miss ratio where hot spots move, and write a fifth more.
 const REACH: usize = 192;

@@ -3,15 +3,15 @@
 /// Who gets from the window into the main queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Gate {
-    /// Whoever was used in the window, and whoever comes back while it is remembered (S3-FIFO).
+    /// A block that was used in the window, or comes back while it is remembered (S3-FIFO).
     /// Follows what is used now.
     Returning,
-    /// Whoever was used more often than the block that the main queue would lose for it
+    /// A block that was used more often than the block that the main queue would lose for it
     /// (TinyLFU). Keeps a part of a loop that is larger than the cache.
     Contest,
-    /// Whoever either of these lets in. Between the two on nearly every load.
+    /// A block that either of these lets in. Between the two on nearly every load.
     Either,
-    /// Whoever was used in the window, and whoever comes back sooner after its last use than the
+    /// A block that was used in the window, or comes back sooner after its last use than the
     /// block that the main queue would lose was last used (LIRS). That one gets a second chance
     /// in the window. Follows hot spots that move.
     Recency,

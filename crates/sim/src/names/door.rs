@@ -450,7 +450,7 @@ impl Pond<Origin> for Engine {
     }
 }
 
-/// What the engine is told that a change of names came to.
+/// The outcome of a change of names, for the engine.
 pub(crate) fn outcome(result: Result<Option<headpond_format::Stamp>>) -> Outcome {
     match result {
         Ok(Some(stamp)) => Outcome::Stamp(stamp),

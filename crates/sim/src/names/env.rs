@@ -162,7 +162,7 @@ impl Env {
         (&mut above.tree, &mut self.world.origin)
     }
 
-    /// Who changed this name is told that it is done.
+    /// Answers the change of this name: it is done.
     pub(crate) fn name_told(&mut self, directory: FileId, name: &[u8]) {
         let now = self.tree().0.tick();
         self.promises.name_told(&(directory, name.to_vec()), now);

@@ -439,7 +439,7 @@ fn about(story: &Story<'_>) -> String {
         rows.push((
             "flash".to_owned(),
             format!(
-                "The lab's own: ext4 on a loop device that takes no more than {limit} MB (1,000,000 bytes) of writes a second while a load runs, from whoever writes there; reads are not slowed down. Both headpond's pool and what is called flash lie on it."
+                "The lab's own: ext4 on a loop device that takes no more than {limit} MB (1,000,000 bytes) of writes a second while a load runs; reads are not slowed down. Both headpond's pool and what is called flash lie on it."
             ),
         ));
     }

@@ -7,7 +7,7 @@ use super::picture::escaped;
 use super::{Story, short, unit};
 use std::fmt::Write;
 
-/// From this share of the time that counts on, a cache that fills is told in the verdict.
+/// From this share of the measured time on, the verdict mentions a cache that fills.
 const FILLING_TOLD: f64 = 0.2;
 
 /// What the cache was doing in the part that counts, in words.
