@@ -24,6 +24,8 @@ pub fn run(simulator: Simulator) -> ExitCode {
     step(&mut report, "format", cargo(&["fmt", "--all", "--", "--check"]));
     check_tidy(&mut report);
     step(&mut report, "lints", cargo(&["clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"]));
+    let no_lab = ["clippy", "-q", "-p", "headpond", "--no-default-features", "--", "-D", "warnings"];
+    step(&mut report, "lints without the lab", cargo(&no_lab));
     let mut documents = cargo(&["doc", "-q", "--workspace", "--no-deps"]);
     documents.env("RUSTDOCFLAGS", "-D warnings");
     step(&mut report, "documents", documents);

@@ -1,10 +1,11 @@
 //! Keeps the tree the way the next reader wants to find it. One file for each rule.
 //!
-//! Invariant: a rule reads files and says what is wrong with them; it changes nothing.
+//! Invariant: a rule reads files, or asks cargo, and says what is wrong; it changes nothing.
 
 mod circles;
 mod clock;
 mod headers;
+mod instruments;
 mod layers;
 mod leftovers;
 mod length;
@@ -60,6 +61,7 @@ pub fn check(root: &Path) -> Vec<Complaint> {
     }
     found.extend(layers::check(&files));
     found.extend(circles::check(&files));
+    found.extend(instruments::check());
     found
 }
 

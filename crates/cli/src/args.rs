@@ -5,10 +5,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use headpond_base::CacheMode;
-use headpond_control::{Backend, DiskModel, ExitStatus, FaultPlan, Fill, Settings, Size};
+use headpond_control::{Backend, ExitStatus, FaultPlan, Fill, Settings, Size};
 
 use crate::replay::ReplayArgs;
+#[cfg(feature = "lab")]
 use headpond_lab::experiment::commands::LabArgs;
+#[cfg(feature = "lab")]
+use headpond_modelled::DiskModel;
 
 /// Fast local flash in front of slow storage.
 ///
@@ -105,6 +108,7 @@ pub enum Command {
     ///
     /// The command runs fio and databases on a directory, a device, a headpond mount or a modelled disk. It
     /// compares the results and draws them. docs/lab.md explains the experiments.
+    #[cfg(feature = "lab")]
     Lab(LabArgs),
     /// Show how a database protects itself from torn pages, and what it can turn off here
     ///
@@ -198,6 +202,7 @@ pub struct MountArgs {
     #[arg(long, value_name = "FILE|all")]
     pub keep_origin: Vec<PathBuf>,
     /// For tests and demonstrations: make the origin as slow as this disk
+    #[cfg(feature = "lab")]
     #[arg(long, value_parser = disk_model(), value_name = "DISK")]
     pub model_disk: Option<DiskModel>,
     /// For tests, never with data that you need: make the flash fail, such as `lose-unsynced`
@@ -549,6 +554,7 @@ fn cache_mode() -> impl clap::builder::TypedValueParser<Value = CacheMode> {
         .try_map(|name| name.parse::<CacheMode>())
 }
 
+#[cfg(feature = "lab")]
 fn disk_model() -> impl clap::builder::TypedValueParser<Value = DiskModel> {
     use clap::builder::TypedValueParser;
     clap::builder::PossibleValuesParser::new(DiskModel::PRESETS.map(|(name, _)| name))
@@ -611,14 +617,22 @@ mod tests {
     #[test]
     fn a_mount_takes_all_its_options() {
         let line = "headpond mount /o /m --flash /f --size 1.5G --mode write-through --background --backend psync \
-                    --model-disk hdd-7200 --allow-other --format --discard-dirty --keep-pool a --keep-pool b/c --keep-origin all";
+                    --allow-other --format --discard-dirty --keep-pool a --keep-pool b/c --keep-origin all";
         let Command::Mount(mount) = parse(line).unwrap().command else { panic!("another command") };
         assert_eq!(mount.size, Some(Size(3 << 29)));
         assert_eq!(mount.mode, Some(CacheMode::WriteThrough));
         assert_eq!(mount.keep_pool, [PathBuf::from("a"), PathBuf::from("b/c")]);
         assert_eq!(mount.keep_origin, [PathBuf::from("all")]);
         assert!(mount.background && mount.allow_other && mount.format && mount.discard_dirty);
-        assert_eq!((mount.backend, mount.model_disk), (BackendArg::Psync, Some("hdd-7200".parse().unwrap())));
+        assert_eq!(mount.backend, BackendArg::Psync);
+    }
+
+    #[cfg(feature = "lab")]
+    #[test]
+    fn a_mount_may_stand_on_a_modelled_disk() {
+        let line = "headpond mount /o /m --flash /f --model-disk hdd-7200";
+        let Command::Mount(mount) = parse(line).unwrap().command else { panic!("another command") };
+        assert_eq!(mount.model_disk, Some("hdd-7200".parse().unwrap()));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod check;
 mod commands;
 mod doctor;
 mod flush;
+#[cfg(feature = "lab")]
 mod lab;
 mod mount;
 mod output;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Unmount(args) => unmount::run(args),
         Command::Check(args) => check::run(args),
         Command::Replay(args) => replay::run(args),
+        #[cfg(feature = "lab")]
         Command::Lab(args) => return lab::lab(args),
         Command::Atomic(args) => atomic::run(args),
         Command::Doctor(args) => doctor::run(args),

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use headpond_control::{
-    Decisions, MountPlan, Refusal, Running, leave_terminal, make_runtime_dir, mountpoint_path, report_ready,
-    report_refusal, runtime_name, start_background,
+    Decisions, MountPlan, OriginLayer, Refusal, Running, leave_terminal, make_runtime_dir, mountpoint_path,
+    report_ready, report_refusal, runtime_name, start_background,
 };
 
 use crate::args::{BACKGROUND_CHILD, MountArgs};
@@ -75,7 +75,7 @@ fn plan(args: &MountArgs) -> MountPlan {
         config: args.config.clone(),
         backend: args.backend.into(),
         fill: args.fill.into(),
-        model_disk: args.model_disk,
+        origin_layer: origin_layer(args),
         fault: args.test_fault.clone(),
         metrics: args.metrics,
         metrics_token: args.metrics_token.clone(),
@@ -87,6 +87,21 @@ fn plan(args: &MountArgs) -> MountPlan {
             keep_origin: relative_to_origin(&args.keep_origin),
         },
     }
+}
+
+/// The modelled disk that was asked for, in front of the origin's files.
+#[cfg(feature = "lab")]
+fn origin_layer(args: &MountArgs) -> Option<OriginLayer> {
+    use headpond_modelled::ModelDisk;
+    /// Any seed: the same one each time, so that runs can be compared.
+    const SEED: u64 = 1;
+    let model = args.model_disk?;
+    Some(OriginLayer::new(move |files| std::sync::Arc::new(ModelDisk::new(files, model, SEED))))
+}
+
+#[cfg(not(feature = "lab"))]
+const fn origin_layer(_: &MountArgs) -> Option<OriginLayer> {
+    None
 }
 
 /// A bug in any thread ends the daemon: crash rather than corrupt. Half a daemon would still take

@@ -23,7 +23,6 @@ mod settings;
 mod wording;
 
 pub use headpond_device::{Backend, FaultPlan, Fill};
-pub use headpond_shard::DiskModel;
 pub use life::{Ended, Running};
 pub use mounts::{
     Detach, FS_TYPE, Holder, Mounted, Places, describe as describe_holders, detach, holders, mounted_on,
@@ -41,6 +40,7 @@ pub use process::runtime_dir::{make as make_runtime_dir, name_of as runtime_name
 pub use refusal::{Conflicts, Decisions, Doubtful, ExitStatus, FileConflict, Leftover, Refusal, Side};
 pub use service::{Answer, Command, Daemon, FlushShown, Progress, RuleShown, Status, Verdict};
 pub use settings::{
-    Kind, MODE, MountPlan, OFF, Setting, SettingChange, Settings, TABLE as SETTINGS, Value, read_toml, reference,
+    Kind, MODE, MountPlan, OFF, OriginLayer, Setting, SettingChange, Settings, TABLE as SETTINGS, Value, read_toml,
+    reference,
 };
 pub use wording::Size;

@@ -11,20 +11,9 @@ use headpond_base::{BufMut, CacheMode, MemberId, Nanos, ObjectId, PoolId, UnixNa
 use headpond_device::{Backend, FaultPlan, Faults, Fill, Flash, TrimPolicy, Withhold, start_reactor};
 use headpond_engine::{Config, OpenFile, Reply, Request, Treatment, Verdict, format_pool, recover};
 use headpond_format::{Geometry, MemberName, Stamp};
-use headpond_shard::{DiskModel, FileOrigin, FlashReader, Handle, Limits, ModelDisk, Origin, Shard, Spindle};
+use headpond_shard::{FileOrigin, FlashReader, Handle, Limits, Origin, Shard};
 
 const POOL: u64 = 128 << 20;
-
-/// A disk in a hurry.
-const QUICK: Spindle = Spindle {
-    overhead: 1_000.0,
-    a: 2_000.0,
-    b: 30_000.0,
-    c: 30_000.0,
-    revolution: 40_000.0,
-    outer_rate: 20e9,
-    inner_rate: 10e9,
-};
 
 /// A directory with a pool and an origin in it.
 struct Place {
@@ -55,7 +44,7 @@ impl Place {
         let flash = Flash::open(&self.path("pool")).unwrap();
         let mut recovered = recover(&mut FlashReader(&flash), flash.bytes()).unwrap();
         let files = FileOrigin::below(File::open(self.dir.path()).unwrap().into()).unwrap();
-        let origin = Arc::new(ModelDisk::new(files, DiskModel::Spindle(QUICK), 1));
+        let origin = Arc::new(files);
         for object in recovered.objects() {
             let named = names.iter().map(|name| self.path(name)).filter(|path| path.exists());
             let found = named.map(|path| open_file(&path)).find(|found| found.inode == object.state.inode);

@@ -8,7 +8,7 @@ use crate::tree::SourceFile;
 ///
 /// Written out rather than derived from an order: the core (up to the engine) never sees a device,
 /// a thread or a file, and a front door never sees another front door.
-const LAYERS: [(&str, &[&str]); 21] = [
+const LAYERS: [(&str, &[&str]); 22] = [
     ("base", &[]),
     ("measure", &["base"]),
     ("models", &["base", "measure"]),
@@ -24,7 +24,8 @@ const LAYERS: [(&str, &[&str]); 21] = [
     ("fuzz", &["base", "format", "map", "log", "engine", "check"]),
     ("trace", &["base", "policy"]),
     ("sim", &["base", "format", "claim", "map", "models", "policy", "log", "engine", "names", "trace"]),
-    ("shard", &["base", "format", "claim", "device", "map", "models", "log", "engine"]),
+    ("shard", &["base", "format", "claim", "device", "map", "log", "engine"]),
+    ("modelled", &["base", "format", "models", "engine", "shard"]),
     ("rules", &["base"]),
     ("mount", &["base", "format", "device", "engine", "names", "shard", "rules"]),
     ("control", &["base", "format", "claim", "device", "engine", "shard", "rules", "mount"]),
@@ -32,8 +33,8 @@ const LAYERS: [(&str, &[&str]); 21] = [
     (
         "cli",
         &[
-            "base", "format", "check", "device", "engine", "shard", "rules", "mount", "control", "lab", "policy",
-            "trace",
+            "base", "format", "check", "device", "engine", "shard", "rules", "mount", "control", "lab", "modelled",
+            "policy", "trace",
         ],
     ),
 ];

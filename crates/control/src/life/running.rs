@@ -15,7 +15,7 @@ use headpond_base::MemberId;
 use headpond_device::{FaultHandle, FaultPlan, Faults, Reactor};
 use headpond_engine::{Config, Reply, Request};
 use headpond_mount::{Beside as BesideMount, MountError, MountOptions, Mounted, THREADS, mount_with};
-use headpond_shard::{Budget, FileOrigin, Gate, Handle, Limits, ModelDisk, Origin, Shard};
+use headpond_shard::{Budget, FileOrigin, Gate, Handle, Limits, Origin, Shard};
 use rustix::fd::{AsFd, OwnedFd};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -380,14 +380,11 @@ fn open_origin(
     let files = FileOrigin::below_within(duplicate(root)?, budget).map_err(failed)?;
     files.guard(gate);
     files.when_pool_fails(Box::new(move || obsolete.write(&pool)));
-    Ok(match plan.model_disk {
-        Some(model) => Arc::new(ModelDisk::new(files, model, MODEL_SEED)),
+    Ok(match &plan.origin_layer {
+        Some(layer) => layer.put_before(files),
         None => Arc::new(files),
     })
 }
-
-/// Any seed: the same one each time, so that runs can be compared.
-const MODEL_SEED: u64 = 1;
 
 fn listen_to_signals(events: &Sender<Event>) -> Result<(), Refusal> {
     let failed = |error| Refusal::Failed { doing: "listen to signals".to_owned(), error };

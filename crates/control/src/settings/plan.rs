@@ -1,11 +1,13 @@
 //! What the operator asked for.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use headpond_base::CacheMode;
 use headpond_device::{Backend, FaultPlan, Fill};
-use headpond_shard::DiskModel;
+use headpond_shard::{FileOrigin, Origin};
 
 use crate::refusal::{Decisions, Refusal};
 use crate::wording::Size;
@@ -29,8 +31,8 @@ pub struct MountPlan {
     pub backend: Backend,
     /// How to fill a new flash file.
     pub fill: Fill,
-    /// A disk to slow the origin down to.
-    pub model_disk: Option<DiskModel>,
+    /// What lies in front of the origin's files.
+    pub origin_layer: Option<OriginLayer>,
     /// For tests: what is wrong with the flash.
     pub fault: Option<FaultPlan>,
     /// Where to serve the metrics over HTTP.
@@ -45,6 +47,30 @@ pub struct MountPlan {
     pub discard_dirty: bool,
     /// What to do with conflicts.
     pub decisions: Decisions,
+}
+
+/// A layer in front of the origin's files that only the command line knows, such as a modelled disk: made once, at the
+/// start.
+#[derive(Clone)]
+pub struct OriginLayer(Make);
+
+type Make = Arc<dyn Fn(FileOrigin) -> Arc<dyn Origin> + Send + Sync>;
+
+impl OriginLayer {
+    /// The layer that `make` puts in front.
+    pub fn new(make: impl Fn(FileOrigin) -> Arc<dyn Origin> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
+    }
+
+    pub(crate) fn put_before(&self, files: FileOrigin) -> Arc<dyn Origin> {
+        (self.0)(files)
+    }
+}
+
+impl fmt::Debug for OriginLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OriginLayer")
+    }
 }
 
 impl MountPlan {

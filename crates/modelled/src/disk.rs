@@ -20,11 +20,10 @@ use headpond_base::{Buf, Nanos, ObjectId, Result, UnixNanos};
 use headpond_engine::{Room, Space};
 use headpond_format::Stamp;
 use headpond_models::{Access, DiskModel, Elevator, Head, Network, Spindle};
+use headpond_shard::{Leaving, Origin, Remains, Removed, Reopen};
 use serde::{Deserialize, Serialize};
 
 use crate::layout::Layout;
-use crate::origin::Remains;
-use crate::{Leaving, Origin, Removed, Reopen};
 
 /// An origin behind a modelled disk.
 pub struct ModelDisk<O> {

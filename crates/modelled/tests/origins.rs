@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use headpond_base::{Buf, BufMut, Errno, ObjectId, UnixNanos};
-use headpond_shard::{Claim, DiskModel, FileOrigin, Gate, ModelDisk, Origin, Spindle, Standing};
+use headpond_modelled::{DiskModel, ModelDisk, Spindle};
+use headpond_shard::{Claim, FileOrigin, Gate, Origin, Standing};
 
 const A: ObjectId = ObjectId(1);
 const B: ObjectId = ObjectId(2);
