@@ -310,7 +310,7 @@ fn steady_on_a_modelled_card_declines_and_settles() {
     assert!((number("mean") * 16.0 / 1024.0 / 417.0 - 1.0).abs() < 0.12, "{settled}");
     assert!(text(&output).contains("settles after"), "{}", text(&output));
     let short = bench.command(&["run", "steady", "--seconds", "3", "--warmup", "2", "--plan"]).output();
-    assert!(text(&short.expect("it starts")).contains("--warmup is not for 'steady'"));
+    assert!(text(&short.expect("it starts")).contains("'steady' does not take --warmup"));
 }
 
 /// What ends before it is even is called so.
@@ -589,7 +589,7 @@ fn the_demo_is_run_like_any_experiment_and_refuses_what_it_does_not_have() {
         assert!(refused.status.code() == Some(1) && text(&refused).contains(words[2]), "{}", text(&refused));
     }
     let refused = lab(&["run", "oltp", "--origin", "/slow", "--flash", "/nvme"]);
-    assert!(text(&refused).contains("--origin is for 'headpond lab run demo'"), "{}", text(&refused));
+    assert!(text(&refused).contains("--origin belongs to 'headpond lab run demo'"), "{}", text(&refused));
 }
 
 /// Chromium without a window on a file; what it made of it, and what it complained of.

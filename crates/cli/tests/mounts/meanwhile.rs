@@ -64,7 +64,7 @@ fn leaving_during_a_flush_tells_the_flush_that_it_did_not_end() {
     let left = said(start(&pond, &["unmount", "--keep-dirty"]));
     left.ok();
     assert!(left.text.contains("stay in the pool"), "{}", left.text);
-    said(flush).refused(72, &["stay in the pool"]);
+    said(flush).refused(72, &["stay safe in the pool"]);
     pond.mount(&[]).ok();
     pond.unmount(&[]).ok();
     is_complete(&pond);
