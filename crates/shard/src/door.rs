@@ -9,12 +9,17 @@
 //!   [`Handle::submit`](crate::Handle::submit) or anything that does.
 //! - An answer's closure runs there, too, as for every request.
 //! - Doors with requests at the same time take turns, a portion each.
+//! - A door may end, or be withdrawn, while its requests are under way. They are answered all the same.
 //! - A shard that ends drops its open doors. The door must then refuse the requests that still come.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
 use headpond_engine::{Reply, Request};
+
+/// Names a door of a shard, from [`Handle::serve`](crate::Handle::serve) on. A shard gives no name twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DoorId(pub(crate) u64);
 
 /// What is done with the answer to a request.
 pub type Done = Box<dyn FnOnce(Reply) + Send>;

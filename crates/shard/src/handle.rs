@@ -15,7 +15,7 @@ use crate::listeners::Listeners;
 use crate::mailbox::{Item, Mailbox};
 use crate::operation::Operation;
 use crate::turn::Turner;
-use crate::{Core, Door, Limits, Origin, ShardStats};
+use crate::{Core, Door, DoorId, Limits, Origin, ShardStats};
 
 /// Starts shards.
 pub struct Shard;
@@ -110,10 +110,17 @@ impl Handle {
     }
 
     /// Has a front door served by the shard's own thread, from now on and along with those that it
-    /// has already. A door that the shard cannot serve, as its reactor waits for nothing but flash or
+    /// has already, until it ends by itself or is withdrawn. A door that the shard cannot serve, as its reactor waits for nothing but flash or
     /// watches as much as it can, or because it has ended, is dropped: see [`Door`].
-    pub fn serve(&self, door: Box<dyn Door>) {
-        drop(self.shared.mailbox.hand_over(door));
+    #[allow(clippy::must_use_candidate)] // most doors end by themselves
+    pub fn serve(&self, door: Box<dyn Door>) -> DoorId {
+        self.shared.mailbox.admit(door)
+    }
+
+    /// Has the shard serve a door no more: it is dropped soon, between two turns. What it has under way is answered all
+    /// the same. Nothing happens to one that has ended.
+    pub fn withdraw(&self, door: DoorId) {
+        self.shared.mailbox.withdraw(door);
     }
 
     /// Has `tell` called with each object that the engine lets go of, on the shard's thread, in order with the answers:

@@ -15,7 +15,7 @@ use headpond_device::Waker;
 use headpond_engine::{Reply, Request};
 
 use crate::operation::Operation;
-use crate::{Door, ShardStats};
+use crate::{Door, DoorId, ShardStats};
 
 /// Called with the answer, on the shard's thread.
 pub(crate) type Answer = Box<dyn FnOnce(Reply) + Send>;
@@ -29,6 +29,12 @@ pub(crate) struct Item {
     pub(crate) since: Instant,
 }
 
+/// A change of the doors that the shard serves.
+pub(crate) enum DoorChange {
+    Admit(DoorId, Box<dyn Door>),
+    Withdraw(DoorId),
+}
+
 /// Where front doors put requests and the shard takes them.
 pub(crate) struct Mailbox {
     inner: Mutex<Inner>,
@@ -40,7 +46,8 @@ pub(crate) struct Mailbox {
 struct Inner {
     items: Vec<Item>,
     probes: Vec<SyncSender<ShardStats>>,
-    doors: Vec<Box<dyn Door>>,
+    doors: Vec<DoorChange>,
+    next_door: DoorId,
     under_way: usize,
     waiting: usize,
     closed: Option<Errno>,
@@ -54,6 +61,7 @@ impl Mailbox {
             items: Vec::with_capacity(limit),
             probes: Vec::new(),
             doors: Vec::new(),
+            next_door: DoorId(1),
             under_way: 0,
             waiting: 0,
             closed: None,
@@ -103,16 +111,30 @@ impl Mailbox {
         None
     }
 
-    /// Gives the shard a door to serve; back comes one that it cannot take, having ended.
-    pub(crate) fn hand_over(&self, door: Box<dyn Door>) -> Option<Box<dyn Door>> {
+    /// Gives the shard a door to serve, and the door its name. Drops it if the shard has ended.
+    pub(crate) fn admit(&self, door: Box<dyn Door>) -> DoorId {
         let mut inner = self.locked();
+        let id = inner.next_door;
+        inner.next_door = DoorId(id.0 + 1);
+        self.change(inner, DoorChange::Admit(id, door));
+        id
+    }
+
+    /// Has the shard serve a door no more.
+    pub(crate) fn withdraw(&self, id: DoorId) {
+        self.change(self.locked(), DoorChange::Withdraw(id));
+    }
+
+    fn change(&self, mut inner: MutexGuard<'_, Inner>, change: DoorChange) {
         if inner.closed.is_some() {
-            return Some(door);
+            drop(inner);
+            // Outside the lock, as what a door does then is its own affair.
+            drop(change);
+            return;
         }
-        inner.doors.push(door);
+        inner.doors.push(change);
         drop(inner);
         self.waker.wake();
-        None
     }
 
     /// Asks the shard to end.
@@ -122,15 +144,15 @@ impl Mailbox {
     }
 
     /// For the shard: `answered` requests are done. What has come since goes to `items` (empty, and
-    /// its memory is used again), unless `take` is false. Probes go to `probes`, doors that it is
-    /// to serve from now on to `doors`. True: end.
+    /// its memory is used again), unless `take` is false. Probes go to `probes`, doors that come and
+    /// go to `doors`, in order. True: end.
     pub(crate) fn exchange(
         &self,
         answered: usize,
         take: bool,
         items: &mut Vec<Item>,
         probes: &mut Vec<SyncSender<ShardStats>>,
-        doors: &mut Vec<Box<dyn Door>>,
+        doors: &mut Vec<DoorChange>,
     ) -> bool {
         let mut inner = self.locked();
         inner.under_way -= answered;
@@ -156,7 +178,7 @@ impl Mailbox {
         let items = std::mem::take(&mut inner.items);
         // Those who asked find the sender gone.
         inner.probes.clear();
-        // Dropped outside the lock, as what they do then is their own affair.
+        // Dropped outside the lock, as in `change`.
         let doors = std::mem::take(&mut inner.doors);
         drop(inner);
         drop(doors);

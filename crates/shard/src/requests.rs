@@ -8,6 +8,7 @@ use std::time::Instant;
 use headpond_base::Errno;
 use headpond_engine::{Handling, Reply, Request, RequestId};
 
+use crate::DoorId;
 use crate::mailbox::{Answer, Item};
 use crate::operation::Operation;
 
@@ -31,13 +32,13 @@ pub(crate) struct Pending {
     pub(crate) way: Way,
 }
 
-/// How a request came in: each way has its own limit.
+/// How a request came in, which is also where it counts: each way has its own limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
     /// From another thread.
     Mailbox,
-    /// From a door that the shard serves.
-    Door,
+    /// Through this door, which the shard serves.
+    Door(DoorId),
 }
 
 /// All of them, by number: finding one is an index.
@@ -45,7 +46,6 @@ pub(crate) struct Requests {
     /// With how often each place was used, which is the upper half of its numbers.
     places: Vec<(u32, Option<Pending>)>,
     free: Vec<u32>,
-    of_doors: usize,
     /// What those left are answered with.
     pub(crate) end: Errno,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Requests {
 impl Requests {
     pub(crate) fn with_capacity(limit: usize) -> Self {
         // An error unless it was ended in order.
-        Self { places: Vec::with_capacity(limit), free: Vec::with_capacity(limit), of_doors: 0, end: Errno::IO }
+        Self { places: Vec::with_capacity(limit), free: Vec::with_capacity(limit), end: Errno::IO }
     }
 
     /// Takes one in, and gives it its number.
@@ -74,7 +74,6 @@ impl Requests {
         let place = &mut self.places[index as usize];
         place.0 = place.0.wrapping_add(1);
         place.1 = Some(Pending { answer: item.answer, operation: item.operation, since: item.since, kind, way });
-        self.of_doors += usize::from(way == Way::Door);
         (RequestId(u64::from(place.0) << 32 | u64::from(index)), item.request)
     }
 
@@ -92,13 +91,7 @@ impl Requests {
     pub(crate) fn remove(&mut self, id: RequestId) -> Option<Pending> {
         let pending = self.place(id)?.take()?;
         self.free.push(id.0 as u32);
-        self.of_doors -= usize::from(pending.way == Way::Door);
         Some(pending)
-    }
-
-    /// How many there are that came through doors.
-    pub(crate) const fn of_doors(&self) -> usize {
-        self.of_doors
     }
 
     /// How many there are.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use headpond_engine::{FlushProgress, Holding, Stats};
 
-use crate::Histogram;
+use crate::{DoorId, Histogram};
 
 /// A snapshot of a shard, taken between two turns: all numbers belong together.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +19,9 @@ pub struct ShardStats {
     pub latency: Latencies,
     /// What carries out flash operations: `uring` or `psync`.
     pub device: &'static str,
-    /// Gauge: requests taken from the mailbox and not yet answered.
+    /// What each door that the shard serves has under way, in the order in which they came.
+    pub doors: Vec<DoorStats>,
+    /// Gauge: requests taken in and not yet answered.
     pub requests_under_way: u64,
     /// Gauge: flash operations under way.
     pub flash_under_way: u64,
@@ -30,6 +32,17 @@ pub struct ShardStats {
     /// Turns of the loop.
     pub turns: u64,
     /// Requests answered, of any kind.
+    pub answered: u64,
+}
+
+/// One door of a shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DoorStats {
+    /// Which.
+    pub door: DoorId,
+    /// Gauge: requests taken in through it and not yet answered.
+    pub under_way: u64,
+    /// Requests that came through it and were answered.
     pub answered: u64,
 }
 

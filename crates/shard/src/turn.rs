@@ -20,7 +20,7 @@ use headpond_engine::{Effect, Outcome, Reply, RequestId, Ticket};
 use crate::doors::Doors;
 use crate::lanes::{Finished, Job, Lanes};
 use crate::listeners::Listeners;
-use crate::mailbox::{Item, Mailbox};
+use crate::mailbox::{DoorChange, Item, Mailbox};
 use crate::requests::{Kind, Requests, Way};
 use crate::{Core, Latencies, Limits, ShardStats, clock};
 
@@ -107,7 +107,7 @@ impl<C: Core> Turner<C> {
             requests: Requests::with_capacity(limits.requests),
             limits,
             inbox: Vec::with_capacity(limits.requests),
-            doors: Doors::default(),
+            doors: Doors::new(limits.requests),
             probes: Vec::new(),
             flash_done: Vec::new(),
             origin_done: Vec::new(),
@@ -148,8 +148,7 @@ impl<C: Core> Turner<C> {
 
     /// Waits for something to do.
     fn wait(&mut self) -> std::io::Result<()> {
-        let more_from_doors = self.doors.ready() > 0 && self.room() > 0;
-        if !self.inbox.is_empty() || !self.flash_done.is_empty() || more_from_doors {
+        if !self.inbox.is_empty() || !self.flash_done.is_empty() || self.ready_doors() > 0 {
             return self.reactor.wait(&mut self.flash_done, Some(Duration::ZERO));
         }
         let since = Instant::now();
@@ -183,7 +182,7 @@ impl<C: Core> Turner<C> {
             self.lanes.take_finished(&mut self.origin_done);
             self.doors.listen(&mut *self.reactor);
             let nobody_asks =
-                self.inbox.is_empty() && self.probes.is_empty() && self.doors.ready() == 0 && !self.stopping;
+                self.inbox.is_empty() && self.probes.is_empty() && self.ready_doors() == 0 && !self.stopping;
             if !(nobody_asks && self.flash_done.is_empty() && self.origin_done.is_empty()) {
                 return Ok(true);
             }
@@ -225,44 +224,41 @@ impl<C: Core> Turner<C> {
         self.flash_under_way < self.limits.operations && self.origin_under_way < self.limits.operations
     }
 
-    /// How many requests may come through the doors now.
-    fn room(&self) -> usize {
-        if self.takes_requests() { self.limits.requests.saturating_sub(self.requests.of_doors()) } else { 0 }
+    /// How many doors have something that can be taken in now.
+    fn ready_doors(&self) -> usize {
+        if self.takes_requests() { self.doors.ready() } else { 0 }
     }
 
     /// Gives back the room of what was answered, and takes in what has come.
     fn exchange(&mut self) {
         let take = self.takes_requests();
         let mailbox = &self.closing.mailbox;
-        let mut new_doors = Vec::new();
-        self.stopping = mailbox.exchange(self.answered, take, &mut self.inbox, &mut self.probes, &mut new_doors);
+        let mut changes = Vec::new();
+        self.stopping = mailbox.exchange(self.answered, take, &mut self.inbox, &mut self.probes, &mut changes);
         self.answered = 0;
-        for door in new_doors {
-            self.doors.admit(door, &mut *self.reactor);
+        for change in changes {
+            match change {
+                DoorChange::Admit(id, door) => self.doors.admit(id, door, &mut *self.reactor),
+                DoorChange::Withdraw(id) => self.doors.withdraw(id, &mut *self.reactor),
+            }
         }
     }
 
     /// Takes in what has come through the doors.
     fn take_from_doors(&mut self) {
         self.doors.listen(&mut *self.reactor);
-        let ready = self.doors.ready();
+        let ready = self.ready_doors();
         if ready == 0 || self.stopping {
             return;
         }
         let since = Instant::now();
         let share = self.at_flash().max(DOOR_PORTION).div_ceil(ready);
+        let (requests, engine) = (&mut self.requests, &mut self.engine);
         for _ in 0..ready {
-            let room = self.room().min(share);
-            if room == 0 {
-                // Whose turn it is now comes first in the next one.
-                return;
-            }
-            let (requests, engine) = (&mut self.requests, &mut self.engine);
-            self.doors.serve(&mut *self.reactor, |door| {
-                door.take(room, &mut |request, answer| {
-                    let (id, request) = requests.add(Item { request, answer, operation: None, since }, Way::Door);
-                    engine.submit(id, request);
-                })
+            // None: the others took the room. Whose turn it is now comes first in the next one.
+            self.doors.serve(&mut *self.reactor, share, |door, request, answer| {
+                let (id, request) = requests.add(Item { request, answer, operation: None, since }, Way::Door(door));
+                engine.submit(id, request);
             });
         }
     }
@@ -329,7 +325,10 @@ impl<C: Core> Turner<C> {
 
     fn reply(&mut self, id: RequestId, reply: Reply, missed: bool, now: Instant) {
         let Some(pending) = self.requests.remove(id) else { return };
-        self.answered += usize::from(pending.way == Way::Mailbox);
+        match pending.way {
+            Way::Mailbox => self.answered += 1,
+            Way::Door(door) => self.doors.answered(door),
+        }
         self.answered_ever += 1;
         let bypassed = matches!(&reply, Reply::Data(_, served) if served.bypassed);
         let histogram = match pending.kind {
@@ -410,6 +409,7 @@ impl<C: Core> Turner<C> {
             flushes: self.engine.flushes(),
             holdings: self.engine.holdings(HOLDINGS),
             latency: self.latency.clone(),
+            doors: self.doors.stats(),
             device: self.reactor.name(),
             requests_under_way: self.requests.len() as u64,
             flash_under_way: self.flash_under_way as u64,

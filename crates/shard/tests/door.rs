@@ -198,6 +198,39 @@ fn a_door_that_always_has_more_keeps_no_other_waiting_for_more_than_its_portion(
 }
 
 #[test]
+fn doors_come_and_go_while_the_others_are_served() {
+    let (device, _dir) = uring();
+    let handle = shard_within(device, 256);
+    let ends = [pipe(), pipe(), pipe()].map(|(door, ends)| (handle.serve(door), ends));
+    let [(first, mut one), (second, mut other), (third, mut last)] = ends;
+    let ask = |ends: &mut Ends| {
+        ends.0.write_all(&[0; 20]).unwrap();
+        for _ in 0..20 {
+            ends.1.recv_timeout(LONG).unwrap();
+        }
+    };
+    for ends in [&mut one, &mut other, &mut last] {
+        ask(ends);
+    }
+    let answered = |handle: &Handle| -> Vec<_> {
+        handle.stats().doors.iter().map(|door| (door.door, door.under_way, door.answered)).collect()
+    };
+    assert_eq!(answered(&handle), [(first, 0, 20), (second, 0, 20), (third, 0, 20)]);
+    // One is withdrawn, one ends by itself.
+    handle.withdraw(first);
+    assert_eq!(one.2.recv_timeout(LONG), Ok(Taken::All), "it was open, and its owner learns of it");
+    drop(other.0);
+    assert_eq!(other.2.recv_timeout(LONG), Ok(Taken::Closed));
+    handle.withdraw(second);
+    ask(&mut last);
+    let (door, mut new) = pipe();
+    let fourth = handle.serve(door);
+    ask(&mut new);
+    assert_eq!(answered(&handle), [(third, 0, 40), (fourth, 0, 20)]);
+    handle.stop().unwrap();
+}
+
+#[test]
 fn an_open_door_is_dropped_when_the_shard_ends() {
     let (device, _dir) = uring();
     let handle = shard(device);
