@@ -9,10 +9,10 @@
 //! slot as it is written ([`Room`]); one that becomes too long all the same, because much became dirty before and behind the
 //! walk, is given up, and begun again with what is dirty alone while changes wait.
 
-use headpond_base::{BLOCK, Buf, BufMut, CacheMode, Compression, ObjectId, Sequence};
+use headpond_base::{BLOCK, Buf, BufMut, CacheMode, Compression, MemberId, ObjectId, Sequence};
 use headpond_format::{
-    BLOCK_UNITS, CheckpointHead, Entry, FrameKind, SUPERBLOCK_SLOTS, Superblock, encode_checkpoint_head, encode_frame,
-    encode_superblock,
+    Address, BLOCK_UNITS, CheckpointHead, Entry, FrameKind, SUPERBLOCK_SLOTS, Superblock, encode_checkpoint_head,
+    encode_frame, encode_superblock,
 };
 use headpond_map::{SLOT_BYTES, Slot};
 
@@ -117,8 +117,12 @@ pub(crate) struct Of<'a> {
 
 /// What is asked of the flash; each is answered.
 pub(crate) enum Ask {
-    Write { offset: u64, data: Buf },
-    Sync,
+    Write {
+        at: Address,
+        data: Buf,
+    },
+    /// Of the member with the checkpoints and their superblocks.
+    Sync(MemberId),
 }
 
 /// What an answer ended.
@@ -292,7 +296,7 @@ impl Checkpoints {
             Stage::Settling(last) if running.under_way == 0 && of.store.log.durable_all() >= last => {
                 running.stage = Stage::SyncingBody;
                 running.under_way = 1;
-                self.asks.push(Ask::Sync);
+                self.asks.push(Ask::Sync(self.superblock.member));
             }
             Stage::SyncingBody if running.under_way == 0 => {
                 running.stage = Stage::WritingSuperblock;
@@ -305,7 +309,7 @@ impl Checkpoints {
             Stage::WritingSuperblock if running.under_way == 0 => {
                 running.stage = Stage::SyncingSuperblock;
                 running.under_way = 1;
-                self.asks.push(Ask::Sync);
+                self.asks.push(Ask::Sync(self.superblock.member));
             }
             Stage::SyncingSuperblock if running.under_way == 0 => {
                 // Not synced: it counts for nothing but as a copy, and any later sync covers it.
@@ -431,7 +435,8 @@ impl Checkpoints {
 
     fn write(&mut self, running: &mut Running, offset: u64, data: Buf) {
         running.under_way += 1;
-        self.asks.push(Ask::Write { offset, data });
+        let at = Address { member: self.superblock.member, offset };
+        self.asks.push(Ask::Write { at, data });
     }
 
     /// A write or sync of the checkpoint is completed.

@@ -1,7 +1,7 @@
 //! Effects: what the engine asks for, and the results that come back.
 
-use headpond_base::{Buf, Errno, ObjectId, UnixNanos};
-use headpond_format::Stamp;
+use headpond_base::{Buf, Errno, MemberId, ObjectId, UnixNanos};
+use headpond_format::{Address, Stamp};
 
 use crate::{Reply, RequestId};
 
@@ -10,7 +10,7 @@ use crate::{Reply, RequestId};
 pub struct Ticket(pub u64);
 
 /// Something that the engine wants done. All but replies and trims are completed, in any
-/// order, by [`crate::Engine::complete`]. Offsets on flash are bytes from the device's start.
+/// order, by [`crate::Engine::complete`]. What is for flash names the member of the pool that it is for.
 #[derive(Clone, Debug)]
 pub enum Effect {
     /// Read from flash. Completed with [`Outcome::Bytes`] of exactly `len` bytes.
@@ -18,7 +18,7 @@ pub enum Effect {
         /// Names it.
         ticket: Ticket,
         /// Where, a multiple of the block.
-        offset: u64,
+        at: Address,
         /// How many bytes, a multiple of the block.
         len: u32,
     },
@@ -27,19 +27,21 @@ pub enum Effect {
         /// Names it.
         ticket: Ticket,
         /// Where, a multiple of the block.
-        offset: u64,
+        at: Address,
         /// What, a multiple of the block.
         data: Buf,
     },
-    /// Make every flash write that is completed by now durable.
+    /// Make every write to a member that is completed by now durable.
     FlashSync {
         /// Names it.
         ticket: Ticket,
+        /// Which one.
+        member: MemberId,
     },
     /// These bytes are not needed any more: a hint, never completed.
     FlashTrim {
         /// Where.
-        offset: u64,
+        at: Address,
         /// How many bytes.
         len: u64,
     },

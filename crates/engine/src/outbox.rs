@@ -8,7 +8,8 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
-use headpond_base::{Buf, Nanos};
+use headpond_base::{Buf, Errno, MemberId, Nanos};
+use headpond_format::Address;
 
 use crate::effect::{Effect, Outcome, Ticket};
 use crate::origin_cost::OriginCosts;
@@ -16,11 +17,20 @@ use crate::purpose::Purpose;
 use crate::spread::Spread;
 use crate::stats::Stats;
 
+/// A purpose that one effect on each of several members serves. It ends with the last of them, and fails with any.
+struct Joint {
+    purpose: Purpose,
+    left: Vec<Ticket>,
+    failed: Option<Errno>,
+}
+
 /// Owned by the engine.
 #[derive(Default)]
 pub(crate) struct Outbox {
     effects: Vec<Effect>,
     under_way: HashMap<Ticket, Purpose, BuildHasherDefault<Spread>>,
+    /// Empty in a pool of one member.
+    joint: Vec<Joint>,
     next: u64,
     /// What was asked of flash and origin; nothing else is counted here.
     asked: Stats,
@@ -36,18 +46,33 @@ impl Outbox {
 
     /// Asks for an effect that is answered, and says for what.
     pub(crate) fn start(&mut self, purpose: Purpose, effect: impl FnOnce(Ticket) -> Effect) {
+        let ticket = self.ask(purpose.is_foreground(), effect);
+        self.under_way.insert(ticket, purpose);
+    }
+
+    fn ask(&mut self, foreground: bool, effect: impl FnOnce(Ticket) -> Effect) -> Ticket {
         let ticket = Ticket(self.next);
         self.next += 1;
         let effect = effect(ticket);
         count(&mut self.asked, &effect);
-        self.origin_costs.started(ticket, &effect, purpose.is_foreground(), self.now);
-        self.under_way.insert(ticket, purpose);
+        self.origin_costs.started(ticket, &effect, foreground, self.now);
         self.effects.push(effect);
+        ticket
+    }
+
+    /// Asks for all that was written to these members to become durable: one answer for all of them.
+    pub(crate) fn sync_flash(&mut self, purpose: Purpose, members: &[MemberId]) {
+        if let [member] = *members {
+            return self.start(purpose, |ticket| Effect::FlashSync { ticket, member });
+        }
+        let sync = |member: &MemberId| self.ask(false, |ticket| Effect::FlashSync { ticket, member: *member });
+        let left = members.iter().map(sync).collect();
+        self.joint.push(Joint { purpose, left, failed: None });
     }
 
     /// Asks for bytes to be written to flash.
-    pub(crate) fn write_flash(&mut self, purpose: Purpose, offset: u64, data: Buf) {
-        self.start(purpose, |ticket| Effect::FlashWrite { ticket, offset, data });
+    pub(crate) fn write_flash(&mut self, purpose: Purpose, at: Address, data: Buf) {
+        self.start(purpose, |ticket| Effect::FlashWrite { ticket, at, data });
     }
 
     /// Asks for an effect that nobody answers.
@@ -55,10 +80,27 @@ impl Outbox {
         self.effects.push(effect);
     }
 
-    /// An effect was answered; what it was for. `None`: no such effect is under way.
-    pub(crate) fn finish(&mut self, ticket: Ticket, outcome: &Outcome) -> Option<Purpose> {
+    /// An effect was answered; what it was for, and how that ended. `None`: others that serve the same are still under way.
+    ///
+    /// # Panics
+    /// When no such effect is under way.
+    pub(crate) fn finish(&mut self, ticket: Ticket, outcome: Outcome) -> Option<(Purpose, Outcome)> {
         self.origin_costs.done(ticket, !matches!(outcome, Outcome::Failed(_)), self.now);
-        self.under_way.remove(&ticket)
+        if let Some(purpose) = self.under_way.remove(&ticket) {
+            return Some((purpose, outcome));
+        }
+        let place = self.joint.iter().position(|joint| joint.left.contains(&ticket));
+        let place = place.expect("an effect is completed once");
+        let joint = &mut self.joint[place];
+        joint.left.retain(|other| *other != ticket);
+        if let Outcome::Failed(errno) = outcome {
+            joint.failed.get_or_insert(errno);
+        }
+        if !joint.left.is_empty() {
+            return None;
+        }
+        let Joint { purpose, failed, .. } = self.joint.swap_remove(place);
+        Some((purpose, failed.map_or(Outcome::Done, Outcome::Failed)))
     }
 
     /// What the origin charges.
@@ -111,5 +153,44 @@ fn count(asked: &mut Stats, effect: &Effect) {
         }
         Effect::OriginSync { .. } => asked.origin_syncs += 1,
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked_of(outbox: &mut Outbox) -> Vec<(Ticket, MemberId)> {
+        let mut effects = Vec::new();
+        outbox.take(&mut effects);
+        let sync = |effect| match effect {
+            Effect::FlashSync { ticket, member } => (ticket, member),
+            other => panic!("{other:?}"),
+        };
+        effects.into_iter().map(sync).collect()
+    }
+
+    #[test]
+    fn a_sync_of_several_members_ends_with_the_last_and_fails_with_any() {
+        for failing in [None, Some(0), Some(1)] {
+            let mut outbox = Outbox::default();
+            outbox.sync_flash(Purpose::LogSync, &[MemberId(0), MemberId(2)]);
+            let asked = asked_of(&mut outbox);
+            assert_eq!(asked.iter().map(|(_, member)| *member).collect::<Vec<_>>(), [MemberId(0), MemberId(2)]);
+            let outcome = |index| if failing == Some(index) { Outcome::Failed(Errno::IO) } else { Outcome::Done };
+            assert!(outbox.finish(asked[1].0, outcome(1)).is_none(), "the other is still under way");
+            let (purpose, outcome) = outbox.finish(asked[0].0, outcome(0)).unwrap();
+            assert!(matches!(purpose, Purpose::LogSync));
+            assert_eq!(matches!(outcome, Outcome::Failed(Errno::IO)), failing.is_some());
+        }
+    }
+
+    #[test]
+    fn of_one_member_it_is_one_effect() {
+        let mut outbox = Outbox::default();
+        outbox.sync_flash(Purpose::Settling, &[MemberId(3)]);
+        let [(ticket, member)] = asked_of(&mut outbox)[..] else { panic!("not one") };
+        assert_eq!(member, MemberId(3));
+        assert!(matches!(outbox.finish(ticket, Outcome::Done), Some((Purpose::Settling, Outcome::Done))));
     }
 }

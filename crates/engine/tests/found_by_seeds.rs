@@ -287,7 +287,7 @@ fn what_a_start_found_on_flash_is_durable_before_it_writes_anything() {
     engine.advance(Nanos::SECOND);
     let mut effects = Vec::new();
     engine.take_effects(&mut effects);
-    let [Effect::FlashSync { ticket }] = effects[..] else { panic!("{effects:?}") };
+    let [Effect::FlashSync { ticket, .. }] = effects[..] else { panic!("{effects:?}") };
     engine.complete(ticket, Outcome::Done);
     effects.clear();
     engine.take_effects(&mut effects);

@@ -81,7 +81,8 @@ fn settle(log: &mut Log, flash: &mut Flash) {
         }
         for io in io {
             match io {
-                LogIo::Write { id, offset, data } => {
+                LogIo::Write { id, at, data } => {
+                    let offset = at.offset;
                     flash.put(offset, &data);
                     log.wrote(id, true);
                 }

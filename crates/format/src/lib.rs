@@ -9,6 +9,7 @@
 //!   every position within a file is one that a map can hold. No reader's `+ 1` overflows.
 //! - All integers are little-endian. Reserved bytes are written as zero and ignored when read.
 
+mod addresses;
 mod batch;
 mod checkpoint;
 mod checksum;
@@ -22,6 +23,7 @@ mod segment;
 mod settings;
 mod superblock;
 
+pub use addresses::{Address, Addresses};
 pub use batch::{BATCH_ENTRY_BYTES, BATCH_PAYLOAD_BLOCKS_MAX, BatchHead, decode_batch, encode_batch};
 pub use checkpoint::{
     CheckpointHead, FRAME_HEAD, Frame, FrameKind, SLOT_BYTES, SegmentRow, SegmentState, decode_checkpoint_head,

@@ -8,6 +8,7 @@ use headpond_engine::{
     Config, Effect, Engine, FlashRead, OpenFile, Outcome, Recovered, Reply, Request, RequestId, Room, Treatment,
     Verdict,
 };
+use headpond_format::Address;
 
 use crate::history::{Found, hash};
 use crate::origin::Origin;
@@ -119,10 +120,10 @@ impl World {
 
     fn carry_out(&mut self, effect: Effect) -> Result<(), String> {
         let (ticket, outcome) = match effect {
-            Effect::FlashRead { ticket, offset, len } => {
-                (ticket, self.flash.read(offset, len as usize).map_or_else(Outcome::Failed, Outcome::Bytes))
+            Effect::FlashRead { ticket, at, len } => {
+                (ticket, self.flash.read(at.offset, len as usize).map_or_else(Outcome::Failed, Outcome::Bytes))
             }
-            Effect::FlashWrite { ticket, offset, data } => {
+            Effect::FlashWrite { ticket, at: Address { offset, .. }, data } => {
                 let at = usize::try_from(offset).unwrap_or(usize::MAX);
                 let place = at.checked_add(data.len()).and_then(|end| self.flash.0.get_mut(at..end));
                 let place = place.ok_or_else(|| format!("a write of {} bytes at {offset}", data.len()))?;
@@ -131,7 +132,7 @@ impl World {
                 self.unsynced.push(Unsynced { at, before, data });
                 (ticket, Outcome::Done)
             }
-            Effect::FlashSync { ticket } => {
+            Effect::FlashSync { ticket, .. } => {
                 self.unsynced.clear();
                 (ticket, Outcome::Done)
             }

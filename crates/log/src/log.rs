@@ -12,12 +12,13 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use headpond_base::{
-    BLOCK, BatchNumber, Block, Buf, BufMut, Class, Epoch, Generation, Location, MemberId, ObjectId, OwnerNumber,
-    PoolId, SegmentId, Sequence, Stream, UnixNanos,
+    BLOCK, BatchNumber, Block, Buf, BufMut, Class, Epoch, Generation, Location, ObjectId, OwnerNumber, PoolId,
+    SegmentId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::{
-    BLOCK_UNITS, BatchHead, Codec, Entry, Geometry, Layout, Placement, SegmentHead, SegmentState, SummaryBatch, UNIT,
-    Writer, block_checksum, encode_batch, encode_footer, encode_segment_head, seal, verify_block, verify_packed,
+    Address, Addresses, BLOCK_UNITS, BatchHead, Codec, Entry, Geometry, Layout, Placement, SegmentHead, SegmentState,
+    SummaryBatch, UNIT, Writer, block_checksum, encode_batch, encode_footer, encode_segment_head, seal, verify_block,
+    verify_packed,
 };
 use headpond_map::PackedPlace;
 
@@ -33,21 +34,21 @@ pub struct WriteId(pub u64);
 /// What the log wants done.
 #[derive(Debug)]
 pub enum LogIo {
-    /// Write these bytes at this byte of the device.
+    /// Write these bytes there.
     Write {
         /// Names it.
         id: WriteId,
         /// Where.
-        offset: u64,
+        at: Address,
         /// What.
         data: Buf,
     },
-    /// Make what is written durable. At most one is under way.
+    /// Make what is written durable, on all members. At most one is under way.
     Sync,
     /// These bytes are not needed any more.
     Trim {
         /// Where.
-        offset: u64,
+        at: Address,
         /// How many.
         len: u64,
     },
@@ -60,8 +61,8 @@ pub struct LogStart {
     pub pool: PoolId,
     /// Its division.
     pub geometry: Geometry,
-    /// The member that has all its segments.
-    pub member: MemberId,
+    /// Where its segments lie.
+    pub addresses: Addresses,
     /// Who writes.
     pub owner: OwnerNumber,
     /// This use of it.
@@ -199,7 +200,7 @@ impl Log {
             geometry: start.geometry,
             owner: start.owner,
             epoch: start.epoch,
-            segments: Segments::new(start.member, start.segments),
+            segments: Segments::new(start.addresses, start.segments),
             open: [const { None }; Stream::ALL.len()],
             buffers: Buffers::default(),
             next_sequence: start.next_sequence,
@@ -586,7 +587,7 @@ impl Log {
         }
     }
 
-    const fn placement(&self, open: &OpenSegment) -> Placement {
+    fn placement(&self, open: &OpenSegment) -> Placement {
         let here = self.segments.place(open.id);
         let writer = Writer { pool: self.pool, generation: open.generation };
         let layout = Layout::Single(here);
@@ -599,7 +600,8 @@ impl Log {
         self.under_way.insert(id);
         self.write_segments.insert(id, segment);
         self.segments.get_mut(segment).under_way += 1;
-        self.io.push(LogIo::Write { id, offset: self.geometry.byte_of(at), data });
+        let at = self.segments.addresses().of(at);
+        self.io.push(LogIo::Write { id, at, data });
     }
 
     /// Asks for everything appended to the host stream up to now to become durable.
@@ -707,8 +709,8 @@ impl Log {
     pub fn release(&mut self, replay_from: Sequence, checkpoint_begun: Option<Sequence>) -> usize {
         let released = self.segments.release(self.durable, replay_from, checkpoint_begun);
         for id in &released {
-            let offset = self.geometry.byte_of(self.geometry.first_location(*id));
-            self.io.push(LogIo::Trim { offset, len: u64::from(self.geometry.segment_bytes) });
+            let at = self.segments.addresses().of_segment(*id);
+            self.io.push(LogIo::Trim { at, len: u64::from(self.geometry.segment_bytes) });
         }
         released.len()
     }

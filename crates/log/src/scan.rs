@@ -4,8 +4,8 @@
 
 use headpond_base::{BLOCK, BatchNumber, Block, Epoch, Generation, Location, ObjectId, SegmentId, Stream};
 use headpond_format::{
-    BLOCK_UNITS, Damage, Entry, Geometry, ObjectState, SUPERBLOCK_SLOTS, SegmentHead, SegmentState, Superblock,
-    decode_checkpoint_head, decode_superblock,
+    Addresses, BLOCK_UNITS, Damage, Entry, Geometry, ObjectState, SUPERBLOCK_SLOTS, SegmentHead, SegmentState,
+    Superblock, decode_checkpoint_head, decode_superblock,
 };
 use headpond_map::ObjectMap;
 
@@ -64,6 +64,10 @@ fn scan_from(
     let geometry = superblock.geometry;
     let mut checkpoint = read_checkpoint(flash, &superblock)?;
     let head = checkpoint.head;
+    let layouts = checkpoint.rows.iter().map(|row| row.layout.as_ref());
+    let addresses = Addresses::new(geometry, &superblock.members, layouts).map_err(|damage| {
+        damaged("checkpoint", geometry.checkpoint_start(usize::from(superblock.checkpoint_area)), damage)
+    })?;
 
     let mut segments = Vec::with_capacity(checkpoint.rows.len());
     let mut found: Vec<FoundBatch> = Vec::new();
@@ -114,7 +118,7 @@ fn scan_from(
         start: LogStart {
             pool: superblock.pool,
             geometry,
-            member: superblock.member,
+            addresses,
             owner: superblock.owner,
             epoch,
             next_sequence,

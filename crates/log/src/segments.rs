@@ -10,8 +10,8 @@
 
 use std::collections::VecDeque;
 
-use headpond_base::{Generation, MemberId, SegmentId, Sequence, Stream};
-use headpond_format::{Layout, Place, SegmentRow, SegmentState};
+use headpond_base::{Generation, SegmentId, Sequence, Stream};
+use headpond_format::{Addresses, Layout, Place, SegmentRow, SegmentState};
 
 /// One segment.
 #[derive(Clone, Copy, Debug)]
@@ -60,10 +60,10 @@ impl Segment {
     }
 }
 
-/// All segments of a pool. Each lies once, in the slot with its own number on the pool's one member.
+/// All segments of a pool. Each lies once.
 #[derive(Debug)]
 pub struct Segments {
-    member: MemberId,
+    addresses: Addresses,
     table: Vec<Segment>,
     free: VecDeque<SegmentId>,
     /// Emptied, with the next sequence at that time.
@@ -71,19 +71,28 @@ pub struct Segments {
 }
 
 impl Segments {
-    pub(crate) fn new(member: MemberId, table: Vec<Segment>) -> Self {
+    pub(crate) fn new(addresses: Addresses, table: Vec<Segment>) -> Self {
         let free = (0_u32..)
             .zip(&table)
             .filter(|(_, segment)| segment.state == SegmentState::Free)
             .map(|(index, _)| SegmentId(index))
             .collect();
-        Self { member, table, free, waiting: Vec::new() }
+        Self { addresses, table, free, waiting: Vec::new() }
+    }
+
+    /// Where the bytes of each lie.
+    #[must_use]
+    pub const fn addresses(&self) -> &Addresses {
+        &self.addresses
     }
 
     /// Where a segment lies, or will lie once it is opened.
+    ///
+    /// # Panics
+    /// When there is no such segment.
     #[must_use]
-    pub const fn place(&self, id: SegmentId) -> Place {
-        Place { member: self.member, slot: id.0 }
+    pub fn place(&self, id: SegmentId) -> Place {
+        self.addresses.place(id)
     }
 
     /// A segment as a row of a checkpoint.
@@ -189,11 +198,15 @@ impl Segments {
 
 #[cfg(test)]
 mod tests {
+    use headpond_format::{Geometry, MemberName, Members};
+
     use super::*;
 
     fn emptied(last: u64) -> Segments {
         let sealed = Segment::new(Generation(1), SegmentState::Sealed, Stream::Host);
-        let mut segments = Segments::new(MemberId(0), vec![sealed]);
+        let geometry = Geometry::with_segment_bytes(64 << 20, 2 << 20);
+        let members = Members::first(geometry.member(MemberName([5; 16])));
+        let mut segments = Segments::new(Addresses::of_empty(geometry, &members).unwrap(), vec![sealed]);
         segments.get_mut(SegmentId(0)).last_sequence = Sequence(last);
         segments.empty(SegmentId(0), Sequence(10));
         segments

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // helpers outside of #[test] functions are tests, too
 
-use headpond_base::{BatchNumber, Epoch, Generation, MemberId, ObjectId, OwnerNumber, PoolId, Sequence, Stream};
-use headpond_format::{Entry, Geometry, SegmentState};
+use headpond_base::{BatchNumber, Epoch, Generation, ObjectId, OwnerNumber, PoolId, Sequence, Stream};
+use headpond_format::{Addresses, Entry, Geometry, MemberName, Members, SegmentState};
 use headpond_log::{Log, LogIo, LogStart, Segment, WriteId};
 
 /// An empty log.
@@ -13,7 +13,7 @@ fn log() -> Log {
     Log::new(LogStart {
         pool: PoolId([5; 16]),
         geometry,
-        member: MemberId(0),
+        addresses: Addresses::of_empty(geometry, &Members::first(geometry.member(MemberName([5; 16])))).unwrap(),
         owner: OwnerNumber(1),
         epoch: Epoch(1),
         next_sequence: Sequence(1),

@@ -24,9 +24,6 @@ use crate::mailbox::{DoorChange, Item, Mailbox};
 use crate::requests::{Kind, Requests, Way};
 use crate::{Core, Latencies, Limits, ShardStats, clock};
 
-/// The disk that the engine's effects are for.
-const MEMBER: MemberId = MemberId(0);
-
 /// Files of each kind that a snapshot names.
 const HOLDINGS: usize = 32;
 
@@ -349,14 +346,19 @@ impl<C: Core> Turner<C> {
 
     fn start(&mut self, effect: Effect) {
         let (ticket, job) = match effect {
-            Effect::FlashRead { ticket, offset, len } => {
-                return self.start_flash(Op::Read { tag: Tag(ticket.0), offset, len: len as usize });
+            Effect::FlashRead { ticket, at, len } => {
+                let op = Op::Read { tag: Tag(ticket.0), offset: at.offset, len: len as usize };
+                return self.start_flash(at.member, op);
             }
-            Effect::FlashWrite { ticket, offset, data } => {
-                return self.start_flash(Op::Write { tag: Tag(ticket.0), offset, data });
+            Effect::FlashWrite { ticket, at, data } => {
+                return self.start_flash(at.member, Op::Write { tag: Tag(ticket.0), offset: at.offset, data });
             }
-            Effect::FlashSync { ticket } => return self.start_flash(Op::Sync { tag: Tag(ticket.0) }),
-            Effect::FlashTrim { offset, len } => return self.reactor.submit(MEMBER, Op::Trim { offset, len }),
+            Effect::FlashSync { ticket, member } => {
+                return self.start_flash(member, Op::Sync { tag: Tag(ticket.0) });
+            }
+            Effect::FlashTrim { at, len } => {
+                return self.reactor.submit(at.member, Op::Trim { offset: at.offset, len });
+            }
             Effect::OriginRead { ticket, object, offset, len } => (ticket, Job::Read { object, offset, len }),
             Effect::OriginWrite { ticket, object, offset, data, user } => {
                 (ticket, Job::Write { object, offset, data, user })
@@ -397,10 +399,10 @@ impl<C: Core> Turner<C> {
         self.lanes.push(Some(ticket), job);
     }
 
-    fn start_flash(&mut self, op: Op) {
+    fn start_flash(&mut self, member: MemberId, op: Op) {
         self.flash_under_way += 1;
         self.flash_reads += usize::from(matches!(op, Op::Read { .. }));
-        self.reactor.submit(MEMBER, op);
+        self.reactor.submit(member, op);
     }
 
     fn snapshot(&self) -> ShardStats {

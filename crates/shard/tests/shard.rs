@@ -14,12 +14,17 @@ use headpond_device::{
 use headpond_engine::{
     Attributes, Effect, Namespace, Outcome, Reply, Request, RequestId, Served, Space, Stats, Ticket, Treatment,
 };
-use headpond_format::Stamp;
+use headpond_format::{Address, Stamp};
 use headpond_shard::{Core, Handle, Limits, Origin, Remains, Shard, StopError};
 
 /// Reads below this are of the flash; others of the origin.
 const FLASH: ObjectId = ObjectId(1);
 const ORIGIN: ObjectId = ObjectId(2);
+
+/// A byte of the one disk.
+fn on_flash(offset: u64) -> Address {
+    Address { member: MemberId(0), offset }
+}
 
 /// Turns each request into one effect, and that one's end into the answer.
 #[derive(Default)]
@@ -61,18 +66,18 @@ impl Core for Plain {
     fn submit(&mut self, id: RequestId, request: Request) {
         match request {
             Request::Read { object: FLASH, offset, len, .. } => {
-                self.start(id, |ticket| Effect::FlashRead { ticket, offset, len });
+                self.start(id, |ticket| Effect::FlashRead { ticket, at: on_flash(offset), len });
             }
             Request::Read { object, offset, len, .. } => {
                 self.start(id, |ticket| Effect::OriginRead { ticket, object, offset, len });
             }
             Request::Write { object: FLASH, offset, data, .. } => {
-                self.start(id, |ticket| Effect::FlashWrite { ticket, offset, data });
+                self.start(id, |ticket| Effect::FlashWrite { ticket, at: on_flash(offset), data });
             }
             Request::Write { object, offset, data, .. } => {
                 self.start(id, |ticket| Effect::OriginWrite { ticket, object, offset, data: vec![data], user: 0 });
             }
-            Request::SyncAll => self.start(id, |ticket| Effect::FlashSync { ticket }),
+            Request::SyncAll => self.start(id, |ticket| Effect::FlashSync { ticket, member: MemberId(0) }),
             Request::Sync { object } => self.start(id, |ticket| Effect::OriginSync { ticket, object }),
             Request::Seek { object, offset, data } => {
                 self.start(id, |ticket| Effect::OriginSeek { ticket, object, offset, data });

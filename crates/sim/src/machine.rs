@@ -306,20 +306,20 @@ impl Machine {
 
     fn carry_out(&mut self, effect: Effect) {
         let (when, ticket, outcome) = match effect {
-            Effect::FlashRead { ticket, offset, len } => {
-                let bytes = self.flash.read(offset, len as usize).map_or_else(Outcome::Failed, Outcome::Bytes);
+            Effect::FlashRead { ticket, at, len } => {
+                let bytes = self.flash.read(at.offset, len as usize).map_or_else(Outcome::Failed, Outcome::Bytes);
                 (self.flash_takes(u64::from(len)), ticket, bytes)
             }
-            Effect::FlashWrite { ticket, offset, data } => {
-                self.flash.0.write(offset, &data);
+            Effect::FlashWrite { ticket, at, data } => {
+                self.flash.0.write(at.offset, &data);
                 let (bytes, now) = (data.len() as u64, self.now);
                 let when = match &mut self.card {
-                    Some(card) => card.write(now, offset, bytes),
+                    Some(card) => card.write(now, at.offset, bytes),
                     None => self.flash_takes(bytes),
                 };
                 (when, ticket, Outcome::Done)
             }
-            Effect::FlashSync { ticket } => (self.flash_takes(0), ticket, Outcome::Done),
+            Effect::FlashSync { ticket, .. } => (self.flash_takes(0), ticket, Outcome::Done),
             Effect::OriginRead { ticket, offset, len, .. } => {
                 let bytes = Outcome::Bytes(self.contents.read(offset, len));
                 (self.origin_reads(u64::from(len)), ticket, bytes)
@@ -345,8 +345,8 @@ impl Machine {
             | Effect::OriginResize { ticket, .. }
             | Effect::OriginZero { ticket, .. }
             | Effect::OriginNamespace { ticket, .. } => (self.now, ticket, Outcome::Done),
-            Effect::FlashTrim { offset, len } => {
-                return self.card.iter_mut().for_each(|card| card.trim(offset, len));
+            Effect::FlashTrim { at, len } => {
+                return self.card.iter_mut().for_each(|card| card.trim(at.offset, len));
             }
             Effect::OriginRelease { .. } | Effect::OriginLost { .. } => return,
             Effect::Reply { request, reply } => return self.replies.push((request, reply)),

@@ -6,8 +6,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use headpond_base::{BLOCK_U64, Buf, Errno, Nanos, ObjectId};
+use headpond_base::{BLOCK_U64, Buf, Errno, MemberId, Nanos, ObjectId};
 use headpond_engine::{Effect, Outcome, Reply, Request, RequestId, Room, Space, Ticket};
+use headpond_format::Address;
 
 use crate::above::{Above, let_go};
 use crate::core::Core;
@@ -21,6 +22,15 @@ use crate::scenario::{Faults, PLENTY, Scenario};
 pub(crate) enum NameOperation {
     Rename(Name, Name),
     Unlink(Name),
+}
+
+/// The byte of the pool's one device.
+fn on_the_device(at: Address) -> Result<u64, String> {
+    if at.member == MemberId(0) {
+        Ok(at.offset)
+    } else {
+        Err(format!("an effect for a member that there is not: {at:?}"))
+    }
 }
 
 /// An effect on its way.
@@ -228,15 +238,16 @@ impl World {
                 }
                 return Ok(());
             }
-            Effect::FlashRead { ticket, offset, len } => {
-                self.flash.start_read(ticket.0, *offset, u64::from(*len))?;
+            Effect::FlashRead { ticket, at, len } => {
+                self.flash.start_read(ticket.0, on_the_device(*at)?, u64::from(*len))?;
                 (*ticket, true)
             }
-            Effect::FlashWrite { ticket, offset, data } => {
-                self.flash.start_write(ticket.0, *offset, data.clone())?;
+            Effect::FlashWrite { ticket, at, data } => {
+                self.flash.start_write(ticket.0, on_the_device(*at)?, data.clone())?;
                 (*ticket, true)
             }
-            Effect::FlashSync { ticket } => {
+            Effect::FlashSync { ticket, member } => {
+                on_the_device(Address { member: *member, offset: 0 })?;
                 self.flash.start_sync(ticket.0);
                 (*ticket, true)
             }
@@ -410,8 +421,8 @@ impl World {
                 }
                 Ok(Outcome::Bytes(bytes))
             }
-            Effect::FlashWrite { ticket, offset, data } => {
-                let fate = self.fate_of_write(offset, data.len());
+            Effect::FlashWrite { ticket, at, data } => {
+                let fate = self.fate_of_write(at.offset, data.len());
                 self.flash.finish_write(ticket.0, fate, &mut self.rng);
                 if faults.clean_rot > 0
                     && self.rng.chance(faults.clean_rot)
@@ -427,7 +438,7 @@ impl World {
                 }
                 if fate == WriteFate::Failed { failed(Errno::IO) } else { Ok(Outcome::Done) }
             }
-            Effect::FlashSync { ticket } => {
+            Effect::FlashSync { ticket, .. } => {
                 if self.rng.chance(faults.flash_sync) {
                     self.injected.flash_write += 1;
                     self.flash.fail_sync(ticket.0, &mut self.rng);

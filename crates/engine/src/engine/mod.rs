@@ -19,7 +19,7 @@ pub use holdings::Holding;
 pub use ops::together::fits_together;
 
 use headpond_base::{Buf, CacheMode, Errno, Nanos, ObjectId};
-use headpond_format::UNIT;
+use headpond_format::{Address, UNIT};
 use headpond_log::{LogIo, Mutation};
 use headpond_policy::Streams;
 
@@ -123,7 +123,7 @@ impl Engine {
         };
         engine.store.starts(now);
         engine.outbox.advance(now);
-        engine.start(Purpose::Settling, |ticket| Effect::FlashSync { ticket });
+        engine.sync_all_members(Purpose::Settling);
         engine
     }
 
@@ -202,7 +202,10 @@ impl Engine {
     /// # Panics
     /// When no such effect is under way: a completion that comes twice would be counted twice.
     pub fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
-        let purpose = self.outbox.finish(ticket, &outcome).expect("an effect is completed once");
+        let Some((purpose, outcome)) = self.outbox.finish(ticket, outcome) else {
+            // Other members have still to answer.
+            return;
+        };
         match purpose {
             Purpose::Settling => {
                 self.life.becomes(Life::Starting);
@@ -404,8 +407,12 @@ impl Engine {
         self.outbox.emit(effect);
     }
 
-    pub(crate) fn write_flash(&mut self, purpose: Purpose, offset: u64, data: Buf) {
-        self.outbox.write_flash(purpose, offset, data);
+    pub(crate) fn write_flash(&mut self, purpose: Purpose, at: Address, data: Buf) {
+        self.outbox.write_flash(purpose, at, data);
+    }
+
+    fn sync_all_members(&mut self, purpose: Purpose) {
+        self.outbox.sync_flash(purpose, self.store.log.segments().addresses().members());
     }
 
     fn pump_checkpoint(&mut self) {
@@ -416,8 +423,8 @@ impl Engine {
         }
         for ask in self.checkpoints.take_asks() {
             match ask {
-                Ask::Write { offset, data } => self.write_flash(Purpose::Checkpoint, offset, data),
-                Ask::Sync => self.start(Purpose::Checkpoint, |ticket| Effect::FlashSync { ticket }),
+                Ask::Write { at, data } => self.write_flash(Purpose::Checkpoint, at, data),
+                Ask::Sync(member) => self.outbox.sync_flash(Purpose::Checkpoint, &[member]),
             }
         }
     }
@@ -450,10 +457,10 @@ impl Engine {
     fn emit_log_io(&mut self) {
         for io in self.store.log.take_io() {
             match io {
-                LogIo::Write { id, offset, data } => self.write_flash(Purpose::LogWrite(id), offset, data),
+                LogIo::Write { id, at, data } => self.write_flash(Purpose::LogWrite(id), at, data),
                 LogIo::Sync if Mutation::SkipSync.is_planted(self.config.mutation) => self.store.log.synced(true),
-                LogIo::Sync => self.start(Purpose::LogSync, |ticket| Effect::FlashSync { ticket }),
-                LogIo::Trim { offset, len } => self.emit(Effect::FlashTrim { offset, len }),
+                LogIo::Sync => self.sync_all_members(Purpose::LogSync),
+                LogIo::Trim { at, len } => self.emit(Effect::FlashTrim { at, len }),
             }
         }
     }

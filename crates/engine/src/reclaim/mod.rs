@@ -213,15 +213,15 @@ impl Reclaiming<'_> {
     }
 
     fn read_footer(&mut self, segment: SegmentId, len: usize) {
-        let geometry = *self.store.log.geometry();
-        let len = len.min(geometry.segment_bytes as usize);
-        let end = geometry.byte_of(geometry.first_location(segment)) + u64::from(geometry.segment_bytes);
+        let segment_bytes = self.store.log.geometry().segment_bytes as usize;
+        let len = len.min(segment_bytes);
+        let at = self.store.log.segments().addresses().of_segment(segment).plus((segment_bytes - len) as u64);
         if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
             victim.under_way += 1;
         }
         let pending = Purpose::Reclaim(ReclaimEffect::Footer { segment, len });
         let bytes = u32::try_from(len).expect("a segment is at most 64 MiB");
-        self.outbox.start(pending, |ticket| Effect::FlashRead { ticket, offset: end - len as u64, len: bytes });
+        self.outbox.start(pending, |ticket| Effect::FlashRead { ticket, at, len: bytes });
     }
 
     /// Something that reclaim waited for is there.

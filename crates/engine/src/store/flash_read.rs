@@ -55,9 +55,9 @@ impl Store {
     pub(crate) fn read_flash(&mut self, outbox: &mut Outbox, stretch: Stretch, purpose: Purpose) {
         let segment = self.segment_of(stretch.from());
         self.log.segments_mut().get_mut(segment).under_way += 1;
-        let offset = self.log.geometry().byte_of(stretch.from());
+        let at = self.log.segments().addresses().of(stretch.from());
         let len = u32::try_from(stretch.blocks() * BLOCK).expect("a read is at most a segment");
-        outbox.start(purpose, |ticket| Effect::FlashRead { ticket, offset, len });
+        outbox.start(purpose, |ticket| Effect::FlashRead { ticket, at, len });
     }
 
     /// A read is over, with or without its bytes: what it brought.

@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use headpond_base::{Buf, BufMut, CacheMode, Errno, Nanos, ObjectId, PoolId, Result, UnixNanos};
+use headpond_base::{Buf, BufMut, CacheMode, Errno, MemberId, Nanos, ObjectId, PoolId, Result, UnixNanos};
 use headpond_engine::{
     Config, Effect, Engine, FlashRead, Handling, OpenFile, Outcome, Reply, Request, RequestId, Room, Served, Space,
     Ticket, Treatment, Verdict, format_pool, recover,
 };
-use headpond_format::{Geometry, MemberName, Stamp};
+use headpond_format::{Address, Geometry, MemberName, Stamp};
 
 pub struct Memory(pub Vec<u8>);
 
@@ -19,6 +19,12 @@ impl FlashRead for Memory {
         let bytes = self.0.get(offset as usize..offset as usize + len).ok_or(Errno::IO)?;
         Ok(BufMut::copy_of(bytes).freeze())
     }
+}
+
+/// The byte of the pool's one device.
+fn offset_of(at: Address) -> u64 {
+    assert_eq!(at.member, MemberId(0), "the pool has one device");
+    at.offset
 }
 
 pub struct World {
@@ -191,13 +197,14 @@ impl World {
 
     fn carry_out(&mut self, effect: Effect) {
         let (ticket, outcome) = match effect {
-            Effect::FlashRead { ticket, offset, len } => {
-                (ticket, Outcome::Bytes(self.flash.read(offset, len as usize).unwrap()))
+            Effect::FlashRead { ticket, at, len } => {
+                (ticket, Outcome::Bytes(self.flash.read(offset_of(at), len as usize).unwrap()))
             }
             Effect::FlashWrite { ticket, .. } | Effect::PoolFailed { ticket } if self.broken => {
                 (ticket, Outcome::Failed(Errno::IO))
             }
-            Effect::FlashWrite { ticket, offset, data } => {
+            Effect::FlashWrite { ticket, at, data } => {
+                let offset = offset_of(at);
                 self.flash.0[offset as usize..offset as usize + data.len()].copy_from_slice(&data);
                 self.flash_written += data.len() as u64;
                 assert!(self.flash_written <= self.flash_written_most, "flash is written without end");
@@ -290,7 +297,7 @@ impl World {
                 }
                 (ticket, Outcome::Done)
             }
-            Effect::FlashSync { ticket } => {
+            Effect::FlashSync { ticket, .. } => {
                 self.flash_syncs += 1;
                 (ticket, Outcome::Done)
             }

@@ -8,9 +8,9 @@ use headpond_base::{
     MemberId, ObjectId, OwnerNumber, PoolId, Result, SegmentId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::{
-    CheckpointHead, Codec, Entry, FrameKind, Geometry, MemberName, Members, PACKED_BLOCKS_MAX, SUPERBLOCK_SLOTS,
-    SegmentState, Superblock, UNIT, Writer, decode_batch, encode_checkpoint_head, encode_frame, encode_superblock,
-    is_blank, pack, verify_packed,
+    Addresses, CheckpointHead, Codec, Entry, FrameKind, Geometry, MemberName, Members, PACKED_BLOCKS_MAX,
+    SUPERBLOCK_SLOTS, SegmentState, Superblock, UNIT, Writer, decode_batch, encode_checkpoint_head, encode_frame,
+    encode_superblock, is_blank, pack, verify_packed,
 };
 use headpond_log::{DataRecord, FlashRead, Log, LogIo, LogStart, Mutation, Scanned, Segment, TailEntry, WriteId, scan};
 
@@ -101,7 +101,7 @@ impl World {
         let start = LogStart {
             pool: POOL,
             geometry,
-            member: MemberId(0),
+            addresses: Addresses::of_empty(geometry, &Members::first(geometry.member(MemberName([5; 16])))).unwrap(),
             owner: OwnerNumber(1),
             epoch: Epoch(1),
             next_sequence: Sequence(1),
@@ -259,7 +259,8 @@ impl World {
     fn take_io(&mut self) {
         for io in self.log.take_io() {
             match io {
-                LogIo::Write { id, offset, data } => {
+                LogIo::Write { id, at, data } => {
+                    let offset = at.offset;
                     let segment = (offset - geometry().segments_start) / SEGMENT_BYTES as u64;
                     let life = self.log.segments().get(SegmentId(segment as u32)).generation;
                     self.lives.insert((segment as u32, life));
