@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use headpond_control::{
-    Decisions, MountPlan, OriginLayer, Refusal, Running, leave_terminal, make_runtime_dir, mountpoint_path,
+    Decisions, MountPlan, OriginLayer, PoolPlan, Refusal, Running, leave_terminal, make_runtime_dir, mountpoint_path,
     report_ready, report_refusal, runtime_name, start_background,
 };
 
@@ -66,9 +66,8 @@ fn plan(args: &MountArgs) -> MountPlan {
     let relative_to_origin = |paths: &[PathBuf]| {
         paths.iter().map(|path| path.strip_prefix(&args.origin).unwrap_or(path).to_owned()).collect()
     };
-    MountPlan {
+    let pool = PoolPlan {
         origin: args.origin.clone(),
-        mountpoint: args.mountpoint.clone(),
         flash: args.flash.clone(),
         size: args.size,
         mode: args.mode,
@@ -77,15 +76,19 @@ fn plan(args: &MountArgs) -> MountPlan {
         fill: args.fill.into(),
         origin_layer: origin_layer(args),
         fault: args.test_fault.clone(),
-        metrics: args.metrics,
-        metrics_token: args.metrics_token.clone(),
-        allow_other: args.allow_other,
         format: args.format,
         discard_dirty: args.discard_dirty,
         decisions: Decisions {
             keep_pool: relative_to_origin(&args.keep_pool),
             keep_origin: relative_to_origin(&args.keep_origin),
         },
+    };
+    MountPlan {
+        pool,
+        mountpoint: args.mountpoint.clone(),
+        allow_other: args.allow_other,
+        metrics: args.metrics,
+        metrics_token: args.metrics_token.clone(),
     }
 }
 

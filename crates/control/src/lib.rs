@@ -1,5 +1,5 @@
-//! The life of a mount: what is checked before it, what is left beside the origin while it
-//! lasts, how it is spoken with, and how it ends.
+//! The life of a pool, and of the mount that is its door: what is checked before it, what is left beside the origin while
+//! it lasts, how it is spoken with, and how it ends.
 //!
 //! Invariants:
 //! - A start that is refused changes nothing, at the origin or on flash.
@@ -40,7 +40,7 @@ pub use process::runtime_dir::{make as make_runtime_dir, name_of as runtime_name
 pub use refusal::{Conflicts, Decisions, Doubtful, ExitStatus, FileConflict, Leftover, Refusal, Side};
 pub use service::{Answer, Command, Daemon, FlushShown, Progress, RuleShown, Status, Verdict};
 pub use settings::{
-    Kind, MODE, MountPlan, OFF, OriginLayer, Setting, SettingChange, Settings, TABLE as SETTINGS, Value, read_toml,
-    reference,
+    Kind, MODE, MountPlan, OFF, OriginLayer, PoolPlan, Setting, SettingChange, Settings, TABLE as SETTINGS, Value,
+    read_toml, reference,
 };
 pub use wording::Size;

@@ -1,4 +1,4 @@
-//! The end of a mount, once nothing new can come in: what is dirty goes to the origin, or stays; the
+//! The end of a pool, once nothing new can come in: what is dirty goes to the origin, or stays; the
 //! engine writes its last checkpoint; and the marker goes, or says what is left.
 //!
 //! Invariant: whatever fails or hangs here, what was acknowledged before is durable in the pool
@@ -6,17 +6,17 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use headpond_base::BLOCK_U64;
 use headpond_engine::{Reply, Request};
 use headpond_shard::{Gate, Handle};
 
+use crate::origin::OriginRoot;
 use crate::ownership::{DurableNote, Marker, MarkerHold, MarkerState};
 use crate::pool::Superblocks;
-use crate::refusal::Refusal;
-use crate::service::{Event, Service, outcome};
+use crate::service::outcome;
 use crate::wording::Size;
 use crate::wording::clock::{unix_seconds, utc};
 
@@ -35,7 +35,7 @@ const FLUSH_ID: u64 = 0;
 /// How often to look for a signal while the origin is being written.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// How a mount ended.
+/// How a pool ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ended {
     /// What is in the pool only.
@@ -78,68 +78,113 @@ impl fmt::Display for Ended {
     }
 }
 
-/// Brings the engine to its end. With `flush`, the origin gets everything first, unless a signal
-/// comes meanwhile.
-pub(crate) fn end(service: &Service, flush: Option<&Receiver<Event>>) -> Ended {
-    let flushed = flush.map_or(Ok(()), |events| flush_all(service, events));
-    // A quick end is durable with the first of these two, and only nicer with the second.
-    let synced = wait_for(&service.handle, Request::SyncAll, STEP);
-    let stopped = wait_for(&service.handle, Request::Stop, if flush.is_some() { STEP } else { CHECKPOINT_WITHIN });
-    let crash =
-        |doing: &str, why: &Stuck| format!("{doing}: {why}. The pool is as after a crash: what was synced is safe");
-    let stats = service.handle.stats().engine;
-    if stats.flash_failed != 0 && flushed.is_ok() && stats.dirty_blocks == 0 && stats.dirty_objects == 0 {
-        // The pool cannot be stopped in order any more, and need not be: nobody will use what it has.
-        let trouble = without_pool(service).err();
-        return Ended { dirty_bytes: 0, dirty_files: 0, trouble, stopped: false, note: None };
-    }
-    let is_stopped = stopped.is_ok();
-    let mut trouble = flushed.err();
-    trouble = trouble.or_else(|| synced.err().map(|why| crash("making the pool durable", &why)));
-    trouble = trouble.or_else(|| match stopped {
-        Err(Stuck::Late(_)) if flush.is_none() => None,
-        // It asks the origin how it is left, which is not ours to ask any more: everything is durable in the pool.
-        _ if flush.is_none() && service.gate.is_lost() => None,
-        stopped => stopped.err().map(|why| crash("stopping the engine", &why)),
-    });
-    let (dirty_bytes, dirty_files) = (stats.dirty_blocks * BLOCK_U64, stats.dirty_objects);
-    Ended { dirty_bytes, dirty_files, trouble, stopped: is_stopped, note: None }
+/// What ends: the engine behind a handle, and the origin with what goes there.
+#[derive(Clone, Copy)]
+pub(crate) struct Ending<'a> {
+    pub(crate) handle: &'a Handle,
+    pub(crate) root: &'a OriginRoot,
+    pub(crate) gate: &'a Arc<Gate>,
 }
 
-/// After a failure of the flash everything went to the origin directly, whose file system may
-/// still have it in memory only.
-fn without_pool(service: &Service) -> Result<(), String> {
-    service.root.sync_file_system().map_err(|error| format!("cannot sync the origin's file system: {error}"))
-}
+impl Ending<'_> {
+    /// Brings the engine to its end. With `flush` the origin gets everything first, unless that says meanwhile that this is to
+    /// end now.
+    pub(crate) fn end(self, flush: Option<&mut dyn FnMut() -> bool>) -> Ended {
+        let flushes = flush.is_some();
+        let flushed = flush.map_or(Ok(()), |is_interrupted| self.flush_all(is_interrupted));
+        // A quick end is durable with the first of these two, and only nicer with the second.
+        let synced = wait_for(self.handle, Request::SyncAll, STEP);
+        let stopped = wait_for(self.handle, Request::Stop, if flushes { STEP } else { CHECKPOINT_WITHIN });
+        let crash =
+            |doing: &str, why: &Stuck| format!("{doing}: {why}. The pool is as after a crash: what was synced is safe");
+        let stats = self.handle.stats().engine;
+        if stats.flash_failed != 0 && flushed.is_ok() && stats.dirty_blocks == 0 && stats.dirty_objects == 0 {
+            // The pool cannot be stopped in order any more, and need not be: nobody will use what it has.
+            let trouble = self.without_pool().err();
+            return Ended { dirty_bytes: 0, dirty_files: 0, trouble, stopped: false, note: None };
+        }
+        let is_stopped = stopped.is_ok();
+        let mut trouble = flushed.err();
+        trouble = trouble.or_else(|| synced.err().map(|why| crash("making the pool durable", &why)));
+        trouble = trouble.or_else(|| match stopped {
+            Err(Stuck::Late(_)) if !flushes => None,
+            // It asks the origin how it is left, which is not ours to ask any more: everything is durable in the pool.
+            _ if !flushes && self.gate.is_lost() => None,
+            stopped => stopped.err().map(|why| crash("stopping the engine", &why)),
+        });
+        let (dirty_bytes, dirty_files) = (stats.dirty_blocks * BLOCK_U64, stats.dirty_objects);
+        Ended { dirty_bytes, dirty_files, trouble, stopped: is_stopped, note: None }
+    }
 
-fn flush_all(service: &Service, events: &Receiver<Event>) -> Result<(), String> {
-    let handle = &service.handle;
-    // Nothing comes in any more, so one round does; a second one finds out that it did.
-    for _ in 0..2 {
-        let (send, done) = channel();
-        handle.submit(Request::flush_all(FLUSH_ID), Box::new(move |reply| drop(send.send(outcome(&reply)))));
-        loop {
-            match done.recv_timeout(PERIOD) {
-                Ok(result) => {
-                    break result.map_err(|why| service.why(format!("the origin did not take everything: {why}")))?;
+    /// After a failure of the flash everything went to the origin directly, whose file system may
+    /// still have it in memory only.
+    fn without_pool(self) -> Result<(), String> {
+        self.root.sync_file_system().map_err(|error| format!("cannot sync the origin's file system: {error}"))
+    }
+
+    fn flush_all(self, is_interrupted: &mut dyn FnMut() -> bool) -> Result<(), String> {
+        let handle = self.handle;
+        // If the origin is another's by now, that is why.
+        let why = |why: String| self.gate.lost().map_or(why, str::to_owned);
+        // Nothing comes in any more, so one round does; a second one finds out that it did.
+        for _ in 0..2 {
+            let (send, done) = channel();
+            handle.submit(Request::flush_all(FLUSH_ID), Box::new(move |reply| drop(send.send(outcome(&reply)))));
+            loop {
+                match done.recv_timeout(PERIOD) {
+                    Ok(result) => {
+                        break result.map_err(|error| why(format!("the origin did not take everything: {error}")))?;
+                    }
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return Err("the shard has ended".to_owned()),
                 }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err("the shard has ended".to_owned()),
+                if is_interrupted() {
+                    return Err("interrupted while writing to the origin".to_owned());
+                }
             }
-            match events.try_recv() {
-                Ok(Event::Signal(_)) => return Err("interrupted while writing to the origin".to_owned()),
-                Ok(Event::Unmount { client, .. }) => {
-                    client.refuse(&Refusal::Ending { path: service.mountpoint() });
-                }
-                Err(_) => {}
+            let stats = handle.stats().engine;
+            if stats.dirty_blocks == 0 && stats.dirty_objects == 0 {
+                return Ok(());
             }
         }
-        let stats = handle.stats().engine;
-        if stats.dirty_blocks == 0 && stats.dirty_objects == 0 {
-            return Ok(());
+        Err("some files are dirty even after a flush".to_owned())
+    }
+
+    /// The last word beside the origin. Where it cannot be written, the marker of a running mount
+    /// stays, which claims more than this one would. Where the origin is another's by now, nothing is touched.
+    pub(crate) fn settle_marker(self, mut beside: BesideOrigin, superblocks: &Superblocks, ended: &mut Ended) {
+        let settled = if ended.is_complete() {
+            Settled::Complete
+        } else if ended.trouble.is_some() && ended.dirty_files == 0 {
+            Settled::NotKnown
+        } else {
+            if let Some(claim) = beside.claim.claim.as_mut().filter(|_| ended.stopped) {
+                claim.stopped_at = superblocks.stopped_at();
+            }
+            Settled::Dirty(ended.dirty_bytes)
+        };
+        let gate = self.gate.clone();
+        let (done, settling) = channel();
+        // Aside, as a server that is away answers nothing for as long as it is.
+        let durable = self.handle.stats().engine.durable_host_batch;
+        let settle = move || drop(done.send(settle(&gate, beside, durable, settled)));
+        let outcome = match std::thread::Builder::new().name("marker".to_owned()).spawn(settle) {
+            Ok(_) => settling.recv_timeout(MARKER_WITHIN).unwrap_or(Err(Unsettled::Late)),
+            Err(error) => Err(Unsettled::Failed(error.to_string())),
+        };
+        match outcome {
+            Ok(()) => {}
+            Err(Unsettled::Failed(why)) => eprintln!("headpond: {why}"),
+            Err(Unsettled::Late) => {
+                ended.note = Some(
+                "The origin does not answer, so the marker beside it still says mounted, as after a crash. To go on, mount again with \
+                 the same flash"
+                    .to_owned(),
+            );
+            }
+            Err(Unsettled::Lost) => ended.note = self.gate.lost().map(str::to_owned),
         }
     }
-    Err("some files are dirty even after a flush".to_owned())
 }
 
 /// Why a request has not come to a good end.
@@ -167,43 +212,7 @@ fn wait_for(handle: &Handle, request: Request, patience: Duration) -> Result<(),
     }
 }
 
-/// The last word beside the origin. Where it cannot be written, the marker of a running mount
-/// stays, which claims more than this one would. Where the origin is another's by now, nothing is touched.
-pub(crate) fn settle_marker(service: &Service, mut beside: BesideOrigin, superblocks: &Superblocks, ended: &mut Ended) {
-    let settled = if ended.is_complete() {
-        Settled::Complete
-    } else if ended.trouble.is_some() && ended.dirty_files == 0 {
-        Settled::NotKnown
-    } else {
-        if let Some(claim) = beside.claim.claim.as_mut().filter(|_| ended.stopped) {
-            claim.stopped_at = superblocks.stopped_at();
-        }
-        Settled::Dirty(ended.dirty_bytes)
-    };
-    let gate = service.gate.clone();
-    let (done, settling) = channel();
-    // Aside, as a server that is away answers nothing for as long as it is.
-    let durable = service.handle.stats().engine.durable_host_batch;
-    let settle = move || drop(done.send(settle(&gate, beside, durable, settled)));
-    let outcome = match std::thread::Builder::new().name("marker".to_owned()).spawn(settle) {
-        Ok(_) => settling.recv_timeout(MARKER_WITHIN).unwrap_or(Err(Unsettled::Late)),
-        Err(error) => Err(Unsettled::Failed(error.to_string())),
-    };
-    match outcome {
-        Ok(()) => {}
-        Err(Unsettled::Failed(why)) => eprintln!("headpond: {why}"),
-        Err(Unsettled::Late) => {
-            ended.note = Some(
-                "The origin does not answer, so the marker beside it still says mounted, as after a crash. To go on, mount again with \
-                 the same flash"
-                    .to_owned(),
-            );
-        }
-        Err(Unsettled::Lost) => ended.note = service.gate.lost().map(str::to_owned),
-    }
-}
-
-/// What a mount has beside its origin.
+/// What a pool in use has beside its origin.
 pub(crate) struct BesideOrigin {
     pub(crate) marker: MarkerHold,
     pub(crate) note: Arc<DurableNote>,

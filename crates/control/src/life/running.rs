@@ -1,53 +1,37 @@
-//! A mount from its start to its end.
+//! A mount from its start to its end: a pool in use, with FUSE as its door, and how it is spoken with.
 //!
-//! Start: places, marker lock, flash lock, ownership, recovery, conflicts; then, and only then,
-//! the first write: the marker; then shard, mount, control socket.
-//!
-//! End: the mount goes first, so that nothing new comes in; then what is dirty is brought to the
-//! origin, or not; then the engine writes its last checkpoint; then the marker goes, or says what
-//! is left. A crash between any two of these steps is a crash like any other.
+//! Start: the places, the pool (see [`FoundPool`]), the mount, the control socket. End: the mount goes first, so that
+//! nothing new comes in; then the pool ends.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use headpond_base::MemberId;
-use headpond_device::{FaultHandle, FaultPlan, Faults, Reactor};
-use headpond_engine::{Config, Reply, Request};
 use headpond_mount::{Beside as BesideMount, MountError, MountOptions, Mounted, THREADS, mount_with};
-use headpond_shard::{Budget, FileOrigin, Gate, Handle, Limits, Origin, Shard};
-use rustix::fd::{AsFd, OwnedFd};
+use headpond_shard::Budget;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::ending::{BesideOrigin, Ended, end, settle_marker};
-use super::last_daemon::{once_free, take_marker};
+use super::ending::Ended;
+use super::last_daemon::once_free;
+use super::pool::{FoundPool, Opened, RunningPool, duplicate};
 use crate::mounts::{Detach, Elsewhere, Places, Verdict, check_fuse, describe, detach, holders_of};
 use crate::numbers::exposition;
 use crate::origin::OriginRoot;
-use crate::ownership::{
-    Awaited, DURABLE_FILE, Durable, DurableNote, MARKER_VERSION, Marker, MarkerHold, MarkerState, MountClaim,
-    ObsoleteNote, Standing, hex, keep_up, keep_watch,
-};
-use crate::pool::{Beside, DirtyFile, Flash, Superblocks, make_ready};
 use crate::process::{Step, Waiting, confine, notify, runtime_dir};
 use crate::refusal::Refusal;
-use crate::service::{Answer, Client, ControlSocket, Event, MetricsServer, Phase, Service, Token, rules};
-use crate::settings::{Keeper, LiveSettings, MountPlan, settings_from_file};
+use crate::service::{Answer, Client, ControlSocket, Event, MetricsServer, Phase, Service, Token};
+use crate::settings::MountPlan;
 use crate::wording::Size;
-use crate::wording::clock::{unix_seconds, utc};
 
 /// How often the main thread looks whether another process unmounted, and whether errors came.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// A mount that serves.
+/// A pool in use, and the mount that is its door.
 pub struct Running {
     service: Service,
     mounted: Mounted,
-    beside: BesideOrigin,
-    /// Keeps the note beside the origin up to date as long as it is there.
-    keeping: Sender<()>,
-    superblocks: Superblocks,
+    pool: RunningPool,
     events: Receiver<Event>,
     socket: Arc<ControlSocket>,
     notes: Vec<String>,
@@ -63,106 +47,27 @@ impl Running {
         let metrics = plan.metrics.map(|address| MetricsServer::listen(address, token)).transpose()?;
         let budget = Budget::of_process();
         confine().map_err(|error| Refusal::Failed { doing: "give up capabilities".to_owned(), error })?;
-        let from_file = settings_from_file(plan)?;
-        let waiting = Waiting::for_origin(&plan.origin);
+        let waiting = Waiting::for_origin(&plan.pool.origin);
         waiting.on(Step::Origin("the directory"));
-        let root = Arc::new(OriginRoot::open(&plan.origin)?);
-        let places = Places::check(&root, &plan.mountpoint, &plan.flash)?;
+        let root = Arc::new(OriginRoot::open(&plan.pool.origin)?);
+        let places = Places::check(&root, &plan.mountpoint, &plan.pool.flash)?;
         check_fuse(&places.mountpoint, plan.allow_other)?;
-        waiting.on(Step::Origin("the lock beside the data"));
-        let marker = take_marker(&root)?;
-        waiting.on(Step::Origin("the files"));
-        let found = match marker.read() {
-            Err(Refusal::Marker { .. }) if plan.discard_dirty => None,
-            found => found?,
-        };
-        waiting.on(Step::Pool);
-        let mut flash = once_free(|| Flash::take(&places.flash, plan.size, plan.fill))?;
-        waiting.on(Step::Origin("the files"));
-        let obsolete = ObsoleteNote::in_dir(marker.dir().clone());
-        let failure = obsolete.read()?;
-        let durable = Durable::read(marker.dir())?;
-        let awaited = Awaited { marker: found.as_ref(), durable: durable.as_ref() };
-        let beside = Beside { awaited, failure: failure.as_ref() };
-        let mut ready = make_ready(&mut flash, &root, &beside, plan, &waiting)?;
-        let pool = ready.pool.to_string();
-        let keeper = Keeper::open(flash.opened(), ready.pool)
-            .map_err(|error| Refusal::from_io("read the settings kept on", &places.flash, error))?;
-        let live = LiveSettings::at_start(keeper, ready.mode, &from_file, plan, &mut ready.notes)?;
+        let found = FoundPool::find(&plan.pool, &root, &places.flash, budget, &waiting)?;
         let runtime = runtime_dir::make()?;
         runtime_dir::remove_dead();
         let path = runtime.join(format!("{}.sock", runtime_dir::name_of(&places.mountpoint)));
         let socket = Arc::new(once_free(|| ControlSocket::listen(&path, &places.mountpoint))?);
-        let superblocks = Superblocks::of(flash.opened())
-            .map_err(|error| Refusal::from_io("open once more", &places.flash, error))?;
-        let (reactor, faults) = with_fault(flash.start(plan.backend)?, plan.fault.clone());
-        let mut claim = Marker {
-            about: Marker::about(),
-            version: MARKER_VERSION,
-            state: MarkerState::Mounted,
-            origin_key: hex(&ready.key),
-            pool: ready.pool.to_string(),
-            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-            flash: places.flash.clone(),
-            mountpoint: places.mountpoint.clone(),
-            pid: std::process::id(),
-            since: utc(unix_seconds()),
-            dirty_bytes: 0,
-            claim: Some(ready.claim),
-        };
-        let gate = Arc::new(Gate::new(Arc::new(MountClaim::new(&marker, &claim, places.origin.clone()))));
-        let origin = open_origin(&root, plan, obsolete.clone(), pool, gate.clone(), budget)?;
-        waiting.on(Step::Origin("the files"));
-        for DirtyFile { object, found, file } in ready.files {
-            let file = file.map_or_else(|| root.open_file(&found), Ok)?;
-            origin.attach_lasting(object, file, root.again(found));
-        }
-
-        marker.write_over(found.as_ref(), durable.as_ref(), &claim)?;
-        waiting.on(Step::Pool);
-        flash.settle();
-        if let Err(error) = live.keep() {
-            ready.notes.push(format!("cannot write the settings to the pool: {error}"));
-        }
-        let capacity = ready.recovered.superblock().geometry.data_blocks() * headpond_base::BLOCK_U64;
-        let config = rules::config(&live.now(), &live.rules().now(), capacity);
-        let engine = ready.recovered.into_engine(config, headpond_shard::now());
-        let handle = Shard::start(engine, reactor, origin, Limits::default())
-            .map_err(|error| Refusal::Failed { doing: "start the shard's threads".to_owned(), error })?;
-        begin(&handle, config, &marker, &mut claim);
-        let note = begin_note(&handle, &marker, &claim);
-        if failure.is_some() {
-            forget_failure(&handle, &obsolete);
-        }
+        let (pool, opened) = found.start(Some(&places.mountpoint), &waiting)?;
 
         // From here on a signal is an orderly end.
         let (send, events) = channel();
         listen_to_signals(&send)?;
-        let options = MountOptions {
-            origin: places.origin.clone(),
-            mountpoint: places.mountpoint.clone(),
-            allow_other: plan.allow_other,
-            threads: THREADS,
-            read_only: false,
-        };
-        let origin_of_mount = duplicate(&root)?;
-        let pond = Arc::new(handle.clone());
-        let service =
-            Service::new(handle, places, root.clone(), ready.pool, ready.pool_bytes, live, gate).with_faults(faults);
-        let beside = BesideMount {
-            panel: Some(Arc::new(service.clone())),
-            insight: service.insight.clone(),
-            rules: service.rules().clone(),
-            whole: service.whole.clone(),
-            kept_times: ready.kept_times,
-            descriptors: Some(budget),
-        };
         waiting.on(Step::Origin("the files"));
-        let mounted = match mount_with(&options, origin_of_mount, pond, &ready.known, beside) {
+        let service = service_of(&pool, places);
+        let mounted = match attach(plan, &pool, &service, &opened, budget) {
             Ok(mounted) => mounted,
             Err(error) => {
-                let mut ended = end(&service, None);
-                settle_marker(&service, BesideOrigin { marker, note, claim }, &superblocks, &mut ended);
+                pool.end(None);
                 return Err(mount_refusal(&service, error));
             }
         };
@@ -170,15 +75,9 @@ impl Running {
         if let Some(metrics) = metrics {
             serve_metrics(metrics, &service)?;
         }
-        keep_watch(service.gate.clone())
-            .map_err(|error| Refusal::Failed { doing: "start the watch of the claim".to_owned(), error })?;
-        let keeping = keep_up(note.clone(), service.handle.clone(), service.gate.clone()).map_err(|error| {
-            Refusal::Failed { doing: "start the thread of the note beside the origin".to_owned(), error }
-        })?;
         drop(waiting);
         notify("READY=1");
-        let beside = BesideOrigin { marker, note, claim };
-        Ok(Self { service, mounted, beside, keeping, superblocks, events, socket, notes: ready.notes })
+        Ok(Self { service, mounted, pool, events, socket, notes: opened.notes })
     }
 
     /// What is mounted, and what the operator should know of how it went.
@@ -278,15 +177,21 @@ impl Running {
     }
 
     fn finish(self, flush: bool, client: Option<Client>) -> Result<Ended, Refusal> {
-        let Self { service, mounted, beside, keeping, superblocks, events, socket, .. } = self;
+        let Self { service, mounted, pool, events, socket, .. } = self;
         // Of a mount that was in use there are still handles, which end with the process. Waiting for
         // them, as its drop would, might take for ever.
         std::mem::forget(mounted);
         service.enter(Phase::Unmounting);
         notify("STOPPING=1");
-        let mut ended = end(&service, flush.then_some(&events));
-        settle_marker(&service, beside, &superblocks, &mut ended);
-        drop(keeping);
+        let mut is_interrupted = || match events.try_recv() {
+            Ok(Event::Signal(_)) => true,
+            Ok(Event::Unmount { client, .. }) => {
+                client.refuse(&Refusal::Ending { path: service.mountpoint() });
+                false
+            }
+            Err(_) => false,
+        };
+        let ended = pool.end(if flush { Some(&mut is_interrupted) } else { None });
         let refusal = ended.trouble.clone().map(|why| Refusal::FlushFailed { why, dirty_bytes: ended.dirty_bytes });
         // Before the last answer: a later command finds no daemon, rather than one that ends.
         socket.close();
@@ -306,84 +211,37 @@ impl Running {
     }
 }
 
-/// The flash as it is, or with a fault on it that a test asked for.
-fn with_fault(reactor: Box<dyn Reactor>, fault: Option<FaultPlan>) -> (Box<dyn Reactor>, Option<FaultHandle>) {
-    match fault {
-        Some(fault) => {
-            eprintln!("headpond: FOR TESTS ONLY: this flash fails on purpose: {fault:?}");
-            let reactor = Faults::new(reactor, MemberId(0), fault);
-            let handle = reactor.handle();
-            (Box::new(reactor), Some(handle))
-        }
-        None => (reactor, None),
-    }
+fn service_of(pool: &RunningPool, places: Places) -> Service {
+    let (handle, gate, live) = (pool.handle(), pool.gate(), pool.settings());
+    let service = Service::new(handle.clone(), places, pool.id(), pool.bytes(), live.clone(), gate.clone());
+    service.with_faults(pool.faults().cloned())
 }
 
-/// The pool has the claim with the engine's first checkpoint. Said before the first write can come in: from then on an
-/// image of the pool from before this start is known as one. With the same checkpoint all that was found and decided at this
-/// start is durable: killed after it, the next start asks the operator nothing again; and a file that is made may get the
-/// inode number of one that the pool was told to forget.
-fn begin(handle: &Handle, config: Config, marker: &MarkerHold, claim: &mut Marker) {
-    // It is configured already; but every request waits for that checkpoint, and this one does nothing else.
-    let configured = handle.call(Request::Configure(Box::new(config)));
-    let stats = handle.stats().engine;
-    if matches!(configured, Reply::Failed(_)) || stats.checkpoints == 0 || stats.flash_failed != 0 {
-        return;
-    }
-    if let Some(claim) = &mut claim.claim {
-        claim.begun = true;
-    }
-    // If it is not, the gate lets nothing pass to the origin, and tells why.
-    let is_ours = matches!(marker.watch(claim).look(), Ok(Standing::Ours));
-    if is_ours && let Err(refusal) = marker.write(claim) {
-        eprintln!("headpond: {refusal}");
-    }
-}
-
-/// The note of how far the log is durable, for this use. Where it cannot be made an image of the flash from this use is not told
-/// after a crash: no reason not to serve.
-fn begin_note(handle: &Handle, marker: &MarkerHold, claim: &Marker) -> Arc<DurableNote> {
-    let id = claim.claim.as_ref().map_or("", |claim| &claim.id);
-    let note = DurableNote::new(marker.dir().clone(), id);
-    if let Err(error) = note.say(handle.stats().engine.durable_host_batch) {
-        eprintln!("headpond: {}: {error}", marker.dir().path(DURABLE_FILE).display());
-    }
-    Arc::new(note)
-}
-
-/// The note of a failed pool goes once what was decided on it is durable: with the engine's first
-/// checkpoint, for which every request waits. If the flash fails again, or the note cannot be
-/// removed, it stays, and the next start asks again.
-fn forget_failure(handle: &Handle, note: &ObsoleteNote) {
-    let durable = !matches!(handle.call(Request::SyncAll), Reply::Failed(_));
-    if !durable || handle.stats().engine.flash_failed != 0 {
-        eprintln!("headpond: the flash fails again: the pool caches nothing, and the note of its failure stays");
-    } else if let Err(refusal) = note.remove() {
-        eprintln!("headpond: {refusal}");
-    }
-}
-
-/// The origin once more: the very directory that was opened at first, whatever its path leads to by now.
-fn duplicate(root: &OriginRoot) -> Result<OwnedFd, Refusal> {
-    root.as_fd().try_clone_to_owned().map_err(|error| Refusal::from_io("open the origin", root.path(), error))
-}
-
-fn open_origin(
-    root: &OriginRoot,
+/// Attaches a mount to a pool in use, as a door to it.
+fn attach(
     plan: &MountPlan,
-    obsolete: ObsoleteNote,
-    pool: String,
-    gate: Arc<Gate>,
+    pool: &RunningPool,
+    service: &Service,
+    opened: &Opened,
     budget: Budget,
-) -> Result<Arc<dyn Origin>, Refusal> {
-    let failed = |error: std::io::Error| Refusal::from_io("open the origin", root.path(), error);
-    let files = FileOrigin::below_within(duplicate(root)?, budget).map_err(failed)?;
-    files.guard(gate);
-    files.when_pool_fails(Box::new(move || obsolete.write(&pool)));
-    Ok(match &plan.origin_layer {
-        Some(layer) => layer.put_before(files),
-        None => Arc::new(files),
-    })
+) -> Result<Mounted, MountError> {
+    let options = MountOptions {
+        origin: service.places.origin.clone(),
+        mountpoint: service.places.mountpoint.clone(),
+        allow_other: plan.allow_other,
+        threads: THREADS,
+        read_only: false,
+    };
+    let root = duplicate(pool.root()).map_err(|error| MountError::Origin { origin: options.origin.clone(), error })?;
+    let beside = BesideMount {
+        panel: Some(Arc::new(service.clone())),
+        insight: service.insight.clone(),
+        rules: service.rules().clone(),
+        whole: service.whole.clone(),
+        kept_times: opened.kept_times.clone(),
+        descriptors: Some(budget),
+    };
+    mount_with(&options, root, Arc::new(pool.handle().clone()), &opened.known, beside)
 }
 
 fn listen_to_signals(events: &Sender<Event>) -> Result<(), Refusal> {

@@ -72,7 +72,7 @@ pub struct Marker {
     pub host: String,
     /// Where the pool is on it.
     pub flash: PathBuf,
-    /// Where it is, or was, mounted.
+    /// Where it is, or was, mounted. Empty for a pool that is used without a mount.
     pub mountpoint: PathBuf,
     /// The daemon.
     pub pid: u32,
@@ -348,10 +348,13 @@ impl LockWatch {
 
 fn in_use(origin: &OriginRoot) -> Refusal {
     let marker = crate::origin::peek(origin, FILE).and_then(|(text, _)| Marker::parse(&text).ok());
-    let (by, target) = marker.map_or((String::new(), "MOUNTPOINT".to_owned()), |marker| {
+    let (by, target) = marker.map_or(("mounted".to_owned(), "MOUNTPOINT".to_owned()), |marker| {
         let mountpoint = marker.mountpoint.display();
-        let by = format!(" on {mountpoint} (host {}, process {}, since {})", marker.host, marker.pid, marker.since);
-        (by, mountpoint.to_string())
+        let at = format!("(host {}, process {}, since {})", marker.host, marker.pid, marker.since);
+        if marker.mountpoint.as_os_str().is_empty() {
+            return (format!("in use without a mount {at}"), "MOUNTPOINT".to_owned());
+        }
+        (format!("mounted on {mountpoint} {at}"), mountpoint.to_string())
     });
     Refusal::OriginInUse { path: origin.path().to_owned(), by, target }
 }

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 
 use headpond_base::Errno;
 use headpond_shard::{Claim, Gate, Standing};
@@ -18,6 +19,7 @@ pub(crate) struct MountClaim {
     watch: ClaimWatch,
     lock: super::marker::LockWatch,
     origin: PathBuf,
+    /// Empty without a mount.
     mountpoint: PathBuf,
 }
 
@@ -28,6 +30,12 @@ impl MountClaim {
 
     fn lost(&self, to: &str) -> Standing {
         let (origin, mountpoint) = (self.origin.display(), self.mountpoint.display());
+        if self.mountpoint.as_os_str().is_empty() {
+            return Standing::Lost(format!(
+                "{origin} is no longer this pool's: {to}. This pool writes nothing more there, and takes no writes. Its dirty \
+                 data stays in it"
+            ));
+        }
         Standing::Lost(format!(
             "{origin} is no longer this mount's: {to}. This mount writes nothing more there, and takes no writes. Its dirty \
              data stays in the pool. To unmount and keep it: headpond unmount {mountpoint} --keep-dirty"
@@ -69,16 +77,20 @@ fn errno_of(refusal: &Refusal) -> Errno {
     }
 }
 
-/// Looks at the claim also while nothing is changed, for as long as the process lives.
+/// Looks at the claim also while nothing is changed, on a thread of its own, for as long as the result is kept.
 ///
 /// # Errors
 /// When no thread can be started.
-pub(crate) fn keep_watch(gate: Arc<Gate>) -> std::io::Result<()> {
+pub(crate) fn keep_watch(gate: Arc<Gate>) -> std::io::Result<Sender<()>> {
+    let (stop, stopped) = channel();
     let watch = move || {
         while !gate.is_lost() {
             gate.keep_watch();
-            std::thread::sleep(Gate::INTERVAL);
+            if !matches!(stopped.recv_timeout(Gate::INTERVAL), Err(RecvTimeoutError::Timeout)) {
+                return;
+            }
         }
     };
-    std::thread::Builder::new().name("claim-watch".to_owned()).spawn(watch).map(drop)
+    std::thread::Builder::new().name("claim-watch".to_owned()).spawn(watch)?;
+    Ok(stop)
 }

@@ -9,5 +9,5 @@ mod resolve;
 
 pub(crate) use flash::Superblocks;
 pub use flash::{Content, Flash};
-pub(crate) use recovery::{Beside, DirtyFile, make_ready};
+pub(crate) use recovery::{Beside, DirtyFile, Ready, make_ready};
 pub use resolve::{Found, Wanted};

@@ -26,7 +26,7 @@ use crate::origin::OriginRoot;
 use crate::ownership::{Allowed, Awaited, Claim, Failure, Held, Image, Marker, Ownership, hex, judge};
 use crate::process::{Step, Waiting, boot};
 use crate::refusal::{Conflicts, Decisions, Doubtful, ExitStatus, FileConflict, Leftover, Refusal, Side};
-use crate::settings::MountPlan;
+use crate::settings::PoolPlan;
 use crate::wording::clock::utc;
 
 /// A pool ready to be taken into use.
@@ -123,7 +123,7 @@ pub(crate) fn make_ready(
     flash: &mut Flash,
     root: &OriginRoot,
     beside: &Beside<'_>,
-    plan: &MountPlan,
+    plan: &PoolPlan,
     waiting: &Waiting,
 ) -> Result<Ready, Refusal> {
     let allowed = Allowed { format: plan.format, discard_dirty: plan.discard_dirty };
@@ -268,7 +268,7 @@ const OTHER_VERSION: &str = "Nothing was written. Use the headpond that wrote th
 const FAILING: &str = "Nothing was written. Read the kernel's log: the device may be failing.";
 
 /// The bug that a test of the tests asked for.
-fn planted(plan: &MountPlan) -> Result<Option<Mutation>, Refusal> {
+fn planted(plan: &PoolPlan) -> Result<Option<Mutation>, Refusal> {
     let asked = plan.fault.as_ref().is_some_and(|fault| fault.accept_torn_batch);
     if asked && !Mutation::CAN_BE_PLANTED {
         let what = "--test-fault accept-torn-batch: this build cannot plant bugs. Nothing was written. To build one that can: \
@@ -319,7 +319,7 @@ fn held(recovered: &Recovered) -> Held {
     }
 }
 
-fn format(flash: &mut Flash, origin: OriginName, plan: &MountPlan, mode: CacheMode) -> Result<(), Refusal> {
+fn format(flash: &mut Flash, origin: OriginName, plan: &PoolPlan, mode: CacheMode) -> Result<(), Refusal> {
     let geometry = flash.prepare_format(plan.size)?;
     let (pool, member) = (PoolId(random()?), MemberName(random()?));
     let failed = |errno: headpond_base::Errno| Refusal::Pool {
@@ -335,7 +335,7 @@ fn format(flash: &mut Flash, origin: OriginName, plan: &MountPlan, mode: CacheMo
 }
 
 /// A size given for a pool that exists must be its own: it cannot be changed in place.
-fn check_size(flash: &Flash, recovered: &Recovered, plan: &MountPlan) -> Result<(), Refusal> {
+fn check_size(flash: &Flash, recovered: &Recovered, plan: &PoolPlan) -> Result<(), Refusal> {
     let pool_bytes = recovered.superblock().geometry.pool_bytes;
     match plan.size {
         Some(size) if size.0 / BLOCK_U64 * BLOCK_U64 != pool_bytes => Err(Refusal::Usage(format!(

@@ -39,7 +39,7 @@ pub enum Refusal {
         error: io::Error,
     },
     /// The origin is mounted already.
-    #[error("origin {} is already mounted{by}\n  An origin can have one mount. To end that one: headpond unmount {target}", .path.display())]
+    #[error("origin {} is already {by}\n  An origin can have one mount. To end that one: headpond unmount {target}", .path.display())]
     OriginInUse {
         /// The origin.
         path: PathBuf,

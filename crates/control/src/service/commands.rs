@@ -23,7 +23,6 @@ use super::watch::Watch;
 use super::{Status, faults};
 use crate::mounts::Places;
 use crate::numbers::{self, Numbers, Rate, Snapshot};
-use crate::origin::OriginRoot;
 use crate::refusal::Refusal;
 use crate::settings::{LiveSettings, Settings};
 
@@ -50,7 +49,6 @@ pub(crate) enum Phase {
 pub(crate) struct Service {
     pub(crate) handle: Handle,
     pub(crate) places: Places,
-    pub(crate) root: Arc<OriginRoot>,
     pub(crate) pool: PoolId,
     pub(crate) pool_bytes: u64,
     faults: Option<FaultHandle>,
@@ -78,7 +76,6 @@ impl Service {
     pub(crate) fn new(
         handle: Handle,
         places: Places,
-        root: Arc<OriginRoot>,
         pool: PoolId,
         pool_bytes: u64,
         live: LiveSettings,
@@ -88,7 +85,6 @@ impl Service {
         let service = Self {
             handle,
             places,
-            root,
             pool,
             pool_bytes,
             faults: None,

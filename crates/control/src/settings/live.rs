@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use headpond_base::CacheMode;
 use headpond_mount::LiveRules;
 
-use super::{MountPlan, Settings, read_toml};
+use super::{PoolPlan, Settings, read_toml};
 use crate::refusal::Refusal;
 use crate::settings::{Keeper, kept_text, over_defaults};
 
@@ -25,7 +25,7 @@ pub(crate) struct LiveSettings {
 ///
 /// # Errors
 /// When it cannot be read, or names what there is not.
-pub(crate) fn from_file(plan: &MountPlan) -> Result<Vec<(String, String)>, Refusal> {
+pub(crate) fn from_file(plan: &PoolPlan) -> Result<Vec<(String, String)>, Refusal> {
     let Some(path) = &plan.config else { return Ok(Vec::new()) };
     let text = fs::read_to_string(path).map_err(|error| Refusal::from_io("read the settings in", path, error))?;
     let refuse = |why| Refusal::Usage(format!("settings in {}: {why}", path.display()));
@@ -44,7 +44,7 @@ impl LiveSettings {
         (keeper, kept): (Keeper, Option<String>),
         last_mode: CacheMode,
         from_file: &[(String, String)],
-        plan: &MountPlan,
+        plan: &PoolPlan,
         notes: &mut Vec<String>,
     ) -> Result<Self, Refusal> {
         let (mut settings, rules) = kept.as_deref().map_or_else(Default::default, |text| over_defaults(text, notes));

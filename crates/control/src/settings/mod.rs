@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use kept::{Keeper, RULES_TEXT_MAX, kept_text, over_defaults, rules_room};
 pub use kind::{Kind, OFF};
 pub(crate) use live::{LiveSettings, from_file as settings_from_file};
-pub use plan::{MountPlan, OriginLayer};
+pub use plan::{MountPlan, OriginLayer, PoolPlan};
 pub use reference::reference;
 pub use table::{MODE, Setting, TABLE};
 

@@ -12,13 +12,11 @@ use headpond_shard::{FileOrigin, Origin};
 use crate::refusal::{Decisions, Refusal};
 use crate::wording::Size;
 
-/// One mount, as given on the command line.
+/// One pool with its origin, as given on the command line.
 #[derive(Clone, Debug)]
-pub struct MountPlan {
+pub struct PoolPlan {
     /// The slow directory that owns the data.
     pub origin: PathBuf,
-    /// An empty directory.
-    pub mountpoint: PathBuf,
     /// The file or device of the pool.
     pub flash: PathBuf,
     /// The size of a new pool.
@@ -35,18 +33,27 @@ pub struct MountPlan {
     pub origin_layer: Option<OriginLayer>,
     /// For tests: what is wrong with the flash.
     pub fault: Option<FaultPlan>,
-    /// Where to serve the metrics over HTTP.
-    pub metrics: Option<SocketAddr>,
-    /// A file with what a scraper has to say.
-    pub metrics_token: Option<PathBuf>,
-    /// Let other users in.
-    pub allow_other: bool,
     /// Overwrite what the flash holds.
     pub format: bool,
     /// Drop dirty data that stands in the way.
     pub discard_dirty: bool,
     /// What to do with conflicts.
     pub decisions: Decisions,
+}
+
+/// One mount, as given on the command line.
+#[derive(Clone, Debug)]
+pub struct MountPlan {
+    /// The pool that it is a door to.
+    pub pool: PoolPlan,
+    /// An empty directory.
+    pub mountpoint: PathBuf,
+    /// Let other users in.
+    pub allow_other: bool,
+    /// Where to serve the metrics over HTTP.
+    pub metrics: Option<SocketAddr>,
+    /// A file with what a scraper has to say.
+    pub metrics_token: Option<PathBuf>,
 }
 
 /// A layer in front of the origin's files that only the command line knows, such as a modelled disk: made once, at the
@@ -79,10 +86,10 @@ impl MountPlan {
     /// # Errors
     /// When the current directory is gone.
     pub fn absolute(mut self) -> Result<Self, Refusal> {
-        for path in [&mut self.origin, &mut self.mountpoint, &mut self.flash] {
+        for path in [&mut self.pool.origin, &mut self.mountpoint, &mut self.pool.flash] {
             *path = std::path::absolute(&*path).map_err(|error| Refusal::from_io("find", path, error))?;
         }
-        for path in [&mut self.config, &mut self.metrics_token].into_iter().flatten() {
+        for path in [&mut self.pool.config, &mut self.metrics_token].into_iter().flatten() {
             *path = std::path::absolute(&*path).map_err(|error| Refusal::from_io("find", path, error))?;
         }
         Ok(self)

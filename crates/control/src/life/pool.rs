@@ -1,0 +1,436 @@
+//! A pool from its opening to its end. It needs no mount: a mount is a door that is attached to a pool in use.
+//!
+//! Start: marker lock, flash lock, ownership, recovery, conflicts; then, and only then, the first write: the marker; then
+//! the shard. End: what is dirty is brought to the origin, or not; then the engine writes its last checkpoint; then the
+//! marker goes, or says what is left. A crash between any two of these steps is a crash like any other.
+//!
+//! Invariants:
+//! - [`FoundPool::find`] changes nothing, neither at the origin nor on flash.
+//! - While a [`RunningPool`] stands the origin's lock and the flash's are this process's, and the marker says so.
+//! - Who ends a pool has closed its doors: nothing new comes in.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use headpond_base::{BLOCK_U64, MemberId, PoolId};
+use headpond_device::{FaultHandle, FaultPlan, Faults, Reactor};
+use headpond_engine::{Config, Reply, Request};
+use headpond_mount::{KeptTime, KnownObject};
+use headpond_shard::{Budget, FileOrigin, Gate, Handle, Limits, Origin, Shard};
+use rustix::fd::{AsFd, OwnedFd};
+
+use super::ending::{BesideOrigin, Ended, Ending};
+use super::last_daemon::{once_free, take_marker};
+use crate::origin::OriginRoot;
+use crate::ownership::{
+    Awaited, DURABLE_FILE, Durable, DurableNote, MARKER_VERSION, Marker, MarkerHold, MarkerState, MountClaim,
+    ObsoleteNote, Standing, hex, keep_up, keep_watch,
+};
+use crate::pool::{Beside, DirtyFile, Flash, Ready, Superblocks, make_ready};
+use crate::process::{Step, Waiting};
+use crate::refusal::Refusal;
+use crate::service::rules;
+use crate::settings::{Keeper, LiveSettings, PoolPlan, settings_from_file};
+use crate::wording::clock::{unix_seconds, utc};
+
+/// A pool that was read and is in agreement with its origin. Nothing was changed yet.
+pub(crate) struct FoundPool<'a> {
+    plan: &'a PoolPlan,
+    root: Arc<OriginRoot>,
+    path: PathBuf,
+    budget: Budget,
+    marker: MarkerHold,
+    found: Option<Marker>,
+    durable: Option<Durable>,
+    obsolete: ObsoleteNote,
+    had_failed: bool,
+    flash: Flash,
+    ready: Ready,
+    live: LiveSettings,
+    superblocks: Superblocks,
+}
+
+/// A pool in use. It takes requests through its handle, and through the doors that were attached to that.
+pub(crate) struct RunningPool {
+    handle: Handle,
+    root: Arc<OriginRoot>,
+    gate: Arc<Gate>,
+    id: PoolId,
+    bytes: u64,
+    live: LiveSettings,
+    faults: Option<FaultHandle>,
+    superblocks: Superblocks,
+    beside: BesideOrigin,
+    /// The thread that keeps the note beside the origin up to date, and that which looks at the claim: as long as these are
+    /// there.
+    keeping: [Sender<()>; 2],
+}
+
+/// What the first door shows of a pool that was opened.
+pub(crate) struct Opened {
+    /// Files with something that the origin has not got.
+    pub(crate) known: Vec<KnownObject>,
+    /// Status change times of files of which nothing is dirty.
+    pub(crate) kept_times: Vec<KeptTime>,
+    /// What the operator should know.
+    pub(crate) notes: Vec<String>,
+}
+
+impl<'a> FoundPool<'a> {
+    /// Takes the locks of the origin and of the flash at `path`, and reads the pool.
+    pub(crate) fn find(
+        plan: &'a PoolPlan,
+        root: &Arc<OriginRoot>,
+        path: &Path,
+        budget: Budget,
+        waiting: &Waiting,
+    ) -> Result<Self, Refusal> {
+        let from_file = settings_from_file(plan)?;
+        waiting.on(Step::Origin("the lock beside the data"));
+        let marker = take_marker(root)?;
+        waiting.on(Step::Origin("the files"));
+        let found = match marker.read() {
+            Err(Refusal::Marker { .. }) if plan.discard_dirty => None,
+            found => found?,
+        };
+        waiting.on(Step::Pool);
+        let mut flash = once_free(|| Flash::take(path, plan.size, plan.fill))?;
+        waiting.on(Step::Origin("the files"));
+        let obsolete = ObsoleteNote::in_dir(marker.dir().clone());
+        let failure = obsolete.read()?;
+        let durable = Durable::read(marker.dir())?;
+        let awaited = Awaited { marker: found.as_ref(), durable: durable.as_ref() };
+        let beside = Beside { awaited, failure: failure.as_ref() };
+        let mut ready = make_ready(&mut flash, root, &beside, plan, waiting)?;
+        let keeper = Keeper::open(flash.opened(), ready.pool)
+            .map_err(|error| Refusal::from_io("read the settings kept on", path, error))?;
+        let live = LiveSettings::at_start(keeper, ready.mode, &from_file, plan, &mut ready.notes)?;
+        let superblocks =
+            Superblocks::of(flash.opened()).map_err(|error| Refusal::from_io("open once more", path, error))?;
+        let had_failed = failure.is_some();
+        let (root, path) = (root.clone(), path.to_owned());
+        Ok(Self {
+            plan,
+            root,
+            path,
+            budget,
+            marker,
+            found,
+            durable,
+            obsolete,
+            had_failed,
+            flash,
+            ready,
+            live,
+            superblocks,
+        })
+    }
+
+    /// Takes the pool into use. The marker names the mount point of the first door, if it is a mount.
+    pub(crate) fn start(self, mountpoint: Option<&Path>, waiting: &Waiting) -> Result<(RunningPool, Opened), Refusal> {
+        let Self { plan, root, path, marker, found, durable, obsolete, mut flash, mut ready, live, .. } = self;
+        let (reactor, faults) = with_fault(flash.start(plan.backend)?, plan.fault.clone());
+        let mut claim = Marker {
+            about: Marker::about(),
+            version: MARKER_VERSION,
+            state: MarkerState::Mounted,
+            origin_key: hex(&ready.key),
+            pool: ready.pool.to_string(),
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            flash: path,
+            mountpoint: mountpoint.map(Path::to_owned).unwrap_or_default(),
+            pid: std::process::id(),
+            since: utc(unix_seconds()),
+            dirty_bytes: 0,
+            claim: Some(ready.claim),
+        };
+        let gate = Arc::new(Gate::new(Arc::new(MountClaim::new(&marker, &claim, root.path().to_owned()))));
+        let origin = open_origin(&root, plan, obsolete.clone(), claim.pool.clone(), gate.clone(), self.budget)?;
+        waiting.on(Step::Origin("the files"));
+        for DirtyFile { object, found, file } in ready.files {
+            let file = file.map_or_else(|| root.open_file(&found), Ok)?;
+            origin.attach_lasting(object, file, root.again(found));
+        }
+
+        marker.write_over(found.as_ref(), durable.as_ref(), &claim)?;
+        waiting.on(Step::Pool);
+        flash.settle();
+        if let Err(error) = live.keep() {
+            ready.notes.push(format!("cannot write the settings to the pool: {error}"));
+        }
+        let capacity = ready.recovered.superblock().geometry.data_blocks() * BLOCK_U64;
+        let config = rules::config(&live.now(), &live.rules().now(), capacity);
+        let engine = ready.recovered.into_engine(config, headpond_shard::now());
+        let failed = |doing: &str, error| Refusal::Failed { doing: doing.to_owned(), error };
+        let handle = Shard::start(engine, reactor, origin, Limits::default())
+            .map_err(|error| failed("start the shard's threads", error))?;
+        begin(&handle, config, &marker, &mut claim);
+        let note = begin_note(&handle, &marker, &claim);
+        if self.had_failed {
+            forget_failure(&handle, &obsolete);
+        }
+        let watch = keep_watch(gate.clone()).map_err(|error| failed("start the watch of the claim", error))?;
+        let keep = keep_up(note.clone(), handle.clone(), gate.clone())
+            .map_err(|error| failed("start the thread of the note beside the origin", error))?;
+        let pool = RunningPool {
+            handle,
+            root,
+            gate,
+            id: ready.pool,
+            bytes: ready.pool_bytes,
+            live,
+            faults,
+            superblocks: self.superblocks,
+            beside: BesideOrigin { marker, note, claim },
+            keeping: [keep, watch],
+        };
+        Ok((pool, Opened { known: ready.known, kept_times: ready.kept_times, notes: ready.notes }))
+    }
+}
+
+impl RunningPool {
+    /// Through which requests come in, and doors are attached.
+    pub(crate) const fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// The directory that owns the data.
+    pub(crate) const fn root(&self) -> &Arc<OriginRoot> {
+        &self.root
+    }
+
+    /// Through which the origin is changed.
+    pub(crate) const fn gate(&self) -> &Arc<Gate> {
+        &self.gate
+    }
+
+    /// Its own name.
+    pub(crate) const fn id(&self) -> PoolId {
+        self.id
+    }
+
+    /// Its size.
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Its settings and rules.
+    pub(crate) const fn settings(&self) -> &LiveSettings {
+        &self.live
+    }
+
+    /// What makes its flash fail, if a test asked for that.
+    pub(crate) const fn faults(&self) -> Option<&FaultHandle> {
+        self.faults.as_ref()
+    }
+
+    /// Ends the pool. With `flush` the origin gets everything first, unless that says at some time that it is to end now.
+    pub(crate) fn end(self, flush: Option<&mut dyn FnMut() -> bool>) -> Ended {
+        let ending = Ending { handle: &self.handle, root: &self.root, gate: &self.gate };
+        let mut ended = ending.end(flush);
+        ending.settle_marker(self.beside, &self.superblocks, &mut ended);
+        drop(self.keeping);
+        ended
+    }
+}
+
+/// The flash as it is, or with a fault on it that a test asked for.
+fn with_fault(reactor: Box<dyn Reactor>, fault: Option<FaultPlan>) -> (Box<dyn Reactor>, Option<FaultHandle>) {
+    match fault {
+        Some(fault) => {
+            eprintln!("headpond: FOR TESTS ONLY: this flash fails on purpose: {fault:?}");
+            let reactor = Faults::new(reactor, MemberId(0), fault);
+            let handle = reactor.handle();
+            (Box::new(reactor), Some(handle))
+        }
+        None => (reactor, None),
+    }
+}
+
+/// The pool has the claim with the engine's first checkpoint. Said before the first write can come in: from then on an
+/// image of the pool from before this start is known as one. With the same checkpoint all that was found and decided at this
+/// start is durable: killed after it, the next start asks the operator nothing again; and a file that is made may get the
+/// inode number of one that the pool was told to forget.
+fn begin(handle: &Handle, config: Config, marker: &MarkerHold, claim: &mut Marker) {
+    // It is configured already; but every request waits for that checkpoint, and this one does nothing else.
+    let configured = handle.call(Request::Configure(Box::new(config)));
+    let stats = handle.stats().engine;
+    if matches!(configured, Reply::Failed(_)) || stats.checkpoints == 0 || stats.flash_failed != 0 {
+        return;
+    }
+    if let Some(claim) = &mut claim.claim {
+        claim.begun = true;
+    }
+    // If it is not, the gate lets nothing pass to the origin, and tells why.
+    let is_ours = matches!(marker.watch(claim).look(), Ok(Standing::Ours));
+    if is_ours && let Err(refusal) = marker.write(claim) {
+        eprintln!("headpond: {refusal}");
+    }
+}
+
+/// The note of how far the log is durable, for this use. Where it cannot be made an image of the flash from this use is not told
+/// after a crash: no reason not to serve.
+fn begin_note(handle: &Handle, marker: &MarkerHold, claim: &Marker) -> Arc<DurableNote> {
+    let id = claim.claim.as_ref().map_or("", |claim| &claim.id);
+    let note = DurableNote::new(marker.dir().clone(), id);
+    if let Err(error) = note.say(handle.stats().engine.durable_host_batch) {
+        eprintln!("headpond: {}: {error}", marker.dir().path(DURABLE_FILE).display());
+    }
+    Arc::new(note)
+}
+
+/// The note of a failed pool goes once what was decided on it is durable: with the engine's first
+/// checkpoint, for which every request waits. If the flash fails again, or the note cannot be
+/// removed, it stays, and the next start asks again.
+fn forget_failure(handle: &Handle, note: &ObsoleteNote) {
+    let durable = !matches!(handle.call(Request::SyncAll), Reply::Failed(_));
+    if !durable || handle.stats().engine.flash_failed != 0 {
+        eprintln!("headpond: the flash fails again: the pool caches nothing, and the note of its failure stays");
+    } else if let Err(refusal) = note.remove() {
+        eprintln!("headpond: {refusal}");
+    }
+}
+
+/// The origin once more: the very directory that was opened at first, whatever its path leads to by now.
+pub(crate) fn duplicate(root: &OriginRoot) -> std::io::Result<OwnedFd> {
+    root.as_fd().try_clone_to_owned()
+}
+
+fn open_origin(
+    root: &OriginRoot,
+    plan: &PoolPlan,
+    obsolete: ObsoleteNote,
+    pool: String,
+    gate: Arc<Gate>,
+    budget: Budget,
+) -> Result<Arc<dyn Origin>, Refusal> {
+    let failed = |error: std::io::Error| Refusal::from_io("open the origin", root.path(), error);
+    let files = duplicate(root).and_then(|root| FileOrigin::below_within(root, budget)).map_err(failed)?;
+    files.guard(gate);
+    files.when_pool_fails(Box::new(move || obsolete.write(&pool)));
+    Ok(match &plan.origin_layer {
+        Some(layer) => layer.put_before(files),
+        None => Arc::new(files),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::os::unix::fs::MetadataExt;
+    use std::time::UNIX_EPOCH;
+
+    use headpond_base::{BufMut, ObjectId, UnixNanos};
+    use headpond_device::{Backend, Fill};
+    use headpond_engine::{OpenFile, Treatment};
+    use headpond_format::Stamp;
+
+    use super::*;
+    use crate::refusal::Decisions;
+    use crate::wording::Size;
+
+    fn plan(dir: &Path) -> PoolPlan {
+        PoolPlan {
+            origin: dir.join("origin"),
+            flash: dir.join("flash"),
+            size: Some(Size(64 << 20)),
+            mode: None,
+            config: None,
+            backend: Backend::Auto,
+            fill: Fill::Reserved,
+            origin_layer: None,
+            fault: None,
+            format: false,
+            discard_dirty: false,
+            decisions: Decisions::default(),
+        }
+    }
+
+    /// The pool in use, with no mount and no door of any kind.
+    fn start(plan: &PoolPlan) -> (RunningPool, Opened) {
+        let root = Arc::new(OriginRoot::open(&plan.origin).unwrap());
+        let waiting = Waiting::for_origin(&plan.origin);
+        let before = Marker::beside(&plan.origin);
+        let found = FoundPool::find(plan, &root, &plan.flash, Budget::of_process(), &waiting).unwrap();
+        assert_eq!(Marker::beside(&plan.origin), before, "nothing is changed yet");
+        found.start(None, &waiting).unwrap()
+    }
+
+    /// Opens the one file, as a door does.
+    fn open(pool: &RunningPool, path: &Path) -> ObjectId {
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        let found = file.metadata().unwrap();
+        let nanos = |seconds: i64, nanos: i64| UnixNanos(seconds * 1_000_000_000 + nanos);
+        let stamp = Stamp {
+            size: found.len(),
+            mtime: nanos(found.mtime(), found.mtime_nsec()),
+            ctime: nanos(found.ctime(), found.ctime_nsec()),
+        };
+        // Not every file system knows it.
+        let since = found.created().ok().and_then(|birth| birth.duration_since(UNIX_EPOCH).ok());
+        let birth = UnixNanos(since.map_or(0, |since| i64::try_from(since.as_nanos()).unwrap()));
+        let path = path.file_name().unwrap().as_encoded_bytes().to_vec();
+        let asked = OpenFile { inode: found.ino(), birth, path, stamp, created: false, allocated: 0 };
+        match pool.handle().call(Request::Open(asked)) {
+            Reply::Opened { object, .. } => {
+                pool.handle().origin().attach(object, file);
+                object
+            }
+            other => panic!("not opened: {other:?}"),
+        }
+    }
+
+    fn read(pool: &RunningPool, object: ObjectId) -> Vec<u8> {
+        match pool.handle().call(Request::Read { object, offset: 0, len: 8192, how: Treatment::default() }) {
+            Reply::Data(pieces, _) => pieces.iter().flat_map(|piece| piece.to_vec()).collect(),
+            other => panic!("not data: {other:?}"),
+        }
+    }
+
+    fn write(pool: &RunningPool, object: ObjectId, bytes: &[u8]) {
+        let (data, mtime) = (BufMut::copy_of(bytes).freeze(), UnixNanos(1_700_000_000_000_000_000));
+        let request = Request::Write { object, offset: 0, data, mtime, durable: false, how: Treatment::default() };
+        assert!(!matches!(pool.handle().call(request), Reply::Failed(_)));
+    }
+
+    /// Ends a pool, and with it all of its threads.
+    fn end(pool: RunningPool, flush: bool) -> Ended {
+        let handle = pool.handle().clone();
+        let mut never = || false;
+        let ended = pool.end(if flush { Some(&mut never) } else { None });
+        handle.stop().unwrap();
+        ended
+    }
+
+    #[test]
+    fn a_pool_is_opened_used_ended_and_opened_again_without_any_mount() {
+        let dir = tempfile::tempdir().unwrap();
+        let plan = plan(dir.path());
+        fs::create_dir(&plan.origin).unwrap();
+        let file = plan.origin.join("file");
+        fs::write(&file, [1; 8192]).unwrap();
+
+        let (pool, opened) = start(&plan);
+        assert!(opened.known.is_empty());
+        let marker = Marker::beside(&plan.origin).unwrap();
+        assert_eq!((marker.state, marker.mountpoint.as_os_str().len()), (MarkerState::Mounted, 0));
+        let object = open(&pool, &file);
+        write(&pool, object, &[2; 4096]);
+        assert_eq!(read(&pool, object), [[2; 4096], [1; 4096]].concat());
+        let ended = end(pool, false);
+        assert_eq!((ended.dirty_files, ended.dirty_bytes, ended.stopped), (1, 4096, true), "{ended}");
+        assert_eq!(fs::read(&file).unwrap(), [1; 8192], "the pool alone has what was written");
+        assert_eq!(Marker::beside(&plan.origin).unwrap().state, MarkerState::DirtyLeft);
+
+        // A second life, in the same process.
+        let (pool, opened) = start(&plan);
+        assert_eq!(opened.known.len(), 1);
+        let object = open(&pool, &file);
+        assert_eq!(read(&pool, object), [[2; 4096], [1; 4096]].concat());
+        let ended = end(pool, true);
+        assert!(ended.is_complete() && ended.stopped, "{ended}");
+        assert_eq!(fs::read(&file).unwrap(), [[2; 4096], [1; 4096]].concat());
+        assert!(Marker::beside(&plan.origin).is_none(), "an origin that is complete has no marker");
+    }
+}
