@@ -293,6 +293,18 @@ impl Content {
         pieces
     }
 
+    /// Ranges that `other` has from other writers.
+    pub(crate) fn differences(&self, other: &Self) -> Vec<(u64, u64)> {
+        let borders = |content: &Self| content.extents.iter().flat_map(|extent| [extent.start, extent.end]).collect();
+        let mut cuts: Vec<u64> = borders(self);
+        cuts.append(&mut borders(other));
+        cuts.sort_unstable();
+        let differs = |pair: &[u64]| {
+            (pair[0] < pair[1] && self.writer_at(pair[0]) != other.writer_at(pair[0])).then_some((pair[0], pair[1]))
+        };
+        cuts.windows(2).filter_map(differs).collect()
+    }
+
     /// Who wrote the byte at `at`; zeros are nobody's.
     pub(crate) fn writer_at(&self, at: u64) -> Option<Writer> {
         let first = self.extents.partition_point(|extent| extent.end <= at);
@@ -447,6 +459,29 @@ mod tests {
             return (0..index % ALIKE).fold(first, |word, _| word.wrapping_add(0x9e37_79b9_7f4a_7c15));
         }
         name ^ 0x5aa5_c33c_5aa5_c33c
+    }
+
+    #[test]
+    fn contents_differ_where_an_array_of_writers_does() {
+        let mut rng = Rng::new(5);
+        for _ in 0..300 {
+            let contents: [_; 2] = std::array::from_fn(|_| {
+                let (mut content, mut array) = (Content::default(), Vec::new());
+                for _ in 0..6 {
+                    let (offset, len, writer) = (rng.below(200), 1 + rng.below(60), Writer(rng.below(3) as u32));
+                    let zero = Change::Zero { offset, len, extend: false };
+                    let change = if rng.chance(300) { zero } else { Change::Write { offset, len, writer } };
+                    content.apply(&change, 0);
+                    by_hand(&mut array, &change);
+                }
+                array.resize(300, None);
+                (content, array)
+            });
+            let [(one, by_one), (other, by_other)] = &contents;
+            let found: Vec<u64> = one.differences(other).into_iter().flat_map(|(from, to)| from..to).collect();
+            let expected: Vec<u64> = (0..300).filter(|at| by_one[*at as usize] != by_other[*at as usize]).collect();
+            assert_eq!(found, expected);
+        }
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! The end of a daemon, by its own will or not, and the start of the next one.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use headpond_base::{Buf, CacheMode, Errno};
 use headpond_engine::{FlashRead, Request, Verdict};
 use headpond_format::OriginName;
@@ -157,7 +155,7 @@ impl Sim<'_> {
         self.mode_open = false;
     }
 
-    /// Starts, reads all files, and checks them against the model.
+    /// Starts, and checks the files against the model.
     pub(crate) fn restart(&mut self, kept_origin: bool) -> Result<(), String> {
         self.begin(None)?;
         if self.over {
@@ -360,7 +358,7 @@ impl Sim<'_> {
         self.world.pump()
     }
 
-    /// Reads the pool, twice: recovery changes nothing and finds the same each time.
+    /// Reads the pool. Now and then it does so twice: recovery changes nothing and finds the same each time.
     fn recover(&mut self) -> Result<Option<Box<dyn Restored>>, String> {
         let bytes = self.world.flash.bytes();
         let mutation = self.options.mutation;
@@ -381,19 +379,22 @@ impl Sim<'_> {
             Ok(first) => first,
             Err(why) => return self.no_recovery(&why),
         };
-        let second = self
-            .maker
-            .recover(&mut reader, bytes, mutation)
-            .map_err(|why| format!("the second recovery failed: {why}"))?;
-        if first.objects() != second.objects() {
-            return Err(format!("two recoveries of one pool differ: {:?} and {:?}", first.objects(), second.objects()));
+        if self.thoroughness.second_recovery() {
+            let second = self
+                .maker
+                .recover(&mut reader, bytes, mutation)
+                .map_err(|why| format!("the second recovery failed: {why}"))?;
+            if first.objects() != second.objects() {
+                let (first, second) = (first.objects(), second.objects());
+                return Err(format!("two recoveries of one pool differ: {first:?} and {second:?}"));
+            }
         }
         // What the note beside the origin may have said by then: else a pool as a crash left it is taken for an older image.
-        let (durable, found) = (self.durable_host_batch, second.last_host_batch());
+        let (durable, found) = (self.durable_host_batch, first.last_host_batch());
         if found < durable && !self.damaged {
             return Err(format!("host batch {durable} was durable, and the log ends at {found}"));
         }
-        Ok(Some(second))
+        Ok(Some(first))
     }
 
     fn no_recovery(&self, why: &str) -> Result<Option<Box<dyn Restored>>, String> {
@@ -443,58 +444,5 @@ impl Sim<'_> {
             )),
             _ => Ok(()),
         }
-    }
-
-    /// Opens and reads everything, and checks what was lost and what was not.
-    fn observe(&mut self, kept_origin: bool) -> Result<(), String> {
-        let names: BTreeSet<FileId> = self.world.origin.names().values().copied().collect();
-        for file in self.model.files() {
-            let door = self.doors.get(&file).cloned().unwrap_or_default();
-            if names.contains(&file) {
-                continue;
-            }
-            if door.anchored && !door.unlinked && !self.damaged && !self.meddled_away.contains(&file) {
-                return Err(format!("{file:?} was synced and is gone after the crash"));
-            }
-            self.model.remove_file(file);
-            self.doors.remove(&file);
-        }
-        if self.damaged {
-            self.model.excuse_all();
-        }
-        let mut found = BTreeMap::new();
-        self.observing = true;
-        for &file in &names {
-            // What is there after a start is there for good: the directory was synced.
-            let door = self.doors.entry(file).or_default();
-            (door.anchored, door.unlinked) = (true, false);
-            self.open(file, false)?;
-            self.drain()?;
-            match self.read_whole(file)? {
-                Ok(bytes) => {
-                    found.insert(file, bytes);
-                }
-                Err(error) if self.damaged || self.world.injected.excuses_errors() => {
-                    self.world.trace(|| format!("{file:?} cannot be read: {error:?}"));
-                    self.over = true;
-                    return Ok(());
-                }
-                Err(error) => return Err(format!("{file:?} cannot be read after the restart: {error:?}")),
-            }
-        }
-        self.observing = false;
-        let moment = self.model.check_crash(&found, kept_origin)?;
-        self.world.trace(|| format!("all files are as they were after event {moment}"));
-        // After damage the model would have to guess what is durable: one life is enough. So it would if the flash failed while
-        // this start was made durable: what is read now may be in its cache alone, and a loss of power takes it.
-        self.over |= self.damaged || self.settled_boots != Some(self.boots);
-        for file in names {
-            let idle = self.doors.get(&file).is_some_and(|door| door.handles > 0 && door.busy == 0);
-            if idle && self.world.rng.chance(300) {
-                self.close(file)?;
-                self.drain()?;
-            }
-        }
-        Ok(())
     }
 }

@@ -164,7 +164,7 @@ fn scenario(mutation: Option<Mutation>) -> Scenario {
 
 /// Runs one sequence, and every cut in its last operation.
 fn run_sequence(steps: &[Step], mutation: Option<Mutation>, verbose: bool) -> Result<Cases, String> {
-    let options = Options { verbose, mutation, ..Options::default() };
+    let options = Options { verbose, mutation, whole_looks: true, ..Options::default() };
     let mut sim = Sim::new(0, scenario(mutation), &options, &Real as &dyn Maker);
     let file = sim.begin_with_one_file(4 * BLOCK_U64)?;
     let mut cases = Cases { sequences: 1, ..Cases::default() };

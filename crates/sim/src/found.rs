@@ -2,7 +2,7 @@
 
 use headpond_base::Buf;
 
-/// Bytes from a position of a file on.
+/// Bytes from a position of a file on, but for those that nobody looked at.
 #[derive(Clone, Default)]
 pub(crate) struct Found {
     start: u64,
@@ -28,12 +28,17 @@ impl Found {
         }
     }
 
+    /// Passes over what comes before `at`: there is nothing of it.
+    pub(crate) fn skip_to(&mut self, at: u64) {
+        self.end = self.end.max(at);
+    }
+
     /// Where they end in the file.
     pub(crate) const fn end(&self) -> u64 {
         self.end
     }
 
-    /// How many they are.
+    /// How many they are, with those that were passed over.
     pub(crate) const fn len(&self) -> u64 {
         self.end - self.start
     }
@@ -64,7 +69,11 @@ impl Found {
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.start == other.start
             && self.pieces.len() == other.pieces.len()
-            && self.pieces.iter().zip(&other.pieces).all(|((_, one), (_, other))| one.is_same_view(other))
+            && self
+                .pieces
+                .iter()
+                .zip(&other.pieces)
+                .all(|((at, one), (there, other))| at == there && one.is_same_view(other))
     }
 }
 

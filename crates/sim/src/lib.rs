@@ -22,6 +22,7 @@ mod fake;
 mod flash;
 mod found;
 mod hits;
+mod look;
 mod machine;
 mod model;
 mod names;
@@ -35,6 +36,7 @@ mod run;
 mod scenario;
 mod shrink;
 mod sim;
+mod thoroughness;
 mod timed;
 mod tree;
 mod untorn;
@@ -228,6 +230,9 @@ impl fmt::Display for Failure {
         }
         if self.options.serial {
             f.write_str(" --serial")?;
+        }
+        if self.options.whole_looks {
+            f.write_str(" --whole-looks")?;
         }
         if let Some(mode) = self.options.mode {
             write!(f, " --mode {mode}")?;

@@ -33,6 +33,9 @@ struct Arguments {
     /// One request at a time
     #[arg(long)]
     serial: bool,
+    /// At every start, read everything: without it, mostly what can have changed
+    #[arg(long)]
+    whole_looks: bool,
     /// Stay in this cache mode: write-back, write-through, write-around, pass-through
     #[arg(long)]
     mode: Option<CacheMode>,
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
         no_faults: arguments.no_faults,
         forgets: arguments.forgets,
         serial: arguments.serial,
+        whole_looks: arguments.whole_looks,
         mode: arguments.mode,
         untorn: arguments.untorn,
         names: arguments.names,

@@ -16,11 +16,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use headpond_base::BLOCK_U64;
+
 use crate::configuration::{Configuration, Event, Moment, Mutation, MutationId, step};
 use crate::content::{Change, Content, Writer, is_found_from, is_from};
 use crate::flash::SECTOR;
 use crate::found::Found;
 use crate::origin::FileId;
+
+/// A look does not pass over less than this: one request more costs as much.
+const WORTH_A_REQUEST: u64 = 16 << 10;
 
 #[derive(Clone, Debug, Default)]
 struct FileModel {
@@ -471,6 +476,36 @@ impl Model {
         Ok(moment)
     }
 
+    /// Where the file may hold something else than after the last crash: whole blocks, in order, up to beyond its end. With
+    /// `crashed`, now that another one has come. `None` if that may be anywhere.
+    pub(crate) fn in_question(&self, file: FileId, crashed: bool) -> Option<Vec<(u64, u64)>> {
+        let model = self.files.get(&file)?;
+        let [Configuration { content: base, .. }] = model.base.as_slice() else { return None };
+        let mut changed = vec![last_byte(base.size)];
+        let mut change = |change: &Change| changed.push(reach(change));
+        for event in self.events.iter().filter(|event| self.file_of(**event) == file) {
+            match event {
+                Event::Asked(id) => change(&self.mutations[id.0 as usize].change),
+                // What was found is a mixture of what was asked for.
+                Event::Acknowledged(_) | Event::Absent(_) | Event::Found(..) => {}
+                Event::Replaced(..) => return None,
+            }
+        }
+        if crashed {
+            model.earlier_changes.iter().for_each(change);
+            changed.extend(model.earlier.iter().flat_map(|earlier| base.differences(earlier)));
+        }
+        Some(in_blocks(changed))
+    }
+
+    /// Where changes that failed leave it open what the file holds: whole blocks, in order, up to beyond its end.
+    pub(crate) fn in_question_for_failures(&self, file: FileId) -> Option<Vec<(u64, u64)>> {
+        let model = self.files.get(&file)?;
+        let changes = model.open.iter().map(|id| reach(&self.mutations[id.0 as usize].change));
+        let smallest = model.now.iter().map(|configuration| configuration.content.size).min()?;
+        Some(in_blocks(changes.chain([last_byte(smallest)]).collect()))
+    }
+
     fn is_loose(&self, file: FileId) -> bool {
         let carried = self.files.get(&file).is_some_and(|model| !model.earlier.is_empty());
         carried || self.window(file).any(|id| self.mutations[id.0 as usize].loose)
@@ -589,7 +624,10 @@ impl Model {
                 "{file:?} has {size} bytes after the crash; it had from {smallest} to {largest} since the last sync"
             ));
         }
-        let mut cuts: Vec<u64> = (0..=size).step_by(SECTOR).chain([smallest, size]).collect();
+        // What was passed over is the same in all contents, and needs no cuts of its own.
+        let sectors =
+            |(at, part): (u64, &[u8])| (at.next_multiple_of(SECTOR as u64)..=at + part.len() as u64).step_by(SECTOR);
+        let mut cuts: Vec<u64> = bytes.parts(0, size).flat_map(sectors).chain([0, smallest, size]).collect();
         for change in &changes {
             let (start, end) = change.range();
             cuts.extend([start, end]);
@@ -699,6 +737,36 @@ impl Watch {
             }
         }
     }
+}
+
+/// The bytes that a change may change.
+fn reach(change: &Change) -> (u64, u64) {
+    match change {
+        Change::Truncate { size } => (*size, u64::MAX),
+        change => change.range(),
+    }
+}
+
+/// From the last byte of a file on: reading there tells how long it is.
+const fn last_byte(size: u64) -> (u64, u64) {
+    (size.saturating_sub(1), u64::MAX)
+}
+
+/// Whole blocks with all of these ranges, in order, and with gaps that are worth a request.
+fn in_blocks(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    for (from, to) in &mut ranges {
+        *from = *from / BLOCK_U64 * BLOCK_U64;
+        *to = to.checked_next_multiple_of(BLOCK_U64).unwrap_or(u64::MAX);
+    }
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, last| {
+        let close = next.0 <= last.1.saturating_add(WORTH_A_REQUEST);
+        if close {
+            last.1 = last.1.max(next.1);
+        }
+        close
+    });
+    ranges
 }
 
 fn ranges(moments: &[bool]) -> String {

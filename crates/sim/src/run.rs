@@ -161,7 +161,7 @@ impl Sim<'_> {
                 let span = *rng.pick(&[1, 10, 100, 1000, 10_000]) * Nanos::MILLISECOND.0;
                 self.idle(rng.below(span))?;
             }
-            Kind::LookAtAll => self.look_at_all()?,
+            Kind::LookAtAll => self.look_around()?,
             Kind::Restart => {
                 self.drain()?;
                 self.stop_and_restart(rng)?;
@@ -314,25 +314,6 @@ impl Sim<'_> {
         (offset, len.min(limit - offset).max(1))
     }
 
-    /// Reads everything, and all of it must be right.
-    fn look_at_all(&mut self) -> Result<(), String> {
-        self.drain()?;
-        let open: Vec<FileId> = self.doors.iter().filter(|(_, door)| door.handles > 0).map(|(file, _)| *file).collect();
-        for file in open {
-            self.settle(file)?;
-        }
-        Ok(())
-    }
-
-    /// Reads a file while nothing is going on: it must be right, and tells what became of failed changes.
-    pub(crate) fn settle(&mut self, file: FileId) -> Result<(), String> {
-        self.drain()?;
-        if let Ok(bytes) = self.read_whole(file)? {
-            self.model.settle(file, &bytes).map_err(|why| format!("{file:?} read as a whole: {why}"))?;
-        }
-        Ok(())
-    }
-
     /// The end: nothing may be lost, and the origin must be complete without the product.
     fn finish(&mut self) -> Result<(), String> {
         self.world.trace(|| "op    end".into());
@@ -353,7 +334,7 @@ impl Sim<'_> {
                 return Err("the last flush failed though all faults are over".into());
             }
         }
-        self.look_at_all()?;
+        self.look_around()?;
         self.stop_and_restart(&mut Rng::new(1))?;
         self.look_at_all()
     }

@@ -29,6 +29,8 @@ pub struct Options {
     pub forgets: bool,
     /// One request at a time.
     pub serial: bool,
+    /// Every start looks at everything: see `thoroughness.rs`.
+    pub whole_looks: bool,
     /// Stay in this cache mode.
     pub mode: Option<CacheMode>,
     /// Not a run but a sequence of the exhaustive cases.
@@ -55,6 +57,7 @@ impl Default for Options {
             no_faults: false,
             forgets: false,
             serial: false,
+            whole_looks: false,
             mode: None,
             exhaustive: false,
             untorn: false,

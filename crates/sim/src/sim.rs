@@ -14,6 +14,7 @@ use crate::model::Model;
 use crate::origin::{FileId, Name, SpaceKind};
 use crate::rng::{Rng, mix};
 use crate::scenario::{Options, Scenario, USER};
+use crate::thoroughness::Thoroughness;
 use crate::world::{NameOperation, World};
 
 /// What the front door waits for.
@@ -133,6 +134,7 @@ pub(crate) struct Sim<'a> {
     pub(crate) settled_boots: Option<u64>,
     /// The run ends here: what comes could not be judged.
     pub(crate) over: bool,
+    pub(crate) thoroughness: Thoroughness,
     /// After a crash files are read that the model has not been told of yet.
     pub(crate) observing: bool,
     /// The file over whose change from outside the pool's data was put, at this start.
@@ -171,6 +173,7 @@ impl<'a> Sim<'a> {
             durable_host_batch: 0,
             settled_boots: None,
             over: false,
+            thoroughness: Thoroughness::new(seed, options.whole_looks),
             observing: false,
             kept_over: None,
             status_unsaid: BTreeSet::new(),
@@ -713,34 +716,6 @@ impl<'a> Sim<'a> {
 
     fn gone(&self) -> BTreeSet<FileId> {
         self.doors.iter().filter(|(_, door)| door.unlinked).map(|(file, _)| *file).collect()
-    }
-
-    /// Reads a whole file through the engine, in pieces of random size, nothing else going on.
-    pub(crate) fn read_whole(&mut self, file: FileId) -> Result<Result<Found, Errno>, String> {
-        let most = self.world.rng.between(1, 8) * (self.scenario.write_bytes / 8).max(4096);
-        let mut bytes = Found::default();
-        let mut failures = 0;
-        loop {
-            if bytes.len() > 256 << 20 {
-                return Err(format!("{file:?} never ends"));
-            }
-            let Some(id) = self.read(file, bytes.len(), most, true, Treatment::default())? else {
-                return Ok(Err(Errno::BADF));
-            };
-            self.drain()?;
-            match self.kept.remove(&id) {
-                Some(Ok(pieces)) => {
-                    let len: usize = pieces.iter().map(|piece| piece.len()).sum();
-                    let short = (len as u64) < most.min(RECORD_BYTES_MAX as u64);
-                    pieces.into_iter().for_each(|piece| bytes.push(piece));
-                    if short {
-                        return Ok(Ok(bytes));
-                    }
-                }
-                Some(Err(error)) if failures >= 30 => return Ok(Err(error)),
-                _ => failures += 1,
-            }
-        }
     }
 }
 

@@ -19,6 +19,7 @@ fn regression(line: &str) -> Option<(u64, Options)> {
         match word {
             "--no-faults" => options.no_faults = true,
             "--forgets" => options.forgets = true,
+            "--whole-looks" => options.whole_looks = true,
             "--names" => options.names = true,
             "--mode" => options.mode = Some(words.next()?.parse::<CacheMode>().ok()?),
             _ => return None,
