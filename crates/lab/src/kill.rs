@@ -184,6 +184,10 @@ impl Place {
             let log = self.run.join("set.log");
             mount.start("set", &["flush-period=off"], &log)?.wait_for_end(SET_MAX)?;
         }
+        if self.kind == Kind::PostgresWhole {
+            // It does not ask the mount to keep its writes untorn: long runs of them would bypass the log.
+            mount.start("set", &["sequential-cutoff=off"], &self.run.join("set.log"))?.wait_for_end(SET_MAX)?;
+        }
         let database = self.kind.create(&self.places())?;
         ledgers.create_tables(&*database)?;
         database.fill()?;

@@ -11,7 +11,7 @@ mod sqlite;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use headpond_control::{Daemon, FS_TYPE, Refusal, mounts};
+use headpond_control::{Answer, Command, Daemon, FS_TYPE, Refusal, mounts};
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
@@ -37,6 +37,8 @@ pub struct MountFacts {
     pub mode: String,
     /// It keeps writes whole.
     pub whole_writes: bool,
+    /// Its `sequential-cutoff`, as `get` shows it; none if the mount does not answer.
+    pub sequential_cutoff: Option<String>,
     /// The files whose databases rely on untorn writes; none if the mount does not show them.
     pub counted_on: Option<Vec<PathBuf>>,
 }
@@ -86,6 +88,9 @@ pub struct Report {
     pub databases: Vec<Finding>,
 }
 
+/// A setting that is switched off, as `get` shows it.
+const OFF: &str = "off";
+
 /// How deep below a directory the doctor searches for databases.
 const DEPTH: usize = 3;
 
@@ -109,14 +114,23 @@ fn mount_of(path: &Path) -> Option<MountFacts> {
         return None;
     }
     let mountpoint = nearest.mountpoint;
-    let status = Daemon::of(&mountpoint).and_then(|daemon| ask_status(&daemon)).ok();
+    let daemon = Daemon::of(&mountpoint).ok();
+    let status = daemon.as_ref().and_then(|daemon| ask_status(daemon).ok());
+    let settings = daemon.as_ref().and_then(|daemon| daemon.ask(&Command::Get).ok());
     let counted_on = fs::read_to_string(mountpoint.join(".headpond/whole")).ok();
     Some(MountFacts {
         mode: status.as_ref().map_or_else(|| "unknown".to_owned(), |status| status.mode.clone()),
         whole_writes: status.as_ref().is_some_and(atomic::keeps_writes_whole),
+        sequential_cutoff: settings.and_then(|answer| value_of(&answer, "sequential-cutoff")),
         counted_on: counted_on.map(|text| listed(&text)),
         mountpoint,
     })
+}
+
+/// The value of one setting.
+fn value_of(answer: &Answer, name: &str) -> Option<String> {
+    let Answer::Settings { values } = answer else { return None };
+    values.iter().find(|value| value.name == name).map(|value| value.value.clone())
 }
 
 /// The paths in the mount's own list: a head, then lines of a number, a name and a path.
@@ -171,6 +185,22 @@ impl Around {
             }
         };
         Condition { what, met: Some(self.mount.as_ref().is_some_and(|mount| mount.whole_writes)) }
+    }
+
+    /// What a database needs that does not ask the mount: no long run of its writes goes past the log.
+    fn no_run_bypasses(&self) -> Condition {
+        let cutoff = self.mount.as_ref().and_then(|mount| mount.sequential_cutoff.as_deref());
+        let mountpoint =
+            self.mount.as_ref().map_or_else(|| "MOUNTPOINT".into(), |mount| mount.mountpoint.display().to_string());
+        let what = match cutoff {
+            Some(OFF) => "long sequential runs of writes go through the log (sequential-cutoff=off)".to_owned(),
+            Some(cutoff) => format!(
+                "long sequential runs of writes go through the log. Now those beyond {cutoff} bypass it, and can tear. \
+                 To change it: headpond set {mountpoint} sequential-cutoff=off"
+            ),
+            None => "long sequential runs of writes go through the log: the mount has sequential-cutoff=off".to_owned(),
+        };
+        Condition { what, met: cutoff.map(|cutoff| cutoff == OFF) }
     }
 
     /// That no link of the data directory leads off the mount.

@@ -23,7 +23,9 @@ pub fn examine(directory: &Path, around: &Around) -> Option<Finding> {
         .map(|word| u32::from(word & 0xff00))
         .filter(|bytes| *bytes > 0);
     let configured = configured(directory);
-    let mut conditions = vec![around.on_whole_writes(), around.nothing_elsewhere(tablespaces(directory))];
+    let mut conditions =
+        vec![around.on_whole_writes(), around.no_run_bypasses(), around.nothing_elsewhere(tablespaces(directory))];
+    conditions.push(unseen("no rule sends the server's writes past the log (headpond rules list)"));
     conditions.push(unseen("fsync = on, and synchronous_commit as you need it: untorn is not durable"));
     conditions.push(unseen(
         "standbys of this server have untorn writes, too: without full pages in the log nothing repairs a torn page there",

@@ -22,6 +22,7 @@ fn mounted(directory: &TempDir, mode: &str, counted_on: &[&str]) -> Around {
         mountpoint: fs::canonicalize(directory.path()).unwrap(),
         mode: mode.to_owned(),
         whole_writes: mode == "write-back",
+        sequential_cutoff: Some("off".to_owned()),
         counted_on: Some(counted_on.iter().map(PathBuf::from).collect()),
     };
     Around { mount: Some(mount), marker: Marker::Ours }
@@ -110,6 +111,12 @@ fn postgresql_tells_what_its_last_checkpoint_did_and_what_its_files_say() {
     assert!(one(&around).now.contains("does not log full pages"), "{}", one(&around).now);
     symlink("/var/tmp", data.join("pg_tblspc/16400")).unwrap();
     assert!(unmet(&one(&around))[0].contains("16400 leads away"));
+
+    // PostgreSQL does not ask the mount, so a long run of its pages would bypass the log.
+    let mut around = around;
+    around.mount.as_mut().unwrap().sequential_cutoff = Some("4M".to_owned());
+    let missing = one(&around);
+    assert!(unmet(&missing)[0].contains("sequential-cutoff=off"), "{missing}");
 }
 
 #[test]
