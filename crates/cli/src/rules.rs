@@ -17,8 +17,8 @@ pub fn run(args: &RulesArgs) -> Result<(), Refusal> {
         RulesCommand::Add { mountpoint, words, before, dry_run } => {
             let command = Command::AddRule { words: words.clone(), before: *before, dry_run: *dry_run };
             change(&Daemon::of(mountpoint)?, &command, *dry_run, |rule| match rule {
-                Some(rule) if *dry_run => println!("would be rule {}: {}", rule.number, rule.rule),
-                Some(rule) => println!("rule {}: {}", rule.number, rule.rule),
+                Some(rule) if *dry_run => println!("would be rule {}: {}{}", rule.number, rule.rule, rule.remark()),
+                Some(rule) => println!("rule {}: {}{}", rule.number, rule.rule, rule.remark()),
                 None => {}
             })
         }

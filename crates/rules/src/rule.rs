@@ -88,7 +88,7 @@ impl fmt::Display for ParseError {
 impl std::error::Error for ParseError {}
 
 const KEYS: &str =
-    "pid, name, command, user, cgroup, path, ext, min-size, max-size, direction, until, action, quota, compression";
+    "pid, name, command, user, cgroup, path, ext, min-size, max-size, direction, for, action, quota, compression";
 
 impl Rule {
     /// A rule that matches everything.
@@ -142,8 +142,13 @@ impl Rule {
                 "name" => rule.name = Some(pattern()?),
                 "command" => rule.command = Some(pattern()?),
                 "user" => rule.user = Some(value.parse().map_err(|_| refused("a user number"))?),
-                "cgroup" => rule.cgroup = Some(pattern()?),
-                "path" => rule.path = Some(pattern()?),
+                "cgroup" if value.starts_with(['/', '*', '?']) => rule.cgroup = Some(pattern()?),
+                "cgroup" => return Err(refused("the path of a control group, which begins with /")),
+                // Paths of files begin below the mount, and people write them with and without the slash.
+                "path" => {
+                    let below = Pattern::new(value.trim_start_matches('/'));
+                    rule.path = Some(below.ok_or_else(|| refused("a pattern of up to 256 characters"))?);
+                }
                 "ext" => {
                     let sound = |text: &&String| Pattern::new(text).is_some() && !text.contains(['/', '*', '?']);
                     let text = Some(value).filter(sound).ok_or_else(|| refused("an extension, such as ibd"))?;
@@ -309,6 +314,13 @@ mod tests {
             assert_eq!(extension(path.as_bytes()), wanted.map(str::as_bytes), "{path}");
         }
         assert!(Rule::parse("ext=.ibd action=cache").unwrap().fits_path(b"db/t.ibd"));
+    }
+
+    #[test]
+    fn a_path_is_one_with_and_without_the_slash_and_a_control_group_has_one() {
+        assert!(Rule::parse("path=/shop/** action=bypass").unwrap().fits_path(b"shop/orders"));
+        let refused = Rule::parse("cgroup=system.slice action=bypass").unwrap_err();
+        assert!(refused.0.contains("begins with /"), "{refused}");
     }
 
     #[test]

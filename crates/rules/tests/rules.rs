@@ -10,6 +10,11 @@ fn pattern() -> impl Strategy<Value = Pattern> {
     "[ab/*?\"\\\\ é]{1,8}".prop_map(|text| Pattern::new(&text).unwrap())
 }
 
+/// A control group's path begins with a slash, and a file's does not.
+fn path(letters: &'static str) -> impl Strategy<Value = Pattern> {
+    letters.prop_map(|text| Pattern::new(&text).unwrap())
+}
+
 fn action() -> impl Strategy<Value = Action> {
     let quota = prop_oneof![(4096..u64::MAX).prop_map(Quota::Bytes), (1..=100_u8).prop_map(Quota::Percent)];
     prop_oneof![
@@ -25,7 +30,7 @@ fn action() -> impl Strategy<Value = Action> {
 prop_compose! {
     fn rule()(
         pid in proptest::option::of((1..4_u32, 0..3_u64)),
-        texts in (proptest::option::of(pattern()), proptest::option::of(pattern()), proptest::option::of(pattern()), proptest::option::of(pattern())),
+        texts in (proptest::option::of(pattern()), proptest::option::of(pattern()), proptest::option::of(path("/[ab/*?\"\\\\ é]{0,7}")), proptest::option::of(path("[ab*?\"\\\\ é][ab/*?\"\\\\ é]{0,7}"))),
         user in proptest::option::of(0..3_u32),
         extension in proptest::option::of("[ab]{1,2}"),
         sizes in (proptest::option::of(0..4_u64), proptest::option::of(4..8_u64)),
