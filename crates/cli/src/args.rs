@@ -213,8 +213,8 @@ pub struct MountArgs {
 
 const MODE_HELP: &str =
     "What happens to writes. Without this option a pool keeps its mode, and a new pool gets write-back:
-  write-back     a write is safe once it is on flash; the origin gets it later
-  write-through  a write is safe once the origin has it; flash keeps a copy to read
+  write-back     writes go to flash, where fsync makes them durable; the origin gets them later
+  write-through  the origin takes each write, and fsync makes it durable there; flash keeps a copy to read
   write-around   writes go to the origin only; reads are cached
   pass-through   everything goes to the origin";
 
@@ -522,7 +522,7 @@ pub struct SetArgs {
 /// What `headpond get` is given.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
-  headpond get /var/lib/mysql                      every setting, as `set` takes it
+  headpond get /var/lib/mysql                      every setting; behind # its default
   headpond get /var/lib/mysql mode flush-period    some of them
   headpond get /var/lib/mysql --json
   headpond get --reference                         every setting explained, with range and default")]

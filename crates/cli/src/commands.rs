@@ -1,6 +1,6 @@
 //! The short commands: each asks a daemon and shows what it says.
 
-use headpond_control::{Command, Daemon, Refusal, Status, metrics_reference};
+use headpond_control::{Command, Daemon, FS_TYPE, Refusal, Status, metrics_reference, mounts};
 
 use crate::args::{FaultArgs, StatsArgs, StatusArgs};
 use crate::ask::{ask_numbers, ask_status};
@@ -16,15 +16,28 @@ pub fn status(args: &StatusArgs) -> Result<(), Refusal> {
         None => {
             // One that ends at this very moment is no error of this command.
             let all: Vec<Status> = Daemon::all().iter().filter_map(|daemon| ask_status(daemon).ok()).collect();
+            // Programs get the mounts that answer on standard output, and people the others, too.
+            let dead = dead_mounts();
+            for refusal in &dead {
+                eprintln!("{refusal}");
+            }
             if args.json {
                 return print_json(&all);
             }
-            if all.is_empty() {
+            if all.is_empty() && dead.is_empty() {
                 println!("you have no headpond mount");
             }
             all.iter().try_for_each(print_table)
         }
     }
+}
+
+/// The mounts that the kernel still shows although their daemon is gone, and what to do.
+fn dead_mounts() -> Vec<Refusal> {
+    let ours = mounts().into_iter().filter(|mount| mount.fs_type == FS_TYPE);
+    ours.filter_map(|mount| Daemon::of(&mount.mountpoint).err())
+        .filter(|refusal| matches!(refusal, Refusal::NotMounted { .. }))
+        .collect()
 }
 
 fn print_table(status: &Status) -> Result<(), Refusal> {

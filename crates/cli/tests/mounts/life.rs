@@ -77,6 +77,8 @@ fn killed_and_mounted_again_it_has_all_that_was_synced() {
         write_and_sync(&pond.mnt().join(format!("f{file}")), &pattern(300_000, file));
     }
     pond.kill(daemon);
+    let dead = format!("{}: no headpond is mounted there", pond.mnt().display());
+    run(["status"]).ok().refused(0, &[&dead, "Its daemon is gone"]);
     // The dead mount is in the way, and is taken out of it; no size is needed any more.
     pond.mount(&[]).ok();
     for file in 0..8 {

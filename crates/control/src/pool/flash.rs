@@ -354,7 +354,7 @@ fn looks_like(start: &[u8], bytes: u64) -> String {
     }
     let size = Size(bytes);
     if start.iter().all(|&byte| byte == 0) {
-        format!("holds {size} that start with zeros")
+        format!("is {size} long, holds no pool, and begins with zeros")
     } else {
         format!("holds {size} of something else")
     }

@@ -133,7 +133,7 @@ pub enum Refusal {
         example: String,
     },
     /// The mount point is one already.
-    #[error("mount point {}: {what} is mounted there already\n  To unmount it: umount {}, or headpond unmount {} for a headpond mount", .path.display(), .path.display(), .path.display())]
+    #[error("mount point {}: {what} is mounted there already\n  To unmount it: headpond unmount {}", .path.display(), .path.display())]
     MountPointInUse {
         /// The mount point.
         path: PathBuf,

@@ -48,8 +48,9 @@ impl Daemon {
         let hint = match mount {
             Some(mount) => format!(
                 "\n  Its daemon is gone, but the kernel still shows the mount of {}. What was synced is safe in the pool. Run the \
-                 same `headpond mount` again.",
-                mount.source.display()
+                 same `headpond mount` again. If the origin is mounted elsewhere by now: umount {}",
+                mount.source.display(),
+                mountpoint.display()
             ),
             None => String::new(),
         };

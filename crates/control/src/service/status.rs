@@ -105,6 +105,18 @@ pub struct Status {
     pub engine: serde_json::Value,
 }
 
+impl Status {
+    /// What the origin lacks. A file may lack only its newest size or time.
+    fn dirty(&self) -> String {
+        let files = if self.dirty_files == 1 { "1 file".to_owned() } else { format!("{} files", self.dirty_files) };
+        match (self.dirty_bytes, self.dirty_files) {
+            (0, 0) => Size(0).to_string(),
+            (0, _) => format!("{}, and the newest size or time of {files}", Size(0)),
+            (bytes, _) => format!("{} in {files}", Size(bytes)),
+        }
+    }
+}
+
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut row = |name: &str, value: &str| writeln!(f, "  {name:<10} {value}");
@@ -129,7 +141,7 @@ impl fmt::Display for Status {
         };
         let (capacity, share) = (Size(self.capacity_bytes), percent(used, self.capacity_bytes));
         row("used", &format!("{} of {capacity} ({share}){packed}", Size(used)))?;
-        row("dirty", &format!("{} in {} files", Size(self.dirty_bytes), self.dirty_files))?;
+        row("dirty", &self.dirty())?;
         let (hits, misses) = (self.read_hits_blocks, self.read_miss_blocks);
         row(
             "reads",

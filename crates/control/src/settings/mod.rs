@@ -190,6 +190,9 @@ pub fn read_toml(text: &str) -> Result<Vec<(String, String)>, String> {
     let read = |(name, value): (String, toml::Value)| match value {
         toml::Value::String(text) => Ok((name, text)),
         toml::Value::Integer(number) => Ok((name, number.to_string())),
+        toml::Value::Table(_) => {
+            Err(format!("[{name}]: the file has no sections. Write each setting as name = \"value\""))
+        }
         _ => Err(format!("{name}: write the value in quotes or as a whole number, such as {name} = \"60s\"")),
     };
     table.into_iter().map(read).collect()

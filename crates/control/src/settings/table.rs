@@ -52,8 +52,9 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: MODE,
         meaning: "Where a write is safe, and whether headpond caches reads.",
-        effect: "write-back: a write is safe once it is on flash. write-through: a write is safe once the origin has \
-                 it; flash keeps a copy. write-around: writes go to the origin alone; reads are cached. \
+        effect: "write-back: writes go to the log, and fsync makes them durable on flash; the origin gets them later. \
+                 write-through: the origin takes each write before headpond acknowledges it, and fsync makes it durable \
+                 there; flash keeps a copy. write-around: writes go to the origin alone; reads are cached. \
                  pass-through: everything goes to the origin. When you leave write-back, headpond first flushes in \
                  the background while programs go on; `set` waits for it and shows its progress.",
         kind: Kind::Choice(MODES),
