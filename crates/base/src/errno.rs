@@ -43,6 +43,8 @@ impl Errno {
     pub const DQUOT: Self = Self(122);
     /// No data or hole past this offset.
     pub const NXIO: Self = Self(6);
+    /// The device is gone.
+    pub const NODEV: Self = Self(19);
     /// Interrupted, and may be tried again.
     pub const INTR: Self = Self(4);
     /// Given up, as was asked.

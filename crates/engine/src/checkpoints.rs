@@ -187,7 +187,7 @@ impl Checkpoints {
     /// Goes on as far as it can without an answer. Gives the request that waits in vain, because the flash has failed.
     pub(crate) fn pump(&mut self, mut of: Of<'_>) -> Option<OpId> {
         let of = &mut of;
-        if of.store.log.failed() {
+        if !of.store.log.takes_writes() {
             return self.give_up();
         }
         if self.running.is_none() && self.is_due(of) {
@@ -439,14 +439,11 @@ impl Checkpoints {
         self.asks.push(Ask::Write { at, data });
     }
 
-    /// A write or sync of the checkpoint is completed.
-    pub(crate) fn answered(&mut self, succeeded: bool, store: &mut Store, config: &Config) -> Ended {
-        if !succeeded {
-            store.log.fail();
-        }
+    /// A write or sync of the checkpoint is completed. If it failed, the log knows.
+    pub(crate) fn answered(&mut self, store: &mut Store, config: &Config) -> Ended {
         let Some(running) = self.running.as_mut() else { return Ended::default() };
         running.under_way -= 1;
-        if store.log.failed() || running.under_way > 0 || !matches!(running.stage, Stage::Copying) {
+        if !store.log.takes_writes() || running.under_way > 0 || !matches!(running.stage, Stage::Copying) {
             return Ended::default();
         }
         let Some(running) = self.running.take() else { return Ended::default() };

@@ -17,10 +17,18 @@ use crate::purpose::Purpose;
 use crate::spread::Spread;
 use crate::stats::Stats;
 
+/// What an answer says.
+pub(crate) struct Finished {
+    /// The member that has refused a write or a sync.
+    pub(crate) refused: Option<(MemberId, Errno)>,
+    /// What the effect was for, and how that ended. `None`: others that serve the same are still under way.
+    pub(crate) ended: Option<(Purpose, Outcome)>,
+}
+
 /// A purpose that one effect on each of several members serves. It ends with the last of them, and fails with any.
 struct Joint {
     purpose: Purpose,
-    left: Vec<Ticket>,
+    left: Vec<(Ticket, Option<MemberId>)>,
     failed: Option<Errno>,
 }
 
@@ -28,7 +36,8 @@ struct Joint {
 #[derive(Default)]
 pub(crate) struct Outbox {
     effects: Vec<Effect>,
-    under_way: HashMap<Ticket, Purpose, BuildHasherDefault<Spread>>,
+    /// With the member that a write or sync of flash is for.
+    under_way: HashMap<Ticket, (Purpose, Option<MemberId>), BuildHasherDefault<Spread>>,
     /// Empty in a pool of one member.
     joint: Vec<Joint>,
     next: u64,
@@ -46,18 +55,19 @@ impl Outbox {
 
     /// Asks for an effect that is answered, and says for what.
     pub(crate) fn start(&mut self, purpose: Purpose, effect: impl FnOnce(Ticket) -> Effect) {
-        let ticket = self.ask(purpose.is_foreground(), effect);
-        self.under_way.insert(ticket, purpose);
+        let (ticket, member) = self.ask(purpose.is_foreground(), effect);
+        self.under_way.insert(ticket, (purpose, member));
     }
 
-    fn ask(&mut self, foreground: bool, effect: impl FnOnce(Ticket) -> Effect) -> Ticket {
+    fn ask(&mut self, foreground: bool, effect: impl FnOnce(Ticket) -> Effect) -> (Ticket, Option<MemberId>) {
         let ticket = Ticket(self.next);
         self.next += 1;
         let effect = effect(ticket);
         count(&mut self.asked, &effect);
         self.origin_costs.started(ticket, &effect, foreground, self.now);
+        let member = changed_by(&effect);
         self.effects.push(effect);
-        ticket
+        (ticket, member)
     }
 
     /// Asks for all that was written to these members to become durable: one answer for all of them.
@@ -80,27 +90,27 @@ impl Outbox {
         self.effects.push(effect);
     }
 
-    /// An effect was answered; what it was for, and how that ended. `None`: others that serve the same are still under way.
+    /// An effect was answered.
     ///
     /// # Panics
     /// When no such effect is under way.
-    pub(crate) fn finish(&mut self, ticket: Ticket, outcome: Outcome) -> Option<(Purpose, Outcome)> {
+    pub(crate) fn finish(&mut self, ticket: Ticket, outcome: Outcome) -> Finished {
         self.origin_costs.done(ticket, !matches!(outcome, Outcome::Failed(_)), self.now);
-        if let Some(purpose) = self.under_way.remove(&ticket) {
-            return Some((purpose, outcome));
+        let errno = if let Outcome::Failed(errno) = outcome { Some(errno) } else { None };
+        if let Some((purpose, member)) = self.under_way.remove(&ticket) {
+            return Finished { refused: member.zip(errno), ended: Some((purpose, outcome)) };
         }
-        let place = self.joint.iter().position(|joint| joint.left.contains(&ticket));
+        let place = self.joint.iter().position(|joint| joint.left.iter().any(|(other, _)| *other == ticket));
         let place = place.expect("an effect is completed once");
         let joint = &mut self.joint[place];
-        joint.left.retain(|other| *other != ticket);
-        if let Outcome::Failed(errno) = outcome {
-            joint.failed.get_or_insert(errno);
-        }
+        let refused = joint.left.iter().find(|(other, _)| *other == ticket).and_then(|(_, member)| member.zip(errno));
+        joint.left.retain(|(other, _)| *other != ticket);
+        joint.failed = joint.failed.or(errno);
         if !joint.left.is_empty() {
-            return None;
+            return Finished { refused, ended: None };
         }
         let Joint { purpose, failed, .. } = self.joint.swap_remove(place);
-        Some((purpose, failed.map_or(Outcome::Done, Outcome::Failed)))
+        Finished { refused, ended: Some((purpose, failed.map_or(Outcome::Done, Outcome::Failed))) }
     }
 
     /// What the origin charges.
@@ -129,6 +139,15 @@ impl Outbox {
             origin_syncs: asked.origin_syncs,
             ..others
         }
+    }
+}
+
+/// The member that an effect writes to, or makes durable.
+const fn changed_by(effect: &Effect) -> Option<MemberId> {
+    match effect {
+        Effect::FlashWrite { at, .. } => Some(at.member),
+        Effect::FlashSync { member, .. } => Some(*member),
+        _ => None,
     }
 }
 
@@ -178,8 +197,12 @@ mod tests {
             let asked = asked_of(&mut outbox);
             assert_eq!(asked.iter().map(|(_, member)| *member).collect::<Vec<_>>(), [MemberId(0), MemberId(2)]);
             let outcome = |index| if failing == Some(index) { Outcome::Failed(Errno::IO) } else { Outcome::Done };
-            assert!(outbox.finish(asked[1].0, outcome(1)).is_none(), "the other is still under way");
-            let (purpose, outcome) = outbox.finish(asked[0].0, outcome(0)).unwrap();
+            let first = outbox.finish(asked[1].0, outcome(1));
+            assert!(first.ended.is_none(), "the other is still under way");
+            let last = outbox.finish(asked[0].0, outcome(0));
+            let refused = [last.refused, first.refused].map(|refused| refused.map(|(member, _)| member));
+            assert_eq!(refused, [0, 1].map(|index| (failing == Some(index)).then_some(asked[index].1)));
+            let (purpose, outcome) = last.ended.unwrap();
             assert!(matches!(purpose, Purpose::LogSync));
             assert_eq!(matches!(outcome, Outcome::Failed(Errno::IO)), failing.is_some());
         }
@@ -191,6 +214,6 @@ mod tests {
         outbox.sync_flash(Purpose::Settling, &[MemberId(3)]);
         let [(ticket, member)] = asked_of(&mut outbox)[..] else { panic!("not one") };
         assert_eq!(member, MemberId(3));
-        assert!(matches!(outbox.finish(ticket, Outcome::Done), Some((Purpose::Settling, Outcome::Done))));
+        assert!(matches!(outbox.finish(ticket, Outcome::Done).ended, Some((Purpose::Settling, Outcome::Done))));
     }
 }

@@ -84,9 +84,9 @@ fn settle(log: &mut Log, flash: &mut Flash) {
                 LogIo::Write { id, at, data } => {
                     let offset = at.offset;
                     flash.put(offset, &data);
-                    log.wrote(id, true);
+                    log.wrote(id);
                 }
-                LogIo::Sync => log.synced(true),
+                LogIo::Sync => log.synced(),
                 LogIo::Trim { .. } => {}
             }
         }

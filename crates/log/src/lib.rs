@@ -14,6 +14,7 @@ mod batches;
 mod buffers;
 mod checkpoint;
 mod flash_read;
+mod health;
 mod log;
 mod mutation;
 mod open;

@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use headpond_base::{
-    BLOCK, BatchNumber, Block, Buf, BufMut, Class, Epoch, Generation, Location, ObjectId, OwnerNumber, PoolId,
-    SegmentId, Sequence, Stream, UnixNanos,
+    BLOCK, BatchNumber, Block, Buf, BufMut, Class, Epoch, Errno, Generation, Location, MemberId, ObjectId, OwnerNumber,
+    PoolId, SegmentId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::{
     Address, Addresses, BLOCK_UNITS, BatchHead, Codec, Entry, Geometry, Layout, Placement, SegmentHead, SegmentState,
@@ -23,6 +23,7 @@ use headpond_format::{
 use headpond_map::PackedPlace;
 
 use crate::buffers::Buffers;
+use crate::health::Health;
 use crate::mutation::Mutation;
 use crate::open::{OpenBatch, OpenSegment};
 use crate::segments::{Segment, Segments};
@@ -184,8 +185,8 @@ pub struct Log {
     synced_batch: BatchNumber,
     synced_host: BatchNumber,
     mutation: Option<Mutation>,
-    /// A write or sync failed: nothing after it may be called durable.
-    failed: bool,
+    /// Once a member has refused something, nothing after it may be called durable.
+    health: Health,
     io: Vec<LogIo>,
 }
 
@@ -195,6 +196,7 @@ impl Log {
     pub fn new(start: LogStart) -> Self {
         let before = Sequence(start.next_sequence.0 - 1);
         let last_batch = BatchNumber(start.next_batch.0 - 1);
+        let health = Health::new(start.addresses.members());
         Self {
             pool: start.pool,
             geometry: start.geometry,
@@ -218,7 +220,7 @@ impl Log {
             synced_batch: last_batch,
             synced_host: last_batch,
             mutation: start.mutation,
-            failed: false,
+            health,
             io: Vec::new(),
         }
     }
@@ -300,15 +302,24 @@ impl Log {
         self.buffers.unsynced_bytes()
     }
 
-    /// Whether a write or sync failed. From then on nothing new becomes durable.
+    /// Whether the flash takes writes. Once it does not, nothing new becomes durable.
     #[must_use]
-    pub const fn failed(&self) -> bool {
-        self.failed
+    pub const fn takes_writes(&self) -> bool {
+        self.health.takes_writes()
     }
 
-    /// The flash failed elsewhere: nothing new counts as durable from now on.
-    pub const fn fail(&mut self) {
-        self.failed = true;
+    /// Whether it is worth a try to read what lies at a location.
+    ///
+    /// # Panics
+    /// When it is in no segment.
+    #[must_use]
+    pub fn can_be_read(&self, location: Location) -> bool {
+        self.health.can_be_read(self.segments.addresses().of(location).member)
+    }
+
+    /// A member has refused a write or a sync, the log's or another: nothing new counts as durable from now on.
+    pub fn refused(&mut self, member: MemberId, errno: Errno) {
+        self.health.refused(member, errno);
     }
 
     /// Whether a block on flash is durable there. That of a batch's head is with the batch.
@@ -643,7 +654,7 @@ impl Log {
     }
 
     fn pump(&mut self) {
-        if self.failed {
+        if !self.takes_writes() {
             return;
         }
         if matches!(self.sync, SyncState::Idle) && self.wanted != Wanted::Nothing {
@@ -674,27 +685,25 @@ impl Log {
         }
     }
 
-    /// A write is completed.
+    /// A write is completed. If it failed, [`Log::refused`] was told first.
     ///
     /// # Panics
     /// When it was not under way.
-    pub fn wrote(&mut self, id: WriteId, succeeded: bool) {
+    pub fn wrote(&mut self, id: WriteId) {
         let segment = self.write_segments.remove(&id).expect("a write is completed once");
         self.under_way.remove(&id);
         self.segments.get_mut(segment).under_way -= 1;
-        self.failed |= !succeeded;
         self.pump();
     }
 
-    /// The sync is completed.
+    /// The sync is completed, on all members. If it failed on any, [`Log::refused`] was told first.
     ///
     /// # Panics
     /// When none was under way.
-    pub fn synced(&mut self, succeeded: bool) {
+    pub fn synced(&mut self) {
         let SyncState::Syncing(target) = self.sync else { panic!("a sync is completed that was not under way") };
         self.sync = SyncState::Idle;
-        self.failed |= !succeeded;
-        if self.failed {
+        if !self.takes_writes() {
             return;
         }
         self.durable = target.sequence;
@@ -727,7 +736,7 @@ impl Log {
         let open = self.open[Stream::Host.index()].as_ref().and_then(|open| open.batch.as_ref());
         if open.is_some_and(|batch| batch.payload_blocks() >= STREAMED_BLOCKS)
             && self.under_way.len() < STREAMED_AT_ONCE
-            && !self.failed
+            && self.takes_writes()
         {
             self.close(Stream::Host);
         }

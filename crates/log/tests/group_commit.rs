@@ -38,7 +38,7 @@ fn wanted(log: &mut Log) -> (Vec<WriteId>, usize) {
 }
 
 fn complete(log: &mut Log, writes: Vec<WriteId>) {
-    writes.into_iter().for_each(|id| log.wrote(id, true));
+    writes.into_iter().for_each(|id| log.wrote(id));
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_sync_that_covers_everything_is_not_followed_by_another() {
     complete(&mut log, writes);
     assert_eq!(wanted(&mut log), (Vec::new(), 1));
     log.want_sync();
-    log.synced(true);
+    log.synced();
     assert_eq!(log.durable(), last);
     assert_eq!(wanted(&mut log), (Vec::new(), 0), "everything is durable");
 }
@@ -68,12 +68,12 @@ fn what_was_appended_during_a_sync_gets_one_of_its_own() {
     assert_eq!(wanted(&mut log).1, 1);
     let last = log.append(&Entry::Forget { object: ObjectId(2) });
     log.want_sync();
-    log.synced(true);
+    log.synced();
     assert!(log.durable() < last);
     let (writes, syncs) = wanted(&mut log);
     assert_eq!((writes.len(), syncs), (1, 0));
     complete(&mut log, writes);
     assert_eq!(wanted(&mut log).1, 1);
-    log.synced(true);
+    log.synced();
     assert_eq!(log.durable(), last);
 }

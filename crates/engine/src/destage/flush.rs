@@ -129,7 +129,7 @@ impl Flush {
     }
 
     fn settled(&self, store: &Store) -> bool {
-        self.durable_at <= store.log.durable() || store.log.failed()
+        self.durable_at <= store.log.durable() || !store.log.takes_writes()
     }
 }
 

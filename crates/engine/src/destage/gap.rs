@@ -49,7 +49,7 @@ impl Destaging<'_> {
         if !spare {
             self.origin_space.want_look(object);
         }
-        let known = self.store.get(object).filter(|_| !self.store.log.failed());
+        let known = self.store.get(object).filter(|_| self.store.log.takes_writes());
         let mut before: Option<&Run> = None;
         let mut gaps = Vec::with_capacity(runs.len());
         for run in runs {

@@ -129,7 +129,7 @@ impl Destaging<'_> {
     fn begin_job(&mut self, object: ObjectId, from: Block, aim: u64, urgent: bool, only_stamp: bool) {
         let id = JobId(self.destage.next_job);
         self.destage.next_job += 1;
-        let failed = self.store.log.failed();
+        let failed = !self.store.log.takes_writes();
         let known = self.store.known(object);
         known.job.begins();
         known.status_known = false;
@@ -193,7 +193,7 @@ impl Destaging<'_> {
             }
             match job.stage {
                 Stage::Announced(sequence) => {
-                    if self.store.log.durable() < sequence && !self.store.log.failed() {
+                    if self.store.log.durable() < sequence && self.store.log.takes_writes() {
                         return true;
                     }
                     if job.only_stamp {
@@ -252,7 +252,7 @@ impl Destaging<'_> {
     /// show what a crash may still take back (promise 2).
     fn shape_is_durable(&mut self, object: ObjectId) -> bool {
         let shaped_at = self.store.known(object).shaped_at;
-        let durable = self.store.log.durable() >= shaped_at || self.store.log.failed();
+        let durable = self.store.log.durable() >= shaped_at || !self.store.log.takes_writes();
         if !durable {
             self.store.log.want_sync();
         }
@@ -320,7 +320,7 @@ impl Destaging<'_> {
         let durable = |slot: &Slot| {
             slot.location == headpond_base::Location::ZERO
                 || self.store.log.is_durable(slot.location)
-                || self.store.log.failed()
+                || !self.store.log.takes_writes()
         };
         if !job.urgent && !job.waited && !slots.iter().take(aim).all(|(_, slot)| durable(slot)) {
             job.waited = true;
@@ -429,7 +429,7 @@ impl Destaging<'_> {
             let zeros = run.zeros();
             let picked = |block: Block| usize::try_from(block.0 - run.first.0).ok().and_then(|at| run.slots.get(at));
             let as_before = |(block, slot): &(Block, Slot)| {
-                let durable = self.store.log.failed()
+                let durable = !self.store.log.takes_writes()
                     || zeros
                     || self.store.log.is_durable(slot.location)
                     || picked(*block).is_some_and(|picked| job.moves.same(*block, *picked, *slot));
@@ -560,7 +560,7 @@ impl Destaging<'_> {
 
     /// The file is durable as the stamp says, whatever of it is dirty.
     fn note_stamp(&mut self, job: &Job) {
-        let log_works = !self.store.log.failed();
+        let log_works = self.store.log.takes_writes();
         let known = self.store.known(job.object);
         known.state.flags.unanchored = false;
         // From here on the stamp tells a change by others, also of a file that a direct change had failed on.
@@ -582,7 +582,7 @@ impl Destaging<'_> {
     /// What was written and has not changed since is clean from now on.
     fn count_clean(&mut self, job: &mut Job) {
         let object = job.object;
-        let log_works = !self.store.log.failed();
+        let log_works = self.store.log.takes_writes();
         let known = self.store.known(object);
         let cut = known.job.cut();
         let valid = cut.unwrap_or(u64::MAX);

@@ -228,7 +228,7 @@ impl Destaging<'_> {
 
     /// Whether the origin may be changed: the flash works, or it is known that it does not.
     fn may_change_origin(&self) -> bool {
-        !self.store.log.failed() || self.pool_failed.is_told()
+        self.store.log.takes_writes() || self.pool_failed.is_told()
     }
 
     /// Why the origin must not be changed, if that is for good.
@@ -271,7 +271,7 @@ impl Destaging<'_> {
             };
             // One whose status change time the stamp does not have gets another: it tells a change by others later.
             let as_left = known.trust.is_trusted() && known.status_known;
-            let stays = known.data_dirty() && (as_left || self.store.log.failed());
+            let stays = known.data_dirty() && (as_left || !self.store.log.takes_writes());
             let barred = self.origin_barred().is_some();
             if !known.is_dirty() || known.job.failed().is_some() || known.leaving() || stays || barred {
                 self.destage.noted.remove(&object);
@@ -371,7 +371,9 @@ impl Destaging<'_> {
             threshold: self.dirty_threshold(),
             limit: config.destage_rate,
             drain: idle || self.requests.first_for_room().is_some(),
-            emergency: self.store.log.failed() || self.store.is_short_of_segments() || self.store.is_short_of_objects(),
+            emergency: !self.store.log.takes_writes()
+                || self.store.is_short_of_segments()
+                || self.store.is_short_of_objects(),
         }
     }
 

@@ -59,7 +59,7 @@ impl Engine {
                 };
                 known.touch(mtime, ctime, now);
                 let (attributes, persisted) = (known.attributes(), known.persisted);
-                if persisted && !self.store.log.failed() {
+                if persisted && self.store.log.takes_writes() {
                     self.store.persist(object);
                 }
                 self.destage.note(object);
@@ -256,7 +256,7 @@ impl Engine {
         self.store.clear_range(id, all.first, all.end);
         // What is being brought was the origin's before.
         self.poison(id, all);
-        if self.store.known(id).persisted && !self.store.log.failed() {
+        if self.store.known(id).persisted && self.store.log.takes_writes() {
             self.store.log.append(&crate::store::drop_entry(id, all));
             self.store.persist(id);
         }
@@ -288,7 +288,7 @@ impl Engine {
         {
             known.state.stamp = stamp;
             known.status.is_seen();
-            if known.persisted && !self.store.log.failed() {
+            if known.persisted && self.store.log.takes_writes() {
                 self.store.persist(object);
             }
         } else if !seen {
@@ -322,7 +322,11 @@ impl Engine {
         if self.is_used(id) || !object.locks.idle() || object.name.is_being_buried() {
             return;
         }
-        if object.name.is_gone() && object.attached && object.persisted && object.is_dirty() && !self.store.log.failed()
+        if object.name.is_gone()
+            && object.attached
+            && object.persisted
+            && object.is_dirty()
+            && self.store.log.takes_writes()
         {
             return self.bury(id);
         }
@@ -378,7 +382,7 @@ impl Engine {
     }
 
     fn forget(&mut self, id: ObjectId) {
-        if self.store.log.failed() {
+        if !self.store.log.takes_writes() {
             // Nothing can be appended; the pool is not trusted at the next start.
             self.store.unpersist(id);
         }

@@ -230,7 +230,7 @@ impl Engine {
             && linked
             && !self.store.is_crowded()
             && self.rules().admit_reads
-            && !self.store.log.failed()
+            && self.store.log.takes_writes()
             && !self.life.is_ending()
     }
 

@@ -172,7 +172,7 @@ impl Engine {
         let found = self.store.flash_was_read(read.object, read.first, &read.slots, &outcome);
         let all_good = found.all_good();
         let moved = !all_good && (0..read.slots.len()).any(|index| self.moved(&read, index));
-        if !all_good && !read.retried && !moved {
+        if !all_good && !read.retried && !moved && self.store.log.can_be_read(read.slots[0].location) {
             // A transfer may go wrong once; flash that has rotted stays so.
             read.retried = true;
             return self.gather_read(read);

@@ -39,7 +39,7 @@ use crate::modes::{ModeRules, rules};
 use crate::neighbours::Neighbours;
 use crate::op::{Op, Progress, Work};
 use crate::origin_space::OriginSpace;
-use crate::outbox::Outbox;
+use crate::outbox::{Finished, Outbox};
 use crate::pool_failed::PoolFailed;
 use crate::purpose::Purpose;
 use crate::reclaim::{Reclaim, Reclaiming};
@@ -181,7 +181,7 @@ impl Engine {
         let learning = self.keep.is_learning() || self.reclaim.waits_for_its_turn();
         // Who waits for the origin's figure to be settled waits for the time of the next look.
         let looks = self.origin_space.promises.look() && self.requests.first_for_room().is_some();
-        let busy = log.has_unsynced() && !log.failed() || self.destage.has_work(&self.store) || learning || looks;
+        let busy = log.has_unsynced() && log.takes_writes() || self.destage.has_work(&self.store) || learning || looks;
         (busy && !self.life.is_over()).then(|| self.now.plus(crate::destage::TICK))
     }
 
@@ -202,22 +202,16 @@ impl Engine {
     /// # Panics
     /// When no such effect is under way: a completion that comes twice would be counted twice.
     pub fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
-        let Some((purpose, outcome)) = self.outbox.finish(ticket, outcome) else {
-            // Other members have still to answer.
-            return;
-        };
+        let Finished { refused, ended } = self.outbox.finish(ticket, outcome);
+        if let Some((member, errno)) = refused {
+            self.store.log.refused(member, errno);
+        }
+        // None: other members have still to answer.
+        let Some((purpose, outcome)) = ended else { return };
         match purpose {
-            Purpose::Settling => {
-                self.life.becomes(Life::Starting);
-                if let Outcome::Failed(_) = outcome {
-                    self.store.log.fail();
-                }
-            }
-            Purpose::LogWrite(id) => {
-                let succeeded = !matches!(outcome, Outcome::Failed(_));
-                self.store.log.wrote(id, succeeded);
-            }
-            Purpose::LogSync => self.store.log.synced(!matches!(outcome, Outcome::Failed(_))),
+            Purpose::Settling => self.life.becomes(Life::Starting),
+            Purpose::LogWrite(id) => self.store.log.wrote(id),
+            Purpose::LogSync => self.store.log.synced(),
             Purpose::Op(op) => {
                 if let Outcome::Failed(_) = outcome {
                     self.stats.origin_errors += 1;
@@ -228,7 +222,7 @@ impl Engine {
             Purpose::Fetch(fetch) => self.fetched(fetch, outcome),
             Purpose::Destage(pending) => self.destage_answered(pending, outcome),
             Purpose::Reclaim(pending) => self.reclaiming().answered(pending, outcome),
-            Purpose::Checkpoint => self.checkpoint_answered(!matches!(outcome, Outcome::Failed(_))),
+            Purpose::Checkpoint => self.checkpoint_answered(),
             Purpose::Bury(object) => self.buried(object, &outcome),
             Purpose::Disown => {
                 for op in self.pool_failed.answered(&outcome) {
@@ -275,7 +269,7 @@ impl Engine {
             oldest_dirty_age_nanos: self.store.oldest_dirty_age().0,
             flush_left_blocks: flush.map_or(0, |flush| flush.left_blocks),
             flush_total_blocks: flush.map_or(0, |flush| flush.total_blocks),
-            flash_failed: u64::from(self.store.log.failed()),
+            flash_failed: u64::from(!self.store.log.takes_writes()),
             // Before that checkpoint counts, recovery goes by the one before, and counts batches as that does.
             durable_host_batch: if self.stats.checkpoints == 0 { 0 } else { self.store.log.synced_host().0 },
             ..counted
@@ -347,7 +341,7 @@ impl Engine {
         let enough = self.store.log.segments().free() >= START_RESERVE;
         if self.life.has_served()
             || self.checkpoints.starting()
-            || !(enough || self.reclaim.idle() || self.store.log.failed())
+            || !(enough || self.reclaim.idle() || !self.store.log.takes_writes())
         {
             return;
         }
@@ -429,8 +423,8 @@ impl Engine {
         }
     }
 
-    fn checkpoint_answered(&mut self, succeeded: bool) {
-        let Ended { counts, op } = self.checkpoints.answered(succeeded, &mut self.store, &self.config);
+    fn checkpoint_answered(&mut self) {
+        let Ended { counts, op } = self.checkpoints.answered(&mut self.store, &self.config);
         self.stats.checkpoints += u64::from(counts);
         if let Some(op) = op {
             self.requests.wake(op);
@@ -439,14 +433,14 @@ impl Engine {
 
     /// Tells the origin's side once the flash has failed.
     fn disown_pool(&mut self) {
-        if self.store.log.failed() && self.pool_failed.begins_telling() {
+        if !self.store.log.takes_writes() && self.pool_failed.begins_telling() {
             self.start(Purpose::Disown, |ticket| Effect::PoolFailed { ticket });
         }
     }
 
     /// Whether the origin may be changed: the flash works, or it is known that it does not.
     pub(crate) fn may_change_origin(&self) -> bool {
-        !self.store.log.failed() || self.pool_failed.is_told()
+        self.store.log.takes_writes() || self.pool_failed.is_told()
     }
 
     /// Why the origin must not be changed, if that is for good.
@@ -458,7 +452,7 @@ impl Engine {
         for io in self.store.log.take_io() {
             match io {
                 LogIo::Write { id, at, data } => self.write_flash(Purpose::LogWrite(id), at, data),
-                LogIo::Sync if Mutation::SkipSync.is_planted(self.config.mutation) => self.store.log.synced(true),
+                LogIo::Sync if Mutation::SkipSync.is_planted(self.config.mutation) => self.store.log.synced(),
                 LogIo::Sync => self.sync_all_members(Purpose::LogSync),
                 LogIo::Trim { at, len } => self.emit(Effect::FlashTrim { at, len }),
             }
@@ -477,12 +471,12 @@ impl Engine {
     }
 
     fn some_are_synced(&self) -> bool {
-        self.requests.wakes_for_log(self.store.log.durable(), self.store.log.failed())
+        self.requests.wakes_for_log(self.store.log.durable(), !self.store.log.takes_writes())
     }
 
     /// A failed log wakes everybody: each finds out for itself what that means for it.
     fn wake_synced(&mut self) {
-        self.requests.log_is_durable(self.store.log.durable(), self.store.log.failed());
+        self.requests.log_is_durable(self.store.log.durable(), !self.store.log.takes_writes());
     }
 
     fn first_has_room(&self) -> bool {

@@ -42,7 +42,7 @@ impl Engine {
     fn drop_all_clean(&mut self, object: ObjectId) {
         self.store.clear_clean(object);
         self.poison(object, Span::from_byte(0));
-        if self.store.log.failed() {
+        if !self.store.log.takes_writes() {
             return;
         }
         let Some(known) = self.store.get(object).filter(|known| known.persisted) else { return };

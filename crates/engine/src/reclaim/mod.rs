@@ -124,7 +124,7 @@ impl Reclaiming<'_> {
 
     /// Starts and moves on what is being emptied.
     pub(crate) fn pump(&mut self) {
-        if self.store.log.failed() {
+        if !self.store.log.takes_writes() {
             // Nothing can move any more, and nothing needs to.
             self.reclaim.victims.retain(|_, victim| victim.under_way > 0);
             return;

@@ -53,7 +53,7 @@ impl Store {
 
     /// Whether clean blocks may take room.
     pub(crate) fn has_room_for_clean(&self) -> bool {
-        self.log.segments().free() > ADMIT_RESERVE && !self.log.failed()
+        self.log.segments().free() > ADMIT_RESERVE && self.log.takes_writes()
     }
 
     /// Whether what is kept or dirty fits into the pool with segments to spare. Then a log that has

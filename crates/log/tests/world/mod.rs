@@ -284,7 +284,7 @@ impl World {
             let write = &mut self.unsynced[*index];
             write.completed = true;
             let id = write.id;
-            self.log.wrote(id, true);
+            self.log.wrote(id);
         } else if let Some(covered) = self.syncing.take() {
             let Flash(bytes) = &mut self.flash;
             self.unsynced.retain(|write| {
@@ -294,7 +294,7 @@ impl World {
                 }
                 keep
             });
-            self.log.synced(true);
+            self.log.synced();
         }
         self.note_marks();
         self.take_io();

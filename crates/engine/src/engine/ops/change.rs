@@ -109,7 +109,7 @@ impl Engine {
     /// Whether changes that begin now go to the origin directly: by the cache mode, or because
     /// the flash takes nothing more (promise 5).
     fn goes_direct(&self, op: &Op) -> bool {
-        !self.rules_for(op.how).log_writes || self.store.log.failed() || self.only_origin_can_tell(op)
+        !self.rules_for(op.how).log_writes || !self.store.log.takes_writes() || self.only_origin_can_tell(op)
     }
 
     fn step_logged(&mut self, id: OpId, op: &mut Op, change: &Change) -> Progress {
@@ -182,13 +182,13 @@ impl Engine {
         }
         if change.durable() && op.stage == Stage::Applied {
             op.stage = Stage::Durable;
-            if !self.wait_durable(id) && !self.store.log.failed() {
+            if !self.wait_durable(id) && self.store.log.takes_writes() {
                 return Progress::Wait;
             }
         }
         if op.stage == Stage::Durable {
             // A log that fails wakes everybody who waits for it.
-            if self.store.log.failed() && !self.wait_durable(id) {
+            if !self.store.log.takes_writes() && !self.wait_durable(id) {
                 return Progress::Finish(Reply::Failed(Errno::IO));
             }
             op.stage = Stage::OriginSynced;
@@ -255,7 +255,7 @@ impl Engine {
     /// from there when it is done. And from the first logged change on it is the log that counts after a
     /// crash: what went directly before must be the origin's for good.
     fn may_log(&self, id: OpId, object: ObjectId) -> bool {
-        self.store.log.failed()
+        !self.store.log.takes_writes()
             || self.store.get(object).is_none_or(|known| {
                 !known.past.is_under_way() && !known.past.needs_sync() && !known.turns.others_first(id, false)
             })
@@ -282,7 +282,7 @@ impl Engine {
     /// counted.
     fn may_take(&self, object: ObjectId, change: &Change) -> bool {
         let log = &self.store.log;
-        if log.failed() {
+        if !log.takes_writes() {
             return true;
         }
         self.may_name(object)

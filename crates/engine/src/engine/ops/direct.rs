@@ -186,7 +186,7 @@ impl Engine {
         known.state.origin_valid = known.state.origin_valid.min(known.state.size);
         // One whose last name is gone needs none.
         let may_name = known.persisted || !known.name.is_gone();
-        if !self.store.log.failed() && may_name && self.make_room_for(object) {
+        if self.store.log.takes_writes() && may_name && self.make_room_for(object) {
             let known = self.store.known(object);
             known.trust.makes_own_size_count();
             known.state.flags.attributes_dirty = true;
@@ -196,13 +196,13 @@ impl Engine {
 
     /// Whether there are changes in the log that no crash may take back and leave this one.
     fn comes_after_logged(&self, change: &Change) -> bool {
-        change.durable() && !self.store.log.failed() && self.store.log.has_unsynced_changes()
+        change.durable() && self.store.log.takes_writes() && self.store.log.has_unsynced_changes()
     }
 
     /// Drops what the pool has of these blocks; `true` if the log must become durable first. Mostly it need not: a writer past
     /// the pool pays for the flash once, and not with each write.
     fn forget_stale(&mut self, object: ObjectId, span: Span) -> bool {
-        let log_works = !self.store.log.failed();
+        let log_works = self.store.log.takes_writes();
         let known = self.store.known(object);
         // After a failure the log's size counts on.
         let unflagged = known.trust.goes_direct(known.origin_size != u64::MAX) && known.persisted;

@@ -37,7 +37,7 @@ impl Engine {
                 Namespace::Unlink { object } => self.store.get(*object).is_some_and(|known| known.persisted),
             };
             // One that waits for nothing must not be woken: it would take that for the origin's answer.
-            if wait && !self.store.log.failed() && !self.wait_durable(id) {
+            if wait && self.store.log.takes_writes() && !self.wait_durable(id) {
                 return Progress::Wait;
             }
         }
@@ -99,7 +99,7 @@ impl Engine {
     }
 
     fn note_unlinked(&mut self, object: ObjectId, unlinked: bool) {
-        let failed = self.store.log.failed();
+        let failed = !self.store.log.takes_writes();
         if let Some(known) = self.store.get_mut(object) {
             known.state.flags.unlinked = unlinked;
             if known.persisted && !failed {
@@ -111,7 +111,7 @@ impl Engine {
     /// Moves the path hints along. They may be lost or wrong after a crash: then the origin is
     /// searched by inode number. A file takes its own with it; only a directory has others below.
     fn renamed(&mut self, moved: Option<ObjectId>, from: &[u8], to: &[u8], exchange: bool) {
-        let failed = self.store.log.failed();
+        let failed = !self.store.log.takes_writes();
         if let Some(object) = moved {
             self.store.set_path(object, to);
             if self.store.get(object).is_some_and(|known| known.persisted) && !failed {

@@ -58,7 +58,7 @@ impl Engine {
                 op.left.pop();
             }
             op.stage = Stage::Durable;
-            if self.store.log.failed() {
+            if !self.store.log.takes_writes() {
                 self.life.becomes(Life::Stopped);
                 return Progress::Finish(Reply::Failed(Errno::IO));
             }

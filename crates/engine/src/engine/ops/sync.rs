@@ -117,7 +117,7 @@ impl Engine {
         if let Some(errno) = known.past.refused().filter(|_| known.opens > 0) {
             return Some(errno);
         }
-        (self.store.log.failed() && known.data_dirty() || failed_unsaid(known)).then_some(Errno::IO)
+        (!self.store.log.takes_writes() && known.data_dirty() || failed_unsaid(known)).then_some(Errno::IO)
     }
 
     /// Whether a power cut of the origin may take the file's name with it, and the origin can be asked to keep it.
@@ -154,7 +154,10 @@ impl Engine {
             self.origin_space.is_synced(&mut self.store, object);
         }
         let known = self.store.known(object);
-        if std::mem::replace(&mut known.state.flags.unanchored, false) && known.persisted && !self.store.log.failed() {
+        if std::mem::replace(&mut known.state.flags.unanchored, false)
+            && known.persisted
+            && self.store.log.takes_writes()
+        {
             self.store.persist(object);
         }
         self.retire(object);
