@@ -97,6 +97,11 @@ fn left_dirty_and_mounted_again_it_goes_on() {
     pond.mount(&["--size", SIZE]).ok();
     write_and_sync(&pond.mnt().join("file"), &pattern(2 << 20, 9));
     pond.unmount(&["--keep-dirty"]).ok().refused(0, &["2 MiB", "stay in the pool"]);
+    // In another mode, old dirty data is as old as it was.
+    pond.mount(&["--mode", "write-through"]).ok().refused(0, &["an earlier mount left in the pool (1 file)"]);
+    pond.unmount(&["--keep-dirty"]).ok();
+    pond.mount(&["--mode", "write-back"]).ok();
+    pond.unmount(&["--keep-dirty"]).ok().refused(0, &["2 MiB", "stay in the pool"]);
     let marker = pond.marker().unwrap();
     assert_eq!((&marker["state"], &marker["dirty_bytes"]), (&"dirty-left".into(), &(2 << 20).into()));
     assert_eq!(marker["flash"], pond.flash().to_str().unwrap());

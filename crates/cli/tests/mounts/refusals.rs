@@ -193,7 +193,7 @@ fn a_conflict_is_shown_and_decided_by_the_operator() {
         refused.refused(50, &["db/changed", "1 MiB", "999", "--keep-pool", "--keep-origin"]);
         assert!(!refused.text.contains("db/left"), "{}", refused.text);
         assert_eq!(fs::read(pond.origin().join("db/changed")).unwrap(), pattern(999, 3), "nothing was changed");
-        pond.mount(&[decision, "db/other"]).refused(50, &["db/changed"]);
+        pond.mount(&[decision, "db/other"]).refused(50, &["db/changed", "You named db/other"]);
         pond.mount(&[decision, "db/changed"]).ok();
         assert!(fs::read(pond.mnt().join("db/changed")).unwrap() == expected, "{decision}");
         assert!(fs::read(pond.mnt().join("db/left")).unwrap() == pattern(1 << 20, 2), "{decision}");

@@ -17,8 +17,8 @@ use crate::origin::OriginRoot;
 use crate::ownership::{DurableNote, Marker, MarkerHold, MarkerState};
 use crate::pool::Superblocks;
 use crate::service::outcome;
-use crate::wording::Size;
 use crate::wording::clock::{unix_seconds, utc};
+use crate::wording::{Amount, Size};
 
 /// How long each step of the end may take at most. A flash that does not answer within this is stuck.
 const STEP: Duration = Duration::from_secs(60);
@@ -62,18 +62,18 @@ impl fmt::Display for Ended {
             write!(f, "{trouble}; ")?;
         }
         if let Some(note) = &self.note {
-            let (dirty, files) = (Size(self.dirty_bytes), self.dirty_files);
-            return write!(f, "ended; {dirty} of dirty data in {files} files stay in the pool. {note}");
+            let (dirty, files) = (Size(self.dirty_bytes), Amount(self.dirty_files, "file"));
+            return write!(f, "ended; {dirty} of dirty data in {files} stay in the pool. {note}");
         }
         if self.is_complete() {
             return f.write_str("ended; the origin is complete");
         }
         write!(
             f,
-            "ended; {} of dirty data in {} files stay in the pool, and the marker beside the origin says so. To go on, mount \
+            "ended; {} of dirty data in {} stay in the pool, and the marker beside the origin says so. To go on, mount \
              again with the same flash",
             Size(self.dirty_bytes),
-            self.dirty_files
+            Amount(self.dirty_files, "file")
         )
     }
 }

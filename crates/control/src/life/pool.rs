@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use headpond_base::{BLOCK_U64, MemberId, PoolId};
+use headpond_base::{BLOCK_U64, CacheMode, MemberId, PoolId};
 use headpond_device::{FaultHandle, FaultPlan, Faults, Reactor};
 use headpond_engine::{Config, Reply, Request};
 use headpond_mount::{KeptTime, KnownObject};
@@ -32,6 +32,7 @@ use crate::process::{Step, Waiting};
 use crate::refusal::Refusal;
 use crate::service::rules;
 use crate::settings::{Keeper, LiveSettings, PoolPlan, settings_from_file};
+use crate::wording::Amount;
 use crate::wording::clock::{unix_seconds, utc};
 
 /// A pool that was read and is in agreement with its origin. Nothing was changed yet.
@@ -148,6 +149,7 @@ impl<'a> FoundPool<'a> {
         let gate = Arc::new(Gate::new(Arc::new(MountClaim::new(&marker, &claim, root.path().to_owned()))));
         let origin = open_origin(&root, plan, obsolete.clone(), claim.pool.clone(), gate.clone(), self.budget)?;
         waiting.on(Step::Origin("the files"));
+        let dirty_files = ready.files.len() as u64;
         for DirtyFile { object, found, file } in ready.files {
             let file = file.map_or_else(|| root.open_file(&found), Ok)?;
             origin.attach_lasting(object, file, root.again(found));
@@ -158,6 +160,13 @@ impl<'a> FoundPool<'a> {
         flash.settle();
         if let Err(error) = live.keep() {
             ready.notes.push(format!("cannot write the settings to the pool: {error}"));
+        }
+        if dirty_files > 0 && live.now().mode() != CacheMode::WriteBack {
+            ready.notes.push(format!(
+                "dirty data that an earlier mount left in the pool ({}) goes to the origin as the settings say. To bring it there \
+                 now: headpond flush",
+                Amount(dirty_files, "file")
+            ));
         }
         let capacity = ready.recovered.superblock().geometry.data_blocks() * BLOCK_U64;
         let config = rules::config(&live.now(), &live.rules().now(), capacity);

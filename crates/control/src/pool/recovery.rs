@@ -367,7 +367,7 @@ fn settle_objects(
     let objects = recovered.objects();
     let wanted: Vec<Wanted> = objects.iter().map(wanted).collect();
     let found = root.find(&wanted)?;
-    let mut conflicts = Vec::new();
+    let (mut conflicts, mut in_conflict) = (Vec::new(), Vec::new());
     let mut settled = Settled::default();
     let (mut dropped, mut doubted) = (0_usize, 0_usize);
     for (object, found) in objects.iter().zip(&found) {
@@ -381,6 +381,7 @@ fn settle_objects(
             Verdict::Forgotten => false,
             Verdict::Conflict(conflict) => {
                 let path = shown_path(object, found.as_ref());
+                in_conflict.push(path.clone());
                 match (decisions.side(&path), &file) {
                     (Some(Side::Pool), Some(file)) => {
                         recovered.keep(object.object, file);
@@ -414,7 +415,7 @@ fn settle_objects(
         }
     }
     if !conflicts.is_empty() {
-        return Err(Refusal::Conflict(Conflicts(conflicts)));
+        return Err(Refusal::Conflict(Conflicts { files: conflicts, unknown: decisions.unknown(&in_conflict) }));
     }
     if dropped > 0 {
         notes.push(format!("{dropped} files changed at the origin since; headpond dropped their clean data"));

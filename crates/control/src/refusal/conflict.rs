@@ -4,7 +4,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::wording::{AFew, Size};
+use crate::wording::{AFew, Amount, Size};
 
 /// The most conflicts that are shown one by one.
 const SHOWN: usize = 20;
@@ -28,17 +28,21 @@ impl fmt::Display for FileConflict {
 
 /// All files in conflict.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Conflicts(pub Vec<FileConflict>);
+pub struct Conflicts {
+    /// Those that are not decided.
+    pub files: Vec<FileConflict>,
+    /// What the operator named that is not in conflict: a typing error, most likely.
+    pub unknown: Vec<PathBuf>,
+}
 
 impl fmt::Display for Conflicts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let files = self.0.len();
-        writeln!(
-            f,
-            "origin: {files} {} changed at the origin while the pool had newer data:",
-            if files == 1 { "file" } else { "files" },
-        )?;
-        write!(f, "{}", AFew(&self.0, SHOWN))?;
+        let files = Amount(self.files.len() as u64, "file");
+        writeln!(f, "origin: {files} changed at the origin while the pool had newer data:")?;
+        write!(f, "{}", AFew(&self.files, SHOWN))?;
+        for path in &self.unknown {
+            writeln!(f, "You named {}, which is not among the files in conflict.", path.display())?;
+        }
         write!(
             f,
             "Nothing was changed. Decide for each file, or for all, and mount again with:\n  \
@@ -125,6 +129,12 @@ pub enum Side {
 }
 
 impl Decisions {
+    /// What is named, and is none of these files.
+    pub(crate) fn unknown(&self, files: &[PathBuf]) -> Vec<PathBuf> {
+        let named = self.keep_pool.iter().chain(&self.keep_origin);
+        named.filter(|name| name.as_os_str() != "all" && !files.contains(name)).cloned().collect()
+    }
+
     /// The side for one file: named by itself, else by `all`. A file named for both sides, or
     /// `all` for both, decides nothing.
     #[must_use]
@@ -160,13 +170,20 @@ mod tests {
 
     #[test]
     fn a_conflict_is_shown_with_the_amount_and_both_choices() {
-        let shown = Conflicts(vec![FileConflict {
-            path: "db/t1.ibd".into(),
-            differs: "modified since".into(),
-            dirty_bytes: 3 << 20,
-        }])
-        .to_string();
-        for part in ["db/t1.ibd", "3 MiB", "modified since", "--keep-pool", "--keep-origin", "Nothing was changed"] {
+        let files =
+            vec![FileConflict { path: "db/t1.ibd".into(), differs: "modified since".into(), dirty_bytes: 3 << 20 }];
+        let decisions = Decisions { keep_pool: vec!["db/t2.ibd".into()], keep_origin: vec!["all".into()] };
+        let unknown = decisions.unknown(&["db/t1.ibd".into()]);
+        let shown = Conflicts { files, unknown }.to_string();
+        for part in [
+            "You named db/t2.ibd",
+            "db/t1.ibd",
+            "3 MiB",
+            "modified since",
+            "--keep-pool",
+            "--keep-origin",
+            "Nothing was changed",
+        ] {
             assert!(shown.contains(part), "{part} is missing in:\n{shown}");
         }
     }
