@@ -4,7 +4,7 @@
 //! the time go in; effects come out. The same code runs under real files and in the simulator,
 //! where one seed decides every order, fault and power cut.
 //!
-//! What it keeps true (`design.md`'s promises, in short): what a sync covered is durable; what
+//! What it keeps true (the promises of the README, in short): what a sync covered is durable; what
 //! survives a crash is a prefix of what was acknowledged; a write request is whole or not there;
 //! bytes from flash are verified; a failing flash is no error while the origin has the data;
 //! nothing stale is served; errors stick; everything is bounded.

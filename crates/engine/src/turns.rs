@@ -1,7 +1,7 @@
 //! Whose turn it is on an object, when some changes of it go to the log and others to the origin.
 //!
 //! The two never mix: a change goes to the origin only while the object has nothing dirty, and to the log
-//! only once the origin has synced what went there (see `ops/direct.rs` and `ops/change.rs`, `may_take`).
+//! only once the origin has synced what went there (see `ops/direct.rs` and `ops/change.rs`, `may_log`).
 //! Invariants:
 //! - Nobody goes before one of the other kind who has waited longer. So each gets its turn,
 //!   however busy the others are, and changes of one kind that wait together go together.
