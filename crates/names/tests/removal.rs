@@ -50,7 +50,7 @@ fn the_last_close_of_a_removed_file_closes_what_the_engine_has_open_of_it() {
     let pinned = block_on(Pinned::for_writing(&inode)).unwrap();
     let handle = block_on(names.open(pinned, false)).unwrap();
     block_on(names.remove(names.root(), OsStr::new("file"))).unwrap();
-    assert_eq!(engine.told(), [], "it is in use");
+    assert_eq!(engine.told(), [Told::Unlinked], "it is in use");
     block_on(names.release(handle));
     block_on(names.let_go(&inode));
     assert_eq!(engine.told(), [Told::Gone]);

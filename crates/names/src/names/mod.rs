@@ -57,6 +57,14 @@ pub struct Names<T: Tree, P> {
 /// A name in a directory.
 type Name<'a, T> = (&'a Arc<Inode<T>>, &'a OsStr);
 
+/// What is known of the age of what has a name.
+#[derive(Clone, Copy)]
+enum Age {
+    /// It was just made here.
+    New,
+    Unknown,
+}
+
 /// What has a name, and what has the other.
 type Both = (Found, Option<Found>);
 
@@ -98,12 +106,19 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
     /// # Errors
     /// The origin's.
     pub async fn look_up(&self, parent: &Arc<Inode<T>>, name: &OsStr) -> Result<(Arc<Inode<T>>, Found)> {
+        self.look_up_as(parent, name, Age::Unknown).await
+    }
+
+    async fn look_up_as(&self, parent: &Arc<Inode<T>>, name: &OsStr, age: Age) -> Result<(Arc<Inode<T>>, Found)> {
         let directory = parent.reach().await?;
         let found = self.tree.look_in(&directory, name).await?;
         if parent.node == ROOT && self.tree.hides(&found).await {
             return Err(Errno::NOENT);
         }
-        self.notice(&found).await?;
+        match age {
+            Age::New => self.notice_new(&found).await?,
+            Age::Unknown => self.notice(&found).await?,
+        }
         if let Some(inode) = self.inodes.look_up(&found) {
             inode.find_by(parent, name);
             if inode.kind == Kind::Directory && inode.node != ROOT {
@@ -147,6 +162,28 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
         } else {
             gone.set_replaced();
         }
+        Ok(())
+    }
+
+    /// To be called with what was just made, before anything after that can fail. Where the origin keeps no birth times, its
+    /// number may be that of a file that others removed: all that is held or known by the number is of that one.
+    pub(crate) async fn notice_new(&self, found: &Found) -> Result<()> {
+        let key = found.key();
+        let may_be_held = key.birth == FileKey::NO_BIRTH && self.inodes.same_device(found);
+        if !may_be_held || self.inodes.find(found).is_none() && self.known.find(key).is_none() {
+            return Ok(());
+        }
+        let _turn = self.turns.change([Some(key), None]).await;
+        // A removal through the mount that had the turn before has forgotten the file.
+        let held = self.inodes.find(found);
+        if let Some(known) = held.as_ref().and_then(|held| held.known()).or_else(|| self.known.find(key)) {
+            let change = Namespace::Unlink { object: known.object() };
+            self.pond.namespace(Some(change), Box::pin(async { Ok(None) })).await?;
+        }
+        if let Some(held) = held {
+            held.set_replaced();
+        }
+        self.known.gone(key);
         Ok(())
     }
 
@@ -230,7 +267,7 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
         caller: &T::Caller,
     ) -> Result<(Arc<Inode<T>>, Found)> {
         self.tree.make(&*parent.reach().await?, name, what, caller).await?;
-        let (inode, found) = self.look_up(parent, name).await?;
+        let (inode, found) = self.look_up_as(parent, name, Age::New).await?;
         if matches!(what, Making::Node { kind: Kind::File, .. })
             && let Err(error) = self.introduce(&inode).await
         {

@@ -22,7 +22,7 @@ use crate::inode::{Inode, KnownIn};
 use crate::names::Names;
 use crate::places::Hold;
 use crate::turns::{Changing, Opening};
-use crate::{Found, Freshness, Pond, Tree};
+use crate::{Found, Pond, Tree};
 
 /// How often a file is opened in the engine for one open, when it is changed meanwhile each time. A program that
 /// has it open writes to it, so the engine keeps to its own of it anyway.
@@ -176,8 +176,10 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
         // permissions of what is there now are unchecked, so the kernel is made to look again.
         let made = self.with_room(async || self.tree.create(&directory, name, mode, caller).await).await;
         let file = made.map_err(|error| if error == Errno::EXIST { Errno::STALE } else { error })?;
-        let path = self.tree.path_of(&file).await?;
-        let found = self.tree.look(&path, Freshness::Usual).await?;
+        let found = self.tree.look_at(&file).await?;
+        // The file is there, whatever fails from here on.
+        self.notice_new(&found).await?;
+        let path = self.with_room(async || self.tree.path_of(&file).await).await?;
         let inode = self.take_in(path, &found, (parent, name)).await?;
         match self.open_created(&inode, file, writes).await {
             Ok(content) => Ok(Created { inode, found, content }),

@@ -22,7 +22,7 @@ const USER: u32 = 1000;
 const ROOT_INODE: u64 = 2;
 pub const FILE: u64 = 12;
 
-/// An origin with one file, called `file` or by some names. Paths and open files are inode numbers.
+/// An origin that has one file at a time, called `file` or by some names. Paths and open files are inode numbers.
 pub struct Origin {
     files: Mutex<BTreeMap<u64, Found>>,
     /// Of the file, in the root.
@@ -30,6 +30,8 @@ pub struct Origin {
     /// The next search for a name waits for this.
     held: Mutex<Option<Arc<AtomicBool>>>,
     refuses_removal: AtomicBool,
+    /// No descriptor is left for the path of an open file.
+    is_full: AtomicBool,
 }
 
 impl Origin {
@@ -48,7 +50,26 @@ impl Origin {
             names: Mutex::new(names.to_vec()),
             held: Mutex::default(),
             refuses_removal: AtomicBool::default(),
+            is_full: AtomicBool::default(),
         }
+    }
+
+    /// It keeps no birth times.
+    pub fn without_births() -> Self {
+        let origin = Self::with_mode(0o644);
+        origin.files.lock().unwrap().get_mut(&FILE).unwrap().birth = None;
+        origin
+    }
+
+    /// Others remove the file.
+    pub fn lose_file(&self) {
+        self.names.lock().unwrap().clear();
+        self.files.lock().unwrap().remove(&FILE);
+    }
+
+    /// Leaves no descriptor for the path of an open file, or some.
+    pub fn set_full(&self, is_full: bool) {
+        self.is_full.store(is_full, Ordering::SeqCst);
     }
 
     fn found(&self, inode: u64) -> Result<Found> {
@@ -109,7 +130,7 @@ impl Tree for Origin {
     }
 
     async fn path_of(&self, file: &u64) -> Result<u64> {
-        Ok(*file)
+        if self.is_full.load(Ordering::SeqCst) { Err(Errno::MFILE) } else { Ok(*file) }
     }
 
     async fn name_of(&self, path: &u64) -> Vec<u8> {
@@ -126,12 +147,21 @@ impl Tree for Origin {
         0
     }
 
-    async fn create(&self, _: &u64, _: &OsStr, _: u32, (): &()) -> Result<u64> {
-        Err(Errno::ROFS)
+    /// The file, once there is none: without a birth time, and with the number of the one before.
+    async fn create(&self, _: &u64, _: &OsStr, mode: u32, (): &()) -> Result<u64> {
+        let mut files = self.files.lock().unwrap();
+        if files.contains_key(&FILE) {
+            return Err(Errno::EXIST);
+        }
+        let ctime = Moment { seconds: 9, nanos: 0 };
+        let file = Found { inode: FILE, kind: Kind::File, mode, links: 1, uid: USER, ctime, ..Found::default() };
+        files.insert(FILE, file);
+        self.names.lock().unwrap().push("file");
+        Ok(FILE)
     }
 
-    async fn make(&self, _: &u64, _: &OsStr, _: &Making, (): &()) -> Result<()> {
-        Err(Errno::ROFS)
+    async fn make(&self, directory: &u64, name: &OsStr, _: &Making, caller: &()) -> Result<()> {
+        self.create(directory, name, 0o644, caller).await.map(drop)
     }
 
     async fn link(&self, _: &u64, _: &u64, _: &OsStr) -> Result<()> {
@@ -165,6 +195,8 @@ pub enum Told {
     Begins,
     Ends(Option<UnixNanos>),
     KeptOpen,
+    /// Its last name is gone.
+    Unlinked,
     /// It is no more: whatever is open of it is closed.
     Gone,
 }
@@ -207,7 +239,10 @@ impl Pond<Origin> for Engine {
         }
     }
 
-    async fn namespace(&self, _: Option<Namespace>, operation: Operation) -> Result<()> {
+    async fn namespace(&self, change: Option<Namespace>, operation: Operation) -> Result<()> {
+        if matches!(change, Some(Namespace::Unlink { .. })) {
+            self.hears(Told::Unlinked);
+        }
         operation.await.map(drop)
     }
 
