@@ -54,11 +54,6 @@ impl PoolFailed {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Whether the origin's side was asked to note it, and has answered.
-    pub(crate) const fn is_answered(&self) -> bool {
-        matches!(self.state, State::Told | State::Unsaid(_))
-    }
-
     /// Whether the origin may be changed, once the flash has failed: it knows that it has.
     pub(crate) const fn is_told(&self) -> bool {
         matches!(self.state, State::Told)
@@ -83,10 +78,10 @@ mod tests {
             let mut failed = PoolFailed::default();
             assert!(failed.begins_telling() && !failed.begins_telling());
             failed.wait(OpId(1));
-            assert!(!failed.is_told() && !failed.is_answered());
+            assert!(!failed.is_told() && failed.bars_origin().is_none());
             assert_eq!(failed.answered(&outcome), [OpId(1)]);
             assert_eq!((failed.is_told(), failed.bars_origin().is_none()), (told, told));
-            assert!(failed.is_answered() && !failed.begins_telling());
+            assert!(!failed.begins_telling());
         }
     }
 }

@@ -382,3 +382,22 @@ fn a_file_that_a_failed_pool_names_stays_until_the_origin_knows_of_the_failure()
     assert!(matches!(world.ask(unlink(named)), Reply::Failed(Errno::IO)));
     assert!(matches!(world.ask(unlink(other)), Reply::Done), "the pool knows nothing of this one");
 }
+
+/// The same, but that the file had lost its name before: with its last close its inode number went to another one, which the
+/// next start took for it (seed 1000002010).
+#[test]
+fn a_removed_file_that_a_failed_pool_names_keeps_its_number_until_the_origin_knows_of_the_failure() {
+    for (noted, released) in [(false, false), (true, true)] {
+        let mut world = World::new(write_back());
+        let file = world.open(1, &[]);
+        world.write(file, 0, &[7; 4096]);
+        assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
+        assert!(matches!(world.ask(Request::Namespace(Namespace::Unlink { object: file })), Reply::Done));
+        (world.broken, world.notes) = (true, noted);
+        world.ask(write_request(file, 4096, &[8; 4096], Handling::Cache));
+        assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Failed(_)) || noted);
+        assert!(matches!(world.ask(Request::Close { object: file }), Reply::Done));
+        world.sleep(20_000);
+        assert_eq!(world.released.contains(&file), released, "noted: {noted}");
+    }
+}

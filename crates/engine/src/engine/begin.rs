@@ -382,14 +382,16 @@ impl Engine {
     }
 
     fn forget(&mut self, id: ObjectId) {
-        if !self.store.log.takes_writes() {
-            // Nothing can be appended; the pool is not trusted at the next start.
+        let failed = !self.store.log.takes_writes();
+        let named = self.store.known(id).persisted;
+        if failed {
+            // Nothing can be appended. Once the origin's side knows that, the pool is not trusted at the next start.
             self.store.unpersist(id);
         }
         let known = self.store.known(id);
         let (attached, gone, nameless) =
             (known.attached, known.name.is_gone(), known.state.birth == ObjectState::NO_BIRTH);
-        let (named, cleaned_at) = (known.persisted, known.job.ended_at());
+        let cleaned_at = known.job.ended_at();
         self.leaving.stays(cleaned_at, id);
         self.origin_space.promises.passed(known.past.is_given_up());
         self.destage.loss_is_over(id);
@@ -398,15 +400,17 @@ impl Engine {
             // Its inode number goes to another file as soon as this one is closed, and nothing tells the two apart
             // but the log's word that it is forgotten.
             self.store.log.want_sync();
-            self.leaving.waits(self.store.identities.nameless_forgotten(), id);
+            let said = if failed { Sequence(u64::MAX) } else { self.store.identities.nameless_forgotten() };
+            self.leaving.waits(said, id);
         } else if attached {
             self.emit(Effect::OriginRelease { object: id });
         }
     }
 
-    /// Up to here the log's word counts after a crash. Once the origin's side knows that it has failed, nothing of it does.
+    /// Up to here the log's word counts after a crash. Once the origin's side knows that it has failed, nothing of it does. If
+    /// that could not be written down, what the log still names is not let go of: else its inode number went to a new file.
     fn settled(&self) -> Sequence {
-        if self.pool_failed.is_answered() || Mutation::LetGoEarly.is_planted(self.config.mutation) {
+        if self.pool_failed.is_told() || Mutation::LetGoEarly.is_planted(self.config.mutation) {
             Sequence(u64::MAX)
         } else {
             self.store.log.durable()

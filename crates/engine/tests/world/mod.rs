@@ -52,6 +52,8 @@ pub struct World {
     pub free: u64,
     /// The flash takes nothing more, and that cannot be written down at the origin.
     pub broken: bool,
+    /// It can be written down.
+    pub notes: bool,
     /// The origin refuses this many stamps.
     pub refuse_stamps: u32,
     /// The origin carries out so many writes, and says that it did not.
@@ -140,6 +142,7 @@ impl World {
             keeps_none: false,
             free: 0,
             broken: false,
+            notes: false,
             refuse_stamps: 0,
             refuse_writes: 0,
             refuse_writes_as: Errno::IO,
@@ -200,9 +203,8 @@ impl World {
             Effect::FlashRead { ticket, at, len } => {
                 (ticket, Outcome::Bytes(self.flash.read(offset_of(at), len as usize).unwrap()))
             }
-            Effect::FlashWrite { ticket, .. } | Effect::PoolFailed { ticket } if self.broken => {
-                (ticket, Outcome::Failed(Errno::IO))
-            }
+            Effect::FlashWrite { ticket, .. } if self.broken => (ticket, Outcome::Failed(Errno::IO)),
+            Effect::PoolFailed { ticket } if self.broken && !self.notes => (ticket, Outcome::Failed(Errno::IO)),
             Effect::FlashWrite { ticket, at, data } => {
                 let offset = offset_of(at);
                 self.flash.0[offset as usize..offset as usize + data.len()].copy_from_slice(&data);
