@@ -21,4 +21,4 @@ mod words;
 pub use action::{Action, Quota};
 pub use pattern::Pattern;
 pub use rule::{Direction, ParseError, Pid, Process, Rule};
-pub use set::{CLASSES_MAX, Counted, Mask, RULES_MAX, RuleSet, SetError};
+pub use set::{CLASSES_MAX, Mask, Matches, RULES_MAX, RuleSet, SetError};

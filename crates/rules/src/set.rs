@@ -17,7 +17,7 @@ pub struct Mask(pub u64);
 
 /// What a rule has matched since it was made, or since the daemon's start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counted {
+pub struct Matches {
     /// Requests.
     pub requests: u64,
     /// Their bytes.
@@ -159,8 +159,8 @@ impl RuleSet {
 
     /// What a rule has matched.
     #[must_use]
-    pub fn counted(&self, index: usize) -> Counted {
-        self.counters.get(index).map_or_else(Counted::default, |counters| Counted {
+    pub fn counted(&self, index: usize) -> Matches {
+        self.counters.get(index).map_or_else(Matches::default, |counters| Matches {
             requests: counters.requests.load(Ordering::Relaxed),
             bytes: counters.bytes.load(Ordering::Relaxed),
         })
