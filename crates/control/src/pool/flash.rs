@@ -49,7 +49,7 @@ impl Undo {
 
 /// What a flash holds before it is taken into use.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Content {
+pub enum FlashContent {
     /// Nothing: an empty or new file.
     Nothing,
     /// Bytes that are no pool; in words, what they look like.
@@ -152,9 +152,9 @@ impl Flash {
     ///
     /// # Errors
     /// When the flash cannot be read.
-    pub fn recognise(&self) -> Result<Content, Refusal> {
+    pub fn recognise(&self) -> Result<FlashContent, Refusal> {
         if !matches!(self.undo, Undo::Nothing) {
-            return Ok(Content::Nothing);
+            return Ok(FlashContent::Nothing);
         }
         let len = LOOKED_AT.min(usize::try_from(self.bytes()).unwrap_or(LOOKED_AT));
         let start = self.opened().read(0, len).map_err(|errno| self.unreadable(errno))?;
@@ -311,7 +311,7 @@ fn refusal(path: &Path, error: FlashError) -> Refusal {
 /// As far as the start of the flash is looked at to tell what it is.
 const LOOKED_AT: usize = 128 << 10;
 
-fn recognise(start: &[u8], bytes: u64) -> Content {
+fn recognise(start: &[u8], bytes: u64) -> FlashContent {
     let slots = SUPERBLOCK_SLOTS.map(|offset| {
         let block = usize::try_from(offset).ok().and_then(|offset| start.get(offset..offset + BLOCK));
         block.map_or(Err(Damage::Missing("superblock")), decode_superblock)
@@ -323,13 +323,13 @@ fn recognise(start: &[u8], bytes: u64) -> Content {
     });
     // A newer slot beside one that is known: a newer headpond used the pool last.
     if let Some(newer) = newer {
-        return Content::Unreadable(newer);
+        return FlashContent::Unreadable(newer);
     }
     if let Some(superblock) = best {
-        return Content::Pool(Box::new(superblock.clone()));
+        return FlashContent::Pool(Box::new(superblock.clone()));
     }
     let damaged = slots.into_iter().filter_map(Result::err).find(|damage| !matches!(damage, Damage::Missing(_)));
-    damaged.map_or_else(|| Content::Foreign(looks_like(start, bytes)), Content::Unreadable)
+    damaged.map_or_else(|| FlashContent::Foreign(looks_like(start, bytes)), FlashContent::Unreadable)
 }
 
 /// What bytes look like by the common magic numbers. Zeros are no proof of
@@ -430,11 +430,11 @@ mod tests {
             ([block(1), None], 1),
             ([Some(rotten.clone()), block(2)], 2),
         ] {
-            let Content::Pool(found) = recognise(&image(slots), 1 << 30) else { panic!("no pool found") };
+            let FlashContent::Pool(found) = recognise(&image(slots), 1 << 30) else { panic!("no pool found") };
             assert_eq!(found.counter, counter);
         }
         let both = image([Some(rotten.clone()), Some(rotten)]);
-        assert_eq!(recognise(&both, 1 << 30), Content::Unreadable(Damage::Checksum("superblock")));
+        assert_eq!(recognise(&both, 1 << 30), FlashContent::Unreadable(Damage::Checksum("superblock")));
     }
 
     #[test]
@@ -447,7 +447,7 @@ mod tests {
             (b"SQLite format 3\0 and so on".to_vec(), "SQLite"),
             (vec![9; 77], "77 B of"),
         ] {
-            let Content::Foreign(what) = recognise(&bytes, bytes.len() as u64) else { panic!("taken for a pool") };
+            let FlashContent::Foreign(what) = recognise(&bytes, bytes.len() as u64) else { panic!("taken for a pool") };
             assert!(what.contains(says), "{what}");
         }
     }
@@ -457,7 +457,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pond");
         let flash = Flash::take(&path, SIZE, Fill::Reserved).unwrap();
-        assert_eq!((flash.bytes(), flash.recognise().unwrap()), (64 << 20, Content::Nothing));
+        assert_eq!((flash.bytes(), flash.recognise().unwrap()), (64 << 20, FlashContent::Nothing));
         assert_eq!(fs::metadata(&path).unwrap().len(), 64 << 20);
         drop(flash);
         assert!(!path.exists());
@@ -473,7 +473,7 @@ mod tests {
         let path = dir.path().join("pond");
         fs::write(&path, "").unwrap();
         let flash = Flash::take(&path, SIZE, Fill::Reserved).unwrap();
-        assert_eq!((flash.bytes(), flash.recognise().unwrap()), (64 << 20, Content::Nothing));
+        assert_eq!((flash.bytes(), flash.recognise().unwrap()), (64 << 20, FlashContent::Nothing));
         drop(flash);
         assert_eq!(fs::metadata(&path).unwrap().len(), 0);
     }

@@ -8,6 +8,6 @@ mod recovery;
 mod resolve;
 
 pub(crate) use flash::Superblocks;
-pub use flash::{Content, Flash};
+pub use flash::{Flash, FlashContent};
 pub(crate) use recovery::{Beside, DirtyFile, Ready, make_ready};
 pub use resolve::{Found, Wanted};

@@ -20,7 +20,7 @@ use headpond_mount::{KEPT_TIMES_MAX, KeptTime, KnownObject};
 use headpond_shard::FlashReader;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::flash::{Content, Flash};
+use super::flash::{Flash, FlashContent};
 use super::resolve::{Found, Wanted};
 use crate::origin::OriginRoot;
 use crate::ownership::{Allowed, Awaited, Claim, Failure, Held, Image, Marker, Ownership, hex, judge};
@@ -243,19 +243,19 @@ fn look_at(flash: &Flash, allowed: Allowed, planted: Option<Mutation>) -> Result
     let refuse =
         |what: String, advice, status| Err(Refusal::Pool { path: flash.path().to_owned(), what, advice, status });
     match flash.recognise()? {
-        Content::Nothing => Ok(None),
-        Content::Foreign(_) if allowed.format => Ok(None),
-        Content::Foreign(what) => Err(Refusal::FlashForeign { path: flash.path().to_owned(), what }),
-        Content::Pool(_) => match read_pool(flash, planted) {
+        FlashContent::Nothing => Ok(None),
+        FlashContent::Foreign(_) if allowed.format => Ok(None),
+        FlashContent::Foreign(what) => Err(Refusal::FlashForeign { path: flash.path().to_owned(), what }),
+        FlashContent::Pool(_) => match read_pool(flash, planted) {
             Ok(recovered) => Ok(Some(recovered)),
             Err(_) if allowed.format && allowed.discard_dirty => Ok(None),
             Err(refusal) => Err(refusal),
         },
-        Content::Unreadable(_) if allowed.format && allowed.discard_dirty => Ok(None),
-        Content::Unreadable(damage @ Damage::Version { .. }) => {
+        FlashContent::Unreadable(_) if allowed.format && allowed.discard_dirty => Ok(None),
+        FlashContent::Unreadable(damage @ Damage::Version { .. }) => {
             refuse(damage.to_string(), OTHER_VERSION, ExitStatus::PoolVersion)
         }
-        Content::Unreadable(damage) => refuse(damage.to_string(), UNREADABLE, ExitStatus::PoolDamaged),
+        FlashContent::Unreadable(damage) => refuse(damage.to_string(), UNREADABLE, ExitStatus::PoolDamaged),
     }
 }
 
