@@ -33,7 +33,7 @@ pub use numbers::{
 };
 pub use origin::OriginRoot;
 pub use ownership::{Claim, ClaimWatch, MARKER_NAME, Marker, MarkerHold, MarkerState, Standing};
-pub use pool::{Flash, FlashContent, Found, Wanted};
+pub use pool::{Flash, FlashContent, OriginFile, Wanted};
 pub use process::KEPT as KEPT_CAPABILITIES;
 pub use process::background::{leave_terminal, report_ready, report_refusal, start as start_background};
 pub use process::runtime_dir::{make as make_runtime_dir, name_of as runtime_name};

@@ -10,4 +10,4 @@ mod resolve;
 pub(crate) use flash::Superblocks;
 pub use flash::{Flash, FlashContent};
 pub(crate) use recovery::{Beside, DirtyFile, Ready, make_ready};
-pub use resolve::{Found, Wanted};
+pub use resolve::{OriginFile, Wanted};

@@ -21,7 +21,7 @@ use headpond_shard::FlashReader;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::flash::{Flash, FlashContent};
-use super::resolve::{Found, Wanted};
+use super::resolve::{OriginFile, Wanted};
 use crate::origin::OriginRoot;
 use crate::ownership::{Allowed, Awaited, Claim, Failure, Held, Image, Marker, Ownership, hex, judge};
 use crate::process::{Step, Waiting, boot};
@@ -56,7 +56,7 @@ pub(crate) struct Ready {
 /// A file with dirty data.
 pub(crate) struct DirtyFile {
     pub(crate) object: ObjectId,
-    pub(crate) found: Found,
+    pub(crate) found: OriginFile,
     /// Open, as far as there are descriptors.
     pub(crate) file: Option<File>,
 }
@@ -474,7 +474,7 @@ fn decide_all(
             }
             _ => {
                 let was = object.state.stamp;
-                let unchanged = |found: &Found| {
+                let unchanged = |found: &OriginFile| {
                     let same = (found.stamp.size, found.stamp.mtime) == (was.size, was.mtime);
                     same && !object.state.status_changed(found.stamp)
                 };
@@ -504,7 +504,7 @@ impl Settled {
         &mut self,
         object: ObjectId,
         seen: Attributes,
-        found: &Found,
+        found: &OriginFile,
         root: &OriginRoot,
     ) -> Result<(), Refusal> {
         let file = Some(root.open_file(found)?).filter(|_| self.files.len() < OPEN_AT_ONCE);
@@ -520,7 +520,7 @@ impl Settled {
     }
 
     /// Of a file of which nothing is dirty the mount needs no more than the time that the origin does not have.
-    fn keep_time(&mut self, seen: Attributes, found: &Found) {
+    fn keep_time(&mut self, seen: Attributes, found: &OriginFile) {
         let (at_origin, ctime) = (found.stamp.ctime, seen.ctime);
         if ctime != at_origin {
             self.kept_times.push(KeptTime { inode: found.inode, birth: found.birth, at_origin, ctime });
@@ -543,7 +543,7 @@ fn may_be_missing(object: &RecoveredObject) -> bool {
     object.state.flags.unlinked || object.state.flags.unanchored
 }
 
-fn open_file(found: &Found) -> OpenFile {
+fn open_file(found: &OriginFile) -> OpenFile {
     OpenFile {
         inode: found.inode,
         birth: found.birth,
@@ -555,7 +555,7 @@ fn open_file(found: &Found) -> OpenFile {
     }
 }
 
-fn shown_path(object: &RecoveredObject, found: Option<&Found>) -> PathBuf {
+fn shown_path(object: &RecoveredObject, found: Option<&OriginFile>) -> PathBuf {
     let path = found.map_or(&object.state.path, |found| &found.path);
     if path.is_empty() {
         return PathBuf::from(format!("inode-{}", object.state.inode));

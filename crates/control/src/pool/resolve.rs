@@ -42,7 +42,7 @@ pub struct Wanted {
 
 /// A file as it is at the origin now.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Found {
+pub struct OriginFile {
     /// Inode number.
     pub inode: u64,
     /// Birth time, 0 where the origin has none.
@@ -58,8 +58,8 @@ impl OriginRoot {
     ///
     /// # Errors
     /// When the origin cannot be read: then nothing is known, and nothing may be dropped.
-    pub fn find(&self, wanted: &[Wanted]) -> Result<Vec<Option<Found>>, Refusal> {
-        let mut found: Vec<Option<Found>> = Vec::with_capacity(wanted.len());
+    pub fn find(&self, wanted: &[Wanted]) -> Result<Vec<Option<OriginFile>>, Refusal> {
+        let mut found: Vec<Option<OriginFile>> = Vec::with_capacity(wanted.len());
         for file in wanted {
             found.push(self.at_hint(file)?);
         }
@@ -73,7 +73,7 @@ impl OriginRoot {
         Ok(found)
     }
 
-    fn at_hint(&self, file: &Wanted) -> Result<Option<Found>, Refusal> {
+    fn at_hint(&self, file: &Wanted) -> Result<Option<OriginFile>, Refusal> {
         let path = Path::new(OsStr::from_bytes(&file.path));
         let below = path.components().all(|part| matches!(part, Component::Normal(_)));
         if file.path.is_empty() || !below {
@@ -101,7 +101,7 @@ impl OriginRoot {
         &self,
         wanted: &[Wanted],
         missing: &mut HashMap<u64, Vec<usize>>,
-        found: &mut [Option<Found>],
+        found: &mut [Option<OriginFile>],
     ) -> Result<(), Refusal> {
         // Paths and not open directories wait here: a wide tree must not exhaust descriptors.
         let mut waiting: Vec<Vec<u8>> = vec![Vec::new()];
@@ -166,18 +166,18 @@ impl OriginRoot {
     ///
     /// # Errors
     /// When it cannot be opened, or is another file by now.
-    pub fn open_file(&self, found: &Found) -> Result<File, Refusal> {
+    pub fn open_file(&self, found: &OriginFile) -> Result<File, Refusal> {
         let path = Path::new(OsStr::from_bytes(&found.path));
         self.open_found(found).map_err(|error| Refusal::from_io("open for destaging", &self.path().join(path), error))
     }
 
     /// What opens it again, as long as nothing is renamed.
     #[must_use]
-    pub fn again(self: &Arc<Self>, found: Found) -> Arc<dyn Reopen> {
+    pub fn again(self: &Arc<Self>, found: OriginFile) -> Arc<dyn Reopen> {
         Arc::new(Again { root: self.clone(), found })
     }
 
-    fn open_found(&self, found: &Found) -> io::Result<File> {
+    fn open_found(&self, found: &OriginFile) -> io::Result<File> {
         let path = Path::new(OsStr::from_bytes(&found.path));
         let open = || {
             let place = open_beneath(self, path, OFlags::PATH | OFlags::NOFOLLOW, Mounts::Entered)?;
@@ -198,7 +198,7 @@ impl OriginRoot {
 /// A found file that need not stay open.
 struct Again {
     root: Arc<OriginRoot>,
-    found: Found,
+    found: OriginFile,
 }
 
 impl Reopen for Again {
@@ -215,10 +215,10 @@ fn join(below: &[u8], name: &[u8]) -> Vec<u8> {
     if below.is_empty() { name.to_vec() } else { [below, b"/", name].concat() }
 }
 
-fn describe(path: &[u8], now: &Statx) -> Found {
+fn describe(path: &[u8], now: &Statx) -> OriginFile {
     let mtime = unix_nanos(now.stx_mtime.tv_sec, now.stx_mtime.tv_nsec);
     let ctime = unix_nanos(now.stx_ctime.tv_sec, now.stx_ctime.tv_nsec);
-    Found {
+    OriginFile {
         inode: now.stx_ino,
         birth: birth(now),
         path: path.to_vec(),
@@ -246,7 +246,7 @@ mod tests {
         Wanted { inode: now.stx_ino, birth: birth(&now), path: path.as_bytes().to_vec(), must }
     }
 
-    fn paths(found: &[Option<Found>]) -> Vec<Option<String>> {
+    fn paths(found: &[Option<OriginFile>]) -> Vec<Option<String>> {
         found.iter().map(|one| one.as_ref().map(|one| String::from_utf8(one.path.clone()).unwrap())).collect()
     }
 
