@@ -15,7 +15,7 @@ use signal_hook::iterator::Signals;
 use super::ending::Ended;
 use super::last_daemon::once_free;
 use super::pool::{FoundPool, Opened, RunningPool, duplicate};
-use crate::mounts::{Detach, Elsewhere, Places, Verdict, check_fuse, describe, detach, holders_of};
+use crate::mounts::{Detach, Elsewhere, NextStep, Places, check_fuse, describe, detach, holders_of};
 use crate::numbers::exposition;
 use crate::origin::OriginRoot;
 use crate::process::{Step, Waiting, confine, notify, runtime_dir};
@@ -122,13 +122,13 @@ impl Running {
                         return self.finish(true, None);
                     }
                     match elsewhere.look(&self.mounted, Instant::now()) {
-                        Verdict::Serve => {}
-                        Verdict::Tell => eprintln!(
+                        NextStep::Serve => {}
+                        NextStep::Tell => eprintln!(
                             "headpond: the mount is gone here, but still in use{}, by open files or in another mount namespace; \
                              the daemon serves until that ends",
                             self.holders()
                         ),
-                        Verdict::End => {
+                        NextStep::End => {
                             eprintln!(
                                 "headpond: another process unmounted it, and nothing uses it in other mount namespaces; the daemon \
                                  ends it there and writes dirty data to the origin"

@@ -31,7 +31,7 @@ pub(crate) struct Elsewhere {
 
 /// What is to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum NextStep {
     /// Serve on.
     Serve,
     /// Serve on, and tell why: nothing of it can be seen here.
@@ -47,21 +47,21 @@ impl Elsewhere {
     }
 
     /// Looks at the mount.
-    pub(crate) fn look(&mut self, mounted: &Mounted, now: Instant) -> Verdict {
-        let Some(number) = mounted.number() else { return Verdict::Serve };
+    pub(crate) fn look(&mut self, mounted: &Mounted, now: Instant) -> NextStep {
+        let Some(number) = mounted.number() else { return NextStep::Serve };
         if self.changed() {
             self.here = mounts::mounts().iter().any(|mount| mount.device == (0, number));
         }
-        if self.here { Verdict::Serve } else { self.judge(mounted.is_unused(), now) }
+        if self.here { NextStep::Serve } else { self.judge(mounted.is_unused(), now) }
     }
 
-    fn judge(&mut self, unused: bool, now: Instant) -> Verdict {
+    fn judge(&mut self, unused: bool, now: Instant) -> NextStep {
         if !unused {
             self.unused_since = None;
-            return if std::mem::replace(&mut self.told, true) { Verdict::Serve } else { Verdict::Tell };
+            return if std::mem::replace(&mut self.told, true) { NextStep::Serve } else { NextStep::Tell };
         }
         let since = *self.unused_since.get_or_insert(now);
-        if now.duration_since(since) >= UNUSED { Verdict::End } else { Verdict::Serve }
+        if now.duration_since(since) >= UNUSED { NextStep::End } else { NextStep::Serve }
     }
 
     fn changed(&self) -> bool {
@@ -80,11 +80,11 @@ mod tests {
     fn a_copy_ends_when_nobody_has_used_it_for_a_while_and_not_before() {
         let mut left = Elsewhere::new();
         let start = Instant::now();
-        assert_eq!(left.judge(false, start), Verdict::Tell);
-        assert_eq!(left.judge(false, start + 9 * UNUSED), Verdict::Serve, "told once");
-        assert_eq!(left.judge(true, start + 9 * UNUSED), Verdict::Serve, "a program may come back");
-        assert_eq!(left.judge(false, start + 10 * UNUSED), Verdict::Serve);
-        assert_eq!(left.judge(true, start + 11 * UNUSED), Verdict::Serve, "the second begins anew");
-        assert_eq!(left.judge(true, start + 12 * UNUSED), Verdict::End);
+        assert_eq!(left.judge(false, start), NextStep::Tell);
+        assert_eq!(left.judge(false, start + 9 * UNUSED), NextStep::Serve, "told once");
+        assert_eq!(left.judge(true, start + 9 * UNUSED), NextStep::Serve, "a program may come back");
+        assert_eq!(left.judge(false, start + 10 * UNUSED), NextStep::Serve);
+        assert_eq!(left.judge(true, start + 11 * UNUSED), NextStep::Serve, "the second begins anew");
+        assert_eq!(left.judge(true, start + 12 * UNUSED), NextStep::End);
     }
 }

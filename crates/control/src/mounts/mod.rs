@@ -10,7 +10,7 @@ mod neighbours;
 mod places;
 mod table;
 
-pub(crate) use elsewhere::{Elsewhere, Verdict};
+pub(crate) use elsewhere::{Elsewhere, NextStep};
 pub(crate) use fuse::check as check_fuse;
 pub(crate) use holders::holders_of;
 pub use holders::{Holder, describe, holders};
