@@ -1,6 +1,6 @@
 //! `headpond rules`: what is cached.
 
-use headpond_control::{Answer, Command, Daemon, Refusal, RuleShown, Size, Verdict};
+use headpond_control::{Answer, Command, Daemon, Decision, Refusal, RuleShown, Size};
 
 use crate::args::{RulesArgs, RulesCommand};
 use crate::ask::confused;
@@ -31,8 +31,8 @@ pub fn run(args: &RulesArgs) -> Result<(), Refusal> {
         RulesCommand::Test { mountpoint, words, json } => {
             let daemon = Daemon::of(mountpoint)?;
             let answer = daemon.ask(&Command::TestRules { words: words.clone() })?;
-            let Answer::Verdict(verdict) = answer else { return Err(confused(&daemon)) };
-            if *json { print_json(&verdict) } else { print(&told(&verdict)) }
+            let Answer::Decision(decision) = answer else { return Err(confused(&daemon)) };
+            if *json { print_json(&decision) } else { print(&told(&decision)) }
         }
     }
 }
@@ -75,9 +75,9 @@ fn table(rules: &[RuleShown]) -> String {
     text
 }
 
-fn told(verdict: &Verdict) -> String {
-    match &verdict.decided_by {
-        Some(rule) => format!("{}: rule {} decides: {}\n", verdict.action, rule.number, rule.rule),
+fn told(decision: &Decision) -> String {
+    match &decision.decided_by {
+        Some(rule) => format!("{}: rule {} decides: {}\n", decision.action, rule.number, rule.rule),
         None => "cache: no rule matches, so the mode decides\n".to_owned(),
     }
 }

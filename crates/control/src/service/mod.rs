@@ -22,6 +22,6 @@ pub use client::Daemon;
 pub(crate) use commands::{Event, Phase, Service, outcome};
 pub(crate) use http::{MetricsServer, Token};
 pub use protocol::{Answer, Command, Progress};
-pub use shown::{FlushShown, RuleShown, Verdict};
+pub use shown::{Decision, FlushShown, RuleShown};
 pub(crate) use socket::{Client, ControlSocket};
 pub use status::Status;

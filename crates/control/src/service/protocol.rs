@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{RuleShown, Status, Verdict};
+use super::{Decision, RuleShown, Status};
 use crate::numbers::Numbers;
 use crate::settings::{SettingChange, Value};
 
@@ -62,7 +62,7 @@ pub enum Command {
         /// Change nothing: only tell whether it could be.
         dry_run: bool,
     },
-    /// What would become of a request. Answer: [`Answer::Verdict`].
+    /// What would become of a request. Answer: [`Answer::Decision`].
     TestRules {
         /// What is known of the request.
         words: Vec<(String, String)>,
@@ -125,7 +125,7 @@ pub enum Answer {
         not_kept: Option<String>,
     },
     /// What would become of a request.
-    Verdict(Verdict),
+    Decision(Decision),
     /// Done, and nothing to tell of it.
     Done,
     /// Under way.

@@ -10,7 +10,7 @@ use headpond_rules::{Action, Direction, Mask, Pid, Process, Rule, RuleSet};
 
 use super::commands::Service;
 use super::protocol::Answer;
-use super::shown::{RuleShown, Verdict};
+use super::shown::{Decision, RuleShown};
 use super::socket::Client;
 use crate::refusal::Refusal;
 use crate::settings::{Kind, RULES_TEXT_MAX, Settings, rules_room};
@@ -181,7 +181,7 @@ impl Service {
         let found = set.decide(path, process, question.size, question.direction, unix_seconds());
         let action = found.map_or(Action::Cache, |index| set.rules()[index].action);
         let decided_by = found.map(|index| self.shown(&set, index, &self.handle.stats().engine));
-        Ok(Answer::Verdict(Verdict { decided_by, action: action.word().to_owned() }))
+        Ok(Answer::Decision(Decision { decided_by, action: action.word().to_owned() }))
     }
 }
 

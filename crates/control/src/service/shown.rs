@@ -62,7 +62,7 @@ impl RuleShown {
 
 /// What would become of a request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct Decision {
     /// The rule that decides; none if no rule matches.
     pub decided_by: Option<RuleShown>,
     /// What is done: the word of an action.
