@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use headpond_door::LiveRules;
 use headpond_shard::Budget;
 
 use crate::insight::Insight;
 use crate::kept::KeptTime;
-use crate::live_rules::LiveRules;
 use crate::panel::Panel;
 use crate::whole::WholeWrites;
 

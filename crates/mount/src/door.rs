@@ -23,9 +23,9 @@ use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use headpond_door::{Done, Door, Taken, Workers};
 use headpond_engine::Treatment;
 use headpond_rules::Direction;
-use headpond_shard::{Done, Door, Taken};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
@@ -40,7 +40,6 @@ use crate::fuse::relay::Socket;
 use crate::fuse::wire::{Create, Fsync, Head, Read, WRITE_HEAD, Write, opcode};
 use crate::handles::{OpenFile, Way};
 use crate::panel::is_panel;
-use crate::workers::Workers;
 
 /// Messages taken in without looking at anything else: then the shard goes on with what came in.
 const BATCH: usize = 64;

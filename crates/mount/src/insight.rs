@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use headpond_base::{ObjectId, UnixNanos};
+use headpond_door::{Amount, Totals};
 use headpond_names::FileKey;
 use headpond_rules::Process;
 
 use crate::outcome::Outcome;
 use crate::processes::{self, ProcessUse, Processes};
 use crate::tree::Known;
-use crate::usage::{Amount, Totals};
 
 /// What was done with one file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -268,7 +268,7 @@ mod tests {
             let started = Instant::now();
             for request in 0..ROUNDS {
                 // As `data.rs` does it: the two are taken along, and counted when the answer is given.
-                let done = Amount { hit: 4096, ..Amount::default() };
+                let done = Amount::read(headpond_engine::Served { hit_blocks: 1, ..Default::default() });
                 insight.counted(&known, 1 + request % 64).done(done);
             }
             nanos[0].push(started.elapsed().as_nanos() / u128::from(ROUNDS));

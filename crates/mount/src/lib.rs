@@ -26,7 +26,6 @@ mod handles;
 mod insight;
 mod kept;
 mod kernel_pages;
-mod live_rules;
 mod mount;
 mod nested;
 mod outcome;
@@ -35,17 +34,14 @@ mod pond;
 mod privileges;
 mod processes;
 mod reached;
-mod rules_of_path;
 mod seen_privileges;
 mod shares;
 mod stat;
 mod times;
 mod tree;
-mod usage;
 mod whole;
 #[cfg(test)]
 mod without_kernel;
-mod workers;
 
 pub use beside::Beside;
 pub use error::MountError;
@@ -54,12 +50,10 @@ pub use fuse::source::path_of_source;
 pub use headpond_names::KnownObject;
 pub use insight::{FileUse, Insight};
 pub use kept::{KEPT_TIMES_MAX, KeptTime};
-pub use live_rules::LiveRules;
 pub use mount::{MountOptions, Mounted, THREADS, mount, mount_with};
 pub use panel::{Panel, Sheet};
 pub use pond::{Done, Operation, Pond};
 pub use processes::ProcessUse;
-pub use usage::Totals;
 pub use whole::{WholeFile, WholeWrites};
 
 /// The directory at the origin's root in which headpond keeps what says that a pool has dirty

@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use headpond_door::Workers;
 use headpond_names::{KnownObject, block_on};
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 
@@ -25,7 +26,6 @@ use crate::fuse::source::source_of;
 use crate::fuse::{mountpoint, relay};
 use crate::insight::Files;
 use crate::pond::Pond;
-use crate::workers::Workers;
 
 /// What is mounted where, and for whom.
 #[derive(Clone, PartialEq, Eq, Debug)]

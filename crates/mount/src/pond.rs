@@ -13,10 +13,12 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, mpsc};
 
 use headpond_base::{Errno, ObjectId, Result};
+pub use headpond_door::Done;
+use headpond_door::Door;
 use headpond_engine::{Namespace, Reply, Request};
 use headpond_names::{Again, See, block_on};
-pub use headpond_shard::{Done, Operation};
-use headpond_shard::{Door, Handle, Leaving, Removed, Reopen};
+pub use headpond_shard::Operation;
+use headpond_shard::{Handle, Leaving, Removed, Reopen};
 
 use crate::tree::OriginTree;
 

@@ -16,11 +16,10 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use headpond_door::{Amount, InForce, Masked, Totals};
 use headpond_rules::{Mask, Pid, Process};
 
 use crate::caller::Caller;
-use crate::rules_of_path::{InForce, Masked};
-use crate::usage::{Amount, Totals};
 
 /// How long what was found of a process counts.
 const BELIEVED: Duration = Duration::from_secs(1);
@@ -311,7 +310,7 @@ mod tests {
     #[test]
     fn threads_of_a_process_count_together_and_thousands_take_bounded_room() {
         let processes = Processes::default();
-        let some = Amount { hit: 4096, ..Amount::default() };
+        let some = Amount::read(headpond_engine::Served { hit_blocks: 1, ..Default::default() });
         for _ in 0..10 {
             processes.count(std::process::id(), some);
         }

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use headpond_base::{Result, UnixNanos};
+use headpond_door::{RulesOfPath, Tally};
 use headpond_names::{Access, Found, Freshness, Making, RenameFlags, Tree};
 use headpond_shard::SpaceKind;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags as SystemFlags, SeekFrom};
@@ -20,12 +21,10 @@ use crate::caller::{self, AsCaller, Caller};
 use crate::kernel_pages::KernelPages;
 use crate::nested::{self, NestedOrigins};
 use crate::outcome::{Outcome, engine_errno};
-use crate::rules_of_path::RulesOfPath;
 use crate::seen_privileges::Seen;
 use crate::stat::{
     descriptor_path, device_from, file_type, found_of, is_same, mode_of, path_descriptor, proc_path, raw_stat, stat,
 };
-use crate::usage::Tally;
 use crate::{MARKER_NAME, times};
 
 /// A file, directory or other that the kernel knows.

@@ -10,9 +10,10 @@
 //! - Bounded by the reactor's watches: a door that finds no room is dropped, and serves itself.
 
 use headpond_device::{Reactor, Watch};
+use headpond_door::{Done, Door, DoorId, Taken};
 use headpond_engine::Request;
 
-use crate::{Done, Door, DoorId, DoorStats, Taken};
+use crate::DoorStats;
 
 /// Requests that each door may have under way whatever the others have, if there is room for so many of each.
 const KEPT: usize = 8;

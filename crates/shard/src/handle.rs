@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use headpond_base::{Errno, ObjectId, Result};
 use headpond_device::Reactor;
+use headpond_door::{Door, DoorId};
 use headpond_engine::{Namespace, Reply, Request};
 
 use crate::lanes::Lanes;
@@ -15,7 +16,7 @@ use crate::listeners::Listeners;
 use crate::mailbox::{Item, Mailbox};
 use crate::operation::Operation;
 use crate::turn::Turner;
-use crate::{Core, Door, DoorId, Limits, Origin, ShardStats};
+use crate::{Core, Limits, Origin, ShardStats};
 
 /// Starts shards.
 pub struct Shard;

@@ -12,7 +12,7 @@
 //! else, so nothing there may block. Replies run there and must be short.
 //!
 //! Front doors whose requests come out of a descriptor can be served by the shard's own thread, which
-//! then waits for them along with the flash: see [`Door`]. That spares the hand-over through the mailbox.
+//! then waits for them along with the flash: see [`Door`](headpond_door::Door). That spares the hand-over through the mailbox.
 //!
 //! What a request costs is in `ARCHITECTURE.md`, and what it comes to in `docs/benchmarks.md`.
 
@@ -24,7 +24,6 @@ mod core;
 mod crowd;
 mod descriptors;
 mod directories;
-mod door;
 mod doors;
 mod file_origin;
 mod file_space;
@@ -50,7 +49,6 @@ pub use clock::now;
 pub use core::Core;
 pub use descriptors::{Budget, Leaving};
 pub use directories::Syncs;
-pub use door::{Done, Door, DoorId, Taken};
 pub use file_origin::FileOrigin;
 pub use file_space::SpaceKind;
 pub use flash_reader::FlashReader;

@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Requests of all handles together: a further one waits in
-    /// [`Handle::submit`](crate::Handle::submit). And as many again from all the [`Door`](crate::Door)s that
+    /// [`Handle::submit`](crate::Handle::submit). And as many again from all the [`Door`](headpond_door::Door)s that
     /// the shard serves: what is more stays in their descriptors.
     pub requests: usize,
     /// Threads for what applications wait for: reads of the origin, seeks, reservations. As many as

@@ -12,10 +12,11 @@ use std::time::Instant;
 
 use headpond_base::Errno;
 use headpond_device::Waker;
+use headpond_door::{Door, DoorId};
 use headpond_engine::{Reply, Request};
 
+use crate::ShardStats;
 use crate::operation::Operation;
-use crate::{Door, DoorId, ShardStats};
 
 /// Called with the answer, on the shard's thread.
 pub(crate) type Answer = Box<dyn FnOnce(Reply) + Send>;

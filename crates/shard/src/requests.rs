@@ -6,9 +6,9 @@
 use std::time::Instant;
 
 use headpond_base::Errno;
+use headpond_door::DoorId;
 use headpond_engine::{Handling, Reply, Request, RequestId};
 
-use crate::DoorId;
 use crate::mailbox::{Answer, Item};
 use crate::operation::Operation;
 

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use headpond_door::DoorId;
 use headpond_engine::{FlushProgress, Holding, Stats};
 
-use crate::{DoorId, Histogram};
+use crate::Histogram;
 
 /// A snapshot of a shard, taken between two turns: all numbers belong together.
 #[derive(Clone, Debug, Default)]

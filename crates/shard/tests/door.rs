@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use headpond_base::{MemberId, Nanos};
 use headpond_device::{Backend, Fill, Flash, Memory, Reactor, TrimPolicy, start_reactor};
+use headpond_door::{Done, Door, Taken};
 use headpond_engine::{Effect, Outcome, Reply, Request, RequestId, Stats, Ticket};
-use headpond_shard::{Core, Done, Door, FileOrigin, Handle, Limits, Shard, Taken};
+use headpond_shard::{Core, FileOrigin, Handle, Limits, Shard};
 
 /// Answers each request when the next turn begins.
 #[derive(Default)]

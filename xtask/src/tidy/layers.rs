@@ -8,7 +8,7 @@ use crate::tree::SourceFile;
 ///
 /// Written out rather than derived from an order: the core (up to the engine) never sees a device,
 /// a thread or a file, and a front door never sees another front door.
-const LAYERS: [(&str, &[&str]); 22] = [
+const LAYERS: [(&str, &[&str]); 23] = [
     ("base", &[]),
     ("measure", &["base"]),
     ("models", &["base", "measure"]),
@@ -24,11 +24,12 @@ const LAYERS: [(&str, &[&str]); 22] = [
     ("fuzz", &["base", "format", "map", "log", "engine", "check"]),
     ("trace", &["base", "policy"]),
     ("sim", &["base", "format", "claim", "map", "models", "policy", "log", "engine", "names", "trace"]),
-    ("shard", &["base", "format", "claim", "device", "map", "log", "engine"]),
-    ("modelled", &["base", "format", "models", "engine", "shard"]),
     ("rules", &["base"]),
-    ("mount", &["base", "format", "device", "engine", "names", "shard", "rules"]),
-    ("control", &["base", "format", "claim", "device", "engine", "shard", "rules", "mount"]),
+    ("door", &["base", "engine", "rules"]),
+    ("shard", &["base", "format", "claim", "device", "map", "log", "engine", "door"]),
+    ("modelled", &["base", "format", "models", "engine", "shard"]),
+    ("mount", &["base", "format", "device", "engine", "names", "rules", "door", "shard"]),
+    ("control", &["base", "format", "claim", "device", "engine", "rules", "door", "shard", "mount"]),
     ("lab", &["base", "format", "device", "engine", "shard", "mount", "control", "measure", "models"]),
     (
         "cli",

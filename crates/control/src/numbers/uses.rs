@@ -120,7 +120,7 @@ pub(crate) fn processes(insight: &Insight) -> Vec<ProcessNumbers> {
 mod tests {
     use super::*;
     use headpond_base::UnixNanos;
-    use headpond_mount::Totals;
+    use headpond_door::Totals;
 
     #[test]
     fn a_file_that_is_only_held_is_shown_and_one_that_is_both_is_shown_once() {

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use headpond_base::{BLOCK_U64, CacheMode, PoolId};
 use headpond_device::FaultHandle;
+use headpond_door::LiveRules;
 use headpond_engine::{Reply, Request, Stats};
-use headpond_mount::{Insight, LiveRules, WholeFile, WholeWrites};
+use headpond_mount::{Insight, WholeFile, WholeWrites};
 use headpond_shard::{Gate, Handle};
 
 use super::operations::Operations;

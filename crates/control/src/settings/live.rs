@@ -7,7 +7,7 @@ use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use headpond_base::CacheMode;
-use headpond_mount::LiveRules;
+use headpond_door::LiveRules;
 
 use super::{PoolPlan, Settings, read_toml};
 use crate::refusal::Refusal;

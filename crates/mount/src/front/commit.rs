@@ -5,6 +5,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use headpond_door::Amount;
 use headpond_engine::{Reply, Request as Ask};
 use headpond_rules::Direction;
 use rustix::io::Errno;
@@ -17,7 +18,6 @@ use crate::handles::{OpenFile, Way};
 use crate::outcome::{Outcome, unexpected};
 use crate::pond::call_with;
 use crate::times;
-use crate::usage::Amount;
 
 impl Front {
     /// Takes a write into the handle's batch. May block.

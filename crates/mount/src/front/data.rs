@@ -12,9 +12,10 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use headpond_base::{Buf, RECORD_BYTES_MAX};
+use headpond_door::{Amount, Done};
 use headpond_engine::{Reply, Request as Ask, Treatment};
 use headpond_names::block_on;
-use headpond_shard::{Done, as_user};
+use headpond_shard::as_user;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -27,7 +28,6 @@ use crate::outcome::outcome;
 use crate::outcome::{Outcome, unexpected};
 use crate::reached::Reached;
 use crate::times;
-use crate::usage::Amount;
 
 /// Where a request for the engine is put: on the shard's own thread straight into the engine, on
 /// others through the pond.

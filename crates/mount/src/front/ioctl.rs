@@ -12,9 +12,8 @@ use rustix::io::Errno;
 
 use crate::caller::{Caller, Rights};
 use crate::file_flags;
-use crate::front::Front;
+use crate::front::{Front, mask_of};
 use crate::handles::{OpenFile, Way};
-use crate::live_rules::mask_of;
 use crate::outcome::Outcome;
 use crate::outcome::outcome;
 use crate::panel::is_panel;

@@ -20,9 +20,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, OnceLock};
 
+use headpond_door::{InForce, LiveRules};
 use headpond_engine::{Handling, Treatment};
 use headpond_names::{KnownObject, ROOT, Settings, block_on};
-use headpond_rules::Direction;
+use headpond_rules::{Direction, Mask};
 use headpond_shard::Budget;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -35,7 +36,6 @@ use crate::fuse::forgetting::Forgetting;
 use crate::handles::{Handles, OpenDirectory, OpenFile, Way};
 use crate::insight::Insight;
 use crate::kept::KeptTimes;
-use crate::live_rules::{LiveRules, mask_of};
 use crate::outcome::{Outcome, errno, outcome};
 use crate::pond::{Engine, Names, Pond};
 use crate::reached::Reached;
@@ -64,6 +64,13 @@ pub(crate) struct Front {
     pub(crate) held: Shares,
     /// To tell the kernel what to forget.
     pub(crate) forgetting: OnceLock<Arc<Forgetting>>,
+}
+
+/// The rules that the path of a file satisfies.
+pub(crate) fn mask_of(known: &Known, rules: &InForce) -> Mask {
+    // Before its path is asked for: what comes in between is noticed with the next request.
+    let renames = known.renames();
+    known.beside.rules.mask(rules, renames, || known.path())
 }
 
 impl Front {

@@ -16,10 +16,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use headpond_door::Workers;
+
 use crate::fuse::wire::forget_message;
 use crate::handles::OpenFile;
 use crate::kernel_pages::Forget;
-use crate::workers::Workers;
 
 /// Answers that may wait at once. The kernel's own bound is 512 for a mount of root's; for others the administrator's, which is not
 /// below 12.

@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use fuser::{BackgroundSession, Config, Filesystem, Session};
+use headpond_door::Workers;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
 
 use crate::fuse::answer::Answer;
 use crate::fuse::wire::{HEAD, Head, opcode};
-use crate::workers::Workers;
 
 /// No answer of fuser's is longer: lists of a directory's entries are asked for in pieces of at most
 /// [`LIST_BYTES_MAX`], names and attributes have at most 64 KiB.

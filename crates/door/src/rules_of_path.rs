@@ -6,14 +6,16 @@ use headpond_rules::{Mask, RuleSet};
 
 /// A set of rules with its number among all that were in force, by which masks are known to be its.
 #[derive(Debug, Default)]
-pub(crate) struct InForce {
-    pub(crate) set: Arc<RuleSet>,
-    pub(crate) generation: u64,
+pub struct InForce {
+    /// The rules.
+    pub set: Arc<RuleSet>,
+    /// The number.
+    pub generation: u64,
 }
 
 /// The rules that a file's path satisfies, as found last.
 #[derive(Debug, Default)]
-pub(crate) struct RulesOfPath(Mutex<Option<OfName>>);
+pub struct RulesOfPath(Mutex<Option<OfName>>);
 
 /// What was found of a file when it had been renamed so often.
 #[derive(Clone, Copy, Debug)]
@@ -24,14 +26,16 @@ struct OfName {
 
 /// A mask, and the generation of rules that it is for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Masked {
-    pub(crate) generation: u64,
-    pub(crate) mask: Mask,
+pub struct Masked {
+    /// Of the rules.
+    pub generation: u64,
+    /// The mask.
+    pub mask: Mask,
 }
 
 impl RulesOfPath {
     /// The rules that the path satisfies of a file that has been renamed so often. The path is asked for only if that is not known.
-    pub(crate) fn mask(&self, rules: &InForce, renames: u32, path: impl FnOnce() -> Vec<u8>) -> Mask {
+    pub fn mask(&self, rules: &InForce, renames: u32, path: impl FnOnce() -> Vec<u8>) -> Mask {
         let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = rules.generation;
         if let Some(OfName { masked, .. }) =

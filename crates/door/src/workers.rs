@@ -11,24 +11,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 type Job = Box<dyn FnOnce() + Send>;
 
 /// The threads. They end, when what was given to them is done, once this is dropped.
-pub(crate) struct Workers {
+pub struct Workers {
     jobs: Sender<Job>,
 }
 
 impl Workers {
     /// Starts them.
-    pub(crate) fn start(threads: usize) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn start(threads: usize) -> io::Result<Self> {
         let (jobs, queue) = channel();
         let queue = Arc::new(Mutex::new(queue));
         for number in 0..threads.max(1) {
             let queue = queue.clone();
-            std::thread::Builder::new().name(format!("mount-{number}")).spawn(move || work(&queue))?;
+            std::thread::Builder::new().name(format!("door-{number}")).spawn(move || work(&queue))?;
         }
         Ok(Self { jobs })
     }
 
     /// Has something done.
-    pub(crate) fn push(&self, job: impl FnOnce() + Send + 'static) {
+    pub fn push(&self, job: impl FnOnce() + Send + 'static) {
         // Fails only if all threads have panicked; what the job owns answers for itself when dropped.
         let _ = self.jobs.send(Box::new(job));
     }

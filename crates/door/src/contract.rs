@@ -1,12 +1,11 @@
 //! A front door that the shard's own thread serves, along with others.
 //!
-//! A request through [`Handle::submit`](crate::Handle::submit) costs a hand-over between threads: a
+//! A request through the shard's handle costs a hand-over between threads: a
 //! wake-up, which on an idle machine costs nearly as much as a read of flash. If requests come from a
 //! descriptor, the shard can wait for it along with the flash, and take them in itself.
 //!
 //! # Contract
-//! - A door's methods run on the shard's thread and never block, nor call
-//!   [`Handle::submit`](crate::Handle::submit) or anything that does.
+//! - A door's methods run on the shard's thread and never block, nor send a request through the handle.
 //! - An answer's closure runs there, too, as for every request.
 //! - Doors with requests at the same time take turns, a portion each.
 //! - A door may end, or be withdrawn, while its requests are under way. They are answered all the same.
@@ -17,9 +16,9 @@ use std::os::fd::OwnedFd;
 
 use headpond_engine::{Reply, Request};
 
-/// Names a door of a shard, from [`Handle::serve`](crate::Handle::serve) on. A shard gives no name twice.
+/// Names a door of a shard, from when the shard is asked to serve it. A shard gives no name twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct DoorId(pub(crate) u64);
+pub struct DoorId(pub u64);
 
 /// What is done with the answer to a request.
 pub type Done = Box<dyn FnOnce(Reply) + Send>;

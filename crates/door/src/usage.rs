@@ -1,7 +1,7 @@
 //! Counts by file and by process.
 //!
-//! A file's counts lie with its visible state ([`Known`](crate::tree::Known)), so they are exact as long as the mount
-//! knows the file. Those of processes lie in a table of bounded size (`processes.rs`).
+//! A file's counts lie with its visible state, so they are exact as long as the door
+//! knows the file. Those of processes lie in a table of bounded size, which is the door's own.
 //!
 //! Cost for each request: two clones of a pointer, a few additions, and one look into the table of
 //! processes under a lock that nobody else holds for long.
@@ -13,16 +13,17 @@ use headpond_engine::Served;
 
 /// One request, in bytes: where what was read came from, or what was written.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Amount {
-    pub(crate) hit: u64,
-    pub(crate) miss: u64,
-    pub(crate) bypassed: u64,
-    pub(crate) written: u64,
+pub struct Amount {
+    hit: u64,
+    miss: u64,
+    bypassed: u64,
+    written: u64,
 }
 
 impl Amount {
     /// A read.
-    pub(crate) fn read(served: Served) -> Self {
+    #[must_use]
+    pub fn read(served: Served) -> Self {
         let (hit, miss) = (u64::from(served.hit_blocks) * BLOCK_U64, u64::from(served.miss_blocks) * BLOCK_U64);
         if served.bypassed {
             Self { hit, bypassed: miss, ..Self::default() }
@@ -32,7 +33,8 @@ impl Amount {
     }
 
     /// A write.
-    pub(crate) fn write(bytes: u64) -> Self {
+    #[must_use]
+    pub fn write(bytes: u64) -> Self {
         Self { written: bytes, ..Self::default() }
     }
 }
@@ -57,14 +59,16 @@ impl Totals {
         self.hit_bytes + self.miss_bytes + self.bypassed_bytes + self.written_bytes
     }
 
-    pub(crate) const fn add(&mut self, done: Amount) {
+    /// Counts a request.
+    pub const fn add(&mut self, done: Amount) {
         self.hit_bytes += done.hit;
         self.miss_bytes += done.miss;
         self.bypassed_bytes += done.bypassed;
         self.written_bytes += done.written;
     }
 
-    pub(crate) const fn merge(&mut self, other: Self) {
+    /// Adds what was counted elsewhere.
+    pub const fn merge(&mut self, other: Self) {
         self.hit_bytes += other.hit_bytes;
         self.miss_bytes += other.miss_bytes;
         self.bypassed_bytes += other.bypassed_bytes;
@@ -74,7 +78,7 @@ impl Totals {
 
 /// What was done with one file: counted on the shard's thread, read on any.
 #[derive(Default, Debug)]
-pub(crate) struct Tally {
+pub struct Tally {
     hit: AtomicU64,
     miss: AtomicU64,
     bypassed: AtomicU64,
@@ -87,7 +91,8 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// Counts a request. True for the first one since it was last found idle: a tick has to look at it.
-    pub(crate) fn count(&self, done: Amount) -> bool {
+    #[allow(clippy::must_use_candidate)] // a count alone is of use
+    pub fn count(&self, done: Amount) -> bool {
         for (counter, more) in [
             (&self.hit, done.hit),
             (&self.miss, done.miss),
@@ -102,7 +107,8 @@ impl Tally {
     }
 
     /// Another second is over. False if nothing came in it: no tick has to look at it up to the next request.
-    pub(crate) fn tick(&self) -> bool {
+    #[allow(clippy::must_use_candidate)] // the same
+    pub fn tick(&self) -> bool {
         // In this order: what comes in between counts for the next second, and asks for it.
         let bytes = self.totals().bytes();
         let before = self.before.swap(bytes, Ordering::Relaxed);
@@ -115,11 +121,14 @@ impl Tally {
     }
 
     /// Bytes between the last two ticks.
-    pub(crate) fn recent(&self) -> u64 {
+    #[must_use]
+    pub fn recent(&self) -> u64 {
         self.recent.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn totals(&self) -> Totals {
+    /// What was counted so far.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
         Totals {
             hit_bytes: self.hit.load(Ordering::Relaxed),
             miss_bytes: self.miss.load(Ordering::Relaxed),

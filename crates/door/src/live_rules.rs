@@ -1,4 +1,4 @@
-//! The rules in force: the mount asks them, and the daemon's control part changes them.
+//! The rules in force: doors ask them, and the daemon's control part changes them.
 //!
 //! Cost where there are none: one load of a flag for each request.
 
@@ -6,23 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use headpond_engine::{Class, Handling, Treatment};
-use headpond_rules::{Action, Mask, RuleSet};
+use headpond_rules::{Action, RuleSet};
 
 use crate::rules_of_path::InForce;
-use crate::tree::Known;
 
-/// Shared by the mount and the daemon's control part.
+/// Shared by the doors and the daemon's control part.
 #[derive(Debug, Default)]
 pub struct LiveRules {
     any: AtomicBool,
     now: RwLock<Arc<InForce>>,
-}
-
-/// The rules that the path of a file satisfies.
-pub(crate) fn mask_of(known: &Known, rules: &InForce) -> Mask {
-    // Before its path is asked for: what comes in between is noticed with the next request.
-    let renames = known.renames();
-    known.beside.rules.mask(rules, renames, || known.path())
 }
 
 impl LiveRules {
@@ -41,7 +33,8 @@ impl LiveRules {
     }
 
     /// Those in force, if there are any.
-    pub(crate) fn any(&self) -> Option<Arc<InForce>> {
+    #[must_use]
+    pub fn any(&self) -> Option<Arc<InForce>> {
         self.any.load(Ordering::Acquire).then(|| self.in_force())
     }
 
@@ -53,7 +46,8 @@ impl LiveRules {
 impl InForce {
     /// What is done with a request that the rule at `index` decided, or that no rule did; it is counted for the
     /// rule with its size, if that is given.
-    pub(crate) fn treatment(&self, index: Option<usize>, process: u32, counted: Option<u64>) -> Treatment {
+    #[must_use]
+    pub fn treatment(&self, index: Option<usize>, process: u32, counted: Option<u64>) -> Treatment {
         let Some(index) = index else { return Treatment { process, ..Treatment::default() } };
         if let Some(size) = counted {
             self.set.count(index, size);
