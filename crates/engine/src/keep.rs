@@ -19,7 +19,7 @@
 use headpond_base::{BLOCK, BLOCK_U64, Block, Class, Location, Nanos, ObjectId};
 use headpond_format::BLOCK_UNITS;
 use headpond_map::Slot;
-use headpond_policy::{Adaptive, Admitted, Cache, FlashBudget, Holder, Host, Key, Kind, Quotas};
+use headpond_policy::{Adaptive, Admitted, Cache, FlashBudget, Holder, Host, Insertion, Key, Quotas};
 
 use crate::config::Config;
 use crate::key::{block_of, key_of};
@@ -253,7 +253,8 @@ impl Keeping<'_> {
     pub(crate) fn used(&mut self, object: ObjectId, block: Block, slot: Slot, by: Class) -> bool {
         let Some(key) = key_of(object, block) else { return false };
         let (cache, _, mut pool) = self.parts();
-        let comes_in = !cache.touch(key, &mut pool) && cache.admit(key, Kind::OnFlash, &mut pool) != Admitted::Refused;
+        let comes_in =
+            !cache.touch(key, &mut pool) && cache.admit(key, Insertion::OnFlash, &mut pool) != Admitted::Refused;
         let comes_back = comes_in && !slot.kept;
         if comes_back {
             self.store.keep(object, block, true);
@@ -292,10 +293,10 @@ impl Keeping<'_> {
         }
         if quotas.is_pinned(class) {
             // Whatever the admission says: who pins it has said that it will be wanted.
-            let comes = pool.fill(key) && cache.admit(key, Kind::OnFlash, &mut pool) != Admitted::Refused;
+            let comes = pool.fill(key) && cache.admit(key, Insertion::OnFlash, &mut pool) != Admitted::Refused;
             return if comes { Place::Kept(class) } else { Place::Nowhere };
         }
-        match cache.admit(key, Kind::Read, &mut pool) {
+        match cache.admit(key, Insertion::Read, &mut pool) {
             Admitted::Refused => Place::Nowhere,
             Admitted::Flash => Place::Kept(class),
             Admitted::Memory if quotas.is_share(class) => {
@@ -340,7 +341,7 @@ impl Keeping<'_> {
                 cache.wrote(key);
             } else {
                 // Refused is no error: it is dirty, and the policy will hear of it again.
-                cache.admit(key, Kind::OnFlash, &mut pool);
+                cache.admit(key, Insertion::OnFlash, &mut pool);
             }
             self.count_for_class(object, block, before.get(index).copied().flatten(), by);
         }
@@ -358,7 +359,7 @@ impl Keeping<'_> {
             cache.release(key);
             true
         } else {
-            cache.admit(key, Kind::OnFlash, &mut pool) != Admitted::Refused
+            cache.admit(key, Insertion::OnFlash, &mut pool) != Admitted::Refused
         };
         self.store.keep(object, block, kept);
         if !kept {
@@ -479,7 +480,7 @@ impl Keeping<'_> {
             return;
         }
         let (cache, _, mut pool) = self.parts();
-        if !cache.contains(key) && cache.admit(key, Kind::OnFlash, &mut pool) == Admitted::Refused && !slot.dirty {
+        if !cache.contains(key) && cache.admit(key, Insertion::OnFlash, &mut pool) == Admitted::Refused && !slot.dirty {
             self.store.keep(object, block, false);
             self.unpin(object, block);
         }

@@ -10,7 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::ghosts::Ghosts;
-use crate::{Adaptive, Admitted, Fifo, Host, Key, Kind, Lru, Replacement, S3Fifo, Taken, WTinyLfu};
+use crate::{Adaptive, Admitted, Fifo, Host, Insertion, Key, Lru, Replacement, S3Fifo, Taken, WTinyLfu};
 
 /// Blocks that move over with each call while a change is under way.
 const MOVES: usize = 4;
@@ -195,9 +195,9 @@ impl Cache {
     }
 
     /// The block comes in, after a [`Cache::touch`] that said `false`.
-    pub fn admit(&mut self, key: Key, kind: Kind, host: &mut dyn Host) -> Admitted {
+    pub fn admit(&mut self, key: Key, insertion: Insertion, host: &mut dyn Host) -> Admitted {
         self.move_over(host);
-        if kind == Kind::Read
+        if insertion == Insertion::Read
             && let Some(names) = &mut self.names
             && names.remove(key).is_none()
         {
@@ -207,7 +207,7 @@ impl Cache {
         if self.before.is_some() && self.len() >= self.capacity && self.evict(host).is_none() {
             return Admitted::Refused;
         }
-        self.used.admit(key, kind, host)
+        self.used.admit(key, insertion, host)
     }
 
     /// A kept block was overwritten, so it is on flash now if it was only in memory.
@@ -264,8 +264,8 @@ impl Cache {
 
     /// Takes in what the policy before held. `false` if it could not be kept.
     fn adopt(&mut self, taken: Taken, host: &mut dyn Host) -> bool {
-        let kind = if taken.in_memory { Kind::Read } else { Kind::OnFlash };
-        let kept = self.used.admit(taken.key, kind, host) != Admitted::Refused;
+        let insertion = if taken.in_memory { Insertion::Read } else { Insertion::OnFlash };
+        let kept = self.used.admit(taken.key, insertion, host) != Admitted::Refused;
         // One that may not go is not dropped: it is unknown until its owner says that it may.
         if !kept && host.evictable(taken.key) {
             host.evicted(taken.key);

@@ -3,7 +3,7 @@
 
 use crate::aside::{self, FIRST, HELD};
 use crate::nodes::{ListId, Nodes};
-use crate::{Admitted, Host, Key, Kind, Replacement, Taken};
+use crate::{Admitted, Host, Insertion, Key, Replacement, Taken};
 
 const ORDER: ListId = 0;
 
@@ -42,8 +42,8 @@ impl Replacement for Lru {
         found.is_some()
     }
 
-    fn admit(&mut self, key: Key, kind: Kind, host: &mut dyn Host) -> Admitted {
-        if kind == Kind::Read && !host.fill(key) || self.nodes.is_full() && self.evict(host).is_none() {
+    fn admit(&mut self, key: Key, insertion: Insertion, host: &mut dyn Host) -> Admitted {
+        if insertion == Insertion::Read && !host.fill(key) || self.nodes.is_full() && self.evict(host).is_none() {
             return Admitted::Refused;
         }
         self.nodes.insert(key, ORDER);

@@ -20,7 +20,7 @@
 
 use headpond_base::Class;
 
-use crate::{Admitted, Host, Key, Kind, Lru, Replacement};
+use crate::{Admitted, Host, Insertion, Key, Lru, Replacement};
 
 /// What may be kept for a class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -179,7 +179,7 @@ impl Quotas {
             return true;
         }
         let Some(share) = &mut self.shares[class.index()] else { return false };
-        share.touch(key) || share.admit(key, Kind::OnFlash, &mut Own { class, holder }) != Admitted::Refused
+        share.touch(key) || share.admit(key, Insertion::OnFlash, &mut Own { class, holder }) != Admitted::Refused
     }
 
     /// Whether a block of this class was told of, if that matters.

@@ -17,7 +17,7 @@ use crate::Key;
 
 /// Why a block comes in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum Insertion {
     /// Read from the origin: keeping it costs a flash write.
     Read,
     /// It is on flash whatever the policy thinks of it: written by the application, or kept by
@@ -78,7 +78,7 @@ pub trait Replacement {
     fn touch(&mut self, key: Key) -> bool;
 
     /// The block comes in, after a [`Replacement::touch`] that said `false`.
-    fn admit(&mut self, key: Key, kind: Kind, host: &mut dyn Host) -> Admitted;
+    fn admit(&mut self, key: Key, insertion: Insertion, host: &mut dyn Host) -> Admitted;
 
     /// A kept block was overwritten, so it is on flash now if it was only in memory.
     fn wrote(&mut self, key: Key) {

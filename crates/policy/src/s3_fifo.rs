@@ -10,7 +10,7 @@
 
 use crate::aside::{self, FIRST, HELD};
 use crate::nodes::{ListId, Nodes};
-use crate::{Admitted, Host, Key, Kind, Replacement, Taken};
+use crate::{Admitted, Host, Insertion, Key, Replacement, Taken};
 
 const SMALL: ListId = 0;
 const MAIN: ListId = 1;
@@ -106,8 +106,8 @@ impl Replacement for S3Fifo {
         true
     }
 
-    fn admit(&mut self, key: Key, kind: Kind, host: &mut dyn Host) -> Admitted {
-        if kind == Kind::Read && !host.fill(key) {
+    fn admit(&mut self, key: Key, insertion: Insertion, host: &mut dyn Host) -> Admitted {
+        if insertion == Insertion::Read && !host.fill(key) {
             return Admitted::Refused;
         }
         let remembered = self.nodes.find(key);

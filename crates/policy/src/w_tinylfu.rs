@@ -10,7 +10,7 @@
 use crate::aside::{self, FIRST, HELD};
 use crate::nodes::{ListId, Nodes};
 use crate::sketch::Sketch;
-use crate::{Admitted, Host, Key, Kind, Replacement, Taken};
+use crate::{Admitted, Host, Insertion, Key, Replacement, Taken};
 
 const WINDOW: ListId = 0;
 const PROBATION: ListId = 1;
@@ -82,8 +82,8 @@ impl Replacement for WTinyLfu {
         true
     }
 
-    fn admit(&mut self, key: Key, kind: Kind, host: &mut dyn Host) -> Admitted {
-        if kind == Kind::Read && !host.fill(key) || self.nodes.is_full() && self.evict(host).is_none() {
+    fn admit(&mut self, key: Key, insertion: Insertion, host: &mut dyn Host) -> Admitted {
+        if insertion == Insertion::Read && !host.fill(key) || self.nodes.is_full() && self.evict(host).is_none() {
             return Admitted::Refused;
         }
         self.nodes.insert(key, WINDOW);

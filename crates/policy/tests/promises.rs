@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use headpond_policy::{Admission, Admitted, Cache, Host, Key, Kind, Policy};
+use headpond_policy::{Admission, Admitted, Cache, Host, Insertion, Key, Policy};
 use proptest::prelude::*;
 
 /// Knows what is kept, by what it is told.
@@ -63,14 +63,14 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn admit(cache: &mut Cache, model: &mut Model, key: Key, kind: Kind) {
+fn admit(cache: &mut Cache, model: &mut Model, key: Key, insertion: Insertion) {
     model.kept.insert(key);
-    match cache.admit(key, kind, model) {
+    match cache.admit(key, insertion, model) {
         Admitted::Flash => {
             model.in_memory.remove(&key);
         }
         Admitted::Memory => {
-            assert_eq!(kind, Kind::Read);
+            assert_eq!(insertion, Insertion::Read);
             model.in_memory.insert(key);
         }
         Admitted::Refused => {
@@ -89,7 +89,7 @@ fn run(policy: Policy, admission: Admission, capacity: usize, memory: usize, ste
             Step::Read(key) => {
                 let key = Key(key);
                 if !cache.touch(key, &mut model) {
-                    admit(&mut cache, &mut model, key, Kind::Read);
+                    admit(&mut cache, &mut model, key, Insertion::Read);
                 }
             }
             Step::Write(key) => {
@@ -98,7 +98,7 @@ fn run(policy: Policy, admission: Admission, capacity: usize, memory: usize, ste
                     cache.wrote(key);
                     model.in_memory.remove(&key);
                 } else {
-                    admit(&mut cache, &mut model, key, Kind::OnFlash);
+                    admit(&mut cache, &mut model, key, Insertion::OnFlash);
                 }
                 if model.kept.contains(&key) {
                     model.stays.insert(key);
@@ -173,7 +173,7 @@ proptest! {
                     list.pop_front();
                 }
                 list.push_back(key);
-                admit(&mut cache, &mut model, key, Kind::Read);
+                admit(&mut cache, &mut model, key, Insertion::Read);
             }
             prop_assert_eq!(&model.kept, &list.iter().copied().collect::<BTreeSet<_>>());
         }
@@ -185,7 +185,7 @@ fn after_change(from: Policy, to: Policy) -> (BTreeSet<Key>, BTreeSet<Key>) {
     let (mut cache, mut model) = (Cache::new(from, Admission::Always, 1000, 100), Model::default());
     for key in (0..900).map(Key) {
         cache.touch(key, &mut model);
-        admit(&mut cache, &mut model, key, Kind::Read);
+        admit(&mut cache, &mut model, key, Insertion::Read);
     }
     let before = model.kept.clone();
     cache.set_policy(to, &mut model);
@@ -212,12 +212,12 @@ fn a_pool_full_of_dirty_blocks_is_asked_about_each_once_and_not_for_every_miss()
         let (mut cache, mut model) = (Cache::new(policy, Admission::Always, 1000, 0), Model::default());
         for key in (0..1000).map(Key) {
             cache.touch(key, &mut model);
-            admit(&mut cache, &mut model, key, Kind::OnFlash);
+            admit(&mut cache, &mut model, key, Insertion::OnFlash);
             model.stays.insert(key);
         }
         for key in (1000..3000).map(Key) {
             assert!(!cache.touch(key, &mut model));
-            admit(&mut cache, &mut model, key, Kind::Read);
+            admit(&mut cache, &mut model, key, Insertion::Read);
         }
         let most = if policy == Policy::Adaptive { 2000 * 65 + 1000 } else { 3000 };
         assert!(model.asked <= most, "{policy}: {} questions", model.asked);
@@ -225,7 +225,7 @@ fn a_pool_full_of_dirty_blocks_is_asked_about_each_once_and_not_for_every_miss()
         model.stays.remove(&Key(500));
         cache.release(Key(500));
         cache.touch(Key(5000), &mut model);
-        admit(&mut cache, &mut model, Key(5000), Kind::Read);
+        admit(&mut cache, &mut model, Key(5000), Insertion::Read);
         assert_eq!(model.evicted, [Key(500)], "{policy}");
     }
 }
@@ -241,7 +241,7 @@ fn memory_is_bounded_and_the_default_takes_eighteen_bytes_a_block() {
         let at_start = cache.memory();
         for key in 0..50_000 {
             cache.touch(Key(key), &mut model);
-            cache.admit(Key(key), Kind::OnFlash, &mut model);
+            cache.admit(Key(key), Insertion::OnFlash, &mut model);
         }
         assert_eq!(cache.memory(), at_start, "{policy} grew");
         let shadows = if policy == Policy::Adaptive { 510 << 10 } else { 0 };
@@ -263,10 +263,10 @@ fn late_misses(policy: Policy, capacity: u64, dirty_for: u64) -> u64 {
         let rank = ((4 * capacity) as f64).powf(share) as u64;
         let key = Key(rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32);
         let write = number.is_multiple_of(3);
-        let kind = if write { Kind::OnFlash } else { Kind::Read };
+        let insertion = if write { Insertion::OnFlash } else { Insertion::Read };
         if !cache.touch(key, &mut model) {
             misses += u64::from(number * 3 >= references * 2);
-            admit(&mut cache, &mut model, key, kind);
+            admit(&mut cache, &mut model, key, insertion);
         } else if write {
             cache.wrote(key);
             model.in_memory.remove(&key);

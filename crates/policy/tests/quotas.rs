@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use headpond_base::Class;
-use headpond_policy::{Admission, Admitted, Cache, ClassLimit, Holder, Host, Key, Kind, Policy, Quotas};
+use headpond_policy::{Admission, Admitted, Cache, ClassLimit, Holder, Host, Insertion, Key, Policy, Quotas};
 use proptest::prelude::*;
 
 const KEYS: u64 = 80;
@@ -134,8 +134,8 @@ impl Whole {
                 let known = self.cache.touch(key, &mut self.pool);
                 let now = self.pool.class(key);
                 if !known {
-                    let kind = if now.is_some() { Kind::OnFlash } else { Kind::Read };
-                    let kept = self.cache.admit(key, kind, &mut self.pool) != Admitted::Refused;
+                    let insertion = if now.is_some() { Insertion::OnFlash } else { Insertion::Read };
+                    let kept = self.cache.admit(key, insertion, &mut self.pool) != Admitted::Refused;
                     if now.is_none() && !kept {
                         return;
                     }
@@ -154,7 +154,7 @@ impl Whole {
                 if self.cache.touch(key, &mut self.pool) {
                     self.cache.wrote(key);
                 } else {
-                    self.cache.admit(key, Kind::OnFlash, &mut self.pool);
+                    self.cache.admit(key, Insertion::OnFlash, &mut self.pool);
                 }
                 self.count(key, now, by);
             }
@@ -189,7 +189,7 @@ impl Whole {
             return self.pool.give_up(key);
         }
         let kept =
-            self.cache.contains(key) || self.cache.admit(key, Kind::OnFlash, &mut self.pool) != Admitted::Refused;
+            self.cache.contains(key) || self.cache.admit(key, Insertion::OnFlash, &mut self.pool) != Admitted::Refused;
         self.cache.release(key);
         self.kept(key, kept);
     }
@@ -211,7 +211,7 @@ impl Whole {
             self.become_one_of(key, class);
             let Some(block) = self.pool.blocks.get(&key).copied().filter(|block| block.kept) else { continue };
             if !self.cache.contains(key) {
-                let kept = self.cache.admit(key, Kind::OnFlash, &mut self.pool) != Admitted::Refused;
+                let kept = self.cache.admit(key, Insertion::OnFlash, &mut self.pool) != Admitted::Refused;
                 self.kept(key, kept || block.dirty);
             }
         }

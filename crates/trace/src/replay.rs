@@ -3,7 +3,7 @@
 //! How it is counted, as in the published tables: every reference is looked up and, if it missed,
 //! comes in; reads and writes count the same; the first reference of a block is a miss.
 
-use headpond_policy::{Adaptive, Admission, Cache, Host, Key, Kind, Policy};
+use headpond_policy::{Adaptive, Admission, Cache, Host, Insertion, Key, Policy};
 
 use crate::load::Load;
 
@@ -88,7 +88,7 @@ pub fn replay(
             }
             if !cache.touch(key, &mut flash) {
                 misses += 1;
-                cache.admit(key, Kind::Read, &mut flash);
+                cache.admit(key, Insertion::Read, &mut flash);
             }
         }
         progress(chunk.len() as u64);

@@ -13,7 +13,7 @@
 use super::tuning::{Gate, Tuning};
 use crate::ghosts::Ghosts;
 use crate::queues::{Queues, State};
-use crate::{Admitted, Host, Key, Kind, Taken};
+use crate::{Admitted, Host, Insertion, Key, Taken};
 
 /// The newest of the window: in memory if clean.
 const YOUNG: u8 = 0;
@@ -153,7 +153,7 @@ impl Core {
         }
     }
 
-    pub(super) fn admit(&mut self, key: Key, kind: Kind, host: &mut dyn Host) -> Admitted {
+    pub(super) fn admit(&mut self, key: Key, insertion: Insertion, host: &mut dyn Host) -> Admitted {
         let remembered = self.ghosts.remove(key);
         let frequency = (remembered.map_or(0, |it| it.frequency) + 1).min(State::FREQUENCY_MAX);
         let has_room = self.len() < self.capacity;
@@ -166,8 +166,8 @@ impl Core {
         let returns = remembered.is_some_and(|it| self.soon_enough(it.since));
         // A cache that still has room keeps what comes, and the window shall not get all of it.
         let to_main = returns || has_room && self.windowed() >= self.window;
-        let in_memory = kind == Kind::Read && !to_main && self.memory > 0;
-        if kind == Kind::Read && !in_memory && !host.fill(key) {
+        let in_memory = insertion == Insertion::Read && !to_main && self.memory > 0;
+        if insertion == Insertion::Read && !in_memory && !host.fill(key) {
             self.remember(key, frequency);
             return Admitted::Refused;
         }

@@ -15,7 +15,7 @@ use headpond_base::BLOCK;
 use self::core::Core;
 use self::shadows::Shadows;
 use self::tuning::TUNINGS;
-use crate::{Admitted, Host, Key, Kind, Replacement, Taken};
+use crate::{Admitted, Host, Insertion, Key, Replacement, Taken};
 
 /// The share of the blocks that may be only in memory until they have shown that they are worth a
 /// flash write: a tenth, as the window has.
@@ -63,8 +63,8 @@ impl Replacement for Adaptive {
         self.core.touch(key)
     }
 
-    fn admit(&mut self, key: Key, kind: Kind, host: &mut dyn Host) -> Admitted {
-        self.core.admit(key, kind, host)
+    fn admit(&mut self, key: Key, insertion: Insertion, host: &mut dyn Host) -> Admitted {
+        self.core.admit(key, insertion, host)
     }
 
     fn wrote(&mut self, key: Key) {

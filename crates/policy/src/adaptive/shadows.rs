@@ -12,7 +12,7 @@
 
 use super::core::Core;
 use super::tuning::{TUNINGS, Tuning};
-use crate::{Host, Key, Kind};
+use crate::{Host, Insertion, Key};
 
 /// The cache's size in shadows' sizes, within the bounds below. One in eight keys for each of six
 /// shadows is most of the work that the cache itself has.
@@ -109,7 +109,7 @@ impl Shadows {
             shadow.missed = !shadow.core.touch(key);
             if shadow.missed {
                 let mut count = Count(0);
-                shadow.core.admit(key, Kind::Read, &mut count);
+                shadow.core.admit(key, Insertion::Read, &mut count);
                 shadow.cost += MISS + FILL * count.0;
             }
         }
