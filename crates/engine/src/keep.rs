@@ -19,7 +19,7 @@
 use headpond_base::{BLOCK, BLOCK_U64, Block, Class, Location, Nanos, ObjectId};
 use headpond_format::BLOCK_UNITS;
 use headpond_map::Slot;
-use headpond_policy::{Adaptive, Admitted, Cache, FlashBudget, Holder, Host, Insertion, Key, Quotas};
+use headpond_policy::{Adaptive, Admitted, BlockOwner, Cache, FlashBudget, Host, Insertion, Key, Quotas};
 
 use crate::config::Config;
 use crate::key::{block_of, key_of};
@@ -197,7 +197,7 @@ impl Host for Pool<'_> {
     }
 }
 
-impl Holder for Pool<'_> {
+impl BlockOwner for Pool<'_> {
     fn class(&self, key: Key) -> Option<Class> {
         let (object, block) = block_of(key);
         self.store.slot(object, block).map(|slot| slot.class)

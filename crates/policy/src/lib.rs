@@ -30,7 +30,7 @@ pub use fifo::Fifo;
 pub use key::Key;
 pub use lru::Lru;
 pub use merge::{Gap, Joined, Merge, OriginCost, Run, join};
-pub use quotas::{ClassLimit, Holder, Quotas};
+pub use quotas::{BlockOwner, ClassLimit, Quotas};
 pub use replacement::{Admitted, Host, Insertion, Replacement, Taken};
 pub use s3_fifo::S3Fifo;
 pub use streams::{Process, Streams, Transfer};

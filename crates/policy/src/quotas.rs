@@ -45,7 +45,7 @@ impl ClassLimit {
 }
 
 /// The owner of the blocks, which knows their classes.
-pub trait Holder {
+pub trait BlockOwner {
     /// The block's class; `None` if there is no such block.
     fn class(&self, key: Key) -> Option<Class>;
 
@@ -144,13 +144,13 @@ impl Quotas {
     /// The class that a block has from now on: it has `now`, or none if it is new, and a request of class `asks`
     /// uses it.
     #[must_use]
-    pub fn after_use(&self, now: Option<Class>, asks: Class, holder: &dyn Holder) -> Class {
+    pub fn after_use(&self, now: Option<Class>, asks: Class, owner: &dyn BlockOwner) -> Class {
         let in_use = self.pinned | self.shared;
         let known = |class: Class| if in_use >> class.number() & 1 == 1 { class } else { Class::EVERYBODY };
         let (now, asks) = (now.map(known), known(asks));
         match now {
             Some(now) if self.rank(now) >= self.rank(asks) => now,
-            _ if self.is_pinned(asks) && !self.has_room(asks, holder) => Class::EVERYBODY,
+            _ if self.is_pinned(asks) && !self.has_room(asks, owner) => Class::EVERYBODY,
             _ => asks,
         }
     }
@@ -165,21 +165,21 @@ impl Quotas {
     /// The class that a block which has one may keep: of a class that is not in use any more, or of a pin that has
     /// more than it may, it becomes everybody's.
     #[must_use]
-    pub fn belongs(&self, class: Class, holder: &dyn Holder) -> Class {
+    pub fn belongs(&self, class: Class, owner: &dyn BlockOwner) -> Class {
         let limit = self.limits[class.index()];
         let over = limit.pinned
-            && (holder.held(class) > limit.blocks || self.pinned(|class| holder.held(class)) > self.pins_max);
+            && (owner.held(class) > limit.blocks || self.pinned(|class| owner.held(class)) > self.pins_max);
         if !limit.in_use() || over { Class::EVERYBODY } else { class }
     }
 
     /// A block of this class is used or comes in: a share that is full gives up another for it. `false` if there is no
     /// place for it, as all others are dirty: it must go as soon as it is clean.
-    pub fn joins(&mut self, key: Key, class: Class, holder: &mut dyn Holder) -> bool {
+    pub fn joins(&mut self, key: Key, class: Class, owner: &mut dyn BlockOwner) -> bool {
         if !self.is_share(class) {
             return true;
         }
         let Some(share) = &mut self.shares[class.index()] else { return false };
-        share.touch(key) || share.admit(key, Insertion::OnFlash, &mut Own { class, holder }) != Admitted::Refused
+        share.touch(key) || share.admit(key, Insertion::OnFlash, &mut Own { class, owner }) != Admitted::Refused
     }
 
     /// Whether a block of this class was told of, if that matters.
@@ -189,13 +189,13 @@ impl Quotas {
     }
 
     /// A block of this class became clean. `false` if there is no place for it.
-    pub fn cleaned(&mut self, key: Key, class: Class, holder: &mut dyn Holder) -> bool {
+    pub fn cleaned(&mut self, key: Key, class: Class, owner: &mut dyn BlockOwner) -> bool {
         match &mut self.shares[class.index()] {
             Some(share) if share.contains(key) => {
                 share.release(key);
                 true
             }
-            _ => self.joins(key, class, holder),
+            _ => self.joins(key, class, owner),
         }
     }
 
@@ -227,22 +227,21 @@ impl Quotas {
         }
     }
 
-    fn has_room(&self, class: Class, holder: &dyn Holder) -> bool {
-        holder.held(class) < self.limits[class.index()].blocks
-            && self.pinned(|class| holder.held(class)) < self.pins_max
+    fn has_room(&self, class: Class, owner: &dyn BlockOwner) -> bool {
+        owner.held(class) < self.limits[class.index()].blocks && self.pinned(|class| owner.held(class)) < self.pins_max
     }
 }
 
 /// A share's own blocks, as its order of use sees them.
 struct Own<'a> {
     class: Class,
-    holder: &'a mut dyn Holder,
+    owner: &'a mut dyn BlockOwner,
 }
 
 impl Host for Own<'_> {
     fn evictable(&mut self, key: Key) -> bool {
         // One that is gone, or another's, is only a name that has to go.
-        self.holder.class(key) != Some(self.class) || self.holder.is_clean(key)
+        self.owner.class(key) != Some(self.class) || self.owner.is_clean(key)
     }
 
     fn fill(&mut self, _: Key) -> bool {
@@ -250,8 +249,8 @@ impl Host for Own<'_> {
     }
 
     fn evicted(&mut self, key: Key) {
-        if self.holder.class(key) == Some(self.class) {
-            self.holder.give_up(key);
+        if self.owner.class(key) == Some(self.class) {
+            self.owner.give_up(key);
         }
     }
 }

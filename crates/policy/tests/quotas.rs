@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use headpond_base::Class;
-use headpond_policy::{Admission, Admitted, Cache, ClassLimit, Holder, Host, Insertion, Key, Policy, Quotas};
+use headpond_policy::{Admission, Admitted, BlockOwner, Cache, ClassLimit, Host, Insertion, Key, Policy, Quotas};
 use proptest::prelude::*;
 
 const KEYS: u64 = 80;
@@ -51,7 +51,7 @@ impl Host for Pool {
     }
 }
 
-impl Holder for Pool {
+impl BlockOwner for Pool {
     fn class(&self, key: Key) -> Option<Class> {
         self.blocks.get(&key).map(|block| block.class)
     }
