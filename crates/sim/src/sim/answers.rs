@@ -1,0 +1,248 @@
+//! Answers of the engine, each checked when it comes: against the model, against the origin where a promise is about that, and
+//! an error against what went wrong.
+
+use std::collections::BTreeSet;
+
+use headpond_base::{Buf, CacheMode, Errno};
+use headpond_engine::{Reply, RequestId};
+
+use super::{Asked, Sim, StatusChange, busy_file};
+use crate::configuration::{Moment, MutationId};
+use crate::content::{Change, Content};
+use crate::found::Found;
+use crate::origin::{FileId, SpaceKind};
+use crate::rng::mix;
+
+impl Sim<'_> {
+    /// Checks what was answered.
+    pub(super) fn answers(&mut self) -> Result<(), String> {
+        while let Some((id, reply)) = self.world.replies.pop_front() {
+            self.world.trace(|| format!("reply {id:?} {}", short_reply(&reply)));
+            let Some(asked) = self.requests.remove(&id) else {
+                return Err(format!("{id:?} is answered twice, or was never asked: {reply:?}"));
+            };
+            self.world.hash = mix(self.world.hash ^ id.0 ^ u64::from(matches!(reply, Reply::Failed(_))) << 63);
+            if let Some(door) = busy_file(&asked).and_then(|file| self.doors.get_mut(&file)) {
+                door.busy = door.busy.saturating_sub(1);
+            }
+            self.answer(id, asked.clone(), reply).map_err(|why| format!("{asked:?}: {why}"))?;
+        }
+        Ok(())
+    }
+
+    fn check_error(&self, asked: &Asked, error: Errno) -> Result<(), String> {
+        let excused = match error {
+            Errno::NOSPC => self.world.injected.no_space > 0 || self.world.may_pass_by(),
+            Errno::DQUOT => self.scenario.quota_blocks.is_some(),
+            Errno::OPNOTSUPP if self.world.origin.kind() != SpaceKind::Keeps => true,
+            Errno::SHUTDOWN => self.stopping,
+            Errno::NXIO => matches!(asked, Asked::Seek { .. }),
+            Errno::NOENT => matches!(asked, Asked::CancelFlush),
+            Errno::CANCELED => matches!(asked, Asked::Flush { .. }),
+            // What rotted in an earlier life is still there.
+            Errno::IO => self.damaged || self.world.injected.excuses_errors(),
+            _ => false,
+        };
+        if excused {
+            Ok(())
+        } else {
+            Err(format!("failed with {error:?} though nothing was wrong ({:?})", self.world.injected))
+        }
+    }
+
+    fn answer(&mut self, id: RequestId, asked: Asked, reply: Reply) -> Result<(), String> {
+        if let Reply::Failed(error) = reply {
+            self.check_error(&asked, error)?;
+        }
+        match (asked, reply) {
+            (Asked::Open { file }, reply) => {
+                let door = self.doors.entry(file).or_default();
+                door.opening -= 1;
+                if let Reply::Opened { object, attributes } = reply {
+                    if door.handles > 0 && door.object != Some(object) {
+                        return Err(format!("one file is two objects: {:?} and {object:?}", door.object));
+                    }
+                    door.handles += 1;
+                    door.object = Some(object);
+                    self.seen_ctimes.insert(file, attributes.ctime.0);
+                    return self.model.check_size(id.0, attributes.size);
+                }
+                self.model.unwatch(id.0);
+                matches!(reply, Reply::Failed(_)).then_some(()).ok_or_else(|| wrong(&reply))
+            }
+            (Asked::StatusBegins { file }, reply) => {
+                if matches!(reply, Reply::Done) {
+                    self.status_changes.push(StatusChange { file, made: false });
+                } else {
+                    self.doors.entry(file).or_default().changing = false;
+                }
+                Ok(())
+            }
+            (Asked::Read { offset, len, keep, .. }, Reply::Data(pieces, _)) => {
+                self.summary.bytes_read += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+                if keep {
+                    self.kept.insert(id, Ok(pieces));
+                    return Ok(());
+                }
+                self.model.check_read(id.0, offset, len, &Found::at(offset, pieces))
+            }
+            (Asked::Read { keep, .. }, Reply::Failed(error)) => {
+                self.model.unwatch(id.0);
+                if keep {
+                    self.kept.insert(id, Err(error));
+                }
+                Ok(())
+            }
+            (Asked::Change { file, id: change, asked_at, direct }, Reply::Changed(attributes)) => {
+                if !self.is_strict() {
+                    self.model.make_loose(change);
+                }
+                self.model.acknowledge(change);
+                let seen = self.seen_ctimes.entry(file).or_default();
+                *seen = attributes.ctime.0.max(*seen);
+                // What is durable is no use without a name.
+                self.doors.entry(file).or_default().anchored |= self.model.is_durable(change);
+                self.model.check_size(id.0, attributes.size)?;
+                let alone = self.model.moment() == asked_at + 2 && self.model.open_changes(file) == 0;
+                if alone && self.model.is_durable(change) {
+                    self.model.synced_at_origin(file, asked_at + 2);
+                }
+                self.check_written_through(file, change, asked_at, direct)
+            }
+            (Asked::Change { file, id: change, .. }, Reply::Failed(_)) => {
+                self.model.unwatch(id.0);
+                // It may be there in part.
+                self.seen_ctimes.remove(&file);
+                if self.world.injected.flash_write > 0 {
+                    // The flash failed before it was its turn: it went to the origin.
+                    self.model.make_loose(change);
+                }
+                self.model.fail(change);
+                Ok(())
+            }
+            (Asked::Sync { file, moment }, Reply::Done) => {
+                self.model.synced(file, moment);
+                self.doors.entry(file).or_default().anchored = true;
+                Ok(())
+            }
+            (Asked::SyncAll { moment, files }, Reply::Done) => {
+                // Of a file whose last name is gone nobody syncs what went to the origin: should a
+                // power cut bring the name back, it is the file of some moment since its own sync.
+                self.model.synced_all(moment, &self.gone());
+                for file in files {
+                    self.doors.entry(file).or_default().anchored = true;
+                }
+                Ok(())
+            }
+            (Asked::Flush { moment, files }, Reply::Done) => self.check_flushed(moment, files),
+            (Asked::SetMode { mode }, Reply::Done) => {
+                self.mode = mode;
+                self.mode_open = false;
+                Ok(())
+            }
+            (Asked::Stop { moment }, Reply::Done) => {
+                self.stopped_well = true;
+                self.model.synced_all(moment, &self.gone());
+                Ok(())
+            }
+            (Asked::Seek { file, offset, data, asked_at }, reply @ (Reply::Offset(_) | Reply::Failed(Errno::NXIO))) => {
+                let quiet = asked_at == Some(self.model.moment()) && self.model.open_changes(file) == 0;
+                let contents = if quiet { self.model.contents(file) } else { Vec::new() };
+                let checked: Vec<_> =
+                    contents.iter().map(|content| check_seek(content, offset, data, &reply)).collect();
+                if checked.iter().any(Result::is_ok) { Ok(()) } else { checked.into_iter().next().unwrap_or(Ok(())) }
+            }
+            (
+                Asked::Close { .. } | Asked::StatusEnds | Asked::Configure | Asked::CancelFlush | Asked::Settled,
+                Reply::Done,
+            ) => Ok(()),
+            (Asked::Names { .. }, Reply::Done) => {
+                // It has a later one, which no answer tells.
+                self.seen_ctimes.clear();
+                Ok(())
+            }
+            (_, Reply::Failed(_)) => Ok(()),
+            (_, reply) => Err(wrong(&reply)),
+        }
+    }
+
+    /// In all modes but write-back, and of what is treated so, an acknowledged write is at the origin.
+    fn check_written_through(
+        &self,
+        file: FileId,
+        change: MutationId,
+        asked_at: Moment,
+        direct: bool,
+    ) -> Result<(), String> {
+        let quiet = self.model.moment() == asked_at + 2 && self.model.open_changes(file) == 0;
+        if !direct && (self.mode == CacheMode::WriteBack || self.mode_open) || !quiet {
+            return Ok(());
+        }
+        if let Change::Write { offset, len, writer } = self.model.change(change) {
+            let bytes = self.world.origin.read(file, offset, len as usize).unwrap_or_else(|_| Buf::empty());
+            if bytes.len() as u64 != len || !crate::content::is_from(Some(writer), offset, &bytes) {
+                return Err(format!("acknowledged in mode {} and not at the origin", self.mode));
+            }
+        }
+        Ok(())
+    }
+
+    /// After a flush the origin alone, also after a power cut, has everything.
+    fn check_flushed(&mut self, moment: Moment, files: Option<BTreeSet<FileId>>) -> Result<(), String> {
+        if files.is_none() {
+            self.model.synced_all(moment, &self.gone());
+        }
+        self.summary.flushes += 1;
+        if self.model.moment() != moment {
+            return Ok(());
+        }
+        let named: BTreeSet<FileId> = self.world.origin.names().values().copied().collect();
+        for file in named {
+            if self.model.open_changes(file) > 0 || files.as_ref().is_some_and(|files| !files.contains(&file)) {
+                continue;
+            }
+            let live = self.world.origin.live(file).map_err(|error| error.to_string())?;
+            let durable = self.world.origin.durable(file).map_err(|error| error.to_string())?;
+            let incomplete = |what, why| format!("after a flush the origin's {what} {file:?} is incomplete: {why}");
+            self.model.check_whole(file, &live).map_err(|why| incomplete("live", why))?;
+            if !durable.is_same(&live) {
+                self.model.check_whole(file, &durable).map_err(|why| incomplete("durable", why))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn gone(&self) -> BTreeSet<FileId> {
+        self.doors.iter().filter(|(_, door)| door.unlinked).map(|(file, _)| *file).collect()
+    }
+}
+
+fn wrong(reply: &Reply) -> String {
+    format!("an answer of the wrong kind: {reply:?}")
+}
+
+fn short_reply(reply: &Reply) -> String {
+    match reply {
+        Reply::Data(pieces, _) => format!("{} bytes", pieces.iter().map(|piece| piece.len()).sum::<usize>()),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Whether an answer to a search for data or a hole fits the content.
+fn check_seek(content: &Content, offset: u64, data: bool, reply: &Reply) -> Result<(), String> {
+    let has_data = |from: u64, to: u64| content.has_data(from, to);
+    match reply {
+        Reply::Offset(found) if data => {
+            let fits = *found >= offset && *found < content.size && !has_data(offset, *found);
+            fits.then_some(())
+                .ok_or_else(|| format!("data is said to start at {found}: some lies before, or none there"))
+        }
+        Reply::Offset(found) => {
+            let end = (found + 1).next_multiple_of(4096).min(content.size).max(*found);
+            let fits = *found >= offset && *found <= content.size && !has_data(*found, end);
+            fits.then_some(()).ok_or_else(|| format!("a hole is said to start at {found}: there is data"))
+        }
+        _ if offset >= content.size || data && !has_data(offset, content.size) => Ok(()),
+        _ => Err(format!("nothing found from {offset} on in a file of {} bytes", content.size)),
+    }
+}
