@@ -141,7 +141,8 @@ impl Geometry {
         Location(segment.0 as u64 * self.segment_blocks() as u64)
     }
 
-    /// The byte on the device at which a location starts.
+    /// The byte at which a location starts on the one device of a pool, which is all that a scan and `check` read. In use
+    /// [`Addresses`](crate::Addresses) says it.
     #[must_use]
     pub const fn byte_of(&self, location: Location) -> u64 {
         self.segments_start + location.0 * BLOCK_U64
