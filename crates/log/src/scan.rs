@@ -90,6 +90,11 @@ fn scan_from(
             found.extend(batches_of(flash, &geometry, &life, mutation)?);
         }
     }
+    // A segment that was opened last may have lost its head and its first batch in a crash, and kept what came later, its
+    // footer too. No generation of those comes again: there are no more of them than segments, as each was opened once
+    // since the last sync.
+    let unseen = if superblock.clean_stop { 0 } else { u64::from(geometry.segments) };
+    let next_generation = Generation(next_generation.0 + unseen);
     drop_foreign_slots(&mut checkpoint, &lives, &geometry, &superblock)?;
 
     let mut durable = Durable { batch: superblock.synced_through, host: superblock.synced_host };

@@ -362,7 +362,7 @@ impl World {
 
         assert!(there.last().is_none_or(|last| *last < found.start.next_sequence), "seed {number}: a sequence twice");
         assert!(found.start.next_batch > self.log.synced_batch(), "seed {number}: a batch number twice");
-        let lives = found.start.segments.iter().map(|segment| segment.generation);
+        let lives = self.lives.iter().map(|(_, generation)| *generation);
         assert!(lives.max() < Some(found.start.next_generation), "seed {number}: a generation twice");
         self.check_content(&found.tail);
         there.into_iter().collect()
