@@ -1,7 +1,7 @@
 //! What can be set, with its range.
 
 use headpond_base::{CacheMode, Class, Compression, Nanos};
-use headpond_log::Mutation;
+use headpond_log::{Filling, Mutation};
 use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy, Streams};
 
 /// Settings of an engine.
@@ -41,6 +41,11 @@ pub struct Config {
     /// Records are packed while so much of the pool is in use, in percent, or more; 0: always. Below that packing would
     /// cost time and gain no room.
     pub compression_from: u8,
+    /// How many segments are filled with host writes at once, 1 or more. Read at the start only.
+    pub host_segments: usize,
+    /// Blocks of host writes that go to flash before anybody asks for a sync, while the flash has little to do. Read at the
+    /// start only.
+    pub streamed_blocks: u32,
     /// A planted bug, for tests of the tests.
     pub mutation: Option<Mutation>,
 }
@@ -76,6 +81,8 @@ impl Default for Config {
             classes: [ClassLimit::default(); Class::COUNT],
             compression: Compression::Off,
             compression_from: 50,
+            host_segments: 1,
+            streamed_blocks: Filling::STREAMED_BLOCKS,
             mutation: None,
         }
     }

@@ -88,6 +88,7 @@ pub struct Recovered {
     store: Store,
     last_host: BatchNumber,
     dropped_batches: u64,
+    beyond_gap: u64,
     /// The origin's host has been up since the pool was last used.
     origin_stood: bool,
 }
@@ -168,6 +169,7 @@ pub fn recover_mutated(
         store,
         last_host: scanned.last_host,
         dropped_batches: scanned.dropped_batches,
+        beyond_gap: scanned.beyond_gap,
         origin_stood: false,
     })
 }
@@ -191,6 +193,12 @@ impl Recovered {
     #[must_use]
     pub const fn dropped_batches(&self) -> u64 {
         self.dropped_batches
+    }
+
+    /// Of those, batches of host writes behind the first that is missing or torn.
+    #[must_use]
+    pub const fn beyond_gap(&self) -> u64 {
+        self.beyond_gap
     }
 
     /// Blocks that the origin has not got.

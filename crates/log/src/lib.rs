@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - **One order.** Every entry has a sequence, and replay follows it. Batches of the host stream
-//!   form a chain: if one is missing, replay sees the gap and takes nothing behind it.
+//!   form one chain over all segments: if one is missing, replay sees the gap and takes nothing behind it.
 //! - **Durable means durable.** The log syncs the device only when every write that the sync must
 //!   cover has completed. The sync does not count for later writes.
 //! - **No segment is reused while anything durable needs it.** The entries that emptied it are durable
@@ -18,6 +18,7 @@ mod health;
 mod log;
 mod mutation;
 mod open;
+mod open_segments;
 mod scan;
 mod segments;
 mod tail;
@@ -28,6 +29,7 @@ pub use checkpoint::{Checkpoint, read_checkpoint};
 pub use flash_read::{FlashRead, ScanError};
 pub use log::{DataRecord, Log, LogIo, LogStart, Placed, PlacedPacked, WriteId};
 pub use mutation::Mutation;
+pub use open_segments::Filling;
 pub use scan::{Scanned, scan};
 pub use segments::{Segment, Segments};
 pub use tail::TailEntry;

@@ -7,6 +7,9 @@
 //! Without a sync, the log submits a batch as soon as it is worth a write and the flash has little to do. Then
 //! little is left to write when the sync comes. The price: a head block for each such batch, 3 % of the bytes.
 //! If the flash does not keep up, batches grow instead.
+//!
+//! The host stream may fill several segments, its batches in turn ([`OpenSegments`]). A sync waits for every earlier write, in
+//! whichever segment it lies, so what is durable is always a prefix.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -26,6 +29,7 @@ use crate::buffers::Buffers;
 use crate::health::Health;
 use crate::mutation::Mutation;
 use crate::open::{OpenBatch, OpenSegment};
+use crate::open_segments::{Filling, OpenSegments};
 use crate::segments::{Segment, Segments};
 
 /// Names a write of the log until it is completed; later ones are larger.
@@ -44,7 +48,8 @@ pub enum LogIo {
         /// What.
         data: Buf,
     },
-    /// Make what is written durable, on all members. At most one is under way.
+    /// Make what is written durable, on all members. It is completed once all of them are done, and failed if one of them
+    /// fails. At most one is under way.
     Sync,
     /// These bytes are not needed any more.
     Trim {
@@ -153,11 +158,7 @@ enum Wanted {
     AllStreams,
 }
 
-/// Payload that is worth a write of its own: with 16 KiB records and the head it fills 128 KiB, beyond which
-/// larger writes gain little.
-const STREAMED_BLOCKS: u32 = 28;
-
-/// Writes under way with which the flash has enough to do.
+/// Writes under way, for each host segment that may be open, with which the flash has enough to do.
 const STREAMED_AT_ONCE: usize = 2;
 
 /// The log of one pool.
@@ -167,7 +168,8 @@ pub struct Log {
     owner: OwnerNumber,
     epoch: Epoch,
     segments: Segments,
-    open: [Option<OpenSegment>; Stream::ALL.len()],
+    open: OpenSegments,
+    filling: Filling,
     buffers: Buffers,
     next_sequence: Sequence,
     last_host_sequence: Sequence,
@@ -203,7 +205,8 @@ impl Log {
             owner: start.owner,
             epoch: start.epoch,
             segments: Segments::new(start.addresses, start.segments),
-            open: [const { None }; Stream::ALL.len()],
+            open: OpenSegments::new(),
+            filling: Filling::default(),
             buffers: Buffers::default(),
             next_sequence: start.next_sequence,
             last_host_sequence: before,
@@ -223,6 +226,12 @@ impl Log {
             health,
             io: Vec::new(),
         }
+    }
+
+    /// Says how the host stream is to be filled, if not as by default. To be called before the first append.
+    pub fn fill(&mut self, filling: Filling) {
+        self.open.host_at_once(filling.host_segments);
+        self.filling = filling;
     }
 
     /// The pool's division.
@@ -384,7 +393,7 @@ impl Log {
     /// The open batch that a block is in, and which block of it that is; its head is the first.
     fn open_batch(&self, location: Location) -> Option<(&OpenBatch, u32)> {
         let segment = self.geometry.segment_of(location);
-        let open = self.open.iter().flatten().find(|open| open.id == segment)?;
+        let open = self.open.all().find(|open| open.id == segment)?;
         let batch = open.batch.as_ref()?;
         let block = self.geometry.block_in_segment(location);
         let index = block.checked_sub(batch.start)?;
@@ -403,22 +412,34 @@ impl Log {
     /// # Panics
     /// When they fit no batch, or no segment is free: callers keep a reserve.
     pub fn together(&mut self, stream: Stream, entry_bytes: usize, blocks: u32) {
-        let fits = |open: &OpenSegment| open.batch_fits(entry_bytes, blocks);
-        if self.open[stream.index()].as_ref().is_some_and(fits) {
+        if self.open.current(stream).is_some_and(|open| open.batch_fits(entry_bytes, blocks)) {
             return;
         }
         self.close(stream);
-        let fits = |open: &OpenSegment| open.new_batch_fits(entry_bytes, blocks);
-        if !self.open[stream.index()].as_ref().is_some_and(fits) {
-            self.seal(stream);
-            self.open_segment(stream);
-        }
-        let open = self.open[stream.index()].as_mut().expect("just opened");
+        self.make_room(stream, entry_bytes, blocks);
+        let open = self.open.current_mut(stream).expect("just opened");
         open.batch();
         assert!(
             open.batch_fits(entry_bytes, blocks),
             "{entry_bytes} bytes of entries with {blocks} blocks fit no batch"
         );
+    }
+
+    /// Passes the turn on to a segment that has room for a new batch. Where none has, one is opened. Those that are too full
+    /// are sealed on the way.
+    fn make_room(&mut self, stream: Stream, entry_bytes: usize, blocks: u32) {
+        for _ in 0..self.open.at_once(stream) {
+            if let Some(open) = self.open.current(stream) {
+                if open.new_batch_fits(entry_bytes, blocks) {
+                    return;
+                }
+                self.seal_current(stream);
+            }
+            if self.open.are_none(stream) || self.segments.free() > self.filling.spare {
+                return self.open_segment(stream);
+            }
+            self.open.pass(stream);
+        }
     }
 
     /// Appends an entry without payload to the host stream.
@@ -437,7 +458,7 @@ impl Log {
         let DataRecord { stream, object, first, blocks, dirty, grown, class, whole } = record;
         self.together(stream, Entry::data_len(blocks as usize), blocks);
         let sequence = self.next_sequence;
-        let open = self.open[stream.index()].as_mut().expect("together opened it");
+        let open = self.open.current_mut(stream).expect("together opened it");
         let id = open.id;
         let writer = bound_writer(Writer { pool: self.pool, generation: open.generation }, self.mutation);
         let batch = open.batch();
@@ -463,7 +484,7 @@ impl Log {
         let DataRecord { stream, object, first, blocks, dirty, grown, class, .. } = record;
         self.together(stream, Entry::PACKED_LEN, blocks);
         let sequence = self.next_sequence;
-        let open = self.open[stream.index()].as_mut().expect("together opened it");
+        let open = self.open.current_mut(stream).expect("together opened it");
         let id = open.id;
         let checksum = seal(
             packed,
@@ -491,7 +512,7 @@ impl Log {
     pub fn append_blank(&mut self, record: DataRecord) -> Location {
         let DataRecord { stream, object, first, blocks, dirty, grown, class, .. } = record;
         self.together(stream, Entry::BLANK_LEN, 0);
-        let open = self.open[stream.index()].as_mut().expect("together opened it");
+        let open = self.open.current_mut(stream).expect("together opened it");
         let (id, start) = (open.id, open.batch().start);
         let mut bytes = Vec::with_capacity(Entry::BLANK_LEN);
         Entry::Blank { object, first, blocks, dirty, grown, class }.encode(self.next_sequence, &mut bytes);
@@ -505,7 +526,7 @@ impl Log {
         if stream == Stream::Host {
             self.last_host_sequence = sequence;
         }
-        let open = self.open[stream.index()].as_mut().expect("together opened it");
+        let open = self.open.current_mut(stream).expect("together opened it");
         let batch = open.batch();
         batch.entries.extend_from_slice(entry);
         batch.last_sequence = sequence;
@@ -514,7 +535,7 @@ impl Log {
 
     /// Submits the stream's open batch, if there is one.
     pub fn close(&mut self, stream: Stream) {
-        let Some(open) = self.open[stream.index()].as_mut() else { return };
+        let Some(open) = self.open.current_mut(stream) else { return };
         let Some(batch) = open.batch.take() else { return };
         let (id, start, payload_blocks) = (open.id, batch.start, batch.payload_blocks());
         let number = self.next_batch;
@@ -550,13 +571,20 @@ impl Log {
         let data = buffer.freeze();
         self.buffers.keep(at, number, data.clone());
         self.write(id, at, data);
+        self.open.pass(stream);
     }
 
-    /// Submits the footer of the stream's open segment, which takes no more.
-    fn seal(&mut self, stream: Stream) {
-        self.close(stream);
-        let Some(open) = self.open[stream.index()].take() else { return };
-        let footer = encode_footer(&self.segment_head(&open), &open.summary);
+    /// Seals the segment of the stream whose turn it is, and that has no open batch.
+    fn seal_current(&mut self, stream: Stream) {
+        if let Some(open) = self.open.take(stream) {
+            self.seal(&open);
+        }
+    }
+
+    /// Submits the footer of a segment, which takes no more.
+    fn seal(&mut self, open: &OpenSegment) {
+        assert!(open.batch.is_none(), "a segment is sealed with its last batch open");
+        let footer = encode_footer(&self.segment_head(open), &open.summary);
         #[allow(clippy::cast_possible_truncation)] // a footer is smaller than its segment
         let footer_blocks = (footer.len() / BLOCK) as u32;
         self.segments.get_mut(open.id).state = SegmentState::Sealed;
@@ -567,7 +595,10 @@ impl Log {
     /// Seals every open segment, so that the pool can be left.
     pub fn seal_all(&mut self) {
         for stream in Stream::ALL {
-            self.seal(stream);
+            self.close(stream);
+            for open in self.open.take_all(stream) {
+                self.seal(&open);
+            }
         }
     }
 
@@ -584,7 +615,7 @@ impl Log {
         let open = OpenSegment::new(id, generation, stream, self.geometry.segment_blocks());
         let mut head = BufMut::zeroed(BLOCK);
         encode_segment_head(&self.segment_head(&open), &self.placement(&open), &mut head);
-        self.open[stream.index()] = Some(open);
+        self.open.put(open);
         self.write(id, first, head.freeze());
     }
 
@@ -678,11 +709,21 @@ impl Log {
             });
         }
         if let SyncState::Writing(target) = self.sync
-            && self.under_way.first().is_none_or(|first| *first > target.write)
+            && self.is_written(&target)
         {
             self.sync = SyncState::Syncing(target);
             self.io.push(LogIo::Sync);
         }
+    }
+
+    /// Whether every write that a sync has to cover is completed: those of all streams, in all segments.
+    fn is_written(&self, target: &SyncTarget) -> bool {
+        if Mutation::SyncOneSegment.is_planted(self.mutation) {
+            let last = self.open.all().find(|open| open.summary.last().is_some_and(|last| last.number == target.host));
+            let mut earlier = self.write_segments.range(..=target.write);
+            return earlier.all(|(_, segment)| last.is_some_and(|open| open.id != *segment));
+        }
+        self.under_way.first().is_none_or(|first| *first > target.write)
     }
 
     /// A write is completed. If it failed, [`Log::refused`] was told first.
@@ -733,9 +774,9 @@ impl Log {
 
     /// Submits the open host batch before anybody asks for it, if the flash has time for it.
     fn stream(&mut self) {
-        let open = self.open[Stream::Host.index()].as_ref().and_then(|open| open.batch.as_ref());
-        if open.is_some_and(|batch| batch.payload_blocks() >= STREAMED_BLOCKS)
-            && self.under_way.len() < STREAMED_AT_ONCE
+        let open = self.open.current(Stream::Host).and_then(|open| open.batch.as_ref());
+        if open.is_some_and(|batch| batch.payload_blocks() >= self.filling.streamed_blocks)
+            && self.under_way.len() < STREAMED_AT_ONCE * self.open.at_once(Stream::Host)
             && self.takes_writes()
         {
             self.close(Stream::Host);

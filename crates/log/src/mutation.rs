@@ -26,6 +26,13 @@ pub enum Mutation {
     ForgetChain,
     /// A file is let go of before the log's word that it is clean is durable.
     LetGoEarly,
+    /// A sync waits for the writes of one segment alone: the one in which its last batch lies.
+    SyncOneSegment,
+    /// Recovery takes of each segment what comes before its first torn batch, whatever is missing in others.
+    ChainBySegment,
+    /// A sync is answered when the first of several devices is done. The bug is in what carries syncs out, not in the
+    /// log.
+    SyncOneDevice,
 }
 
 impl Mutation {
@@ -39,7 +46,7 @@ impl Mutation {
     }
 
     /// Every one, with its name for the command line.
-    pub const ALL: [(&'static str, Self); 9] = [
+    pub const ALL: [(&'static str, Self); 12] = [
         ("skip-sync", Self::SkipSync),
         ("accept-torn-batch", Self::AcceptTornBatch),
         ("clean-before-origin-sync", Self::CleanBeforeOriginSync),
@@ -49,5 +56,8 @@ impl Mutation {
         ("split-together", Self::SplitTogether),
         ("forget-chain", Self::ForgetChain),
         ("let-go-early", Self::LetGoEarly),
+        ("sync-one-segment", Self::SyncOneSegment),
+        ("chain-by-segment", Self::ChainBySegment),
+        ("sync-one-device", Self::SyncOneDevice),
     ];
 }

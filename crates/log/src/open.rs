@@ -17,7 +17,7 @@ pub(crate) struct OpenBatch {
 }
 
 /// What a batch starts with. Where much is written, batches are submitted once they have filled it
-/// (see `STREAMED_BLOCKS` in `log.rs`), so few have to grow.
+/// (see [`crate::Filling`]), so few have to grow.
 const BUFFER_BLOCKS: usize = 32;
 
 impl OpenBatch {

@@ -33,6 +33,8 @@ pub struct Scanned {
     pub last_host: BatchNumber,
     /// Batches found after the checkpoint that do not count: torn, or behind a torn one.
     pub dropped_batches: u64,
+    /// Of those, host batches behind the first that is missing or torn.
+    pub beyond_gap: u64,
 }
 
 /// Reads a pool from a device of `device_bytes`. `mutation` is for tests of the tests.
@@ -137,6 +139,7 @@ fn scan_from(
         next_object,
         last_host: tail.last_host,
         dropped_batches: tail.dropped,
+        beyond_gap: tail.beyond_gap,
         superblock,
     })
 }

@@ -1,8 +1,8 @@
 //! The tail of the log: what was appended after the checkpoint, as far as it counts.
 //!
 //! What counts is decided here, and only here:
-//! - Host batches count in the order of their chain, up to the first that is missing or torn.
-//!   Promise 2: what survives is a prefix.
+//! - Host batches count in the order of their chain, up to the first that is missing or torn, in whichever segments
+//!   they lie. Promise 2: what survives is a prefix.
 //! - A batch that was known to be durable needs no look at its payload: if that has rotted since,
 //!   reads will tell. Any other batch counts only if all its payload matches its checksums.
 //! - Batches of other streams hold copies of what the origin has. They count each for itself,
@@ -77,6 +77,8 @@ pub(crate) struct Tail {
     pub(crate) last_host: BatchNumber,
     /// Batches that were there but do not count.
     pub(crate) dropped: u64,
+    /// Of those, host batches behind the first that is missing or torn.
+    pub(crate) beyond_gap: u64,
 }
 
 /// Decides what counts. `last_host` is the host batch before the tail.
@@ -99,13 +101,29 @@ pub(crate) fn judge(
     let mut entries = Vec::new();
     let (mut chain, mut last) = (last_host, Sequence(replay_from.0 - 1));
     let mut counted = 0;
-    for batch in host {
+    let by_segment = Mutation::ChainBySegment.is_planted(mutation);
+    let mut torn_in = Vec::new();
+    let mut host = host.into_iter();
+    let mut beyond_gap = 0;
+    while let Some(batch) = host.next() {
         let earlier = forgets && batch.summary.number <= last_host;
-        let missing = batch.summary.previous_host != chain && !Mutation::ForgetChain.is_planted(mutation);
+        let forgets_chain = by_segment || Mutation::ForgetChain.is_planted(mutation);
+        let missing = batch.summary.previous_host != chain && !forgets_chain;
         if missing && !earlier {
+            beyond_gap = 1 + host.len() as u64;
             break;
         }
-        let Some(read) = read_batch(&batch, flash, geometry, durable, mutation) else { break };
+        if torn_in.contains(&batch.segment) {
+            continue;
+        }
+        let Some(read) = read_batch(&batch, flash, geometry, durable, mutation) else {
+            if by_segment {
+                torn_in.push(batch.segment);
+                continue;
+            }
+            beyond_gap = host.len() as u64;
+            break;
+        };
         chain = chain.max(batch.summary.number);
         counted += 1;
         last = read.last().map_or(last, |entry| entry.sequence.max(last));
@@ -126,7 +144,7 @@ pub(crate) fn judge(
     } else {
         entries.sort_by_key(|entry| entry.sequence);
     }
-    Ok(Tail { entries, last_host: chain, dropped: total - counted })
+    Ok(Tail { entries, last_host: chain, dropped: total - counted, beyond_gap })
 }
 
 /// A batch's entries, if it counts for itself.

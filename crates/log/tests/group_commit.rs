@@ -4,7 +4,7 @@
 
 use headpond_base::{BatchNumber, Epoch, Generation, ObjectId, OwnerNumber, PoolId, Sequence, Stream};
 use headpond_format::{Addresses, Entry, Geometry, MemberName, Members, SegmentState};
-use headpond_log::{Log, LogIo, LogStart, Segment, WriteId};
+use headpond_log::{Filling, Log, LogIo, LogStart, Segment, WriteId};
 
 /// An empty log.
 fn log() -> Log {
@@ -76,4 +76,42 @@ fn what_was_appended_during_a_sync_gets_one_of_its_own() {
     assert_eq!(wanted(&mut log).1, 1);
     log.synced();
     assert_eq!(log.durable(), last);
+}
+
+#[test]
+fn a_sync_waits_for_earlier_batches_in_every_open_segment() {
+    let mut log = log();
+    log.fill(Filling { host_segments: 2, ..Filling::default() });
+    let mut last = Sequence(0);
+    for object in 1..=2 {
+        last = log.append(&Entry::Forget { object: ObjectId(object) });
+        log.close(Stream::Host);
+    }
+    log.want_sync();
+    // A head and a batch in each of two segments.
+    let (mut writes, syncs) = wanted(&mut log);
+    assert_eq!((writes.len(), syncs), (4, 0));
+    let earlier = writes.remove(1);
+    complete(&mut log, writes);
+    assert_eq!(wanted(&mut log), (Vec::new(), 0), "the batch before is not written yet, in the other segment");
+    log.wrote(earlier);
+    assert_eq!(wanted(&mut log).1, 1);
+    assert!(log.durable() < last);
+    log.synced();
+    assert_eq!(log.durable(), last);
+}
+
+#[test]
+fn few_free_segments_are_left_alone_by_further_open_ones() {
+    let opened = |spare: usize| {
+        let mut log = log();
+        log.fill(Filling { host_segments: 4, spare, ..Filling::default() });
+        for object in 1..=8 {
+            log.append(&Entry::Forget { object: ObjectId(object) });
+            log.close(Stream::Host);
+        }
+        log.segments().iter().filter(|(_, segment)| segment.state == SegmentState::Open).count()
+    };
+    let all = log().segments().free();
+    assert_eq!((opened(0), opened(all - 2), opened(all)), (4, 2, 1));
 }

@@ -18,6 +18,9 @@ use world::{Flash, POOL_BYTES, SEGMENT_BYTES, Seed, World};
 
 const SEEDS: u64 = 300;
 
+/// How many host segments are filled at once, where that is what is tried.
+const SEVERAL: [usize; 3] = [2, 3, 4];
+
 #[test]
 fn after_a_crash_a_prefix_is_there_with_everything_that_was_synced() {
     for seed in 0..SEEDS {
@@ -59,6 +62,72 @@ fn reused_segments_bring_nothing_of_their_earlier_lives_back() {
         world.check_what_a_scan_finds();
     }
     assert!(reused > 0, "the test is to reuse segments");
+}
+
+#[test]
+fn with_several_host_segments_open_a_crash_leaves_a_prefix_with_everything_that_was_synced() {
+    let mut beyond_gap = 0;
+    for host_segments in SEVERAL {
+        for seed in 0..SEEDS {
+            let mut world = World::filling(host_segments, seed);
+            for _ in 0..3 {
+                world.live(80);
+                world.crash();
+                world.check_what_a_scan_finds();
+                beyond_gap += world.beyond_gap();
+                world.start_again();
+            }
+            world.live(120);
+            world.finish();
+            world.crash();
+            assert_eq!(world.check_what_a_scan_finds(), world.appended(), "seed {seed}: nothing was lost");
+        }
+    }
+    assert!(beyond_gap > 1000, "the test is to lose a batch and keep the next: {beyond_gap}");
+}
+
+#[test]
+fn with_several_host_segments_open_reused_ones_bring_nothing_back() {
+    let mut reused = 0;
+    for (host_segments, seed) in SEVERAL.into_iter().flat_map(|open| (0..SEEDS / 3).map(move |seed| (open, seed))) {
+        let mut world = World::filling(host_segments, seed);
+        for _ in 0..6 {
+            world.live(60);
+            world.finish();
+            world.checkpoint_and_release();
+            world.live(30);
+            world.crash();
+            world.check_what_a_scan_finds();
+            world.start_again();
+        }
+        reused += world.reused();
+    }
+    assert!(reused > 0, "the test is to reuse segments");
+}
+
+/// Whether one of 50 histories with several host segments shows the bug.
+fn is_found_with_several(mutation: Mutation, plant: impl Fn(&mut World)) {
+    let missed = (0..50).all(|seed| {
+        let mut world = World::filling(4, seed);
+        plant(&mut world);
+        world.live(80);
+        world.crash();
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.check_what_a_scan_finds())).is_ok()
+    });
+    assert!(!missed, "{mutation:?} goes unnoticed");
+}
+
+#[test]
+fn a_sync_that_waits_for_one_segment_alone_is_found() {
+    let mutation = Mutation::SyncOneSegment;
+    is_found_with_several(mutation, |world| world.plant_in_log(mutation));
+}
+
+#[test]
+fn a_recovery_that_goes_on_beyond_a_gap_is_found() {
+    for mutation in [Mutation::ChainBySegment, Mutation::ForgetChain] {
+        is_found_with_several(mutation, |world| world.mutation = Some(mutation));
+    }
 }
 
 #[test]

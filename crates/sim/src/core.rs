@@ -52,6 +52,8 @@ pub(crate) trait Restored {
     fn clean_stop(&self) -> bool;
     /// The last host batch that counts.
     fn last_host_batch(&self) -> u64;
+    /// Host batches that are on flash, and one before them is not.
+    fn beyond_gap(&self) -> u64;
     fn start(self: Box<Self>, config: Config, now: Nanos) -> Box<dyn Core>;
 }
 
@@ -156,6 +158,10 @@ impl Restored for Recovered {
 
     fn last_host_batch(&self) -> u64 {
         Self::last_host_batch(self).0
+    }
+
+    fn beyond_gap(&self) -> u64 {
+        Self::beyond_gap(self)
     }
 
     fn start(self: Box<Self>, config: Config, now: Nanos) -> Box<dyn Core> {

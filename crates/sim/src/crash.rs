@@ -272,7 +272,7 @@ impl Sim<'_> {
             // The operator's answer to the refusal: a fresh pool. What only the old one had is gone.
             self.world.trace(|| "the pool was disowned: a fresh one".into());
             self.world.flash = SimFlash::new(self.scenario.geometry.pool_bytes);
-            self.world.flash.set_geometry(self.scenario.geometry);
+            self.world.flash.set_geometry(self.scenario.geometry, self.scenario.devices);
             self.format();
             self.damaged = true;
             // What every file has lost with it is not known here: the run ends once it has begun.
@@ -282,6 +282,7 @@ impl Sim<'_> {
             self.over = true;
             return Ok(());
         };
+        self.summary.gaps += u64::from(restored.beyond_gap() > 0);
         if !restored.clean_stop() {
             // As control does: what was written there directly, and is unknown to the pool, is
             // nobody's to sync later.

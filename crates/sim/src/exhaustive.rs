@@ -159,6 +159,7 @@ fn scenario(mutation: Option<Mutation>) -> Scenario {
     scenario.quota_blocks = None;
     scenario.mode_switches = false;
     (scenario.flash_delay, scenario.origin_delay) = (1, 1);
+    (scenario.devices, scenario.slow_device) = (1, (0, 1));
     scenario
 }
 

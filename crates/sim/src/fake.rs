@@ -330,6 +330,10 @@ impl Restored for FakeRestored {
         true
     }
 
+    fn beyond_gap(&self) -> u64 {
+        0
+    }
+
     fn last_host_batch(&self) -> u64 {
         0
     }

@@ -1,8 +1,9 @@
-//! Simulated flash with a volatile cache of its own.
+//! Simulated flash with a volatile cache of its own: one device, or several that hold the pool's segments in turn, and are
+//! one member to the pool.
 //!
 //! Keeps true:
 //! - Reads see *live* bytes: every write that was completed. A power cut leaves *durable* bytes.
-//! - A sync makes durable the writes that were completed when it was issued, and no other.
+//! - A sync of a device makes durable its writes that were completed when it was issued, and no other.
 //! - At a power cut each write that is not durable, completed or in flight, is on its own kept,
 //!   dropped, or torn into any subset of its 512-byte sectors, and they land in any order.
 //! - A failed sync may have lost any of the writes that it was for, and does not say which: a
@@ -37,6 +38,7 @@ pub(crate) enum WriteFate {
 #[derive(Clone, Debug)]
 struct Write {
     order: u64,
+    device: usize,
     offset: u64,
     data: Buf,
     /// Which sectors count, `None` for all: a failed write is there in part.
@@ -52,9 +54,11 @@ pub(crate) struct SimFlash {
     unsynced: Vec<Write>,
     in_flight: BTreeMap<u64, (u64, Buf)>,
     reads: BTreeMap<u64, (u64, u64)>,
-    syncs: BTreeMap<u64, u64>,
+    /// By ticket and device.
+    syncs: BTreeMap<(u64, usize), u64>,
     completed: u64,
     geometry: Option<Geometry>,
+    devices: usize,
     /// What each segment holds, as told by the last head that was written to it.
     streams: Vec<Option<Stream>>,
     /// Segments that were opened.
@@ -73,15 +77,31 @@ impl SimFlash {
             syncs: BTreeMap::new(),
             completed: 0,
             geometry: None,
+            devices: 1,
             streams: Vec::new(),
             opened: 0,
         }
     }
 
-    /// Tells how the pool is divided, so that faults can be aimed at clean data only.
-    pub(crate) fn set_geometry(&mut self, geometry: Geometry) {
+    /// Tells how the pool is divided, so that faults can be aimed at clean data only, and on how many devices it lies.
+    pub(crate) fn set_geometry(&mut self, geometry: Geometry, devices: usize) {
         self.geometry = Some(geometry);
+        self.devices = devices;
         self.streams = vec![None; geometry.segments as usize];
+    }
+
+    /// On how many devices the pool lies.
+    pub(crate) const fn devices(&self) -> usize {
+        self.devices
+    }
+
+    /// The device of a place: that of its segment, or the first for what comes before the segments.
+    pub(crate) fn device_of(&self, offset: u64) -> usize {
+        let inside = self.geometry.and_then(|geometry| {
+            let inside = offset.checked_sub(geometry.segments_start)?;
+            Some(inside / u64::from(geometry.segment_bytes))
+        });
+        inside.map_or(0, |segment| segment as usize % self.devices)
     }
 
     /// How many segments were opened since the device was made.
@@ -138,7 +158,8 @@ impl SimFlash {
         };
         apply(&mut self.live, offset, &data, sectors.as_deref());
         self.completed += 1;
-        self.unsynced.push(Write { order: self.completed, offset, data, sectors });
+        let device = self.device_of(offset);
+        self.unsynced.push(Write { order: self.completed, device, offset, data, sectors });
     }
 
     /// A read is issued.
@@ -163,17 +184,19 @@ impl SimFlash {
         self.live.read(offset, len)
     }
 
-    /// A sync is issued.
+    /// A sync is issued to all devices.
     pub(crate) fn start_sync(&mut self, ticket: u64) {
-        self.syncs.insert(ticket, self.completed);
+        for device in 0..self.devices {
+            self.syncs.insert((ticket, device), self.completed);
+        }
     }
 
-    /// A sync completes.
-    pub(crate) fn finish_sync(&mut self, ticket: u64) {
-        let Some(through) = self.syncs.remove(&ticket) else { return };
+    /// A sync completes on one device.
+    pub(crate) fn finish_sync(&mut self, ticket: u64, device: usize) {
+        let Some(through) = self.syncs.remove(&(ticket, device)) else { return };
         let durable = &mut self.durable;
         self.unsynced.retain(|write| {
-            let covered = write.order <= through;
+            let covered = write.device == device && write.order <= through;
             if covered {
                 apply(durable, write.offset, &write.data, write.sectors.as_deref());
             }
@@ -181,12 +204,12 @@ impl SimFlash {
         });
     }
 
-    /// A sync fails: some of the writes that it was for are lost from the device's cache.
-    pub(crate) fn fail_sync(&mut self, ticket: u64, rng: &mut Rng) {
-        let Some(through) = self.syncs.remove(&ticket) else { return };
+    /// A sync fails on one device: some of the writes that it was for are lost from the device's cache.
+    pub(crate) fn fail_sync(&mut self, ticket: u64, device: usize, rng: &mut Rng) {
+        let Some(through) = self.syncs.remove(&(ticket, device)) else { return };
         let (mut kept, mut lost) = (Vec::new(), Vec::new());
         for write in self.unsynced.drain(..) {
-            let forgotten = write.order <= through && rng.chance(500);
+            let forgotten = write.device == device && write.order <= through && rng.chance(500);
             if forgotten { lost.push(write) } else { kept.push(write) }
         }
         self.unsynced = kept;
@@ -410,12 +433,27 @@ mod tests {
             flash.start_write(2, BLOCK_U64, block(2)).unwrap();
             flash.start_sync(3);
             flash.finish_write(2, WriteFate::Done, &mut rng);
-            flash.finish_sync(3);
+            flash.finish_sync(3, 0);
             flash.power_cut(Cut::Random, &mut rng);
             assert_eq!(flash.read(0, BLOCK)[..], [1; BLOCK]);
             later_lost |= flash.read(BLOCK_U64, BLOCK)[..] == [0; BLOCK];
         }
         assert!(later_lost, "a write that was in flight when the sync was issued is never lost");
+    }
+
+    #[test]
+    fn a_sync_of_one_device_says_nothing_of_another() {
+        let mut rng = Rng::new(1);
+        let geometry = Geometry::with_segment_bytes(4 << 20, 128 << 10);
+        let mut flash = SimFlash::new(geometry.pool_bytes);
+        flash.set_geometry(geometry, 2);
+        let places = [0, 1].map(|segment| geometry.segments_start + segment * u64::from(geometry.segment_bytes));
+        write(&mut flash, 1, places[0] / BLOCK_U64, 1, &mut rng);
+        write(&mut flash, 2, places[1] / BLOCK_U64, 2, &mut rng);
+        flash.start_sync(3);
+        flash.finish_sync(3, 1);
+        flash.power_cut(Cut::DropAll, &mut rng);
+        assert_eq!(places.map(|place| flash.read(place, 1 << 12)[0]), [0, 2]);
     }
 
     #[test]
@@ -462,9 +500,9 @@ mod tests {
             let mut flash = SimFlash::new(1 << 16);
             write(&mut flash, 1, 0, 1, &mut rng);
             flash.start_sync(2);
-            flash.fail_sync(2, &mut rng);
+            flash.fail_sync(2, 0, &mut rng);
             flash.start_sync(3);
-            flash.finish_sync(3);
+            flash.finish_sync(3, 0);
             flash.power_cut(Cut::KeepAll, &mut rng);
             flash.read(0, BLOCK)[..] == [0; BLOCK]
         });

@@ -67,6 +67,8 @@ pub struct Summary {
     pub ops: u64,
     /// Crashes, those during recovery included.
     pub crashes: u64,
+    /// Recoveries that found a host batch on flash, and not the one before it.
+    pub gaps: u64,
     /// Clean stops.
     pub stops: u64,
     /// Times that an engine was started from a pool.
@@ -107,6 +109,7 @@ impl Summary {
     pub(crate) fn add(&mut self, other: &Self) {
         self.ops += other.ops;
         self.crashes += other.crashes;
+        self.gaps += other.gaps;
         self.stops += other.stops;
         self.recoveries += other.recoveries;
         self.flushes += other.flushes;
@@ -130,13 +133,15 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} operations, {} crashes that found {} writes not durable, {} clean stops, {} recoveries, {} flushes, \
-             {} conflicts ({} seen by the status change time alone), {} MiB read and checked, {} checkpoints, \
+            "{} operations, {} crashes that found {} writes not durable, {} gaps in the order on flash, \
+             {} clean stops, {} recoveries, {} flushes, {} conflicts ({} seen by the status change time alone), \
+             {} MiB read and checked, {} checkpoints, \
              {} segments opened, {} reclaimed, {} blocks destaged, {} MiB saved by packing, {} histories undecided, \
              {} events (digest {:016x})",
             self.ops,
             self.crashes,
             self.at_risk,
+            self.gaps,
             self.stops,
             self.recoveries,
             self.flushes,
@@ -224,6 +229,9 @@ impl fmt::Display for Failure {
         }
         if self.options.untorn {
             f.write_str(" --untorn")?;
+        }
+        if let Some(host_segments) = self.options.host_segments {
+            write!(f, " --host-segments {host_segments}")?;
         }
         if self.options.no_faults {
             f.write_str(" --no-faults")?;

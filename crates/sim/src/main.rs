@@ -40,12 +40,15 @@ struct Arguments {
     #[arg(long)]
     mode: Option<CacheMode>,
     /// Plant a bug: skip-sync, accept-torn-batch, clean-before-origin-sync, forget-generation, replay-out-of-order,
-    /// keep-memory-window, split-together, forget-chain
+    /// keep-memory-window, split-together, forget-chain, let-go-early, sync-one-segment, chain-by-segment, sync-one-device
     #[arg(long, value_parser = parse_mutation)]
     mutation: Option<Mutation>,
     /// Check promise 3 alone, in write-back: writes of every size up to 1 MiB, and power cuts
     #[arg(long)]
     untorn: bool,
+    /// Fill so many segments with host writes at once, on up to as many devices: 1 to 4. Without it: as each seed says
+    #[arg(long)]
+    host_segments: Option<usize>,
     /// Run histories of names: the name layer and the engine over an origin with directories
     #[arg(long)]
     names: bool,
@@ -123,6 +126,7 @@ fn main() -> ExitCode {
         whole_looks: arguments.whole_looks,
         mode: arguments.mode,
         untorn: arguments.untorn,
+        host_segments: arguments.host_segments,
         names: arguments.names,
         uses: arguments.uses,
         planted: arguments.planted,

@@ -41,6 +41,8 @@ pub struct Options {
     pub names: bool,
     /// A bug planted in those.
     pub planted: Option<crate::Planted>,
+    /// So many segments filled with host writes at once, on up to as many devices. Without it the seed decides.
+    pub host_segments: Option<usize>,
     /// A history of uses: see `uses.rs`.
     pub uses: bool,
     /// A bug planted in those.
@@ -63,6 +65,7 @@ impl Default for Options {
             untorn: false,
             names: false,
             planted: None,
+            host_segments: None,
             uses: false,
             planted_use: None,
         }
@@ -277,6 +280,10 @@ pub(crate) struct Scenario {
     /// Most nanoseconds that a flash operation takes, and an origin operation.
     pub(crate) flash_delay: u64,
     pub(crate) origin_delay: u64,
+    /// On how many devices the pool lies.
+    pub(crate) devices: usize,
+    /// One of them, and how many times as long it takes.
+    pub(crate) slow_device: (usize, u64),
 }
 
 impl Scenario {
@@ -387,6 +394,22 @@ impl Scenario {
         // And this.
         let mut hits = Rng::for_part(seed, u64::MAX - 4);
         config.hits_to_origin = if hits.chance(300) { *hits.pick(&[10, 50, 90]) } else { config.hits_to_origin };
+        // And this.
+        let mut own = Rng::for_part(seed, u64::MAX - 10);
+        let drawn = *own.pick(&[1, 1, 1, 2, 3, 4]);
+        config.host_segments = options.host_segments.unwrap_or(drawn);
+        if config.host_segments > 1 {
+            // So that batches are under way side by side, although most writes here are small, and much is not synced.
+            config.streamed_blocks = *own.pick(&[1, 1, 4, config.streamed_blocks]);
+            if own.chance(500) {
+                config.sync_interval = Nanos(30 * Nanos::SECOND.0);
+                let syncs = [Kind::Sync, Kind::SyncAll, Kind::DurableWrite, Kind::SyncDirectory];
+                let weights = Kind::ALL.iter().zip(&mut weights).filter(|(kind, _)| syncs.contains(kind));
+                weights.for_each(|(_, weight)| *weight /= 10);
+            }
+        }
+        let devices = own.between(1, config.host_segments as u64) as usize;
+        let slow_device = (own.below(devices as u64) as usize, if devices > 1 { *own.pick(&[1, 8, 40]) } else { 1 });
         // With an origin that is slower than the flash hits would seldom go there.
         let slow_flash = config.hits_to_origin > 0 && hits.chance(700);
         Self {
@@ -411,6 +434,8 @@ impl Scenario {
             origin_falls: *rng.pick(&[0, 500, 1000]),
             mode_switches: options.mode.is_none(),
             forgets: options.forgets && Rng::for_part(seed, u64::MAX - 8).chance(500),
+            devices,
+            slow_device,
             flash_delay: if slow_flash { 20_000_000 } else { *rng.pick(&[100_000, 1_000_000, 20_000_000]) },
             origin_delay: if slow_flash { 1_000_000 } else { *rng.pick(&[1_000_000, 10_000_000, 50_000_000]) },
         }

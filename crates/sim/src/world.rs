@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use headpond_base::{BLOCK_U64, Buf, Errno, MemberId, Nanos, ObjectId};
-use headpond_engine::{Effect, Outcome, Reply, Request, RequestId, Room, Space, Ticket};
+use headpond_engine::{Effect, Mutation, Outcome, Reply, Request, RequestId, Room, Space, Ticket};
 use headpond_format::Address;
 
 use crate::above::{Above, let_go};
@@ -24,7 +24,7 @@ pub(crate) enum NameOperation {
     Unlink(Name),
 }
 
-/// The byte of the pool's one device.
+/// The byte of the pool's one member.
 fn on_the_device(at: Address) -> Result<u64, String> {
     if at.member == MemberId(0) {
         Ok(at.offset)
@@ -41,6 +41,8 @@ struct Flying {
     /// What an origin sync reaches, or what an origin read found if it is done early.
     reach: Option<Reach>,
     early: Option<Result<Buf, Errno>>,
+    /// The device of the flash that a sync is for.
+    device: usize,
 }
 
 /// How many faults were injected since the engine was started.
@@ -69,6 +71,10 @@ pub(crate) struct World {
     pub(crate) rng: Rng,
     /// Whether the figure of free space is up to date: by itself, so that all else of a seed stays what it was.
     figures: Rng,
+    /// When further devices are done: the same.
+    devices: Rng,
+    slow_device: (usize, u64),
+    mutation: Option<Mutation>,
     pub(crate) flash: SimFlash,
     pub(crate) origin: SimOrigin,
     pub(crate) core: Option<Box<dyn Core>>,
@@ -113,11 +119,14 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(scenario: &Scenario, seed: u64, verbose: bool) -> Self {
         let mut flash = SimFlash::new(scenario.geometry.pool_bytes);
-        flash.set_geometry(scenario.geometry);
+        flash.set_geometry(scenario.geometry, scenario.devices);
         Self {
             now: Nanos(1),
             rng: Rng::for_part(seed, u64::MAX - 1),
             figures: Rng::for_part(seed, u64::MAX - 6),
+            devices: Rng::for_part(seed, u64::MAX - 11),
+            slow_device: scenario.slow_device,
+            mutation: scenario.config.mutation,
             flash,
             origin: SimOrigin::new(scenario.origin_blocks, scenario.space, scenario.births),
             core: None,
@@ -158,6 +167,7 @@ impl World {
         Self {
             rng: self.rng.clone(),
             figures: self.figures.clone(),
+            devices: self.devices.clone(),
             flash: self.flash.clone(),
             origin: self.origin.clone(),
             core: None,
@@ -209,6 +219,7 @@ impl World {
     fn start(&mut self, effect: Effect) -> Result<(), String> {
         let mut reach = None;
         let mut early = None;
+        let (mut device, mut parts) = (0, 0..0);
         let (ticket, on_flash) = match &effect {
             Effect::Reply { request, reply } => {
                 if let Some(file) = self.opening.remove(request)
@@ -239,16 +250,21 @@ impl World {
                 return Ok(());
             }
             Effect::FlashRead { ticket, at, len } => {
-                self.flash.start_read(ticket.0, on_the_device(*at)?, u64::from(*len))?;
+                let offset = on_the_device(*at)?;
+                self.flash.start_read(ticket.0, offset, u64::from(*len))?;
+                device = self.flash.device_of(offset);
                 (*ticket, true)
             }
             Effect::FlashWrite { ticket, at, data } => {
-                self.flash.start_write(ticket.0, on_the_device(*at)?, data.clone())?;
+                let offset = on_the_device(*at)?;
+                self.flash.start_write(ticket.0, offset, data.clone())?;
+                device = self.flash.device_of(offset);
                 (*ticket, true)
             }
             Effect::FlashSync { ticket, member } => {
                 on_the_device(Address { member: *member, offset: 0 })?;
                 self.flash.start_sync(ticket.0);
+                parts = 1..self.flash.devices();
                 (*ticket, true)
             }
             Effect::OriginRead { ticket, object, offset, len } => {
@@ -291,11 +307,24 @@ impl World {
         if self.rng.chance(self.faults.stuck) {
             delay += 20 * Nanos::SECOND.0;
         }
+        if on_flash {
+            delay *= self.slowness(device);
+        }
         self.trace(|| format!("  start {ticket:?} {effect:?}"));
         let due = Nanos(self.now.0 + delay);
         let tie = self.rng.next();
-        self.flying.insert((due, tie), Flying { ticket, effect, reach, early });
+        for device in parts {
+            let delay = (1000 + self.devices.below(most)) * self.slowness(device);
+            let key = (Nanos(self.now.0 + delay), self.devices.next());
+            self.flying.insert(key, Flying { ticket, effect: effect.clone(), reach: None, early: None, device });
+        }
+        self.flying.insert((due, tie), Flying { ticket, effect, reach, early, device });
         Ok(())
+    }
+
+    /// How many times as long a device of the flash takes.
+    const fn slowness(&self, device: usize) -> u64 {
+        if device == self.slow_device.0 { self.slow_device.1 } else { 1 }
     }
 
     /// Two changes of one place of an origin file at the same time have no defined result.
@@ -390,6 +419,14 @@ impl World {
         self.hash =
             mix(self.hash ^ self.now.0 ^ ticket.0.rotate_left(32) ^ u64::from(matches!(outcome, Outcome::Failed(_))));
         self.trace(|| format!("  done  {ticket:?} {outcome:?}"));
+        // A sync of several devices is over with the last of them, or with the first that fails.
+        let others = self.flying.values().any(|other| other.ticket == ticket);
+        if others && matches!(outcome, Outcome::Done) && self.mutation != Some(Mutation::SyncOneDevice) {
+            return Ok(());
+        }
+        if others {
+            self.flying.retain(|_, other| other.ticket != ticket);
+        }
         let now = self.now;
         if let Some(core) = &mut self.core {
             core.advance(now);
@@ -441,10 +478,10 @@ impl World {
             Effect::FlashSync { ticket, .. } => {
                 if self.rng.chance(faults.flash_sync) {
                     self.injected.flash_write += 1;
-                    self.flash.fail_sync(ticket.0, &mut self.rng);
+                    self.flash.fail_sync(ticket.0, flying.device, &mut self.rng);
                     return failed(Errno::IO);
                 }
-                self.flash.finish_sync(ticket.0);
+                self.flash.finish_sync(ticket.0, flying.device);
                 Ok(Outcome::Done)
             }
             Effect::OriginRead { object, offset, len, .. } => {

@@ -71,3 +71,23 @@ fn blocks_that_stay_in_memory_when_they_are_changed_are_found() {
     is_found_by(&planted(Mutation::KeepMemoryWindow));
     is_found_by(&Options { mode: Some(CacheMode::WriteAround), ..planted(Mutation::KeepMemoryWindow) });
 }
+
+/// Histories with several host segments open, on several devices in most.
+fn with_several_segments(mutation: Mutation) -> Options {
+    Options { host_segments: Some(4), ..planted(mutation) }
+}
+
+#[test]
+fn a_sync_that_waits_for_the_writes_of_one_segment_is_found() {
+    is_found_by(&with_several_segments(Mutation::SyncOneSegment));
+}
+
+#[test]
+fn a_recovery_that_follows_each_segment_by_itself_is_found() {
+    is_found_by(&Options { untorn: true, ..with_several_segments(Mutation::ChainBySegment) });
+}
+
+#[test]
+fn a_sync_that_is_answered_by_the_first_of_several_devices_is_found() {
+    is_found_by(&with_several_segments(Mutation::SyncOneDevice));
+}

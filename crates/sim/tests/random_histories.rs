@@ -5,7 +5,7 @@
 //! another history after the next change of the simulator. Where that cannot be done it joins that file.
 
 use headpond_base::CacheMode;
-use headpond_sim::{Options, quiet_panics, run_seed, run_seeds};
+use headpond_sim::{Options, Summary, quiet_panics, run_seed, run_seeds};
 
 /// The seeds that once broke a promise, and must not again, and the range that `./test` runs.
 const SEEDS: &str = include_str!("../seeds.txt");
@@ -14,13 +14,15 @@ const SEEDS: &str = include_str!("../seeds.txt");
 fn regression(line: &str) -> Option<(u64, Options)> {
     let mut words = line.split_whitespace();
     let seed = words.next()?.parse().ok()?;
-    let mut options = Options { ops: 500, ..Options::default() };
+    // Those of before there could be several host segments are what they were with one.
+    let mut options = Options { ops: 500, host_segments: Some(1), ..Options::default() };
     while let Some(word) = words.next() {
         match word {
             "--no-faults" => options.no_faults = true,
             "--forgets" => options.forgets = true,
             "--whole-looks" => options.whole_looks = true,
             "--names" => options.names = true,
+            "--host-segments" => options.host_segments = Some(words.next()?.parse().ok()?),
             "--mode" => options.mode = Some(words.next()?.parse::<CacheMode>().ok()?),
             _ => return None,
         }
@@ -28,7 +30,7 @@ fn regression(line: &str) -> Option<(u64, Options)> {
     Some((seed, options))
 }
 
-fn every_promise_is_kept(seeds: std::ops::Range<u64>, options: &Options) {
+fn every_promise_is_kept(seeds: std::ops::Range<u64>, options: &Options) -> Summary {
     quiet_panics();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let wanted = seeds.end - seeds.start;
@@ -41,12 +43,25 @@ fn every_promise_is_kept(seeds: std::ops::Range<u64>, options: &Options) {
     assert!(findings.total.crashes > wanted && findings.total.flushes > wanted, "{}", findings.total);
     assert!(findings.total.destaged > wanted && findings.total.reclaimed > wanted, "{}", findings.total);
     assert!(findings.total.conflicts > 0, "{}", findings.total);
+    findings.total
 }
 
 #[test]
 fn histories_in_write_back_with_power_cuts_keep_every_promise() {
     let options = Options { ops: 500, no_faults: true, mode: Some(CacheMode::WriteBack), ..Options::default() };
     every_promise_is_kept(0..300, &options);
+}
+
+#[test]
+fn histories_with_several_host_segments_open_keep_every_promise() {
+    let options = Options { ops: 500, no_faults: true, mode: Some(CacheMode::WriteBack), ..Options::default() };
+    for host_segments in 2..=4 {
+        let seeds = 1000 * host_segments as u64..1000 * host_segments as u64 + 60;
+        let options = Options { host_segments: Some(host_segments), ..options.clone() };
+        let total = every_promise_is_kept(seeds, &options);
+        // A crash has to leave a batch without the one before it, or nothing is shown.
+        assert!(total.gaps > 10, "{total}");
+    }
 }
 
 #[test]

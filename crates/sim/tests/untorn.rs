@@ -26,6 +26,20 @@ fn every_write_of_up_to_a_mebibyte_is_old_or_new_as_a_whole_after_any_crash() {
     assert!(total.segments > 800, "{total}");
 }
 
+#[test]
+fn so_it_is_with_several_host_segments_open() {
+    quiet_panics();
+    for host_segments in 2..=4 {
+        let host_segments = Some(host_segments);
+        let options = Options { ops: 120, no_faults: true, untorn: true, host_segments, ..Options::default() };
+        let findings = run_seeds(100..115, &options, cores(), usize::MAX, &|_, _| {});
+        let told: Vec<String> = findings.failures.iter().map(ToString::to_string).collect();
+        assert!(told.is_empty(), "{}", told.join("\n\n"));
+        // A crash has to leave a batch without the one before it, or nothing is shown.
+        assert!(findings.total.gaps > 5, "{}", findings.total);
+    }
+}
+
 /// Runs until the planted bug shows.
 fn is_found(mutation: Mutation) {
     quiet_panics();

@@ -20,7 +20,7 @@ pub use ops::together::fits_together;
 
 use headpond_base::{Buf, CacheMode, Errno, Nanos, ObjectId};
 use headpond_format::{Address, UNIT};
-use headpond_log::{LogIo, Mutation};
+use headpond_log::{Filling, LogIo, Mutation};
 use headpond_policy::Streams;
 
 use crate::burials::Burials;
@@ -46,7 +46,7 @@ use crate::reclaim::{Reclaim, Reclaiming};
 use crate::request::{Reply, Request, RequestId};
 use crate::requests::Requests;
 use crate::stats::Stats;
-use crate::store::Store;
+use crate::store::{ADMIT_RESERVE, Store};
 use crate::trails::Trails;
 use crate::treatment::Treatment;
 
@@ -88,11 +88,13 @@ pub struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(store: Store, checkpoints: Checkpoints, config: Config, now: Nanos) -> Self {
+    pub(crate) fn new(mut store: Store, checkpoints: Checkpoints, config: Config, now: Nanos) -> Self {
+        let (host_segments, streamed_blocks) = (config.host_segments, config.streamed_blocks);
+        store.log.fill(Filling { host_segments, spare: ADMIT_RESERVE, streamed_blocks });
         let geometry = *store.log.geometry();
         let data_blocks = geometry.data_blocks();
         let segments = usize::try_from(geometry.segments).expect("the table of segments is in memory");
-        let usable = segments.saturating_sub(crate::store::held_free(segments));
+        let usable = segments.saturating_sub(crate::store::held_free(segments, config.host_segments));
         let keep = Keep::new(&config, data_blocks, usable as u64 * u64::from(geometry.segment_blocks()), now);
         let mut engine = Self {
             mode: config.mode,

@@ -15,7 +15,7 @@ const FREE_MIN: usize = 8;
 /// Below this many free segments nothing is moved: what is left is for entries without data.
 pub(crate) const MOVE_RESERVE: usize = 3;
 
-/// Segments that must stay free for what cannot wait, before what was read may take room.
+/// Segments that must stay free for what cannot wait, before what was read may take room, or one more is filled at a time.
 pub(crate) const ADMIT_RESERVE: usize = 6;
 
 /// Up to this share of the pool may be kept or dirty before anything of it is dropped: a little more
@@ -36,8 +36,8 @@ fn free_wanted(segments: usize) -> usize {
 }
 
 /// Of so many segments, those that hold nothing to be kept: they are free, or being filled.
-pub(crate) fn held_free(segments: usize) -> usize {
-    free_wanted(segments) + Stream::ALL.len()
+pub(crate) fn held_free(segments: usize, host_segments: usize) -> usize {
+    free_wanted(segments) + Stream::ALL.len() - 1 + host_segments
 }
 
 impl Store {

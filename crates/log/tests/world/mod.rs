@@ -12,7 +12,9 @@ use headpond_format::{
     SUPERBLOCK_SLOTS, SegmentState, Superblock, UNIT, Writer, decode_batch, encode_checkpoint_head, encode_frame,
     encode_superblock, is_blank, pack, verify_packed,
 };
-use headpond_log::{DataRecord, FlashRead, Log, LogIo, LogStart, Mutation, Scanned, Segment, TailEntry, WriteId, scan};
+use headpond_log::{
+    DataRecord, Filling, FlashRead, Log, LogIo, LogStart, Mutation, Scanned, Segment, TailEntry, WriteId, scan,
+};
 
 pub const POOL_BYTES: u64 = 4 << 20;
 pub const SEGMENT_BYTES: usize = 128 << 10;
@@ -63,6 +65,8 @@ struct Appended {
 
 pub struct World {
     number: u64,
+    /// How many segments of the host stream are filled at once.
+    host_segments: usize,
     seed: Seed,
     log: Log,
     flash: Flash,
@@ -83,6 +87,10 @@ fn geometry() -> Geometry {
     Geometry::with_segment_bytes(POOL_BYTES, SEGMENT_BYTES as u64)
 }
 
+fn filling(host_segments: usize) -> Filling {
+    Filling { host_segments, spare: RESERVE, ..Filling::default() }
+}
+
 /// Every block tells which append wrote it.
 fn content(sequence: Sequence, object: ObjectId, block: Block, bytes: &mut [u8]) {
     let mut seed = Seed(sequence.0 ^ object.0 << 40 ^ block.0 << 20);
@@ -96,6 +104,11 @@ fn content(sequence: Sequence, object: ObjectId, block: Block, bytes: &mut [u8])
 
 impl World {
     pub fn new(number: u64) -> Self {
+        Self::filling(1, number)
+    }
+
+    /// A log that fills so many host segments at once.
+    pub fn filling(host_segments: usize, number: u64) -> Self {
         let geometry = geometry();
         let free = Segment::new(Generation(0), SegmentState::Free, Stream::Host);
         let start = LogStart {
@@ -112,6 +125,7 @@ impl World {
         };
         let mut world = Self {
             number,
+            host_segments,
             seed: Seed(number.wrapping_mul(0x1234_5678_9abc_def1)),
             log: Log::new(start),
             flash: Flash(vec![0; POOL_BYTES as usize]),
@@ -124,6 +138,7 @@ impl World {
             blanks: BTreeMap::new(),
             mutation: None,
         };
+        world.log.fill(filling(host_segments));
         world.checkpoint();
         world
     }
@@ -330,6 +345,19 @@ impl World {
         scan(&mut self.flash, POOL_BYTES, self.mutation).unwrap_or_else(|error| panic!("seed {}: {error}", self.number))
     }
 
+    /// Host batches on flash that come after one that is missing or torn.
+    pub fn beyond_gap(&mut self) -> u64 {
+        self.scan().beyond_gap
+    }
+
+    /// The log has a planted bug from the next start on.
+    pub fn plant_in_log(&mut self, mutation: Mutation) {
+        let scanned = self.scan();
+        self.log = Log::new(LogStart { mutation: Some(mutation), ..scanned.start });
+        self.log.fill(filling(self.host_segments));
+        self.checkpoint();
+    }
+
     /// The promises; answers with the sequences that were found.
     pub fn check_what_a_scan_finds(&mut self) -> Vec<Sequence> {
         let number = self.number;
@@ -449,6 +477,7 @@ impl World {
     pub fn start_again(&mut self) {
         let scanned = self.scan();
         self.log = Log::new(scanned.start);
+        self.log.fill(filling(self.host_segments));
         self.checkpoint();
     }
 

@@ -35,6 +35,8 @@ pub(crate) struct Run {
 /// Runs a seed.
 pub(crate) fn run(seed: u64, options: &Options, planted: Option<Planted>) -> Result<Summary, Failure> {
     let plain = Options { no_faults: true, mode: Some(CacheMode::WriteBack), ..options.clone() };
+    // The order of host writes is tried by the other histories.
+    let plain = Options { host_segments: Some(options.host_segments.unwrap_or(1)), ..plain };
     let mut scenario = Scenario::new(seed, &plain);
     scenario.origin_blocks = PLENTY;
     scenario.config.sequential_cutoff = None;

@@ -1,0 +1,126 @@
+//! Which segments are being filled.
+//!
+//! Invariants:
+//! - A stream fills one batch at a time, so its entries and batches have one order, in however many segments they lie.
+//! - The host stream may have several open segments. Its batches take turns among them. The segment whose turn it is has
+//!   the open batch; no other has one.
+//! - Each other stream has one.
+
+use headpond_base::Stream;
+
+use crate::open::OpenSegment;
+
+/// How the host stream is filled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Filling {
+    /// How many segments may be open at once, 1 or more.
+    pub host_segments: usize,
+    /// A further segment is opened next to one that is open only while more than so many are free.
+    pub spare: usize,
+    /// Blocks of payload that are worth a write of their own, before anybody asks for a sync.
+    pub streamed_blocks: u32,
+}
+
+impl Filling {
+    /// With 16 KiB records and the head it fills 128 KiB, beyond which larger writes gain little.
+    pub const STREAMED_BLOCKS: u32 = 28;
+}
+
+impl Default for Filling {
+    fn default() -> Self {
+        Self { host_segments: 1, spare: 0, streamed_blocks: Self::STREAMED_BLOCKS }
+    }
+}
+
+/// The open segments of one stream.
+struct Turns {
+    /// A place for each that may be open at once.
+    places: Vec<Option<OpenSegment>>,
+    /// The place whose turn it is.
+    turn: usize,
+}
+
+/// The open segments of all streams.
+pub(crate) struct OpenSegments {
+    streams: [Turns; Stream::ALL.len()],
+}
+
+impl OpenSegments {
+    /// None is open, and each stream may have one.
+    pub(crate) fn new() -> Self {
+        Self { streams: Stream::ALL.map(|_| Turns { places: vec![None], turn: 0 }) }
+    }
+
+    /// From now on the host stream may have so many open segments.
+    ///
+    /// # Panics
+    /// When it has one already, or may have none.
+    pub(crate) fn host_at_once(&mut self, segments: usize) {
+        assert!(segments > 0, "the host stream needs a segment");
+        assert!(self.are_none(Stream::Host), "how many segments are open at once is said before the first");
+        self.of_mut(Stream::Host).places.resize_with(segments, || None);
+    }
+
+    const fn of(&self, stream: Stream) -> &Turns {
+        &self.streams[stream.index()]
+    }
+
+    const fn of_mut(&mut self, stream: Stream) -> &mut Turns {
+        &mut self.streams[stream.index()]
+    }
+
+    /// How many segments of a stream may be open at once.
+    pub(crate) const fn at_once(&self, stream: Stream) -> usize {
+        self.of(stream).places.len()
+    }
+
+    /// The segment whose turn it is, if it is open.
+    pub(crate) fn current(&self, stream: Stream) -> Option<&OpenSegment> {
+        let Turns { places, turn } = self.of(stream);
+        places[*turn].as_ref()
+    }
+
+    /// The segment whose turn it is, if it is open.
+    pub(crate) fn current_mut(&mut self, stream: Stream) -> Option<&mut OpenSegment> {
+        let Turns { places, turn } = self.of_mut(stream);
+        places[*turn].as_mut()
+    }
+
+    /// Ends a turn: the next batch goes to the next place.
+    pub(crate) const fn pass(&mut self, stream: Stream) {
+        let at_once = self.at_once(stream);
+        let turns = self.of_mut(stream);
+        turns.turn = (turns.turn + 1) % at_once;
+    }
+
+    /// A segment was opened in the place whose turn it is.
+    ///
+    /// # Panics
+    /// When that place is taken.
+    pub(crate) fn put(&mut self, open: OpenSegment) {
+        let Turns { places, turn } = self.of_mut(open.stream);
+        let before = places[*turn].replace(open);
+        assert!(before.is_none(), "a segment is opened in place of one that is not sealed");
+    }
+
+    /// Takes the segment whose turn it is out, to be sealed.
+    pub(crate) fn take(&mut self, stream: Stream) -> Option<OpenSegment> {
+        let Turns { places, turn } = self.of_mut(stream);
+        places[*turn].take()
+    }
+
+    /// Takes all segments of a stream out, to be sealed.
+    pub(crate) fn take_all(&mut self, stream: Stream) -> Vec<OpenSegment> {
+        self.of_mut(stream).places.iter_mut().filter_map(Option::take).collect()
+    }
+
+    /// Whether a stream has no open segment.
+    pub(crate) fn are_none(&self, stream: Stream) -> bool {
+        self.of(stream).places.iter().all(Option::is_none)
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &OpenSegment> {
+        self.streams.iter().flat_map(|turns| turns.places.iter().flatten())
+    }
+}
