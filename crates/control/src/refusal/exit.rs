@@ -111,7 +111,7 @@ impl ExitStatus {
         (Self::NoFuse, "FUSE is missing or refused the mount"),
         (Self::NoPermission, "not permitted"),
         (Self::Busy, "the mount is in use"),
-        (Self::NotMounted, "no headpond is mounted there"),
+        (Self::NotMounted, "no headpond is mounted there, or it is being unmounted"),
         (Self::FlushFailed, "the origin did not take all dirty data; it stays safe in the pool"),
         (Self::Interrupted, "interrupted; the mount stays as it was"),
         (Self::NoAnswer, "the daemon does not answer"),
