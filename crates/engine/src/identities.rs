@@ -53,7 +53,7 @@ impl Identities {
     }
 
     /// The log has an object of this number.
-    pub(crate) fn is_drawn(&mut self, id: ObjectId) {
+    pub(crate) fn note_drawn(&mut self, id: ObjectId) {
         self.next = self.next.max(id.next());
     }
 
@@ -63,13 +63,13 @@ impl Identities {
     }
 
     /// The object is another file than before, by a log that no writer wrote.
-    pub(crate) fn is_another(&mut self, id: ObjectId, inode: u64) {
+    pub(crate) fn note_another(&mut self, id: ObjectId, inode: u64) {
         self.by_inode.retain(|_, known| *known != id);
         self.by_inode.insert(inode, id);
     }
 
     /// The inode number was given to a new file.
-    pub(crate) fn is_reused(&mut self, inode: u64) {
+    pub(crate) fn note_reused(&mut self, inode: u64) {
         self.by_inode.remove(&inode);
     }
 
@@ -91,7 +91,7 @@ impl Identities {
     }
 
     /// The log was told by this entry to forget a file whose object stays.
-    pub(crate) fn is_forgotten(&mut self, inode: u64, said: Sequence, durable: Sequence) {
+    pub(crate) fn note_forgotten(&mut self, inode: u64, said: Sequence, durable: Sequence) {
         self.forgotten.add(inode, said, durable);
     }
 

@@ -26,7 +26,7 @@ pub(crate) enum LastName {
 
 impl LastName {
     /// The last name is removed.
-    pub(crate) const fn is_removed(&mut self) {
+    pub(crate) const fn note_removed(&mut self) {
         if matches!(self, Self::Linked) {
             *self = Self::Gone { refused: None };
         }

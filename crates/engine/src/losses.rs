@@ -40,7 +40,7 @@ impl Losses {
     }
 
     /// It was told, or concerns nobody any more.
-    pub(crate) fn is_over(&mut self, object: ObjectId) {
+    pub(crate) fn forget(&mut self, object: ObjectId) {
         self.0.remove(&object);
     }
 }

@@ -195,7 +195,7 @@ impl MemoryWindow {
     }
 
     /// The last block of an object has gone.
-    pub(crate) fn is_empty_of(&mut self, object: ObjectId) {
+    pub(crate) fn note_empty_of(&mut self, object: ObjectId) {
         self.emptied.push(object);
     }
 

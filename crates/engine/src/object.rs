@@ -106,7 +106,7 @@ impl Object {
         let mut object = Self::from_state(state, ObjectMap::default());
         object.persisted = false;
         object.traces = false;
-        object.status.is_seen();
+        object.status.note_seen();
         object
     }
 
@@ -159,11 +159,11 @@ impl Object {
     /// than they were made, and status change times only grow.
     pub(crate) fn was_seen(&mut self, stamp: Stamp) {
         self.seen_ctime = self.seen_ctime.max(stamp.ctime);
-        self.is_stamped(self.state.stamp);
+        self.stamp_with(self.state.stamp);
     }
 
     /// The origin's file has this stamp, or a later status change time that was seen.
-    fn is_stamped(&mut self, stamp: Stamp) {
+    fn stamp_with(&mut self, stamp: Stamp) {
         self.state.stamp = Stamp { ctime: stamp.ctime.max(self.seen_ctime), ..stamp };
     }
 
@@ -176,10 +176,10 @@ impl Object {
 
     /// Destage has synced the origin's file and left it with this stamp, before which its status had moved so often.
     pub(crate) fn left_with(&mut self, stamp: Stamp, status_moves: u64) {
-        self.is_stamped(stamp);
+        self.stamp_with(stamp);
         self.status_known = self.status_moves == status_moves && !self.trust.is_reserving();
         if self.status_moves == status_moves {
-            self.status.is_seen();
+            self.status.note_seen();
         }
     }
 
@@ -195,7 +195,7 @@ impl Object {
 
     /// Destage is through with the origin's file. Others may be asking for space there.
     pub(crate) const fn origin_is_left(&mut self) {
-        self.state.flags.attributes_dirty |= self.trust.is_left();
+        self.state.flags.attributes_dirty |= self.trust.leave();
     }
 
     /// Whether the origin lacks anything: data, size or time.
@@ -245,10 +245,10 @@ impl Object {
     }
 
     /// The same of a file that is as it was left: whatever its status change time is, only a later one is news from here on.
-    pub(crate) fn is_found(&mut self, found: Stamp) {
+    pub(crate) fn note_found(&mut self, found: Stamp) {
         self.meets_own(found);
         self.state.stamp.ctime = found.ctime;
-        self.status.is_seen();
+        self.status.note_seen();
     }
 
     /// The first block in `from..to` that holds data which the origin has not got.
@@ -295,7 +295,7 @@ impl Object {
     pub(crate) fn follow_origin(&mut self, stamp: Stamp) {
         self.state.stamp = stamp;
         self.status_known = false;
-        self.status.is_seen();
+        self.status.note_seen();
         self.state.size = stamp.size;
         self.state.origin_valid = u64::MAX;
         self.state.mtime = stamp.mtime;

@@ -59,7 +59,7 @@ impl ObjectJob {
     }
 
     /// The origin has synced what jobs did.
-    pub(crate) const fn is_synced(&mut self) {
+    pub(crate) const fn note_synced(&mut self) {
         self.has_unsynced_size = false;
     }
 

@@ -51,7 +51,7 @@ impl OriginSpace {
     }
 
     /// A reservation is over, and the log still says that the file is changing.
-    pub(crate) fn is_said(&mut self, object: ObjectId, now: Nanos) {
+    pub(crate) fn note_said(&mut self, object: ObjectId, now: Nanos) {
         self.said.insert(object, now);
     }
 
@@ -74,7 +74,7 @@ impl OriginSpace {
     }
 
     /// The origin has synced what went past the pool of an object.
-    pub(crate) fn is_synced(&mut self, store: &mut Store, object: ObjectId) {
-        self.promises.passed(store.known(object).past.is_synced());
+    pub(crate) fn note_synced(&mut self, store: &mut Store, object: ObjectId) {
+        self.promises.passed(store.known(object).past.note_synced());
     }
 }

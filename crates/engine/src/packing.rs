@@ -33,7 +33,7 @@ impl Packing {
     }
 
     /// A request says that its file is to be packed, or is not.
-    pub(crate) fn is_asked(&mut self, compression: Option<Compression>) {
+    pub(crate) fn note_asked(&mut self, compression: Option<Compression>) {
         self.asked_for |= compression.is_some_and(|compression| compression != Compression::Off);
     }
 

@@ -42,7 +42,7 @@ impl PastPool {
     }
 
     /// A change was made, or may have been in part: the origin has to sync it.
-    pub(crate) const fn was_made(&mut self) {
+    pub(crate) const fn note_made(&mut self) {
         self.made += 1;
         self.needs_sync = true;
     }
@@ -63,13 +63,13 @@ impl PastPool {
     }
 
     /// The origin has synced all that was made. Gives how many blocks that were.
-    pub(crate) const fn is_synced(&mut self) -> u64 {
+    pub(crate) const fn note_synced(&mut self) -> u64 {
         self.needs_sync = false;
-        self.is_given_up()
+        self.give_up()
     }
 
     /// Nobody needs it any more. Gives how many blocks were not synced.
-    pub(crate) const fn is_given_up(&mut self) -> u64 {
+    pub(crate) const fn give_up(&mut self) -> u64 {
         std::mem::replace(&mut self.blocks, 0)
     }
 
@@ -88,7 +88,7 @@ impl PastPool {
     }
 
     /// Nobody has the file open any more who could have written what was lost.
-    pub(crate) const fn is_closed(&mut self) {
+    pub(crate) const fn note_closed(&mut self) {
         self.refused = None;
     }
 }
@@ -102,14 +102,14 @@ mod tests {
         let mut past = PastPool::default();
         assert!(!past.sync_was_refused(Errno::IO), "there was nothing to lose");
         past.writes(3);
-        past.was_made();
+        past.note_made();
         let asked = past.made();
         assert!(past.sync_was_refused(Errno::NOSPC) && past.sync_was_refused(Errno::IO));
         assert_eq!(past.refused(), Some(Errno::NOSPC), "the first reason");
         assert!(past.made() != asked && past.needs_sync());
-        assert_eq!((past.is_synced(), past.is_synced(), past.needs_sync()), (3, 0, false));
+        assert_eq!((past.note_synced(), past.note_synced(), past.needs_sync()), (3, 0, false));
         assert!(past.refused().is_some(), "no later sync is believed");
-        past.is_closed();
+        past.note_closed();
         assert_eq!(past.refused(), None);
     }
 }

@@ -306,11 +306,11 @@ impl Recovered {
             if !same || status_changed {
                 return Verdict::Conflict(conflict(object, Some(now)));
             }
-            object.is_found(now);
+            object.note_found(now);
             return Verdict::Kept;
         }
         if same && (left.ctime == now.ctime || object.is_dirty()) {
-            object.is_found(now);
+            object.note_found(now);
             return Verdict::Kept;
         }
         let had = object.map.blocks();
@@ -332,7 +332,7 @@ impl Recovered {
         if let Some(object) = self.store.get_mut(id) {
             object.has_status_of(found.stamp.ctime);
             object.meets(found.stamp);
-            object.trust.works();
+            object.trust.begin_change();
             object.state.path = kept_path(&found.path);
         }
     }

@@ -73,7 +73,7 @@ pub(crate) struct Question {
 
 impl ObjectSpace {
     /// An earlier life may have left a run past the end.
-    pub(crate) const fn is_left_over(&mut self) {
+    pub(crate) const fn note_left_over(&mut self) {
         self.left_over = true;
     }
 

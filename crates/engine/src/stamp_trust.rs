@@ -76,7 +76,7 @@ impl StampTrust {
     }
 
     /// The log says how things are, from this entry on.
-    pub(crate) fn is_said(&mut self, at: Sequence) {
+    pub(crate) fn note_said(&mut self, at: Sequence) {
         self.said_at = (!self.is_trusted()).then(|| self.said_at.unwrap_or(at));
     }
 
@@ -122,7 +122,7 @@ impl StampTrust {
     }
 
     /// Nobody has asked for space for a while; whether the log may say so.
-    pub(crate) const fn has_reserved(&mut self) -> bool {
+    pub(crate) const fn settle_reservations(&mut self) -> bool {
         if self.reserving > 0 || !matches!(self.state, State::Reserving) {
             return false;
         }
@@ -141,7 +141,7 @@ impl StampTrust {
     }
 
     /// headpond is about to change the file; whether the log has to say so first.
-    pub(crate) const fn works(&mut self) -> bool {
+    pub(crate) const fn begin_change(&mut self) -> bool {
         let says = self.is_trusted();
         if !self.is_changed_directly() {
             self.state = State::Changing;
@@ -174,7 +174,7 @@ impl StampTrust {
 
     /// Destage is through with the file: it is synced, and has its stamp. Others may be asking for space there. Gives whether its
     /// time is adrift nevertheless, so that it needs another.
-    pub(crate) const fn is_left(&mut self) -> bool {
+    pub(crate) const fn leave(&mut self) -> bool {
         self.state = match (self.reserving, self.time_adrift) {
             (0, false) => State::Trusted,
             (0, true) => State::Changing,
@@ -194,14 +194,14 @@ mod tests {
         let mut trust = StampTrust::default();
         assert!(trust.begins_reserving() && !trust.begins_reserving(), "said once");
         assert!(!trust.ends_reserving() && trust.ends_reserving());
-        assert!(trust.has_reserved() && trust.is_trusted());
+        assert!(trust.settle_reservations() && trust.is_trusted());
 
-        assert!(trust.begins_reserving() && !trust.works());
+        assert!(trust.begins_reserving() && !trust.begin_change());
         assert!(!trust.ends_reserving(), "destage works there by now");
-        assert!(!trust.has_reserved() && !trust.is_trusted());
-        assert!(!trust.begins_reserving() && !trust.is_left());
+        assert!(!trust.settle_reservations() && !trust.is_trusted());
+        assert!(!trust.begins_reserving() && !trust.leave());
         assert!(!trust.is_trusted(), "space is being reserved");
-        assert!(trust.ends_reserving() && trust.has_reserved());
+        assert!(trust.ends_reserving() && trust.settle_reservations());
     }
 
     #[test]
@@ -210,24 +210,24 @@ mod tests {
         trust.begins_reserving();
         trust.loses_time();
         trust.ends_reserving();
-        assert!(!trust.has_reserved() && !trust.is_trusted());
-        trust.works();
-        assert!(trust.is_left() && !trust.is_trusted());
+        assert!(!trust.settle_reservations() && !trust.is_trusted());
+        trust.begin_change();
+        assert!(trust.leave() && !trust.is_trusted());
         trust.gets_stamp();
-        assert!(!trust.is_left() && trust.is_trusted());
+        assert!(!trust.leave() && trust.is_trusted());
     }
 
     #[test]
     fn what_goes_direct_is_said_once_and_again_after_a_change_in_the_log_or_a_failure() {
         let mut trust = StampTrust::default();
         assert!(trust.goes_direct(true) && !trust.goes_direct(true));
-        assert!(!trust.works() && trust.is_changed_directly(), "destage there leaves it so");
+        assert!(!trust.begin_change() && trust.is_changed_directly(), "destage there leaves it so");
         assert!(trust.log_counts_again() && !trust.log_counts_again());
         assert!(trust.goes_direct(true));
         trust.makes_own_size_count();
         assert!(trust.goes_direct(false) && trust.own_size_counts(), "the file's size is not known");
         assert!(trust.goes_direct(true) && !trust.own_size_counts());
-        trust.is_left();
+        trust.leave();
         assert!(trust.is_trusted());
     }
 

@@ -55,17 +55,17 @@ impl Status {
     }
 
     /// The stamp has the latest time.
-    pub(crate) const fn is_seen(&mut self) {
+    pub(crate) const fn note_seen(&mut self) {
         self.seen = true;
     }
 
     /// The file may have a later time than the stamp's.
-    pub(crate) const fn is_lost(&mut self) {
+    pub(crate) const fn note_lost(&mut self) {
         self.seen = false;
     }
 
     /// It was changed now, and may be again soon.
-    pub(crate) const fn is_restless(&mut self, now: Nanos) {
+    pub(crate) const fn note_restless(&mut self, now: Nanos) {
         self.restless = Some(now);
     }
 
@@ -75,7 +75,7 @@ impl Status {
     }
 
     /// Destage says, or has said, which blocks are clean.
-    pub(crate) const fn is_being_cleaned(&mut self, cleaned: bool) {
+    pub(crate) const fn note_cleaning(&mut self, cleaned: bool) {
         self.being_cleaned = cleaned;
     }
 

@@ -219,7 +219,7 @@ impl<X: Default> KnownFiles<X> {
         let Some(key) = table.held.remove(&object) else { return };
         // Another file may have taken over the inode number since, where the origin keeps no birth times.
         if table.files.get(&key).is_some_and(|known| known.object() == object) {
-            table.is_idle(key, self.remembered);
+            table.note_idle(key, self.remembered);
         }
     }
 
@@ -245,7 +245,7 @@ impl<X: Default> KnownFiles<X> {
     pub fn forgotten(&self, key: FileKey) {
         let mut table = self.table();
         if !table.is_held(key) {
-            table.is_idle(key, self.remembered);
+            table.note_idle(key, self.remembered);
         }
     }
 
@@ -260,7 +260,7 @@ impl<X> Table<X> {
     }
 
     /// The engine does not hold this one. When there are too many of those, one that the kernel does not hold either goes.
-    fn is_idle(&mut self, key: FileKey, most: usize) {
+    fn note_idle(&mut self, key: FileKey, most: usize) {
         if self.files.get(&key).is_some_and(|known| !known.idle.swap(true, Ordering::Relaxed)) {
             self.idle.push_back(key);
         }

@@ -134,7 +134,7 @@ impl Above {
     }
 
     /// Others were told that a sync of its file failed.
-    pub(crate) fn is_refused(&mut self, object: ObjectId) {
+    pub(crate) fn note_refused(&mut self, object: ObjectId) {
         if let Some(attached) = self.attached.get_mut(&object) {
             attached.refused = true;
         }

@@ -133,7 +133,7 @@ impl Destaging<'_> {
         let known = self.store.known(object);
         known.job.begins();
         known.status_known = false;
-        if known.trust.works() && known.persisted && !failed {
+        if known.trust.begin_change() && known.persisted && !failed {
             self.store.persist(object);
         }
         let stage = Stage::Announced(self.store.want_all_durable());
@@ -571,8 +571,8 @@ impl Destaging<'_> {
             // It was unknown if a write there had failed; nothing else has changed it since the stamp.
             known.origin_size = stamp.size;
         }
-        known.job.is_synced();
-        self.origin_space.is_synced(self.store, job.object);
+        known.job.note_synced();
+        self.origin_space.note_synced(self.store, job.object);
         let known = self.store.known(job.object);
         if log_works && known.persisted {
             self.store.persist(job.object);
@@ -595,11 +595,11 @@ impl Destaging<'_> {
         if let Some(stamp) = job.stamp {
             known.left_with(stamp, job.status_moves);
         }
-        known.job.is_synced();
-        self.origin_space.is_synced(self.store, object);
+        known.job.note_synced();
+        self.origin_space.note_synced(self.store, object);
         let known = self.store.known(object);
         // A crash in the midst of the marks leaves an object that seems dirty, and clean ones' status is changed unsaid.
-        known.status.is_being_cleaned(true);
+        known.status.note_cleaning(true);
         // Before the marks: what they say is clean lies where the origin's file counts.
         if log_works && known.persisted {
             self.store.persist(object);
@@ -621,7 +621,7 @@ impl Destaging<'_> {
         self.stats.destaged_blocks += job.cleaned;
         self.origin_space.promises.spend(job.cleaned);
         if !log_works {
-            self.store.known(object).status.is_being_cleaned(false);
+            self.store.known(object).status.note_cleaning(false);
             return;
         }
         for neighbours in clean.chunk_by(|one, next| one.next() == *next) {
@@ -637,7 +637,7 @@ impl Destaging<'_> {
             }
         }
         let known = self.store.known(object);
-        known.status.is_being_cleaned(false);
+        known.status.note_cleaning(false);
         if known.data_dirty() && known.bounds_status() {
             self.store.persist(object);
         }

@@ -168,7 +168,7 @@ impl Destage {
 
     /// What the origin lost of this object was told, or concerns nobody any more.
     pub(crate) fn loss_is_over(&mut self, object: ObjectId) {
-        self.losses.is_over(object);
+        self.losses.forget(object);
     }
 
     /// The jobs under way.

@@ -36,7 +36,7 @@ impl Engine {
             }
             // Whoever recovers gives the shard the files of dirty objects before anything else.
             known.attached = true;
-            known.space.is_left_over();
+            known.space.note_left_over();
             self.destage.note(id);
         }
     }
@@ -212,7 +212,7 @@ impl Engine {
                 let changed = known.state.stamp.size != file.stamp.size || known.state.stamp.mtime != file.stamp.mtime;
                 if !known.is_dirty() && file.stamp.ctime > known.state.stamp.ctime {
                     // Moved by others, perhaps: it is no mark to know the file again by before the next stamp.
-                    known.status.is_lost();
+                    known.status.note_lost();
                     known.status_known = false;
                     if !known.is_in_use() && known.trust.is_trusted() {
                         known.has_status_of(file.stamp.ctime);
@@ -230,9 +230,9 @@ impl Engine {
                 return id;
             }
             // The inode number was given to a new file: the old one is gone from the origin.
-            self.store.identities.is_reused(file.inode);
+            self.store.identities.note_reused(file.inode);
             if self.is_used(id) {
-                self.store.known(id).name.is_removed();
+                self.store.known(id).name.note_removed();
             } else {
                 self.forget(id);
             }
@@ -268,7 +268,7 @@ impl Engine {
         };
         known.opens -= 1;
         if known.opens == 0 {
-            known.past.is_closed();
+            known.past.note_closed();
         }
         self.answer(id, Reply::Done);
         self.retire(object);
@@ -287,7 +287,7 @@ impl Engine {
             && (known.state.stamp.size, known.state.stamp.mtime) == (stamp.size, stamp.mtime)
         {
             known.state.stamp = stamp;
-            known.status.is_seen();
+            known.status.note_seen();
             if known.persisted && self.store.log.takes_writes() {
                 self.store.persist(object);
             }
@@ -393,7 +393,7 @@ impl Engine {
             (known.attached, known.name.is_gone(), known.state.birth == ObjectState::NO_BIRTH);
         let cleaned_at = known.job.ended_at();
         self.leaving.stays(cleaned_at, id);
-        self.origin_space.promises.passed(known.past.is_given_up());
+        self.origin_space.promises.passed(known.past.give_up());
         self.destage.loss_is_over(id);
         self.store.forget(id);
         if attached && gone && nameless && named {

@@ -242,7 +242,7 @@ impl Engine {
             return false;
         }
         if dirty_unnamed {
-            self.store.known(object).trust.works();
+            self.store.known(object).trust.begin_change();
         }
         true
     }

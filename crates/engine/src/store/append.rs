@@ -60,7 +60,7 @@ impl Store {
     pub(crate) fn pack_as(&mut self, id: ObjectId, compression: Option<Compression>) {
         if let Some(object) = self.objects.get_mut(&id) {
             object.compression = compression;
-            self.packing.is_asked(compression);
+            self.packing.note_asked(compression);
         }
     }
 

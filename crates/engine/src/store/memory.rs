@@ -41,7 +41,7 @@ impl Store {
         if let Some(known) = self.objects.get_mut(&object) {
             known.in_memory -= 1;
             if known.in_memory == 0 {
-                self.window.is_empty_of(object);
+                self.window.note_empty_of(object);
             }
         }
     }

@@ -231,7 +231,7 @@ impl Store {
             object.traces = true;
             self.log.append(&Entry::Object { object: id, state });
             let this = Sequence(self.log.next_sequence().0 - 1);
-            object.trust.is_said(this);
+            object.trust.note_said(this);
             object.status.said(this, object.state.flags.ctime_bounds);
         }
     }
@@ -336,7 +336,7 @@ impl Store {
         if self.unpersist(id) {
             let at = self.log.append(&Entry::Forget { object: id });
             if let Some(object) = self.objects.get(&id) {
-                self.identities.is_forgotten(object.state.inode, at, self.log.durable());
+                self.identities.note_forgotten(object.state.inode, at, self.log.durable());
             }
         }
     }

@@ -17,7 +17,7 @@ impl Store {
     pub(crate) fn replay(&mut self, tail: TailEntry) {
         match tail.entry {
             Entry::Object { object, state } => {
-                self.identities.is_drawn(object);
+                self.identities.note_drawn(object);
                 let now = self.path_now();
                 match self.get_mut(object) {
                     Some(known) => {
@@ -28,7 +28,7 @@ impl Store {
                         let before = std::mem::replace(&mut known.state, state).inode;
                         // No writer gives an object another file, but the log may be forged.
                         if before != inode {
-                            self.identities.is_another(object, inode);
+                            self.identities.note_another(object, inode);
                         }
                     }
                     None => self.adopt(object, Object::from_state(state, ObjectMap::default())),

@@ -414,7 +414,7 @@ impl Pond<Origin> for Engine {
             let fails = env.rng.chance(env.faults.syncs);
             let above = env.world.above.as_mut().expect("names are a layer of their own");
             if fails {
-                above.is_refused(object);
+                above.note_refused(object);
                 env.injected += 1;
                 env.world.injected.origin += 1;
                 let mut rng = env.rng.clone();

@@ -170,7 +170,7 @@ impl Engine {
         known.past.ends();
         known.origin_size = u64::MAX;
         // Whoever reads what is there of it, and syncs, counts on it.
-        known.past.was_made();
+        known.past.note_made();
         self.size_counts_here(object);
         self.destage.hurry(object);
     }
@@ -216,7 +216,7 @@ impl Engine {
         }
         if unflagged {
             self.store.persist(object);
-            self.nothing_is_dirty(object);
+            self.log_all_clean(object);
         }
         let drops = traces && !self.store.known(object).dropped.has(span);
         if drops {
@@ -247,7 +247,7 @@ impl Engine {
     /// Tells the log that all of an object is clean, which it need not know: replaying a range of zeros makes
     /// blocks dirty which never were, where the origin had nothing, and which so were never told to be clean. With one
     /// of those left, the log's size would count after a crash, and not the origin's.
-    fn nothing_is_dirty(&mut self, object: ObjectId) {
+    fn log_all_clean(&mut self, object: ObjectId) {
         if self.store.get(object).is_some_and(|known| known.map.dirty() == 0) {
             let blocks = headpond_base::blocks_for(crate::object::OBJECT_BYTES_MAX);
             self.store.log.append(&Entry::Clean { object, first: Block(0), blocks });
@@ -308,7 +308,7 @@ impl Engine {
             // Destage comes to it for the run's sake.
             known.state.flags.attributes_dirty = true;
         }
-        known.past.was_made();
+        known.past.note_made();
         known.touch(change.mtime(), change.mtime(), now);
         self.destage.note(object);
         self.poison(object, change.span());

@@ -91,7 +91,7 @@ impl Engine {
         }
         if let Some(object) = going {
             if let Some(known) = self.store.get_mut(object) {
-                known.name.is_removed();
+                known.name.note_removed();
             }
             self.retire(object);
         }

@@ -71,7 +71,7 @@ impl Engine {
         let known = self.store.known(op.object);
         known.status_moved();
         if known.trust.ends_reserving() {
-            self.origin_space.is_said(op.object, self.now);
+            self.origin_space.note_said(op.object, self.now);
         }
     }
 
@@ -99,7 +99,7 @@ impl Engine {
         while let Some(object) = self.origin_space.next_unsaid(|since| ending || now.since(since) >= SAID_FOR) {
             let log_works = self.store.log.takes_writes();
             let Some(known) = self.store.get_mut(object).filter(|known| !known.job.is_running()) else { continue };
-            if known.trust.has_reserved() && log_works && known.persisted {
+            if known.trust.settle_reservations() && log_works && known.persisted {
                 self.store.persist(object);
             }
         }
@@ -160,7 +160,7 @@ impl Engine {
         let known = self.store.known(object);
         match outcome {
             Outcome::Failed(errno) => {
-                known.status.is_lost();
+                known.status.note_lost();
                 if errno != Errno::OPNOTSUPP {
                     // Nobody may have put the file's time back: it is known again once destage has given it a stamp.
                     known.trust.loses_time();

@@ -68,7 +68,7 @@ impl Engine {
         known.status_moved();
         known.status.ends(stamp.is_some());
         // Before the log is told anything else of it.
-        known.status.is_restless(self.now);
+        known.status.note_restless(self.now);
         if let Some(stamp) = stamp {
             let settled = !known.is_dirty() && known.trust.is_trusted();
             if settled && (known.state.stamp.size, known.state.stamp.mtime) == (stamp.size, stamp.mtime) {
@@ -86,7 +86,7 @@ impl Engine {
     /// The log is told of the status change time when nobody has moved it for a while.
     pub(crate) fn status_settles_later(&mut self, object: ObjectId) {
         if let Some(known) = self.store.get_mut(object) {
-            known.status.is_restless(self.now);
+            known.status.note_restless(self.now);
             self.settling.0.push_back((self.now, object));
         }
     }

@@ -151,7 +151,7 @@ impl Engine {
         let failed_for_another = known.past.refused();
         // What was changed since the sync was asked for is not covered by it.
         if known.past.made() == op.seen_changes {
-            self.origin_space.is_synced(&mut self.store, object);
+            self.origin_space.note_synced(&mut self.store, object);
         }
         let known = self.store.known(object);
         if std::mem::replace(&mut known.state.flags.unanchored, false)
