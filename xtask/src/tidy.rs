@@ -11,6 +11,7 @@ mod leftovers;
 mod length;
 mod links;
 mod names;
+mod sizes;
 
 use crate::tree::{self, SourceFile};
 use std::fmt;
@@ -62,6 +63,7 @@ pub fn check(root: &Path) -> Vec<Complaint> {
     found.extend(layers::check(&files));
     found.extend(circles::check(&files));
     found.extend(instruments::check());
+    found.extend(sizes::check(&files));
     found
 }
 
