@@ -68,7 +68,7 @@ fn simulate_range(report: &mut Report, name: &'static str, range: Result<String,
         Ok(range) => {
             let arguments: Vec<String> =
                 ["--seeds", &range].iter().chain(family).map(|argument| (*argument).to_owned()).collect();
-            step(report, name, sim_command(&arguments));
+            step(report, name, sim_command("test", &arguments));
         }
         Err(why) => {
             heading(name);

@@ -71,17 +71,18 @@ fn run_tidy() -> ExitCode {
     }
 }
 
-/// Runs the simulator under the profile of the tests: optimized, with overflow checks and debug
-/// assertions on, which a release build would take out of the very code that is on trial.
-fn sim_command(arguments: &[String]) -> Command {
+/// Runs the simulator under a profile of this workspace: `test`, which `ci` has built already, or `simulator`, which takes
+/// longer to build and less for each history. Both are optimized, with overflow checks and debug assertions on, which a
+/// release build would take out of the very code that is on trial.
+fn sim_command(profile: &str, arguments: &[String]) -> Command {
     let mut command = tree::cargo();
-    command.args(["run", "-q", "--profile", "test", "--package", "headpond-sim", "--bin", "headpond-sim", "--"]);
+    command.args(["run", "-q", "--profile", profile, "--package", "headpond-sim", "--bin", "headpond-sim", "--"]);
     command.args(arguments);
     command
 }
 
 fn run_sim(arguments: &[String]) -> ExitCode {
-    run_cargo(sim_command(arguments))
+    run_cargo(sim_command("simulator", arguments))
 }
 
 /// Runs an experiment of the lab with release builds: the program that users run.
