@@ -1,5 +1,6 @@
 //! A request under way.
 
+use std::fmt;
 use std::sync::Arc;
 
 use headpond_base::{Buf, CacheMode, Errno, ObjectId, UnixNanos};
@@ -181,5 +182,16 @@ impl Op {
             Some(Outcome::Failed(errno)) => Some(errno),
             _ => None,
         }
+    }
+}
+
+/// For people: what is asked, of what, and how far it is.
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "request {}, object {}: {:?}, {:?}", self.request.0, self.object.0, self.work, self.stage)?;
+        if let Some(span) = self.locked {
+            write!(f, ", blocks {}..{}", span.first.0, span.end.0)?;
+        }
+        self.error.map_or(Ok(()), |error| write!(f, ", {error}"))
     }
 }

@@ -16,6 +16,7 @@
 //! - To wake a request that is answered, or not waiting, does nothing: each finds out for itself how things stand.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 
 use headpond_base::{Errno, ObjectId, Sequence};
 
@@ -201,6 +202,25 @@ impl Requests {
         self.wake(id);
     }
 
+    /// What a request waits for, in words.
+    fn awaited(&self, id: OpId, op: &Op) -> String {
+        if self.to_be_stepped.contains(&id) {
+            "its step".to_owned()
+        } else if let Some((entry, _)) = self.for_log.iter().find(|(_, waiting)| *waiting == id) {
+            format!("entry {} of the log to be durable", entry.0)
+        } else if self.for_room.contains(&id) {
+            "room".to_owned()
+        } else if self.for_turn.contains(&id) {
+            "its turn on the object".to_owned()
+        } else if self.for_quiet == Some(id) {
+            "all others to end".to_owned()
+        } else if op.parts > 0 {
+            format!("{} parts of its bytes", op.parts)
+        } else {
+            "its lock, or an effect".to_owned()
+        }
+    }
+
     /// The origin refused what changes of an object may be waiting for. That may pass, as it is tried again after a while;
     /// those that wait for a turn are told the second time.
     pub(crate) fn refused_again(&mut self, object: ObjectId, errno: Errno) {
@@ -210,6 +230,16 @@ impl Requests {
         };
         let told: Vec<OpId> = self.for_turn.extract_if(.., again).collect();
         told.into_iter().for_each(|id| self.fail(id, errno));
+    }
+}
+
+/// For people: a line for each request, with what it waits for.
+impl fmt::Display for Requests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (request, _) in &self.held {
+            writeln!(f, "request {}: waits for the engine's start", request.0)?;
+        }
+        self.table.iter().try_for_each(|(id, op)| writeln!(f, "{op}; waits for {}", self.awaited(*id, op)))
     }
 }
 
@@ -250,6 +280,23 @@ mod tests {
         assert_eq!(steps(&mut requests), [ids[1], ids[2]]);
         requests.log_is_durable(Sequence(20), true);
         assert_eq!(steps(&mut requests), [ids[0]]);
+    }
+
+    #[test]
+    fn each_request_is_shown_with_what_it_waits_for() {
+        let (mut requests, ids) = with(4);
+        requests.wait_for_log(ids[0], Sequence(30));
+        requests.wait_for_room(ids[1]);
+        requests.get_mut(ids[2]).unwrap().parts = 2;
+        requests.wake(ids[3]);
+        requests.hold(RequestId(9), Request::SyncAll);
+        let shown = requests.to_string();
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines[0], "request 9: waits for the engine's start");
+        assert_eq!(lines[1], "request 0, object 0: Sync, Begin; waits for entry 30 of the log to be durable");
+        for (line, awaited) in lines[2..].iter().zip(["room", "2 parts of its bytes", "its step"]) {
+            assert!(line.ends_with(&format!("; waits for {awaited}")), "{line}");
+        }
     }
 
     #[test]

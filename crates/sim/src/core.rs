@@ -22,6 +22,8 @@ pub(crate) trait Core {
     fn durable_host_batch(&self) -> u64;
     /// Everything that it counts: for people.
     fn told(&self) -> String;
+    /// The requests under way, with what each waits for: for people.
+    fn waiting(&self) -> String;
 }
 
 /// An object that recovery found.
@@ -108,6 +110,10 @@ impl Core for Engine {
 
     fn told(&self) -> String {
         format!("{:?}", self.stats())
+    }
+
+    fn waiting(&self) -> String {
+        self.requests_shown()
     }
 }
 

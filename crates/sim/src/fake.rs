@@ -298,6 +298,10 @@ impl Core for Fake {
     fn told(&self) -> String {
         String::new()
     }
+
+    fn waiting(&self) -> String {
+        String::new()
+    }
 }
 
 /// Makes fakes.

@@ -508,9 +508,10 @@ impl<'a> Sim<'a> {
             steps += 1;
             if !more || steps > 400_000 || self.world.now.since(start).0 > 7200 * 1_000_000_000 {
                 return Err(format!(
-                    "requests that are never answered (after {steps} steps, {} s): {:?}",
+                    "requests that are never answered (after {steps} steps, {} s): {:?}\n{}",
                     self.world.now.since(start).0 / 1_000_000_000,
-                    self.requests
+                    self.requests,
+                    self.world.core.as_ref().map_or_else(String::new, |core| core.waiting())
                 ));
             }
         }

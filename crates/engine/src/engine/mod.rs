@@ -285,6 +285,12 @@ impl Engine {
         if self.life.has_served() { Some(self.streamed_writes) } else { None }
     }
 
+    /// The requests under way, for people: a line for each, with how far it is and what it waits for.
+    #[must_use]
+    pub fn requests_shown(&self) -> String {
+        self.requests.to_string()
+    }
+
     /// The cache mode in force.
     #[must_use]
     pub const fn mode(&self) -> CacheMode {
