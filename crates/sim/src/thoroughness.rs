@@ -16,7 +16,7 @@ pub(crate) struct Thoroughness {
 impl Thoroughness {
     /// With `whole` it is everything.
     pub(crate) fn new(seed: u64, whole: bool) -> Self {
-        Self { rng: Rng::for_part(seed, u64::MAX - 10), whole }
+        Self { rng: Rng::for_part(seed, u64::MAX - 12), whole }
     }
 
     fn one_in(&mut self, looks: u64) -> bool {
