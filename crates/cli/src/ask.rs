@@ -1,6 +1,6 @@
 //! Questions that many commands ask a daemon.
 
-use headpond_control::{Answer, Command, Daemon, Numbers, Refusal, Status};
+use headpond_control::{Answer, Command, Daemon, Numbers, Refusal, Status, Value};
 
 /// What a daemon says of itself.
 pub fn ask_status(daemon: &Daemon) -> Result<Status, Refusal> {
@@ -14,6 +14,14 @@ pub fn ask_status(daemon: &Daemon) -> Result<Status, Refusal> {
 pub fn ask_numbers(daemon: &Daemon) -> Result<Numbers, Refusal> {
     match daemon.ask(&Command::Numbers)? {
         Answer::Numbers(numbers) => Ok(*numbers),
+        _ => Err(confused(daemon)),
+    }
+}
+
+/// All settings of a mount.
+pub fn ask_settings(daemon: &Daemon) -> Result<Vec<Value>, Refusal> {
+    match daemon.ask(&Command::Get)? {
+        Answer::Settings { values } => Ok(values),
         _ => Err(confused(daemon)),
     }
 }

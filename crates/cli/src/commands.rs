@@ -17,7 +17,7 @@ pub fn status(args: &StatusArgs) -> Result<(), Refusal> {
             // One that ends at this very moment is no error of this command.
             let all: Vec<Status> = Daemon::all().iter().filter_map(|daemon| ask_status(daemon).ok()).collect();
             // Programs get the mounts that answer on standard output, and people the others, too.
-            let dead = dead_mounts();
+            let dead = dead_mounts(&all);
             for refusal in &dead {
                 eprintln!("{refusal}");
             }
@@ -33,9 +33,10 @@ pub fn status(args: &StatusArgs) -> Result<(), Refusal> {
 }
 
 /// The mounts that the kernel still shows although their daemon is gone, and what to do.
-fn dead_mounts() -> Vec<Refusal> {
+fn dead_mounts(alive: &[Status]) -> Vec<Refusal> {
     let ours = mounts().into_iter().filter(|mount| mount.fs_type == FS_TYPE);
-    ours.filter_map(|mount| Daemon::of(&mount.mountpoint).err())
+    ours.filter(|mount| alive.iter().all(|status| status.mountpoint != mount.mountpoint))
+        .filter_map(|mount| Daemon::of(&mount.mountpoint).err())
         .filter(|refusal| matches!(refusal, Refusal::NotMounted { .. }))
         .collect()
 }

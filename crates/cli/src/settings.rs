@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use headpond_control::{Answer, Command, Daemon, MODE, Refusal, SettingChange, Size, Value, reference};
 
 use crate::args::{GetArgs, SetArgs};
-use crate::ask::{ask_status, confused};
+use crate::ask::{ask_settings, ask_status, confused};
 use crate::output::{print, print_json};
 use crate::progress::{DirtyBar, Interrupt, Waited, wait_for};
 
@@ -58,8 +58,7 @@ fn line(change: &SettingChange, would_flush: Option<u64>) -> String {
 /// `headpond get`.
 pub fn get(args: &GetArgs) -> Result<(), Refusal> {
     let Some(mountpoint) = &args.mountpoint else { return print(&reference()) };
-    let daemon = Daemon::of(mountpoint)?;
-    let Answer::Settings { values } = daemon.ask(&Command::Get)? else { return Err(confused(&daemon)) };
+    let values = ask_settings(&Daemon::of(mountpoint)?)?;
     let wanted = if args.names.is_empty() { values } else { named(&args.names, &values)? };
     if args.json {
         let object: BTreeMap<&str, &str> =

@@ -11,11 +11,11 @@ mod sqlite;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use headpond_control::{Answer, Command, Daemon, FS_TYPE, Refusal, mounts};
+use headpond_control::{Daemon, FS_TYPE, Refusal, mounts};
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
-use crate::ask::ask_status;
+use crate::ask::{ask_settings, ask_status};
 use crate::atomic::{self, Marker};
 use crate::output::{print, print_json};
 
@@ -88,8 +88,8 @@ pub struct Report {
     pub databases: Vec<Finding>,
 }
 
-/// A setting that is switched off, as `get` shows it.
-const OFF: &str = "off";
+/// What `get` shows of a setting that is switched off.
+const SWITCHED_OFF: &str = "off";
 
 /// How deep below a directory the doctor searches for databases.
 const DEPTH: usize = 3;
@@ -116,21 +116,16 @@ fn mount_of(path: &Path) -> Option<MountFacts> {
     let mountpoint = nearest.mountpoint;
     let daemon = Daemon::of(&mountpoint).ok();
     let status = daemon.as_ref().and_then(|daemon| ask_status(daemon).ok());
-    let settings = daemon.as_ref().and_then(|daemon| daemon.ask(&Command::Get).ok());
+    let settings = daemon.as_ref().and_then(|daemon| ask_settings(daemon).ok());
+    let cutoff = settings.iter().flatten().find(|value| value.name == "sequential-cutoff");
     let counted_on = fs::read_to_string(mountpoint.join(".headpond/whole")).ok();
     Some(MountFacts {
         mode: status.as_ref().map_or_else(|| "unknown".to_owned(), |status| status.mode.clone()),
         whole_writes: status.as_ref().is_some_and(atomic::keeps_writes_whole),
-        sequential_cutoff: settings.and_then(|answer| value_of(&answer, "sequential-cutoff")),
+        sequential_cutoff: cutoff.map(|value| value.value.clone()),
         counted_on: counted_on.map(|text| listed(&text)),
         mountpoint,
     })
-}
-
-/// The value of one setting.
-fn value_of(answer: &Answer, name: &str) -> Option<String> {
-    let Answer::Settings { values } = answer else { return None };
-    values.iter().find(|value| value.name == name).map(|value| value.value.clone())
 }
 
 /// The paths in the mount's own list: a head, then lines of a number, a name and a path.
@@ -189,18 +184,19 @@ impl Around {
 
     /// What a database needs that does not ask the mount: no long run of its writes goes past the log.
     fn no_run_bypasses(&self) -> Condition {
-        let cutoff = self.mount.as_ref().and_then(|mount| mount.sequential_cutoff.as_deref());
-        let mountpoint =
-            self.mount.as_ref().map_or_else(|| "MOUNTPOINT".into(), |mount| mount.mountpoint.display().to_string());
-        let what = match cutoff {
-            Some(OFF) => "long sequential runs of writes go through the log (sequential-cutoff=off)".to_owned(),
-            Some(cutoff) => format!(
+        let told = self.mount.as_ref().and_then(|mount| Some((mount, mount.sequential_cutoff.as_deref()?)));
+        let what = match told {
+            Some((_, SWITCHED_OFF)) => {
+                "long sequential runs of writes go through the log (sequential-cutoff=off)".to_owned()
+            }
+            Some((mount, cutoff)) => format!(
                 "long sequential runs of writes go through the log. Now those beyond {cutoff} bypass it, and can tear. \
-                 To change it: headpond set {mountpoint} sequential-cutoff=off"
+                 To change it: headpond set {} sequential-cutoff=off",
+                mount.mountpoint.display()
             ),
             None => "long sequential runs of writes go through the log: the mount has sequential-cutoff=off".to_owned(),
         };
-        Condition { what, met: cutoff.map(|cutoff| cutoff == OFF) }
+        Condition { what, met: told.map(|(_, cutoff)| cutoff == SWITCHED_OFF) }
     }
 
     /// That no link of the data directory leads off the mount.
