@@ -100,11 +100,12 @@ impl Outbox {
         if let Some((purpose, member)) = self.under_way.remove(&ticket) {
             return Finished { refused: member.zip(errno), ended: Some((purpose, outcome)) };
         }
-        let place = self.joint.iter().position(|joint| joint.left.iter().any(|(other, _)| *other == ticket));
-        let place = place.expect("an effect is completed once");
+        let part_of = |joint: &Joint| joint.left.iter().position(|(other, _)| *other == ticket);
+        let found = self.joint.iter().enumerate().find_map(|(place, joint)| Some((place, part_of(joint)?)));
+        let (place, part) = found.expect("an effect is completed once");
         let joint = &mut self.joint[place];
-        let refused = joint.left.iter().find(|(other, _)| *other == ticket).and_then(|(_, member)| member.zip(errno));
-        joint.left.retain(|(other, _)| *other != ticket);
+        let (_, member) = joint.left.swap_remove(part);
+        let refused = member.zip(errno);
         joint.failed = joint.failed.or(errno);
         if !joint.left.is_empty() {
             return Finished { refused, ended: None };

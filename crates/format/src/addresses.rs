@@ -73,11 +73,10 @@ impl Addresses {
             }
             wanted.push(place);
         }
-        let free = (0..).map(MemberId).zip(&taken).flat_map(|(member, slots)| {
+        let mut free = (0..).map(MemberId).zip(&taken).flat_map(|(member, slots)| {
             let free = (0..).zip(slots).filter(|(_, taken)| !**taken);
             free.map(move |(slot, _)| Place { member, slot })
         });
-        let mut free = free;
         let places: Option<Vec<Place>> = wanted.into_iter().map(|place| place.or_else(|| free.next())).collect();
         let in_use = members.iter().filter(|(_, member)| member.state != MemberState::Gone);
         Ok(Self {

@@ -111,8 +111,8 @@ impl Handle {
     }
 
     /// Has a front door served by the shard's own thread, from now on and along with those that it
-    /// has already, until it ends by itself or is withdrawn. A door that the shard cannot serve, as its reactor waits for nothing but flash or
-    /// watches as much as it can, or because it has ended, is dropped: see [`Door`].
+    /// has already, until it ends by itself or is withdrawn. A door that the shard cannot serve is dropped (see [`Door`]): its
+    /// reactor waits for nothing but flash, or watches as much as it can, or the shard has ended.
     #[allow(clippy::must_use_candidate)] // most doors end by themselves
     pub fn serve(&self, door: Box<dyn Door>) -> DoorId {
         self.shared.mailbox.admit(door)

@@ -12,7 +12,8 @@
 //! else, so nothing there may block. Replies run there and must be short.
 //!
 //! Front doors whose requests come out of a descriptor can be served by the shard's own thread, which
-//! then waits for them along with the flash: see [`Door`](headpond_door::Door). That spares the hand-over through the mailbox.
+//! then waits for them along with the flash: see [`Door`](headpond_door::Door). That spares the
+//! hand-over through the mailbox.
 //!
 //! What a request costs is in `ARCHITECTURE.md`, and what it comes to in `docs/benchmarks.md`.
 

@@ -18,7 +18,7 @@ use crate::ownership::{DurableNote, Marker, MarkerHold, MarkerState};
 use crate::pool::Superblocks;
 use crate::service::outcome;
 use crate::wording::clock::{unix_seconds, utc};
-use crate::wording::{Amount, Size};
+use crate::wording::{HowMany, Size};
 
 /// How long each step of the end may take at most. A flash that does not answer within this is stuck.
 const STEP: Duration = Duration::from_secs(60);
@@ -62,7 +62,7 @@ impl fmt::Display for Ended {
             write!(f, "{trouble}; ")?;
         }
         if let Some(note) = &self.note {
-            let (dirty, files) = (Size(self.dirty_bytes), Amount(self.dirty_files, "file"));
+            let (dirty, files) = (Size(self.dirty_bytes), HowMany(self.dirty_files, "file"));
             return write!(f, "ended; {dirty} of dirty data in {files} stay in the pool. {note}");
         }
         if self.is_complete() {
@@ -73,7 +73,7 @@ impl fmt::Display for Ended {
             "ended; {} of dirty data in {} stay in the pool, and the marker beside the origin says so. To go on, mount \
              again with the same flash",
             Size(self.dirty_bytes),
-            Amount(self.dirty_files, "file")
+            HowMany(self.dirty_files, "file")
         )
     }
 }

@@ -32,7 +32,7 @@ use crate::process::{Step, Waiting};
 use crate::refusal::Refusal;
 use crate::service::rules;
 use crate::settings::{Keeper, LiveSettings, PoolPlan, settings_from_file};
-use crate::wording::Amount;
+use crate::wording::HowMany;
 use crate::wording::clock::{unix_seconds, utc};
 
 /// A pool that was read and is in agreement with its origin. Nothing was changed yet.
@@ -165,7 +165,7 @@ impl<'a> FoundPool<'a> {
             ready.notes.push(format!(
                 "dirty data that an earlier mount left in the pool ({}) goes to the origin as the settings say. To bring it there \
                  now: headpond flush",
-                Amount(dirty_files, "file")
+                HowMany(dirty_files, "file")
             ));
         }
         let capacity = ready.recovered.superblock().geometry.data_blocks() * BLOCK_U64;

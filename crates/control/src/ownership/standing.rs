@@ -30,15 +30,14 @@ impl MountClaim {
 
     fn lost(&self, to: &str) -> Standing {
         let (origin, mountpoint) = (self.origin.display(), self.mountpoint.display());
-        if self.mountpoint.as_os_str().is_empty() {
-            return Standing::Lost(format!(
-                "{origin} is no longer this pool's: {to}. This pool writes nothing more there, and takes no writes. Its dirty \
-                 data stays in it"
-            ));
-        }
+        let (whose, stays) = if self.mountpoint.as_os_str().is_empty() {
+            ("pool", "in it".to_owned())
+        } else {
+            ("mount", format!("in the pool. To unmount and keep it: headpond unmount {mountpoint} --keep-dirty"))
+        };
         Standing::Lost(format!(
-            "{origin} is no longer this mount's: {to}. This mount writes nothing more there, and takes no writes. Its dirty \
-             data stays in the pool. To unmount and keep it: headpond unmount {mountpoint} --keep-dirty"
+            "{origin} is no longer this {whose}'s: {to}. This {whose} writes nothing more there, and takes no writes. Its dirty \
+             data stays {stays}"
         ))
     }
 }

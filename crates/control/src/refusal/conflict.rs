@@ -4,7 +4,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::wording::{AFew, Amount, Size};
+use crate::wording::{AFew, HowMany, Size};
 
 /// The most conflicts that are shown one by one.
 const SHOWN: usize = 20;
@@ -37,7 +37,7 @@ pub struct Conflicts {
 
 impl fmt::Display for Conflicts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let files = Amount(self.files.len() as u64, "file");
+        let files = HowMany(self.files.len() as u64, "file");
         writeln!(f, "origin: {files} changed at the origin while the pool had newer data:")?;
         write!(f, "{}", AFew(&self.files, SHOWN))?;
         for path in &self.unknown {

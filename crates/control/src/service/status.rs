@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::FlushShown;
-use crate::wording::{Amount, Size, clock};
+use crate::wording::{HowMany, Size, clock};
 
 /// A snapshot of a mount. The field names are those of `headpond status --json` and stay.
 /// Counters start with the daemon; blocks are of 4 KiB.
@@ -108,7 +108,7 @@ pub struct Status {
 impl Status {
     /// What the origin lacks. A file may lack only its newest size or time.
     fn dirty(&self) -> String {
-        let files = Amount(self.dirty_files, "file");
+        let files = HowMany(self.dirty_files, "file");
         match (self.dirty_bytes, self.dirty_files) {
             (0, 0) => Size(0).to_string(),
             (0, _) => format!("{}, and the newest size or time of {files}", Size(0)),

@@ -3,10 +3,10 @@
 //! Keeps true: what is shown is for people, and nothing is decided by it. Uses nothing of this crate.
 
 mod a_few;
-mod amount;
 pub(crate) mod clock;
+mod how_many;
 mod size;
 
 pub(crate) use a_few::AFew;
-pub(crate) use amount::Amount;
+pub(crate) use how_many::HowMany;
 pub use size::Size;
