@@ -432,12 +432,16 @@ impl Model {
         Some(in_blocks(changed))
     }
 
-    /// Where changes that failed leave it open what the file holds: whole blocks, in order, up to beyond its end.
+    /// Where it is open what the file holds, as changes failed or their order is not known: whole blocks, in order, up to beyond
+    /// its end.
     pub(crate) fn in_question_for_failures(&self, file: FileId) -> Option<Vec<(u64, u64)>> {
         let model = self.files.get(&file)?;
         let changes = model.open.iter().map(|id| reach(&self.mutations[id.0 as usize].change));
-        let smallest = model.now.iter().map(|configuration| configuration.content.size).min()?;
-        Some(in_blocks(changes.chain([last_byte(smallest)]).collect()))
+        let contents = || model.now.iter().map(|configuration| &configuration.content);
+        let first = contents().next()?;
+        let orders = contents().flat_map(|content| first.differences(content));
+        let smallest = contents().map(|content| content.size).min()?;
+        Some(in_blocks(changes.chain(orders).chain([last_byte(smallest)]).collect()))
     }
 
     /// Finds for each sector one content or change that it may come from.
