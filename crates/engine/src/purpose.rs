@@ -61,12 +61,12 @@ pub(crate) struct JobId(pub(crate) u64);
 pub(crate) enum JobEffect {
     /// Some blocks of a run, from flash.
     Read { job: JobId, reading: Reading },
-    /// A run, to the origin.
-    Write { job: JobId, end: u64, group: Option<usize> },
+    /// One run or several, to the origin, up to this byte of the file.
+    Write { job: JobId, end: u64, what: Written },
     /// What lies between runs, from flash or from the origin.
     Fill { job: JobId, filling: Filling },
     /// A range of zeros, to the origin, which gives the space of its whole blocks back or not.
-    Zero { job: JobId, gives: bool },
+    Zero { job: JobId, run: usize, gives: bool },
     /// Whatever its stage says.
     Step(JobId),
 }
@@ -82,6 +82,14 @@ impl JobEffect {
             | Self::Step(job) => *job,
         }
     }
+}
+
+/// What a write of a job brings, by its number in the job.
+#[derive(Clone, Copy)]
+pub(crate) enum Written {
+    Run(usize),
+    /// Runs that go together, with what lies between them.
+    Group(usize),
 }
 
 /// A read of some blocks of a run, which lie together on flash.

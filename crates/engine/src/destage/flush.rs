@@ -286,14 +286,14 @@ impl Destaging<'_> {
             let Some(left) = flush.left.get(&object) else { continue };
             flush.has_at_most(object, left.blocks.saturating_sub(job.cleaned));
             let Some(left) = flush.left.get_mut(&object) else { continue };
-            match job.failed {
+            match job.error() {
                 Some(_) => left.failures += 1,
                 // Dirty data that flash does not give back: it will not the next time either.
                 None if failed => left.failures = TRIES,
                 None => {}
             }
             // What a job wrote that failed is written again: the pass does not go on behind it.
-            if flush.first_job.is_none_or(|first| id < first) || from > left.next || job.failed.is_some() {
+            if flush.first_job.is_none_or(|first| id < first) || from > left.next || job.error().is_some() {
                 continue;
             }
             left.left_again = if stuck { left.left_again + 1 } else { 0 };

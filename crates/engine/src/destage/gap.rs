@@ -29,7 +29,7 @@ use super::job::Job;
 use super::run::{RUN_BLOCKS_MAX, Run};
 use crate::effect::{Effect, Outcome};
 use crate::object::Object;
-use crate::purpose::{Filling, JobEffect, JobId, Purpose};
+use crate::purpose::{Filling, JobEffect, JobId, Purpose, Written};
 use crate::store::{Stretch, Unpacked};
 
 impl Job {
@@ -156,7 +156,7 @@ impl Destaging<'_> {
         let (object, end) = (job.object, offset + data.len() as u64);
         let data = vec![data];
         self.stats.joined_writes += 1;
-        let pending = JobEffect::Write { job: id, end, group: Some(index) };
+        let pending = JobEffect::Write { job: id, end, what: Written::Group(index) };
         self.outbox.start(Purpose::Destage(pending), |ticket| Effect::OriginWrite {
             ticket,
             object,

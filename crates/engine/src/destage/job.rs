@@ -3,7 +3,8 @@
 //! In order: the log durably says that the origin's file is being changed; the file is cut to
 //! where it counts; runs are read from flash and written; the file is made as long as it must
 //! be, and gets its time; it is synced; only now the blocks count as clean, and the log gets the
-//! stamp by which the file is known again. Outside of a job the stamp holds: a change by others
+//! stamp by which the file is known again. If the origin refuses a write, what it took goes on
+//! to the sync all the same, and only the rest stays dirty. Outside of a job the stamp holds: a change by others
 //! is seen at the next start.
 
 use std::collections::VecDeque;
@@ -18,7 +19,10 @@ use super::moves::Moves;
 use super::run::{Run, pieces};
 use super::{Destaging, ROUND_BLOCKS};
 use crate::effect::{Effect, Outcome};
-use crate::purpose::{JobEffect, JobId, Purpose};
+use crate::purpose::{JobEffect, JobId, Purpose, Written};
+
+/// A round begins no more writes once the origin refused so many: it may be gone, or full.
+const REFUSALS_MAX: u32 = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
@@ -66,7 +70,11 @@ pub(super) struct Job {
     pub(super) next: Option<Block>,
     /// The same, but for blocks that changed while it lasted: those are left for the next way round.
     pub(super) forward: Option<Block>,
+    /// Why it ends without having synced anything.
     pub(super) failed: Option<Errno>,
+    /// Why the origin refused a write, and how many it refused. What it took is synced, and clean.
+    refused: Option<Errno>,
+    refusals: u32,
     /// From where the origin's file did not count when the job began to set that right, and up to where it has.
     blanked: Option<(u64, u64)>,
     /// What the origin said of the file once it was written.
@@ -101,6 +109,36 @@ impl Job {
     pub(super) fn leave_run(&mut self, run: usize) {
         self.runs[run].unreadable = true;
         self.leave(self.runs[run].first);
+    }
+
+    /// Begins no more of its writes: what waits is left for the next round.
+    fn leave_waiting(&mut self) {
+        let Some(first) = self.waiting.front() else { return };
+        let rest = self.runs[self.groups[*first].runs.start].first;
+        self.stop_before(rest);
+        for group in std::mem::take(&mut self.waiting) {
+            self.runs[self.groups[group].runs.clone()].iter_mut().for_each(|run| run.unreadable = true);
+        }
+    }
+
+    /// The origin refused a run. It stays dirty; the rest of the round goes on, so that one bad place holds up nothing else.
+    fn write_refused(&mut self, run: usize, errno: Errno) {
+        self.refused.get_or_insert(errno);
+        self.refusals += 1;
+        self.leave_run(run);
+        if self.refusals == REFUSALS_MAX {
+            self.leave_waiting();
+        }
+    }
+
+    /// Whether anything that it wrote can count as clean.
+    fn has_written(&self) -> bool {
+        self.runs.iter().any(|run| !run.unreadable)
+    }
+
+    /// Why it did not bring all that it was to bring.
+    pub(super) fn error(&self) -> Option<Errno> {
+        self.failed.or(self.refused)
     }
 
     /// A group goes on with only these of its blocks.
@@ -152,6 +190,8 @@ impl Destaging<'_> {
             next: None,
             forward: None,
             failed: None,
+            refused: None,
+            refusals: 0,
             blanked: None,
             stamp: None,
             status_moves: 0,
@@ -216,7 +256,7 @@ impl Destaging<'_> {
                     if job.under_way > 0 {
                         return true;
                     }
-                    if job.failed.is_some() {
+                    if job.refused.is_some() && !job.has_written() {
                         return false;
                     }
                     if job.waiting.is_empty() {
@@ -408,11 +448,8 @@ impl Destaging<'_> {
     fn cut_short(&self, job: &mut Job, waited_for: bool) {
         let long = self.now.since(job.began) >= super::ROUND_NEAR && self.requests.first_for_room().is_some();
         let idle = !waited_for && self.destage.governor.rate() == 0.0;
-        let Some(group) = job.waiting.front().filter(|_| long || idle) else { return };
-        let rest = job.runs[job.groups[*group].runs.start].first;
-        job.stop_before(rest);
-        for group in std::mem::take(&mut job.waiting) {
-            job.runs[job.groups[group].runs.clone()].iter_mut().for_each(|run| run.unreadable = true);
+        if long || idle {
+            job.leave_waiting();
         }
     }
 
@@ -471,7 +508,7 @@ impl Destaging<'_> {
             if !keep_space {
                 known.space.begin_giving(start, zero_end);
             }
-            let pending = JobEffect::Zero { job: id, gives: !keep_space };
+            let pending = JobEffect::Zero { job: id, run: index, gives: !keep_space };
             let len = zero_end - start;
             self.outbox.start(Purpose::Destage(pending), |ticket| Effect::OriginZero {
                 ticket,
@@ -484,7 +521,7 @@ impl Destaging<'_> {
         }
         let data =
             pieces(std::mem::take(&mut run.bytes), usize::try_from(end - start).expect("a run is at most 1 MiB"));
-        let pending = JobEffect::Write { job: id, end, group: None };
+        let pending = JobEffect::Write { job: id, end, what: Written::Run(index) };
         self.outbox.start(Purpose::Destage(pending), |ticket| Effect::OriginWrite {
             ticket,
             object,
@@ -650,7 +687,7 @@ impl Destaging<'_> {
         let known = self.store.known(job.object);
         self.leaving.stays(known.job.ended_at(), job.object);
         known.job.ends(last);
-        let failed = job.failed.or(job.lost.then_some(Errno::IO));
+        let failed = job.error().or(job.lost.then_some(Errno::IO));
         known.space.destaged(failed);
         if let Some(errno) = failed {
             known.job.fails(errno, again);
@@ -671,26 +708,27 @@ impl Destaging<'_> {
         match pending {
             JobEffect::Read { reading, .. } => self.run_read(id, &mut job, reading, outcome),
             JobEffect::Fill { filling, .. } => self.gap_read(id, &mut job, filling, outcome),
-            JobEffect::Write { group: Some(group), .. } if matches!(outcome, Outcome::Failed(_)) => {
+            JobEffect::Write { what: Written::Group(group), .. } if matches!(outcome, Outcome::Failed(_)) => {
                 // Perhaps for what lies between: a write that would have gone well must not fail for that.
                 self.stats.origin_errors += 1;
                 self.store.known(job.object).origin_size = u64::MAX;
                 self.write_apart(id, &mut job, group);
             }
-            JobEffect::Write { end, .. } => {
+            JobEffect::Write { end, what, .. } => {
                 job.under_way -= 1;
                 let known = self.store.known(job.object);
-                if let Outcome::Failed(errno) = outcome {
-                    job.failed = job.failed.or(Some(errno));
-                    known.origin_size = u64::MAX;
-                } else {
-                    known.origin_size = known.origin_size.max(end);
+                match (what, outcome) {
+                    (Written::Run(run), Outcome::Failed(errno)) => {
+                        known.origin_size = u64::MAX;
+                        job.write_refused(run, errno);
+                    }
+                    _ => known.origin_size = known.origin_size.max(end),
                 }
             }
-            JobEffect::Zero { gives, .. } => {
+            JobEffect::Zero { run, gives, .. } => {
                 job.under_way -= 1;
                 if let Outcome::Failed(errno) = outcome {
-                    job.failed = job.failed.or(Some(errno));
+                    job.write_refused(run, errno);
                 }
                 if gives {
                     self.origin_space.given(self.store, job.object);

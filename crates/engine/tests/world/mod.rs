@@ -63,6 +63,11 @@ pub struct World {
     pub refuse_writes_but_of: Option<ObjectId>,
     /// The origin refuses one write, after so many.
     pub refuse_writes_after: Option<u32>,
+    /// The origin refuses every n-th write.
+    pub refuse_every: Option<u64>,
+    /// The origin refuses writes of this byte of a file.
+    pub refuse_at: Option<u64>,
+    pub writes: u64,
     /// Writes to the origin wait for [`World::answer_writes`].
     pub hold_writes: bool,
     pub held_writes: Vec<Effect>,
@@ -148,6 +153,9 @@ impl World {
             refuse_writes_as: Errno::IO,
             refuse_writes_but_of: None,
             refuse_writes_after: None,
+            refuse_every: None,
+            refuse_at: None,
+            writes: 0,
             hold_writes: false,
             held_writes: Vec::new(),
             refuse_resizes: 0,
@@ -240,7 +248,11 @@ impl World {
                 self.refuse_writes_after = self.refuse_writes_after.map(|left| left - 1);
                 let refused = self.refuse_writes > 0;
                 self.refuse_writes -= u32::from(refused);
-                let refused = refused || now || self.refuse_writes_but_of.is_some_and(|other| other != object);
+                self.writes += 1;
+                let each = self.refuse_every.is_some_and(|every| self.writes.is_multiple_of(every));
+                let here = self.refuse_at.is_some_and(|at| (offset..offset + bytes.len() as u64).contains(&at));
+                let refused =
+                    refused || now || each || here || self.refuse_writes_but_of.is_some_and(|other| other != object);
                 (ticket, if refused { Outcome::Failed(self.refuse_writes_as) } else { Outcome::Done })
             }
             Effect::OriginZero { ticket, object, offset, len, .. } => {
