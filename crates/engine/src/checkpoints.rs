@@ -187,7 +187,7 @@ impl Checkpoints {
     /// Goes on as far as it can without an answer. Gives the request that waits in vain, because the flash has failed.
     pub(crate) fn pump(&mut self, mut of: Of<'_>) -> Option<OpId> {
         let of = &mut of;
-        if !of.store.log.takes_writes() {
+        if !of.store.takes_writes() {
             return self.give_up();
         }
         if self.running.is_none() && self.is_due(of) {
@@ -226,9 +226,9 @@ impl Checkpoints {
             // The superblock must tell first.
             return true;
         }
-        let segments = of.store.log.segments();
-        let tail = of.store.log.next_generation().0 - self.begun_generation;
-        let geometry = of.store.log.geometry();
+        let segments = of.store.log().segments();
+        let tail = of.store.log().next_generation().0 - self.begun_generation;
+        let geometry = of.store.log().geometry();
         let checkpoint_bytes = self.superblock.checkpoint_bytes;
         let long = tail >= tail_max(segments.len() as u64, u64::from(geometry.segment_bytes), checkpoint_bytes);
         let waited_for = segments.wait_for_checkpoint(self.replay_from) > 0;
@@ -237,19 +237,18 @@ impl Checkpoints {
 
     /// Packs records as the settings say, as soon as the superblock allows it.
     pub(crate) fn settle_packing(&self, store: &mut Store, config: &Config) {
-        let units = store.log.geometry().data_blocks() * u64::from(BLOCK_UNITS);
+        let units = store.log().geometry().data_blocks() * u64::from(BLOCK_UNITS);
         let from_units = units * u64::from(config.compression_from) / 100;
-        store.packing.set(config.compression, from_units, self.may_pack());
+        store.set_packing(config.compression, from_units, self.may_pack());
     }
 
     /// Begins one; `bare` with what is dirty alone.
     fn begin(&mut self, of: &mut Of<'_>, bare: bool) {
         if self.last.is_some() {
-            of.store.log.mark();
-            of.store.log.seal_all();
+            of.store.mark_and_seal();
         }
-        of.store.log.close(headpond_base::Stream::Host);
-        let log = &of.store.log;
+        of.store.close_host_batch();
+        let log = &of.store.log();
         let counter = self.superblock.counter + 1;
         let head = CheckpointHead {
             pool: self.superblock.pool,
@@ -258,7 +257,7 @@ impl Checkpoints {
             replay_from: log.next_sequence(),
             last_host: log.last_host(),
             next_batch: log.next_batch(),
-            next_object: of.store.identities.next().0,
+            next_object: of.store.identities().next().0,
             next_generation: log.next_generation(),
             frame_bytes: 0,
         };
@@ -293,7 +292,7 @@ impl Checkpoints {
     fn go_on(&mut self, of: &mut Of<'_>, running: &mut Running) {
         match running.stage {
             Stage::Walking(..) => self.walk(of, running),
-            Stage::Settling(last) if running.under_way == 0 && of.store.log.durable_all() >= last => {
+            Stage::Settling(last) if running.under_way == 0 && of.store.log().durable_all() >= last => {
                 running.stage = Stage::SyncingBody;
                 running.under_way = 1;
                 self.asks.push(Ask::Sync(self.superblock.member));
@@ -331,13 +330,13 @@ impl Checkpoints {
             epoch: running.head.epoch,
             checkpoint_area: running.area,
             checkpoint_bytes: running.head.frame_bytes + BLOCK as u64,
-            synced_through: of.store.log.synced_batch(),
-            synced_host: of.store.log.synced_host(),
+            synced_through: of.store.log().synced_batch(),
+            synced_host: of.store.log().synced_host(),
             mode: of.mode,
             clean_stop: self.last.is_some(),
-            dirty_blocks: of.store.sums.dirty_blocks(),
-            packed: self.superblock.packed || to_pack || of.store.sums.packed_blocks() > 0,
-            blanks: self.superblock.blanks || to_pack || of.store.sums.blank_blocks() > 0,
+            dirty_blocks: of.store.sums().dirty_blocks(),
+            packed: self.superblock.packed || to_pack || of.store.sums().packed_blocks() > 0,
+            blanks: self.superblock.blanks || to_pack || of.store.sums().blank_blocks() > 0,
             ..self.superblock.clone()
         }
     }
@@ -347,10 +346,10 @@ impl Checkpoints {
         if running.under_way >= PIECES_AT_ONCE {
             return;
         }
-        let dirty = of.store.sums.dirty_blocks();
+        let dirty = of.store.sums().dirty_blocks();
         while running.buffer.len() < PIECE {
             let Stage::Walking(at, chunk) = running.stage else { break };
-            let Some((id, object)) = of.store.objects.range(at..).next() else {
+            let Some((id, object)) = of.store.objects().range(at..).next() else {
                 encode_frame(FrameKind::End, running.head.counter, &[], &mut running.buffer);
                 return if is_too_long(of.store, running) {
                     running.stage = Stage::TooLong
@@ -413,18 +412,18 @@ impl Checkpoints {
         let mut piece = std::mem::take(&mut running.buffer);
         piece.resize(piece.len().next_multiple_of(BLOCK), 0);
         self.write_frames(of.store, running, &piece);
-        let start = of.store.log.geometry().checkpoint_start(usize::from(running.area));
+        let start = of.store.log().geometry().checkpoint_start(usize::from(running.area));
         let head = BufMut::copy_of(&encode_checkpoint_head(&running.head)).freeze();
         self.write(running, start, head);
         // Entries that the walk may have shown must be durable before the checkpoint counts.
-        running.stage = Stage::Settling(Sequence(of.store.log.next_sequence().0 - 1));
-        if of.store.log.has_unsynced() {
-            of.store.log.want_sync_of_all();
+        running.stage = Stage::Settling(Sequence(of.store.log().next_sequence().0 - 1));
+        if of.store.log().has_unsynced() {
+            of.store.want_sync_of_all();
         }
     }
 
     fn write_frames(&mut self, store: &Store, running: &mut Running, piece: &[u8]) {
-        let geometry = store.log.geometry();
+        let geometry = store.log().geometry();
         // `walk` gives up what does not fit.
         assert!(running.written + piece.len() as u64 <= frames_max(store), "a checkpoint fits its area");
         let offset = geometry.checkpoint_start(usize::from(running.area)) + BLOCK as u64 + running.written;
@@ -443,7 +442,7 @@ impl Checkpoints {
     pub(crate) fn answered(&mut self, store: &mut Store, config: &Config) -> Ended {
         let Some(running) = self.running.as_mut() else { return Ended::default() };
         running.under_way -= 1;
-        if !store.log.takes_writes() || running.under_way > 0 || !matches!(running.stage, Stage::Copying) {
+        if !store.takes_writes() || running.under_way > 0 || !matches!(running.stage, Stage::Copying) {
             return Ended::default();
         }
         let Some(running) = self.running.take() else { return Ended::default() };
@@ -468,12 +467,12 @@ impl Checkpoints {
 
 /// Whether the settings or a request asked for packed records since the start.
 fn is_to_pack(store: &Store, config: &Config) -> bool {
-    config.compression != Compression::Off || store.packing.is_asked_for()
+    config.compression != Compression::Off || store.packing().is_asked_for()
 }
 
 /// Bytes of frames that an area has room for.
 fn frames_max(store: &Store) -> u64 {
-    store.log.geometry().checkpoint_bytes - BLOCK as u64
+    store.log().geometry().checkpoint_bytes - BLOCK as u64
 }
 
 /// Whether what is gathered does not fit any more.
@@ -483,18 +482,19 @@ fn is_too_long(store: &Store, running: &Running) -> bool {
 
 /// What the checkpoint that is begun now has room for.
 fn room_for(store: &Store, bare: bool) -> Room {
-    let all = store.log.geometry().map_bytes();
+    let all = store.log().geometry().map_bytes();
     let least = all - all / MAP_LEAST_SPARE;
     let ample = Room { for_map: least, heads: u64::MAX, short: false, bare, used: 0, dirty: 0 };
     let room = all - all / MAP_SPARE;
     // As they are, all blocks that lie on flash fit, each in a chunk of its own; zeros, which take no place there, come
     // on top.
-    let plain = store.sums.packed_blocks() == 0 && store.sums.cached_blocks() <= store.log.geometry().data_blocks();
-    if plain || store.sums.cached_blocks() * (SLOT_BYTES as u64 + CHUNK_HEAD) <= room {
+    let plain =
+        store.sums().packed_blocks() == 0 && store.sums().cached_blocks() <= store.log().geometry().data_blocks();
+    if plain || store.sums().cached_blocks() * (SLOT_BYTES as u64 + CHUNK_HEAD) <= room {
         return ample;
     }
-    let heads = store.objects.values().map(|object| object.map.chunks()).sum::<u64>() * CHUNK_HEAD;
-    let short = heads + store.sums.cached_blocks() * SLOT_BYTES as u64 > room;
+    let heads = store.objects().values().map(|object| object.map.chunks()).sum::<u64>() * CHUNK_HEAD;
+    let short = heads + store.sums().cached_blocks() * SLOT_BYTES as u64 > room;
     if short { Room { for_map: room, heads, short, ..ample } } else { Room { heads, ..ample } }
 }
 

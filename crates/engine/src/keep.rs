@@ -89,7 +89,7 @@ impl Keep {
     /// Whether something can come in that nothing has to go for: more is free than reclaim holds free.
     pub(crate) fn has_spare_room(&self, store: &Store) -> bool {
         let keeps_more = self.cache.len() < self.cache.capacity();
-        keeps_more && store.log.segments().free() > store.free_wanted() + ROOM_SEGMENTS
+        keeps_more && store.log().segments().free() > store.free_wanted() + ROOM_SEGMENTS
     }
 
     /// Blocks that may wait in memory without anybody having asked for them.
@@ -104,13 +104,13 @@ impl Keep {
 
     /// Blocks that are pinned now.
     pub(crate) fn pinned_blocks(&self, store: &Store) -> u64 {
-        self.quotas.pinned(|class| store.sums.blocks_of(class))
+        self.quotas.pinned(|class| store.sums().blocks_of(class))
     }
 
     /// More than this must not be dirty: reclaim needs clean blocks to live on.
     pub(crate) fn dirty_blocks_max(&self, store: &Store, config: &Config) -> u64 {
         let percent = if config.dirty_threshold == 0 { 75 } else { u64::from(config.dirty_threshold) + 10 };
-        let blocks = store.log.geometry().data_blocks();
+        let blocks = store.log().geometry().data_blocks();
         // What is pinned stays: dirty data has the rest of what the pool can be packed with.
         let beside_pins = (blocks * KEEP_PERCENT / 100).saturating_sub(self.pinned_blocks(store));
         (blocks * percent.min(75) / 100).min(beside_pins).max(1)
@@ -133,8 +133,8 @@ impl Keep {
     pub(crate) fn quotas_hold(&self, store: &Store, config: &Config) -> bool {
         let pinned = |class: &Class| self.quotas.is_pinned(*class);
         (0..).map_while(Class::new).filter(|class| pinned(class) || self.quotas.is_share(*class)).all(|class| {
-            let dirty = if pinned(&class) { 0 } else { store.sums.dirty_blocks() };
-            store.sums.blocks_of(class) <= config.classes[class.index()].blocks.saturating_add(dirty)
+            let dirty = if pinned(&class) { 0 } else { store.sums().dirty_blocks() };
+            store.sums().blocks_of(class) <= config.classes[class.index()].blocks.saturating_add(dirty)
         })
     }
 
@@ -185,7 +185,7 @@ impl Host for Pool<'_> {
     fn fill(&mut self, key: Key) -> bool {
         let granted = self.budget.spend(BLOCK_U64);
         if granted {
-            self.store.window.moves_on(key);
+            self.store.moves_on(key);
         }
         granted
     }
@@ -204,7 +204,7 @@ impl BlockOwner for Pool<'_> {
     }
 
     fn held(&self, class: Class) -> u64 {
-        self.store.sums.blocks_of(class)
+        self.store.sums().blocks_of(class)
     }
 
     fn is_clean(&self, key: Key) -> bool {
@@ -411,9 +411,9 @@ impl Keeping<'_> {
     /// Keeps as much as fits: more blocks where they are packed. Where what is kept takes more than it may, some goes.
     pub(crate) fn fit(&mut self) {
         // Zeros take no flash, packed or not: without packed records they are no reason to keep more.
-        let blocks = if self.store.sums.packed_blocks() > 0 { self.store.sums.cached_blocks() } else { 0 };
-        self.keep.fit(blocks, self.store.sums.stored_units());
-        if self.store.sums.kept_units() > self.keep.plain * u64::from(BLOCK_UNITS) {
+        let blocks = if self.store.sums().packed_blocks() > 0 { self.store.sums().cached_blocks() } else { 0 };
+        self.keep.fit(blocks, self.store.sums().stored_units());
+        if self.store.sums().kept_units() > self.keep.plain * u64::from(BLOCK_UNITS) {
             self.keep_less(FIT_STEP);
         }
     }
@@ -448,7 +448,7 @@ impl Keeping<'_> {
         let Some((mut at, mut from)) = self.keep.learn_from.take() else { return };
         let mut left = LEARN_STEP;
         while left > 0 {
-            let Some((&object, known)) = self.store.objects.range(at..).next() else { return };
+            let Some((&object, known)) = self.store.objects().range(at..).next() else { return };
             let first = if object == at { from } else { Block(0) };
             let slots: Vec<_> = known.map.range(first, Block(u64::MAX)).take(left).collect();
             left -= slots.len().max(1);

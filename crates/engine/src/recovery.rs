@@ -204,7 +204,7 @@ impl Recovered {
     /// Blocks that the origin has not got.
     #[must_use]
     pub const fn dirty_blocks(&self) -> u64 {
-        self.store.sums.dirty_blocks()
+        self.store.sums().dirty_blocks()
     }
 
     /// All objects that the pool remembers.
@@ -217,7 +217,7 @@ impl Recovered {
             cached_blocks: object.map.blocks(),
             dirty: object.is_dirty() || !object.trust.is_trusted(),
         };
-        self.store.objects.iter().map(describe).collect()
+        self.store.objects().iter().map(describe).collect()
     }
 
     /// What applications see of an object, once it was compared with its file; `None` if it is forgotten.
@@ -243,7 +243,7 @@ impl Recovered {
     /// The segments, as they are before the pool is taken into use.
     #[must_use]
     pub const fn segments(&self) -> &Segments {
-        self.store.log.segments()
+        self.store.log().segments()
     }
 
     /// Compares an object with its file at the origin as it is now; `None` if there is none with
@@ -358,7 +358,7 @@ impl Recovered {
     /// The epoch of the use that begins.
     #[must_use]
     pub const fn epoch(&self) -> Epoch {
-        self.store.log.epoch()
+        self.store.log().epoch()
     }
 
     /// Gives that use a claim of its own, which the pool has from the first checkpoint on.
@@ -371,7 +371,7 @@ impl Recovered {
     #[must_use]
     pub fn into_engine(self, config: Config, now: Nanos) -> Engine {
         let mut store = self.store;
-        for object in store.objects.values_mut() {
+        for object in store.objects_mut() {
             // From the first checkpoint on headpond moves these times itself, and a crash says nothing of that.
             object.status_known = std::mem::take(&mut object.state.flags.ctime_counts);
             object.state.flags.ctime_bounds = object.bounds_status();

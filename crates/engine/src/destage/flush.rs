@@ -129,7 +129,7 @@ impl Flush {
     }
 
     fn settled(&self, store: &Store) -> bool {
-        self.durable_at <= store.log.durable() || !store.log.takes_writes()
+        self.durable_at <= store.log().durable() || !store.takes_writes()
     }
 }
 
@@ -159,7 +159,7 @@ impl Destaging<'_> {
     pub(crate) fn begin_flush(&mut self, op: OpId, id: Option<FlushId>, scope: &FlushScope) {
         let store = &*self.store;
         // What is being buried lacks data at the origin until that is over, and who asks for a flush counts what is left.
-        let buried = store.objects.iter().filter(|(_, known)| known.name.is_being_buried()).map(|(object, _)| object);
+        let buried = store.objects().iter().filter(|(_, known)| known.name.is_being_buried()).map(|(object, _)| object);
         let wanted = self.destage.noted.iter().chain(buried).filter(|object| scope.holds(**object));
         let left: BTreeMap<_, _> = wanted
             .map(|object| {
@@ -168,8 +168,8 @@ impl Destaging<'_> {
             })
             .collect();
         let durable_at = store.last_entry();
-        if store.log.durable() < durable_at {
-            self.store.log.want_sync();
+        if store.log().durable() < durable_at {
+            self.store.want_sync();
         }
         for object in left.keys() {
             // A request asks: what the origin refused a moment ago is tried now, not after a while.
@@ -222,7 +222,7 @@ impl Destaging<'_> {
         if self.destage.flushes.is_empty() {
             return;
         }
-        changed.extend_from_slice(self.store.objects.touched());
+        changed.extend_from_slice(self.store.objects().touched());
         changed.sort_unstable();
         changed.dedup();
         let (store, requests) = (&*self.store, &mut *self.requests);

@@ -45,11 +45,11 @@ impl Destaging<'_> {
         let (writes, reads) = (self.outbox.origin_costs().writes(), self.outbox.origin_costs().reads());
         let widest = writes.gap_worth(headpond_base::Nanos(0)).min(RUN_BLOCKS_MAX as u64);
         let between = runs.windows(2).map(|pair| pair[1].first.0 - pair[0].end().0).filter(|gap| *gap <= widest).sum();
-        let spare = self.origin_space.promises.spare(between, self.store.sums.dirty_blocks());
+        let spare = self.origin_space.promises.spare(between, self.store.sums().dirty_blocks());
         if !spare {
             self.origin_space.want_look(object);
         }
-        let known = self.store.get(object).filter(|_| self.store.log.takes_writes());
+        let known = self.store.get(object).filter(|_| self.store.takes_writes());
         let mut before: Option<&Run> = None;
         let mut gaps = Vec::with_capacity(runs.len());
         for run in runs {

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 use headpond_base::{BLOCK_U64, Block, Errno, Nanos, ObjectId, Sequence, blocks_for};
-use headpond_format::{Entry, Stamp};
+use headpond_format::Stamp;
 use headpond_log::Mutation;
 use headpond_map::Slot;
 
@@ -167,7 +167,7 @@ impl Destaging<'_> {
     fn begin_job(&mut self, object: ObjectId, from: Block, aim: u64, urgent: bool, only_stamp: bool) {
         let id = JobId(self.destage.next_job);
         self.destage.next_job += 1;
-        let failed = !self.store.log.takes_writes();
+        let failed = !self.store.takes_writes();
         let known = self.store.known(object);
         known.job.begins();
         known.status_known = false;
@@ -233,7 +233,7 @@ impl Destaging<'_> {
             }
             match job.stage {
                 Stage::Announced(sequence) => {
-                    if self.store.log.durable() < sequence && self.store.log.takes_writes() {
+                    if self.store.log().durable() < sequence && self.store.takes_writes() {
                         return true;
                     }
                     if job.only_stamp {
@@ -292,9 +292,9 @@ impl Destaging<'_> {
     /// show what a crash may still take back (promise 2).
     fn shape_is_durable(&mut self, object: ObjectId) -> bool {
         let shaped_at = self.store.known(object).shaped_at;
-        let durable = self.store.log.durable() >= shaped_at || !self.store.log.takes_writes();
+        let durable = self.store.log().durable() >= shaped_at || !self.store.takes_writes();
         if !durable {
-            self.store.log.want_sync();
+            self.store.want_sync();
         }
         durable
     }
@@ -359,8 +359,8 @@ impl Destaging<'_> {
         let slots: Vec<_> = known.map.dirty_from(job.from).take(most.saturating_add(1)).collect();
         let durable = |slot: &Slot| {
             slot.location == headpond_base::Location::ZERO
-                || self.store.log.is_durable(slot.location)
-                || !self.store.log.takes_writes()
+                || self.store.log().is_durable(slot.location)
+                || !self.store.takes_writes()
         };
         if !job.urgent && !job.waited && !slots.iter().take(aim).all(|(_, slot)| durable(slot)) {
             job.waited = true;
@@ -466,9 +466,9 @@ impl Destaging<'_> {
             let zeros = run.zeros();
             let picked = |block: Block| usize::try_from(block.0 - run.first.0).ok().and_then(|at| run.slots.get(at));
             let as_before = |(block, slot): &(Block, Slot)| {
-                let durable = !self.store.log.takes_writes()
+                let durable = !self.store.takes_writes()
                     || zeros
-                    || self.store.log.is_durable(slot.location)
+                    || self.store.log().is_durable(slot.location)
                     || picked(*block).is_some_and(|picked| job.moves.same(*block, *picked, *slot));
                 slot.dirty && durable && (slot.location == headpond_base::Location::ZERO) == zeros
             };
@@ -597,7 +597,7 @@ impl Destaging<'_> {
 
     /// The file is durable as the stamp says, whatever of it is dirty.
     fn note_stamp(&mut self, job: &Job) {
-        let log_works = self.store.log.takes_writes();
+        let log_works = self.store.takes_writes();
         let known = self.store.known(job.object);
         known.state.flags.unanchored = false;
         // From here on the stamp tells a change by others, also of a file that a direct change had failed on.
@@ -619,7 +619,7 @@ impl Destaging<'_> {
     /// What was written and has not changed since is clean from now on.
     fn count_clean(&mut self, job: &mut Job) {
         let object = job.object;
-        let log_works = self.store.log.takes_writes();
+        let log_works = self.store.takes_writes();
         let known = self.store.known(object);
         let cut = known.job.cut();
         let valid = cut.unwrap_or(u64::MAX);
@@ -663,14 +663,14 @@ impl Destaging<'_> {
         }
         for neighbours in clean.chunk_by(|one, next| one.next() == *next) {
             let (first, blocks) = (neighbours[0], neighbours.len() as u64);
-            self.store.log.append(&Entry::Clean { object, first, blocks });
+            self.store.say_clean(object, first, blocks);
         }
         let known = self.store.known(object);
         if known.map.dirty() == 0 && std::mem::take(&mut known.zeros_unsaid) {
             // One that was cut to nothing has none.
             let blocks = blocks_for(known.state.size);
             if blocks > 0 {
-                self.store.log.append(&Entry::Clean { object, first: Block(0), blocks });
+                self.store.say_clean(object, Block(0), blocks);
             }
         }
         let known = self.store.known(object);

@@ -197,7 +197,7 @@ impl Destage {
     }
 
     pub(crate) fn has_work(&self, store: &Store) -> bool {
-        store.sums.dirty_blocks() > 0 || !self.noted.is_empty() || !self.jobs.is_empty() || !self.flushes.is_empty()
+        store.sums().dirty_blocks() > 0 || !self.noted.is_empty() || !self.jobs.is_empty() || !self.flushes.is_empty()
     }
 }
 
@@ -228,7 +228,7 @@ impl Destaging<'_> {
 
     /// Whether the origin may be changed: the flash works, or it is known that it does not.
     fn may_change_origin(&self) -> bool {
-        self.store.log.takes_writes() || self.pool_failed.is_told()
+        self.store.takes_writes() || self.pool_failed.is_told()
     }
 
     /// Why the origin must not be changed, if that is for good.
@@ -271,7 +271,7 @@ impl Destaging<'_> {
             };
             // One whose status change time the stamp does not have gets another: it tells a change by others later.
             let as_left = known.trust.is_trusted() && known.status_known;
-            let stays = known.data_dirty() && (as_left || !self.store.log.takes_writes());
+            let stays = known.data_dirty() && (as_left || !self.store.takes_writes());
             let barred = self.origin_barred().is_some();
             if !known.is_dirty() || known.job.failed().is_some() || known.leaving() || stays || barred {
                 self.destage.noted.remove(&object);
@@ -331,7 +331,7 @@ impl Destaging<'_> {
             let (at, block) = self.destage.at;
             let mut next = self.destage.noted.range(at..).next().copied();
             if next.is_none() {
-                self.destage.governor.way_begins(self.now, self.store.sums.dirty_blocks(), self.config.period());
+                self.destage.governor.way_begins(self.now, self.store.sums().dirty_blocks(), self.config.period());
                 self.destage.turned_back = None;
                 next = self.destage.noted.first().copied();
             }
@@ -345,7 +345,7 @@ impl Destaging<'_> {
                 continue;
             };
             let quiet = known.opens == 0 || self.now.since(known.changed_at) >= QUIET;
-            let granted = self.destage.governor.grants_a_job(self.store.sums.dirty_blocks());
+            let granted = self.destage.governor.grants_a_job(self.store.sums().dirty_blocks());
             // The pace is one of blocks, and stands still when there are none: a size alone goes as a time does.
             let worth = known.data_dirty() && granted || known.map.dirty() == 0 && quiet;
             if worth && self.may_start(object) {
@@ -365,13 +365,13 @@ impl Destaging<'_> {
         let config = self.config;
         let idle = config.idle_flush.is_some_and(|idle| self.outbox.origin_costs().idle_for(self.now) >= idle);
         Situation {
-            dirty: self.store.sums.dirty_blocks(),
-            dirtied: self.store.sums.dirtied_blocks(),
+            dirty: self.store.sums().dirty_blocks(),
+            dirtied: self.store.sums().dirtied_blocks(),
             period: config.period(),
             threshold: self.dirty_threshold(),
             limit: config.destage_rate,
             drain: idle || self.requests.first_for_room().is_some(),
-            emergency: !self.store.log.takes_writes()
+            emergency: !self.store.takes_writes()
                 || self.store.is_short_of_segments()
                 || self.store.is_short_of_objects(),
         }
@@ -380,7 +380,7 @@ impl Destaging<'_> {
     /// Blocks that may be dirty before destage runs as fast as the origin takes it.
     fn dirty_threshold(&self) -> Option<u64> {
         let percent = u64::from(self.config.dirty_threshold);
-        let share = self.store.log.geometry().data_blocks() * percent.min(70) / 100;
+        let share = self.store.log().geometry().data_blocks() * percent.min(70) / 100;
         (percent > 0).then(|| share.min(self.keep.dirty_blocks_max(self.store, self.config)))
     }
 
@@ -403,7 +403,7 @@ impl Destaging<'_> {
 
     /// How long the writes of a round may take together. Room that a write may be waiting for comes at its end.
     fn round_time(&self) -> Nanos {
-        let near = self.store.sums.dirty_blocks() * 10 >= self.keep.dirty_blocks_max(self.store, self.config) * 8;
+        let near = self.store.sums().dirty_blocks() * 10 >= self.keep.dirty_blocks_max(self.store, self.config) * 8;
         if near { ROUND_NEAR } else { ROUND }
     }
 

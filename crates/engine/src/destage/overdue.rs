@@ -15,7 +15,7 @@ const OLD: u64 = 4;
 impl Destaging<'_> {
     /// The first block that a paced job should have written and did not, if it is old and nobody has turned back for it.
     pub(super) fn turns_back(&mut self, job: &Job) -> Option<Block> {
-        if job.urgent || !self.store.log.takes_writes() {
+        if job.urgent || !self.store.takes_writes() {
             return None;
         }
         let old = Nanos(self.config.period()?.0 / OLD);

@@ -19,12 +19,12 @@ use crate::treatment::Treatment;
 impl Engine {
     /// Notes what an earlier life of the pool left to be destaged.
     pub(crate) fn takes_up_what_is_dirty(&mut self) {
-        let dirty = self.store.objects.iter().filter(|(_, object)| {
+        let dirty = self.store.objects().iter().filter(|(_, object)| {
             // One at which a job was interrupted may lack nothing but the stamp by which it is known again.
             object.is_dirty() || object.data_dirty() || !object.trust.is_trusted()
         });
         let dirty: Vec<_> = dirty.map(|(id, _)| *id).collect();
-        if self.store.sums.dirty_blocks() > 0 {
+        if self.store.sums().dirty_blocks() > 0 {
             self.origin_space.promises.have_earlier_ones();
         }
         for id in dirty {
@@ -59,7 +59,7 @@ impl Engine {
                 };
                 known.touch(mtime, ctime, now);
                 let (attributes, persisted) = (known.attributes(), known.persisted);
-                if persisted && self.store.log.takes_writes() {
+                if persisted && self.store.takes_writes() {
                     self.store.persist(object);
                 }
                 self.destage.note(object);
@@ -71,7 +71,7 @@ impl Engine {
             }
             Request::Write { object, offset, data, mtime, durable, how } => {
                 let end = offset.saturating_add(data.len() as u64);
-                let fits = u64::from(self.store.log.geometry().record_blocks_max());
+                let fits = u64::from(self.store.log().geometry().record_blocks_max());
                 if data.is_empty()
                     || data.len() > RECORD_BYTES_MAX
                     || crate::locks::Span::of_bytes(offset, data.len() as u64).blocks() > fits
@@ -86,7 +86,7 @@ impl Engine {
                     return self.answer(id, Reply::Failed(Errno::INVAL));
                 }
                 let (entry_bytes, blocks) = together::room(&together::runs(&pieces));
-                let most = u64::from(self.store.log.geometry().record_blocks_max());
+                let most = u64::from(self.store.log().geometry().record_blocks_max());
                 if entry_bytes > headpond_format::BATCH_ENTRY_BYTES || blocks > most {
                     return self.answer(id, Reply::Failed(Errno::FBIG));
                 }
@@ -177,7 +177,7 @@ impl Engine {
         // Without a birth time a file is known by its inode number alone. If it is new, that may have been another's a moment
         // ago: after a crash before the log's word of that one is durable it would be taken for it.
         let new = file.birth == ObjectState::NO_BIRTH && !known.persisted;
-        if new && self.store.identities.nameless_forgotten() > self.store.log.durable() {
+        if new && self.store.identities().nameless_forgotten() > self.store.log().durable() {
             return self.start_op(id, object, Work::Open { allocated: file.allocated }, Treatment::default());
         }
         let reply = self.opened(object, file.allocated);
@@ -206,7 +206,7 @@ impl Engine {
 
     /// The object of a file: the known one, if it is the same file and still as it was left.
     fn object_for(&mut self, file: &OpenFile) -> ObjectId {
-        if let Some(id) = self.store.identities.of(file.inode) {
+        if let Some(id) = self.store.identities().of(file.inode) {
             let known = self.store.known(id);
             if known.state.birth == file.birth && !file.created {
                 let changed = known.state.stamp.size != file.stamp.size || known.state.stamp.mtime != file.stamp.mtime;
@@ -230,17 +230,17 @@ impl Engine {
                 return id;
             }
             // The inode number was given to a new file: the old one is gone from the origin.
-            self.store.identities.note_reused(file.inode);
+            self.store.note_inode_reused(file.inode);
             if self.is_used(id) {
                 self.store.known(id).name.note_removed();
             } else {
                 self.forget(id);
             }
         }
-        let id = self.store.identities.draw();
+        let id = self.store.draw_object();
         let mut object = Object::new(file);
         if file.birth == ObjectState::NO_BIRTH && !file.created {
-            object.state.made_at = self.store.identities.made_at(file.inode, file.stamp.ctime).unwrap_or_default();
+            object.state.made_at = self.store.identities().made_at(file.inode, file.stamp.ctime).unwrap_or_default();
         }
         self.store.adopt(id, object);
         if file.created {
@@ -256,8 +256,8 @@ impl Engine {
         self.store.clear_range(id, all.first, all.end);
         // What is being brought was the origin's before.
         self.poison(id, all);
-        if self.store.known(id).persisted && self.store.log.takes_writes() {
-            self.store.log.append(&crate::store::drop_entry(id, all));
+        if self.store.known(id).persisted && self.store.takes_writes() {
+            self.store.say_dropped(id, all);
             self.store.persist(id);
         }
     }
@@ -288,7 +288,7 @@ impl Engine {
         {
             known.state.stamp = stamp;
             known.status.note_seen();
-            if known.persisted && self.store.log.takes_writes() {
+            if known.persisted && self.store.takes_writes() {
                 self.store.persist(object);
             }
         } else if !seen {
@@ -326,7 +326,7 @@ impl Engine {
             && object.attached
             && object.persisted
             && object.is_dirty()
-            && self.store.log.takes_writes()
+            && self.store.takes_writes()
         {
             return self.bury(id);
         }
@@ -382,7 +382,7 @@ impl Engine {
     }
 
     fn forget(&mut self, id: ObjectId) {
-        let failed = !self.store.log.takes_writes();
+        let failed = !self.store.takes_writes();
         let named = self.store.known(id).persisted;
         if failed {
             // Nothing can be appended. Once the origin's side knows that, the pool is not trusted at the next start.
@@ -399,8 +399,8 @@ impl Engine {
         if attached && gone && nameless && named {
             // Its inode number goes to another file as soon as this one is closed, and nothing tells the two apart
             // but the log's word that it is forgotten.
-            self.store.log.want_sync();
-            let said = if failed { Sequence(u64::MAX) } else { self.store.identities.nameless_forgotten() };
+            self.store.want_sync();
+            let said = if failed { Sequence(u64::MAX) } else { self.store.identities().nameless_forgotten() };
             self.leaving.waits(said, id);
         } else if attached {
             self.emit(Effect::OriginRelease { object: id });
@@ -413,7 +413,7 @@ impl Engine {
         if self.pool_failed.is_told() || Mutation::LetGoEarly.is_planted(self.config.mutation) {
             Sequence(u64::MAX)
         } else {
-            self.store.log.durable()
+            self.store.log().durable()
         }
     }
 

@@ -62,10 +62,10 @@ impl Engine {
 
     /// A request asks: what the origin refused a moment ago is tried now, not after a while.
     pub(super) fn try_failing_again(&mut self) {
-        if self.store.objects.failing() == 0 {
+        if self.store.objects().failing() == 0 {
             return;
         }
-        for known in self.store.objects.values_mut() {
+        for known in self.store.objects_mut() {
             known.job.may_begin();
         }
     }

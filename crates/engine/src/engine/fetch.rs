@@ -72,7 +72,7 @@ impl Engine {
 
     /// Whether what nobody asked for yet may come along.
     fn may_bring(&self, object: ObjectId) -> bool {
-        let able = self.store.log.segments().free() > ADMIT_RESERVE && self.store.get(object).is_some();
+        let able = self.store.log().segments().free() > ADMIT_RESERVE && self.store.get(object).is_some();
         // Who lets in only what comes back wants nothing that nobody asked for; nor does who has so much to write and no more.
         let sparing = self.config.admission == Admission::Returning || self.config.flash_write_limit.is_some();
         able && self.rules().admit_reads && !sparing
@@ -108,7 +108,7 @@ impl Engine {
     /// Whether a neighbourhood of so many blocks can wait in memory, beside those on their way, with nothing going for it.
     fn memory_has_room(&self, blocks: u64) -> bool {
         let coming = self.fetches.neighbourhoods();
-        self.store.window.unasked() as u64 + coming + blocks <= self.keep.unasked_most() as u64
+        self.store.window().unasked() as u64 + coming + blocks <= self.keep.unasked_most() as u64
     }
 
     /// The blocks to read for a miss of `span`: `blocks` of them from `from` on, as far as nobody else is reading them.
@@ -118,7 +118,7 @@ impl Engine {
         let end = Block(from.0 + (span.end.0 - from.0).next_multiple_of(blocks)).min(end_of_origin).max(span.end);
         // What others are reading already is not read twice.
         let Span { first, end } = self.fetches.cut(object, span, Span { first: from, end });
-        let most = u64::from(self.store.log.geometry().record_blocks_max());
+        let most = u64::from(self.store.log().geometry().record_blocks_max());
         Span { first: first.max(Block(span.end.0.saturating_sub(most))), end: end.min(first.plus(most)).max(span.end) }
     }
 
@@ -222,7 +222,7 @@ impl Engine {
 
     /// Whether clean blocks may come into the pool now.
     pub(crate) fn may_let_in(&self, object: ObjectId, span: Span) -> bool {
-        let room = self.store.log.segments().free() > ADMIT_RESERVE;
+        let room = self.store.log().segments().free() > ADMIT_RESERVE;
         // A sparse file may be longer than what the pool can name.
         let nameable = span.end.byte() <= crate::object::OBJECT_BYTES_MAX;
         let linked = self.store.get(object).is_some_and(|known| !known.state.flags.unlinked);
@@ -230,7 +230,7 @@ impl Engine {
             && linked
             && !self.store.is_crowded()
             && self.rules().admit_reads
-            && self.store.log.takes_writes()
+            && self.store.takes_writes()
             && !self.life.is_ending()
     }
 

@@ -1,26 +1,25 @@
 //! Blocks that waited in memory: asked for after all, or on their way to flash, because the policy keeps them.
 
-use headpond_base::{BLOCK, Block, Class, ObjectId, Stream};
+use headpond_base::{Block, Class, ObjectId};
 use headpond_policy::Key;
 
 use crate::engine::Engine;
 use crate::keep::Place;
 use crate::key::{block_of, key_of};
 use crate::locks::Span;
-use crate::store::Store;
 
 impl Engine {
     /// Writes what the policy let move on, and retires objects of which nothing is left.
     pub(crate) fn write_what_moved_on(&mut self) {
-        let keys = self.store.window.take_moved_on();
+        let keys = self.store.take_moved_on();
         if !keys.is_empty() {
-            let most = self.store.log.geometry().record_blocks_max() as usize;
+            let most = self.store.log().geometry().record_blocks_max() as usize;
             let runs = keys.chunk_by(|a, b| a.0 + 1 == b.0 && block_of(*a).0 == block_of(*b).0);
             for run in runs.flat_map(|run| run.chunks(most)) {
                 self.append_run(run);
             }
         }
-        for object in self.store.window.take_emptied() {
+        for object in self.store.take_emptied() {
             self.retire(object);
         }
     }
@@ -49,9 +48,9 @@ impl Engine {
                 }
             }
             // It is written at the end of this step, with what lies beside it.
-            Place::Kept(_) => self.store.window.was_asked_for(key),
+            Place::Kept(_) => self.store.was_asked_for(key),
             // Not wanted, or not yet: it waits on.
-            Place::Nowhere => self.store.window.stays(key),
+            Place::Nowhere => self.store.stays(key),
             Place::Memory | Place::Unasked | Place::Lingers(_) => {}
         }
     }
@@ -62,20 +61,8 @@ impl Engine {
         let room = self.store.has_room_for_clean();
         let stays = self.store.get(object).is_some_and(|known| !known.state.flags.unlinked);
         if room && stays && !self.life.is_ending() && self.may_name_clean(object) {
-            let blocks = u32::try_from(run.len()).expect("a record is bounded");
-            let known = self.store.known(object);
-            let slots = known.map.range(first, first.plus(u64::from(blocks))).count();
-            assert!(slots == 0, "what waits in memory is not on flash");
-            self.store.introduce(object);
-            let window = std::mem::take(&mut self.store.window);
-            let record = Store::clean_record(Stream::Cold, object, first, blocks);
-            self.store.append_data(record, true, Class::EVERYBODY, |payload| {
-                for (to, key) in payload.chunks_mut(BLOCK).zip(run) {
-                    to.copy_from_slice(window.bytes_of(*key));
-                }
-            });
-            self.store.window = window;
-            self.stats.admitted_blocks += u64::from(blocks);
+            self.store.append_from_memory(object, first, run);
+            self.stats.admitted_blocks += run.len() as u64;
         } else {
             run.iter().for_each(|key| self.keep.forget(*key));
         }

@@ -52,7 +52,7 @@ impl Engine {
                 }
                 Source::Window(held) => {
                     // Copied first: the policy may give it up when it hears of the use.
-                    let bytes = BufMut::copy_of(self.store.window.bytes(held)).freeze();
+                    let bytes = BufMut::copy_of(self.store.window().bytes(held)).freeze();
                     if self.rules_for(op.how).admit_reads {
                         if held.is_unasked() {
                             let (object, class) = (op.object, op.how.class);
@@ -145,7 +145,7 @@ impl Engine {
             }
             _ if block.byte() >= known.origin_end() => Source::Nowhere,
             None if self.rules().serve_hits => {
-                self.store.window.find(object, block).map_or(Source::Origin, Source::Window)
+                self.store.window().find(object, block).map_or(Source::Origin, Source::Window)
             }
             _ => Source::Origin,
         }
@@ -172,7 +172,7 @@ impl Engine {
         let found = self.store.flash_was_read(read.object, read.first, &read.slots, &outcome);
         let all_good = found.all_good();
         let moved = !all_good && (0..read.slots.len()).any(|index| self.moved(&read, index));
-        if !all_good && !read.retried && !moved && self.store.log.can_be_read(read.slots[0].location) {
+        if !all_good && !read.retried && !moved && self.store.log().can_be_read(read.slots[0].location) {
             // A transfer may go wrong once; flash that has rotted stays so.
             read.retried = true;
             return self.gather_read(read);

@@ -90,8 +90,8 @@ pub struct Engine {
 impl Engine {
     pub(crate) fn new(mut store: Store, checkpoints: Checkpoints, config: Config, now: Nanos) -> Self {
         let (host_segments, streamed_blocks) = (config.host_segments, config.streamed_blocks);
-        store.log.fill(Filling { host_segments, spare: ADMIT_RESERVE, streamed_blocks });
-        let geometry = *store.log.geometry();
+        store.fill(Filling { host_segments, spare: ADMIT_RESERVE, streamed_blocks });
+        let geometry = *store.log().geometry();
         let data_blocks = geometry.data_blocks();
         let segments = usize::try_from(geometry.segments).expect("the table of segments is in memory");
         let usable = segments.saturating_sub(crate::store::held_free(segments, config.host_segments));
@@ -169,9 +169,9 @@ impl Engine {
             "{:?}",
             self.stats()
         );
-        if self.store.log.has_unsynced() && self.now.since(self.last_sync_asked) >= self.config.sync_interval {
+        if self.store.log().has_unsynced() && self.now.since(self.last_sync_asked) >= self.config.sync_interval {
             self.last_sync_asked = self.now;
-            self.store.log.want_sync_of_all();
+            self.store.want_sync_of_all();
         }
         self.turn();
     }
@@ -179,7 +179,7 @@ impl Engine {
     /// When [`Engine::advance`] should be called at the latest, if nothing else happens.
     #[must_use]
     pub fn next_wake(&self) -> Option<Nanos> {
-        let log = &self.store.log;
+        let log = &self.store.log();
         let learning = self.keep.is_learning() || self.reclaim.waits_for_its_turn();
         // Who waits for the origin's figure to be settled waits for the time of the next look.
         let looks = self.origin_space.promises.look() && self.requests.first_for_room().is_some();
@@ -206,14 +206,14 @@ impl Engine {
     pub fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
         let Finished { refused, ended } = self.outbox.finish(ticket, outcome);
         if let Some((member, errno)) = refused {
-            self.store.log.refused(member, errno);
+            self.store.refused(member, errno);
         }
         // None: other members have still to answer.
         let Some((purpose, outcome)) = ended else { return };
         match purpose {
             Purpose::Settling => self.life.becomes(Life::Starting),
-            Purpose::LogWrite(id) => self.store.log.wrote(id),
-            Purpose::LogSync => self.store.log.synced(),
+            Purpose::LogWrite(id) => self.store.wrote(id),
+            Purpose::LogSync => self.store.synced(),
             Purpose::Op(op) => {
                 if let Outcome::Failed(_) = outcome {
                     self.stats.origin_errors += 1;
@@ -245,35 +245,35 @@ impl Engine {
     /// What was counted, and how things stand.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let geometry = self.store.log.geometry();
+        let geometry = self.store.log().geometry();
         let flush = self.destage.flushes(self.now).next();
         // Requests wait meanwhile, and there may be many thousand objects: nothing here walks over them.
-        let objects = &self.store.objects;
+        let objects = &self.store.objects();
         let counted = self.outbox.add_to(self.stats);
         Stats {
-            cached_blocks: self.store.sums.cached_blocks(),
-            stored_bytes: self.store.sums.stored_units() * UNIT as u64,
-            packed_blocks: self.store.sums.packed_blocks(),
-            record_bytes: self.store.packing.record_bytes(),
-            payload_bytes: self.store.packing.payload_bytes(),
-            dirty_blocks: self.store.sums.dirty_blocks(),
+            cached_blocks: self.store.sums().cached_blocks(),
+            stored_bytes: self.store.sums().stored_units() * UNIT as u64,
+            packed_blocks: self.store.sums().packed_blocks(),
+            record_bytes: self.store.packing().record_bytes(),
+            payload_bytes: self.store.packing().payload_bytes(),
+            dirty_blocks: self.store.sums().dirty_blocks(),
             pool_blocks: geometry.data_blocks(),
-            free_segments: self.store.log.segments().free() as u64,
+            free_segments: self.store.log().segments().free() as u64,
             segments: u64::from(geometry.segments),
             objects: objects.len() as u64,
             map_bytes: objects.map_bytes(),
-            kept_blocks: self.store.sums.kept_blocks(),
-            class_blocks: self.store.sums.class_blocks(),
+            kept_blocks: self.store.sums().kept_blocks(),
+            class_blocks: self.store.sums().class_blocks(),
             policy_bytes: self.keep.memory(),
-            memory_blocks: self.store.window.len() as u64,
+            memory_blocks: self.store.window().len() as u64,
             dirty_objects: objects.dirty(),
             failing_objects: objects.failing(),
             oldest_dirty_age_nanos: self.store.oldest_dirty_age().0,
             flush_left_blocks: flush.map_or(0, |flush| flush.left_blocks),
             flush_total_blocks: flush.map_or(0, |flush| flush.total_blocks),
-            flash_failed: u64::from(!self.store.log.takes_writes()),
+            flash_failed: u64::from(!self.store.takes_writes()),
             // Before that checkpoint counts, recovery goes by the one before, and counts batches as that does.
-            durable_host_batch: if self.stats.checkpoints == 0 { 0 } else { self.store.log.synced_host().0 },
+            durable_host_batch: if self.stats.checkpoints == 0 { 0 } else { self.store.log().synced_host().0 },
             ..counted
         }
     }
@@ -328,17 +328,17 @@ impl Engine {
             }
         }
         self.emit_log_io();
-        self.destage.have_changed(self.store.objects.touched());
-        self.store.objects.settle();
+        self.destage.have_changed(self.store.objects().touched());
+        self.store.settle_objects();
         // A walk for each assertion would make runs with many objects endless.
-        debug_assert!(self.store.objects.len() > COUNTED_BY_WALK || self.store.objects.counts_hold());
+        debug_assert!(self.store.objects().len() > COUNTED_BY_WALK || self.store.objects().counts_hold());
     }
 
     /// Objects looked at in walks over them since the start: for tests of what costs one.
     #[must_use]
     #[doc(hidden)]
     pub const fn objects_visited(&self) -> u64 {
-        self.store.objects.visited()
+        self.store.objects().visited()
     }
 
     /// Takes requests once the first checkpoint of this epoch counts and segments are free.
@@ -346,10 +346,10 @@ impl Engine {
     /// A crash may leave none: those that were emptied count as full again, and each that was open
     /// is lost for now. Reclaim of clean segments needs no log, so it comes first.
     fn accept(&mut self) {
-        let enough = self.store.log.segments().free() >= START_RESERVE;
+        let enough = self.store.log().segments().free() >= START_RESERVE;
         if self.life.has_served()
             || self.checkpoints.starting()
-            || !(enough || self.reclaim.idle() || !self.store.log.takes_writes())
+            || !(enough || self.reclaim.idle() || !self.store.takes_writes())
         {
             return;
         }
@@ -414,7 +414,7 @@ impl Engine {
     }
 
     fn sync_all_members(&mut self, purpose: Purpose) {
-        self.outbox.sync_flash(purpose, self.store.log.segments().addresses().members());
+        self.outbox.sync_flash(purpose, self.store.log().segments().addresses().members());
     }
 
     fn pump_checkpoint(&mut self) {
@@ -441,14 +441,14 @@ impl Engine {
 
     /// Tells the origin's side once the flash has failed.
     fn disown_pool(&mut self) {
-        if !self.store.log.takes_writes() && self.pool_failed.begins_telling() {
+        if !self.store.takes_writes() && self.pool_failed.begins_telling() {
             self.start(Purpose::Disown, |ticket| Effect::PoolFailed { ticket });
         }
     }
 
     /// Whether the origin may be changed: the flash works, or it is known that it does not.
     pub(crate) fn may_change_origin(&self) -> bool {
-        self.store.log.takes_writes() || self.pool_failed.is_told()
+        self.store.takes_writes() || self.pool_failed.is_told()
     }
 
     /// Why the origin must not be changed, if that is for good.
@@ -457,10 +457,10 @@ impl Engine {
     }
 
     fn emit_log_io(&mut self) {
-        for io in self.store.log.take_io() {
+        for io in self.store.take_log_io() {
             match io {
                 LogIo::Write { id, at, data } => self.write_flash(Purpose::LogWrite(id), at, data),
-                LogIo::Sync if Mutation::SkipSync.is_planted(self.config.mutation) => self.store.log.synced(),
+                LogIo::Sync if Mutation::SkipSync.is_planted(self.config.mutation) => self.store.synced(),
                 LogIo::Sync => self.sync_all_members(Purpose::LogSync),
                 LogIo::Trim { at, len } => self.emit(Effect::FlashTrim { at, len }),
             }
@@ -470,21 +470,21 @@ impl Engine {
     /// Makes the request wait until all host entries up to now are durable; `true` if they are.
     pub(crate) fn wait_durable(&mut self, id: OpId) -> bool {
         let last = self.store.last_entry();
-        if self.store.log.durable() >= last {
+        if self.store.log().durable() >= last {
             return true;
         }
         self.requests.wait_for_log(id, last);
-        self.store.log.want_sync();
+        self.store.want_sync();
         false
     }
 
     fn some_are_synced(&self) -> bool {
-        self.requests.wakes_for_log(self.store.log.durable(), !self.store.log.takes_writes())
+        self.requests.wakes_for_log(self.store.log().durable(), !self.store.takes_writes())
     }
 
     /// A failed log wakes everybody: each finds out for itself what that means for it.
     fn wake_synced(&mut self) {
-        self.requests.log_is_durable(self.store.log.durable(), !self.store.log.takes_writes());
+        self.requests.log_is_durable(self.store.log().durable(), !self.store.takes_writes());
     }
 
     fn first_has_room(&self) -> bool {

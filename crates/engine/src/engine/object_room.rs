@@ -13,7 +13,7 @@ impl Engine {
     pub(crate) fn may_name(&self, id: ObjectId) -> bool {
         self.store.get(id).is_some_and(|known| known.persisted)
             || !self.store.is_short_of_objects()
-            || self.store.objects.values().any(can_go)
+            || self.store.objects().values().any(can_go)
     }
 
     /// Makes sure that the log may name this object; `false` if it cannot now.
@@ -23,8 +23,8 @@ impl Engine {
         }
         // Round and round, so that each search begins where the last one found something.
         let from = self.forget_from.next();
-        let after = self.store.objects.range(from..).find(|(_, known)| can_go(known));
-        let found = after.or_else(|| self.store.objects.iter().find(|(_, known)| can_go(known)));
+        let after = self.store.objects().range(from..).find(|(_, known)| can_go(known));
+        let found = after.or_else(|| self.store.objects().iter().find(|(_, known)| can_go(known)));
         let Some(victim) = found.map(|(victim, _)| *victim) else { return false };
         self.forget_from = victim;
         self.stats.evicted_blocks += self.store.known(victim).map.blocks();

@@ -34,7 +34,7 @@ impl Engine {
         // Not before the pool has dropped it: what is read again from here on is what the origin has.
         self.emit(Effect::OriginLost { object });
         self.size_counts_here(object);
-        self.store.log.want_sync();
+        self.store.want_sync();
         self.destage.hurry(object);
     }
 
@@ -42,12 +42,12 @@ impl Engine {
     fn drop_all_clean(&mut self, object: ObjectId) {
         self.store.clear_clean(object);
         self.poison(object, Span::from_byte(0));
-        if !self.store.log.takes_writes() {
+        if !self.store.takes_writes() {
             return;
         }
         let Some(known) = self.store.get(object).filter(|known| known.persisted) else { return };
         for span in not_dirty(known) {
-            self.store.log.append(&crate::store::drop_entry(object, span));
+            self.store.say_dropped(object, span);
         }
     }
 }

@@ -42,11 +42,7 @@ impl Engine {
     ) -> Treatment {
         let transfer = Transfer { object, process: Process(how.process), write: true, offset, len };
         let decided = matches!(how.handling, Handling::Bypass | Handling::ReadOnly | Handling::Whole);
-        if decided
-            || !self.streams.passes_by(transfer)
-            || durable
-            || !self.store.log.takes_writes()
-            || self.is_pinned(how)
+        if decided || !self.streams.passes_by(transfer) || durable || !self.store.takes_writes() || self.is_pinned(how)
         {
             return how;
         }

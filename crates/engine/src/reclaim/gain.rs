@@ -36,7 +36,7 @@ impl Reclaiming<'_> {
     /// Counts what moved and what changed; with as many segments free as should be, nothing was in vain.
     pub(super) fn note_gain(&mut self) {
         let moved = self.stats.moved_blocks;
-        self.reclaim.gain.note(moved, self.store.sums.slots_changed().saturating_sub(moved));
+        self.reclaim.gain.note(moved, self.store.sums().slots_changed().saturating_sub(moved));
         if self.reclaim.idle() && !self.wants_segments() {
             self.reclaim.gain.spent = 0;
         }
@@ -44,8 +44,8 @@ impl Reclaiming<'_> {
 
     /// Whether so much moved with nothing to show for it that only dropping helps.
     pub(super) fn moves_in_vain(&self) -> bool {
-        let segments = self.store.log.segments().len() as u64;
-        let blocks = u64::from(self.store.log.geometry().segment_blocks());
+        let segments = self.store.log().segments().len() as u64;
+        let blocks = u64::from(self.store.log().geometry().segment_blocks());
         self.reclaim.gain.spent >= segments.max(SEGMENTS_AT_LEAST) * blocks
     }
 }

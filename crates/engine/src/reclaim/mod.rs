@@ -124,7 +124,7 @@ impl Reclaiming<'_> {
 
     /// Starts and moves on what is being emptied.
     pub(crate) fn pump(&mut self) {
-        if !self.store.log.takes_writes() {
+        if !self.store.takes_writes() {
             // Nothing can move any more, and nothing needs to.
             self.reclaim.victims.retain(|_, victim| victim.under_way > 0);
             return;
@@ -136,13 +136,13 @@ impl Reclaiming<'_> {
         while !self.ending && self.reclaim.victims.len() < most && self.wants_segments() {
             let Some(victim) = self.choose_victim() else {
                 // All that is full is worth keeping, or dirty. Rather than wait for that to change:
-                let blocks = self.store.log.geometry().segment_blocks();
+                let blocks = self.store.log().geometry().segment_blocks();
                 if self.reclaim.victims.is_empty() && self.keeping().keep_less(blocks) {
                     continue;
                 }
                 break;
             };
-            if self.store.log.segments().get(victim).live == 0 {
+            if self.store.log().segments().get(victim).live == 0 {
                 self.emptied(victim);
                 continue;
             }
@@ -164,7 +164,7 @@ impl Reclaiming<'_> {
 
     /// Drops the pinned blocks that wait for room, if there is no other way to get any.
     fn let_go_of_pins(&mut self) {
-        let waits = self.store.log.segments().waiting() > 0
+        let waits = self.store.log().segments().waiting() > 0
             || self.reclaim.victims.values().any(|victim| victim.under_way > 0 || victim.held.is_empty());
         if self.keep.pinned_blocks(self.store) == 0 || !self.store.is_short_of_segments() || waits {
             return;
@@ -193,29 +193,29 @@ impl Reclaiming<'_> {
     }
 
     fn wants_segments(&self) -> bool {
-        let segments = self.store.log.segments();
+        let segments = self.store.log().segments();
         let soon = segments.free() + segments.waiting() + self.reclaim.victims.len();
         soon < self.store.free_wanted() || self.store.is_crowded() && self.reclaim.victims.is_empty()
     }
 
     /// Frees emptied segments, and asks for what they wait for if they are needed.
     fn release_segments(&mut self) {
-        if self.store.log.segments().waiting() == 0 {
+        if self.store.log().segments().waiting() == 0 {
             return;
         }
         let (replay_from, begun) = self.replay_from;
-        self.store.log.release(replay_from, begun);
-        let segments = self.store.log.segments();
+        self.store.release_segments(replay_from, begun);
+        let segments = self.store.log().segments();
         let needed = segments.waiting() > 0 && segments.free() < self.store.free_wanted();
-        if needed && self.store.log.durable().next() < self.store.log.next_sequence() {
-            self.store.log.want_sync();
+        if needed && self.store.log().durable().next() < self.store.log().next_sequence() {
+            self.store.want_sync();
         }
     }
 
     fn read_footer(&mut self, segment: SegmentId, len: usize) {
-        let segment_bytes = self.store.log.geometry().segment_bytes as usize;
+        let segment_bytes = self.store.log().geometry().segment_bytes as usize;
         let len = len.min(segment_bytes);
-        let at = self.store.log.segments().addresses().of_segment(segment).plus((segment_bytes - len) as u64);
+        let at = self.store.log().segments().addresses().of_segment(segment).plus((segment_bytes - len) as u64);
         if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
             victim.under_way += 1;
         }
@@ -237,7 +237,9 @@ impl Reclaiming<'_> {
                 }
                 let bytes = bytes.filter(|bytes| bytes.len() == len);
                 match bytes.as_ref().and_then(|bytes| decode_footer_tail(bytes).ok()) {
-                    Some((_, needed)) if needed > len && needed <= self.store.log.geometry().segment_bytes as usize => {
+                    Some((_, needed))
+                        if needed > len && needed <= self.store.log().geometry().segment_bytes as usize =>
+                    {
                         self.read_footer(segment, needed.next_multiple_of(BLOCK));
                     }
                     _ => {
@@ -262,11 +264,11 @@ impl Reclaiming<'_> {
     /// What a segment holds, by its footer.
     fn pieces_of(&self, segment: SegmentId, end: &[u8]) -> Option<Vec<Piece>> {
         let (head, summary) = decode_footer(end).ok()?;
-        let expected = self.store.log.segments().get(segment).generation;
+        let expected = self.store.log().segments().get(segment).generation;
         if head.segment != segment || head.generation != expected {
             return None;
         }
-        let first_location = self.store.log.geometry().first_location(segment);
+        let first_location = self.store.log().geometry().first_location(segment);
         let mut pieces = Vec::new();
         for batch in summary {
             let start = first_location.plus(batch.start + 1);
@@ -299,7 +301,7 @@ impl Reclaiming<'_> {
     /// which were open at a crash.
     fn pieces_by_map(&self, segment: SegmentId) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();
-        for (object, known) in self.store.objects.iter() {
+        for (object, known) in self.store.objects().iter() {
             for (block, slot) in known.map.range(Block(0), Block(u64::MAX)) {
                 if slot.location == Location::ZERO || self.store.segment_of(slot.location) != segment {
                     continue;
@@ -322,7 +324,7 @@ impl Reclaiming<'_> {
     /// Moves on with emptying a segment.
     fn empty_on(&mut self, segment: SegmentId) {
         loop {
-            let room = self.store.log.segments().free() >= MOVE_RESERVE;
+            let room = self.store.log().segments().free() >= MOVE_RESERVE;
             let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
             let Some(pieces) = &mut victim.pieces else { return };
             if victim.under_way >= DEPTH || self.reclaim.blanks_left == 0 {
@@ -345,7 +347,7 @@ impl Reclaiming<'_> {
     /// Drops the cold blocks of a piece, and starts moving the first run of others; what is
     /// behind that run is put back.
     fn empty_piece(&mut self, segment: SegmentId, piece: Piece) {
-        let budget = self.store.log.geometry().segment_blocks() * BLOCK_UNITS / 2;
+        let budget = self.store.log().geometry().segment_blocks() * BLOCK_UNITS / 2;
         let mut run: Vec<Slot> = Vec::new();
         let mut run_from = 0;
         for index in 0..piece.count {
@@ -358,11 +360,11 @@ impl Reclaiming<'_> {
                     || self.stays(slot)
                     || slot.kept
                         && (kept < budget || self.store.is_roomy())
-                        && self.store.log.segments().free() > MOVE_RESERVE
+                        && self.store.log().segments().free() > MOVE_RESERVE
                         && !self.moves_in_vain()
             });
             if worth && let Some(slot) = slot {
-                if self.store.log.segments().free() < MOVE_RESERVE {
+                if self.store.log().segments().free() < MOVE_RESERVE {
                     self.hold(segment, piece.part(index, 1));
                     continue;
                 }
@@ -445,7 +447,7 @@ impl Reclaiming<'_> {
                     })
             };
             let run = (index..slots.len()).take_while(|at| same(*at)).count();
-            if self.store.log.segments().free() < MOVE_RESERVE {
+            if self.store.log().segments().free() < MOVE_RESERVE {
                 self.put_off(segment, piece, index, run, slot.dirty || self.stays(slot));
                 index += run;
                 continue;
@@ -506,13 +508,12 @@ impl Reclaiming<'_> {
     /// Everything that a segment held was handled.
     fn emptied(&mut self, segment: SegmentId) {
         self.reclaim.victims.remove(&segment);
-        if self.store.log.segments().get(segment).live > 0 {
+        if self.store.log().segments().get(segment).live > 0 {
             // Dirty blocks that cannot be read. They stay, and are told as errors when read.
             self.reclaim.stuck.insert(segment);
             return;
         }
-        let next = self.store.log.next_sequence();
-        self.store.log.segments_mut().empty(segment, next);
+        self.store.empty_segment(segment);
         self.stats.segments_reclaimed += 1;
         self.release_segments();
     }

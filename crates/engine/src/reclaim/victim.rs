@@ -75,10 +75,10 @@ fn worth(all: u32, moved: u32, lingering: u32, price: f64, younger: usize) -> f6
 impl Reclaiming<'_> {
     /// The full segment to be emptied next, if any is worth it.
     pub(super) fn choose_victim(&self) -> Option<SegmentId> {
-        let all = self.store.log.geometry().segment_blocks() * BLOCK_UNITS;
+        let all = self.store.log().geometry().segment_blocks() * BLOCK_UNITS;
         let mut full: Vec<_> = self
             .store
-            .log
+            .log()
             .segments()
             .iter()
             .filter(|(id, segment)| {
@@ -86,7 +86,7 @@ impl Reclaiming<'_> {
             })
             .map(|(id, segment)| (segment.generation, segment.dirty_units, segment.kept_units, id))
             .collect();
-        let segment = |id: SegmentId| self.store.log.segments().get(id);
+        let segment = |id: SegmentId| self.store.log().segments().get(id);
         if let Some((.., id)) = full.iter().find(|(.., id)| segment(*id).live == 0) {
             return Some(*id);
         }

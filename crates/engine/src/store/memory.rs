@@ -1,6 +1,6 @@
 //! The blocks that wait in memory, as far as objects count them.
 
-use headpond_base::{Block, ObjectId};
+use headpond_base::{BLOCK, Block, Class, ObjectId, Stream};
 use headpond_policy::Key;
 
 use crate::key::{block_of, key_of};
@@ -30,6 +30,47 @@ impl Store {
         let (Some(key), Some(known)) = (key_of(object, block), self.objects.get_mut(&object)) else { return };
         assert!(known.map.get(block).is_none(), "what waits in memory is not on flash");
         known.in_memory += u32::from(self.window.insert(key, bytes, asked));
+    }
+
+    /// The policy lets a block move on to flash. Nothing happens if it is not in memory: then it comes there straight away.
+    pub(crate) fn moves_on(&mut self, key: Key) {
+        self.window.moves_on(key);
+    }
+
+    /// A block in memory does not move on after all.
+    pub(crate) fn stays(&mut self, key: Key) {
+        self.window.stays(key);
+    }
+
+    /// A request has asked for a block in memory.
+    pub(crate) fn was_asked_for(&mut self, key: Key) {
+        self.window.was_asked_for(key);
+    }
+
+    /// Blocks in memory that are to be written to flash now, in order.
+    pub(crate) fn take_moved_on(&mut self) -> Vec<Key> {
+        self.window.take_moved_on()
+    }
+
+    /// Objects that have lost the last of their blocks in memory.
+    pub(crate) fn take_emptied(&mut self) -> Vec<ObjectId> {
+        self.window.take_emptied()
+    }
+
+    /// Appends blocks that are in memory and follow each other. They stay there until they are let go.
+    pub(crate) fn append_from_memory(&mut self, object: ObjectId, first: Block, run: &[Key]) {
+        let blocks = u32::try_from(run.len()).expect("a record is bounded");
+        let slots = self.known(object).map.range(first, first.plus(u64::from(blocks))).count();
+        assert!(slots == 0, "what waits in memory is not on flash");
+        self.introduce(object);
+        let window = std::mem::take(&mut self.window);
+        let record = Self::clean_record(Stream::Cold, object, first, blocks);
+        self.append_data(record, true, Class::EVERYBODY, |payload| {
+            for (to, key) in payload.chunks_mut(BLOCK).zip(run) {
+                to.copy_from_slice(window.bytes_of(*key));
+            }
+        });
+        self.window = window;
     }
 
     /// Lets a block in memory go, if it is there.

@@ -5,6 +5,7 @@
 //! - Every change to a map that a crash must not lose is an entry of the log first.
 
 mod append;
+mod entries;
 mod flash_read;
 mod memory;
 mod replay;
@@ -14,7 +15,7 @@ pub(crate) use flash_read::{ReadBack, Stretch, Unpacked};
 pub(crate) use room::{ADMIT_RESERVE, MOVE_RESERVE, PACKED_MOST, held_free};
 
 use headpond_base::{
-    BLOCK, Block, Buf, BufMut, Class, Location, Nanos, ObjectId, SegmentId, Sequence, Stream, UnixNanos,
+    BLOCK, Block, Buf, BufMut, Class, Compression, Location, Nanos, ObjectId, SegmentId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::Entry;
 use headpond_log::{DataRecord, Log, Segment};
@@ -34,30 +35,22 @@ use crate::sums::Sums;
 pub(crate) const ZERO_SLOT: Slot =
     Slot { location: Location::ZERO, checksum: 0, packed: false, dirty: true, kept: true, class: Class::EVERYBODY };
 
-/// The largest number of blocks that an entry names: all of an object.
-const ALL_BLOCKS: u64 = 1 << 50;
-
-/// The entry that says that the log's version of these blocks no longer counts.
-pub(crate) fn drop_entry(object: ObjectId, span: Span) -> Entry {
-    Entry::Drop { object, first: span.first, blocks: span.blocks().min(ALL_BLOCKS) }
-}
-
 /// The most blocks without a slot that the policy hears of at once; it finds the others by itself.
 const GONE_MAX: usize = 1 << 16;
 
 /// The log, the objects, and the sums over them.
 pub(crate) struct Store {
-    pub(crate) log: Log,
-    pub(crate) objects: Objects,
+    log: Log,
+    objects: Objects,
     /// Renames that not all paths have seen.
     renames: Renames,
-    pub(crate) identities: Identities,
-    pub(crate) sums: Sums,
-    pub(crate) packing: Packing,
+    identities: Identities,
+    sums: Sums,
+    packing: Packing,
     /// A block of zeros.
     zeros: Buf,
     /// Clean blocks that have no slot.
-    pub(crate) window: MemoryWindow,
+    window: MemoryWindow,
     /// Blocks that have lost their slots, or their place in memory, and the policy has not been told.
     gone: Vec<(ObjectId, Block)>,
     /// Objects that the log has an entry of.
@@ -82,6 +75,41 @@ impl Store {
         }
     }
 
+    /// The log, to be read.
+    pub(crate) const fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Whether the flash takes writes. Once it does not, nothing is appended any more.
+    pub(crate) const fn takes_writes(&self) -> bool {
+        self.log.takes_writes()
+    }
+
+    /// The objects, to be read.
+    pub(crate) const fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    /// What the pool holds in all.
+    pub(crate) const fn sums(&self) -> &Sums {
+        &self.sums
+    }
+
+    /// Which object is which file.
+    pub(crate) const fn identities(&self) -> &Identities {
+        &self.identities
+    }
+
+    /// How records are packed.
+    pub(crate) const fn packing(&self) -> &Packing {
+        &self.packing
+    }
+
+    /// Clean blocks in memory, to be read.
+    pub(crate) const fn window(&self) -> &MemoryWindow {
+        &self.window
+    }
+
     pub(crate) fn get(&self, object: ObjectId) -> Option<&Object> {
         self.objects.get(&object)
     }
@@ -93,6 +121,31 @@ impl Store {
     /// An object that a request under way keeps alive.
     pub(crate) fn known(&mut self, object: ObjectId) -> &mut Object {
         self.objects.get_mut(&object).expect("an object lives while a request on it is under way")
+    }
+
+    /// All objects, to note something at each.
+    pub(crate) fn objects_mut(&mut self) -> impl Iterator<Item = &mut Object> {
+        self.objects.values_mut()
+    }
+
+    /// Counts what changed of objects since the last call.
+    pub(crate) fn settle_objects(&mut self) {
+        self.objects.settle();
+    }
+
+    /// A new object's identifier.
+    pub(crate) const fn draw_object(&mut self) -> ObjectId {
+        self.identities.draw()
+    }
+
+    /// The origin has given an inode number to a new file.
+    pub(crate) fn note_inode_reused(&mut self, inode: u64) {
+        self.identities.note_reused(inode);
+    }
+
+    /// Says how records are packed: where the settings ask for it, from so many stored units on, and if the format allows it.
+    pub(crate) const fn set_packing(&mut self, compression: Compression, from_units: u64, allowed: bool) {
+        self.packing.set(compression, from_units, allowed);
     }
 
     /// Adds an object with a path that is right now, and with its slots, and counts them.
@@ -196,7 +249,7 @@ impl Store {
     /// Makes blocks zeros that the origin has not got, as far as there is anything to hide: a
     /// block without a slot beyond the origin's end is zeros already. One with a slot may be on
     /// its way to the origin right now, whatever the origin's end is.
-    pub(crate) fn zero_range(&mut self, id: ObjectId, first: Block, end: Block) {
+    fn zero_range(&mut self, id: ObjectId, first: Block, end: Block) {
         let Some(object) = self.objects.get(&id) else { return };
         let hidden = Block(headpond_base::blocks_for(object.origin_end())).min(end);
         let beyond = object.map.range(hidden.max(first), end).map(|(block, _)| block);
@@ -259,7 +312,7 @@ impl Store {
     }
 
     /// All objects at or below a path have their new one.
-    pub(crate) fn rename_paths(&mut self, from: &[u8], to: &[u8]) {
+    fn rename_paths(&mut self, from: &[u8], to: &[u8]) {
         self.renames.add(from, to);
         if self.renames.are_many(self.objects.len()) {
             self.settle_paths();

@@ -19,7 +19,6 @@ use crate::op::{Change, Op, Progress, Stage, Work};
 use crate::promises::Balance;
 use crate::request::Reply;
 use crate::store::Store;
-use crate::store::drop_entry;
 
 /// Segments that only reclaim and bookkeeping may take.
 const WRITE_RESERVE: usize = 4;
@@ -109,7 +108,7 @@ impl Engine {
     /// Whether changes that begin now go to the origin directly: by the cache mode, or because
     /// the flash takes nothing more (promise 5).
     fn goes_direct(&self, op: &Op) -> bool {
-        !self.rules_for(op.how).log_writes || !self.store.log.takes_writes() || self.only_origin_can_tell(op)
+        !self.rules_for(op.how).log_writes || !self.store.takes_writes() || self.only_origin_can_tell(op)
     }
 
     fn step_logged(&mut self, id: OpId, op: &mut Op, change: &Change) -> Progress {
@@ -182,13 +181,13 @@ impl Engine {
         }
         if change.durable() && op.stage == Stage::Applied {
             op.stage = Stage::Durable;
-            if !self.wait_durable(id) && self.store.log.takes_writes() {
+            if !self.wait_durable(id) && self.store.takes_writes() {
                 return Progress::Wait;
             }
         }
         if op.stage == Stage::Durable {
             // A log that fails wakes everybody who waits for it.
-            if !self.store.log.takes_writes() && !self.wait_durable(id) {
+            if !self.store.takes_writes() && !self.wait_durable(id) {
                 return Progress::Finish(Reply::Failed(Errno::IO));
             }
             op.stage = Stage::OriginSynced;
@@ -255,7 +254,7 @@ impl Engine {
     /// from there when it is done. And from the first logged change on it is the log that counts after a
     /// crash: what went directly before must be the origin's for good.
     fn may_log(&self, id: OpId, object: ObjectId) -> bool {
-        !self.store.log.takes_writes()
+        !self.store.takes_writes()
             || self.store.get(object).is_none_or(|known| {
                 !known.past.is_under_way() && !known.past.needs_sync() && !known.turns.others_first(id, false)
             })
@@ -281,7 +280,7 @@ impl Engine {
     /// Whether the pool has room for a change, free segments, bounded memory, bounded dirt, and the origin as far as it is
     /// counted.
     fn may_take(&self, object: ObjectId, change: &Change) -> bool {
-        let log = &self.store.log;
+        let log = &self.store.log();
         if !log.takes_writes() {
             return true;
         }
@@ -294,8 +293,8 @@ impl Engine {
 
     /// Whether the pool has room for dirty data of a change, and no more is dirty after it than may be.
     pub(super) fn has_room_for_dirt(&self, object: ObjectId, change: &Change) -> bool {
-        self.store.log.segments().free() > WRITE_RESERVE
-            && (self.dirty_after(object, change) <= self.dirty_blocks_max() || self.store.sums.dirty_blocks() == 0)
+        self.store.log().segments().free() > WRITE_RESERVE
+            && (self.dirty_after(object, change) <= self.dirty_blocks_max() || self.store.sums().dirty_blocks() == 0)
     }
 
     /// Blocks that are dirty after a change, at most.
@@ -315,14 +314,14 @@ impl Engine {
                 known.map.range(span.first, span.end).filter(|(_, slot)| slot.dirty).count() as u64
             }
         });
-        self.store.sums.dirty_blocks() + blocks - covered.min(blocks)
+        self.store.sums().dirty_blocks() + blocks - covered.min(blocks)
     }
 
     /// A long range is made zeros this many bytes at a time: no step takes long, and each fits
     /// what may be dirty. The same whatever is set: settings change while a step is under way, and its edges
     /// were gathered for its length. It ends with a block, so that only the range's own ends are edges.
     fn zero_step(&self, offset: u64) -> u64 {
-        let least_dirty_max = self.store.log.geometry().data_blocks() * LEAST_DIRTY_PERCENT / 100;
+        let least_dirty_max = self.store.log().geometry().data_blocks() * LEAST_DIRTY_PERCENT / 100;
         (least_dirty_max / 4 * BLOCK_U64).clamp(BLOCK_U64, ZERO_STEP) - offset % BLOCK_U64
     }
 
@@ -436,12 +435,12 @@ impl Engine {
                     self.commit_zero(object, *offset..end, mtime, &edges);
                 }
                 if *extend && offset + len > size {
-                    self.store.log.append(&Entry::Truncate { object, size: offset + len, mtime });
+                    self.store.say_size(object, offset + len, mtime);
                 }
             }
             Change::Allocate { offset, len, .. } => {
                 if size_after != size {
-                    self.store.log.append(&Entry::Truncate { object, size: size_after, mtime });
+                    self.store.say_size(object, size_after, mtime);
                 }
                 self.store.known(object).space.keep_to(offset + len);
             }
@@ -461,7 +460,7 @@ impl Engine {
     fn commit_truncate(&mut self, object: ObjectId, size: u64, to: u64, mtime: UnixNanos, tail: Option<&[u8]>) {
         let block = Block::holding(to);
         let kept = usize::try_from(to % BLOCK_U64).expect("less than a block");
-        self.store.log.together(headpond_base::Stream::Host, Entry::data_len(1) + 2 * Entry::data_len(0), 1);
+        self.store.keep_together(Entry::data_len(1) + 2 * Entry::data_len(0), 1);
         if to < size && kept > 0 {
             if let Some(bytes) = tail {
                 let class = self.store.class_of(object, block);
@@ -470,11 +469,11 @@ impl Engine {
             } else if self.store.known(object).map.get(block).is_some_and(|slot| !slot.dirty) {
                 // The origin has this block, and will be cut there.
                 let span = Span { first: block, end: block.plus(1) };
-                self.store.log.append(&drop_entry(object, span));
+                self.store.say_dropped(object, span);
                 self.store.clear_slot(object, block);
             }
         }
-        self.store.log.append(&Entry::Truncate { object, size: to, mtime });
+        self.store.say_size(object, to, mtime);
         self.poison(object, Span::from_byte(to));
         self.store.clear_range(object, Block(blocks_for(to)), Block(u64::MAX));
         let known = self.store.known(object);
@@ -490,15 +489,14 @@ impl Engine {
     fn commit_zero(&mut self, object: ObjectId, range: Range<u64>, mtime: UnixNanos, edges: &[(Block, &[u8])]) {
         let (offset, end) = (range.start, range.end);
         let size = self.store.known(object).state.size;
-        self.store.log.together(headpond_base::Stream::Host, 2 * Entry::data_len(1) + 2 * Entry::data_len(0), 2);
+        self.store.keep_together(2 * Entry::data_len(1) + 2 * Entry::data_len(0), 2);
         for (block, bytes) in edges {
             let from = usize::try_from(offset.saturating_sub(block.byte()).min(BLOCK_U64)).expect("within a block");
             let to = usize::try_from((end - block.byte()).min(BLOCK_U64)).expect("within a block");
             let zeros = bytes[..from].iter().chain(&bytes[to..]).all(|byte| *byte == 0);
             if zeros {
                 // Perhaps of a hole, for which the origin has no space.
-                self.store.log.append(&Entry::Zero { object, first: *block, blocks: 1, mtime });
-                self.store.zero_range(object, *block, block.plus(1));
+                self.store.make_zeros(object, *block, 1, mtime);
                 continue;
             }
             let class = self.store.class_of(object, *block);
@@ -517,9 +515,7 @@ impl Engine {
         if first < last {
             // Destage will give that space back: a write there asks for it again.
             self.store.known(object).space.give(first.byte(), last.byte());
-            let blocks = last.0 - first.0;
-            self.store.log.append(&Entry::Zero { object, first, blocks, mtime });
-            self.store.zero_range(object, first, last);
+            self.store.make_zeros(object, first, last.0 - first.0, mtime);
         }
         self.poison(object, Span::of_bytes(offset, end - offset));
     }

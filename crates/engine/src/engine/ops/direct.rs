@@ -7,7 +7,6 @@
 //! for the changes in the log that come before it, so that no crash shows it without them (promise 2).
 
 use headpond_base::{Block, Class, Errno, ObjectId};
-use headpond_format::Entry;
 
 use crate::effect::Effect;
 use crate::engine::Engine;
@@ -16,7 +15,6 @@ use crate::locks::{OpId, Span};
 use crate::op::{Change, Op, Progress, Stage};
 use crate::purpose::Purpose;
 use crate::request::Reply;
-use crate::store::drop_entry;
 use crate::treatment::{Handling, Treatment};
 
 impl Engine {
@@ -186,7 +184,7 @@ impl Engine {
         known.state.origin_valid = known.state.origin_valid.min(known.state.size);
         // One whose last name is gone needs none.
         let may_name = known.persisted || !known.name.is_gone();
-        if self.store.log.takes_writes() && may_name && self.make_room_for(object) {
+        if self.store.takes_writes() && may_name && self.make_room_for(object) {
             let known = self.store.known(object);
             known.trust.makes_own_size_count();
             known.state.flags.attributes_dirty = true;
@@ -196,13 +194,13 @@ impl Engine {
 
     /// Whether there are changes in the log that no crash may take back and leave this one.
     fn comes_after_logged(&self, change: &Change) -> bool {
-        change.durable() && self.store.log.takes_writes() && self.store.log.has_unsynced_changes()
+        change.durable() && self.store.takes_writes() && self.store.log().has_unsynced_changes()
     }
 
     /// Drops what the pool has of these blocks; `true` if the log must become durable first. Mostly it need not: a writer past
     /// the pool pays for the flash once, and not with each write.
     fn forget_stale(&mut self, object: ObjectId, span: Span) -> bool {
-        let log_works = self.store.log.takes_writes();
+        let log_works = self.store.takes_writes();
         let known = self.store.known(object);
         // After a failure the log's size counts on.
         let unflagged = known.trust.goes_direct(known.origin_size != u64::MAX) && known.persisted;
@@ -222,7 +220,7 @@ impl Engine {
         if drops {
             let span = self.with_neighbours(object, span, ahead);
             self.store.clear_range(object, span.first, span.end);
-            self.store.log.append(&drop_entry(object, span));
+            self.store.say_dropped(object, span);
             self.store.known(object).dropped.add(span);
         }
         let last = self.store.last_entry();
@@ -231,7 +229,7 @@ impl Engine {
             known.dropped.said(last);
         }
         let (said_at, inode) = (known.dropped.said_at(), known.state.inode);
-        said_at > self.store.log.durable() || self.store.may_come_back(inode)
+        said_at > self.store.log().durable() || self.store.may_come_back(inode)
     }
 
     /// These blocks, `ahead` more behind them, and all beyond of which the pool has nothing: to drop more costs nothing, and
@@ -250,7 +248,7 @@ impl Engine {
     fn log_all_clean(&mut self, object: ObjectId) {
         if self.store.get(object).is_some_and(|known| known.map.dirty() == 0) {
             let blocks = headpond_base::blocks_for(crate::object::OBJECT_BYTES_MAX);
-            self.store.log.append(&Entry::Clean { object, first: Block(0), blocks });
+            self.store.say_clean(object, Block(0), blocks);
         }
     }
 

@@ -5,7 +5,6 @@
 //! about to go is durable before it goes, so that after a crash its missing is no riddle.
 
 use headpond_base::{Errno, ObjectId};
-use headpond_format::{Entry, OBJECT_PATH_MAX};
 
 use crate::effect::{Effect, Outcome};
 use crate::engine::Engine;
@@ -37,7 +36,7 @@ impl Engine {
                 Namespace::Unlink { object } => self.store.get(*object).is_some_and(|known| known.persisted),
             };
             // One that waits for nothing must not be woken: it would take that for the origin's answer.
-            if wait && self.store.log.takes_writes() && !self.wait_durable(id) {
+            if wait && self.store.takes_writes() && !self.wait_durable(id) {
                 return Progress::Wait;
             }
         }
@@ -99,7 +98,7 @@ impl Engine {
     }
 
     fn note_unlinked(&mut self, object: ObjectId, unlinked: bool) {
-        let failed = !self.store.log.takes_writes();
+        let failed = !self.store.takes_writes();
         if let Some(known) = self.store.get_mut(object) {
             known.state.flags.unlinked = unlinked;
             if known.persisted && !failed {
@@ -111,17 +110,14 @@ impl Engine {
     /// Moves the path hints along. They may be lost or wrong after a crash: then the origin is
     /// searched by inode number. A file takes its own with it; only a directory has others below.
     fn renamed(&mut self, moved: Option<ObjectId>, from: &[u8], to: &[u8], exchange: bool) {
-        let failed = !self.store.log.takes_writes();
+        let failed = !self.store.takes_writes();
         if let Some(object) = moved {
             self.store.set_path(object, to);
             if self.store.get(object).is_some_and(|known| known.persisted) && !failed {
                 self.store.persist(object);
             }
         } else if !exchange {
-            self.store.rename_paths(from, to);
-            if from.len().max(to.len()) <= OBJECT_PATH_MAX && !failed {
-                self.store.log.append(&Entry::Rename { from: from.to_vec(), to: to.to_vec() });
-            }
+            self.store.rename(from, to);
         }
     }
 }

@@ -48,7 +48,7 @@ impl Engine {
 
     /// Whether a change may ask the origin for space now; if not it waits for the log, and is stepped again.
     pub(super) fn may_reserve(&mut self, id: OpId, op: &mut Op) -> bool {
-        let log_works = self.store.log.takes_writes();
+        let log_works = self.store.takes_writes();
         let known = self.store.known(op.object);
         if !op.reserving {
             op.reserving = true;
@@ -60,7 +60,7 @@ impl Engine {
             }
         }
         let said_at = self.store.known(op.object).trust.said_at();
-        !log_works || said_at.is_none_or(|at| self.store.log.durable() >= at) || self.wait_durable(id)
+        !log_works || said_at.is_none_or(|at| self.store.log().durable() >= at) || self.wait_durable(id)
     }
 
     /// A change does not ask for space any more.
@@ -97,7 +97,7 @@ impl Engine {
     fn unsay(&mut self) {
         let (ending, now) = (self.life.is_ending(), self.now);
         while let Some(object) = self.origin_space.next_unsaid(|since| ending || now.since(since) >= SAID_FOR) {
-            let log_works = self.store.log.takes_writes();
+            let log_works = self.store.takes_writes();
             let Some(known) = self.store.get_mut(object).filter(|known| !known.job.is_running()) else { continue };
             if known.trust.settle_reservations() && log_works && known.persisted {
                 self.store.persist(object);
@@ -190,13 +190,13 @@ impl Engine {
 
     /// How a change stands with what is counted of the origin's space.
     pub(super) fn balance(&self, object: ObjectId, change: &Change) -> Balance {
-        if !self.origin_space.promises.counts() || !self.store.log.takes_writes() {
+        if !self.origin_space.promises.counts() || !self.store.takes_writes() {
             return Balance::Enough;
         }
         if !self.makes_dirty_data(object, change) {
             return Balance::Enough;
         }
-        let dirty = self.store.sums.dirty_blocks();
+        let dirty = self.store.sums().dirty_blocks();
         let after = if let Change::Zero { .. } = change { dirty + 2 } else { self.dirty_after(object, change) };
         self.origin_space.promises.balance(after, dirty, self.now)
     }
@@ -214,9 +214,7 @@ impl Engine {
     /// Whether a change adds to dirty data that met a quota on its way to the origin, where only destage meets it.
     fn is_over_quota(&self, object: ObjectId, change: &Change) -> bool {
         let met = self.store.get(object).is_some_and(|known| known.space.is_over_quota() && known.is_dirty());
-        met && self.origin_space.promises.counts()
-            && self.store.log.takes_writes()
-            && self.makes_dirty_data(object, change)
+        met && self.origin_space.promises.counts() && self.store.takes_writes() && self.makes_dirty_data(object, change)
     }
 
     /// Whether a change that goes to the origin directly leaves what is dirty the space that it was promised.
@@ -227,8 +225,8 @@ impl Engine {
             _ => ranges(change).map(|(start, end)| (end - start) / BLOCK_U64).sum(),
         };
         takes == 0
-            || !self.store.log.takes_writes()
-            || self.origin_space.promises.leaves(takes, self.store.sums.dirty_blocks(), self.now)
+            || !self.store.takes_writes()
+            || self.origin_space.promises.leaves(takes, self.store.sums().dirty_blocks(), self.now)
     }
 
     /// Whether nobody but the origin can tell whether there is space for a change: it goes there.
@@ -243,7 +241,7 @@ impl Engine {
         let stays = |object: ObjectId| {
             self.store.get(object).is_some_and(|known| known.space.is_over_quota() && known.map.dirty() > 0)
         };
-        self.store.log.takes_writes() && !self.has_room_for_dirt(object, change) && self.destage.noted().any(stays)
+        self.store.takes_writes() && !self.has_room_for_dirt(object, change) && self.destage.noted().any(stays)
     }
 
     /// Why a change through the log is refused for want of space: it would be whole there or not at all, and only the

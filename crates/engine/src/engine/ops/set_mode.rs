@@ -33,7 +33,7 @@ impl Engine {
                 Progress::Wait
             }
             // What had begun before the switch may have ended after that flush had begun.
-            _ if self.store.objects.values().any(|known| known.data_dirty() && !known.leaving()) => {
+            _ if self.store.objects().values().any(|known| known.data_dirty() && !known.leaving()) => {
                 self.begin_flush(id, None, &FlushScope::All);
                 Progress::Wait
             }

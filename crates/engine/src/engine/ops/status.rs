@@ -33,7 +33,7 @@ impl Engine {
     pub(crate) fn step_status(&mut self, id: OpId, op: &mut Op) -> Progress {
         if op.stage == Stage::Begin {
             op.stage = Stage::Durable;
-            if self.store.log.takes_writes() && !self.wait_durable(id) {
+            if self.store.takes_writes() && !self.wait_durable(id) {
                 return Progress::Wait;
             }
         }
@@ -42,7 +42,7 @@ impl Engine {
 
     /// A change of status begins; whether it must wait for the log.
     pub(super) fn doubt_status(&mut self, object: ObjectId) -> bool {
-        let (durable, failed) = (self.store.log.durable(), !self.store.log.takes_writes());
+        let (durable, failed) = (self.store.log().durable(), !self.store.takes_writes());
         let Some(known) = self.store.get_mut(object) else { return false };
         known.status_moved();
         known.status.begins();
@@ -63,7 +63,7 @@ impl Engine {
 
     /// A change of status is over, and the origin's file looks like this.
     pub(super) fn status_changed(&mut self, object: ObjectId, stamp: Option<Stamp>) {
-        let failed = !self.store.log.takes_writes();
+        let failed = !self.store.takes_writes();
         let Some(known) = self.store.get_mut(object) else { return };
         known.status_moved();
         known.status.ends(stamp.is_some());
@@ -97,7 +97,7 @@ impl Engine {
             && (self.life.is_ending() || self.now.since(since) >= QUIET)
         {
             self.settling.0.pop_front();
-            let failed = !self.store.log.takes_writes();
+            let failed = !self.store.takes_writes();
             let Some(known) = self.store.get_mut(object) else { continue };
             let quiet = known.status.quiets_down(since);
             if quiet && known.persisted && known.data_dirty() && !known.status_is_said() && !failed {

@@ -34,14 +34,14 @@ impl Engine {
         }
         if op.stage == Stage::Locked {
             op.stage = Stage::OriginSynced;
-            op.left = self.store.objects.keys().copied().collect();
+            op.left = self.store.objects().keys().copied().collect();
             // With the last checkpoint: whatever comes now is a change by others.
-            for known in self.store.objects.values_mut() {
+            for known in self.store.objects_mut() {
                 known.state.flags.ctime_counts = known.status_known;
             }
             // The origin refused to say how it is left: a change by others would not be seen. Nor of a file that is
             // gone and still open: should the origin forget that in a power cut, it is back.
-            let unknown = self.store.objects.values().find(|known| !known.trust.is_trusted() && !known.leaving());
+            let unknown = self.store.objects().values().find(|known| !known.trust.is_trusted() && !known.leaving());
             op.error = unknown.map(|known| known.job.failed().unwrap_or(Errno::IO));
             op.error = op.error.or(self.destage.untold_loss());
         } else if op.stage == Stage::OriginSynced
@@ -58,7 +58,7 @@ impl Engine {
                 op.left.pop();
             }
             op.stage = Stage::Durable;
-            if !self.store.log.takes_writes() {
+            if !self.store.takes_writes() {
                 self.life.becomes(Life::Stopped);
                 return Progress::Finish(Reply::Failed(Errno::IO));
             }

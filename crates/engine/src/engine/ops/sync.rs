@@ -52,7 +52,7 @@ impl Engine {
         }
         if op.stage == Stage::Durable {
             op.stage = Stage::OriginSynced;
-            let lost = self.store.objects.keys().find_map(|object| self.unsafe_data(*object));
+            let lost = self.store.objects().keys().find_map(|object| self.unsafe_data(*object));
             if let Some(errno) = lost {
                 return self.sync_all_failed(op, errno);
             }
@@ -76,7 +76,7 @@ impl Engine {
 
     /// Tells the log of failed changes for which it had no room.
     fn say_failures(&mut self) {
-        let unsaid = self.store.objects.iter().filter(|(_, known)| failed_unsaid(known));
+        let unsaid = self.store.objects().iter().filter(|(_, known)| failed_unsaid(known));
         let unsaid: Vec<ObjectId> = unsaid.map(|(object, _)| *object).collect();
         unsaid.into_iter().for_each(|object| self.size_counts_here(object));
     }
@@ -85,7 +85,7 @@ impl Engine {
     /// would be with it.
     fn hold_for_sync(&mut self) -> Vec<ObjectId> {
         let unsynced = |known: &Object| known.past.needs_sync() || known.state.flags.unanchored && known.attached;
-        let held = self.store.objects.iter().filter(|(_, known)| unsynced(known));
+        let held = self.store.objects().iter().filter(|(_, known)| unsynced(known));
         let held: Vec<ObjectId> = held.map(|(object, _)| *object).collect();
         for object in &held {
             self.store.known(*object).active += 1;
@@ -117,7 +117,7 @@ impl Engine {
         if let Some(errno) = known.past.refused().filter(|_| known.opens > 0) {
             return Some(errno);
         }
-        (!self.store.log.takes_writes() && known.data_dirty() || failed_unsaid(known)).then_some(Errno::IO)
+        (!self.store.takes_writes() && known.data_dirty() || failed_unsaid(known)).then_some(Errno::IO)
     }
 
     /// Whether a power cut of the origin may take the file's name with it, and the origin can be asked to keep it.
@@ -154,10 +154,7 @@ impl Engine {
             self.origin_space.note_synced(&mut self.store, object);
         }
         let known = self.store.known(object);
-        if std::mem::replace(&mut known.state.flags.unanchored, false)
-            && known.persisted
-            && self.store.log.takes_writes()
-        {
+        if std::mem::replace(&mut known.state.flags.unanchored, false) && known.persisted && self.store.takes_writes() {
             self.store.persist(object);
         }
         self.retire(object);

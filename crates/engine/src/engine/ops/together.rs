@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, Class, RECORD_BLOCKS_MAX, Stream, UnixNanos};
+use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, Class, RECORD_BLOCKS_MAX, UnixNanos};
 use headpond_format::{BATCH_ENTRY_BYTES, Entry};
 use headpond_log::{DataRecord, Mutation};
 
@@ -63,8 +63,8 @@ impl Engine {
         let (entry_bytes, blocks) = room(&runs);
         let blocks = u32::try_from(blocks).expect("what fits a batch is bounded");
         let mut before = Vec::with_capacity(runs.len());
-        self.store.log.together(Stream::Host, entry_bytes, blocks);
-        let batch = self.store.log.next_batch();
+        self.store.keep_together(entry_bytes, blocks);
+        let batch = self.store.log().next_batch();
         // Nothing but these records may be appended meanwhile: so nobody is told of them before all are there.
         for run in &runs {
             let classes = self.keep.classes_before(&self.store, object, run.span.first, run.span.blocks());
@@ -75,11 +75,11 @@ impl Engine {
             self.store.append_data(record, true, Class::EVERYBODY, |payload| run.fill(pieces, payload, &present));
             before.push(classes);
             if Mutation::SplitTogether.is_planted(self.config.mutation) {
-                self.store.log.close(Stream::Host);
+                self.store.close_host_batch();
             }
         }
         let split = Mutation::SplitTogether.is_planted(self.config.mutation);
-        assert!(split || batch == self.store.log.next_batch(), "writes that are one have become several batches");
+        assert!(split || batch == self.store.log().next_batch(), "writes that are one have become several batches");
         for (run, before) in runs.iter().zip(&before) {
             self.poison(object, run.span);
             self.keeping().note_written(object, (run.span.first, run.span.blocks()), before, class);
