@@ -18,8 +18,8 @@ use headpond_map::{SLOT_BYTES, Slot};
 
 use crate::config::Config;
 use crate::locks::OpId;
-use crate::object::PATH_ROOM;
 use crate::store::Store;
+use crate::store::object::PATH_ROOM;
 
 /// Bytes of checkpoint that are written at a time, at most two of them at once.
 const PIECE: usize = 256 << 10;
@@ -381,7 +381,8 @@ impl Checkpoints {
             let (mut next, mut payload, mut all) = (chunk, id.0.to_le_bytes().to_vec(), true);
             let mut before = payload.len();
             while payload.len() < FRAME
-                && let Some(number) = object.map.encode_some(next, &mut payload, |slot| running.room.wants(slot, dirty))
+                && let Some(number) =
+                    object.map().encode_some(next, &mut payload, |slot| running.room.wants(slot, dirty))
             {
                 all = false;
                 next = number + 1;
@@ -493,7 +494,7 @@ fn room_for(store: &Store, bare: bool) -> Room {
     if plain || store.sums().cached_blocks() * (SLOT_BYTES as u64 + CHUNK_HEAD) <= room {
         return ample;
     }
-    let heads = store.objects().values().map(|object| object.map.chunks()).sum::<u64>() * CHUNK_HEAD;
+    let heads = store.objects().values().map(|object| object.map().chunks()).sum::<u64>() * CHUNK_HEAD;
     let short = heads + store.sums().cached_blocks() * SLOT_BYTES as u64 > room;
     if short { Room { for_map: room, heads, short, ..ample } } else { Room { heads, ..ample } }
 }

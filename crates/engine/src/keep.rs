@@ -450,7 +450,7 @@ impl Keeping<'_> {
         while left > 0 {
             let Some((&object, known)) = self.store.objects().range(at..).next() else { return };
             let first = if object == at { from } else { Block(0) };
-            let slots: Vec<_> = known.map.range(first, Block(u64::MAX)).take(left).collect();
+            let slots: Vec<_> = known.map().range(first, Block(u64::MAX)).take(left).collect();
             left -= slots.len().max(1);
             (at, from) = match slots.last() {
                 Some((last, _)) => (object, last.next()),

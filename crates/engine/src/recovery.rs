@@ -14,10 +14,10 @@ use headpond_map::Slot;
 use crate::checkpoints::Checkpoints;
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::object::Object;
 use crate::renames::kept_path;
 use crate::request::{Attributes, OpenFile};
 use crate::store::Store;
+use crate::store::object::Object;
 
 /// What to write on a device, and where, so that it is an empty pool of its own. Both superblocks must be durable before
 /// it is used. The two names are random.
@@ -213,8 +213,8 @@ impl Recovered {
         let describe = |(id, object): (&ObjectId, &Object)| RecoveredObject {
             object: *id,
             state: object.said(),
-            dirty_blocks: object.map.dirty(),
-            cached_blocks: object.map.blocks(),
+            dirty_blocks: object.map().dirty(),
+            cached_blocks: object.map().blocks(),
             dirty: object.is_dirty() || !object.trust.is_trusted(),
         };
         self.store.objects().iter().map(describe).collect()
@@ -228,7 +228,7 @@ impl Recovered {
 
     /// The blocks that the pool has of an object, in order.
     pub fn blocks(&self, object: ObjectId) -> impl Iterator<Item = (Block, Slot)> {
-        let map = self.store.get(object).map(|object| &object.map);
+        let map = self.store.get(object).map(Object::map);
         map.into_iter().flat_map(|map| map.range(Block(0), Block(u64::MAX)))
     }
 
@@ -282,7 +282,7 @@ impl Recovered {
         // After a crash, by one that headpond cannot have given it.
         let status_changed = object.state.status_changed(now);
         object.state.flags.ctime_counts &= !status_changed;
-        if object.trust.is_changed_directly() && object.map.dirty() == 0 {
+        if object.trust.is_changed_directly() && object.map().dirty() == 0 {
             // Being changed at the origin, where the size and the time are; what was on flash of the
             // changed blocks was dropped before. What came in since was never synced at the
             // origin: it may be newer than what the origin has after a power cut.
@@ -291,7 +291,7 @@ impl Recovered {
             } else {
                 object.follow_origin(now);
             }
-            let had = object.map.blocks();
+            let had = object.map().blocks();
             if !self.origin_stood {
                 self.store.clear_range(id, Block(0), Block(u64::MAX));
             }
@@ -313,7 +313,7 @@ impl Recovered {
             object.note_found(now);
             return Verdict::Kept;
         }
-        let had = object.map.blocks();
+        let had = object.map().blocks();
         object.state.flags.attributes_dirty = false;
         object.follow_origin(now);
         self.store.clear_range(id, Block(0), Block(u64::MAX));
@@ -393,5 +393,5 @@ fn had_the_number_before(object: &Object, found: &OpenFile) -> bool {
 }
 
 fn conflict(object: &Object, found: Option<Stamp>) -> Conflict {
-    Conflict { path: object.state.path.clone(), dirty_blocks: object.map.dirty(), left: object.state.stamp, found }
+    Conflict { path: object.state.path.clone(), dirty_blocks: object.map().dirty(), left: object.state.stamp, found }
 }

@@ -28,8 +28,8 @@ use super::Destaging;
 use super::job::Job;
 use super::run::{RUN_BLOCKS_MAX, Run};
 use crate::effect::{Effect, Outcome};
-use crate::object::Object;
 use crate::purpose::{Filling, JobEffect, JobId, Purpose, Written};
+use crate::store::object::Object;
 use crate::store::{Stretch, Unpacked};
 
 impl Job {
@@ -85,7 +85,7 @@ impl Destaging<'_> {
                 }
                 Gap::ToRead => missing = Some((missing.map_or(from, |(from, _)| from), to)),
                 Gap::AtHand => {
-                    for (block, slot) in known.map.range(from, to) {
+                    for (block, slot) in known.map().range(from, to) {
                         if let Some(bytes) = self.store.in_batch(object, block, slot, &mut unpacked) {
                             job.groups[index].filled.push((block, bytes));
                             continue;
@@ -230,7 +230,7 @@ fn gap_of(known: &Object, from: Block, to: Block, widest: u64) -> Gap {
         return Gap::Closed;
     }
     let mut clean = 0;
-    for (_, slot) in known.map.range(from, to) {
+    for (_, slot) in known.map().range(from, to) {
         if slot.location == Location::ZERO || slot.is_blank() && !slot.dirty {
             return Gap::Closed;
         }

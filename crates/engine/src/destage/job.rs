@@ -356,7 +356,7 @@ impl Destaging<'_> {
     fn pick(&mut self, job: &mut Job) {
         let known = self.store.known(job.object);
         let [aim, most] = [job.aim, ROUND_BLOCKS].map(|blocks| usize::try_from(blocks).unwrap_or(usize::MAX));
-        let slots: Vec<_> = known.map.dirty_from(job.from).take(most.saturating_add(1)).collect();
+        let slots: Vec<_> = known.map().dirty_from(job.from).take(most.saturating_add(1)).collect();
         let durable = |slot: &Slot| {
             slot.location == headpond_base::Location::ZERO
                 || self.store.log().is_durable(slot.location)
@@ -472,7 +472,7 @@ impl Destaging<'_> {
                     || picked(*block).is_some_and(|picked| job.moves.same(*block, *picked, *slot));
                 slot.dirty && durable && (slot.location == headpond_base::Location::ZERO) == zeros
             };
-            let now: Vec<_> = known.map.range(run.first, run.end()).filter(as_before).collect();
+            let now: Vec<_> = known.map().range(run.first, run.end()).filter(as_before).collect();
             if now.len() == run.slots.len() {
                 run.slots = now.iter().map(|(_, slot)| *slot).collect();
             } else {
@@ -645,7 +645,7 @@ impl Destaging<'_> {
         for run in job.runs.drain(..).filter(|run| !run.unreadable) {
             for (index, slot) in (0..).zip(&run.slots) {
                 let block = run.first.plus(index);
-                let present = self.store.get(object).and_then(|known| known.map.get(block));
+                let present = self.store.get(object).and_then(|known| known.map().get(block));
                 let same = present.is_some_and(|present| present.dirty && job.moves.same(block, *slot, present));
                 if same && block.plus(1).byte() <= valid {
                     self.store.mark_clean(object, block);
@@ -666,7 +666,7 @@ impl Destaging<'_> {
             self.store.say_clean(object, first, blocks);
         }
         let known = self.store.known(object);
-        if known.map.dirty() == 0 && std::mem::take(&mut known.zeros_unsaid) {
+        if known.map().dirty() == 0 && std::mem::take(&mut known.zeros_unsaid) {
             // One that was cut to nothing has none.
             let blocks = blocks_for(known.state.size);
             if blocks > 0 {

@@ -307,7 +307,7 @@ impl Destaging<'_> {
         let hurried: Vec<_> = self.destage.hurried.iter().copied().collect();
         for object in hurried {
             // One whose turn has yet to come may still be kept waiting by what is written before it.
-            let over = |known: &crate::object::Object| {
+            let over = |known: &crate::store::object::Object| {
                 !known.data_dirty() && !known.past.needs_sync() && !known.turns.are_waited_for()
             };
             if self.store.get(object).is_none_or(over) {
@@ -338,8 +338,9 @@ impl Destaging<'_> {
             let Some(object) = next else { return };
             let from = if object == at { block } else { Block(0) };
             // One that a job works on may look clean before the origin's sync: a flush must know of it.
-            let worth =
-                |known: &&crate::object::Object| (known.is_dirty() || known.job.is_running()) && !known.leaving();
+            let worth = |known: &&crate::store::object::Object| {
+                (known.is_dirty() || known.job.is_running()) && !known.leaving()
+            };
             let Some(known) = self.store.get(object).filter(worth) else {
                 self.destage.noted.remove(&object);
                 continue;
@@ -347,7 +348,7 @@ impl Destaging<'_> {
             let quiet = known.opens == 0 || self.now.since(known.changed_at) >= QUIET;
             let granted = self.destage.governor.grants_a_job(self.store.sums().dirty_blocks());
             // The pace is one of blocks, and stands still when there are none: a size alone goes as a time does.
-            let worth = known.data_dirty() && granted || known.map.dirty() == 0 && quiet;
+            let worth = known.data_dirty() && granted || known.map().dirty() == 0 && quiet;
             if worth && self.may_start(object) {
                 // About a second's worth; at full speed the job's time bounds it.
                 let aim = if full { ROUND_BLOCKS } else { (rate as u64).clamp(256, ROUND_BLOCKS) };
@@ -416,7 +417,7 @@ impl Destaging<'_> {
     }
 }
 
-fn known_data_waits(known: Option<&crate::object::Object>) -> bool {
+fn known_data_waits(known: Option<&crate::store::object::Object>) -> bool {
     known.is_some_and(|known| {
         known.data_dirty() && !known.job.is_running() && known.job.failed().is_none() && !known.past.is_under_way()
     })

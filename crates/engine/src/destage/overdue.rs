@@ -24,7 +24,7 @@ impl Destaging<'_> {
             _ => job.from,
         };
         let end = job.forward.unwrap_or(Block(u64::MAX));
-        let mut passed = self.store.get(job.object)?.map.dirty_from(from).take_while(|(block, _)| *block < end);
+        let mut passed = self.store.get(job.object)?.map().dirty_from(from).take_while(|(block, _)| *block < end);
         let overdue =
             |slot: Slot| slot.location != Location::ZERO && self.now.since(self.store.dirty_since(slot)) >= old;
         let (block, _) = passed.find(|(_, slot)| overdue(*slot))?;

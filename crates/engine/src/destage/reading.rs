@@ -76,7 +76,7 @@ impl Destaging<'_> {
 
     fn run_moved(&self, object: ObjectId, run: &Run, reading: Reading) -> bool {
         (reading.from..reading.from + reading.count).any(|at| {
-            let present = self.store.get(object).and_then(|known| known.map.get(run.first.plus(at as u64)));
+            let present = self.store.get(object).and_then(|known| known.map().get(run.first.plus(at as u64)));
             present.is_none_or(|slot| !slot.is_where(&run.slots[at]))
         })
     }

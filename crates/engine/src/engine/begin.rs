@@ -10,10 +10,10 @@ use crate::engine::Engine;
 use crate::engine::ops::together;
 use crate::life::Life;
 use crate::locks::OpId;
-use crate::object::{OBJECT_BYTES_MAX, Object};
 use crate::op::{Change, Op, Progress, Stage, Work};
 use crate::purpose::Purpose;
 use crate::request::{OpenFile, Reply, Request, RequestId};
+use crate::store::object::{OBJECT_BYTES_MAX, Object};
 use crate::treatment::Treatment;
 
 impl Engine {
@@ -336,7 +336,7 @@ impl Engine {
         if !object.name.is_gone() && object.attached && object.job.ended_at() > self.settled() {
             return self.leaving.waits(object.job.ended_at(), id);
         }
-        let nothing_known = object.map.blocks() == 0 && object.in_memory == 0 && !self.destage.has_untold_loss(id);
+        let nothing_known = object.map().blocks() == 0 && object.in_memory == 0 && !self.destage.has_untold_loss(id);
         if object.name.is_gone() || nothing_known {
             self.forget(id);
         } else if object.attached {

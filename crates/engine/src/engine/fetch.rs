@@ -37,7 +37,7 @@ impl Engine {
     fn start_fetch(&mut self, object: ObjectId, span: Span, waiters: Vec<Waiter>, window: u64, admit: Option<Class>) {
         let Some(known) = self.store.get(object) else { return };
         let mut fetch = Fetch::new(object, span, known.origin_end(), window, (waiters, admit), self.now);
-        for (block, _) in known.map.range(span.first, span.end) {
+        for (block, _) in known.map().range(span.first, span.end) {
             fetch.poison(Span { first: block, end: block.next() });
         }
         let id = self.fetches.begin(fetch);
@@ -90,7 +90,7 @@ impl Engine {
         while let Some(from) = self.trails.lacks(object, span, window, most, std::mem::take(&mut waits)) {
             let Some(known) = self.store.get(object) else { return };
             let is_there = |block: &Block| {
-                known.map.get(*block).is_some()
+                known.map().get(*block).is_some()
                     || self.store.is_in_memory(object, *block)
                     || self.fetches.bring(object, *block)
             };
@@ -189,7 +189,7 @@ impl Engine {
                 let block = fetch.span().first.plus(index);
                 !poisoned
                     && !known.locks.excluded(block)
-                    && known.map.get(block).is_none()
+                    && known.map().get(block).is_none()
                     && !self.store.is_in_memory(fetch.object(), block)
             })
             .collect();
@@ -224,7 +224,7 @@ impl Engine {
     pub(crate) fn may_let_in(&self, object: ObjectId, span: Span) -> bool {
         let room = self.store.log().segments().free() > ADMIT_RESERVE;
         // A sparse file may be longer than what the pool can name.
-        let nameable = span.end.byte() <= crate::object::OBJECT_BYTES_MAX;
+        let nameable = span.end.byte() <= crate::store::object::OBJECT_BYTES_MAX;
         let linked = self.store.get(object).is_some_and(|known| !known.state.flags.unlinked);
         room && nameable
             && linked

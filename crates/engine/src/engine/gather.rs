@@ -134,7 +134,7 @@ impl Engine {
 
     fn source(&self, object: ObjectId, block: Block) -> Source {
         let Some(known) = self.store.get(object) else { return Source::Nowhere };
-        match known.map.get(block) {
+        match known.map().get(block) {
             Some(slot) if slot.location == Location::ZERO => Source::Nowhere,
             Some(slot) if slot.dirty || self.rules().serve_hits => {
                 if self.store.is_in_batch(slot) {
@@ -237,14 +237,14 @@ impl Engine {
     /// Whether reclaim moved a block since the read was begun: it is to be read at its new place.
     fn moved(&self, read: &GatherRead, index: usize) -> bool {
         let block = read.first.plus(index as u64);
-        let present = self.store.get(read.object).and_then(|object| object.map.get(block));
+        let present = self.store.get(read.object).and_then(|object| object.map().get(block));
         present.is_some_and(|slot| !slot.is_where(&read.slots[index]) && slot.location != Location::ZERO)
     }
 
     /// Reads one block of an earlier read from where it is now.
     fn read_again(&mut self, read: &GatherRead, index: usize) {
         let block = read.first.plus(index as u64);
-        let Some(slot) = self.store.get(read.object).and_then(|object| object.map.get(block)) else { return };
+        let Some(slot) = self.store.get(read.object).and_then(|object| object.map().get(block)) else { return };
         let bytes = self.store.in_batch(read.object, block, slot, &mut Unpacked::default());
         let Some(op) = self.requests.get_mut(read.op) else { return };
         if let Some(bytes) = bytes {
@@ -270,7 +270,7 @@ impl Engine {
                 self.read_again(read, index);
                 continue;
             }
-            let present = self.store.get(read.object).and_then(|object| object.map.get(block));
+            let present = self.store.get(read.object).and_then(|object| object.map().get(block));
             let op = self.requests.get_mut(read.op).expect("looked up by the caller");
             op.parts += 1;
             if present.is_some_and(|slot| slot.dirty) {

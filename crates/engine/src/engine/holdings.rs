@@ -7,8 +7,8 @@ use headpond_base::UnixNanos;
 use headpond_format::UNIT;
 
 use crate::engine::Engine;
-use crate::object::Object;
-use crate::objects::By;
+use crate::store::object::Object;
+use crate::store::objects::By;
 
 /// What the pool has of one object.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,8 +39,8 @@ impl Engine {
             inode: object.state.inode,
             birth: object.state.birth,
             path: self.store.path_of(object),
-            blocks: object.map.blocks(),
-            dirty_blocks: object.map.dirty(),
+            blocks: object.map().blocks(),
+            dirty_blocks: object.map().dirty(),
             stored_bytes: object.stored_units * UNIT as u64,
         };
         held.into_values().map(shown).collect()

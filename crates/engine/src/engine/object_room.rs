@@ -6,7 +6,7 @@
 use headpond_base::ObjectId;
 
 use crate::engine::Engine;
-use crate::object::Object;
+use crate::store::object::Object;
 
 impl Engine {
     /// Whether the log may name this object now, or could once another is dropped for it.
@@ -27,7 +27,7 @@ impl Engine {
         let found = after.or_else(|| self.store.objects().iter().find(|(_, known)| can_go(known)));
         let Some(victim) = found.map(|(victim, _)| *victim) else { return false };
         self.forget_from = victim;
-        self.stats.evicted_blocks += self.store.known(victim).map.blocks();
+        self.stats.evicted_blocks += self.store.known(victim).map().blocks();
         self.store.unname(victim);
         self.retire(victim);
         true

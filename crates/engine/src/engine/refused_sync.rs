@@ -13,7 +13,7 @@ use headpond_base::{Block, Errno, ObjectId};
 use crate::effect::Effect;
 use crate::engine::Engine;
 use crate::locks::Span;
-use crate::object::Object;
+use crate::store::object::Object;
 
 impl Engine {
     /// The origin failed to sync the file. Whoever asked for that is not the only one whom it concerns.
@@ -56,7 +56,7 @@ impl Engine {
 fn not_dirty(known: &Object) -> Vec<Span> {
     let mut spans = Vec::new();
     let mut first = Block(0);
-    for (block, _) in known.map.dirty_from(Block(0)) {
+    for (block, _) in known.map().dirty_from(Block(0)) {
         if first < block {
             spans.push(Span { first, end: block });
         }

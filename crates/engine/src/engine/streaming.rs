@@ -68,12 +68,12 @@ impl Engine {
             return true;
         }
         let paused = known.switched_at.is_none_or(|at| now.since(at) >= SWITCH_PAUSE);
-        if known.map.dirty() > some || !paused {
+        if known.map().dirty() > some || !paused {
             return false;
         }
         // Looking costs a walk over what is dirty: not for each write that stays.
         known.switched_at = Some(now);
-        let dirty: Vec<_> = known.map.dirty_from(Block(0)).map(|(block, _)| block).collect();
+        let dirty: Vec<_> = known.map().dirty_from(Block(0)).map(|(block, _)| block).collect();
         let runs = dirty.chunk_by(|one, next| one.next() == *next).count();
         runs <= SWITCH_RUNS
     }

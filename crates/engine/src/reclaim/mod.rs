@@ -302,7 +302,7 @@ impl Reclaiming<'_> {
     fn pieces_by_map(&self, segment: SegmentId) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();
         for (object, known) in self.store.objects().iter() {
-            for (block, slot) in known.map.range(Block(0), Block(u64::MAX)) {
+            for (block, slot) in known.map().range(Block(0), Block(u64::MAX)) {
                 if slot.location == Location::ZERO || self.store.segment_of(slot.location) != segment {
                     continue;
                 }
@@ -352,7 +352,7 @@ impl Reclaiming<'_> {
         let mut run_from = 0;
         for index in 0..piece.count {
             let block = piece.first.plus(u64::from(index));
-            let slot = self.store.get(piece.object).and_then(|known| known.map.get(block));
+            let slot = self.store.get(piece.object).and_then(|known| known.map().get(block));
             let slot = slot.filter(|slot| piece.holds(index, *slot));
             let kept = self.reclaim.victims.get(&segment).map_or(0, |victim| victim.kept);
             let worth = slot.is_some_and(|slot| {
@@ -425,7 +425,7 @@ impl Reclaiming<'_> {
         let mut index = 0;
         while index < slots.len() {
             let block = piece.first.plus(index as u64);
-            let present = self.store.get(piece.object).and_then(|known| known.map.get(block));
+            let present = self.store.get(piece.object).and_then(|known| known.map().get(block));
             let Some(slot) = present.filter(|slot| slot.is_where(&slots[index])) else {
                 index += 1;
                 continue;
@@ -439,7 +439,8 @@ impl Reclaiming<'_> {
                 continue;
             }
             let same = |at: usize| {
-                let present = self.store.get(piece.object).and_then(|known| known.map.get(piece.first.plus(at as u64)));
+                let present =
+                    self.store.get(piece.object).and_then(|known| known.map().get(piece.first.plus(at as u64)));
                 found.good[at]
                     && present.is_some_and(|next| {
                         next.is_where(&slots[at])

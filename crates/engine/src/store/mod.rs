@@ -3,11 +3,14 @@
 //! Invariants:
 //! - A segment's `live` and `dirty` counts, those of kept blocks and of each class's, are what walking all maps would count.
 //! - Every change to a map that a crash must not lose is an entry of the log first.
+//! - Only this folder changes the log, the maps and the sums. Others read them, and ask for changes by name.
 
 mod append;
 mod entries;
 mod flash_read;
 mod memory;
+pub(crate) mod object;
+pub(crate) mod objects;
 mod replay;
 mod room;
 
@@ -25,10 +28,10 @@ use crate::dirty_age::DirtyAges;
 use crate::identities::Identities;
 use crate::locks::Span;
 use crate::memory_window::MemoryWindow;
-use crate::object::Object;
-use crate::objects::Objects;
 use crate::packing::Packing;
 use crate::renames::{Followed, Renames, Seen, kept_path};
+use crate::store::object::Object;
+use crate::store::objects::Objects;
 use crate::sums::Sums;
 
 /// A block of zeros that the origin has not got.

@@ -5,9 +5,9 @@ use headpond_format::Entry;
 use headpond_log::TailEntry;
 use headpond_map::{ObjectMap, PackedPlace, Slot};
 
-use crate::object::Object;
 use crate::stamp_trust::StampTrust;
 use crate::store::Store;
+use crate::store::object::Object;
 
 /// No entry names more blocks of zeros: the writer does long ranges in steps.
 const ZERO_BLOCKS_MAX: u64 = 1 << 15;

@@ -6,8 +6,8 @@
 use headpond_base::Stream;
 use headpond_format::BLOCK_UNITS;
 
-use crate::object::PATH_ROOM;
 use crate::store::Store;
+use crate::store::object::PATH_ROOM;
 
 /// Segments kept free or on their way there, but for a share of the pool.
 const FREE_MIN: usize = 8;

@@ -311,7 +311,7 @@ impl Engine {
             if blocks == 1 || change.needs_the_log() {
                 0
             } else {
-                known.map.range(span.first, span.end).filter(|(_, slot)| slot.dirty).count() as u64
+                known.map().range(span.first, span.end).filter(|(_, slot)| slot.dirty).count() as u64
             }
         });
         self.store.sums().dirty_blocks() + blocks - covered.min(blocks)
@@ -358,7 +358,7 @@ impl Engine {
             Change::Truncate { size: to, .. } => {
                 let block = Block::holding(*to);
                 let cut = *to < size && to % BLOCK_U64 != 0;
-                let dirty = known.map.get(block).is_some_and(|slot| slot.dirty && slot.location != Location::ZERO);
+                let dirty = known.map().get(block).is_some_and(|slot| slot.dirty && slot.location != Location::ZERO);
                 if cut && dirty { vec![block] } else { Vec::new() }
             }
             Change::Allocate { .. } => Vec::new(),
@@ -466,7 +466,7 @@ impl Engine {
                 let class = self.store.class_of(object, block);
                 let record = DataRecord { class, ..Store::dirty_record(object, block, 1, None) };
                 self.store.append_data(record, true, class, |payload| payload[..kept].copy_from_slice(&bytes[..kept]));
-            } else if self.store.known(object).map.get(block).is_some_and(|slot| !slot.dirty) {
+            } else if self.store.known(object).map().get(block).is_some_and(|slot| !slot.dirty) {
                 // The origin has this block, and will be cut there.
                 let span = Span { first: block, end: block.plus(1) };
                 self.store.say_dropped(object, span);

@@ -237,8 +237,8 @@ impl Engine {
     fn with_neighbours(&self, object: ObjectId, span: Span, ahead: u64) -> Span {
         let Some(known) = self.store.get(object) else { return span };
         let from = Block(span.end.0.saturating_add(ahead));
-        let end = known.map.range(from, Block(u64::MAX)).next().map_or(Block(u64::MAX), |(block, _)| block);
-        let front_is_empty = known.map.range(Block(0), span.first).next().is_none();
+        let end = known.map().range(from, Block(u64::MAX)).next().map_or(Block(u64::MAX), |(block, _)| block);
+        let front_is_empty = known.map().range(Block(0), span.first).next().is_none();
         Span { first: if front_is_empty { Block(0) } else { span.first }, end }
     }
 
@@ -246,8 +246,8 @@ impl Engine {
     /// blocks dirty which never were, where the origin had nothing, and which so were never told to be clean. With one
     /// of those left, the log's size would count after a crash, and not the origin's.
     fn log_all_clean(&mut self, object: ObjectId) {
-        if self.store.get(object).is_some_and(|known| known.map.dirty() == 0) {
-            let blocks = headpond_base::blocks_for(crate::object::OBJECT_BYTES_MAX);
+        if self.store.get(object).is_some_and(|known| known.map().dirty() == 0) {
+            let blocks = headpond_base::blocks_for(crate::store::object::OBJECT_BYTES_MAX);
             self.store.say_clean(object, Block(0), blocks);
         }
     }

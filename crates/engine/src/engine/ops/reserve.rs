@@ -239,7 +239,7 @@ impl Engine {
     /// Whether a change would wait for dirty data to go that a quota keeps here, perhaps for good.
     fn quota_fills_pool(&self, object: ObjectId, change: &Change) -> bool {
         let stays = |object: ObjectId| {
-            self.store.get(object).is_some_and(|known| known.space.is_over_quota() && known.map.dirty() > 0)
+            self.store.get(object).is_some_and(|known| known.space.is_over_quota() && known.map().dirty() > 0)
         };
         self.store.takes_writes() && !self.has_room_for_dirt(object, change) && self.destage.noted().any(stays)
     }

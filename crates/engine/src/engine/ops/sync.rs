@@ -7,10 +7,10 @@ use headpond_base::{Errno, ObjectId};
 use crate::effect::Effect;
 use crate::engine::Engine;
 use crate::locks::OpId;
-use crate::object::Object;
 use crate::op::{Op, Progress, Stage};
 use crate::purpose::Purpose;
 use crate::request::Reply;
+use crate::store::object::Object;
 
 impl Engine {
     pub(crate) fn step_sync(&mut self, id: OpId, op: &mut Op) -> Progress {

@@ -15,8 +15,8 @@ use std::ops::RangeBounds;
 use headpond_base::ObjectId;
 
 use crate::counted::{Counted, Rank};
-use crate::object::Object;
 use crate::renames::Seen;
+use crate::store::object::Object;
 
 /// Objects by rank, the highest first; those that have nothing are not in it.
 #[derive(Default)]

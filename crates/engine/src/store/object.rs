@@ -28,13 +28,14 @@ pub(crate) const PATH_ROOM: u64 = 128;
 /// only as long as the engine.
 pub(crate) struct Object {
     /// What the sums over all objects have of it.
-    pub(crate) counted: Counted,
+    pub(in crate::store) counted: Counted,
     pub(crate) state: ObjectState,
     /// Zeros were written where the origin has nothing. They have no slot here, and are dirty for a start that reads the log.
     pub(crate) zeros_unsaid: bool,
     /// The renames that the path in `state` has seen: see [`crate::store::Store::settle_path`].
-    pub(crate) path_seen: Seen,
-    pub(crate) map: ObjectMap,
+    pub(in crate::store) path_seen: Seen,
+    /// Changed by the store alone, which counts what it holds.
+    pub(in crate::store) map: ObjectMap,
     /// The log has an entry with this object's state.
     pub(crate) persisted: bool,
     /// Handles that are open.
@@ -144,6 +145,11 @@ impl Object {
             name: LastName::default(),
             changed_at: Nanos(0),
         }
+    }
+
+    /// Its blocks in the pool.
+    pub(crate) const fn map(&self) -> &ObjectMap {
+        &self.map
     }
 
     /// What the log is to say of the object.
