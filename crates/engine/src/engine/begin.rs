@@ -312,7 +312,7 @@ impl Engine {
 
     /// Whether something needs a known object: an open file, a request, destage, or a read that no request waits for.
     fn is_used(&self, id: ObjectId) -> bool {
-        self.store.get(id).is_some_and(Object::is_in_use) || self.fetches.bring_unasked(id)
+        self.store.get(id).is_some_and(Object::is_in_use) || self.gather.fetches().bring_unasked(id)
     }
 
     /// Lets go of what nobody needs: a file that is gone, or one that is closed and clean.

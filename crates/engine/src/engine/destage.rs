@@ -20,7 +20,7 @@ impl Engine {
             keep: &mut self.keep,
             origin_space: &mut self.origin_space,
             leaving: &mut self.leaving,
-            fetches: &self.fetches,
+            fetches: self.gather.fetches(),
             pool_failed: &self.pool_failed,
             config: &self.config,
             stats: &mut self.stats,

@@ -6,11 +6,8 @@
 
 mod begin;
 mod destage;
-mod fetch;
-mod from_memory;
 mod gather;
 mod holdings;
-mod object_room;
 mod ops;
 mod refused_sync;
 mod streaming;
@@ -29,14 +26,13 @@ use crate::config::Config;
 use crate::destage::Destage;
 use crate::effect::{Effect, Outcome, Ticket};
 use crate::engine::ops::status::Settling;
-use crate::fetches::Fetches;
-use crate::hits_to_origin::HitsToOrigin;
+use crate::gather::Gather;
 use crate::keep::{Keep, Keeping};
 use crate::leaving::Leaving;
 use crate::life::Life;
 use crate::locks::{OpId, Span};
 use crate::modes::{ModeRules, rules};
-use crate::neighbours::Neighbours;
+use crate::object_room::ObjectRoom;
 use crate::op::{Op, Progress, Work};
 use crate::origin_space::OriginSpace;
 use crate::outbox::{Finished, Outbox};
@@ -47,7 +43,6 @@ use crate::request::{Reply, Request, RequestId};
 use crate::requests::Requests;
 use crate::stats::Stats;
 use crate::store::{ADMIT_RESERVE, Store};
-use crate::trails::Trails;
 use crate::treatment::Treatment;
 
 /// Before requests are taken, this many segments should be free.
@@ -64,14 +59,11 @@ pub struct Engine {
     store: Store,
     requests: Requests,
     outbox: Outbox,
-    fetches: Fetches,
+    gather: Gather,
     destage: Destage,
     reclaim: Reclaim,
     keep: Keep,
     streams: Streams,
-    neighbours: Neighbours,
-    trails: Trails,
-    hits_to_origin: HitsToOrigin,
     checkpoints: Checkpoints,
     origin_space: OriginSpace,
     settling: Settling,
@@ -82,8 +74,7 @@ pub struct Engine {
     leaving: Leaving,
     pool_failed: PoolFailed,
     last_sync_asked: Nanos,
-    /// The object that was dropped last to make room for another's name.
-    forget_from: ObjectId,
+    object_room: ObjectRoom,
     stats: Stats,
 }
 
@@ -103,14 +94,11 @@ impl Engine {
             store,
             requests: Requests::default(),
             outbox: Outbox::default(),
-            fetches: Fetches::default(),
+            gather: Gather::new(data_blocks),
             destage: Destage::new(now),
             reclaim: Reclaim::new(data_blocks),
             keep,
             streams: Streams::new(config.sequential_cutoff),
-            neighbours: Neighbours::new(data_blocks),
-            trails: Trails::default(),
-            hits_to_origin: HitsToOrigin::default(),
             checkpoints,
             origin_space: OriginSpace::default(),
             settling: Settling::default(),
@@ -120,7 +108,7 @@ impl Engine {
             leaving: Leaving::default(),
             pool_failed: PoolFailed::default(),
             last_sync_asked: now,
-            forget_from: ObjectId(0),
+            object_room: ObjectRoom::default(),
             stats: Stats::default(),
         };
         engine.store.starts(now);

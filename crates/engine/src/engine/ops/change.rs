@@ -15,6 +15,7 @@ use super::together::{Pieces, partial, room, runs};
 use crate::engine::Engine;
 use crate::gathered::Gathered;
 use crate::locks::{OpId, Span};
+use crate::object_room;
 use crate::op::{Change, Op, Progress, Stage, Work};
 use crate::promises::Balance;
 use crate::request::Reply;
@@ -284,7 +285,7 @@ impl Engine {
         if !log.takes_writes() {
             return true;
         }
-        self.may_name(object)
+        object_room::may_name(&self.store, object)
             && !self.checkpoints.hold_changes()
             && log.unsynced_bytes() < self.store.unsynced_bytes_max()
             && self.has_room_for_dirt(object, change)
@@ -334,13 +335,13 @@ impl Engine {
     fn gather_edges(&mut self, id: OpId, op: &mut Op, change: &Change) {
         op.edges = self.edges(op.object, change);
         let edges = op.edges.clone();
-        let on_a_trail = matches!(change, Change::Write { .. }) && self.trails.follows(op.object, change.span());
+        let on_a_trail = matches!(change, Change::Write { .. }) && self.gather.follows_trail(op.object, change.span());
         let total = edges.len() as u64;
         for (index, block) in (0..).zip(edges) {
             self.gather(id, op, Span { first: block, end: block.plus(1) }, index, total);
         }
         if on_a_trail {
-            self.bring_ahead(op, change.span());
+            self.gathering().bring_ahead(op, change.span());
         }
     }
 

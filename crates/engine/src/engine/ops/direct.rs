@@ -340,6 +340,6 @@ impl Engine {
             })
             .collect();
         let len = places.len() * headpond_base::BLOCK;
-        self.let_in(object, first, &places, &data[..data.len().min(len)]);
+        self.gathering().let_in(object, first, &places, &data[..data.len().min(len)]);
     }
 }

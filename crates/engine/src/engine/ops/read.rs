@@ -28,10 +28,10 @@ impl Engine {
             op.stage = Stage::Gathered;
             // It may grow meanwhile; what was gathered is what is answered.
             op.work = Work::Read { offset, len };
-            let on_a_trail = self.trails.follows(op.object, span);
+            let on_a_trail = self.gather.follows_trail(op.object, span);
             self.gather(id, op, span, 0, span.blocks());
             if on_a_trail {
-                self.bring_ahead(op, span);
+                self.gathering().bring_ahead(op, span);
             }
         }
         if op.parts > 0 {

@@ -13,7 +13,7 @@ impl Engine {
     fn is_quiet(&self) -> bool {
         self.destage.is_idle()
             && !self.burials.are_under_way()
-            && self.fetches.none()
+            && self.gather.fetches().none()
             && self.reclaim.idle()
             && self.checkpoints.idle()
     }

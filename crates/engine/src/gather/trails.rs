@@ -61,7 +61,7 @@ impl Trail {
     }
 }
 
-/// The trails of all objects. Owned by the engine.
+/// The trails of all objects. Owned by `Gather`.
 #[derive(Default)]
 pub(crate) struct Trails {
     /// The one with the latest step is the last.

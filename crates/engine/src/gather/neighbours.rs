@@ -41,7 +41,7 @@ struct Watched {
     asked_for: u32,
 }
 
-/// What is known of neighbours. Owned by the engine.
+/// What is known of neighbours. Owned by `Gather`.
 pub(crate) struct Neighbours {
     watched: HashMap<(ObjectId, u64), Watched>,
     order: VecDeque<(ObjectId, u64)>,

@@ -3,13 +3,13 @@
 use headpond_base::{Block, Class, ObjectId};
 use headpond_policy::Key;
 
-use crate::engine::Engine;
+use crate::gather::Gathering;
 use crate::keep::Place;
 use crate::key::{block_of, key_of};
 use crate::locks::Span;
 
-impl Engine {
-    /// Writes what the policy let move on, and retires objects of which nothing is left.
+impl Gathering<'_> {
+    /// Writes what the policy let move on.
     pub(crate) fn write_what_moved_on(&mut self) {
         let keys = self.store.take_moved_on();
         if !keys.is_empty() {
@@ -19,14 +19,11 @@ impl Engine {
                 self.append_run(run);
             }
         }
-        for object in self.store.take_emptied() {
-            self.retire(object);
-        }
     }
 
     /// A block that waited in memory without anybody having asked for it is asked for, by a request of class `by`, which
     /// has its lock and these bytes of it. It comes in as a miss would.
-    pub(crate) fn asked_after_all(&mut self, object: ObjectId, block: Block, by: Class, bytes: &[u8]) {
+    pub(super) fn asked_after_all(&mut self, object: ObjectId, block: Block, by: Class, bytes: &[u8]) {
         self.keeping().touched(object, block);
         let Some(key) = key_of(object, block) else { return };
         let excluded = self.store.get(object).is_none_or(|known| known.locks.excluded(block));
@@ -35,7 +32,7 @@ impl Engine {
             return;
         }
         self.stats.lingering_hit_blocks += 1;
-        self.neighbours.promoted(object, block, self.fetch_most());
+        self.gather.neighbours.promoted(object, block, self.fetch_most());
         let place = self.keeping().place(object, block, by, true, bytes);
         match place {
             Place::Kept(class) if class != Class::EVERYBODY => {
@@ -60,7 +57,7 @@ impl Engine {
         let (object, first) = block_of(run[0]);
         let room = self.store.has_room_for_clean();
         let stays = self.store.get(object).is_some_and(|known| !known.state.flags.unlinked);
-        if room && stays && !self.life.is_ending() && self.may_name_clean(object) {
+        if room && stays && !self.ending && self.may_name_clean(object) {
             self.store.append_from_memory(object, first, run);
             self.stats.admitted_blocks += run.len() as u64;
         } else {

@@ -6,7 +6,7 @@
 //! share settles where both answer equally soon, and nothing goes to an origin that is slower than the flash. Misses
 //! wait at the origin like everybody: when they pile up there, hits stay away.
 //!
-//! What goes there is clean, its bytes count at the origin, and its reader has its lock (`gather.rs`), so no
+//! What goes there is clean, its bytes count at the origin, and its reader has its lock (`blocks.rs`), so no
 //! change of it can come in between. What comes back is verified against the map like a read of flash. If it does not
 //! match, or the origin fails, flash is read after all.
 //!
@@ -51,7 +51,7 @@ impl Times {
     }
 }
 
-/// What is known of both, and the share. Owned by the engine.
+/// What is known of both, and the share. Owned by `Gather`.
 #[derive(Default)]
 pub(crate) struct HitsToOrigin {
     flash: Times,
