@@ -9,7 +9,7 @@
 //! slot as it is written ([`Room`]); one that becomes too long all the same, because much became dirty before and behind the
 //! walk, is given up, and begun again with what is dirty alone while changes wait.
 
-use headpond_base::{BLOCK, Buf, BufMut, CacheMode, Compression, MemberId, ObjectId, Sequence};
+use headpond_base::{BLOCK, Buf, BufMut, Compression, MemberId, ObjectId, Sequence};
 use headpond_format::{
     Address, BLOCK_UNITS, CheckpointHead, Entry, FrameKind, SUPERBLOCK_SLOTS, Superblock, encode_checkpoint_head,
     encode_frame, encode_superblock,
@@ -108,7 +108,6 @@ impl Room {
 pub(crate) struct Of<'a> {
     pub(crate) store: &'a mut Store,
     pub(crate) config: &'a Config,
-    pub(crate) mode: CacheMode,
     /// No more than the last one is wanted.
     pub(crate) stopping: bool,
     /// Segments that should be free: while there are fewer, one is written for those that wait for it.
@@ -332,7 +331,7 @@ impl Checkpoints {
             checkpoint_bytes: running.head.frame_bytes + BLOCK as u64,
             synced_through: of.store.log().synced_batch(),
             synced_host: of.store.log().synced_host(),
-            mode: of.mode,
+            mode: of.config.mode,
             clean_stop: self.last.is_some(),
             dirty_blocks: of.store.sums().dirty_blocks(),
             packed: self.superblock.packed || to_pack || of.store.sums().packed_blocks() > 0,

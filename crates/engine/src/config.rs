@@ -2,7 +2,7 @@
 
 use headpond_base::{CacheMode, Class, Compression, Nanos};
 use headpond_log::{Filling, Mutation};
-use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy, Streams};
+use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy, SequentialRuns};
 
 /// Settings of an engine.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +76,7 @@ impl Default for Config {
             policy: Policy::default(),
             admission: Admission::default(),
             flash_write_limit: None,
-            sequential_cutoff: Some(Streams::CUTOFF),
+            sequential_cutoff: Some(SequentialRuns::CUTOFF),
             hits_to_origin: 0,
             classes: [ClassLimit::default(); Class::COUNT],
             compression: Compression::Off,

@@ -56,6 +56,7 @@ mod recovery;
 mod renames;
 mod request;
 mod requests;
+mod sequential;
 mod space;
 mod spread;
 mod stamp_trust;

@@ -1,4 +1,10 @@
 //! From a pool on flash to an engine: scan, replay, and the comparison with the origin.
+//!
+//! Recovery has a store of its own, and nothing of an engine: that begins when the pool is taken into use.
+//!
+//! Invariants:
+//! - It writes nothing: a recovery that was stopped is repeated.
+//! - What differs from the origin is dropped if it is clean. Where it is dirty, the operator decides.
 
 use headpond_base::{
     BatchNumber, Block, Buf, BufMut, CacheMode, Epoch, Generation, MemberId, Nanos, ObjectId, OwnerNumber, PoolId,
@@ -11,7 +17,6 @@ use headpond_format::{
 use headpond_log::{FlashRead, Log, Mutation, ScanError, Segments, scan};
 use headpond_map::Slot;
 
-use crate::checkpoints::Checkpoints;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::renames::kept_path;
@@ -370,15 +375,7 @@ impl Recovered {
     /// of a new epoch; requests wait for it.
     #[must_use]
     pub fn into_engine(self, config: Config, now: Nanos) -> Engine {
-        let mut store = self.store;
-        for object in store.objects_mut() {
-            // From the first checkpoint on headpond moves these times itself, and a crash says nothing of that.
-            object.status_known = std::mem::take(&mut object.state.flags.ctime_counts);
-            object.state.flags.ctime_bounds = object.bounds_status();
-        }
-        let mut engine = Engine::new(store, Checkpoints::new(self.superblock), config, now);
-        engine.takes_up_what_is_dirty();
-        engine
+        Engine::of_recovered(self.store, self.superblock, config, now)
     }
 }
 

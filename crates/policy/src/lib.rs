@@ -19,8 +19,8 @@ mod queues;
 mod quotas;
 mod replacement;
 mod s3_fifo;
+mod sequential;
 mod sketch;
-mod streams;
 mod w_tinylfu;
 
 pub use adaptive::Adaptive;
@@ -33,5 +33,5 @@ pub use merge::{Gap, Joined, Merge, OriginCost, Run, join};
 pub use quotas::{BlockOwner, ClassLimit, Quotas};
 pub use replacement::{Admitted, Host, Insertion, Replacement, Taken};
 pub use s3_fifo::S3Fifo;
-pub use streams::{Process, Streams, Transfer};
+pub use sequential::{ProcessId, SequentialRuns, Transfer};
 pub use w_tinylfu::WTinyLfu;

@@ -17,7 +17,7 @@ pub(crate) trait Core {
     /// What the summary of a run shows: dirty blocks, segments reclaimed, checkpoints, blocks destaged, bytes saved by packing.
     fn figures(&self) -> [u64; 5];
     /// Writes that it sends past the pool as part of a stream, decided as each is taken; `None` while requests wait.
-    fn streamed_writes(&self) -> Option<u64>;
+    fn sequential_writes(&self) -> Option<u64>;
     /// The last host batch that it says is durable.
     fn durable_host_batch(&self) -> u64;
     /// Everything that it counts: for people.
@@ -100,8 +100,8 @@ impl Core for Engine {
         [stats.dirty_blocks, stats.segments_reclaimed, stats.checkpoints, stats.destaged_blocks, saved]
     }
 
-    fn streamed_writes(&self) -> Option<u64> {
-        Self::streamed_writes(self)
+    fn sequential_writes(&self) -> Option<u64> {
+        Self::sequential_writes(self)
     }
 
     fn durable_host_batch(&self) -> u64 {

@@ -261,7 +261,7 @@ fn set_ticket(effect: &mut Effect, new: Ticket) {
 }
 
 impl Core for Fake {
-    fn streamed_writes(&self) -> Option<u64> {
+    fn sequential_writes(&self) -> Option<u64> {
         Some(0)
     }
 

@@ -305,7 +305,7 @@ impl<'a> Sim<'a> {
         let write = matches!(change, Change::Write { .. });
         let direct = write && !matches!(how.handling, Handling::Cache | Handling::Whole);
         // One that waits for the engine's start may turn out to be part of a stream that passes by.
-        let waits = self.world.core.as_ref().is_none_or(|core| core.streamed_writes().is_none());
+        let waits = self.world.core.as_ref().is_none_or(|core| core.sequential_writes().is_none());
         let cutoff = self.scenario.config.sequential_cutoff.is_some() && how.handling != Handling::Whole;
         let may_stream = write && !durable && cutoff;
         let loose = !self.is_strict() || direct || may_stream && waits;

@@ -193,9 +193,9 @@ impl World {
         let now = self.now;
         if let Some(core) = &mut self.core {
             core.advance(now);
-            let before = core.streamed_writes();
+            let before = core.sequential_writes();
             core.submit(id, request);
-            self.passes_by = before.zip(core.streamed_writes()).map(|(before, after)| after > before);
+            self.passes_by = before.zip(core.sequential_writes()).map(|(before, after)| after > before);
         }
         self.pump()
     }

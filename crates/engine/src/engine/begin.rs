@@ -14,11 +14,11 @@ use crate::op::{Change, Op, Progress, Stage, Work};
 use crate::purpose::Purpose;
 use crate::request::{OpenFile, Reply, Request, RequestId};
 use crate::store::object::{OBJECT_BYTES_MAX, Object};
-use crate::treatment::Treatment;
+use crate::treatment::{Handling, Treatment};
 
 impl Engine {
     /// Notes what an earlier life of the pool left to be destaged.
-    pub(crate) fn takes_up_what_is_dirty(&mut self) {
+    pub(super) fn takes_up_what_is_dirty(&mut self) {
         let dirty = self.store.objects().iter().filter(|(_, object)| {
             // One at which a job was interrupted may lack nothing but the stamp by which it is known again.
             object.is_dirty() || object.data_dirty() || !object.trust.is_trusted()
@@ -66,7 +66,7 @@ impl Engine {
                 self.answer(id, Reply::Changed(attributes));
             }
             Request::Read { object, offset, len, how } => {
-                let how = self.read_in_stream(object, offset, u64::from(len), how);
+                let how = self.treat_read(object, offset, u64::from(len), how);
                 self.on_object(id, object, Work::Read { offset, len: u64::from(len) }, how)
             }
             Request::Write { object, offset, data, mtime, durable, how } => {
@@ -78,7 +78,7 @@ impl Engine {
                 {
                     return self.answer(id, Reply::Failed(Errno::INVAL));
                 }
-                let how = self.write_in_stream(object, offset, data.len() as u64, durable, how);
+                let how = self.treat_write(object, offset, data.len() as u64, durable, how);
                 self.change(id, object, end, Change::Write { offset, data, mtime, durable }, how);
             }
             Request::WriteTogether { object, pieces, mtime, durable, how } => {
@@ -105,7 +105,7 @@ impl Engine {
                 self.change(id, object, offset.saturating_add(len), change, Treatment { user, ..usual });
             }
             Request::Sync { object } => {
-                self.streams.synced(object);
+                self.sequential.synced(object);
                 self.on_object(id, object, Work::Sync, usual);
             }
             Request::SyncAll => self.start_op(id, ObjectId(0), Work::SyncAll, usual),
@@ -118,8 +118,8 @@ impl Engine {
             Request::SetMode(mode) => self.start_op(id, ObjectId(0), Work::SetMode(mode), usual),
             Request::Configure(config) => {
                 self.keeping().configure(&config);
-                self.streams.set_cutoff(config.sequential_cutoff);
-                self.config = Config { mode: self.mode, mutation: self.config.mutation, ..*config };
+                self.sequential.set_cutoff(config.sequential_cutoff);
+                self.config = Config { mode: self.config.mode, mutation: self.config.mutation, ..*config };
                 self.checkpoints.settle_packing(&mut self.store, &self.config);
                 self.answer(id, Reply::Done);
             }
@@ -131,6 +131,32 @@ impl Engine {
                 self.start_op(id, ObjectId(0), Work::Stop, usual);
             }
         }
+    }
+
+    /// How a read is treated: it bypasses the pool if it belongs to a long sequential run. What is pinned has its place in the
+    /// pool, however it is read.
+    fn treat_read(&mut self, object: ObjectId, offset: u64, len: u64, how: Treatment) -> Treatment {
+        let bypasses = self.sequential.has_read(object, offset, len, how) && !self.keep.is_pinned(how.class);
+        if bypasses { Treatment { handling: Handling::Bypass, ..how } } else { how }
+    }
+
+    /// How a write is treated, by the same rule.
+    fn treat_write(&mut self, object: ObjectId, offset: u64, len: u64, durable: bool, how: Treatment) -> Treatment {
+        if !self.sequential.has_write(object, offset, len, how)
+            || durable
+            || !self.store.takes_writes()
+            || self.keep.is_pinned(how.class)
+        {
+            return how;
+        }
+        if self.rules_for(how).log_writes {
+            let Some(known) = self.store.get_mut(object) else { return how };
+            if !self.sequential.may_switch(known, self.now) {
+                return how;
+            }
+        }
+        self.sequential.note_bypassed_write();
+        Treatment { handling: Handling::Bypass, ..how }
     }
 
     fn on_object(&mut self, id: RequestId, object: ObjectId, work: Work, how: Treatment) {

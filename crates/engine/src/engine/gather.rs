@@ -23,7 +23,6 @@ impl Engine {
             reclaim: &mut self.reclaim,
             config: &self.config,
             stats: &mut self.stats,
-            mode: self.mode,
             ending: self.life.is_ending(),
             now: self.now,
         }

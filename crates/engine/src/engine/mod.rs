@@ -10,15 +10,13 @@ mod gather;
 mod holdings;
 mod ops;
 mod refused_sync;
-mod streaming;
 
 pub use holdings::Holding;
 pub use ops::together::fits_together;
 
 use headpond_base::{Buf, CacheMode, Errno, Nanos, ObjectId};
-use headpond_format::{Address, UNIT};
+use headpond_format::{Address, Superblock, UNIT};
 use headpond_log::{Filling, LogIo, Mutation};
-use headpond_policy::Streams;
 
 use crate::burials::Burials;
 use crate::checkpoints::{Ask, Checkpoints, Ended, Of};
@@ -41,6 +39,7 @@ use crate::purpose::Purpose;
 use crate::reclaim::{Reclaim, Reclaiming};
 use crate::request::{Reply, Request, RequestId};
 use crate::requests::Requests;
+use crate::sequential::Sequential;
 use crate::stats::Stats;
 use crate::store::{ADMIT_RESERVE, Store};
 use crate::treatment::Treatment;
@@ -54,7 +53,6 @@ const COUNTED_BY_WALK: usize = 32;
 /// The engine of one pool. See the crate's documentation.
 pub struct Engine {
     config: Config,
-    mode: CacheMode,
     now: Nanos,
     store: Store,
     requests: Requests,
@@ -63,23 +61,20 @@ pub struct Engine {
     destage: Destage,
     reclaim: Reclaim,
     keep: Keep,
-    streams: Streams,
+    sequential: Sequential,
     checkpoints: Checkpoints,
     origin_space: OriginSpace,
     settling: Settling,
-    /// Writes that were found to be part of a stream, and pass by the pool.
-    streamed_writes: u64,
     life: Life,
     burials: Burials,
     leaving: Leaving,
     pool_failed: PoolFailed,
-    last_sync_asked: Nanos,
     object_room: ObjectRoom,
     stats: Stats,
 }
 
 impl Engine {
-    pub(crate) fn new(mut store: Store, checkpoints: Checkpoints, config: Config, now: Nanos) -> Self {
+    fn new(mut store: Store, checkpoints: Checkpoints, config: Config, now: Nanos) -> Self {
         let (host_segments, streamed_blocks) = (config.host_segments, config.streamed_blocks);
         store.fill(Filling { host_segments, spare: ADMIT_RESERVE, streamed_blocks });
         let geometry = *store.log().geometry();
@@ -88,7 +83,6 @@ impl Engine {
         let usable = segments.saturating_sub(crate::store::held_free(segments, config.host_segments));
         let keep = Keep::new(&config, data_blocks, usable as u64 * u64::from(geometry.segment_blocks()), now);
         let mut engine = Self {
-            mode: config.mode,
             config,
             now,
             store,
@@ -98,22 +92,27 @@ impl Engine {
             destage: Destage::new(now),
             reclaim: Reclaim::new(data_blocks),
             keep,
-            streams: Streams::new(config.sequential_cutoff),
+            sequential: Sequential::new(config.sequential_cutoff),
             checkpoints,
             origin_space: OriginSpace::default(),
             settling: Settling::default(),
-            streamed_writes: 0,
             life: Life::default(),
             burials: Burials::default(),
             leaving: Leaving::default(),
             pool_failed: PoolFailed::default(),
-            last_sync_asked: now,
             object_room: ObjectRoom::default(),
             stats: Stats::default(),
         };
-        engine.store.starts(now);
         engine.outbox.advance(now);
         engine.sync_all_members(Purpose::Settling);
+        engine
+    }
+
+    /// Takes a pool into use that was recovered. The first thing to do is a checkpoint of a new epoch; requests wait for it.
+    pub(crate) fn of_recovered(mut store: Store, superblock: Superblock, config: Config, now: Nanos) -> Self {
+        store.begins_use(now);
+        let mut engine = Self::new(store, Checkpoints::new(superblock), config, now);
+        engine.takes_up_what_is_dirty();
         engine
     }
 
@@ -136,12 +135,12 @@ impl Engine {
     }
 
     pub(crate) const fn rules(&self) -> ModeRules {
-        rules(self.mode)
+        rules(self.config.mode)
     }
 
     /// What the cache mode leaves of what a request's treatment allows.
     pub(crate) const fn rules_for(&self, how: Treatment) -> ModeRules {
-        how.handling.limit(rules(self.mode))
+        how.handling.limit(rules(self.config.mode))
     }
 
     /// Tells the time. It never goes back.
@@ -157,10 +156,7 @@ impl Engine {
             "{:?}",
             self.stats()
         );
-        if self.store.log().has_unsynced() && self.now.since(self.last_sync_asked) >= self.config.sync_interval {
-            self.last_sync_asked = self.now;
-            self.store.want_sync_of_all();
-        }
+        self.store.sync_each(self.config.sync_interval, self.now);
         self.turn();
     }
 
@@ -266,11 +262,11 @@ impl Engine {
         }
     }
 
-    /// Writes that were found to be part of a long stream since the start, and pass by the pool, whether they are
+    /// Writes that were found to be part of a long sequential run since the start, and bypass the pool, whether they are
     /// answered or not: it is decided as a request is taken. `None` while requests wait for the engine's start.
     #[must_use]
-    pub fn streamed_writes(&self) -> Option<u64> {
-        if self.life.has_served() { Some(self.streamed_writes) } else { None }
+    pub fn sequential_writes(&self) -> Option<u64> {
+        if self.life.has_served() { Some(self.sequential.bypassed_writes()) } else { None }
     }
 
     /// The requests under way, for people: a line for each, with how far it is and what it waits for.
@@ -282,7 +278,7 @@ impl Engine {
     /// The cache mode in force.
     #[must_use]
     pub const fn mode(&self) -> CacheMode {
-        self.mode
+        self.config.mode
     }
 
     /// Runs until nothing more can be done without an answer from outside.
@@ -407,8 +403,8 @@ impl Engine {
 
     fn pump_checkpoint(&mut self) {
         let free_wanted = self.store.free_wanted();
-        let (store, config, mode, stopping) = (&mut self.store, &self.config, self.mode, self.life.is_ending());
-        if let Some(op) = self.checkpoints.pump(Of { store, config, mode, stopping, free_wanted }) {
+        let (store, config, stopping) = (&mut self.store, &self.config, self.life.is_ending());
+        if let Some(op) = self.checkpoints.pump(Of { store, config, stopping, free_wanted }) {
             self.requests.fail(op, Errno::IO);
         }
         for ask in self.checkpoints.take_asks() {

@@ -20,7 +20,7 @@ mod neighbours;
 mod prefetch;
 mod trails;
 
-use headpond_base::{CacheMode, Nanos, ObjectId};
+use headpond_base::{Nanos, ObjectId};
 
 use crate::config::Config;
 use crate::destage::Destage;
@@ -90,7 +90,6 @@ pub(crate) struct Gathering<'a> {
     pub(crate) reclaim: &'a mut Reclaim,
     pub(crate) config: &'a Config,
     pub(crate) stats: &'a mut Stats,
-    pub(crate) mode: CacheMode,
     /// Nothing more is brought or let in.
     pub(crate) ending: bool,
     pub(crate) now: Nanos,
@@ -102,11 +101,11 @@ impl Gathering<'_> {
     }
 
     const fn rules(&self) -> ModeRules {
-        rules(self.mode)
+        rules(self.config.mode)
     }
 
     /// What the cache mode leaves of what a request's treatment allows.
     const fn rules_for(&self, how: Treatment) -> ModeRules {
-        how.handling.limit(rules(self.mode))
+        how.handling.limit(rules(self.config.mode))
     }
 }

@@ -4,7 +4,7 @@
 //! - Every entry is appended by the store. An entry that makes a map differ is appended in the step in which the map changes.
 //! - A segment is emptied only once no map names a block in it.
 
-use headpond_base::{Block, Errno, MemberId, ObjectId, SegmentId, Sequence, Stream, UnixNanos};
+use headpond_base::{Block, Errno, MemberId, Nanos, ObjectId, SegmentId, Sequence, Stream, UnixNanos};
 use headpond_format::{Entry, OBJECT_PATH_MAX};
 use headpond_log::{Filling, LogIo, WriteId};
 
@@ -73,6 +73,14 @@ impl Store {
     /// Wants all that was appended up to now to be durable, clean blocks included.
     pub(crate) fn want_sync_of_all(&mut self) {
         self.log.want_sync_of_all();
+    }
+
+    /// Wants all to be durable, if something is not and the last time is as long ago as this.
+    pub(crate) fn sync_each(&mut self, interval: Nanos, now: Nanos) {
+        if self.log.has_unsynced() && now.since(self.sync_asked_at) >= interval {
+            self.sync_asked_at = now;
+            self.log.want_sync_of_all();
+        }
     }
 
     /// What the log asks of the flash.

@@ -59,6 +59,8 @@ pub(crate) struct Store {
     /// Objects that the log has an entry of.
     persisted_objects: u64,
     ages: DirtyAges,
+    /// When all was last asked to be durable for its age alone.
+    sync_asked_at: Nanos,
 }
 
 impl Store {
@@ -75,6 +77,7 @@ impl Store {
             window: MemoryWindow::default(),
             gone: Vec::new(),
             persisted_objects: 0,
+            sync_asked_at: Nanos(0),
         }
     }
 
@@ -414,9 +417,15 @@ impl Store {
         }
     }
 
-    /// The store begins at this time: of what was dirty before, nobody knows since when.
-    pub(crate) fn starts(&mut self, now: Nanos) {
+    /// A use of the pool begins. From its first checkpoint on headpond moves status change times itself, and a crash says
+    /// nothing of that. Of what was dirty before, nobody knows since when.
+    pub(crate) fn begins_use(&mut self, now: Nanos) {
+        for object in self.objects.values_mut() {
+            object.status_known = std::mem::take(&mut object.state.flags.ctime_counts);
+            object.state.flags.ctime_bounds = object.bounds_status();
+        }
         self.ages.start(now);
+        self.sync_asked_at = now;
     }
 
     /// The time, for ages.

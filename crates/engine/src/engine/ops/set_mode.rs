@@ -18,7 +18,7 @@ impl Engine {
         }
         match op.stage {
             Stage::Begin if rules(mode).log_writes || !self.rules().log_writes => {
-                self.mode = mode;
+                self.config.mode = mode;
                 Progress::Finish(Reply::Done)
             }
             Stage::Begin => {
@@ -27,7 +27,7 @@ impl Engine {
                 Progress::Wait
             }
             Stage::Gathered => {
-                self.mode = mode;
+                self.config.mode = mode;
                 op.stage = Stage::Applied;
                 self.begin_flush(id, None, &FlushScope::All);
                 Progress::Wait
