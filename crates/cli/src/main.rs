@@ -53,6 +53,6 @@ fn main() -> ExitCode {
 }
 
 fn fail(refusal: &Refusal) -> ExitCode {
-    eprintln!("headpond: {refusal}");
+    headpond_control::log_line(refusal);
     ExitCode::from(refusal.status().code())
 }

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use headpond_control::{
-    Decisions, MountPlan, OriginLayer, PoolPlan, Refusal, Running, leave_terminal, make_runtime_dir, mountpoint_path,
-    report_ready, report_refusal, runtime_name, start_background,
+    Decisions, MountPlan, OriginLayer, PoolPlan, Refusal, Running, leave_terminal, log_line, make_runtime_dir,
+    mountpoint_path, report_ready, report_refusal, runtime_name, start_background,
 };
 
 use crate::args::{BACKGROUND_CHILD, MountArgs};
@@ -23,9 +23,9 @@ pub fn run(args: &MountArgs, background_child: bool) -> Result<(), Refusal> {
 fn in_foreground(args: &MountArgs) -> Result<(), Refusal> {
     let running = Running::start(&plan(args))?;
     for line in running.summary().lines() {
-        eprintln!("headpond: {line}");
+        log_line(line);
     }
-    eprintln!("headpond: serving until you unmount; ctrl-C ends at once and keeps dirty data in the pool");
+    log_line("serving until you unmount; ctrl-C ends at once and keeps dirty data in the pool");
     finish(running)
 }
 
@@ -46,11 +46,18 @@ fn as_daemon(args: &MountArgs) -> Result<(), Refusal> {
     let started = (|| {
         let plan = plan(args).absolute()?;
         leave_terminal()?;
+        log_line(format_args!(
+            "headpond {} mounts {} at {}, as process {}",
+            env!("CARGO_PKG_VERSION"),
+            plan.pool.origin.display(),
+            plan.mountpoint.display(),
+            std::process::id()
+        ));
         Running::start(&plan)
     })();
     let running = started.inspect_err(report_refusal)?;
     if report_ready(&running.summary()).is_err() {
-        eprintln!("headpond: the `headpond mount` that started this daemon is gone; the daemon ends");
+        log_line("the `headpond mount` that started this daemon is gone; the daemon ends");
         running.leave_at_once();
     }
     finish(running)
@@ -58,7 +65,7 @@ fn as_daemon(args: &MountArgs) -> Result<(), Refusal> {
 
 fn finish(running: Running) -> Result<(), Refusal> {
     let ended = running.serve()?;
-    eprintln!("headpond: {ended}");
+    log_line(&ended);
     Ok(())
 }
 

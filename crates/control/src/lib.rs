@@ -36,6 +36,7 @@ pub use ownership::{Claim, ClaimWatch, MARKER_NAME, Marker, MarkerHold, MarkerSt
 pub use pool::{Flash, FlashContent, OriginFile, Wanted};
 pub use process::KEPT as KEPT_CAPABILITIES;
 pub use process::background::{leave_terminal, report_ready, report_refusal, start as start_background};
+pub use process::log::log_line;
 pub use process::runtime_dir::{make as make_runtime_dir, name_of as runtime_name};
 pub use refusal::{Conflicts, Decisions, Doubtful, ExitStatus, FileConflict, Leftover, Refusal, Side};
 pub use service::{Answer, Command, Daemon, Decision, FlushShown, Progress, RuleShown, Status};
@@ -43,4 +44,4 @@ pub use settings::{
     Kind, MODE, MountPlan, OFF, OriginLayer, PoolPlan, Setting, SettingChange, Settings, TABLE as SETTINGS, Value,
     read_toml, reference,
 };
-pub use wording::Size;
+pub use wording::{HowMany, Size};

@@ -305,3 +305,16 @@ fn the_service_manager_is_told_when_the_mount_stands_and_when_it_ends() {
     assert_eq!(hear(), "STOPPING=1");
     assert_eq!(pond.wait(daemon), 0);
 }
+
+#[test]
+fn each_line_of_a_daemons_log_has_its_time_and_the_first_says_what_was_mounted() {
+    let pond = Pond::new();
+    pond.mount(&["--size", "64M"]).ok();
+    pond.unmount(&[]).ok();
+    let log = fs::read_to_string(pond.at("log")).unwrap();
+    assert!(log.lines().next().is_some_and(|line| line.contains(" mounts ")), "{log}");
+    for line in log.lines() {
+        let time = line.split(' ').next().unwrap();
+        assert!(time.len() == 20 && time.starts_with("20") && time.ends_with('Z'), "{line}");
+    }
+}

@@ -16,6 +16,7 @@ use headpond_shard::{Gate, Handle};
 use crate::origin::OriginRoot;
 use crate::ownership::{DurableNote, Marker, MarkerHold, MarkerState};
 use crate::pool::Superblocks;
+use crate::process::log::log_line;
 use crate::service::outcome;
 use crate::wording::clock::{unix_seconds, utc};
 use crate::wording::{HowMany, Size};
@@ -174,7 +175,7 @@ impl Ending<'_> {
         };
         match outcome {
             Ok(()) => {}
-            Err(Unsettled::Failed(why)) => eprintln!("headpond: {why}"),
+            Err(Unsettled::Failed(why)) => log_line(why),
             Err(Unsettled::Late) => {
                 ended.note = Some(
                 "The origin does not answer, so the marker beside it still says mounted, as after a crash. To go on, mount again with \
@@ -248,7 +249,7 @@ fn settle(gate: &Gate, beside: BesideOrigin, durable: u64, settled: Settled) -> 
     // Of an origin that is complete nothing more is said: what was said goes with the marker.
     let last = (!matches!(settled, Settled::Complete)).then_some(durable);
     if let Err(error) = note.end(last) {
-        eprintln!("headpond: cannot note beside the origin how far the pool is durable: {error}");
+        log_line(format_args!("cannot note beside the origin how far the pool is durable: {error}"));
     }
     let result = match settled {
         Settled::Complete => marker.remove(),

@@ -28,6 +28,7 @@ use crate::ownership::{
     ObsoleteNote, Standing, hex, keep_up, keep_watch,
 };
 use crate::pool::{Beside, DirtyFile, Flash, Ready, Superblocks, make_ready};
+use crate::process::log::log_line;
 use crate::process::{Step, Waiting};
 use crate::refusal::Refusal;
 use crate::service::rules;
@@ -248,7 +249,7 @@ impl RunningPool {
 fn with_fault(reactor: Box<dyn Reactor>, fault: Option<FaultPlan>) -> (Box<dyn Reactor>, Option<FaultHandle>) {
     match fault {
         Some(fault) => {
-            eprintln!("headpond: FOR TESTS ONLY: this flash fails on purpose: {fault:?}");
+            log_line(format_args!("FOR TESTS ONLY: this flash fails on purpose: {fault:?}"));
             let reactor = Faults::new(reactor, MemberId(0), fault);
             let handle = reactor.handle();
             (Box::new(reactor), Some(handle))
@@ -274,7 +275,7 @@ fn begin(handle: &Handle, config: Config, marker: &MarkerHold, claim: &mut Marke
     // If it is not, the gate lets nothing pass to the origin, and tells why.
     let is_ours = matches!(marker.watch(claim).look(), Ok(Standing::Ours));
     if is_ours && let Err(refusal) = marker.write(claim) {
-        eprintln!("headpond: {refusal}");
+        log_line(refusal);
     }
 }
 
@@ -284,7 +285,7 @@ fn begin_note(handle: &Handle, marker: &MarkerHold, claim: &Marker) -> Arc<Durab
     let id = claim.claim.as_ref().map_or("", |claim| &claim.id);
     let note = DurableNote::new(marker.dir().clone(), id);
     if let Err(error) = note.say(handle.stats().engine.durable_host_batch) {
-        eprintln!("headpond: {}: {error}", marker.dir().path(DURABLE_FILE).display());
+        log_line(format_args!("{}: {error}", marker.dir().path(DURABLE_FILE).display()));
     }
     Arc::new(note)
 }
@@ -295,9 +296,9 @@ fn begin_note(handle: &Handle, marker: &MarkerHold, claim: &Marker) -> Arc<Durab
 fn forget_failure(handle: &Handle, note: &ObsoleteNote) {
     let durable = !matches!(handle.call(Request::SyncAll), Reply::Failed(_));
     if !durable || handle.stats().engine.flash_failed != 0 {
-        eprintln!("headpond: the flash fails again: the pool caches nothing, and the note of its failure stays");
+        log_line("the flash fails again: the pool caches nothing, and the note of its failure stays");
     } else if let Err(refusal) = note.remove() {
-        eprintln!("headpond: {refusal}");
+        log_line(refusal);
     }
 }
 

@@ -18,6 +18,7 @@ use super::pool::{FoundPool, Opened, RunningPool, duplicate};
 use crate::mounts::{Detach, Elsewhere, NextStep, Places, check_fuse, describe, detach, holders_of};
 use crate::numbers::exposition;
 use crate::origin::OriginRoot;
+use crate::process::log::log_line;
 use crate::process::{Step, Waiting, confine, notify, runtime_dir};
 use crate::refusal::Refusal;
 use crate::service::{Answer, Client, ControlSocket, Event, MetricsServer, Phase, Service, Token};
@@ -112,29 +113,29 @@ impl Running {
                 },
                 Ok(Event::Signal(signal)) => {
                     let name = signal_hook::low_level::signal_name(signal).unwrap_or("signal");
-                    eprintln!("headpond: {name}: the daemon ends now; dirty data stays in the pool");
+                    log_line(format_args!("{name}: the daemon ends now; dirty data stays in the pool"));
                     return self.leave();
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     self.service.watch();
                     if self.mounted.is_finished() {
-                        eprintln!("headpond: another process unmounted it; the daemon writes dirty data to the origin");
+                        log_line("another process unmounted it; the daemon writes dirty data to the origin");
                         return self.finish(true, None);
                     }
                     match elsewhere.look(&self.mounted, Instant::now()) {
                         NextStep::Serve => {}
-                        NextStep::Tell => eprintln!(
-                            "headpond: the mount is gone here, but still in use{}, by open files or in another mount namespace; \
+                        NextStep::Tell => log_line(format_args!(
+                            "the mount is gone here, but still in use{}, by open files or in another mount namespace; \
                              the daemon serves until that ends",
                             self.holders()
-                        ),
+                        )),
                         NextStep::End => {
-                            eprintln!(
-                                "headpond: another process unmounted it, and nothing uses it in other mount namespaces; the daemon \
+                            log_line(format_args!(
+                                "another process unmounted it, and nothing uses it in other mount namespaces; the daemon \
                                  ends it there and writes dirty data to the origin"
-                            );
+                            ));
                             if let Err(error) = self.mounted.end_copies() {
-                                eprintln!("headpond: {error}");
+                                log_line(error);
                             }
                             return self.finish(true, None);
                         }
@@ -165,11 +166,11 @@ impl Running {
         match self.mounted.unmount() {
             Ok(()) => {}
             Err(error) => {
-                eprintln!("headpond: {error}; the daemon detaches the mount all the same");
+                log_line(format_args!("{error}; the daemon detaches the mount all the same"));
                 if self.mounted.is_here()
                     && let Err(refusal) = detach(&self.service.mountpoint(), Detach::Lazy)
                 {
-                    eprintln!("headpond: {refusal}");
+                    log_line(refusal);
                 }
             }
         }

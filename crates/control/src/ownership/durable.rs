@@ -24,6 +24,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::origin::BesideDir;
+use crate::process::log::log_line;
 use crate::refusal::Refusal;
 
 /// Its name below the marker's directory.
@@ -178,10 +179,10 @@ pub(crate) fn keep_up(note: Arc<DurableNote>, handle: Handle, gate: Arc<Gate>) -
             }
             let failed = note.say(durable).err();
             if let Some(error) = failed.as_ref().filter(|_| !failing) {
-                eprintln!(
-                    "headpond: cannot note beside the origin how far the pool is durable: {error}. Until this works, headpond cannot \
+                log_line(format_args!(
+                    "cannot note beside the origin how far the pool is durable: {error}. Until this works, headpond cannot \
                      tell the pool from an older image of it after a crash"
-                );
+                ));
             }
             failing = failed.is_some();
         }

@@ -16,6 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{chdir, setsid};
 use serde::{Deserialize, Serialize};
 
+use super::log::log_line;
 use crate::refusal::{ExitStatus, Refusal};
 
 /// This is a daemon whose command waits for its report.
@@ -97,6 +98,7 @@ fn open_log(path: &Path) -> Result<File, Refusal> {
 /// When the system does not allow it.
 pub fn leave_terminal() -> Result<(), Refusal> {
     REPORTS.store(true, Ordering::Relaxed);
+    super::log::begin();
     // Fails only for a process that leads a session already, which is what is wanted.
     let _ = setsid();
     chdir("/").map_err(|error| Refusal::from_io("change to", Path::new("/"), error))
@@ -104,7 +106,7 @@ pub fn leave_terminal() -> Result<(), Refusal> {
 
 /// Tells on the terminal what is going on, wherever that terminal is; and the log.
 pub(crate) fn tell(text: &str) {
-    eprintln!("headpond: {text}");
+    log_line(text);
     if REPORTS.load(Ordering::Relaxed) {
         // A command that is gone is found by others: see `is_orphan`.
         let _ = say(&Report::Waiting { text: text.to_owned() });

@@ -7,6 +7,7 @@
 pub(crate) mod background;
 mod boot;
 mod confinement;
+pub(crate) mod log;
 mod notify;
 pub(crate) mod runtime_dir;
 mod waiting;

@@ -10,6 +10,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::background;
+use super::log::log_line;
 use crate::refusal::ExitStatus;
 
 /// After this long, a line says what the start waits for.
@@ -55,7 +56,7 @@ impl Waiting {
                     Err(RecvTimeoutError::Timeout) => {}
                 }
                 if background::is_orphan() {
-                    eprintln!("headpond: the `headpond mount` that started this daemon is gone; the daemon ends");
+                    log_line("the `headpond mount` that started this daemon is gone; the daemon ends");
                     std::process::exit(ExitStatus::Interrupted.code().into());
                 }
                 let waited = since.elapsed();

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use headpond_engine::Stats;
 
+use crate::process::log::log_line;
 use crate::wording::clock::{unix_seconds, utc};
 
 /// The shortest time between two lines about one kind of trouble.
@@ -39,7 +40,7 @@ impl Watch {
             }
         }
         for line in news {
-            eprintln!("headpond: {line}");
+            log_line(&line);
             self.lines.push_back(format!("{} {line}", utc(unix_seconds())));
         }
         while self.lines.len() > KEPT {
@@ -50,7 +51,7 @@ impl Watch {
     /// The origin is another's. Told once.
     pub(crate) fn claim_lost(&mut self, how: &str) {
         if !std::mem::replace(&mut self.lost, true) {
-            eprintln!("headpond: {how}");
+            log_line(how);
             self.lines.push_back(format!("{} {how}", utc(unix_seconds())));
         }
     }

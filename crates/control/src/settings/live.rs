@@ -10,6 +10,7 @@ use headpond_base::CacheMode;
 use headpond_door::LiveRules;
 
 use super::{PoolPlan, Settings, read_toml};
+use crate::process::log::log_line;
 use crate::refusal::Refusal;
 use crate::settings::{Keeper, kept_text, over_defaults};
 
@@ -87,7 +88,7 @@ impl LiveSettings {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).set_mode(mode);
         self.keep_aside(|kept| {
             if let Err(error) = kept {
-                eprintln!("headpond: cannot write the settings to the pool: {error}");
+                log_line(format_args!("cannot write the settings to the pool: {error}"));
             }
         });
     }
@@ -98,7 +99,7 @@ impl LiveSettings {
         let live = self.clone();
         let keep = std::thread::Builder::new().name("settings".to_owned()).spawn(move || then(live.keep()));
         if let Err(error) = keep {
-            eprintln!("headpond: cannot start the thread that writes the settings to the pool: {error}");
+            log_line(format_args!("cannot start the thread that writes the settings to the pool: {error}"));
         }
     }
 }

@@ -8,5 +8,5 @@ mod how_many;
 mod size;
 
 pub(crate) use a_few::AFew;
-pub(crate) use how_many::HowMany;
+pub use how_many::HowMany;
 pub use size::Size;
