@@ -60,7 +60,10 @@ impl Service {
             self.operations.finish(id, Progress::Failed(format!("cannot start a thread to list the files: {error}")));
         }
         match is_there.recv_timeout(LOOK) {
-            Ok(false) => Err(missing()),
+            Ok(false) => {
+                self.operations.withdraw(id);
+                Err(missing())
+            }
             _ => Ok(Answer::Started { id }),
         }
     }

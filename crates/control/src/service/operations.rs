@@ -86,6 +86,16 @@ impl Operations {
         }
     }
 
+    /// Takes back an operation that was refused before it did anything: it is not remembered, and if none began after
+    /// it, the next one gets its handle.
+    pub fn withdraw(&self, id: u64) {
+        let mut inner = self.inner();
+        inner.known.retain(|known| known.id != id);
+        if inner.last == id {
+            inner.last -= 1;
+        }
+    }
+
     /// It is to end early. How it stands, if it is remembered.
     #[must_use]
     pub fn cancel(&self, id: u64) -> Option<Progress> {
@@ -124,6 +134,20 @@ impl Operations {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_withdrawn_leaves_no_trace() {
+        let operations = Operations::default();
+        let first = operations.begin("flush", "nope").unwrap();
+        operations.withdraw(first);
+        assert_eq!(operations.begin("flush", ""), Some(first));
+        let second = operations.begin("flush", "nope").unwrap();
+        let third = operations.begin("flush", "").unwrap();
+        operations.withdraw(second);
+        operations.finish(second, Progress::Done);
+        assert!(operations.get(second).is_none() && operations.get(third).is_some());
+        assert!(operations.begin("flush", "").unwrap() > third, "a handle names one operation");
+    }
 
     #[test]
     fn operations_are_bounded_and_remembered() {
