@@ -117,7 +117,9 @@ fn dirty_files(objects: &[RecoveredObject], lost: &BTreeMap<ObjectId, u64>) -> V
 
 /// Recovery's verdict, where no finding has it yet.
 fn refuse(report: &mut Report, error: RecoverError) {
-    if report.findings.worst() == Some(Severity::Loss) {
+    // What is no pool, or one of another version, has lost nothing: the verdict says what it is.
+    let is_other = matches!(error, RecoverError::NotAPool | RecoverError::Version { .. });
+    if is_other || report.findings.worst() == Some(Severity::Loss) {
         report.refused = Some(error);
         return;
     }

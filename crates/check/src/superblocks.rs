@@ -6,6 +6,9 @@ use headpond_format::{Damage, SUPERBLOCK_SLOTS, Superblock, decode_superblock};
 
 use crate::report::{Findings, Severity, Slot};
 
+/// There is no superblock where one should be.
+const MISSING: &str = "missing";
+
 /// What the two slots hold.
 pub(crate) struct Slots {
     pub(crate) found: [Option<Superblock>; 2],
@@ -31,13 +34,15 @@ pub(crate) fn examine(flash: &mut dyn FlashRead, device_bytes: u64, findings: &m
         }
         let bytes = flash.read(offset, BLOCK).map_err(|errno| format!("unreadable: {errno}"))?;
         decode_superblock(&bytes).map_err(|damage| match damage {
-            Damage::Missing(_) => "missing".to_owned(),
+            Damage::Missing(_) => MISSING.to_owned(),
             damage => damage.to_string(),
         })
     });
     let newest = read.iter().flatten().map(|superblock| superblock.counter).max();
     // At format, and when a damaged copy was written anew from the other.
     let alike = matches!(&read, [Ok(first), Ok(second)] if first == second);
+    // A file or device that was never a pool: the verdict says so, and nothing is lost.
+    let none = read.iter().all(|slot| slot.as_ref().is_err_and(|why| why == MISSING));
     let mut told = Vec::new();
     for (index, (offset, slot)) in SUPERBLOCK_SLOTS.into_iter().zip(&read).enumerate() {
         let counter = slot.as_ref().ok().map(|superblock| superblock.counter);
@@ -52,7 +57,7 @@ pub(crate) fn examine(flash: &mut dyn FlashRead, device_bytes: u64, findings: &m
             }
             _ => None,
         };
-        if let Some(why) = &damage {
+        if let Some(why) = damage.as_ref().filter(|_| !none) {
             let (severity, meaning) = match newest {
                 Some(_) => (Severity::Harmless, "The other copy is in force; the next checkpoint repairs this one."),
                 None => (Severity::Loss, "Without it the check cannot examine the pool."),

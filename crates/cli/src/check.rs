@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use headpond_base::BLOCK_U64;
 use headpond_check::{Progress, Report, Severity, Verdict, examine};
-use headpond_control::{ExitStatus, Flash, Refusal, Size};
+use headpond_control::{ExitStatus, Flash, HowMany, Refusal, Size};
 use headpond_shard::FlashReader;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -123,25 +123,26 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
         writeln!(out, "checkpoint   at byte {}: {state}", area.offset)?;
     }
     let segments = &report.segments;
-    writeln!(
-        out,
-        "segments     {} of {} used, {} batches, {} footers",
-        segments.used, segments.all, segments.batches, segments.footers
-    )?;
+    if report.pool.is_some() {
+        let (batches, footers) = (HowMany(segments.batches, "batch"), HowMany(segments.footers, "footer"));
+        writeln!(out, "segments     {} of {} used, {batches}, {footers}", segments.used, segments.all)?;
+    }
     if report.verdict != Verdict::Refused {
         let blocks = &report.blocks;
         writeln!(
             out,
-            "data         {} of {} files; {} verified, of which {} damaged",
+            "data         {} of {}; {} verified, of which {} damaged",
             Size(blocks.cached * BLOCK_U64),
-            report.files,
+            HowMany(report.files, "file"),
             Size(blocks.verified * BLOCK_U64),
             Size((blocks.damaged_clean + blocks.damaged_dirty) * BLOCK_U64)
         )?;
-        writeln!(out, "dirty        {} in {} files", Size(blocks.dirty * BLOCK_U64), report.dirty_files.len())?;
+        let dirty_files = HowMany(report.dirty_files.len() as u64, "file");
+        writeln!(out, "dirty        {} in {dirty_files}", Size(blocks.dirty * BLOCK_U64))?;
         write_files(out, report)?;
         if report.dropped_batches > 0 {
-            writeln!(out, "dropped      {} batches that were not synced before a crash", report.dropped_batches)?;
+            let batches = HowMany(report.dropped_batches, "batch");
+            writeln!(out, "dropped      {batches}, not synced before a crash")?;
         }
     }
     for finding in &report.findings.listed {

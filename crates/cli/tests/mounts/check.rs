@@ -32,7 +32,7 @@ fn killed() -> Pond {
 fn a_pool_after_a_crash_is_sound_and_its_dirty_file_is_named() {
     let pond = killed();
     let before = fs::read(pond.flash()).unwrap();
-    check(&pond.flash(), &[]).ok().refused(0, &["nothing is damaged", "1 MiB in 1 files", "file (inode"]);
+    check(&pond.flash(), &[]).ok().refused(0, &["nothing is damaged", "1 MiB in 1 file", "file (inode"]);
     let report = json(&pond.flash());
     assert_eq!(report["verdict"], "sound");
     assert_eq!(report["pool"]["origin"], pond.origin().to_str().unwrap());
@@ -45,6 +45,15 @@ fn a_pool_after_a_crash_is_sound_and_its_dirty_file_is_named() {
     assert!(fs::read(pond.mnt().join("file")).unwrap() == pattern(1 << 20, 1));
     pond.unmount(&[]).ok();
     check(&pond.flash(), &[]).ok().refused(0, &["by an unmount", "0 B in 0 files"]);
+}
+
+#[test]
+fn what_was_never_a_pool_is_not_called_a_loss() {
+    let pond = Pond::new();
+    fs::write(pond.flash(), pattern(1 << 20, 3)).unwrap();
+    let said = check(&pond.flash(), &[]);
+    assert!(!said.text.contains("LOSS") && !said.text.contains("footers"), "{}", said.text);
+    said.refused(32, &["is not a headpond pool", "named the right file"]);
 }
 
 #[test]
