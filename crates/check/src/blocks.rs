@@ -9,6 +9,7 @@ use std::ops::Range;
 use headpond_base::{BLOCK, Block, Buf, BufMut, Location, ObjectId};
 use headpond_engine::{FlashRead, Recovered, RecoveredObject};
 use headpond_format::BLOCK_UNITS;
+use headpond_format::Identity;
 use headpond_map::Slot;
 
 use crate::report::{Blocks, Findings, Progress, Severity};
@@ -99,12 +100,12 @@ pub(crate) fn verify(
     (blocks, lost)
 }
 
-/// A file's name for people.
+/// An object's name for people.
 pub(crate) fn name(object: &RecoveredObject) -> String {
-    if object.state.path.is_empty() {
-        format!("inode {}", object.state.inode)
-    } else {
-        String::from_utf8_lossy(&object.state.path).into_owned()
+    match object.state.identity {
+        Identity::Volume(id) => format!("volume {id}"),
+        Identity::File(file) if object.state.path.is_empty() => format!("inode {}", file.inode),
+        Identity::File(_) => String::from_utf8_lossy(&object.state.path).into_owned(),
     }
 }
 

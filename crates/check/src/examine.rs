@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use headpond_base::{BLOCK_U64, ObjectId};
 use headpond_engine::{FlashRead, RecoverError, RecoveredObject, recover};
+use headpond_format::Identity;
 use headpond_format::{Superblock, VERSION};
 
 use crate::report::{Blocks, Dirty, Findings, Pool, Progress, Report, Segments, Severity, Verdict};
@@ -103,7 +104,11 @@ fn dirty_files(objects: &[RecoveredObject], lost: &BTreeMap<ObjectId, u64>) -> V
     let mut files: Vec<Dirty> = dirty
         .map(|object| Dirty {
             path: String::from_utf8_lossy(&object.state.path).into_owned(),
-            inode: object.state.inode,
+            inode: object.state.identity.file().map(|file| file.inode),
+            volume: match object.state.identity {
+                Identity::Volume(id) => Some(id.to_string()),
+                Identity::File(_) => None,
+            },
             size: object.state.size,
             dirty_bytes: object.dirty_blocks * BLOCK_U64,
             cached_bytes: object.cached_blocks * BLOCK_U64,

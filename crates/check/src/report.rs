@@ -132,13 +132,17 @@ pub struct Blocks {
     pub damaged_dirty: u64,
 }
 
-/// A file with something that the origin has not got.
+/// An object with something that the origin has not got.
 #[derive(Clone, Debug, Serialize)]
 pub struct Dirty {
-    /// Its path below the origin's root, as last known; empty where unknown.
+    /// Its path below the origin's root, as last known; empty where unknown, and of a volume.
     pub path: String,
-    /// Its inode number at the origin.
-    pub inode: u64,
+    /// Its inode number at the origin, if it is a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inode: Option<u64>,
+    /// Its name, if it is a volume: 32 hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
     /// Its size.
     pub size: u64,
     /// Bytes that the origin has not got, in whole blocks.

@@ -52,7 +52,7 @@ fn an_empty_pool_and_one_that_was_cut_off_are_sound() {
     // By hand: see the engine's test of the same image.
     assert_eq!((in_use.blocks.cached, in_use.blocks.dirty, in_use.blocks.verified), (7, 4, 5));
     let [file] = &in_use.dirty_files[..] else { panic!("{:?}", in_use.dirty_files) };
-    assert_eq!((&file.path[..], file.inode, file.size, file.dirty_bytes), ("data/kept", 77, 40_000, 4 * 4096));
+    assert_eq!((&file.path[..], file.inode, file.size, file.dirty_bytes), ("data/kept", Some(77), 40_000, 4 * 4096));
 }
 
 #[test]

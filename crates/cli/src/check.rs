@@ -165,17 +165,23 @@ const fn counts(counts: bool) -> &'static str {
 
 fn write_files(out: &mut String, report: &Report) -> std::fmt::Result {
     for file in report.dirty_files.iter().take(FILES_SHOWN) {
-        let path = if file.path.is_empty() { "path unknown" } else { &file.path };
+        let name = match (&file.volume, file.inode) {
+            (Some(volume), _) => format!("volume {volume}"),
+            (None, inode) => {
+                let path = if file.path.is_empty() { "path unknown" } else { &file.path };
+                let removed = if file.removed { ", removed" } else { "" };
+                format!("{path} (inode {}{removed})", inode.unwrap_or(0))
+            }
+        };
         let dirty = match file.dirty_bytes {
             0 => "size or time".to_owned(),
             bytes => Size(bytes).to_string(),
         };
-        let removed = if file.removed { ", removed" } else { "" };
         let lost = match file.damaged_dirty_blocks {
             0 => String::new(),
             blocks => format!(", {blocks} blocks LOST"),
         };
-        writeln!(out, "  {dirty:>12}  {path} (inode {}{removed}){lost}", file.inode)?;
+        writeln!(out, "  {dirty:>12}  {name}{lost}")?;
     }
     match report.dirty_files.len().saturating_sub(FILES_SHOWN) {
         0 => Ok(()),

@@ -30,6 +30,7 @@ mod gathered;
 mod identities;
 mod keep;
 mod key;
+mod kind;
 mod last_name;
 mod leaving;
 mod life;
@@ -42,6 +43,7 @@ mod object_job;
 mod object_room;
 mod op;
 mod origin_cost;
+mod origin_number;
 mod origin_space;
 mod outbox;
 mod packing;
@@ -66,6 +68,7 @@ mod store;
 mod sums;
 mod treatment;
 mod turns;
+mod witness;
 
 pub use config::Config;
 pub use destage::FlushProgress;
@@ -74,9 +77,10 @@ pub use engine::{Engine, Holding, fits_together};
 pub use headpond_base::{Class, Compression};
 pub use headpond_log::{FlashRead, Mutation};
 pub use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy};
-pub use recovery::{
-    Conflict, RecoverError, Recovered, RecoveredObject, Verdict, format_pool, recover, recover_mutated,
+pub use recovery::{RecoverError, Recovered, RecoveredObject, format_pool, recover, recover_mutated};
+pub use request::{
+    Attributes, FlushId, FlushScope, Namespace, OpenFile, OpenObject, OpenVolume, Reply, Request, RequestId, Served,
 };
-pub use request::{Attributes, FlushId, FlushScope, Namespace, OpenFile, Reply, Request, RequestId, Served};
 pub use stats::Stats;
 pub use treatment::{Handling, Treatment};
+pub use witness::{Conflict, Verdict};

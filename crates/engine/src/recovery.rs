@@ -8,11 +8,11 @@
 
 use headpond_base::{
     BatchNumber, Block, Buf, BufMut, CacheMode, Epoch, Generation, MemberId, Nanos, ObjectId, OwnerNumber, PoolId,
-    Sequence, Stream, UnixNanos,
+    Sequence, Stream,
 };
 use headpond_format::{
     CheckpointHead, FrameKind, Geometry, MemberName, Members, ObjectState, OriginName, SUPERBLOCK_SLOTS, SegmentRow,
-    SegmentState, Stamp, Superblock, encode_checkpoint_head, encode_frame, encode_superblock,
+    SegmentState, Superblock, Witness, encode_checkpoint_head, encode_frame, encode_superblock,
 };
 use headpond_log::{FlashRead, Log, Mutation, ScanError, Segments, scan};
 use headpond_map::Slot;
@@ -20,9 +20,10 @@ use headpond_map::Slot;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::renames::kept_path;
-use crate::request::{Attributes, OpenFile};
+use crate::request::{Attributes, OpenObject};
 use crate::store::Store;
 use crate::store::object::Object;
+use crate::witness::{Verdict, conflict, keep_volume, reconcile_volume};
 
 /// What to write on a device, and where, so that it is an empty pool of its own. Both superblocks must be durable before
 /// it is used. The two names are random.
@@ -111,36 +112,6 @@ pub struct RecoveredObject {
     pub cached_blocks: u64,
     /// Data, size or time that the origin has not got, or may have got without it being known how it is left.
     pub dirty: bool,
-}
-
-/// What became of an object when it was compared with the origin.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// As it was left.
-    Kept,
-    /// Its file was changed meanwhile: what the pool had of it, all of it clean, is dropped.
-    Dropped,
-    /// The same of a file that differs by its status change time alone, after a use that did not end in order. Who changes mode,
-    /// owner, attributes or names through headpond moves that, and the log's word of it may not have been durable yet; who
-    /// changes the file behind its back, and puts the time back, moves it too.
-    Doubted,
-    /// Its file is gone, as it should be or without loss.
-    Forgotten,
-    /// Dirty data, and a file that is not as it was left: the operator must choose.
-    Conflict(Conflict),
-}
-
-/// Dirty data in the pool and another state at the origin than it belongs to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflict {
-    /// The file's path below the origin's root, as far as known.
-    pub path: Vec<u8>,
-    /// Blocks that the origin has not got.
-    pub dirty_blocks: u64,
-    /// The file as headpond left it.
-    pub left: Stamp,
-    /// The file now; `None` if it is missing.
-    pub found: Option<Stamp>,
 }
 
 /// Reads the pool on a device of `device_bytes`. Changes nothing: it can be repeated.
@@ -251,18 +222,19 @@ impl Recovered {
         self.store.log().segments()
     }
 
-    /// Compares an object with its file at the origin as it is now; `None` if there is none with
-    /// this inode number and birth time.
-    pub fn reconcile(&mut self, id: ObjectId, found: Option<&OpenFile>) -> Verdict {
+    /// Compares an object with the origin as it is now; `None` if there is none of this identity.
+    pub fn reconcile(&mut self, id: ObjectId, found: Option<&OpenObject>) -> Verdict {
         let origin_stood = self.origin_stood;
         let Some(object) = self.store.get_mut(id) else { return Verdict::Forgotten };
-        let is_it = |found: &&OpenFile| {
-            found.birth == object.state.birth && (origin_stood || !had_the_number_before(object, found))
-        };
+        let found = found.filter(|found| found.identity() == object.state.identity);
+        if !object.is_file() {
+            return reconcile_volume(&mut self.store, id, found.map(OpenObject::witness), origin_stood);
+        }
+        let is_it = |found: &&OpenObject| origin_stood || !had_the_number_before(object, found.witness());
         let Some(found) = found.filter(is_it) else {
             let flags = object.state.flags;
             // A time alone is no loss; it may also be what is left of an object whose end was not durable yet.
-            let lacks = object.data_dirty_against(object.state.stamp.size);
+            let lacks = object.data_dirty_against(object.state.witness.size());
             if flags.unlinked || flags.unanchored || !lacks {
                 self.store.remove(id);
                 return Verdict::Forgotten;
@@ -270,19 +242,18 @@ impl Recovered {
             return Verdict::Conflict(conflict(object, None));
         };
         let flags = object.state.flags;
-        let left_alone = (object.state.stamp.size, object.state.stamp.mtime) == (found.stamp.size, found.stamp.mtime);
-        if flags.unlinked && object.trust.is_trusted() && !left_alone && found.birth == UnixNanos(0) {
+        let (left, now) = (object.state.witness, found.witness());
+        let same = left.shows_the_same(now);
+        if flags.unlinked && object.trust.is_trusted() && !same && object.state.identity.lacks_birth() {
             // It was about to go, and an origin without birth times has given its inode number to
             // another file since: headpond itself had not touched it.
             self.store.remove(id);
             return Verdict::Forgotten;
         }
-        if !found.path.is_empty() {
-            object.state.path = kept_path(&found.path);
+        if !found.path().is_empty() {
+            object.state.path = kept_path(found.path());
         }
         object.state.flags.unlinked = false;
-        let (left, now) = (object.state.stamp, found.stamp);
-        let same = (left.size, left.mtime) == (now.size, now.mtime);
         // The last use ended in order: a time that was put back after a change shows by the one that nobody puts back.
         // After a crash, by one that headpond cannot have given it.
         let status_changed = object.state.status_changed(now);
@@ -307,14 +278,14 @@ impl Recovered {
             object.meets_own(now);
             return Verdict::Kept;
         }
-        if object.data_dirty_against(left.size) {
+        if object.data_dirty_against(left.size()) {
             if !same || status_changed {
                 return Verdict::Conflict(conflict(object, Some(now)));
             }
             object.note_found(now);
             return Verdict::Kept;
         }
-        if same && (left.ctime == now.ctime || object.is_dirty()) {
+        if same && (left.ctime() == now.ctime() || object.is_dirty()) {
             object.note_found(now);
             return Verdict::Kept;
         }
@@ -331,14 +302,17 @@ impl Recovered {
     }
 
     /// Resolves a conflict: the pool's dirty data goes over the file as it is now.
-    pub fn keep(&mut self, id: ObjectId, found: &OpenFile) {
+    pub fn keep(&mut self, id: ObjectId, found: &OpenObject) {
+        if self.store.get(id).is_some_and(|object| !object.is_file()) {
+            return keep_volume(&mut self.store, id, found.witness());
+        }
         // What the pool has as clean was a copy of the file before.
         self.store.clear_clean(id);
         if let Some(object) = self.store.get_mut(id) {
-            object.has_status_of(found.stamp.ctime);
-            object.meets(found.stamp);
+            object.has_status_of(found.witness().ctime());
+            object.meets(found.witness());
             object.trust.begin_change();
-            object.state.path = kept_path(&found.path);
+            object.state.path = kept_path(found.path());
         }
     }
 
@@ -384,11 +358,7 @@ impl Recovered {
 /// The origin may forget that a file was removed, and with it the new one that got its number and was not synced there yet.
 /// The status of the older one was last changed before the new one was made. Where both happened within one step of the
 /// origin's clock, this does not tell.
-fn had_the_number_before(object: &Object, found: &OpenFile) -> bool {
+fn had_the_number_before(object: &Object, found: Witness) -> bool {
     let state = &object.state;
-    state.birth == ObjectState::NO_BIRTH && state.flags.unanchored && found.stamp.ctime < state.made_at
-}
-
-fn conflict(object: &Object, found: Option<Stamp>) -> Conflict {
-    Conflict { path: object.state.path.clone(), dirty_blocks: object.map().dirty(), left: object.state.stamp, found }
+    state.identity.lacks_birth() && state.flags.unanchored && found.ctime() < state.made_at
 }

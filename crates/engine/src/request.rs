@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use headpond_base::{Buf, CacheMode, Errno, ObjectId, UnixNanos};
-use headpond_format::Stamp;
+use headpond_format::{FileIdentity, Identity, Stamp, VolumeId, VolumeWitness, Witness};
 
 use crate::config::Config;
 use crate::treatment::Treatment;
@@ -61,6 +61,77 @@ pub struct OpenFile {
     pub allocated: u64,
 }
 
+/// A volume, as its door found it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenVolume {
+    /// Its name for good.
+    pub id: VolumeId,
+    /// What the door can say of it now.
+    pub witness: VolumeWitness,
+}
+
+/// An object of the origin, as its door found it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum OpenObject {
+    /// A file.
+    File(OpenFile),
+    /// A volume.
+    Volume(OpenVolume),
+}
+
+impl OpenObject {
+    /// What it is.
+    #[must_use]
+    pub const fn identity(&self) -> Identity {
+        match self {
+            Self::File(file) => Identity::File(FileIdentity { inode: file.inode, birth: file.birth }),
+            Self::Volume(volume) => Identity::Volume(volume.id),
+        }
+    }
+
+    /// What a change by others shows by.
+    #[must_use]
+    pub const fn witness(&self) -> Witness {
+        match self {
+            Self::File(file) => Witness::File(file.stamp),
+            Self::Volume(volume) => Witness::Volume(volume.witness),
+        }
+    }
+
+    /// Its path; empty of a volume.
+    pub(crate) fn path(&self) -> &[u8] {
+        match self {
+            Self::File(file) => &file.path,
+            Self::Volume(_) => &[],
+        }
+    }
+
+    /// Whether its front door has just made it.
+    pub(crate) const fn is_created(&self) -> bool {
+        matches!(self, Self::File(file) if file.created)
+    }
+
+    /// Bytes that have space at the origin.
+    pub(crate) const fn allocated(&self) -> u64 {
+        match self {
+            Self::File(file) => file.allocated,
+            Self::Volume(_) => 0,
+        }
+    }
+}
+
+impl From<OpenFile> for OpenObject {
+    fn from(file: OpenFile) -> Self {
+        Self::File(file)
+    }
+}
+
+impl From<OpenVolume> for OpenObject {
+    fn from(volume: OpenVolume) -> Self {
+        Self::Volume(volume)
+    }
+}
+
 /// What applications see of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Attributes {
@@ -101,11 +172,15 @@ pub enum Namespace {
 }
 
 /// Something asked of the engine. Offsets and lengths are in bytes.
+///
+/// A volume is only opened, closed, read, written, made zeros, synced, flushed and searched. It keeps its size: a change that
+/// reaches beyond its end fails with [`Errno::NOSPC`], and anything else with [`Errno::OPNOTSUPP`]. It has no times: a
+/// request's counts for nothing.
 #[derive(Clone, Debug)]
 pub enum Request {
-    /// Makes a file known, or known again, and counts one more handle on it.
-    /// Answer: [`Reply::Opened`].
-    Open(OpenFile),
+    /// Makes an object known, or known again, and counts one more handle on it. Answer: [`Reply::Opened`]; for a volume
+    /// that others have changed while it was open or dirty [`Errno::STALE`].
+    Open(OpenObject),
     /// One handle less. Answer: [`Reply::Done`].
     Close {
         /// The object.
@@ -279,7 +354,7 @@ pub struct Served {
 /// The engine's answer to a request.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// The file's object, and what applications see of it: may differ from the origin's.
+    /// The object, and what applications see of it: may differ from the origin's.
     Opened {
         /// The object.
         object: ObjectId,

@@ -32,7 +32,7 @@ fn restart(world: &mut World, file: ObjectId, config: Config) -> ObjectId {
     for object in recovered.objects() {
         let found =
             OpenFile { inode: 1, birth: UnixNanos(0), path: b"f".to_vec(), stamp, created: false, allocated: 0 };
-        assert!(!matches!(recovered.reconcile(object.object, Some(&found)), Verdict::Conflict(_)));
+        assert!(!matches!(recovered.reconcile(object.object, Some(&found.clone().into())), Verdict::Conflict(_)));
     }
     world.engine = recovered.into_engine(config, Nanos(world.now));
     world.run();

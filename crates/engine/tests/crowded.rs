@@ -47,7 +47,9 @@ fn crowd(zeros: u64) -> (Stats, Stats) {
     let size = zeros * STRIDE;
     let stamp = Stamp { size, ..Stamp::default() };
     let file = OpenFile { inode: 2, birth: UnixNanos(0), path: b"z".to_vec(), stamp, created: false, allocated: size };
-    let Reply::Opened { object: sparse, .. } = world.ask(Request::Open(file.clone())) else { panic!("not opened") };
+    let Reply::Opened { object: sparse, .. } = world.ask(Request::Open(file.clone().into())) else {
+        panic!("not opened")
+    };
     world.files.insert(sparse, Vec::new());
     let before = world.engine.stats();
     world.hold_below = tight().segments_start;
@@ -79,7 +81,7 @@ fn crowd(zeros: u64) -> (Stats, Stats) {
     for id in ids {
         let (inode, size) = if id == sparse { (2, size) } else { (id.0, world.files[&id].len() as u64) };
         let found = OpenFile { inode, stamp: Stamp { size, ..Stamp::default() }, ..file.clone() };
-        assert!(!matches!(recovered.reconcile(id, Some(&found)), Verdict::Conflict(_)));
+        assert!(!matches!(recovered.reconcile(id, Some(&found.into())), Verdict::Conflict(_)));
     }
     world.engine = recovered.into_engine(config(), Nanos(world.now));
     world.run();

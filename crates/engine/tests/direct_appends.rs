@@ -77,7 +77,7 @@ fn after_a_crash(flash: &Memory, at_origin: &[u8]) -> Vec<u8> {
     let stamp = Stamp { size: at_origin.len() as u64, mtime: UnixNanos(99), ctime: UnixNanos(99) };
     let found = OpenFile { inode: 1, birth: UnixNanos(0), path: b"f".to_vec(), stamp, created: false, allocated: 0 };
     for object in recovered.objects() {
-        let verdict = recovered.reconcile(object.object, Some(&found));
+        let verdict = recovered.reconcile(object.object, Some(&found.clone().into()));
         assert!(!matches!(verdict, Verdict::Conflict(_)), "{verdict:?}");
     }
     let mut world = World::new(streaming());
@@ -87,7 +87,7 @@ fn after_a_crash(flash: &Memory, at_origin: &[u8]) -> Vec<u8> {
     // What is recovered may be destaged at once.
     let known: Vec<ObjectId> = (1..20).map(ObjectId).collect();
     known.iter().for_each(|object| drop(world.files.insert(*object, at_origin.to_vec())));
-    let Reply::Opened { object, .. } = world.ask(Request::Open(found)) else { panic!("not opened") };
+    let Reply::Opened { object, .. } = world.ask(Request::Open(found.into())) else { panic!("not opened") };
     world.files.insert(object, at_origin.to_vec());
     (0..at_origin.len() as u64).step_by(1 << 20).flat_map(|at| world.read(object, at, 1 << 20)).collect()
 }

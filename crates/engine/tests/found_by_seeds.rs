@@ -258,7 +258,7 @@ fn a_status_that_was_changed_just_before_a_kill_is_not_taken_for_a_change_by_oth
         let object = recovered.objects()[0].object;
         let path = b"f".to_vec();
         let file = OpenFile { inode: 1, birth: UnixNanos(0), path, stamp, created: false, allocated: 0 };
-        (recovered.reconcile(object, Some(&file)), recovered.blocks(object).count())
+        (recovered.reconcile(object, Some(&file.into())), recovered.blocks(object).count())
     };
     assert!(matches!(world.ask(Request::Restamp { object: file, stamp: now, seen: true }), Reply::Changed(_)));
     assert_eq!(
@@ -302,7 +302,7 @@ fn a_file_that_was_forgotten_a_moment_ago_is_written_past_the_pool_once_that_is_
     let open = |world: &mut World| {
         let (birth, stamp) = (UnixNanos(5), Stamp::default());
         let file = OpenFile { inode: 1, birth, path: b"f".to_vec(), stamp, created: false, allocated: 0 };
-        let Reply::Opened { object, .. } = world.ask(Request::Open(file)) else { panic!("not opened") };
+        let Reply::Opened { object, .. } = world.ask(Request::Open(file.into())) else { panic!("not opened") };
         world.files.insert(object, Vec::new());
         object
     };
@@ -340,7 +340,9 @@ fn a_file_that_came_back_is_not_the_new_one_that_had_its_number() {
             allocated: 0,
         };
         let open = |world: &mut World, file: &OpenFile| {
-            let Reply::Opened { object, .. } = world.ask(Request::Open(file.clone())) else { panic!("not opened") };
+            let Reply::Opened { object, .. } = world.ask(Request::Open(file.clone().into())) else {
+                panic!("not opened")
+            };
             world.files.insert(object, Vec::new());
             object
         };
@@ -360,7 +362,7 @@ fn a_file_that_came_back_is_not_the_new_one_that_had_its_number() {
             let objects = recovered.objects();
             assert_eq!(objects.len(), 1);
             recovered.booted([boot; 16]);
-            recovered.reconcile(objects[0].object, Some(&OpenFile { stamp: found, ..file.clone() }))
+            recovered.reconcile(objects[0].object, Some(&OpenFile { stamp: found, ..file.clone() }.into()))
         };
         assert_eq!(verdict(1, stamp(49)), Verdict::Forgotten, "it was changed last before the new one was made");
         assert_ne!(verdict(1, Stamp { size: 0, ..stamp(50) }), Verdict::Forgotten);

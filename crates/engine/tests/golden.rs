@@ -15,8 +15,9 @@ use headpond_base::{
 };
 use headpond_engine::{FlashRead, RecoverError, format_pool, recover};
 use headpond_format::{
-    CheckpointHead, Entry, FrameKind, Geometry, MemberName, ObjectState, OriginName, SUPERBLOCK_SLOTS, SegmentState,
-    Stamp, Superblock, VERSION, Writer, encode_checkpoint_head, encode_frame, encode_superblock,
+    CheckpointHead, Entry, FileIdentity, FrameKind, Geometry, Identity, MemberName, ObjectState, OriginName,
+    SUPERBLOCK_SLOTS, SegmentState, Stamp, Superblock, VERSION, Witness, Writer, encode_checkpoint_head, encode_frame,
+    encode_superblock,
 };
 use headpond_log::{DataRecord, Log, LogIo, scan};
 use headpond_map::{ObjectMap, Slot};
@@ -60,12 +61,11 @@ fn empty() -> Flash {
 
 fn state(path: &[u8], size: u64) -> ObjectState {
     ObjectState {
-        inode: 77,
-        birth: UnixNanos(1_000),
+        identity: Identity::File(FileIdentity { inode: 77, birth: UnixNanos(1_000) }),
         size,
         origin_valid: u64::MAX,
         mtime: UnixNanos(2_000),
-        stamp: Stamp { size: 4096, mtime: UnixNanos(1_500), ctime: UnixNanos(1_600) },
+        witness: Witness::File(Stamp { size: 4096, mtime: UnixNanos(1_500), ctime: UnixNanos(1_600) }),
         path: path.to_vec(),
         ..ObjectState::default()
     }

@@ -103,13 +103,19 @@ fn a_rename_looks_at_no_object_and_a_start_at_each_once_however_many_renames_the
         };
         assert_eq!(visited(&mut world, renames), 0, "{count} files");
         let shown = world.engine.holdings(1000);
-        let path = |inode: u64| shown.iter().find(|held| held.inode == inode).map(|held| held.path.clone());
+        let path = |inode: u64| {
+            shown
+                .iter()
+                .find(|held| held.identity.file().is_some_and(|file| file.inode == inode))
+                .map(|held| held.path.clone())
+        };
         assert_eq!(path(count).as_deref(), Some(&b"d0/g"[..]), "{count} files");
         assert_eq!(path(count - 10), Some(format!("d0/f{}", count - 10).into_bytes()), "{count} files");
         assert!(matches!(world.ask(Request::Sync { object: file }), Reply::Done));
         let recovered = recover(&mut world.flash, POOL).unwrap();
         for object in recovered.objects() {
-            let (inode, shown) = (object.state.inode, String::from_utf8(object.state.path).unwrap());
+            let inode = object.state.identity.file().unwrap().inode;
+            let shown = String::from_utf8(object.state.path).unwrap();
             let expected = match inode % 10 {
                 _ if inode == count => "d0/g".to_owned(),
                 0 => format!("d0/f{inode}"),

@@ -76,7 +76,7 @@ fn what_was_on_its_way_when_a_file_was_closed_is_not_taken_for_what_somebody_els
     let mtime = UnixNanos(1 << 40);
     let stamp = Stamp { size: FILE as u64, mtime, ctime: mtime };
     let again = OpenFile { inode: 1, birth: UnixNanos(0), path: b"f".to_vec(), stamp, created: false, allocated: 0 };
-    let Reply::Opened { object, .. } = world.ask(Request::Open(again)) else { panic!("not opened") };
+    let Reply::Opened { object, .. } = world.ask(Request::Open(again.into())) else { panic!("not opened") };
     assert_eq!(object, file, "it is known, as what is on its way needs it");
     // The origin's answer is of before.
     let bytes = BufMut::copy_of(&old[from..from + len as usize]).freeze();

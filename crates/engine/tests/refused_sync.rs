@@ -65,7 +65,7 @@ fn after_a_crash(mode: CacheMode, flash: &Memory, at_origin: &[u8], stamp: Stamp
     recovered.booted([1; 16]);
     let found = found_with(stamp);
     for object in recovered.objects() {
-        let verdict = recovered.reconcile(object.object, Some(&found));
+        let verdict = recovered.reconcile(object.object, Some(&found.clone().into()));
         assert!(!matches!(verdict, Verdict::Conflict(_)), "{verdict:?}");
     }
     let mut world = World::new(config(mode));
@@ -75,7 +75,7 @@ fn after_a_crash(mode: CacheMode, flash: &Memory, at_origin: &[u8], stamp: Stamp
     }
     world.engine = recovered.into_engine(config(mode), Nanos(world.now));
     world.run();
-    let Reply::Opened { object, .. } = world.ask(Request::Open(found)) else { panic!("not opened") };
+    let Reply::Opened { object, .. } = world.ask(Request::Open(found.into())) else { panic!("not opened") };
     world.files.insert(object, at_origin.to_vec());
     world.read(object, 0, BYTES as u32)
 }
@@ -310,7 +310,7 @@ fn a_change_by_others_shows_at_the_next_start_of_a_file_at_which_a_write_had_fai
         assert!(objects.len() == 1 && objects[0].cached_blocks > 0, "{objects:?}");
         let mtime = if changed { UnixNanos(left.mtime.0 + 1) } else { left.mtime };
         let found = found_with(Stamp { mtime, ..left });
-        assert_eq!(recovered.reconcile(objects[0].object, Some(&found)), verdict);
+        assert_eq!(recovered.reconcile(objects[0].object, Some(&found.clone().into())), verdict);
     }
 }
 

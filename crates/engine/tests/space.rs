@@ -219,7 +219,7 @@ fn where_space_ends_within_a_block_what_is_cut_and_grown_again_is_flushed() {
         world.ask(Request::Truncate { object: file, size: 0, mtime: UnixNanos(7) });
         let stamp = Stamp { size: 64 << 10, ..Stamp::default() };
         let found = OpenFile { inode: 1, birth: UnixNanos(0), path: b"f".to_vec(), stamp, created: false, allocated };
-        assert!(matches!(world.ask(Request::Open(found)), Reply::Opened { object, .. } if object == file));
+        assert!(matches!(world.ask(Request::Open(found.into())), Reply::Opened { object, .. } if object == file));
         write(&mut world, file, 32 << 10, 4096, Treatment::default());
         assert!(matches!(world.ask(Request::flush_all(1)), Reply::Done));
         let file = &world.files[&file];

@@ -12,7 +12,7 @@ use headpond_engine::{
     Attributes, Config, FlushId, FlushScope, Handling, Namespace, OpenFile, Reply, Request, RequestId, Treatment,
     Verdict, recover,
 };
-use headpond_format::Stamp;
+use headpond_format::{FileIdentity, Stamp};
 use world::{Memory, POOL, World};
 
 fn random(state: &mut u64) -> u64 {
@@ -101,7 +101,7 @@ fn long_random_use_of_a_small_pool_agrees_with_a_plain_file_in_every_mode() {
         for object in recovered.objects() {
             let found =
                 OpenFile { inode: 1, birth: UnixNanos(0), path: b"f".to_vec(), stamp, created: false, allocated: 0 };
-            if let Verdict::Conflict(conflict) = recovered.reconcile(object.object, Some(&found)) {
+            if let Verdict::Conflict(conflict) = recovered.reconcile(object.object, Some(&found.clone().into())) {
                 panic!("seed {seed}: {conflict:?}");
             }
         }
@@ -338,9 +338,10 @@ fn verdict_after(world: &mut World, found: Stamp) -> Verdict {
     let mut recovered = recover(&mut Memory(world.flash.0.clone()), POOL).unwrap();
     let objects = recovered.objects();
     assert_eq!(objects.len(), 1);
-    let (inode, birth, path) = (objects[0].state.inode, objects[0].state.birth, b"f".to_vec());
+    let FileIdentity { inode, birth } = objects[0].state.identity.file().unwrap();
+    let path = b"f".to_vec();
     let file = OpenFile { inode, birth, path, stamp: found, created: false, allocated: 0 };
-    recovered.reconcile(objects[0].object, Some(&file))
+    recovered.reconcile(objects[0].object, Some(&file.into()))
 }
 
 /// Others changed the file and put size and modification time back, with `touch -r`.
@@ -434,9 +435,10 @@ fn seen_after(world: &World, found: Stamp) -> Attributes {
     let mut recovered = recover(&mut Memory(world.flash.0.clone()), POOL).unwrap();
     let objects = recovered.objects();
     assert_eq!(objects.len(), 1);
-    let (inode, birth, path) = (objects[0].state.inode, objects[0].state.birth, b"f".to_vec());
+    let FileIdentity { inode, birth } = objects[0].state.identity.file().unwrap();
+    let path = b"f".to_vec();
     let file = OpenFile { inode, birth, path, stamp: found, created: false, allocated: 0 };
-    let verdict = recovered.reconcile(objects[0].object, Some(&file));
+    let verdict = recovered.reconcile(objects[0].object, Some(&file.into()));
     assert!(matches!(verdict, Verdict::Kept | Verdict::Dropped | Verdict::Doubted), "{verdict:?}");
     recovered.attributes(objects[0].object).unwrap()
 }

@@ -8,137 +8,15 @@
 use std::ops::Range;
 
 use headpond_base::{Block, Class, ObjectId, RECORD_BLOCKS_MAX, Sequence, UnixNanos};
-use zerocopy::little_endian::{I64, U16, U32, U64};
+use zerocopy::little_endian::{I64, U16, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::Damage;
 use crate::number::counted;
+use crate::object::{OBJECT_PATH_MAX, ObjectState};
 use crate::packed::{BLANK, BLOCK_UNITS, Codec, PACKED_BLOCKS_MAX, packed_units_max};
 
 const WHAT: &str = "entry";
-
-/// The longest path that an object's entry keeps. A file with a longer one is found again by
-/// its inode number.
-pub const OBJECT_PATH_MAX: usize = 1024;
-
-/// What the origin said of a file the last time that headpond left it complete. Compared at
-/// the next start: another value means that others wrote there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Stamp {
-    /// Size in bytes.
-    pub size: u64,
-    /// Modification time.
-    pub mtime: UnixNanos,
-    /// Status change time, which no program can set.
-    pub ctime: UnixNanos,
-}
-
-/// Yes-or-no facts about an object.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ObjectFlags {
-    /// Its directory entry is not known to be durable at the origin. If it is missing after a
-    /// crash, nothing of it was ever synced.
-    pub unanchored: bool,
-    /// Destage, or a change that asks for space there, may have changed the origin's file since the stamp: the stamp
-    /// proves nothing.
-    pub destaging: bool,
-    /// Its last name is being, or has been, removed. If it is missing, that is as it should be.
-    pub unlinked: bool,
-    /// Size or time at the origin differ from the ones here.
-    pub attributes_dirty: bool,
-    /// It is being changed at the origin directly, without entries in the log: until an entry
-    /// says otherwise, the origin's size and time count.
-    pub direct: bool,
-    /// With `direct`: the size and the time here count all the same, for a change at the origin failed and may have left
-    /// others there.
-    pub size_counts: bool,
-    /// The stamp's status change time counts: the use of the pool ended in order, and headpond has not touched the file since
-    /// the stamp. While a pool is in use no object has this.
-    pub ctime_counts: bool,
-    /// Nothing that headpond did has given the file a later status change time than the stamp's, and before it does anything
-    /// that could, the log durably says otherwise. So a later one is a change by others, also after a crash. An earlier one
-    /// is not: the origin may have lost in a power cut what headpond did.
-    pub ctime_bounds: bool,
-}
-
-impl ObjectFlags {
-    const fn bits(self) -> u8 {
-        self.unanchored as u8
-            | (self.destaging as u8) << 1
-            | (self.unlinked as u8) << 2
-            | (self.attributes_dirty as u8) << 3
-            | (self.direct as u8) << 4
-            | (self.size_counts as u8) << 5
-            | (self.ctime_counts as u8) << 6
-            | (self.ctime_bounds as u8) << 7
-    }
-
-    const fn from_bits(bits: u8) -> Self {
-        Self {
-            unanchored: bits & 1 != 0,
-            destaging: bits & 2 != 0,
-            unlinked: bits & 4 != 0,
-            attributes_dirty: bits & 8 != 0,
-            direct: bits & 16 != 0,
-            size_counts: bits & 32 != 0,
-            ctime_counts: bits & 64 != 0,
-            ctime_bounds: bits & 128 != 0,
-        }
-    }
-}
-
-/// All that is remembered of an object, but for its blocks.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ObjectState {
-    /// Inode number at the origin.
-    pub inode: u64,
-    /// Birth time at the origin, 0 where the file system has none: tells a reused inode number.
-    pub birth: UnixNanos,
-    /// The status change time that the file had when it was made through headpond, where the file system keeps no birth
-    /// times; otherwise 0. A file whose status was last changed before that is another one, with its inode number.
-    pub made_at: UnixNanos,
-    /// Facts.
-    pub flags: ObjectFlags,
-    /// Size in bytes, as applications see it.
-    pub size: u64,
-    /// Below this byte the origin's content counts; from it on, what is not in the log is zero,
-    /// whatever the origin has there. `u64::MAX` when all of the origin's file counts.
-    pub origin_valid: u64,
-    /// Modification time, as applications see it.
-    pub mtime: UnixNanos,
-    /// Status change time, as applications see it: unlike the stamp's, not that of a write by headpond. 0 if unknown.
-    pub ctime: UnixNanos,
-    /// The origin's file when it was last left complete.
-    pub stamp: Stamp,
-    /// Path below the origin's root when last known; empty if unknown or too long.
-    pub path: Vec<u8>,
-}
-
-impl ObjectState {
-    /// The birth time of a file where the origin keeps none.
-    pub const NO_BIRTH: UnixNanos = UnixNanos(0);
-
-    /// Whether the status change time of the file that was found tells of a change by others since the stamp. Without any
-    /// of the two flags it tells nothing.
-    #[must_use]
-    pub const fn status_changed(&self, found: Stamp) -> bool {
-        let (left, now, flags) = (self.stamp.ctime.0, found.ctime.0, self.flags);
-        flags.ctime_counts && left != now || flags.ctime_bounds && !flags.destaging && left < now
-    }
-
-    /// What applications see as the status change time of the file that was found, which is as headpond left it. A time at the
-    /// origin that nobody can account for may be that of a change by the front door, and counts if it is later.
-    #[must_use]
-    pub fn ctime_at(&self, found: Stamp) -> UnixNanos {
-        let (left, now, flags) = (self.stamp.ctime, found.ctime, self.flags);
-        let accounted_for = now == left || flags.ctime_bounds && !flags.destaging && now < left;
-        match self.ctime {
-            UnixNanos(0) => now.max(self.mtime),
-            kept if accounted_for => kept,
-            kept => kept.max(now),
-        }
-    }
-}
 
 /// One line of the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -314,26 +192,6 @@ impl Raw {
     }
 }
 
-/// The tail of an object's entry; its path follows.
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-struct RawObject {
-    inode: U64,
-    /// Or `made_at`, with [`WITHOUT_BIRTH`].
-    birth: I64,
-    origin_valid: U64,
-    stamp_size: U64,
-    stamp_mtime: I64,
-    stamp_ctime: I64,
-    path_len: U32,
-    flags: u8,
-    more: u8,
-    reserved: [u8; 2],
-}
-
-/// Of `RawObject::more`: the file has no birth time, and in its place is when it was made.
-const WITHOUT_BIRTH: u8 = 1;
-
 impl Entry {
     /// Appends the entry's bytes, with its place in the order, to `out`.
     ///
@@ -352,7 +210,7 @@ impl Entry {
                 raw.size = state.size.into();
                 raw.mtime = state.mtime.0.into();
                 (raw.first, raw.blocks) = halves(state.ctime);
-                encode_object(state, out);
+                state.encode_tail(out);
             }
             Self::Data { object, first, dirty, grown, class, checksums } => {
                 assert!(checksums.len() <= RECORD_BLOCKS_MAX, "a record of {} blocks", checksums.len());
@@ -466,7 +324,7 @@ impl Entry {
         let entry = match raw.kind {
             kind::OBJECT => {
                 let ctime = from_halves(first.0, blocks).ok_or(senseless("status change time of more than 64 bits"))?;
-                let state = decode_object((raw.size.get(), mtime, ctime), tail).ok_or(Damage::Short(WHAT))?;
+                let state = ObjectState::decode((raw.size.get(), mtime, ctime), tail)?;
                 Self::Object { object, state }
             }
             kind::DATA if codec.is_some() => {
@@ -539,29 +397,6 @@ fn fits_blank(blocks: u64, units: u16) -> bool {
     (1..=RECORD_BLOCKS_MAX as u64).contains(&blocks) && units == 0
 }
 
-fn encode_object(state: &ObjectState, out: &mut Vec<u8>) {
-    assert!(state.path.len() <= OBJECT_PATH_MAX, "a path longer than its room");
-    let without_birth = state.made_at != UnixNanos(0);
-    assert!(
-        !without_birth || state.birth == ObjectState::NO_BIRTH,
-        "a birth time, and the time that stands in for one"
-    );
-    let raw = RawObject {
-        inode: state.inode.into(),
-        birth: if without_birth { state.made_at } else { state.birth }.0.into(),
-        origin_valid: state.origin_valid.into(),
-        stamp_size: state.stamp.size.into(),
-        stamp_mtime: state.stamp.mtime.0.into(),
-        stamp_ctime: state.stamp.ctime.0.into(),
-        path_len: u32::try_from(state.path.len()).expect("bounded by OBJECT_PATH_MAX").into(),
-        flags: state.flags.bits(),
-        more: if without_birth { WITHOUT_BIRTH } else { 0 },
-        reserved: [0; 2],
-    };
-    out.extend_from_slice(raw.as_bytes());
-    out.extend_from_slice(&state.path);
-}
-
 /// A time in two fields that hold positions, and so less than 64 bits: its lower and its upper half.
 fn halves(time: UnixNanos) -> (U64, U64) {
     let bits = time.0.cast_unsigned();
@@ -573,43 +408,14 @@ fn from_halves(lower: u64, upper: u64) -> Option<UnixNanos> {
     Some(UnixNanos((u64::from(upper) << 32 | u64::from(lower)).cast_signed()))
 }
 
-fn decode_object((size, mtime, ctime): (u64, UnixNanos, UnixNanos), tail: &[u8]) -> Option<ObjectState> {
-    let (raw, path) = RawObject::ref_from_prefix(tail).ok()?;
-    let path_len = raw.path_len.get() as usize;
-    if path_len > OBJECT_PATH_MAX {
-        return None;
-    }
-    let time = UnixNanos(raw.birth.get());
-    let (birth, made_at) = match raw.more {
-        0 => (time, UnixNanos(0)),
-        WITHOUT_BIRTH => (ObjectState::NO_BIRTH, time),
-        _ => return None,
-    };
-    Some(ObjectState {
-        inode: raw.inode.get(),
-        birth,
-        made_at,
-        flags: ObjectFlags::from_bits(raw.flags),
-        size,
-        origin_valid: raw.origin_valid.get(),
-        mtime,
-        ctime,
-        stamp: Stamp {
-            size: raw.stamp_size.get(),
-            mtime: UnixNanos(raw.stamp_mtime.get()),
-            ctime: UnixNanos(raw.stamp_ctime.get()),
-        },
-        path: path.get(..path_len)?.to_vec(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{FileIdentity, Identity, ObjectFlags, Stamp, VolumeId, VolumeWitness, Witness};
     use proptest::prelude::*;
 
     fn any_state() -> impl Strategy<Value = ObjectState> {
-        (
+        let file = (
             any::<u64>(),
             0..1_u64 << 62,
             any::<u64>(),
@@ -618,17 +424,34 @@ mod tests {
             proptest::collection::vec(any::<u8>(), 0..OBJECT_PATH_MAX),
         )
             .prop_map(|(inode, size, origin_valid, time, bits, path)| ObjectState {
-                inode,
-                birth: UnixNanos(if inode % 2 == 0 { time ^ 5 } else { 0 }),
+                identity: Identity::File(FileIdentity {
+                    inode,
+                    birth: UnixNanos(if inode % 2 == 0 { time ^ 5 } else { 0 }),
+                }),
                 made_at: UnixNanos(if inode % 2 == 0 { 0 } else { time ^ 6 }),
                 flags: ObjectFlags::from_bits(bits),
                 size,
                 origin_valid,
                 mtime: UnixNanos(time),
                 ctime: UnixNanos(time ^ 3),
-                stamp: Stamp { size: size ^ 1, mtime: UnixNanos(time ^ 1), ctime: UnixNanos(time ^ 2) },
+                witness: Witness::File(Stamp {
+                    size: size ^ 1,
+                    mtime: UnixNanos(time ^ 1),
+                    ctime: UnixNanos(time ^ 2),
+                }),
                 path,
-            })
+            });
+        let volume = (any::<[u8; 16]>(), 0..1_u64 << 62, any::<u64>(), any::<bool>()).prop_map(
+            |(id, size, generation, destaging)| ObjectState {
+                identity: Identity::Volume(VolumeId(id)),
+                witness: Witness::Volume(VolumeWitness { size, generation }),
+                flags: ObjectFlags { destaging, ..ObjectFlags::default() },
+                size,
+                origin_valid: u64::MAX,
+                ..ObjectState::default()
+            },
+        );
+        prop_oneof![file, volume]
     }
 
     fn any_entry() -> impl Strategy<Value = Entry> {

@@ -18,6 +18,7 @@ mod geometry;
 mod layout;
 mod members;
 mod number;
+mod object;
 mod packed;
 mod segment;
 mod settings;
@@ -30,10 +31,13 @@ pub use checkpoint::{
     decode_frame, encode_checkpoint_head, encode_frame,
 };
 pub use checksum::{Writer, block_checksum, bytes_checksum, verify_block};
-pub use entry::{Entry, OBJECT_PATH_MAX, ObjectFlags, ObjectState, Stamp};
+pub use entry::Entry;
 pub use geometry::{Geometry, GeometryError, POOL_BYTES_MAX, POOL_BYTES_MIN};
 pub use layout::{Layout, PLACES_MAX, ParityRow, Place};
 pub use members::{MEMBERS_MAX, Member, MemberName, MemberState, Members};
+pub use object::{
+    FileIdentity, Identity, OBJECT_PATH_MAX, ObjectFlags, ObjectState, Stamp, VolumeId, VolumeWitness, Witness,
+};
 pub use packed::{
     BLOCK_UNITS, Codec, Intact, PACKED_BLOCKS_MAX, UNIT, is_blank, pack, packed_units_max, seal, verify_packed,
 };

@@ -15,12 +15,12 @@ use headpond_base::{
     PoolId, SegmentId, Sequence, Stream, UnixNanos,
 };
 use headpond_format::{
-    BatchHead, CheckpointHead, Codec, Damage, Entry, FRAME_HEAD, Frame, FrameKind, Geometry, Layout, MemberName,
-    Members, ObjectFlags, ObjectState, OriginName, ParityRow, Place, Placement, SegmentHead, SegmentRow, SegmentState,
-    Stamp, SummaryBatch, Superblock, VERSION, Writer, block_checksum, bytes_checksum, decode_batch,
-    decode_checkpoint_head, decode_footer, decode_frame, decode_segment_head, decode_superblock, encode_batch,
-    encode_checkpoint_head, encode_footer, encode_frame, encode_segment_head, encode_superblock, pack, seal,
-    verify_packed,
+    BatchHead, CheckpointHead, Codec, Damage, Entry, FRAME_HEAD, FileIdentity, Frame, FrameKind, Geometry, Identity,
+    Layout, MemberName, Members, ObjectFlags, ObjectState, OriginName, ParityRow, Place, Placement, SegmentHead,
+    SegmentRow, SegmentState, Stamp, SummaryBatch, Superblock, VERSION, VolumeId, VolumeWitness, Witness, Writer,
+    block_checksum, bytes_checksum, decode_batch, decode_checkpoint_head, decode_footer, decode_frame,
+    decode_segment_head, decode_superblock, encode_batch, encode_checkpoint_head, encode_footer, encode_frame,
+    encode_segment_head, encode_superblock, pack, seal, verify_packed,
 };
 
 fn path(version: u32, name: &str) -> PathBuf {
@@ -162,8 +162,10 @@ fn entries() -> Vec<Entry> {
         (ObjectId(0x8182_8384_8586_8788), Block(0x0001_0203_0405_0607), 0x0002_0304_0506_0708);
     let mtime = UnixNanos(-0x0102_0304_0506_0708);
     let state = ObjectState {
-        inode: 0x9192_9394_9596_9798,
-        birth: UnixNanos(0x1112_1314_1516_1718),
+        identity: Identity::File(FileIdentity {
+            inode: 0x9192_9394_9596_9798,
+            birth: UnixNanos(0x1112_1314_1516_1718),
+        }),
         made_at: UnixNanos(0),
         flags: ObjectFlags {
             unanchored: true,
@@ -179,7 +181,7 @@ fn entries() -> Vec<Entry> {
         origin_valid: u64::MAX,
         mtime,
         ctime: UnixNanos(0),
-        stamp: Stamp { size: 0x3132, mtime: UnixNanos(0x4142), ctime: UnixNanos(0x5152) },
+        witness: Witness::File(Stamp { size: 0x3132, mtime: UnixNanos(0x4142), ctime: UnixNanos(0x5152) }),
         path: b"db/ibdata1".to_vec(),
     };
     let other = ObjectFlags { destaging: true, attributes_dirty: true, ..ObjectFlags::default() };
@@ -309,6 +311,26 @@ fn ctime_entry_bytes() -> Vec<u8> {
     bytes
 }
 
+/// A volume.
+fn volume_entries() -> Vec<(Sequence, Entry)> {
+    let size = 0x2122_2324_2526_2728;
+    let state = ObjectState {
+        identity: Identity::Volume(VolumeId(*b"a volume's name.")),
+        witness: Witness::Volume(VolumeWitness { size, generation: 0x3132_3334_3536_3738 }),
+        flags: ObjectFlags { destaging: true, attributes_dirty: true, direct: true, ..ObjectFlags::default() },
+        size,
+        origin_valid: u64::MAX,
+        ..ObjectState::default()
+    };
+    vec![(Sequence(0x0102_0304_0506_0700), Entry::Object { object: ObjectId(0x8182_8384_8586_8788), state })]
+}
+
+fn volume_entry_bytes() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    volume_entries().iter().for_each(|(sequence, entry)| entry.encode(*sequence, &mut bytes));
+    bytes
+}
+
 const WRITER: Writer = Writer { pool: POOL, generation: Generation(3) };
 const RECORD: (ObjectId, Block, Writer) = (ObjectId(7), Block(40), WRITER);
 
@@ -345,6 +367,7 @@ fn written() -> Vec<(&'static str, Vec<u8>)> {
         ("blank-superblock", encode_superblock(&Superblock { packed: true, blanks: true, ..superblock(true) })),
         ("blank-entries", blank_entry_bytes()),
         ("ctime-entries", ctime_entry_bytes()),
+        ("volume-entries", volume_entry_bytes()),
     ]
 }
 
@@ -419,6 +442,11 @@ fn blank_records_are_read_as_they_were_meant() {
 #[test]
 fn status_change_times_are_read_as_they_were_meant() {
     assert_eq!(Entry::decode_all(&sparse::read(&path(VERSION, "ctime-entries"))), Ok(ctime_entries()));
+}
+
+#[test]
+fn volumes_are_read_as_they_were_meant() {
+    assert_eq!(Entry::decode_all(&sparse::read(&path(VERSION, "volume-entries"))), Ok(volume_entries()));
 }
 
 #[test]

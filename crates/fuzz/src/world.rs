@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, Nanos};
 use headpond_engine::{
-    Config, Effect, Engine, FlashRead, OpenFile, Outcome, Recovered, Reply, Request, RequestId, Room, Treatment,
+    Config, Effect, Engine, FlashRead, OpenObject, Outcome, Recovered, Reply, Request, RequestId, Room, Treatment,
     Verdict,
 };
 use headpond_format::Address;
@@ -75,12 +75,14 @@ impl World {
         let mut conflicts = Vec::new();
         origin.objects.clear();
         for object in recovered.objects() {
-            let found: Option<OpenFile> = origin.describe(object.state.inode);
+            // Only a forged log has volumes here, and no door knows of them.
+            let inode = object.state.identity.file().map(|file| file.inode);
+            let found: Option<OpenObject> = inode.and_then(|inode| origin.describe(inode)).map(OpenObject::from);
             match (recovered.reconcile(object.object, found.as_ref()), &found) {
                 (Verdict::Forgotten, _) => continue,
                 (Verdict::Kept | Verdict::Dropped | Verdict::Doubted, _) => {}
                 (Verdict::Conflict(_), found) => {
-                    conflicts.push(object.state.inode);
+                    conflicts.extend(inode);
                     match found {
                         Some(found) if decide() => recovered.keep(object.object, found),
                         _ => {
@@ -90,7 +92,7 @@ impl World {
                     }
                 }
             }
-            origin.objects.insert(object.object, object.state.inode);
+            origin.objects.extend(inode.map(|inode| (object.object, inode)));
         }
         let engine = recovered.into_engine(config, Nanos(0));
         let (unsynced, replies) = (Vec::new(), BTreeMap::new());
@@ -203,7 +205,7 @@ impl World {
     pub(crate) fn open(&mut self, inode: u64) -> Result<(headpond_base::ObjectId, u64), String> {
         let file = self.origin.describe(inode).ok_or("a file that the origin has not got")?;
         self.opening = Some(inode);
-        let reply = self.ask(Request::Open(file))?;
+        let reply = self.ask(Request::Open(file.into()))?;
         self.opening = None;
         match reply {
             Reply::Opened { object, attributes } => Ok((object, attributes.size)),

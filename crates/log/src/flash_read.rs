@@ -36,8 +36,8 @@ pub enum ScanError {
         /// Bytes that there are.
         found: u64,
     },
-    /// A structure without which nothing can be said is damaged.
-    #[error("{what} at byte {offset} is damaged: {damage}")]
+    /// A structure without which nothing can be said is damaged, or says what this program does not know.
+    #[error("{what} at byte {offset}{}: {damage}", if matches!(damage, Damage::Unsupported(..)) { "" } else { " is damaged" })]
     Damaged {
         /// Which.
         what: &'static str,

@@ -11,12 +11,12 @@
 
 use headpond_base::{BLOCK, BatchNumber, Block, Location, SegmentId, Sequence, Stream};
 use headpond_format::{
-    BLOCK_UNITS, Entry, Geometry, SegmentHead, SummaryBatch, UNIT, Writer, verify_block, verify_packed,
+    BLOCK_UNITS, Damage, Entry, Geometry, SegmentHead, SummaryBatch, UNIT, Writer, verify_block, verify_packed,
 };
 use headpond_map::CHUNK_BLOCKS;
 
 use crate::batches::{Wanted, read_footer, walk};
-use crate::flash_read::{FlashRead, NUMBER_MAX, ScanError};
+use crate::flash_read::{FlashRead, NUMBER_MAX, ScanError, damaged};
 use crate::log::bound_writer;
 use crate::mutation::Mutation;
 
@@ -116,7 +116,7 @@ pub(crate) fn judge(
         if torn_in.contains(&batch.segment) {
             continue;
         }
-        let Some(read) = read_batch(&batch, flash, geometry, durable, mutation) else {
+        let Some(read) = read_batch(&batch, flash, geometry, durable, mutation)? else {
             if by_segment {
                 torn_in.push(batch.segment);
                 continue;
@@ -133,7 +133,7 @@ pub(crate) fn judge(
         return Err(ScanError::LostHistory { after: chain, durable: durable.host });
     }
     for batch in others {
-        if let Some(read) = read_batch(&batch, flash, geometry, durable, mutation) {
+        if let Some(read) = read_batch(&batch, flash, geometry, durable, mutation)? {
             counted += 1;
             entries.extend(read.into_iter().filter(|entry| entry.sequence <= last));
         }
@@ -148,24 +148,35 @@ pub(crate) fn judge(
 }
 
 /// A batch's entries, if it counts for itself.
+///
+/// # Errors
+/// It is whole, and says what this program does not know: that is no crash, and nothing may be dropped for it.
 fn read_batch(
     batch: &FoundBatch,
     flash: &mut dyn FlashRead,
     geometry: &Geometry,
     durable: Durable,
     mutation: Option<Mutation>,
-) -> Option<Vec<TailEntry>> {
+) -> Result<Option<Vec<TailEntry>>, ScanError> {
     let first = geometry.first_location(batch.segment).plus(batch.summary.start + 1);
     let mut next = 0;
     let mut read = Vec::new();
-    for (sequence, entry) in Entry::decode_all(&batch.summary.entries).ok()? {
+    let entries = match Entry::decode_all(&batch.summary.entries) {
+        Ok(entries) => entries,
+        Err(damage @ Damage::Unsupported(..)) => {
+            let head = geometry.first_location(batch.segment).plus(batch.summary.start);
+            return Err(damaged("a batch of the log", geometry.byte_of(head), damage));
+        }
+        Err(_) => return Ok(None),
+    };
+    for (sequence, entry) in entries {
         if !fits_a_map(&entry) {
-            return None;
+            return Ok(None);
         }
         let units = entry.payload_units(next);
         next = units.end;
         if batch.summary.start + 1 + next.div_ceil(BLOCK_UNITS) > geometry.segment_blocks() {
-            return None;
+            return Ok(None);
         }
         let location = match entry {
             Entry::Blank { .. } => Some(geometry.first_location(batch.segment).plus(batch.summary.start)),
@@ -178,7 +189,7 @@ fn read_batch(
     let whole = batch.summary.number <= durable.batch
         || Mutation::AcceptTornBatch.is_planted(mutation)
         || payload_matches(&read, (first, next), writer, flash, geometry);
-    whole.then_some(read)
+    Ok(whole.then_some(read))
 }
 
 /// Whether a map can hold what the entry names. A chunk's number has 32 bits, in memory and in a checkpoint.

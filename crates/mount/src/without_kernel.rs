@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use headpond_base::{ObjectId, Result, UnixNanos};
-use headpond_engine::{Attributes, Namespace, Reply, Request};
+use headpond_engine::{Attributes, Namespace, OpenObject, Reply, Request};
 use headpond_format::Stamp;
 use headpond_names::KnownObject;
 use rustix::fs::{Mode, OFlags, RenameFlags};
@@ -44,7 +44,7 @@ struct Told {
 impl Pond for Told {
     fn submit(&self, request: Request, done: Done) {
         done(match request {
-            Request::Open(file) => {
+            Request::Open(OpenObject::File(file)) => {
                 let mut objects = self.objects.lock().unwrap();
                 let next = ObjectId(objects.len() as u64 + 1);
                 let object = *objects.entry((file.inode, file.birth)).or_insert(next);

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use bench::Bench;
 use bench::straight::Straight;
 use headpond_base::{ObjectId, Result};
-use headpond_engine::{Namespace, Request};
+use headpond_engine::{Namespace, OpenObject, Request};
 use headpond_format::Stamp;
 use headpond_mount::{Done, Operation, Pond};
 use rustix::fs::{Mode, OFlags};
@@ -58,7 +58,7 @@ impl Racing {
 impl Pond for Racing {
     fn submit(&self, request: Request, done: Done) {
         let told = match &request {
-            Request::Open(file) => Some(Told::Open(file.stamp)),
+            Request::Open(OpenObject::File(file)) => Some(Told::Open(file.stamp)),
             Request::Close { .. } => Some(Told::Close),
             Request::Restamp { stamp, .. } => Some(Told::Restamp(*stamp)),
             _ => None,

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use headpond_base::{BufMut, CacheMode, MemberId, Nanos, ObjectId, PoolId, UnixNanos};
 use headpond_device::{Backend, FaultPlan, Faults, Fill, Flash, TrimPolicy, Withhold, start_reactor};
-use headpond_engine::{Config, OpenFile, Reply, Request, Treatment, Verdict, format_pool, recover};
+use headpond_engine::{Config, OpenFile, OpenObject, Reply, Request, Treatment, Verdict, format_pool, recover};
 use headpond_format::{Geometry, MemberName, Stamp};
 use headpond_shard::{FileOrigin, FlashReader, Handle, Limits, Origin, Shard};
 
@@ -47,8 +47,9 @@ impl Place {
         let origin = Arc::new(files);
         for object in recovered.objects() {
             let named = names.iter().map(|name| self.path(name)).filter(|path| path.exists());
-            let found = named.map(|path| open_file(&path)).find(|found| found.inode == object.state.inode);
-            match recovered.reconcile(object.object, found.as_ref()) {
+            let inode = object.state.identity.file().map(|file| file.inode);
+            let found = named.map(|path| open_file(&path)).find(|found| Some(found.inode) == inode);
+            match recovered.reconcile(object.object, found.clone().map(OpenObject::from).as_ref()) {
                 Verdict::Conflict(conflict) => panic!("{conflict:?}"),
                 Verdict::Kept | Verdict::Dropped | Verdict::Doubted | Verdict::Forgotten => {}
             }
@@ -70,7 +71,7 @@ impl Place {
     fn open(&self, handle: &Handle, name: &str) -> ObjectId {
         let path = self.path(name);
         let file = open(&path);
-        match handle.call(Request::Open(open_file(&path))) {
+        match handle.call(Request::Open(open_file(&path).into())) {
             Reply::Opened { object, .. } => {
                 handle.origin().attach(object, file);
                 object

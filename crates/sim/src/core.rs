@@ -2,10 +2,10 @@
 
 use headpond_base::{Buf, CacheMode, Nanos, ObjectId, PoolId};
 use headpond_engine::{
-    Config, Effect, Engine, FlashRead, Mutation, OpenFile, Outcome, Recovered, Request, RequestId, Ticket, Verdict,
+    Config, Effect, Engine, FlashRead, Mutation, OpenObject, Outcome, Recovered, Request, RequestId, Ticket, Verdict,
     format_pool, recover_mutated,
 };
-use headpond_format::{Geometry, MemberName, OriginName};
+use headpond_format::{Geometry, Identity, MemberName, OriginName};
 
 /// A running engine.
 pub(crate) trait Core {
@@ -30,8 +30,7 @@ pub(crate) trait Core {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Known {
     pub(crate) object: ObjectId,
-    pub(crate) inode: u64,
-    pub(crate) birth: i64,
+    pub(crate) identity: Identity,
     pub(crate) dirty: bool,
     /// It has dirty data, and the status change time of its file tells a change by others.
     pub(crate) tells: bool,
@@ -44,10 +43,10 @@ pub(crate) struct Known {
 /// A pool that was read, and is not in use yet.
 pub(crate) trait Restored {
     fn objects(&self) -> Vec<Known>;
-    fn reconcile(&mut self, object: ObjectId, found: Option<&OpenFile>) -> Verdict;
+    fn reconcile(&mut self, object: ObjectId, found: Option<&OpenObject>) -> Verdict;
     /// The status change time that applications will see.
     fn ctime(&self, object: ObjectId) -> Option<i64>;
-    fn keep(&mut self, object: ObjectId, found: &OpenFile);
+    fn keep(&mut self, object: ObjectId, found: &OpenObject);
     fn discard(&mut self, object: ObjectId);
     fn adopt(&mut self, origin: OriginName);
     fn booted(&mut self, boot: [u8; 16]);
@@ -124,17 +123,16 @@ impl Restored for Recovered {
             .into_iter()
             .map(|found| Known {
                 object: found.object,
-                inode: found.state.inode,
-                birth: found.state.birth.0,
+                identity: found.state.identity,
                 dirty: found.dirty,
                 tells: found.dirty_blocks > 0 && found.state.flags.ctime_bounds && !found.state.flags.destaging,
-                left_ctime: (!found.state.flags.direct).then_some(found.state.stamp.ctime.0),
+                left_ctime: (!found.state.flags.direct).then_some(found.state.witness.ctime().0),
                 told: format!("{found:?}"),
             })
             .collect()
     }
 
-    fn reconcile(&mut self, object: ObjectId, found: Option<&OpenFile>) -> Verdict {
+    fn reconcile(&mut self, object: ObjectId, found: Option<&OpenObject>) -> Verdict {
         Self::reconcile(self, object, found)
     }
 
@@ -142,7 +140,7 @@ impl Restored for Recovered {
         self.attributes(object).map(|seen| seen.ctime.0)
     }
 
-    fn keep(&mut self, object: ObjectId, found: &OpenFile) {
+    fn keep(&mut self, object: ObjectId, found: &OpenObject) {
         Self::keep(self, object, found);
     }
 

@@ -77,9 +77,8 @@ impl Sim<'_> {
             .into_iter()
             .filter(|known| known.tells)
             .filter_map(|known| {
-                let file = self.world.origin.by_inode(known.inode)?;
-                let (_, birth) = self.world.origin.identity(file).ok()?;
-                (birth.0 == known.birth).then_some(file)
+                let file = self.world.origin.by_identity(known.identity)?;
+                (self.world.origin.identity(file).ok() == known.identity.file()).then_some(file)
             })
             .collect();
         if told.is_empty() {
@@ -293,11 +292,11 @@ impl Sim<'_> {
         restored.booted(boot);
         restored.adopt(OriginName { key: [9; 16], path: b"/origin".to_vec() });
         for known in restored.objects() {
-            let file = self.world.origin.by_inode(known.inode);
+            let file = self.world.origin.by_identity(known.identity);
             let found = file.and_then(|file| self.describe(file, false));
             let verdict = restored.reconcile(known.object, found.as_ref());
             self.world.trace(|| format!("found {known:?}: {verdict:?}"));
-            let same = found.as_ref().is_some_and(|found| found.birth.0 == known.birth);
+            let same = found.as_ref().is_some_and(|found| found.identity() == known.identity);
             let gone = matches!(verdict, Verdict::Forgotten);
             match (outside, verdict) {
                 (Some(outside), verdict) if file == Some(outside.file) && same => {
@@ -332,7 +331,7 @@ impl Sim<'_> {
             }
             if let (Some(file), Some(found)) = (file, &found)
                 && same
-                && known.left_ctime == Some(found.stamp.ctime.0)
+                && known.left_ctime == Some(found.witness().ctime().0)
                 && let (Some(seen), Some(shown)) = (self.seen_ctimes.get(&file), restored.ctime(known.object))
                 && *seen != shown
             {

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use headpond_base::{Buf, CacheMode, Errno, Nanos, ObjectId, PoolId, UnixNanos};
 use headpond_engine::{
-    Attributes, Config, Effect, FlashRead, Mutation, Namespace, OpenFile, Outcome, Reply, Request, RequestId, Served,
-    Ticket, Verdict,
+    Attributes, Config, Effect, FlashRead, Mutation, Namespace, OpenFile, OpenObject, Outcome, Reply, Request,
+    RequestId, Served, Ticket, Verdict,
 };
 use headpond_format::{Geometry, OriginName};
 
@@ -212,7 +212,7 @@ impl Fake {
 
     fn done(&mut self, request: Request, last: Outcome) -> Reply {
         match request {
-            Request::Open(OpenFile { inode, birth, stamp, .. }) => {
+            Request::Open(OpenObject::File(OpenFile { inode, birth, stamp, .. })) => {
                 let next = ObjectId(self.by_identity.len() as u64 + 1);
                 let object = *self.by_identity.entry((inode, birth)).or_insert(next);
                 let attributes = Attributes { size: stamp.size, mtime: stamp.mtime, ctime: stamp.ctime };
@@ -314,7 +314,7 @@ impl Restored for FakeRestored {
         Vec::new()
     }
 
-    fn reconcile(&mut self, _object: ObjectId, _found: Option<&OpenFile>) -> Verdict {
+    fn reconcile(&mut self, _object: ObjectId, _found: Option<&OpenObject>) -> Verdict {
         Verdict::Kept
     }
 
@@ -322,7 +322,7 @@ impl Restored for FakeRestored {
         None
     }
 
-    fn keep(&mut self, _object: ObjectId, _found: &OpenFile) {}
+    fn keep(&mut self, _object: ObjectId, _found: &OpenObject) {}
 
     fn discard(&mut self, _object: ObjectId) {}
 

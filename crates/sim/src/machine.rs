@@ -213,7 +213,7 @@ impl Machine {
         let path = format!("file {number}").into_bytes();
         let birth = UnixNanos(1);
         let file = OpenFile { inode: number, birth, path, stamp, created: false, allocated: size };
-        match self.ask_and_wait(Request::Open(file)) {
+        match self.ask_and_wait(Request::Open(file.into())) {
             Reply::Opened { object, .. } => {
                 self.sizes.insert(object, size);
                 object

@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use headpond_base::{BLOCK, BLOCK_U64, Buf, Errno, Result, UnixNanos};
-use headpond_format::Stamp;
+use headpond_format::{FileIdentity, Identity, Stamp};
 
 use crate::found::Found;
 use crate::pages::FileBytes;
@@ -261,12 +261,13 @@ impl SimOrigin {
     }
 
     /// Inode number and birth time.
-    pub(crate) fn identity(&self, id: FileId) -> Result<(u64, UnixNanos)> {
-        self.file(id).map(|file| (file.inode, UnixNanos(file.birth)))
+    pub(crate) fn identity(&self, id: FileId) -> Result<FileIdentity> {
+        self.file(id).map(|file| FileIdentity { inode: file.inode, birth: UnixNanos(file.birth) })
     }
 
-    /// The file that has a name and this inode number.
-    pub(crate) fn by_inode(&self, inode: u64) -> Option<FileId> {
+    /// The file that has a name and this one's inode number.
+    pub(crate) fn by_identity(&self, identity: Identity) -> Option<FileId> {
+        let inode = identity.file()?.inode;
         self.names.values().copied().find(|id| self.files.get(id).is_some_and(|file| file.inode == inode))
     }
 

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use headpond_base::{Buf, BufMut, CacheMode, Errno, ObjectId, RECORD_BYTES_MAX};
-use headpond_engine::{FlushId, FlushScope, Handling, Namespace, OpenFile, Request, RequestId, Treatment};
+use headpond_engine::{FlushId, FlushScope, Handling, Namespace, OpenFile, OpenObject, Request, RequestId, Treatment};
+use headpond_format::FileIdentity;
 
 use crate::configuration::{Moment, MutationId};
 use crate::content::{Change, Content, Writer, fill};
@@ -223,13 +224,14 @@ impl<'a> Sim<'a> {
     }
 
     /// What the front door knows of a file at the origin.
-    pub(crate) fn describe(&mut self, file: FileId, created: bool) -> Option<OpenFile> {
-        let (inode, birth) = self.world.origin.identity(file).ok()?;
+    pub(crate) fn describe(&mut self, file: FileId, created: bool) -> Option<OpenObject> {
+        let FileIdentity { inode, birth } = self.world.origin.identity(file).ok()?;
         let path = self.world.origin.name_of(file).cloned().unwrap_or_default();
         let front = self.world.origin.allocated_front(file);
         let keeps = self.world.origin.kind() == SpaceKind::Keeps;
         let allocated = if self.world.rng.chance(500) && keeps { front } else { 0 };
-        Some(OpenFile { inode, birth, path, stamp: self.world.origin.stamp(file).ok()?, created, allocated })
+        let stamp = self.world.origin.stamp(file).ok()?;
+        Some(OpenFile { inode, birth, path, stamp, created, allocated }.into())
     }
 
     /// Opens a file of the origin.

@@ -613,6 +613,6 @@ mod tests {
         tree.count_open(a, false, &mut origin);
         let c = tree.make(root, b"c", Kind::File, 0o644, &mut origin).unwrap();
         assert_eq!(tree.number(c), Some(11));
-        assert!(origin.identity(c).unwrap().1 > origin.identity(b).unwrap().1);
+        assert!(origin.identity(c).unwrap().birth > origin.identity(b).unwrap().birth);
     }
 }

@@ -382,7 +382,7 @@ mod tests {
         let birth = UnixNanos(since.map_or(0, |since| i64::try_from(since.as_nanos()).unwrap()));
         let path = path.file_name().unwrap().as_encoded_bytes().to_vec();
         let asked = OpenFile { inode: found.ino(), birth, path, stamp, created: false, allocated: 0 };
-        match pool.handle().call(Request::Open(asked)) {
+        match pool.handle().call(Request::Open(asked.into())) {
             Reply::Opened { object, .. } => {
                 pool.handle().origin().attach(object, file);
                 object

@@ -2,6 +2,7 @@
 
 use headpond_base::BLOCK_U64;
 use headpond_engine::Holding;
+use headpond_format::{FileIdentity, Identity};
 use headpond_mount::{FileUse, Insight, ProcessUse};
 use serde::{Deserialize, Serialize};
 
@@ -85,7 +86,9 @@ fn join(used: Vec<FileUse>, holdings: &[Holding]) -> Vec<FileNumbers> {
         stored_bytes: Some(holding.stored_bytes),
         ..FileNumbers::default()
     };
-    let is = |holding: &Holding, file: &FileUse| (holding.inode, holding.birth) == (file.inode, file.birth);
+    let is = |holding: &Holding, file: &FileUse| {
+        holding.identity == Identity::File(FileIdentity { inode: file.inode, birth: file.birth })
+    };
     let of_used = |file: &FileUse| {
         let holding = holdings.iter().find(|holding| is(holding, file)).map(held).unwrap_or_default();
         FileNumbers {
@@ -132,8 +135,7 @@ mod tests {
             recent_bytes: 0,
         };
         let held = |inode, path: &[u8]| Holding {
-            inode,
-            birth: UnixNanos(1),
+            identity: Identity::File(FileIdentity { inode, birth: UnixNanos(1) }),
             path: path.to_vec(),
             blocks: 4,
             dirty_blocks: 2,

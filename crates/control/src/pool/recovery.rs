@@ -13,9 +13,10 @@ use std::path::{Path, PathBuf};
 
 use headpond_base::{BLOCK_U64, CacheMode, ObjectId, PoolId, UnixNanos};
 use headpond_engine::{
-    Attributes, Mutation, OpenFile, RecoverError, Recovered, RecoveredObject, Verdict, format_pool, recover_mutated,
+    Attributes, Mutation, OpenFile, OpenObject, RecoverError, Recovered, RecoveredObject, Verdict, format_pool,
+    recover_mutated,
 };
-use headpond_format::{Damage, MemberName, OriginName, Stamp};
+use headpond_format::{Damage, Identity, MemberName, OriginName, Witness};
 use headpond_mount::{KEPT_TIMES_MAX, KeptTime, KnownObject};
 use headpond_shard::FlashReader;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -371,7 +372,7 @@ fn settle_objects(
     let mut settled = Settled::default();
     let (mut dropped, mut doubted) = (0_usize, 0_usize);
     for (object, found) in objects.iter().zip(&found) {
-        let file = found.as_ref().map(open_file);
+        let file = found.as_ref().map(open_file).map(OpenObject::from);
         let counts = match recovered.reconcile(object.object, file.as_ref()) {
             Verdict::Kept => true,
             verdict @ (Verdict::Dropped | Verdict::Doubted) => {
@@ -463,7 +464,7 @@ fn decide_all(
         let path = shown_path(object, found.as_ref());
         match (decisions.side(&path), found) {
             (Some(Side::Pool), Some(found)) => {
-                recovered.keep(object.object, &open_file(found));
+                recovered.keep(object.object, &open_file(found).into());
                 let seen = recovered.attributes(object.object).unwrap_or_default();
                 settled.take_file(object.object, seen, found, root)?;
                 notes.push(format!("{}: kept the pool's data, as you decided", path.display()));
@@ -473,16 +474,15 @@ fn decide_all(
                 notes.push(format!("{}: kept the origin's file, as you decided", path.display()));
             }
             _ => {
-                let was = object.state.stamp;
+                let was = object.state.witness;
                 let unchanged = |found: &OriginFile| {
-                    let same = (found.stamp.size, found.stamp.mtime) == (was.size, was.mtime);
-                    same && !object.state.status_changed(found.stamp)
+                    let now = Witness::File(found.stamp);
+                    was.shows_the_same(now) && !object.state.status_changed(now)
                 };
                 let differs = if found.as_ref().is_some_and(unchanged) {
                     "not changed at the origin since".to_owned()
                 } else {
-                    let found = found.as_ref().map(|found| found.stamp);
-                    differs(object.state.stamp, found)
+                    differs(was, found.as_ref().map(|found| Witness::File(found.stamp)))
                 };
                 left.push(FileConflict { path, differs, dirty_bytes: object.dirty_blocks * BLOCK_U64 });
             }
@@ -535,7 +535,9 @@ impl Settled {
 /// may not have come about.
 fn wanted(object: &RecoveredObject) -> Wanted {
     let state = &object.state;
-    Wanted { inode: state.inode, birth: state.birth, path: state.path.clone(), must: is_dirty(object) }
+    // A volume is no file of a directory: nothing is searched for it, and nothing has number 0.
+    let (file, must) = state.identity.file().map_or_else(Default::default, |file| (file, is_dirty(object)));
+    Wanted { inode: file.inode, birth: file.birth, path: state.path.clone(), must }
 }
 
 /// Whether a file may be missing though no other program removed it: its last name went, or none was ever synced.
@@ -557,30 +559,31 @@ fn open_file(found: &OriginFile) -> OpenFile {
 
 fn shown_path(object: &RecoveredObject, found: Option<&OriginFile>) -> PathBuf {
     let path = found.map_or(&object.state.path, |found| &found.path);
-    if path.is_empty() {
-        return PathBuf::from(format!("inode-{}", object.state.inode));
+    match object.state.identity {
+        Identity::Volume(id) => PathBuf::from(format!("volume-{id}")),
+        Identity::File(file) if path.is_empty() => PathBuf::from(format!("inode-{}", file.inode)),
+        Identity::File(_) => PathBuf::from(OsString::from_vec(path.clone())),
     }
-    PathBuf::from(OsString::from_vec(path.clone()))
 }
 
 /// What is not as headpond left it, in words.
-fn differs(left: Stamp, found: Option<Stamp>) -> String {
+fn differs(left: Witness, found: Option<Witness>) -> String {
     let Some(found) = found else {
         return "missing at the origin: only --keep-origin is possible".to_owned();
     };
     let mut differences = Vec::new();
-    if left.size != found.size {
-        differences.push(format!("size is {} bytes and was {}", found.size, left.size));
+    if left.size() != found.size() {
+        differences.push(format!("size is {} bytes and was {}", found.size(), left.size()));
     }
-    if left.mtime != found.mtime {
-        differences.push(format!("modified {}, was {}", time(found.mtime), time(left.mtime)));
+    if left.mtime() != found.mtime() {
+        differences.push(format!("modified {}, was {}", time(found.mtime()), time(left.mtime())));
     }
-    if differences.is_empty() && left.ctime != found.ctime {
+    if differences.is_empty() && left.ctime() != found.ctime() {
         // A program put the time back after its change, or only the owner or the mode changed.
         differences.push(format!(
             "same size and modification time, but status changed {}, was {}",
-            time(found.ctime),
-            time(left.ctime)
+            time(found.ctime()),
+            time(left.ctime())
         ));
     }
     if differences.is_empty() { "changed at the origin".to_owned() } else { differences.join(", ") }

@@ -575,9 +575,12 @@ impl Destaging<'_> {
     }
 
     fn stamp(&mut self, id: JobId, job: &mut Job) {
-        job.stage = Stage::Stamping;
         let object = job.object;
         let known = self.store.known(object);
+        if !known.is_file() {
+            return self.sync(id, job);
+        }
+        job.stage = Stage::Stamping;
         known.changed_in_stamp = false;
         known.trust.gets_stamp();
         known.status_known = false;
@@ -711,7 +714,7 @@ impl Destaging<'_> {
             JobEffect::Write { what: Written::Group(group), .. } if matches!(outcome, Outcome::Failed(_)) => {
                 // Perhaps for what lies between: a write that would have gone well must not fail for that.
                 self.stats.origin_errors += 1;
-                self.store.known(job.object).origin_size = u64::MAX;
+                self.store.known(job.object).loses_origin_size();
                 self.write_apart(id, &mut job, group);
             }
             JobEffect::Write { end, what, .. } => {
@@ -719,7 +722,7 @@ impl Destaging<'_> {
                 let known = self.store.known(job.object);
                 match (what, outcome) {
                     (Written::Run(run), Outcome::Failed(errno)) => {
-                        known.origin_size = u64::MAX;
+                        known.loses_origin_size();
                         job.write_refused(run, errno);
                     }
                     _ => known.origin_size = known.origin_size.max(end),
@@ -760,7 +763,7 @@ impl Destaging<'_> {
                 job.failed = Some(errno);
                 if matches!(stage, Stage::Cutting(_) | Stage::Growing { .. } | Stage::Trimming | Stage::Syncing) {
                     // It may be done all the same; or, if it was not synced, what it was before may be back.
-                    known.origin_size = u64::MAX;
+                    known.loses_origin_size();
                 }
                 return (stage == Stage::Syncing).then_some(errno);
             }

@@ -270,7 +270,7 @@ impl Destaging<'_> {
                 continue;
             };
             // One whose status change time the stamp does not have gets another: it tells a change by others later.
-            let as_left = known.trust.is_trusted() && known.status_known;
+            let as_left = known.is_as_left();
             let stays = known.data_dirty() && (as_left || !self.store.takes_writes());
             let barred = self.origin_barred().is_some();
             if !known.is_dirty() || known.job.failed().is_some() || known.leaving() || stays || barred {

@@ -1,18 +1,19 @@
 //! The first look at a request: what is at once answered, what is refused, what becomes work.
 
 use headpond_base::{Errno, ObjectId, RECORD_BYTES_MAX, Sequence};
-use headpond_format::{ObjectState, Stamp};
+use headpond_format::{Stamp, Witness};
 use headpond_log::Mutation;
 
 use crate::config::Config;
 use crate::effect::{Effect, Outcome};
 use crate::engine::Engine;
 use crate::engine::ops::together;
+use crate::kind::to_be_files;
 use crate::life::Life;
 use crate::locks::OpId;
 use crate::op::{Change, Op, Progress, Stage, Work};
 use crate::purpose::Purpose;
-use crate::request::{OpenFile, Reply, Request, RequestId};
+use crate::request::{OpenObject, Reply, Request, RequestId};
 use crate::store::object::{OBJECT_BYTES_MAX, Object};
 use crate::treatment::{Handling, Treatment};
 
@@ -36,7 +37,7 @@ impl Engine {
             }
             // Whoever recovers gives the shard the files of dirty objects before anything else.
             known.attached = true;
-            known.space.note_left_over();
+            known.was_left_dirty();
             self.destage.note(id);
         }
     }
@@ -45,9 +46,13 @@ impl Engine {
         if self.life.is_ending() {
             return self.answer(id, Reply::Failed(Errno::SHUTDOWN));
         }
+        let is_volume = |object: ObjectId| self.store.get(object).is_some_and(|known| !known.is_file());
+        if to_be_files(&request).into_iter().flatten().any(is_volume) {
+            return self.answer(id, Reply::Failed(Errno::OPNOTSUPP));
+        }
         let usual = Treatment::default();
         match request {
-            Request::Open(file) => self.open(id, &file),
+            Request::Open(found) => self.open(id, &found),
             Request::Close { object } => self.close(id, object),
             Request::Restamp { object, stamp, seen } => self.restamp(id, object, stamp, seen),
             Request::StatusBegins { object } => self.status_begins(id, object),
@@ -160,14 +165,14 @@ impl Engine {
     }
 
     fn on_object(&mut self, id: RequestId, object: ObjectId, work: Work, how: Treatment) {
-        if self.store.get(object).is_some() {
-            if work.is_treated() {
-                self.store.pack_as(object, how.compression);
-            }
-            self.start_op(id, object, work, how);
-        } else {
-            self.answer(id, Reply::Failed(Errno::BADF));
+        let refusal = self.store.get(object).map_or(Some(Errno::BADF), |known| known.refuses(&work));
+        if let Some(errno) = refusal {
+            return self.answer(id, Reply::Failed(errno));
         }
+        if work.is_treated() {
+            self.store.pack_as(object, how.compression);
+        }
+        self.start_op(id, object, work, how);
     }
 
     fn change(&mut self, id: RequestId, object: ObjectId, end: u64, change: Change, how: Treatment) {
@@ -197,16 +202,19 @@ impl Engine {
         }
     }
 
-    fn open(&mut self, id: RequestId, file: &OpenFile) {
-        let object = self.object_for(file);
+    fn open(&mut self, id: RequestId, found: &OpenObject) {
+        let object = match self.object_for(found) {
+            Ok(object) => object,
+            Err(errno) => return self.answer(id, Reply::Failed(errno)),
+        };
         let known = self.store.known(object);
         // Without a birth time a file is known by its inode number alone. If it is new, that may have been another's a moment
         // ago: after a crash before the log's word of that one is durable it would be taken for it.
-        let new = file.birth == ObjectState::NO_BIRTH && !known.persisted;
+        let new = found.identity().lacks_birth() && !known.persisted;
         if new && self.store.identities().nameless_forgotten() > self.store.log().durable() {
-            return self.start_op(id, object, Work::Open { allocated: file.allocated }, Treatment::default());
+            return self.start_op(id, object, Work::Open { allocated: found.allocated() }, Treatment::default());
         }
-        let reply = self.opened(object, file.allocated);
+        let reply = self.opened(object, found.allocated());
         self.answer(id, reply);
     }
 
@@ -230,33 +238,37 @@ impl Engine {
         Reply::Opened { object, attributes: known.attributes() }
     }
 
-    /// The object of a file: the known one, if it is the same file and still as it was left.
-    fn object_for(&mut self, file: &OpenFile) -> ObjectId {
-        if let Some(id) = self.store.identities().of(file.inode) {
+    /// The object of what was found: the known one, if it is the same and still as it was left.
+    fn object_for(&mut self, found: &OpenObject) -> Result<ObjectId, Errno> {
+        let (identity, witness) = (found.identity(), found.witness());
+        if let Some(id) = self.store.identities().of(identity) {
             let known = self.store.known(id);
-            if known.state.birth == file.birth && !file.created {
-                let changed = known.state.stamp.size != file.stamp.size || known.state.stamp.mtime != file.stamp.mtime;
-                if !known.is_dirty() && file.stamp.ctime > known.state.stamp.ctime {
+            if known.state.identity == identity && !found.is_created() {
+                if !known.is_dirty() && witness.ctime() > known.state.witness.ctime() {
                     // Moved by others, perhaps: it is no mark to know the file again by before the next stamp.
                     known.status.note_lost();
                     known.status_known = false;
                     if !known.is_in_use() && known.trust.is_trusted() {
-                        known.has_status_of(file.stamp.ctime);
+                        known.has_status_of(witness.ctime());
                     }
                 }
+                let changed = !known.state.witness.shows_the_same(witness);
                 if !known.is_in_use() && !known.is_dirty() && known.trust.is_trusted() && changed {
                     // Written behind the mount's back while nobody had it open here: promise 6.
-                    known.follow_origin(file.stamp);
+                    known.follow_origin(witness);
                     known.space.forget();
                     self.drop_clean(id);
+                } else if changed && !known.is_file() {
+                    // Nobody but others can have done that, and what is dirty or in use here would go over it.
+                    return Err(Errno::STALE);
                 }
-                if !file.path.is_empty() {
-                    self.store.set_path(id, &file.path);
+                if !found.path().is_empty() {
+                    self.store.set_path(id, found.path());
                 }
-                return id;
+                return Ok(id);
             }
             // The inode number was given to a new file: the old one is gone from the origin.
-            self.store.note_inode_reused(file.inode);
+            self.store.note_inode_reused(identity);
             if self.is_used(id) {
                 self.store.known(id).name.note_removed();
             } else {
@@ -264,16 +276,16 @@ impl Engine {
             }
         }
         let id = self.store.draw_object();
-        let mut object = Object::new(file);
-        if file.birth == ObjectState::NO_BIRTH && !file.created {
-            object.state.made_at = self.store.identities().made_at(file.inode, file.stamp.ctime).unwrap_or_default();
+        let mut object = Object::new(found);
+        if !found.is_created() {
+            object.state.made_at = self.store.identities().made_at(identity, witness.ctime()).unwrap_or_default();
         }
         self.store.adopt(id, object);
-        if file.created {
+        if found.is_created() {
             // Who makes a file mostly sets its mode and times next.
             self.status_settles_later(id);
         }
-        id
+        Ok(id)
     }
 
     /// Drops all clean data of an object that nobody uses.
@@ -310,9 +322,9 @@ impl Engine {
         if let Some(known) = self.store.get_mut(object)
             && !known.is_dirty()
             && known.trust.is_trusted()
-            && (known.state.stamp.size, known.state.stamp.mtime) == (stamp.size, stamp.mtime)
+            && known.state.witness.shows_the_same(Witness::File(stamp))
         {
-            known.state.stamp = stamp;
+            known.state.witness = Witness::File(stamp);
             known.status.note_seen();
             if known.persisted && self.store.takes_writes() {
                 self.store.persist(object);
@@ -329,8 +341,8 @@ impl Engine {
     fn was_opened_meanwhile(&mut self, object: ObjectId, stamp: Stamp) {
         let Some(known) = self.store.get_mut(object) else { return };
         let alone = known.opens == 1 && known.active == 0 && known.locks.idle();
-        if alone && !known.is_dirty() && known.trust.is_trusted() && stamp.ctime > known.state.stamp.ctime {
-            known.follow_origin(stamp);
+        if alone && !known.is_dirty() && known.trust.is_trusted() && stamp.ctime > known.state.witness.ctime() {
+            known.follow_origin(Witness::File(stamp));
             known.space.forget();
             self.drop_clean(object);
         }
@@ -415,8 +427,7 @@ impl Engine {
             self.store.unpersist(id);
         }
         let known = self.store.known(id);
-        let (attached, gone, nameless) =
-            (known.attached, known.name.is_gone(), known.state.birth == ObjectState::NO_BIRTH);
+        let (attached, gone, nameless) = (known.attached, known.name.is_gone(), known.state.identity.lacks_birth());
         let cleaned_at = known.job.ended_at();
         self.leaving.stays(cleaned_at, id);
         self.origin_space.promises.passed(known.past.give_up());

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use headpond_base::UnixNanos;
-use headpond_format::UNIT;
+use headpond_format::{Identity, UNIT};
 
 use crate::engine::Engine;
 use crate::store::object::Object;
@@ -13,10 +12,8 @@ use crate::store::objects::By;
 /// What the pool has of one object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holding {
-    /// Inode number at the origin.
-    pub inode: u64,
-    /// Birth time there, 0 where the origin has none.
-    pub birth: UnixNanos,
+    /// What it is at the origin.
+    pub identity: Identity,
     /// The path that is kept as a hint for the next start.
     pub path: Vec<u8>,
     /// Blocks of 4 KiB, clean or dirty.
@@ -36,8 +33,7 @@ impl Engine {
         let mut held: BTreeMap<_, _> = objects.top(most, By::Blocks).into_iter().collect();
         held.extend(objects.top(most, By::DirtyBlocks));
         let shown = |object: &Object| Holding {
-            inode: object.state.inode,
-            birth: object.state.birth,
+            identity: object.state.identity,
             path: self.store.path_of(object),
             blocks: object.map().blocks(),
             dirty_blocks: object.map().dirty(),

@@ -22,13 +22,13 @@ impl Engine {
         let known = self.store.known(object);
         if destages {
             // What destage has written is still dirty here, but not the size that the file had by it.
-            known.origin_size = u64::MAX;
+            known.loses_origin_size();
         }
         if !known.past.sync_was_refused(errno) {
             return;
         }
         // It may have lost the end, too. What the object's size is here counts, as after a write that failed.
-        known.origin_size = u64::MAX;
+        known.loses_origin_size();
         self.destage.has_lost(object, errno);
         self.drop_all_clean(object);
         // Not before the pool has dropped it: what is read again from here on is what the origin has.

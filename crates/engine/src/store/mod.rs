@@ -20,7 +20,7 @@ pub(crate) use room::{ADMIT_RESERVE, MOVE_RESERVE, PACKED_MOST, held_free};
 use headpond_base::{
     BLOCK, Block, Buf, BufMut, Class, Compression, Location, Nanos, ObjectId, SegmentId, Sequence, Stream, UnixNanos,
 };
-use headpond_format::Entry;
+use headpond_format::{Entry, Identity};
 use headpond_log::{DataRecord, Log, Segment};
 use headpond_map::Slot;
 
@@ -145,8 +145,8 @@ impl Store {
     }
 
     /// The origin has given an inode number to a new file.
-    pub(crate) fn note_inode_reused(&mut self, inode: u64) {
-        self.identities.note_reused(inode);
+    pub(crate) fn note_inode_reused(&mut self, identity: Identity) {
+        self.identities.note_reused(identity);
     }
 
     /// Says how records are packed: where the settings ask for it, from so many stored units on, and if the format allows it.
@@ -165,7 +165,7 @@ impl Store {
             count_in_segment(&mut self.log, slot, 1);
         }
         self.persisted_objects += u64::from(object.persisted);
-        self.identities.is(id, object.state.inode);
+        self.identities.is(id, object.state.identity);
         self.objects.insert(id, object);
     }
 
@@ -380,9 +380,9 @@ impl Store {
         }
     }
 
-    /// Whether a crash may bring back what the log knew of a file before it was told to forget it.
-    pub(crate) fn may_come_back(&mut self, inode: u64) -> bool {
-        self.identities.may_come_back(inode, self.log.durable())
+    /// Whether a crash may bring back what the log knew of an object before it was told to forget it.
+    pub(crate) fn may_come_back(&mut self, identity: Identity) -> bool {
+        self.identities.may_come_back(identity, self.log.durable())
     }
 
     /// Takes the object out of the log, with all blocks of it; it stays known as long as it is used.
@@ -395,7 +395,7 @@ impl Store {
         if self.unpersist(id) {
             let at = self.log.append(&Entry::Forget { object: id });
             if let Some(object) = self.objects.get(&id) {
-                self.identities.note_forgotten(object.state.inode, at, self.log.durable());
+                self.identities.note_forgotten(object.state.identity, at, self.log.durable());
             }
         }
     }

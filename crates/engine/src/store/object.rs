@@ -1,7 +1,7 @@
 //! One object: what is remembered of it, and what is going on with it.
 
 use headpond_base::{Block, Compression, Location, Nanos, Sequence, UnixNanos, blocks_for};
-use headpond_format::{ObjectFlags, ObjectState, Stamp};
+use headpond_format::{ObjectFlags, ObjectState, Stamp, Witness};
 use headpond_map::{ObjectMap, Slot};
 
 use crate::counted::Counted;
@@ -11,7 +11,7 @@ use crate::locks::Locks;
 use crate::object_job::ObjectJob;
 use crate::past_pool::PastPool;
 use crate::renames::{Seen, kept_path};
-use crate::request::{Attributes, OpenFile};
+use crate::request::{Attributes, OpenObject};
 use crate::space::ObjectSpace;
 use crate::stamp_trust::StampTrust;
 use crate::status::Status;
@@ -89,20 +89,21 @@ pub(crate) struct Object {
 
 impl Object {
     /// An object nobody has heard of before.
-    pub(crate) fn new(file: &OpenFile) -> Self {
+    pub(crate) fn new(found: &OpenObject) -> Self {
+        let (identity, witness) = (found.identity(), found.witness());
+        let new_nameless = found.is_created() && identity.lacks_birth();
         let state = ObjectState {
-            inode: file.inode,
-            birth: file.birth,
-            made_at: if file.created && file.birth == ObjectState::NO_BIRTH { file.stamp.ctime } else { UnixNanos(0) },
-            // Whether its name is durable is not known: it may have been made, closed and opened
+            identity,
+            made_at: if new_nameless { witness.ctime() } else { UnixNanos(0) },
+            // Whether a file's name is durable is not known: it may have been made, closed and opened
             // again a moment ago. The first sync makes sure.
-            flags: ObjectFlags { unanchored: true, ..ObjectFlags::default() },
-            size: file.stamp.size,
+            flags: ObjectFlags { unanchored: identity.file().is_some(), ..ObjectFlags::default() },
+            size: witness.size(),
             origin_valid: u64::MAX,
-            mtime: file.stamp.mtime,
-            ctime: file.stamp.ctime,
-            stamp: file.stamp,
-            path: kept_path(&file.path),
+            mtime: witness.mtime(),
+            ctime: witness.ctime(),
+            witness,
+            path: kept_path(found.path()),
         };
         let mut object = Self::from_state(state, ObjectMap::default());
         object.persisted = false;
@@ -115,7 +116,7 @@ impl Object {
     pub(crate) fn from_state(state: ObjectState, map: ObjectMap) -> Self {
         Self {
             counted: Counted::default(),
-            origin_size: state.stamp.size,
+            origin_size: state.witness.size(),
             trust: StampTrust::from_flags(state.flags),
             state,
             zeros_unsaid: false,
@@ -165,12 +166,14 @@ impl Object {
     /// than they were made, and status change times only grow.
     pub(crate) fn was_seen(&mut self, stamp: Stamp) {
         self.seen_ctime = self.seen_ctime.max(stamp.ctime);
-        self.stamp_with(self.state.stamp);
+        if let Witness::File(left) = self.state.witness {
+            self.stamp_with(left);
+        }
     }
 
     /// The origin's file has this stamp, or a later status change time that was seen.
     fn stamp_with(&mut self, stamp: Stamp) {
-        self.state.stamp = Stamp { ctime: stamp.ctime.max(self.seen_ctime), ..stamp };
+        self.state.witness = Witness::File(Stamp { ctime: stamp.ctime.max(self.seen_ctime), ..stamp });
     }
 
     /// headpond does, or has done, what moves the status change time of the origin's file: the stamp's is not known to be right
@@ -191,7 +194,7 @@ impl Object {
 
     /// Nothing that headpond did, or is doing, has given the origin's file a later status change time than the stamp's.
     pub(crate) const fn bounds_status(&self) -> bool {
-        self.status.is_settled() && !self.trust.is_reserving() && self.trust.is_trusted()
+        self.is_file() && self.status.is_settled() && !self.trust.is_reserving() && self.trust.is_trusted()
     }
 
     /// The log says of that what is so.
@@ -237,23 +240,23 @@ impl Object {
 
     /// The origin's file is like this now, and what is here goes over it: bytes that it has
     /// beyond the object's end count for nothing.
-    pub(crate) fn meets(&mut self, found: Stamp) {
-        self.origin_size = found.size;
-        if found.size > self.state.size {
+    pub(crate) fn meets(&mut self, found: Witness) {
+        self.origin_size = found.size();
+        if found.size() > self.state.size {
             self.state.origin_valid = self.state.origin_valid.min(self.state.size);
         }
     }
 
     /// The same of a file that nobody but headpond has changed, as far as can be told.
-    pub(crate) fn meets_own(&mut self, found: Stamp) {
+    pub(crate) fn meets_own(&mut self, found: Witness) {
         self.state.ctime = self.state.ctime_at(found);
         self.meets(found);
     }
 
     /// The same of a file that is as it was left: whatever its status change time is, only a later one is news from here on.
-    pub(crate) fn note_found(&mut self, found: Stamp) {
+    pub(crate) fn note_found(&mut self, found: Witness) {
         self.meets_own(found);
-        self.state.stamp.ctime = found.ctime;
+        self.state.witness = found;
         self.status.note_seen();
     }
 
@@ -297,16 +300,16 @@ impl Object {
         None
     }
 
-    /// Takes over what the origin says of a file that nobody has dirty.
-    pub(crate) fn follow_origin(&mut self, stamp: Stamp) {
-        self.state.stamp = stamp;
+    /// Takes over what the origin says of an object that nobody has dirty.
+    pub(crate) fn follow_origin(&mut self, found: Witness) {
+        self.state.witness = found;
         self.status_known = false;
         self.status.note_seen();
-        self.state.size = stamp.size;
+        self.state.size = found.size();
         self.state.origin_valid = u64::MAX;
-        self.state.mtime = stamp.mtime;
-        self.state.ctime = stamp.ctime;
-        self.origin_size = stamp.size;
+        self.state.mtime = found.mtime();
+        self.state.ctime = found.ctime();
+        self.origin_size = found.size();
     }
 
     /// An application changed its status then.
@@ -316,10 +319,12 @@ impl Object {
 
     /// An application gave it this modification time, at the time `ctime`.
     pub(crate) fn touch(&mut self, mtime: UnixNanos, ctime: UnixNanos, now: Nanos) {
-        self.state.mtime = mtime;
-        self.has_status_of(ctime);
-        self.state.flags.attributes_dirty = true;
         self.changed_at = now;
-        self.changed_in_stamp = true;
+        if self.is_file() {
+            self.state.mtime = mtime;
+            self.has_status_of(ctime);
+            self.state.flags.attributes_dirty = true;
+            self.changed_in_stamp = true;
+        }
     }
 }

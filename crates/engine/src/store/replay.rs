@@ -21,14 +21,14 @@ impl Store {
                 let now = self.path_now();
                 match self.get_mut(object) {
                     Some(known) => {
-                        known.origin_size = state.stamp.size;
+                        known.origin_size = state.witness.size();
                         known.path_seen = now;
                         known.trust = StampTrust::from_flags(state.flags);
-                        let inode = state.inode;
-                        let before = std::mem::replace(&mut known.state, state).inode;
+                        let identity = state.identity;
+                        let before = std::mem::replace(&mut known.state, state).identity;
                         // No writer gives an object another file, but the log may be forged.
-                        if before != inode {
-                            self.identities.note_another(object, inode);
+                        if before != identity {
+                            self.identities.note_another(object, identity);
                         }
                     }
                     None => self.adopt(object, Object::from_state(state, ObjectMap::default())),
@@ -78,6 +78,8 @@ impl Store {
                     self.mark_clean(object, block);
                 }
             }
+            // No writer cuts a volume, but the log may be forged.
+            Entry::Truncate { object, .. } if self.get(object).is_some_and(|known| !known.is_file()) => {}
             Entry::Truncate { object, size, mtime } => {
                 self.clear_range(object, Block(blocks_for(size)), Block(u64::MAX));
                 let (within, shorter) =
@@ -100,7 +102,8 @@ impl Store {
     }
 
     fn replay_growth(&mut self, object: ObjectId, grown: Option<(u64, UnixNanos)>) {
-        if let (Some((size, mtime)), Some(known)) = (grown, self.get_mut(object)) {
+        let file = self.get_mut(object).filter(|known| known.is_file());
+        if let (Some((size, mtime)), Some(known)) = (grown, file) {
             known.state.size = size;
             touched(known, mtime);
         }
@@ -114,8 +117,10 @@ impl Store {
 }
 
 fn touched(known: &mut Object, mtime: UnixNanos) {
-    known.state.mtime = mtime;
-    known.has_status_of(mtime);
-    known.state.flags.attributes_dirty = true;
+    if known.is_file() {
+        known.state.mtime = mtime;
+        known.has_status_of(mtime);
+        known.state.flags.attributes_dirty = true;
+    }
     known.trust.log_counts_again();
 }

@@ -190,7 +190,7 @@ impl World {
         let stamp = Stamp { size: self.files[&object].len() as u64, mtime, ctime: mtime };
         let file = OpenFile { inode: 1, birth: UnixNanos(0), path: b"f".to_vec(), stamp, created: false, allocated: 0 };
         let objects = recovered.objects();
-        objects.iter().map(|object| recovered.reconcile(object.object, Some(&file))).collect()
+        objects.iter().map(|object| recovered.reconcile(object.object, Some(&file.clone().into()))).collect()
     }
 
     pub fn run(&mut self) {
@@ -413,7 +413,7 @@ impl World {
         let stamp = self.stamps.values().last().copied().unwrap_or_default();
         let stamp = Stamp { size: content.len() as u64, ..stamp };
         let file = OpenFile { inode, birth: UnixNanos(0), path: path.into(), stamp, created: false, allocated: 0 };
-        let Reply::Opened { object, .. } = self.ask(Request::Open(file)) else { panic!("not opened") };
+        let Reply::Opened { object, .. } = self.ask(Request::Open(file.into())) else { panic!("not opened") };
         self.files.entry(object).or_insert_with(|| content.to_vec());
         self.durable.entry(object).or_insert_with(|| content.to_vec());
         object

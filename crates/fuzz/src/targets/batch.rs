@@ -5,7 +5,8 @@ use headpond_base::{
     UnixNanos,
 };
 use headpond_format::{
-    BATCH_ENTRY_BYTES, BatchHead, Codec, Entry, ObjectFlags, ObjectState, Stamp, decode_batch, encode_batch,
+    BATCH_ENTRY_BYTES, BatchHead, Codec, Entry, FileIdentity, Identity, ObjectFlags, ObjectState, Stamp, Witness,
+    decode_batch, encode_batch,
 };
 
 use super::{same, told};
@@ -48,15 +49,17 @@ pub(super) fn entries(seed: &mut Seed) -> Vec<u8> {
             0 => Entry::Object {
                 object,
                 state: ObjectState {
-                    inode: seed.next(),
-                    birth: if without_birth { UnixNanos(0) } else { mtime },
+                    identity: Identity::File(FileIdentity {
+                        inode: seed.next(),
+                        birth: if without_birth { UnixNanos(0) } else { mtime },
+                    }),
                     made_at: if without_birth { mtime } else { UnixNanos(0) },
                     flags: ObjectFlags { destaging: seed.one_in(2), ..ObjectFlags::default() },
                     size: seed.below(1 << 50),
                     origin_valid: u64::MAX,
                     mtime,
                     ctime: UnixNanos(seed.next().cast_signed()),
-                    stamp: Stamp { size: seed.next(), mtime, ctime: mtime },
+                    witness: Witness::File(Stamp { size: seed.next(), mtime, ctime: mtime }),
                     path,
                 },
             },

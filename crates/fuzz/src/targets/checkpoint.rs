@@ -6,8 +6,8 @@ use headpond_base::{
 };
 use headpond_engine::FlashRead;
 use headpond_format::{
-    CheckpointHead, Entry, FrameKind, Geometry, Layout, MemberName, Members, ObjectState, Place, SegmentRow,
-    SegmentState, Superblock, encode_checkpoint_head, encode_frame,
+    CheckpointHead, Entry, FileIdentity, FrameKind, Geometry, Identity, Layout, MemberName, Members, ObjectState,
+    Place, SegmentRow, SegmentState, Superblock, encode_checkpoint_head, encode_frame,
 };
 use headpond_log::{ScanError, read_checkpoint};
 use headpond_map::{ObjectMap, Slot};
@@ -72,7 +72,8 @@ pub(super) fn base(seed: u64) -> Base {
     encode_frame(FrameKind::Segments, COUNTER, &rows, &mut frames);
     for object in 1..=seed.below(5) {
         let mut entry = Vec::new();
-        let state = ObjectState { inode: object, size: 1 << 20, path: b"db/table".to_vec(), ..ObjectState::default() };
+        let file = Identity::File(FileIdentity { inode: object, ..FileIdentity::default() });
+        let state = ObjectState { identity: file, size: 1 << 20, path: b"db/table".to_vec(), ..ObjectState::default() };
         Entry::Object { object: ObjectId(object), state }.encode(Sequence(0), &mut entry);
         encode_frame(FrameKind::Objects, COUNTER, &entry, &mut frames);
         let mut map = ObjectMap::default();

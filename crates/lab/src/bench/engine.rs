@@ -114,7 +114,7 @@ fn start(path: &Path) -> Outcome<Filled> {
     let stamp = Stamp { size: metadata.len(), mtime: UnixNanos(0), ctime: UnixNanos(0) };
     let birth = UnixNanos(0);
     let open = OpenFile { inode: metadata.ino(), birth, path: b"x".to_vec(), stamp, created: false, allocated: DATA };
-    let Reply::Opened { object, .. } = handle.call(Request::Open(open)) else { return Err("not opened".into()) };
+    let Reply::Opened { object, .. } = handle.call(Request::Open(open.into())) else { return Err("not opened".into()) };
     origin.attach(object, file);
     Ok(Filled { handle, object })
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use headpond_base::{BufMut, Errno, ObjectId, Result, UnixNanos};
-use headpond_engine::{Attributes, Namespace, OpenFile, Reply, Request, Served};
+use headpond_engine::{Attributes, Namespace, OpenFile, OpenObject, Reply, Request, Served};
 use headpond_mount::{Done, Operation, Pond};
 use rustix::fs::{FallocateFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT};
 
@@ -100,7 +100,7 @@ fn answer(files: &Mutex<Files>, request: Request) -> Result<Reply> {
         Ok(files.lock().unwrap().files.get(object).ok_or(Errno::BADF)?.0.clone())
     };
     match request {
-        Request::Open(OpenFile { inode, birth, stamp, .. }) => {
+        Request::Open(OpenObject::File(OpenFile { inode, birth, stamp, .. })) => {
             let mut files = files.lock().unwrap();
             let next = ObjectId(files.objects.len() as u64 + 1);
             let object = *files.objects.entry((inode, birth)).or_insert(next);

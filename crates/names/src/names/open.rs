@@ -352,7 +352,7 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
                 opened.set_settled();
             }
         };
-        match self.pond.ask(Request::Open(opening), Box::new(taken_over)).await {
+        match self.pond.ask(Request::Open(opening.into()), Box::new(taken_over)).await {
             Reply::Opened { object, .. } => Ok(Counted { names: self, object, kept: false, _pinned: pinned }),
             other => Err(unexpected(&other)),
         }

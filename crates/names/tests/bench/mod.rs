@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use headpond_base::{Errno, ObjectId, Result, UnixNanos};
-use headpond_engine::{Attributes, Namespace, Reply, Request};
+use headpond_engine::{Attributes, Namespace, OpenObject, Reply, Request};
 use headpond_names::{
     Access, Again, Found, Freshness, Kind, KnownObject, Leaving, Making, Moment, Names, Operation, Pond, Removed,
     RenameFlags, See, Settings, Tree, block_on,
@@ -222,7 +222,9 @@ impl Engine {
 impl Pond<Origin> for Engine {
     async fn ask(&self, request: Request, see: See) -> Reply {
         let reply = match request {
-            Request::Open(file) => Reply::Opened { object: ObjectId(file.inode), attributes: Attributes::default() },
+            Request::Open(OpenObject::File(file)) => {
+                Reply::Opened { object: ObjectId(file.inode), attributes: Attributes::default() }
+            }
             Request::StatusBegins { .. } => {
                 self.hears(Told::Begins);
                 Reply::Done

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use headpond_base::{Errno, ObjectId, Result, UnixNanos};
 use headpond_engine::{Namespace, Outcome, Reply, Request};
+use headpond_format::FileIdentity;
 use headpond_names::{
     Access, Again, DeviceNumber, Found, Freshness, Kind, Leaving, Making, Moment, Operation, Pond, Removed,
     RenameFlags, See, Tree,
@@ -103,7 +104,7 @@ impl Env {
     /// What a look at a file shows.
     pub(crate) fn found(&mut self, file: FileId) -> Result<Found> {
         let stamp = self.world.origin.stamp(file)?;
-        let (inode, birth) = self.world.origin.identity(file)?;
+        let FileIdentity { inode, birth } = self.world.origin.identity(file)?;
         let mode = self.world.origin.mode(file)?;
         let same = self.has(Planted::BirthsAlike);
         let (tree, _) = self.tree();

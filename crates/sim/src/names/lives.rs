@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use headpond_base::{Buf, Errno};
-use headpond_engine::{FlashRead, OpenFile, Recovered, RecoveredObject, Reply, Request, Treatment, Verdict, recover};
+use headpond_engine::{
+    FlashRead, OpenFile, OpenObject, Recovered, RecoveredObject, Reply, Request, Treatment, Verdict, recover,
+};
 use headpond_format::OriginName;
 use headpond_names::{KnownObject, Names, Settings};
 
@@ -128,10 +130,11 @@ impl Run {
     /// The file of an object: where it was, or wherever it is if that matters.
     fn find(object: &RecoveredObject) -> Option<(FileId, Vec<u8>)> {
         let state = &object.state;
+        let known = state.identity.file()?;
         with(|env| {
             let same = |env: &mut crate::names::env::Env, file: FileId| {
                 let identity = env.world.origin.identity(file);
-                identity == Ok((state.inode, state.birth)) && env.tree().0.kind(file) == Some(Kind::File)
+                identity == Ok(known) && env.tree().0.kind(file) == Some(Kind::File)
             };
             let mut at = Some(env.tree().0.root());
             for part in state.path.split(|byte| *byte == b'/') {
@@ -143,7 +146,7 @@ impl Run {
                 return Some((file, state.path.clone()));
             }
             let must = object.dirty || object.dirty_blocks > 0;
-            let file = if must { env.tree().0.by_number(state.inode) } else { None };
+            let file = if must { env.tree().0.by_number(known.inode) } else { None };
             let file = file.filter(|file| same(env, *file))?;
             let path = env.tree().0.path_of(file)?;
             Some((file, path))
@@ -153,13 +156,14 @@ impl Run {
     fn settle_objects(&mut self, recovered: &mut Recovered) -> Result<Vec<KnownObject>, String> {
         let mut known = Vec::new();
         for object in recovered.objects() {
+            let identity = object.state.identity.file().ok_or("a volume, and nobody made one")?;
             let found = Self::find(&object);
             let file = found.as_ref().map(|(file, path)| {
                 let stamp = with(|env| env.world.origin.stamp(*file).unwrap_or_default());
-                let (inode, birth) = (object.state.inode, object.state.birth);
+                let (inode, birth) = (identity.inode, identity.birth);
                 OpenFile { inode, birth, path: path.clone(), stamp, created: false, allocated: 0 }
             });
-            let verdict = recovered.reconcile(object.object, file.as_ref());
+            let verdict = recovered.reconcile(object.object, file.map(OpenObject::from).as_ref());
             with(|env| env.world.trace(|| format!("found {found:?} {object:?}: {verdict:?}")));
             let unheld = found.as_ref().is_some_and(|(file, _)| with(|env| env.changed_unheld.remove(file)));
             match verdict {
@@ -180,8 +184,8 @@ impl Run {
             let (Some((file, path)), true) = (found, object.dirty || object.dirty_blocks > 0) else { continue };
             let attributes = recovered.attributes(object.object).unwrap_or_default();
             known.push(KnownObject {
-                inode: object.state.inode,
-                birth: object.state.birth,
+                inode: identity.inode,
+                birth: identity.birth,
                 object: object.object,
                 attributes,
                 path: path.clone(),

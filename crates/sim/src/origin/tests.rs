@@ -90,10 +90,10 @@ fn space_is_limited_and_comes_back() {
 fn a_free_inode_number_is_used_again_with_another_birth() {
     let mut origin = SimOrigin::new(2, SpaceKind::Keeps, true);
     let first = origin.create(b"a");
-    let (inode, birth) = origin.identity(first).unwrap();
+    let FileIdentity { inode, birth } = origin.identity(first).unwrap();
     origin.unlink(b"a").unwrap();
     let second = origin.create(b"a");
-    let (again, later) = origin.identity(second).unwrap();
+    let FileIdentity { inode: again, birth: later } = origin.identity(second).unwrap();
     assert_eq!(inode, again);
     assert!(later > birth);
 }

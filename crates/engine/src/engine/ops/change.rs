@@ -78,6 +78,16 @@ impl Change {
         matches!(self, Self::Write { durable: true, .. } | Self::Together { durable: true, .. })
     }
 
+    /// No byte from here on is changed.
+    pub(crate) fn end(&self) -> u64 {
+        match self {
+            Self::Write { offset, data, .. } => offset.saturating_add(data.len() as u64),
+            Self::Together { pieces, .. } => hull(pieces).1,
+            Self::Truncate { size, .. } => *size,
+            Self::Zero { offset, len, .. } | Self::Allocate { offset, len, .. } => offset.saturating_add(*len),
+        }
+    }
+
     /// Whether only the log can make it.
     pub(super) const fn needs_the_log(&self) -> bool {
         matches!(self, Self::Together { .. })
@@ -226,7 +236,7 @@ impl Engine {
         if !self.may_log(id, op.object) {
             self.wait_for_turn(id, op.object, false);
         } else if self.may_take(op.object, change) {
-            if self.origin_space.promises.counts() {
+            if self.origin_space.promises.counts() && self.takes_space(op.object) {
                 self.origin_space.want_look(op.object);
             }
             return true;
@@ -400,7 +410,8 @@ impl Engine {
         self.store.known(object).dropped.clear();
         let size = self.store.known(object).state.size;
         let size_after = change.size_after(size);
-        let mtime = change.mtime();
+        let mtime = self.store.known(object).time_said(change.mtime());
+        let grown = self.store.known(object).growth_said(size_after, mtime);
         match change {
             Change::Write { offset, data, .. } => {
                 let span = change.span();
@@ -410,7 +421,7 @@ impl Engine {
                 let record = DataRecord {
                     class: self.keeping().class_of_record(&before, op.how.class),
                     whole: skip == 0 && data.len().is_multiple_of(BLOCK),
-                    ..Store::dirty_record(object, span.first, blocks, Some((size_after, mtime)))
+                    ..Store::dirty_record(object, span.first, blocks, grown)
                 };
                 self.store.append_data(record, true, Class::EVERYBODY, |payload| {
                     let last = payload.len() - BLOCK;
@@ -425,7 +436,7 @@ impl Engine {
                 self.poison(object, span);
                 self.keeping().note_written(object, (span.first, span.blocks()), &before, op.how.class);
             }
-            Change::Together { pieces, .. } => self.commit_together(op, pieces, (size_after, mtime), edge),
+            Change::Together { pieces, .. } => self.commit_together(op, pieces, grown, edge),
             Change::Truncate { size: to, .. } => {
                 self.commit_truncate(object, size, *to, mtime, edge(Block::holding(*to)))
             }

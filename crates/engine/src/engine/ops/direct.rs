@@ -166,7 +166,7 @@ impl Engine {
     fn direct_failed(&mut self, object: ObjectId) {
         let known = self.store.known(object);
         known.past.ends();
-        known.origin_size = u64::MAX;
+        known.loses_origin_size();
         // Whoever reads what is there of it, and syncs, counts on it.
         known.past.note_made();
         self.size_counts_here(object);
@@ -228,8 +228,8 @@ impl Engine {
         if unflagged || drops {
             known.dropped.said(last);
         }
-        let (said_at, inode) = (known.dropped.said_at(), known.state.inode);
-        said_at > self.store.log().durable() || self.store.may_come_back(inode)
+        let (said_at, identity) = (known.dropped.said_at(), known.state.identity);
+        said_at > self.store.log().durable() || self.store.may_come_back(identity)
     }
 
     /// These blocks, `ahead` more behind them, and all beyond of which the pool has nothing: to drop more costs nothing, and

@@ -21,6 +21,7 @@ use crate::promises::Balance;
 use crate::purpose::Purpose;
 use crate::request::FlushScope;
 use crate::space::{Bytes, Wish};
+use crate::store::object::Object;
 use crate::treatment::Handling;
 
 /// In a file that grows, space is asked for as much ahead as the file is long, up to this: appends ask a slow origin
@@ -31,9 +32,17 @@ const AHEAD_MAX: u64 = 16 << 20;
 const SAID_FOR: Nanos = Nanos::SECOND;
 
 impl Engine {
+    /// Whether what is dirty of an object needs space at the origin that somebody else may take: a volume has its own.
+    pub(super) fn takes_space(&self, object: ObjectId) -> bool {
+        self.store.get(object).is_some_and(Object::is_file)
+    }
+
     /// Whether a change may be made as far as space is known; if not it is to ask for some.
     pub(super) fn has_space(&mut self, op: &Op, change: &Change) -> bool {
         let counts = self.origin_space.promises.counts();
+        if !self.takes_space(op.object) {
+            return true;
+        }
         let known = self.store.known(op.object);
         match change {
             Change::Allocate { .. } if !known.space.keeps() => op.allocated,
@@ -141,7 +150,7 @@ impl Engine {
         let asker = waiting.and_then(|op| self.requests.get(op)).map(|op| op.object);
         let asker = asker
             .or(self.origin_space.looks_for())
-            .filter(|object| self.store.get(*object).is_some_and(|it| it.attached));
+            .filter(|object| self.store.get(*object).is_some_and(|it| it.attached && it.is_file()));
         if let Some(object) = asker
             && let Some(settles) = self.origin_space.promises.begin_look(self.now, waiting.is_some())
         {
@@ -193,7 +202,7 @@ impl Engine {
         if !self.origin_space.promises.counts() || !self.store.takes_writes() {
             return Balance::Enough;
         }
-        if !self.makes_dirty_data(object, change) {
+        if !self.takes_space(object) || !self.makes_dirty_data(object, change) {
             return Balance::Enough;
         }
         let dirty = self.store.sums().dirty_blocks();
@@ -225,6 +234,7 @@ impl Engine {
             _ => ranges(change).map(|(start, end)| (end - start) / BLOCK_U64).sum(),
         };
         takes == 0
+            || !self.takes_space(object)
             || !self.store.takes_writes()
             || self.origin_space.promises.leaves(takes, self.store.sums().dirty_blocks(), self.now)
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use headpond_base::{Errno, Nanos, ObjectId};
-use headpond_format::Stamp;
+use headpond_format::{Stamp, Witness};
 
 use crate::engine::Engine;
 use crate::locks::OpId;
@@ -71,8 +71,8 @@ impl Engine {
         known.status.note_restless(self.now);
         if let Some(stamp) = stamp {
             let settled = !known.is_dirty() && known.trust.is_trusted();
-            if settled && (known.state.stamp.size, known.state.stamp.mtime) == (stamp.size, stamp.mtime) {
-                known.state.stamp = stamp;
+            if settled && known.state.witness.shows_the_same(Witness::File(stamp)) {
+                known.state.witness = Witness::File(stamp);
                 if known.persisted && !failed {
                     self.store.persist(object);
                 }

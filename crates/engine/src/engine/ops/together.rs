@@ -55,7 +55,7 @@ impl Engine {
         &mut self,
         op: &Op,
         pieces: &Pieces,
-        grown: (u64, UnixNanos),
+        grown: Option<(u64, UnixNanos)>,
         present: impl Fn(Block) -> Option<&'a [u8]>,
     ) {
         let (object, class) = (op.object, op.how.class);
@@ -70,7 +70,7 @@ impl Engine {
             let classes = self.keep.classes_before(&self.store, object, run.span.first, run.span.blocks());
             let record = DataRecord {
                 class: self.keeping().class_of_record(&classes, class),
-                ..Store::dirty_record(object, run.span.first, run.blocks(), Some(grown))
+                ..Store::dirty_record(object, run.span.first, run.blocks(), grown)
             };
             self.store.append_data(record, true, Class::EVERYBODY, |payload| run.fill(pieces, payload, &present));
             before.push(classes);
