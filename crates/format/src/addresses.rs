@@ -1,9 +1,9 @@
 //! Where each segment's bytes lie: the one table from a segment to a member and an offset.
 //!
 //! Invariants:
-//! - Each segment has a slot, and no two have the same. It lies on a member that is not gone, within the member's bytes.
-//! - A segment with a layout lies where that says. The others, whose bytes do not count, share the slots that are left,
-//!   in order: so in a pool of one device each segment has the slot of its own number.
+//! - Each segment has a slot of its own. The slot lies on a member that is not gone, within the member's bytes.
+//! - A segment with a layout lies where the layout says. The bytes of the others do not count; they share the
+//!   remaining slots, in order. So in a pool of one device each segment has the slot of its own number.
 //! - The table does not change while the pool is in use.
 
 use headpond_base::{BLOCK_U64, Location, MemberId, SegmentId};
@@ -29,31 +29,31 @@ impl Address {
     }
 }
 
-/// Where each segment of one pool lies. Made once, when the pool is read; owned by its log.
+/// Where each segment of one pool lies. Made once, when the pool is read. The log owns it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Addresses {
     geometry: Geometry,
-    /// Of each segment.
+    /// The place of each segment.
     places: Vec<Place>,
-    /// Where the first slot of each member starts, gone ones included.
+    /// Where the first slot of each member starts. Gone members have an entry too.
     starts: Vec<u64>,
-    /// The members that have something.
+    /// The members that hold a segment.
     members: Vec<MemberId>,
 }
 
 impl Addresses {
-    /// The table of a pool with these members and these segments, each with its layout if it has one.
+    /// The table of a pool with these members and segments. A segment in use comes with its layout.
     ///
     /// # Errors
-    /// [`Damage`] when a layout names a slot that there is not, or that another segment has, when there are fewer slots
-    /// than segments, and, as no headpond writes that yet, when a segment lies in more than one place.
+    /// [`Damage`] when a layout names a slot that does not exist or that another segment has, when there are fewer
+    /// slots than segments, and when a segment lies in more than one place: no headpond writes that yet.
     pub fn new<'a>(
         geometry: Geometry,
         members: &Members,
         layouts: impl IntoIterator<Item = Option<&'a Layout>>,
     ) -> Result<Self, Damage> {
         let senseless = |why| Damage::Senseless(WHAT, why);
-        // Of each member, which slots are taken.
+        // Which slots of each member are taken.
         let mut taken: Vec<Vec<bool>> = members
             .iter()
             .map(|(_, member)| vec![false; if member.state == MemberState::Gone { 0 } else { member.slots as usize }])
@@ -95,25 +95,25 @@ impl Addresses {
         Self::new(geometry, members, (0..geometry.segments).map(|_| None))
     }
 
-    /// The members that have something, in the order of their numbers.
+    /// The members that hold a segment, in the order of their numbers.
     #[must_use]
     pub fn members(&self) -> &[MemberId] {
         &self.members
     }
 
-    /// Where a segment lies, or will lie once it is opened.
+    /// Where a segment lies. A free segment will lie there once it is opened.
     ///
     /// # Panics
-    /// When there is no such segment.
+    /// When the pool has no such segment.
     #[must_use]
     pub fn place(&self, segment: SegmentId) -> Place {
         self.places[segment.0 as usize]
     }
 
-    /// The first byte of a segment: that of its head.
+    /// The first byte of a segment, where its head is.
     ///
     /// # Panics
-    /// When there is no such segment.
+    /// When the pool has no such segment.
     #[must_use]
     pub fn of_segment(&self, segment: SegmentId) -> Address {
         let Place { member, slot } = self.place(segment);
@@ -124,7 +124,7 @@ impl Addresses {
     /// The first byte of a block.
     ///
     /// # Panics
-    /// When it is in no segment.
+    /// When the location is in no segment.
     #[must_use]
     pub fn of(&self, location: Location) -> Address {
         let block = self.geometry.block_in_segment(location);
@@ -181,7 +181,7 @@ mod tests {
         let mib = |mib: u64| mib << 20;
         assert_eq!(found, [at(0, mib(4)), at(0, mib(6)), at(0, mib(8)), at(1, mib(9)), at(1, mib(11))]);
         assert_eq!(table.members(), [MemberId(0), MemberId(1)]);
-        // The second segment is laid where the fourth would have been: the others close up.
+        // The second segment takes the place that the fourth would have had. The others close up.
         let (laid, none) = (single(1, 0), None);
         let table = Addresses::new(geometry, &members, [none, Some(&laid), none, none, none]).unwrap();
         let found: Vec<_> = (0..5).map(|segment| table.of_segment(SegmentId(segment))).collect();

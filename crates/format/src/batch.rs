@@ -1,5 +1,5 @@
-//! A batch: a head block that lists entries, then their payload. Data and its map entry are one
-//! write, and the head's checksum with the payload's checksums make it whole or nothing.
+//! A batch: a head block that lists entries, then their payload. One write carries data and its map entry. The head's
+//! checksum and the checksums of the payload make the batch whole or nothing.
 
 use headpond_base::{BLOCK, BatchNumber, Epoch, Generation, OwnerNumber, PoolId, RECORD_BLOCKS_MAX, SegmentId, Stream};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -11,35 +11,34 @@ use crate::{Damage, bytes_checksum};
 const MAGIC: [u8; 4] = *b"HPba";
 const WHAT: &str = "batch";
 
-/// The most payload of one batch: one record of the largest size.
+/// The most blocks of payload in one batch: one record of the largest size.
 pub const BATCH_PAYLOAD_BLOCKS_MAX: usize = RECORD_BLOCKS_MAX;
 
-/// Room for entries in a batch's head block.
+/// Bytes for entries in a batch's head block.
 pub const BATCH_ENTRY_BYTES: usize = BLOCK - size_of::<Raw>();
 
-/// What a batch's head says, but for the entries.
+/// What a batch's head says, without the entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchHead {
-    /// The pool it belongs to. Defends against a segment of another pool.
+    /// The pool that the batch belongs to. Defends against a segment of another pool.
     pub pool: PoolId,
-    /// The use of the pool in which it was written. Defends against batches that an earlier
-    /// recovery threw away.
+    /// The use of the pool in which the batch was written. Defends against batches that an earlier recovery dropped.
     pub epoch: Epoch,
-    /// The segment that it lies in. Defends against misdirected writes.
+    /// The segment that the batch lies in. Defends against misdirected writes.
     pub segment: SegmentId,
-    /// The life of that segment. Defends against what is left of an earlier life.
+    /// The life of that segment. Defends against batches of an earlier life.
     pub generation: Generation,
-    /// Its stream.
+    /// The batch's stream.
     pub stream: Stream,
-    /// Its place in the order of submission.
+    /// The batch's place in the order of submission.
     pub number: BatchNumber,
-    /// The last host batch before it: the chain that shows a missing one.
+    /// The last host batch before this one. This chain shows when a batch is missing.
     pub previous_host: BatchNumber,
-    /// Who made it.
+    /// The owner that made the batch.
     pub owner: OwnerNumber,
-    /// Everything up to this batch was durable when this one was made.
+    /// Everything up to this batch was durable when the present one was made.
     pub synced_through: BatchNumber,
-    /// The last host batch among those: if the chain ends before it, synced writes are lost.
+    /// The last host batch up to `synced_through`. If the chain ends before it, synced writes are lost.
     pub synced_host: BatchNumber,
     /// Blocks of payload that follow.
     pub payload_blocks: u32,
@@ -49,7 +48,7 @@ pub struct BatchHead {
 #[repr(C)]
 struct Raw {
     magic: [u8; 4],
-    /// Over all other bytes of the block, with this field as zero.
+    /// Over all bytes of the block, with this field as zero.
     checksum: U32,
     pool: [u8; 16],
     epoch: U64,
@@ -69,10 +68,10 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == 128);
 
-/// Fills `block` with the head of a batch whose entries are encoded in `entries`.
+/// Fills `block` with the head of a batch. `entries` are its entries, encoded.
 ///
 /// # Panics
-/// When `block` is no block or the entries do not fit: the writer closes a batch before.
+/// When `block` is not one block long, or the entries do not fit. The writer closes a batch before that.
 pub fn encode_batch(head: &BatchHead, entries: &[u8], block: &mut [u8]) {
     assert_eq!(block.len(), BLOCK, "a batch head is one block");
     let mut raw = Raw::new_zeroed();
@@ -97,7 +96,7 @@ pub fn encode_batch(head: &BatchHead, entries: &[u8], block: &mut [u8]) {
     block[4..8].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Reads a batch's head block: what it says, and the bytes of its entries.
+/// Reads a batch's head block. Returns the head and the bytes of the entries.
 ///
 /// # Errors
 /// [`Damage`]; `Missing` when no batch starts here.

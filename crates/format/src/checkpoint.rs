@@ -1,7 +1,7 @@
 //! A checkpoint: the map, the objects and the segment table, as a stream of frames.
 //!
-//! It is taken while the pool is in use, so it may already show the effect of entries that come
-//! after its start. Replaying from that start on makes it exact: entries set whole states.
+//! The engine takes it while the pool is in use, so it may already show the effect of entries that come after its
+//! start. Replay from that start makes it exact: entries set whole states.
 
 use headpond_base::{BLOCK, BatchNumber, Epoch, Generation, PoolId, Sequence, Stream};
 use zerocopy::little_endian::{U32, U64};
@@ -21,25 +21,25 @@ pub const SLOT_BYTES: usize = 11;
 /// Bytes of a frame before its payload.
 pub const FRAME_HEAD: usize = size_of::<RawFrame>();
 
-/// What a checkpoint starts with. It is written last, into the first block of its area.
+/// What a checkpoint starts with. It is written last, into the first block of the checkpoint's area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointHead {
-    /// The pool it belongs to.
+    /// The pool that the checkpoint belongs to.
     pub pool: PoolId,
-    /// The superblock that names this checkpoint has this counter. Defends against the
-    /// remains of an older checkpoint in the same area.
+    /// The superblock that names this checkpoint has the same counter. Defends against remains of an older checkpoint
+    /// in the same area.
     pub counter: u64,
-    /// The pool's use in which it was taken: only batches of this epoch are replayed on it.
+    /// The use of the pool in which the checkpoint was taken. Only batches of this epoch are replayed on it.
     pub epoch: Epoch,
     /// Replay starts with this entry.
     pub replay_from: Sequence,
-    /// The host batch that the chain of the replay starts after.
+    /// The last host batch before the replay. The chain goes on from it.
     pub last_host: BatchNumber,
-    /// The next batch number when the checkpoint was begun.
+    /// The next batch number when the checkpoint began.
     pub next_batch: BatchNumber,
     /// The next object to be made.
     pub next_object: u64,
-    /// The next opening of a segment.
+    /// The next segment generation.
     pub next_generation: Generation,
     /// Bytes of frames that follow the head block.
     pub frame_bytes: u64,
@@ -71,7 +71,7 @@ pub enum FrameKind {
     Objects = 2,
     /// Chunks of the map.
     Chunks = 3,
-    /// The end. A stream without it is cut short.
+    /// The end. A stream without it was cut short.
     End = 4,
 }
 
@@ -88,7 +88,7 @@ pub struct Frame<'a> {
 #[repr(C)]
 struct RawFrame {
     magic: [u8; 4],
-    /// Over the payload and the other bytes of this head.
+    /// Over the payload and all other bytes of this head.
     checksum: U32,
     counter: U64,
     len: U32,
@@ -96,7 +96,7 @@ struct RawFrame {
     reserved: [u8; 3],
 }
 
-/// What a segment was when the checkpoint was taken.
+/// The state of a segment when the checkpoint was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SegmentState {
@@ -113,16 +113,16 @@ pub enum SegmentState {
 pub struct SegmentRow {
     /// The segment's life. A map slot that points into a segment counts only in this life.
     pub generation: Generation,
-    /// What it was.
+    /// The segment's state.
     pub state: SegmentState,
-    /// What it holds.
+    /// The stream whose batches the segment holds.
     pub stream: Stream,
-    /// Where it lies; a free segment lies nowhere.
+    /// Where the segment lies. A free segment has no layout.
     pub layout: Option<Layout>,
 }
 
 impl SegmentRow {
-    /// The most bytes that a row takes.
+    /// The most bytes of one row.
     pub const BYTES_MAX: usize = 10 + Layout::BYTES_MAX;
 
     /// Appends the row.
@@ -138,7 +138,7 @@ impl SegmentRow {
     /// Reads rows up to the end of `bytes`.
     ///
     /// # Errors
-    /// [`Damage`] when one makes no sense.
+    /// [`Damage`] when a row makes no sense.
     pub fn decode_all(mut bytes: &[u8]) -> Result<Vec<Self>, Damage> {
         let mut rows = Vec::new();
         while !bytes.is_empty() {
@@ -170,7 +170,7 @@ impl SegmentRow {
     }
 }
 
-/// The head block of a checkpoint.
+/// Encodes the head block of a checkpoint.
 #[must_use]
 pub fn encode_checkpoint_head(head: &CheckpointHead) -> Vec<u8> {
     let raw = Raw {
@@ -235,7 +235,7 @@ pub fn encode_frame(kind: FrameKind, counter: u64, payload: &[u8], out: &mut Vec
     out[start + 4..start + 8].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Reads the frame at the start of `bytes`; the second value is how many bytes it took.
+/// Reads the frame at the start of `bytes`. Returns the frame and the bytes it took.
 ///
 /// # Errors
 /// [`Damage`], `Foreign` for a frame of another checkpoint.

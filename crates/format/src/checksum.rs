@@ -1,19 +1,19 @@
-//! Checksums. CRC-32C (RFC 3720, section 12.1), because the CPU computes it at memory speed and
-//! its 32 bits fit into a map slot, where they guard every read.
+//! Checksums. CRC-32C (RFC 3720, section 12.1): the CPU computes it at memory speed, and its 32 bits fit into a map
+//! slot, where they guard every read.
 
 use headpond_base::{BLOCK, Block, Generation, ObjectId, PoolId};
 
 use crc_fast::{CrcAlgorithm, checksum};
 
-/// Checksum of some bytes, without any binding.
+/// Checksum of some bytes, bound to nothing.
 #[must_use]
 pub fn bytes_checksum(bytes: &[u8]) -> u32 {
     let crc = checksum(CrcAlgorithm::Crc32Iscsi, bytes);
     u32::try_from(crc).expect("a 32-bit CRC has 32 bits")
 }
 
-/// The pool that made a batch, and the life of its segment in which it did. In a pool's own segments it is the pool
-/// itself, in a replica of another pool's segment it is that pool: so a replica verifies as it came.
+/// The pool that made a batch, and the life of its segment at that time. A pool's own segments name the pool itself. A
+/// replica names the pool that it copies, so its bytes verify unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Writer {
     /// The pool.
@@ -22,8 +22,8 @@ pub struct Writer {
     pub generation: Generation,
 }
 
-/// Checksum of one block's bytes, bound to the object, the position in it, and the writer. Defends against misdirected
-/// and lost writes: bytes that were written for another place or time do not match, whatever they contain.
+/// Checksum of one block, bound to its object, its position in the object and the writer. Defends against misdirected
+/// and lost writes: bytes written for another place or time do not match, even if they are equal.
 ///
 /// # Panics
 /// When `bytes` is not one block long.
@@ -39,10 +39,9 @@ pub fn verify_block(bytes: &[u8], expected: u32, object: ObjectId, block: Block,
     bytes.len() == BLOCK && block_checksum(bytes, object, block, writer) == expected
 }
 
-/// Mixes the identity into 32 bits. Two different identities agree with probability 2^-32
-/// (the finaliser of SplitMix64: Steele, Lea and Flood, OOPSLA 2014). XOR-ing it onto the CRC
-/// costs a few instructions instead of a second pass over a prefix. Of the pool's name, which is random, its first eight
-/// bytes are the start.
+/// Mixes the identity into 32 bits. Two different identities agree with probability 2^-32 (the finaliser of
+/// SplitMix64: Steele, Lea and Flood, OOPSLA 2014). One XOR with the CRC costs a few instructions; a prefix would cost
+/// a second pass. The first eight bytes of the pool's name are the start: the name is random.
 pub(crate) fn binding(object: ObjectId, block: Block, writer: Writer) -> u32 {
     let [a, b, c, d, e, f, g, h, ..] = writer.pool.0;
     let mut mixed = u64::from_le_bytes([a, b, c, d, e, f, g, h]);

@@ -1,9 +1,7 @@
-//! Entries: what one line of the log says. A batch holds some, with the payload of those that
-//! carry data; a segment's footer repeats them all.
+//! Entries: the lines of the log. A batch holds some, with their payload. A segment's footer repeats them all.
 //!
-//! Invariant: an entry sets the whole state of what it touches, so that replaying entries in
-//! the order of their sequence, from any checkpoint on, ends in the same state however often
-//! it is done.
+//! Invariant: an entry sets the whole state of what it touches. So replay in the order of sequences ends in the same
+//! state from any checkpoint on, however often you repeat it.
 
 use std::ops::Range;
 
@@ -21,67 +19,67 @@ const WHAT: &str = "entry";
 /// One line of the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Entry {
-    /// The object's state is now this.
+    /// The object has this state now.
     Object {
-        /// Which object.
+        /// The object.
         object: ObjectId,
         /// Its whole state.
         state: ObjectState,
     },
-    /// These blocks now have the payload that comes with the entry.
+    /// These blocks have the payload that comes with the entry.
     Data {
-        /// Which object.
+        /// The object.
         object: ObjectId,
         /// The first block.
         first: Block,
-        /// Newer than the origin; otherwise a copy of what the origin has.
+        /// `true`: newer than the origin. `false`: a copy of what the origin has.
         dirty: bool,
-        /// The object's size and time after this write; `None` for clean and for moved data.
+        /// The object's size and time after this write. `None` for clean data and for data that reclaim moved.
         grown: Option<(u64, UnixNanos)>,
-        /// Whose share of the pool they use.
+        /// The class of the blocks.
         class: Class,
         /// A checksum for each block: see [`crate::block_checksum`].
         checksums: Vec<u32>,
     },
-    /// The same of a packed record: see `packed.rs`.
+    /// Like `Data`, as a packed record: see `packed.rs`.
     Packed {
-        /// Which object.
+        /// The object.
         object: ObjectId,
         /// The first block.
         first: Block,
         /// How many, up to [`PACKED_BLOCKS_MAX`].
         blocks: u32,
-        /// Newer than the origin; otherwise a copy of what the origin has.
+        /// `true`: newer than the origin. `false`: a copy of what the origin has.
         dirty: bool,
-        /// The object's size and time after this write; `None` for clean and for moved data.
+        /// The object's size and time after this write. `None` for clean data and for data that reclaim moved.
         grown: Option<(u64, UnixNanos)>,
-        /// Whose share of the pool they use.
+        /// The class of the blocks.
         class: Class,
-        /// How it is packed. For people: the record says it, too.
+        /// The codec. For people: the record itself says it, too.
         codec: Codec,
-        /// Units of 512 bytes that it takes.
+        /// Payload in units of 512 bytes.
         units: u32,
         /// The record's checksum: see [`crate::seal`].
         checksum: u32,
     },
-    /// The same of a blank record: the blocks are zeros, and no payload comes with it.
+    /// Like `Data`, as a blank record: the blocks are zeros, and the entry has no payload.
     Blank {
-        /// Which object.
+        /// The object.
         object: ObjectId,
         /// The first block.
         first: Block,
         /// How many, up to [`RECORD_BLOCKS_MAX`].
         blocks: u32,
-        /// Newer than the origin; otherwise a copy of what the origin has.
+        /// `true`: newer than the origin. `false`: a copy of what the origin has.
         dirty: bool,
-        /// The object's size and time after this write; `None` for clean and for moved data.
+        /// The object's size and time after this write. `None` for clean data and for data that reclaim moved.
         grown: Option<(u64, UnixNanos)>,
-        /// Whose share of the pool they use.
+        /// The class of the blocks.
         class: Class,
     },
-    /// These blocks are now zeros, newer than the origin.
+    /// These blocks are zeros, newer than the origin.
     Zero {
-        /// Which object.
+        /// The object.
         object: ObjectId,
         /// The first block.
         first: Block,
@@ -90,46 +88,46 @@ pub enum Entry {
         /// The object's modification time after this.
         mtime: UnixNanos,
     },
-    /// What flash has of these blocks no longer counts: the origin has it better.
+    /// The copies of these blocks on flash no longer count. The origin has what counts.
     Drop {
-        /// Which object.
+        /// The object.
         object: ObjectId,
         /// The first block.
         first: Block,
         /// How many.
         blocks: u64,
     },
-    /// The origin now has these blocks as they are here.
+    /// The origin has these blocks now, as they are on flash.
     Clean {
-        /// Which object.
+        /// The object.
         object: ObjectId,
         /// The first block.
         first: Block,
         /// How many.
         blocks: u64,
     },
-    /// The object now ends here; what was beyond is gone.
+    /// The object ends here. Blocks beyond are gone.
     Truncate {
-        /// Which object.
+        /// The object.
         object: ObjectId,
-        /// The new size in bytes: may be smaller or larger.
+        /// The new size in bytes, smaller or larger than before.
         size: u64,
         /// The object's modification time after this.
         mtime: UnixNanos,
     },
-    /// A file or a directory, with all below it, has another path.
+    /// A file, or a directory with all below it, has another path.
     Rename {
         /// The old path.
         from: Vec<u8>,
         /// The new path.
         to: Vec<u8>,
     },
-    /// The object is gone, and its blocks with it.
+    /// The object and its blocks are gone.
     Forget {
-        /// Which object.
+        /// The object.
         object: ObjectId,
     },
-    /// Nothing happened: carries the chain of the host stream over batches of others.
+    /// Nothing changed. Carries the chain of the host stream over batches of other streams.
     Mark,
 }
 
@@ -154,13 +152,13 @@ const GROWN: u8 = 2;
 struct Raw {
     kind: u8,
     flags: u8,
-    /// Compression of the payload: 0, stored as it is; else a [`Codec`] or [`BLANK`], in Data only.
+    /// How the payload is stored: 0 as it is, else a [`Codec`] or [`BLANK`]. In entries of data only.
     codec: u8,
-    /// Of a record, in the lower four bits.
+    /// The class of a record, in the lower four bits.
     class: u8,
     /// Bytes of the whole entry, its tail included: a multiple of 4.
     len: U16,
-    /// Payload in units of 512 bytes: eight for each block, unless it is packed or blank.
+    /// Payload in units of 512 bytes: eight a block, unless the record is packed or blank.
     stored: U16,
     object: U64,
     first: U64,
@@ -174,7 +172,7 @@ const HEAD: usize = size_of::<Raw>();
 const _: () = assert!(HEAD == 56);
 
 impl Raw {
-    /// What all records of data have, however they are stored.
+    /// Sets what all records of data have, however they are stored.
     fn set_record(
         &mut self,
         (object, first, blocks): (ObjectId, Block, u64),
@@ -193,11 +191,11 @@ impl Raw {
 }
 
 impl Entry {
-    /// Appends the entry's bytes, with its place in the order, to `out`.
+    /// Appends the entry, with its place in the order, to `out`.
     ///
     /// # Panics
-    /// When a path is longer than [`OBJECT_PATH_MAX`] or a record larger than
-    /// [`RECORD_BLOCKS_MAX`]: the writer bounds both.
+    /// When a path is longer than [`OBJECT_PATH_MAX`] or a record larger than [`RECORD_BLOCKS_MAX`]. The writer bounds
+    /// both.
     pub fn encode(&self, sequence: Sequence, out: &mut Vec<u8>) {
         let start = out.len();
         let mut raw = Raw::new_zeroed();
@@ -268,23 +266,24 @@ impl Entry {
         out[start..start + HEAD].copy_from_slice(raw.as_bytes());
     }
 
-    /// How many bytes [`Entry::encode`] appends at most for a record of `blocks` blocks.
+    /// The most bytes that [`Entry::encode`] appends for a record of `blocks` blocks.
     #[must_use]
     pub const fn data_len(blocks: usize) -> usize {
         HEAD + 4 * blocks
     }
 
-    /// Bytes that [`Entry::encode`] appends at most for an entry other than data.
+    /// The most bytes that [`Entry::encode`] appends for an entry that is not data.
     pub const LEN_MAX: usize = HEAD + 2 * OBJECT_PATH_MAX;
 
-    /// How many bytes [`Entry::encode`] appends for a packed record: never more than for one as it is.
+    /// Bytes that [`Entry::encode`] appends for a packed record: never more than for the same blocks stored as they
+    /// are.
     pub const PACKED_LEN: usize = HEAD + 4;
 
-    /// How many bytes [`Entry::encode`] appends for a blank record.
+    /// Bytes that [`Entry::encode`] appends for a blank record.
     pub const BLANK_LEN: usize = HEAD;
 
-    /// Where its payload lies in that of its batch, in units, if that of the entries before it ends at `from`. Empty, and
-    /// at `from`, if none comes with it. What is stored as it is begins with a block.
+    /// Where the payload of this entry lies in its batch, in units. `from` is the end of the payload before it.
+    /// Without payload the range is empty and at `from`. Payload that is stored as it is begins with a block.
     #[must_use]
     pub fn payload_units(&self, from: u32) -> Range<u32> {
         match self {
@@ -298,10 +297,10 @@ impl Entry {
         }
     }
 
-    /// Reads the entry at the start of `bytes`; the third value is how many bytes it took.
+    /// Reads the entry at the start of `bytes`. The third value is the bytes it took.
     ///
     /// # Errors
-    /// [`Damage`] when these bytes are no entry.
+    /// [`Damage`] when these bytes are not an entry.
     pub fn decode(bytes: &[u8]) -> Result<(Sequence, Self, usize), Damage> {
         let senseless = |why| Damage::Senseless(WHAT, why);
         let (raw, _) = Raw::ref_from_prefix(bytes).map_err(|_| Damage::Short(WHAT))?;
@@ -317,7 +316,7 @@ impl Entry {
         let mtime = UnixNanos(raw.mtime.get());
         let grown = (raw.flags & GROWN != 0).then_some((raw.size.get(), mtime));
         let (dirty, class) = (raw.flags & DIRTY != 0, Class::from_bits(raw.class));
-        // Bounds every later sum of a position and a count: files end below 2^63 bytes.
+        // This bounds every later sum of a position and a count: files end below 2^63 bytes.
         if raw.kind != kind::RENAME && (first.0 >= 1 << 51 || blocks > 1 << 51) || raw.size.get() >= 1 << 63 {
             return Err(senseless("position beyond any file"));
         }
@@ -371,10 +370,10 @@ impl Entry {
         Ok((Sequence(counted(WHAT, raw.sequence.get())?), entry, len))
     }
 
-    /// Reads all entries of `bytes`, which hold nothing else.
+    /// Reads all entries of `bytes`. `bytes` may hold nothing else.
     ///
     /// # Errors
-    /// [`Damage`] of the first that is none.
+    /// [`Damage`] of the first that cannot be decoded.
     pub fn decode_all(mut bytes: &[u8]) -> Result<Vec<(Sequence, Self)>, Damage> {
         let mut entries = Vec::new();
         while !bytes.is_empty() {
@@ -386,18 +385,18 @@ impl Entry {
     }
 }
 
-/// Whether a packed record can have so many blocks and units.
+/// Whether a packed record can have this many blocks and units.
 fn fits_packed(blocks: u32, units: u32) -> bool {
     let (blocks, units) = (blocks as usize, units as usize);
     (1..=PACKED_BLOCKS_MAX).contains(&blocks) && (1..=packed_units_max(blocks)).contains(&units)
 }
 
-/// Whether a blank record can have so many blocks and units.
+/// Whether a blank record can have this many blocks and units.
 fn fits_blank(blocks: u64, units: u16) -> bool {
     (1..=RECORD_BLOCKS_MAX as u64).contains(&blocks) && units == 0
 }
 
-/// A time in two fields that hold positions, and so less than 64 bits: its lower and its upper half.
+/// Splits a time into its lower and its upper half: each field that takes one holds less than 64 bits.
 fn halves(time: UnixNanos) -> (U64, U64) {
     let bits = time.0.cast_unsigned();
     ((bits & u64::from(u32::MAX)).into(), (bits >> 32).into())

@@ -1,31 +1,30 @@
-//! How a pool's bytes are divided: superblocks, two checkpoint areas, segments.
+//! How the bytes of a pool are divided: superblocks, two checkpoint areas, segments.
 
 use headpond_base::{BLOCK, BLOCK_U64, Location, RECORD_BLOCKS_MAX, SegmentId};
 
 use crate::{Member, MemberName, MemberState, SLOT_BYTES, SegmentRow};
 
-/// The smallest pool: below it, reserves would leave no room for data.
+/// Bytes of the smallest pool. Below that, reserves leave no room for data.
 pub const POOL_BYTES_MIN: u64 = 64 << 20;
 
-/// The largest pool: its last block, which is no location, lies beyond the last whole segment.
+/// Bytes of the largest pool. Its last block is not a location, and lies beyond the last whole segment.
 pub const POOL_BYTES_MAX: u64 = 4 << 50;
 
-/// Where the checkpoint areas start. The superblocks' own 64 KiB come before: one flash page of
-/// any device, so that no later write shares a page with them.
+/// Where the checkpoint areas start. The 64 KiB of the superblocks come before: one flash page of any device, so no
+/// later write shares a page with them.
 const CHECKPOINT_START: u64 = 64 << 10;
 
-/// The most segments that a pool has at format: enough for fine reclaim, few enough that all
-/// their heads are read at start in a blink.
+/// The most segments of a new pool. Enough for fine reclaim, and few enough that a start reads all heads in a blink.
 const SEGMENTS_WANTED: u64 = 1024;
 const SEGMENT_BYTES_MIN: u64 = 2 << 20;
 const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 
-/// Bytes of a checkpoint for each block of the pool, in the worst case of one slot in a chunk:
-/// the slot, and its chunk's number and count.
+/// Bytes of a checkpoint for each block of the pool. The worst case is one slot in a chunk: the slot, and the number
+/// and count of its chunk.
 const CHECKPOINT_BYTES_A_BLOCK: u64 = SLOT_BYTES as u64 + 6;
 
-/// Room in a checkpoint for objects: a 128th of the pool, within bounds. At about 170 bytes for
-/// an object with its path, a pool of 1 GiB remembers 50,000 files, and one of 8 GiB 400,000.
+/// Room for objects in a checkpoint: a 128th of the pool, within bounds. An object with its path takes about 170
+/// bytes, so a pool of 1 GiB remembers 50,000 files, and one of 8 GiB 400,000.
 const CHECKPOINT_OBJECT_BYTES: (u64, u64) = (128 << 10, 64 << 20);
 
 /// The division of one pool. Fixed at format and kept in the superblock.
@@ -33,7 +32,7 @@ const CHECKPOINT_OBJECT_BYTES: (u64, u64) = (128 << 10, 64 << 20);
 pub struct Geometry {
     /// Bytes of the device that the pool uses.
     pub pool_bytes: u64,
-    /// Bytes of one segment: a power of two, a multiple of any erase unit up to that size.
+    /// Bytes of one segment: a power of two, a multiple of every erase unit up to that size.
     pub segment_bytes: u32,
     /// How many segments there are.
     pub segments: u32,
@@ -43,7 +42,7 @@ pub struct Geometry {
     pub segments_start: u64,
 }
 
-/// Why a pool cannot have the size asked for.
+/// Why a pool cannot have this size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// Too small to work.
@@ -70,9 +69,9 @@ impl Geometry {
         Ok(Self::with_segment_bytes(bytes, wanted.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)))
     }
 
-    /// Divides a device of `bytes` into segments of a given size, a power of two. For tests,
-    /// which want small pools: write requests must then fit [`Geometry::record_blocks_max`], and
-    /// there should be a dozen segments or more.
+    /// Divides a device of `bytes` into segments of `segment_bytes`, a power of two. For tests, which want small
+    /// pools. Write requests must then fit [`Geometry::record_blocks_max`], and the pool needs a dozen segments or
+    /// more.
     #[must_use]
     pub fn with_segment_bytes(bytes: u64, segment_bytes: u64) -> Self {
         let (least, most) = CHECKPOINT_OBJECT_BYTES;
@@ -109,7 +108,7 @@ impl Geometry {
         CHECKPOINT_START + self.checkpoint_bytes * (area as u64 & 1)
     }
 
-    /// Blocks in one segment, its head and footer included.
+    /// Blocks of one segment, its head and footer included.
     #[must_use]
     pub const fn segment_blocks(&self) -> u32 {
         self.segment_bytes / BLOCK as u32
@@ -121,15 +120,15 @@ impl Geometry {
         self.segments_start + self.segments as u64 * self.segment_bytes as u64
     }
 
-    /// The segment that holds a location. A location beyond the last segment, which a forged checkpoint may have, is in
-    /// a segment that there is not.
+    /// The segment that holds a location. A forged checkpoint may have a location beyond the last segment: its segment
+    /// does not exist.
     #[must_use]
     pub const fn segment_of(&self, location: Location) -> SegmentId {
         let segment = location.0 / self.segment_blocks() as u64;
         SegmentId(if segment < u32::MAX as u64 { segment as u32 } else { u32::MAX })
     }
 
-    /// The block of its segment that a location is, from 0 for the segment's head.
+    /// The block of its segment at which a location lies. The head is block 0.
     #[must_use]
     pub const fn block_in_segment(&self, location: Location) -> u32 {
         (location.0 % self.segment_blocks() as u64) as u32
@@ -141,8 +140,8 @@ impl Geometry {
         Location(segment.0 as u64 * self.segment_blocks() as u64)
     }
 
-    /// The byte at which a location starts on the one device of a pool, which is all that a scan and `check` read. In use
-    /// [`Addresses`](crate::Addresses) says it.
+    /// The first byte of a location in a pool of one device. Only a scan and `check` use it. While the pool is in use,
+    /// [`Addresses`](crate::Addresses) says where bytes lie.
     #[must_use]
     pub const fn byte_of(&self, location: Location) -> u64 {
         self.segments_start + location.0 * BLOCK_U64
@@ -155,21 +154,21 @@ impl Geometry {
         (self.pool_bytes / 128).clamp(least, most)
     }
 
-    /// Bytes of map slots, with what goes before each chunk of them, that a checkpoint has room for.
+    /// Bytes that a checkpoint has for map slots, with the number and count of each chunk.
     #[must_use]
     pub const fn map_bytes(&self) -> u64 {
         self.pool_bytes / BLOCK_U64 * CHECKPOINT_BYTES_A_BLOCK
     }
 
-    /// Blocks of the largest record that a segment of this pool takes, next to its head, a batch
-    /// head and a footer. Less than [`RECORD_BLOCKS_MAX`] only in the small segments of tests.
+    /// Blocks of the largest record in this pool: a segment also takes its head, a batch head and a footer. Less than
+    /// [`RECORD_BLOCKS_MAX`] only in the small segments of tests.
     #[must_use]
     pub const fn record_blocks_max(&self) -> u32 {
         let fits = self.segment_blocks() - 4;
         if fits < RECORD_BLOCKS_MAX as u32 { fits } else { RECORD_BLOCKS_MAX as u32 }
     }
 
-    /// Blocks that can hold data at most: all segments, less their heads.
+    /// The most blocks that can hold data: all segments without their heads.
     #[must_use]
     pub const fn data_blocks(&self) -> u64 {
         self.segments as u64 * (self.segment_blocks() as u64 - 1)

@@ -1,8 +1,9 @@
 //! Where a segment's bytes lie, and what protects them.
 //!
 //! Invariants:
-//! - The geometry is each segment's own. A pool that gets another member moves nothing.
-//! - A layout that decodes has each member once: two copies, or two parts of a parity row, on one device protect nothing.
+//! - Each segment has a layout of its own. A pool that gets another member moves nothing.
+//! - A layout that decodes has each member once. Two copies on one device protect nothing, nor do two parts of a
+//!   parity row.
 
 use headpond_base::{MemberId, SegmentId};
 
@@ -10,24 +11,24 @@ use crate::{Damage, MEMBERS_MAX};
 
 const WHAT: &str = "layout";
 
-/// The most places that a segment has, its parity's included.
+/// The most places of a segment, with those of its parity.
 pub const PLACES_MAX: usize = 16;
 
-/// A run of a segment's size on a member.
+/// A run of bytes on a member, as large as a segment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Place {
     /// The member.
     pub member: MemberId,
-    /// Which run of it, from 0.
+    /// The number of the run, from 0.
     pub slot: u32,
 }
 
-/// Segments whose exclusive or is kept as well, so that any one of them can be made again from the others.
+/// Segments with a parity: their exclusive or. It gives back any one of them from the others.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParityRow {
-    /// Each segment, and where it lies.
+    /// Each segment and its place.
     pub segments: Vec<(SegmentId, Place)>,
-    /// Where their exclusive or lies.
+    /// Where the parity lies.
     pub parity: Place,
 }
 
@@ -38,7 +39,7 @@ pub enum Layout {
     Single(Place),
     /// The same bytes twice.
     Mirror([Place; 2]),
-    /// Once, as one of a row with a parity.
+    /// Once, in a row with a parity.
     Parity(Box<ParityRow>),
 }
 
@@ -62,7 +63,8 @@ impl Layout {
         }
     }
 
-    /// Where the bytes of `segment` themselves lie, each place by itself. None in a row that the segment is not in.
+    /// Where the bytes of `segment` itself lie, one place for each copy. Empty if the row does not contain the
+    /// segment.
     #[must_use]
     pub fn copies(&self, segment: SegmentId) -> Vec<Place> {
         match self {
@@ -73,7 +75,8 @@ impl Layout {
         }
     }
 
-    /// Appends protection (1), number of places (1), places of member (2) and slot (4), and of a row its segments (4 each).
+    /// Appends protection (1), number of places (1), member (2) and slot (4) of each place, and for a row its segments
+    /// (4 each).
     ///
     /// # Panics
     /// When a row has more than [`PLACES_MAX`] places.
@@ -95,7 +98,7 @@ impl Layout {
         }
     }
 
-    /// Reads the layout at the start of `bytes`, and what follows it; `None` where there are no places.
+    /// Reads the layout at the start of `bytes`. Returns it with the bytes behind it; `None` if it has no places.
     ///
     /// # Errors
     /// [`Damage`] when it makes no sense.

@@ -1,12 +1,11 @@
 //! What is on flash, byte by byte. `docs/format.md` draws the same bytes.
 //!
 //! Invariants:
-//! - Every structure carries a checksum over all its bytes, and what it belongs to: the pool,
-//!   the place and the life (generation, epoch, counter) it was written for. A structure that
-//!   is intact but foreign, old or misplaced does not decode.
-//! - Decoding never panics, whatever the bytes. It answers with a [`Damage`] that says what is wrong.
-//! - What decodes is safe to compute with: every number that counts something is below 2^63, and
-//!   every position within a file is one that a map can hold. No reader's `+ 1` overflows.
+//! - Every structure carries a checksum over all its bytes, and what it belongs to: the pool, the place and the life
+//!   (generation, epoch, counter). A structure that is intact but foreign, old or misplaced does not decode.
+//! - Decoding never panics, whatever the bytes. It returns a [`Damage`] that says what is wrong.
+//! - What decodes is safe to compute with. Every count is below 2^63, and a map can hold every position within a file.
+//!   No reader's `+ 1` overflows.
 //! - All integers are little-endian. Reserved bytes are written as zero and ignored when read.
 
 mod addresses;
@@ -48,10 +47,10 @@ pub use segment::{
 pub use settings::{SETTINGS_SLOTS, SETTINGS_TEXT_MAX, SettingsBlock, decode_settings, encode_settings};
 pub use superblock::{ORIGIN_PATH_MAX, OriginName, SUPERBLOCK_SLOTS, Superblock, decode_superblock, encode_superblock};
 
-/// Version of the format: the only one that this code writes and reads. No program that wrote version 1 was released.
+/// Version of the format. This code writes and reads no other. No released program wrote version 1.
 pub const VERSION: u32 = 2;
 
-/// Why bytes could not be taken for the structure that was expected there.
+/// Why bytes are not the structure that was expected there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// No headpond structure of this kind starts here.
@@ -63,13 +62,13 @@ pub enum Damage {
     /// Intact, but written for another pool, place or life.
     #[error("{0}: belongs to another place or to an earlier life of this one")]
     Foreign(&'static str),
-    /// Intact by its checksum and yet senseless: a bug of the writer, or an attack.
+    /// Intact by its checksum, but senseless: a bug of the writer, or an attack.
     #[error("{0}: {1}")]
     Senseless(&'static str, &'static str),
-    /// Fewer bytes than the structure needs.
+    /// Shorter than the structure.
     #[error("{0}: cut short")]
     Short(&'static str),
-    /// Intact, and asks for something that this headpond cannot do.
+    /// Intact, but it asks for something that this headpond cannot do.
     #[error("{0}: {1}, which this headpond does not know. Use the headpond that wrote it")]
     Unsupported(&'static str, &'static str),
     /// Written by a headpond of another version of the format.

@@ -1,8 +1,8 @@
-//! The members of a pool: its devices, as the superblock of each lists them.
+//! The members of a pool: its devices. The superblock of each device lists them all.
 //!
 //! Invariants:
-//! - A number is given to one device only, for good, so that a place never points to another one. Numbers go up from 0.
-//! - The list that counts is that of the intact superblock with the largest generation.
+//! - A number belongs to one device for good, so a place never points to another device. Numbers go up from 0.
+//! - The list with the largest generation counts, among intact superblocks.
 
 use headpond_base::{BLOCK_U64, MemberId};
 use zerocopy::little_endian::{U32, U64};
@@ -11,12 +11,12 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 use crate::Damage;
 use crate::number::counted_from_one;
 
-/// The most members that a pool ever has, those that are gone included: one superblock lists them all.
+/// The most members that a pool ever has, gone ones included: one superblock lists them all.
 pub const MEMBERS_MAX: usize = 32;
 
 const WHAT: &str = "list of members";
 
-/// A device's own random name, made when it becomes a member.
+/// The random name of a device. It is drawn when the device becomes a member.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct MemberName(pub [u8; 16]);
 
@@ -35,11 +35,11 @@ pub enum MemberState {
 /// One device of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Member {
-    /// What it is called, on the device itself.
+    /// The name that the device itself carries.
     pub name: MemberName,
-    /// What it is to the pool.
+    /// Its state in the pool.
     pub state: MemberState,
-    /// Runs of a segment's size that it has.
+    /// How many runs of a segment's size it has.
     pub slots: u32,
     /// Bytes of the device that the pool uses.
     pub bytes: u64,
@@ -75,13 +75,13 @@ impl Members {
         Self { generation: 1, rows: vec![member] }
     }
 
-    /// Grows by one with each change of the list, from 1 on; the largest counts.
+    /// The generation of the list. It starts at 1 and grows by one with each change; the largest counts.
     #[must_use]
     pub const fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// One member; `None` where the number was never given.
+    /// One member; `None` if the number was never given.
     #[must_use]
     pub fn get(&self, id: MemberId) -> Option<&Member> {
         self.rows.get(usize::from(id.0))
@@ -104,7 +104,7 @@ impl Members {
         self.rows.iter().filter(|member| member.state != MemberState::Gone).count()
     }
 
-    /// The list with one device more, which gets the number that is answered; `None` once all numbers are given.
+    /// The list with one device more, and that device's number. `None` once all numbers are given.
     #[must_use]
     pub fn with(&self, member: Member) -> Option<(Self, MemberId)> {
         let id = MemberId(u16::try_from(self.rows.len()).ok().filter(|next| usize::from(*next) < MEMBERS_MAX)?);
@@ -116,7 +116,7 @@ impl Members {
     /// The list with another state of one member.
     ///
     /// # Panics
-    /// When there is no such member.
+    /// When the pool never had this member.
     #[must_use]
     pub fn with_state(&self, id: MemberId, state: MemberState) -> Self {
         let mut rows = self.rows.clone();

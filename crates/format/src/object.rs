@@ -1,9 +1,10 @@
-//! What the log remembers of an object: what it is at the origin, what it looks like, and where its data counts.
+//! What the log remembers of an object: its identity, its attributes, and which content of the origin counts.
 //!
 //! Invariants:
-//! - An object has a kind, and it keeps it. Its identity and its witness are of that kind.
-//! - A volume has no times, no path and no size of its own: its size is the witness's, and all of the origin counts.
-//! - An object of a kind that this program does not know does not decode, and the start that meets it refuses the pool.
+//! - An object keeps its kind. Its identity and its witness are of that kind.
+//! - A volume has no times, no path and no size of its own. Its size is the witness's, and all content of the origin
+//!   counts.
+//! - An object of an unknown kind does not decode. A start that meets one refuses the pool.
 
 use std::fmt;
 
@@ -15,8 +16,7 @@ use crate::Damage;
 
 const WHAT: &str = "object";
 
-/// The longest path that an object's entry keeps. A file with a longer one is found again by
-/// its inode number.
+/// The longest path in an object's entry, in bytes. A file with a longer path is found again by its inode number.
 pub const OBJECT_PATH_MAX: usize = 1024;
 
 /// Which file of the origin.
@@ -24,22 +24,22 @@ pub const OBJECT_PATH_MAX: usize = 1024;
 pub struct FileIdentity {
     /// Inode number.
     pub inode: u64,
-    /// Birth time: tells a reused inode number.
+    /// Birth time: tells two files apart that had the same inode number.
     pub birth: UnixNanos,
 }
 
 impl FileIdentity {
-    /// The birth time of a file where the origin keeps none.
+    /// The birth time where the origin keeps none.
     pub const NO_BIRTH: UnixNanos = UnixNanos(0);
 
-    /// Whether nothing but the inode number tells the file from others.
+    /// Whether only the inode number tells the file from others.
     #[must_use]
     pub const fn lacks_birth(self) -> bool {
         self.birth.0 == Self::NO_BIRTH.0
     }
 }
 
-/// Which volume: a number that its door draws when it serves the volume for the first time, and never gives to another.
+/// Which volume. The door draws this number when it first serves the volume, and gives it to no other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct VolumeId(pub [u8; 16]);
 
@@ -82,33 +82,33 @@ impl Default for Identity {
     }
 }
 
-/// What the origin said of a file the last time that headpond left it complete. Compared at
-/// the next start: another value means that others wrote there.
+/// What the origin said of a file when headpond last left it complete. The next start compares: another value means
+/// that others wrote to the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stamp {
     /// Size in bytes.
     pub size: u64,
     /// Modification time.
     pub mtime: UnixNanos,
-    /// Status change time, which no program can set.
+    /// Status change time. No program can set it.
     pub ctime: UnixNanos,
 }
 
-/// What the door says of a volume. headpond changes nothing of it, so another value means a change by others, always.
+/// What the door says of a volume. headpond changes none of it, so another value always means a change by others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct VolumeWitness {
     /// Size in bytes.
     pub size: u64,
-    /// Another number with each change past headpond that the door knows of; 0 where it knows of none.
+    /// A new number with each change past headpond that the door knows of; 0 if the door knows of none.
     pub generation: u64,
 }
 
-/// What a change of the origin by others shows by.
+/// What shows that others changed the origin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Witness {
-    /// Of a file.
+    /// For a file.
     File(Stamp),
-    /// Of a volume.
+    /// For a volume.
     Volume(VolumeWitness),
 }
 
@@ -122,7 +122,7 @@ impl Witness {
         }
     }
 
-    /// The modification time; 0 of a volume.
+    /// The modification time; 0 for a volume.
     #[must_use]
     pub const fn mtime(self) -> UnixNanos {
         match self {
@@ -131,7 +131,7 @@ impl Witness {
         }
     }
 
-    /// The status change time; 0 of a volume.
+    /// The status change time; 0 for a volume.
     #[must_use]
     pub const fn ctime(self) -> UnixNanos {
         match self {
@@ -140,7 +140,8 @@ impl Witness {
         }
     }
 
-    /// Whether the other shows the same content: all of a volume's, all but the status change time of a file's.
+    /// Whether both show the same content. For a volume everything is compared; for a file all but the status change
+    /// time.
     #[must_use]
     pub fn shows_the_same(self, other: Self) -> bool {
         match (self, other) {
@@ -160,28 +161,28 @@ impl Default for Witness {
 /// Yes-or-no facts about an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ObjectFlags {
-    /// Its directory entry is not known to be durable at the origin. If it is missing after a
-    /// crash, nothing of it was ever synced.
+    /// Its directory entry is not known to be durable at the origin. If the file is missing after a crash, nothing of
+    /// it was ever synced.
     pub unanchored: bool,
-    /// Destage, or a change that asks for space there, may have changed the origin's file since the stamp: the stamp
+    /// Destage, or a change that reserves space, may have changed the origin's file since the stamp. So the stamp
     /// proves nothing.
     pub destaging: bool,
-    /// Its last name is being, or has been, removed. If it is missing, that is as it should be.
+    /// Its last name is removed, or is being removed. If the file is missing, that is right.
     pub unlinked: bool,
-    /// Size or time at the origin differ from the ones here.
+    /// The size or times at the origin differ from those here.
     pub attributes_dirty: bool,
-    /// It is being changed at the origin directly, without entries in the log: until an entry
-    /// says otherwise, the origin's size and time count.
+    /// Changes go to the origin directly, without entries in the log. Until an entry says otherwise, the origin's size
+    /// and time count.
     pub direct: bool,
-    /// With `direct`: the size and the time here count all the same, for a change at the origin failed and may have left
-    /// others there.
+    /// Only with `direct`: the size and the time here count all the same. A change at the origin failed, and may have
+    /// left others there.
     pub size_counts: bool,
-    /// The stamp's status change time counts: the use of the pool ended in order, and headpond has not touched the file since
-    /// the stamp. While a pool is in use no object has this.
+    /// The stamp's status change time counts: the pool was left in good order, and headpond has not touched the file
+    /// since the stamp. No object has this while the pool is in use.
     pub ctime_counts: bool,
-    /// Nothing that headpond did has given the file a later status change time than the stamp's, and before it does anything
-    /// that could, the log durably says otherwise. So a later one is a change by others, also after a crash. An earlier one
-    /// is not: the origin may have lost in a power cut what headpond did.
+    /// A status change time later than the stamp's is a change by others, also after a crash: headpond has done
+    /// nothing that sets a later one. Before it does, the log durably clears this flag. An earlier time proves
+    /// nothing: a power cut may have undone at the origin what headpond did.
     pub ctime_bounds: bool,
 }
 
@@ -211,42 +212,43 @@ impl ObjectFlags {
     }
 }
 
-/// All that is remembered of an object, but for its blocks.
+/// All that is remembered of an object, without its blocks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ObjectState {
     /// What it is at the origin.
     pub identity: Identity,
-    /// The status change time that the file had when it was made through headpond, where the file system keeps no birth
-    /// times; otherwise 0. A file whose status was last changed before that is another one, with its inode number.
+    /// The file's status change time when a program made it through headpond, on a file system without birth times;
+    /// otherwise 0. If a file's status last changed before that, it is another file with the same inode number.
     pub made_at: UnixNanos,
     /// Facts.
     pub flags: ObjectFlags,
     /// Size in bytes, as applications see it.
     pub size: u64,
-    /// Below this byte the origin's content counts; from it on, what is not in the log is zero,
-    /// whatever the origin has there. `u64::MAX` when all of the origin's file counts.
+    /// The origin's content counts below this byte. From it on, what is not in the log is zero, whatever the origin
+    /// has there. `u64::MAX` when the whole file at the origin counts.
     pub origin_valid: u64,
-    /// Modification time, as applications see it; 0 of a volume.
+    /// Modification time, as applications see it; 0 for a volume.
     pub mtime: UnixNanos,
-    /// Status change time, as applications see it: unlike the witness's, not that of a write by headpond. 0 if unknown.
+    /// Status change time, as applications see it. Writes by headpond do not change it, unlike the witness's. 0 if
+    /// unknown.
     pub ctime: UnixNanos,
-    /// The origin's side when it was last left complete.
+    /// The state of the origin when headpond last left it complete.
     pub witness: Witness,
-    /// Path below the origin's root when last known; empty if unknown or too long, and of a volume.
+    /// Last known path below the origin's root. Empty if unknown or too long, and for a volume.
     pub path: Vec<u8>,
 }
 
 impl ObjectState {
-    /// Whether the status change time of the file that was found tells of a change by others since the stamp. Without any
-    /// of the two flags it tells nothing. A volume has none.
+    /// Whether the status change time of `found` shows a change by others since the stamp. If neither `ctime_counts`
+    /// nor `ctime_bounds` is set, it shows nothing. A volume has none.
     #[must_use]
     pub const fn status_changed(&self, found: Witness) -> bool {
         let (left, now, flags) = (self.witness.ctime().0, found.ctime().0, self.flags);
         flags.ctime_counts && left != now || flags.ctime_bounds && !flags.destaging && left < now
     }
 
-    /// What applications see as the status change time of the file that was found, which is as headpond left it. A time at the
-    /// origin that nobody can account for may be that of a change by the front door, and counts if it is later.
+    /// The status change time that applications see, for a file as headpond left it. If headpond did not cause the
+    /// time at the origin, a change through the front door may have; then it counts if it is later.
     #[must_use]
     pub fn ctime_at(&self, found: Witness) -> UnixNanos {
         let (left, now, flags) = (self.witness.ctime(), found.ctime(), self.flags);
@@ -261,8 +263,8 @@ impl ObjectState {
     /// Appends the tail of the object's entry.
     ///
     /// # Panics
-    /// When the path is longer than [`OBJECT_PATH_MAX`], a file has a birth time and the time that stands in for one, or a
-    /// volume what volumes have not: the writer bounds all of them.
+    /// When the path is longer than [`OBJECT_PATH_MAX`], when a file has both a birth time and `made_at`, or when a
+    /// volume has what volumes do not have. The writer bounds all of them.
     pub(crate) fn encode_tail(&self, out: &mut Vec<u8>) {
         assert!(self.path.len() <= OBJECT_PATH_MAX, "a path longer than its room");
         let mut raw = RawTail {
@@ -300,7 +302,7 @@ impl ObjectState {
         out.extend_from_slice(&self.path);
     }
 
-    /// Reads a tail. The first value has size and times from the entry before it.
+    /// Reads a tail. Size and times come from the entry before it.
     pub(crate) fn decode((size, mtime, ctime): (u64, UnixNanos, UnixNanos), tail: &[u8]) -> Result<Self, Damage> {
         let short = Damage::Short(WHAT);
         let (raw, path) = RawTail::ref_from_prefix(tail).map_err(|_| short.clone())?;
@@ -349,7 +351,7 @@ impl ObjectState {
         Ok(state)
     }
 
-    /// Whether it has nothing that volumes have not.
+    /// Whether it has only what volumes have.
     fn fits_a_volume(&self) -> bool {
         let ObjectFlags { destaging, attributes_dirty, direct, .. } = self.flags;
         let timeless = [self.mtime, self.ctime, self.made_at] == [UnixNanos(0); 3];
@@ -385,7 +387,7 @@ struct RawTail {
 #[repr(C)]
 struct RawFile {
     inode: U64,
-    /// Or `made_at`, with [`WITHOUT_BIRTH`].
+    /// The birth time; with [`WITHOUT_BIRTH`], `made_at`.
     birth: I64,
 }
 
@@ -405,7 +407,7 @@ struct RawVolume {
     zero: [u8; 8],
 }
 
-/// Of `RawTail::more`: the file has no birth time, and in its place is when it was made.
+/// In `RawTail::more`: the file has no birth time, and `made_at` is in its place.
 const WITHOUT_BIRTH: u8 = 1;
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! Packed records: the data of one request, smaller than it is.
+//! Packed records: the data of one request, compressed.
 //!
-//! A packed record is a head of 8 bytes and what a codec made of the record's blocks, filled up with zeros to units of
-//! 512 bytes. It is read, verified and unpacked as a whole.
+//! A packed record is a head of 8 bytes and the codec's output for the record's blocks, filled up with zeros to units
+//! of 512 bytes. It is read, verified and unpacked as a whole.
 //!
 //! Invariants:
-//! - The checksum is over the head and the packed bytes, and bound to the object, the record's first block and the
-//!   life of the segment, as that of a block is. It is compared before anything is unpacked.
-//! - Unpacking writes into the room it is given and nowhere else, whatever the bytes: a record that does not fill
-//!   exactly that room is damage.
-//! - A record is packed only where that saves an eighth of it or more. So it is never larger on flash than it is.
+//! - The checksum covers the head and the packed bytes. Like a block's checksum, it is bound to the object, the
+//!   record's first block and the life of the segment. It is compared before the record is unpacked.
+//! - Unpacking writes into the room it is given and nowhere else, whatever the bytes. A record that does not fill that
+//!   room exactly is damage.
+//! - A record is packed only if that saves an eighth of it or more. So packing never makes a record larger on flash.
 //!
-//! A record of zeros is none of these where blank records may be: its entry says all (see [`is_blank`]).
+//! Where blank records are allowed, a record of zeros is not packed: its entry says all (see [`is_blank`]).
 
 use std::cell::RefCell;
 
@@ -18,16 +18,16 @@ use headpond_base::{BLOCK, Block, Compression, ObjectId, ZSTD_LEVEL_MAX};
 
 use crate::checksum::{Writer, binding, bytes_checksum};
 
-/// Bytes of a unit: packed records begin and end with one.
+/// Bytes of a unit. Packed records begin and end with one.
 pub const UNIT: usize = 512;
 
 /// Units of a block.
 pub const BLOCK_UNITS: u32 = (BLOCK / UNIT) as u32;
 
-/// Blocks of the largest packed record. More would make a small read of it dearer than it saves.
+/// Blocks of the largest packed record. A larger one would cost a small read more than it saves.
 pub const PACKED_BLOCKS_MAX: usize = 16;
 
-/// Units that a packed record of so many blocks takes at most: an eighth is saved.
+/// The most units of a packed record of `blocks` blocks: packing must save an eighth.
 #[must_use]
 pub const fn packed_units_max(blocks: usize) -> usize {
     blocks * (BLOCK_UNITS as usize - 1)
@@ -36,13 +36,13 @@ pub const fn packed_units_max(blocks: usize) -> usize {
 /// Checksum, codec, blocks, length of what follows.
 const HEAD: usize = 8;
 
-/// What an entry has for a codec where the record is blank. No record's head has it.
+/// The codec of an entry whose record is blank. No record's head has it.
 pub(crate) const BLANK: u8 = 3;
 
-/// Whether all blocks are zeros. The first other byte ends the search.
+/// Whether all bytes are zeros. The search ends at the first other byte.
 #[must_use]
 pub fn is_blank(plain: &[u8]) -> bool {
-    // Each byte is the one before it: compared as fast as memory is read.
+    // Each byte equals the one before it. This compares as fast as memory is read.
     plain.first() == Some(&0) && plain[1..] == plain[..plain.len() - 1]
 }
 
@@ -76,8 +76,8 @@ impl Codec {
     }
 }
 
-/// Zstandard's working memory, made once for each thread: some hundred KiB of tables. What is packed does not depend on
-/// what was packed before.
+/// Zstandard's working memory: some hundred KiB of tables, made once for each thread. Each record is packed by itself:
+/// the result does not depend on earlier ones.
 struct Tables {
     level: u8,
     packer: Option<zstd::bulk::Compressor<'static>>,
@@ -88,7 +88,7 @@ thread_local! {
     static TABLES: RefCell<Tables> = const { RefCell::new(Tables { level: 0, packer: None, unpacker: None }) };
 }
 
-/// Packs whole blocks: a head that is not sealed yet, and what is behind it. `None` where that would save less than an
+/// Packs whole blocks: a head that is not sealed yet, and the packed bytes. `None` where that saves less than an
 /// eighth, in whole units.
 ///
 /// # Panics
@@ -103,7 +103,7 @@ pub fn pack(compression: Compression, plain: &[u8]) -> Option<Vec<u8>> {
     if compression == Compression::Off || !worth_a_try(plain) {
         return None;
     }
-    // What does not fit is not worth it: the codec gives up as soon as it knows.
+    // The codec gives up as soon as the output does not fit: then it is not worth it.
     let mut packed = vec![0; packed_units_max(blocks) * UNIT];
     let room = &mut packed[HEAD..];
     let (codec, len) = match compression {
@@ -112,7 +112,7 @@ pub fn pack(compression: Compression, plain: &[u8]) -> Option<Vec<u8>> {
         Compression::Zstd(level) => (Codec::Zstd, zstd_into(level.clamp(1, ZSTD_LEVEL_MAX), plain, room)?),
     };
     packed.truncate((HEAD + len).next_multiple_of(UNIT));
-    // A codec may have used more of its room than it fills.
+    // A codec may write to more of its room than its output fills.
     packed[HEAD + len..].fill(0);
     packed[4] = codec.number();
     packed[5] = u8::try_from(blocks).expect("at most PACKED_BLOCKS_MAX");
@@ -137,29 +137,30 @@ fn zstd_into(level: u8, plain: &[u8], room: &mut [u8]) -> Option<usize> {
     })
 }
 
-/// Whether bytes look as if a codec could make them smaller, by a sample of 1 KiB in 16 pieces from all over: what is
-/// packed or encrypted already has all values equally often. It costs a microsecond; trying costs tens.
+/// Whether a codec is likely to make the bytes smaller, by a sample of 1 KiB in 16 pieces from all over. In packed or
+/// encrypted bytes all values are equally frequent. The sample costs a microsecond; an attempt to pack costs tens.
 fn worth_a_try(plain: &[u8]) -> bool {
     const PIECES: usize = 16;
     const PIECE: usize = 64;
     let mut counts = [0_u32; 256];
     for (index, chunk) in plain.chunks_exact(plain.len() / PIECES).enumerate() {
-        // At another place in each chunk: noise may come in step with them, as in the first half of each sector.
+        // A different place in each chunk: noise may come in step with the chunks, for example in the first half of
+        // each sector.
         let at = index * (chunk.len() - PIECE) / (PIECES - 1);
         for byte in &chunk[at..at + PIECE] {
             counts[usize::from(*byte)] += 1;
         }
     }
-    // The chance that two bytes are the same, in pairs of the sample: 1/256 of all for noise, and that is 5,116 with
-    // those that are one byte. The limit is where some 150 values are in use.
+    // Counts the pairs of equal bytes in the sample. Noise has 1/256 of all pairs: 5,116, counting each byte with
+    // itself. The limit is where some 150 values are in use.
     let pairs: u32 = counts.iter().map(|count| count * count).sum();
     pairs > 8_000
 }
 
-/// Gives a packed record its checksum, for its place and writer; answers with it.
+/// Writes the checksum of a packed record, for its place and writer. Returns it.
 ///
 /// # Panics
-/// When the bytes are none that [`pack`] made.
+/// When [`pack`] did not make the bytes.
 pub fn seal(packed: &mut [u8], object: ObjectId, first: Block, writer: Writer) -> u32 {
     let checksum = checksum_of(packed, object, first, writer).expect("a record that was packed here");
     packed[..4].copy_from_slice(&checksum.to_le_bytes());
@@ -171,18 +172,18 @@ fn checksum_of(packed: &[u8], object: ObjectId, first: Block, writer: Writer) ->
     Some(bytes_checksum(packed.get(4..HEAD + len)?) ^ binding(object, first, writer))
 }
 
-/// A packed record that is what was written for this object and block by its writer.
+/// A packed record that is proved to be what its writer wrote for this object and block.
 #[derive(Clone, Copy, Debug)]
 pub struct Intact<'a> {
-    /// Its checksum.
+    /// The record's checksum.
     pub checksum: u32,
-    /// Its blocks.
+    /// The record's blocks.
     pub blocks: usize,
     codec: Codec,
     packed: &'a [u8],
 }
 
-/// Looks at a packed record; `None` if these bytes are not what was written.
+/// Verifies a packed record; `None` if these bytes are not what was written.
 #[must_use]
 pub fn verify_packed(bytes: &[u8], object: ObjectId, first: Block, writer: Writer) -> Option<Intact<'_>> {
     let checksum = checksum_of(bytes, object, first, writer)?;
@@ -194,7 +195,7 @@ pub fn verify_packed(bytes: &[u8], object: ObjectId, first: Block, writer: Write
 }
 
 impl Intact<'_> {
-    /// Unpacks the record. `false` unless it fills `plain` exactly; then `plain` holds anything.
+    /// Unpacks the record. `false` unless it fills `plain` exactly; then the content of `plain` is undefined.
     #[must_use]
     pub fn unpack(&self, plain: &mut [u8]) -> bool {
         let len = match self.codec {

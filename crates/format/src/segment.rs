@@ -1,5 +1,5 @@
-//! A segment: a head block, batches, and once it is full a footer that repeats their entries,
-//! so that start and reclaim read one place instead of every batch.
+//! A segment: a head block and batches. Once it is full, a footer repeats their entries, so that start and reclaim
+//! read one place instead of every batch.
 
 use headpond_base::{BLOCK, BatchNumber, Epoch, Generation, MemberId, OwnerNumber, PoolId, SegmentId, Stream};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -16,30 +16,30 @@ const FOOTER: &str = "segment footer";
 /// A segment's head or, with `body_bytes`, the tail of its footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHead {
-    /// The pool it belongs to.
+    /// The pool that the segment belongs to.
     pub pool: PoolId,
-    /// The pool's use in which this life of the segment began.
+    /// The use of the pool in which this life of the segment began.
     pub epoch: Epoch,
     /// Which segment: defends against misdirected writes.
     pub segment: SegmentId,
     /// The segment's life.
     pub generation: Generation,
-    /// What it holds.
+    /// The stream whose batches the segment holds.
     pub stream: Stream,
 }
 
-/// What the head block of a segment says besides, so that a segment that was opened after the checkpoint is found.
+/// The rest of a segment's head block. With it a start finds a segment that was opened after the checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Placement {
-    /// Who opened it.
+    /// The owner that opened it.
     pub owner: OwnerNumber,
     /// Where this copy of the head lies. Defends against misdirected writes.
     pub here: Place,
-    /// Where all of the segment lies.
+    /// Where the whole segment lies.
     pub layout: Layout,
-    /// Who makes its batches.
+    /// The writer of its batches.
     pub writer: Writer,
-    /// Which segment of the writer's pool they are of.
+    /// The segment of the writer's pool that they belong to.
     pub writer_segment: SegmentId,
 }
 
@@ -64,19 +64,19 @@ const _: () = assert!(LAYOUT_AT == 112);
 #[repr(C)]
 struct Raw {
     magic: [u8; 4],
-    /// Head: over the other bytes of the block. Footer: over the body and the other bytes of the tail.
+    /// Head: over all other bytes of the block. Footer: over the body and all other bytes of the tail.
     checksum: U32,
     pool: [u8; 16],
     epoch: U64,
     generation: U64,
     segment: U32,
-    /// Footer: bytes of the body, which ends where this tail starts, padded to whole blocks in front.
+    /// Footer: bytes of the body. The body ends where this tail starts, and zeros before it fill whole blocks.
     body_bytes: U32,
     stream: u8,
     reserved: [u8; 15],
 }
 
-/// Bytes of a footer's tail: the last bytes of the segment.
+/// Bytes of a footer's tail, which are the last bytes of the segment.
 pub const FOOTER_TAIL_BYTES: usize = size_of::<Raw>();
 const _: () = assert!(FOOTER_TAIL_BYTES == 64);
 
@@ -107,7 +107,7 @@ impl SegmentHead {
 /// Fills `block` with a segment's head.
 ///
 /// # Panics
-/// When `block` is no block.
+/// When `block` is not one block long.
 pub fn encode_segment_head(head: &SegmentHead, placement: &Placement, block: &mut [u8]) {
     assert_eq!(block.len(), BLOCK, "a segment head is one block");
     block.fill(0);
@@ -159,18 +159,18 @@ pub fn decode_segment_head(block: &[u8]) -> Result<(SegmentHead, Placement), Dam
     Ok((head, placement))
 }
 
-/// One batch, as a footer tells of it.
+/// One batch, as a footer describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SummaryBatch {
-    /// Its place in the order of submission.
+    /// The batch's place in the order of submission.
     pub number: BatchNumber,
     /// The host batch before it.
     pub previous_host: BatchNumber,
-    /// What was durable when it was made.
+    /// Everything up to this batch was durable when the present one was made.
     pub synced_through: BatchNumber,
-    /// The last host batch among those.
+    /// The last host batch up to `synced_through`.
     pub synced_host: BatchNumber,
-    /// The block, within the segment, of its head.
+    /// The block of its head, within the segment.
     pub start: u32,
     /// Its entries, encoded.
     pub entries: Vec<u8>,
@@ -190,14 +190,14 @@ struct RawBatch {
     entry_bytes: U32,
 }
 
-/// Blocks that the footer of these many batches with these many bytes of entries takes.
+/// Blocks of a footer for `batches` batches with `entry_bytes` bytes of entries.
 #[must_use]
 pub const fn footer_blocks(batches: usize, entry_bytes: usize) -> u32 {
     let bytes = batches * size_of::<RawBatch>() + entry_bytes + FOOTER_TAIL_BYTES;
     bytes.div_ceil(BLOCK) as u32
 }
 
-/// The footer's blocks, to be written so that they end where the segment ends.
+/// The footer's blocks. Write them so that they end where the segment ends.
 #[must_use]
 pub fn encode_footer(head: &SegmentHead, summary: &[SummaryBatch]) -> Vec<u8> {
     let mut body = Vec::new();
@@ -224,8 +224,8 @@ pub fn encode_footer(head: &SegmentHead, summary: &[SummaryBatch]) -> Vec<u8> {
     blocks
 }
 
-/// Reads the tail of a footer from the last bytes of a segment: whose it is, and how many bytes
-/// the whole footer has, this tail included.
+/// Reads the tail of a footer from the last bytes of a segment. Returns the life it belongs to, and the bytes of the
+/// whole footer with this tail.
 ///
 /// # Errors
 /// [`Damage`]; `Missing` when the segment was never filled.
@@ -238,7 +238,7 @@ pub fn decode_footer_tail(segment_end: &[u8]) -> Result<(SegmentHead, usize), Da
     Ok((SegmentHead::from_raw(raw, FOOTER)?, raw.body_bytes.get() as usize + FOOTER_TAIL_BYTES))
 }
 
-/// Reads a footer from bytes that end where the segment ends and hold all of it.
+/// Reads a footer. `segment_end` ends where the segment ends and holds the whole footer.
 ///
 /// # Errors
 /// [`Damage`].

@@ -1,7 +1,7 @@
-//! The settings of a pool, kept with it: a block of text, in two slots that are written in turn.
+//! The settings of a pool, kept in the pool: a block of text, in two slots that are written in turn.
 //!
-//! Written beside the log, and not by it: a setting is kept the moment that the block is synced, and
-//! moves with the pool to another path, device or host. A torn write leaves the other slot.
+//! They lie beside the log, not in it. A setting is durable as soon as its block is synced, and moves with the pool to
+//! another path, device or host. A torn write leaves the other slot.
 
 use headpond_base::{BLOCK, PoolId};
 use zerocopy::little_endian::{U32, U64};
@@ -13,17 +13,17 @@ use crate::{Damage, VERSION, bytes_checksum};
 const MAGIC: [u8; 8] = *b"HPNDSETS";
 const WHAT: &str = "settings block";
 
-/// Byte offsets of the two slots. Each lies halfway between superblock and superblock, or checkpoint
-/// area, so that one misdirected or torn write cannot hit two of them.
+/// Byte offsets of the two slots. Each lies halfway between a superblock and the next superblock or checkpoint area,
+/// so one misdirected or torn write cannot hit two of them.
 pub const SETTINGS_SLOTS: [u64; 2] = [16 << 10, 48 << 10];
 
-/// The longest text that fits.
+/// The longest text, in bytes.
 pub const SETTINGS_TEXT_MAX: usize = BLOCK - 48;
 
 /// The decoded settings block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsBlock {
-    /// The pool that they are for.
+    /// The pool whose settings they are.
     pub pool: PoolId,
     /// Grows by one with each write; the larger one counts.
     pub counter: u64,
@@ -35,7 +35,7 @@ pub struct SettingsBlock {
 #[repr(C)]
 struct Raw {
     magic: [u8; 8],
-    /// Over all other bytes of the block, with this field as zero.
+    /// Over all bytes of the block, with this field as zero.
     checksum: U32,
     version: U32,
     pool: [u8; 16],
@@ -47,7 +47,7 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == BLOCK);
 
-/// The block that says `settings`. `None` if the text is too long.
+/// Encodes a settings block. `None` if the text is too long.
 #[must_use]
 pub fn encode_settings(settings: &SettingsBlock) -> Option<Vec<u8>> {
     let mut raw = Raw::new_zeroed();
@@ -61,10 +61,10 @@ pub fn encode_settings(settings: &SettingsBlock) -> Option<Vec<u8>> {
     Some(raw.as_bytes().to_vec())
 }
 
-/// Reads one slot, for the pool that it is on.
+/// Reads one slot of the pool `pool`.
 ///
 /// # Errors
-/// [`Damage`]; `Missing` where none was ever written.
+/// [`Damage`]; `Missing` where no settings were ever written.
 pub fn decode_settings(block: &[u8], pool: PoolId) -> Result<SettingsBlock, Damage> {
     let block = block.get(..BLOCK).ok_or(Damage::Short(WHAT))?;
     let mut raw = Raw::read_from_bytes(block).map_err(|_| Damage::Short(WHAT))?;

@@ -1,7 +1,7 @@
 //! The superblock: what the pool is, whose data it holds, and which checkpoint counts.
 //!
-//! Two slots are written in turn. Writing one is the moment at which a checkpoint becomes the
-//! pool's state: if that write tears, the other slot still names the checkpoint before.
+//! Two slots are written in turn. A checkpoint becomes the pool's state when its superblock is written. If that write
+//! tears, the other slot still names the checkpoint before.
 
 use headpond_base::{BLOCK, BLOCK_U64, BatchNumber, CacheMode, Epoch, Location, MemberId, OwnerNumber, PoolId};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -14,19 +14,19 @@ use crate::{Damage, Geometry, MEMBERS_MAX, Members, VERSION, bytes_checksum};
 const MAGIC: [u8; 8] = *b"HEADPOND";
 const WHAT: &str = "superblock";
 
-/// Byte offsets of the two slots. A page of any device apart, so that one torn or misdirected
-/// write cannot hit both.
+/// Byte offsets of the two slots. They lie a page of any device apart, so one torn or misdirected write cannot hit
+/// both.
 pub const SUPERBLOCK_SLOTS: [u64; 2] = [0, 32 << 10];
 
-/// The longest origin path that a superblock keeps; a longer one is cut, and only shown.
+/// The longest origin path that a superblock keeps, in bytes. A longer one is cut: the path is only shown.
 pub const ORIGIN_PATH_MAX: usize = 1024;
 
-/// Which origin a pool belongs to. Compared by `key`; the path is for people.
+/// The origin that a pool belongs to. headpond compares `key`; `path` is for people.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct OriginName {
-    /// Names the origin for good: kept in the marker next to the data.
+    /// Names the origin for good. The marker beside the origin has the same key.
     pub key: [u8; 16],
-    /// Where it was when it was last mounted.
+    /// The origin's path when it was last mounted.
     pub path: Vec<u8>,
 }
 
@@ -35,62 +35,63 @@ pub struct OriginName {
 pub struct Superblock {
     /// The pool's own name.
     pub pool: PoolId,
-    /// Which of its members this device is.
+    /// The member that this device is.
     pub member: MemberId,
-    /// All its members, this one included.
+    /// All members of the pool, this one included.
     pub members: Members,
-    /// Who may write to it.
+    /// The owner that may write to the pool.
     pub owner: OwnerNumber,
-    /// How the device is divided.
+    /// How the bytes of the device are divided.
     pub geometry: Geometry,
     /// Grows by one with each write of a superblock; the larger one counts.
     pub counter: u64,
     /// The pool's present use.
     pub epoch: Epoch,
-    /// Whose data it holds; `None` for a pool that belongs to nobody yet.
+    /// The origin whose data the pool holds; `None` for a new pool.
     pub origin: Option<OriginName>,
-    /// Which of the two checkpoint areas holds the checkpoint that counts.
+    /// The area, 0 or 1, of the checkpoint that counts.
     pub checkpoint_area: u8,
     /// Bytes of that checkpoint, its head included.
     pub checkpoint_bytes: u64,
     /// Everything up to this batch was durable when the superblock was written.
     pub synced_through: BatchNumber,
-    /// The last host batch among those.
+    /// The last host batch up to `synced_through`.
     pub synced_host: BatchNumber,
-    /// Cache mode in force, kept over restarts.
+    /// The cache mode in force. It survives restarts.
     pub mode: CacheMode,
     /// Whether the pool was left in good order, with nothing after the checkpoint.
     pub clean_stop: bool,
-    /// Dirty blocks at the time of writing. For people: the log may hold more.
+    /// Dirty blocks when the superblock was written. For people: the log may hold more.
     pub dirty_blocks: u64,
-    /// The boot of the host during which the pool was last taken into use; zeros if unknown. While
-    /// it lasts the origin has lost nothing, synced or not.
+    /// The boot of the host during which the pool was last taken into use; zeros if unknown. During that boot the
+    /// origin has lost nothing, synced or not.
     pub boot: [u8; 16],
-    /// Drawn at random at each start, and written in the marker next to the data as well: two copies of a pool
-    /// that were both used since have different ones. Zeros if it was never used by a headpond that draws one.
+    /// Drawn at random at each start, and written to the marker beside the origin as well. Two copies of a pool that
+    /// were both used since have different claims. Zeros if no headpond that draws claims has used the pool.
     pub claim: [u8; 16],
-    /// The log may have packed records: set durably before the first is written, and for good.
+    /// The log may have packed records. Set durably before the first is written, and never cleared.
     pub packed: bool,
-    /// The same of blank records. A pool of a headpond that knew packed ones only has not got it.
+    /// The log may have blank records; set like `packed`. A headpond that knew packed records only did not set it.
     pub blanks: bool,
 }
 
-/// The incompatible feature of packed records. What does not know them would misread their slots.
+/// The incompatible feature of packed records. A program that does not know them would misread their slots.
 const PACKED: u64 = 1;
 
-/// That of blank records, whose entries and slots are damage to what does not know them.
+/// The incompatible feature of blank records. A program that does not know them takes their entries and slots for
+/// damage.
 const BLANKS: u64 = 2;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Raw {
     magic: [u8; 8],
-    /// Over all other bytes of the block, with this field as zero.
+    /// Over all bytes of the block, with this field as zero.
     checksum: U32,
     version: U32,
-    /// Features without which the pool must not be used: see [`PACKED`] and [`BLANKS`].
+    /// Features that a program must know to use the pool: see [`PACKED`] and [`BLANKS`].
     incompatible: U64,
-    /// Features that an older headpond may ignore. This version knows none.
+    /// Features that an older headpond may ignore. This version has none.
     compatible: U64,
     pool: [u8; 16],
     counter: U64,
@@ -122,7 +123,7 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == 3328);
 
-/// The block that says `superblock`.
+/// Encodes a superblock.
 #[must_use]
 pub fn encode_superblock(superblock: &Superblock) -> Vec<u8> {
     let geometry = &superblock.geometry;
@@ -168,7 +169,7 @@ pub fn encode_superblock(superblock: &Superblock) -> Vec<u8> {
 /// Reads one superblock slot.
 ///
 /// # Errors
-/// [`Damage`]; `Missing` when this is no headpond pool at all.
+/// [`Damage`]; `Missing` when the device is not a headpond pool.
 pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
     let block = block.get(..BLOCK).ok_or(Damage::Short(WHAT))?;
     let (raw, _) = Raw::ref_from_prefix(block).map_err(|_| Damage::Short(WHAT))?;
@@ -228,7 +229,7 @@ pub fn decode_superblock(block: &[u8]) -> Result<Superblock, Damage> {
     })
 }
 
-/// Every later computation with the geometry relies on these bounds, and on those that the list of members holds to.
+/// Every later computation with the geometry relies on these bounds, and on those of the list of members.
 fn check_geometry(geometry: &Geometry, members: &Members) -> Result<(), Damage> {
     let whole = u64::from(geometry.segments) * u64::from(geometry.segment_bytes);
     let areas_end =
@@ -240,7 +241,7 @@ fn check_geometry(geometry: &Geometry, members: &Members) -> Result<(), Damage> 
         && geometry.segments > 0
         && geometry.checkpoint_bytes.is_multiple_of(BLOCK as u64)
         && geometry.checkpoint_bytes >= 2 * BLOCK as u64
-        // The top location is the place of zeros.
+        // The largest location stands for zeros.
         && whole <= Location::ZERO.0 * BLOCK_U64
         && areas_end.is_some_and(|areas_end| areas_end <= geometry.segments_start)
         && u64::from(geometry.segments) <= slots;

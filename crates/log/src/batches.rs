@@ -1,15 +1,14 @@
-//! The batches of one segment: from its footer, or by walking over it.
+//! The batches of one segment, read from its footer or by a walk over the segment.
 //!
 //! Invariants:
-//! - Only batches of the segment's present life are found: pool, epoch, segment, generation and
-//!   stream are compared.
-//! - A walk does not end at a head that is damaged. It steps on block by block, as the length of that
-//!   batch is not known, and goes on with the next head: what later batches say was durable must be heard.
-//! - Numbers grow along a segment. What looks like a head and has a number that was passed before is
-//!   payload: a copy of this pool kept inside it.
+//! - A walk finds only batches of the segment's present life: it compares pool, epoch, segment, generation and stream.
+//! - A walk does not end at a damaged head. The length of that batch is unknown, so the walk steps on block by block
+//!   to the next head: later batches say what was durable.
+//! - Numbers grow along a segment. A head whose number was already passed is payload: a copy of this pool that was
+//!   stored inside it.
 //!
-//! The price: a segment without a footer, one of those that were open at a crash, is read from the first
-//! damaged or unused block to its end, 256 KiB at a time.
+//! The price: a segment that was open at a crash has no footer. It is read from the first damaged or unused block to
+//! its end, 256 KiB at a time.
 
 use std::ops::Range;
 
@@ -20,10 +19,10 @@ use headpond_format::{
 
 use crate::flash_read::{FlashRead, ScanError};
 
-/// How much of a segment's end is read first, in search of its footer.
+/// Bytes at the end of a segment that are read first, in search of the footer.
 const FOOTER_GUESS: usize = 64 << 10;
 
-/// How many blocks a walk reads at a time.
+/// Blocks that a walk reads at a time.
 const WINDOW_BLOCKS: u32 = 64;
 
 const FOOTER: &str = "segment footer";
@@ -33,7 +32,8 @@ const FOOTER: &str = "segment footer";
 pub struct Walk {
     /// The batches, in order.
     pub batches: Vec<SummaryBatch>,
-    /// Blocks before and between them that belong to no batch that is there: a head was damaged, or never written.
+    /// Runs of blocks before and between the batches that belong to no batch found: a head was damaged, or never
+    /// written.
     pub gaps: Vec<Range<u32>>,
     /// The first block behind the last batch.
     pub end: u32,
@@ -42,13 +42,13 @@ pub struct Walk {
 /// Which batches a walk takes for the segment's own.
 #[derive(Clone, Copy)]
 pub(crate) enum Wanted {
-    /// Those of this life.
+    /// Batches of this life.
     Life(SegmentHead),
-    /// Those of a life that began with this one or later, where the head that would tell is lost.
+    /// Batches of this life or a later one. For a segment whose head is lost.
     Since(SegmentHead),
-    /// Those of this generation, in whichever epoch it began.
+    /// Batches of this generation, whatever the epoch in which it began.
     Generation(SegmentHead),
-    /// A planted bug: whatever is left of any life.
+    /// A planted bug: batches of any life.
     AnyLife(SegmentHead),
 }
 
@@ -70,8 +70,8 @@ impl Wanted {
     }
 }
 
-/// Walks over what is left of one life of a segment, whether or not its head is; answers also with that
-/// life, as the first batch tells of it.
+/// Walks over what is left of one life of a segment, with or without its head. Also returns that life, as the first
+/// batch gives it.
 ///
 /// # Errors
 /// When the device cannot be read.
@@ -86,7 +86,7 @@ pub fn walk_segment(
     walk(flash, geometry, &Wanted::Generation(place))
 }
 
-/// Walks over a segment; answers also with the life of the first batch that was taken.
+/// Walks over a segment. Also returns the life of the first batch that it took.
 pub(crate) fn walk(
     flash: &mut dyn FlashRead,
     geometry: &Geometry,
@@ -116,7 +116,7 @@ pub(crate) fn walk(
     Ok((walk, first_life))
 }
 
-/// The batch whose head these bytes are, whose it is, and how many blocks of payload it has.
+/// The batch whose head is in `bytes`: its segment's life, its blocks of payload, and its summary.
 fn batch_at(bytes: &[u8], start: u32) -> Option<(SegmentHead, u32, SummaryBatch)> {
     let (head, entries) = decode_batch(bytes).ok()?;
     let life = SegmentHead {
@@ -137,12 +137,12 @@ fn batch_at(bytes: &[u8], start: u32) -> Option<(SegmentHead, u32, SummaryBatch)
     in_order(&batch).then_some((life, head.payload_blocks, batch))
 }
 
-/// A batch tells only of batches before it.
+/// Whether a batch refers only to batches before it.
 fn in_order(batch: &SummaryBatch) -> bool {
     batch.previous_host.max(batch.synced_through).max(batch.synced_host) < batch.number
 }
 
-/// A few neighbouring blocks of a segment, read in one go.
+/// Some neighbouring blocks of a segment, from one read.
 struct Window {
     segment_start: u64,
     segment_blocks: u32,
@@ -179,8 +179,8 @@ impl Window {
 /// Reads the footer of a segment's life.
 ///
 /// # Errors
-/// The outer one when the device cannot be read. The inner one says why there is no footer that counts:
-/// none was written, or it is torn, of an earlier life, rotten or senseless.
+/// The outer one when the device cannot be read. The inner one says why no footer counts: none was written, or it is
+/// torn, of an earlier life, rotten or senseless.
 pub fn read_footer(
     flash: &mut dyn FlashRead,
     geometry: &Geometry,
@@ -213,24 +213,24 @@ pub fn read_footer(
     }))
 }
 
-/// Whether a footer's batches lie one behind the other, with numbers that grow.
+/// Whether the batches of a footer follow each other, with growing numbers.
 fn batches_fit(batches: &[SummaryBatch], geometry: &Geometry) -> bool {
     let ordered = batches.is_sorted_by(|one, next| one.number < next.number && one.start < next.start);
     ordered && batches.iter().all(|batch| in_order(batch) && (1..geometry.segment_blocks()).contains(&batch.start))
 }
 
-/// Whose a segment is by its first two blocks: by its head, or by its first batch where the head is lost.
-/// Both are compared, as a head may be left from an earlier life.
+/// The present life of a segment by its first two blocks: by its head, or by its first batch if the head is lost. Both
+/// are compared, because a head may be left from an earlier life.
 pub(crate) fn life_at(bytes: &[u8], place: &SegmentHead) -> Option<SegmentHead> {
     let ours = |life: &SegmentHead| (life.pool, life.segment) == (place.pool, place.segment);
     let (head, batch) = bytes.split_at_checked(BLOCK)?;
     let by_head = decode_segment_head(head).ok().map(|(life, _)| life).filter(ours);
     let by_batch = batch_at(batch, 1).map(|(life, _, _)| life).filter(ours);
-    // Of two that are alike the head's counts: it comes last.
+    // `max_by_key` takes the last of equals: the head's.
     [by_batch, by_head].into_iter().flatten().max_by_key(|life| life.generation)
 }
 
-/// Whether a block that is no head of this pool was meant to be one.
+/// Whether a block that is not a head of this pool was meant to be one.
 pub(crate) fn was_head(bytes: &[u8], place: &SegmentHead) -> bool {
     let named = bytes.get(8..24).is_some_and(|pool| pool == place.pool.0);
     let unread = !matches!(decode_segment_head(bytes), Ok(_) | Err(Damage::Missing(_)));

@@ -1,13 +1,13 @@
-//! Batches that are kept in memory: all that are not durable yet, and a few recent ones.
+//! Batches in memory: all that are not durable yet, and a few recent ones.
 //!
-//! The recent ones serve writes that add to a block just written (a redo log's tail), which
-//! would otherwise have to read it back from flash.
+//! The recent ones serve writes that add to a block just written, for example a redo log's tail. Without them such a
+//! write would read the block back from flash.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use headpond_base::{BLOCK, BatchNumber, Buf, Location};
 
-/// How much memory durable batches may take.
+/// The most memory for durable batches, in bytes.
 const RECENT_BYTES: usize = 8 << 20;
 
 struct Kept {
@@ -26,7 +26,7 @@ impl Kept {
 #[derive(Default)]
 pub struct Buffers {
     kept: BTreeMap<Location, Kept>,
-    /// Those that are not durable, in the order of their numbers.
+    /// The batches that are not durable, in the order of their numbers.
     unsynced: VecDeque<(BatchNumber, Location)>,
     /// Durable ones, oldest first.
     recent: VecDeque<Location>,
@@ -58,7 +58,7 @@ impl Buffers {
         self.holding(location).is_some()
     }
 
-    /// Some bytes of a batch, if they are in memory: `len` of them, from byte `skip` of a block on.
+    /// `len` bytes of a batch, from byte `skip` of the block `location` on, if they are in memory.
     pub(crate) fn bytes(&self, location: Location, skip: usize, len: usize) -> Option<Buf> {
         let (at, kept) = self.holding(location)?;
         let start = (location.0 - at.0) as usize * BLOCK + skip;
@@ -70,7 +70,7 @@ impl Buffers {
         self.holding(location).is_some_and(|(_, kept)| kept.number > self.synced)
     }
 
-    /// Everything up to batch `number` is durable.
+    /// Records that all batches up to `number` are durable.
     pub(crate) fn synced(&mut self, number: BatchNumber) {
         self.synced = number;
         while let Some((_, at)) = self.unsynced.front().copied().filter(|(batch, _)| *batch <= number) {
@@ -88,7 +88,7 @@ impl Buffers {
         }
     }
 
-    /// Forgets what was kept of a segment, which is about to be written anew.
+    /// Forgets the batches of a segment that is about to be written anew.
     pub(crate) fn forget(&mut self, first: Location, blocks: u32) {
         let gone: Vec<_> = self.kept.range(first..first.plus(blocks)).map(|(at, _)| *at).collect();
         for at in gone {

@@ -1,7 +1,7 @@
-//! Reading the checkpoint that a superblock names.
+//! Reads the checkpoint that a superblock names.
 //!
-//! Invariant: it is taken whole or not at all. What is taken can be computed with: each object once and
-//! in order, each block once, a row for each segment.
+//! Invariant: a checkpoint is taken whole or not at all. One that is taken is safe to compute with: each object once
+//! and in order, each block once, a row for each segment.
 
 use headpond_base::{BLOCK, ObjectId};
 use headpond_format::{
@@ -16,16 +16,16 @@ use crate::flash_read::{FlashRead, NUMBER_MAX, ScanError, damaged};
 pub struct Checkpoint {
     /// What it starts with.
     pub head: CheckpointHead,
-    /// One for each segment.
+    /// One row for each segment.
     pub rows: Vec<SegmentRow>,
-    /// In order, each once.
+    /// The objects in order, each once.
     pub objects: Vec<(ObjectId, ObjectState, ObjectMap)>,
 }
 
-/// Reads and checks all of the checkpoint that the superblock names.
+/// Reads and checks the whole checkpoint.
 ///
 /// # Errors
-/// When it is not all there, or makes no sense.
+/// When a part of it is missing, or makes no sense.
 pub fn read_checkpoint(flash: &mut dyn FlashRead, superblock: &Superblock) -> Result<Checkpoint, ScanError> {
     const WHAT: &str = "checkpoint";
     let geometry = &superblock.geometry;
@@ -87,12 +87,11 @@ pub fn read_checkpoint(flash: &mut dyn FlashRead, superblock: &Superblock) -> Re
     Ok(Checkpoint { head, rows, objects })
 }
 
-/// Chunks of the object that came last in the objects' frames before: `object (u64)`, then as
-/// many times as fit `number (u32), count (u16), slots`.
+/// Reads chunks of the last object before them: `object (u64)`, then repeatedly `number (u32), count (u16), slots`.
 fn read_chunks(payload: &[u8], objects: &mut [(ObjectId, ObjectState, ObjectMap)]) -> Option<()> {
     let (object, mut rest) = payload.split_first_chunk::<8>()?;
     let object = ObjectId(u64::from_le_bytes(*object));
-    // Chunks follow their object at once, so it is the last.
+    // Chunks follow their object directly, so it is the last.
     let (_, _, map) = objects.last_mut().filter(|(last, _, _)| *last == object)?;
     while !rest.is_empty() {
         let (number, after) = rest.split_first_chunk::<4>()?;

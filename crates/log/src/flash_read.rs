@@ -1,18 +1,18 @@
-//! Reading a pool's structures, and why one cannot be used.
+//! Reads a pool's structures, and says why a pool cannot be used.
 
 use headpond_base::{BatchNumber, Buf, Epoch, Errno, Result as IoResult, SegmentId};
 use headpond_format::Damage;
 
-/// Every number that goes on from what was found must be below this, or it is no number that was ever
-/// counted up to. The format refuses larger ones by themselves; this leaves room to go on.
+/// The bound for every number from which counting goes on; no writer counts up to a larger one. The format alone
+/// refuses numbers from 2^63 on; this bound leaves room to go on.
 pub(crate) const NUMBER_MAX: u64 = 1 << 62;
 
-/// Reading at start, when there is nothing to do but wait.
+/// Blocking reads, for a start: it has nothing else to do.
 pub trait FlashRead {
     /// Reads exactly `len` bytes at `offset`, both multiples of a block.
     ///
     /// # Errors
-    /// When the device cannot.
+    /// When the device cannot be read.
     fn read(&mut self, offset: u64, len: usize) -> IoResult<Buf>;
 }
 
@@ -22,62 +22,62 @@ pub enum ScanError {
     /// No pool of any version.
     #[error("this is not a headpond pool: it has no superblock")]
     NotAPool,
-    /// A pool of another version.
+    /// A pool of another format version.
     #[error("{}", Damage::Version { found: *found })]
     Version {
-        /// Its version.
+        /// The version of the pool.
         found: u32,
     },
     /// The device is smaller than the pool on it.
     #[error("cut short: the pool has {wanted} bytes, but the device only {found}")]
     CutShort {
-        /// Bytes that the pool takes.
+        /// Bytes of the pool.
         wanted: u64,
-        /// Bytes that there are.
+        /// Bytes of the device.
         found: u64,
     },
-    /// A structure without which nothing can be said is damaged, or says what this program does not know.
+    /// A structure that the start needs is damaged, or asks for what this program does not know.
     #[error("{what} at byte {offset}{}: {damage}", if matches!(damage, Damage::Unsupported(..)) { "" } else { " is damaged" })]
     Damaged {
-        /// Which.
+        /// The structure.
         what: &'static str,
-        /// Where.
+        /// Its byte offset.
         offset: u64,
-        /// How.
+        /// What is wrong with it.
         damage: Damage,
     },
-    /// The device cannot be read where it must be.
+    /// The device cannot be read where the start needs it.
     #[error("cannot read the flash at byte {offset}: {errno}")]
     Read {
-        /// Where.
+        /// The byte offset.
         offset: u64,
-        /// Why.
+        /// The device's error.
         errno: Errno,
     },
-    /// A later use of the pool left traces, but the superblock that began it is gone.
+    /// A later use of the pool left traces, but its superblock is lost.
     #[error(
         "the newest superblock is lost: segment {segment} is from use {found} of the pool, the newest intact \
          superblock from use {known}"
     )]
     LostSuperblock {
-        /// A segment that was written later.
+        /// A segment that the later use wrote.
         segment: SegmentId,
-        /// The use in which it was.
+        /// The later use.
         found: Epoch,
-        /// The latest use that a superblock tells of.
+        /// The latest use that an intact superblock names.
         known: Epoch,
     },
-    /// Writes that were durable are not there any more.
+    /// Durable writes are missing.
     #[error("the flash lost synced writes: its log ends at batch {after}, but was durable up to batch {durable}")]
     LostHistory {
-        /// The last batch that is there.
+        /// The last host batch that was found.
         after: BatchNumber,
-        /// The last that must be.
+        /// The last host batch that was durable.
         durable: BatchNumber,
     },
 }
 
-/// Says what is wrong with a structure at a place.
+/// The error for a damaged structure at `offset`.
 pub(crate) const fn damaged(what: &'static str, offset: u64, damage: Damage) -> ScanError {
     ScanError::Damaged { what, offset, damage }
 }

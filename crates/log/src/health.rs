@@ -1,53 +1,54 @@
-//! How each member of a pool is, and what the pool can still do with that.
+//! The state of each member, and whether the pool still takes writes.
 //!
 //! ```text
 //!  Works ── a write or a sync failed ──> RefusesWrites ── its device is gone ──> Gone
 //! ```
 //!
 //! Invariants:
-//! - A state gets only worse while the pool is in use: what was refused may be lost though the next write succeeds.
-//! - The pool takes writes only while each of its members does. No segment is protected yet, and the log is one order:
-//!   after the first batch that is lost none counts, on whichever member it lies.
+//! - A state only gets worse while the pool is in use: what a member refused may be lost even if its next write
+//!   succeeds.
+//! - The pool takes writes only while all its members do. No segment is protected yet, and the log has one order: once
+//!   a batch is lost, no later one counts, on whichever member it lies.
 
 use headpond_base::{Errno, MemberId};
 
-/// How a member is.
+/// The state of a member.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum State {
-    /// Nothing was refused.
+    /// It refused nothing.
     Works,
-    /// A write or a sync failed. What was durable before may still be read.
+    /// A write or a sync failed. What was durable before may still be readable.
     RefusesWrites,
-    /// The system says that the device is not there any more.
+    /// The system says that the device is gone.
     Gone,
 }
 
-/// The state of each member of one pool. Owned by its log.
+/// The state of each member of one pool. The log owns it.
 #[derive(Debug)]
 pub(crate) struct Health {
-    /// Those in use, in the order of their numbers.
+    /// The members in use, in the order of their numbers.
     members: Vec<(MemberId, State)>,
-    /// Whether all of them work: asked several times for each request.
+    /// Whether all members work. Kept because each request asks several times.
     all_work: bool,
 }
 
 impl Health {
-    /// Of members that have refused nothing yet.
+    /// All members work.
     pub(crate) fn new(members: &[MemberId]) -> Self {
         Self { members: members.iter().map(|member| (*member, State::Works)).collect(), all_work: true }
     }
 
-    /// Whether the pool takes writes. If not, it does not as long as it is in use.
+    /// Whether the pool takes writes. Once it does not, it takes none until the next start.
     pub(crate) const fn takes_writes(&self) -> bool {
         self.all_work
     }
 
-    /// Whether it is worth a try to read a member. No, of one that the pool does not have.
+    /// Whether a read of a member is worth a try. `false` for a member that the pool does not have.
     pub(crate) fn can_be_read(&self, member: MemberId) -> bool {
         self.members.iter().any(|(id, state)| *id == member && *state < State::Gone)
     }
 
-    /// A member has refused a write or a sync.
+    /// Records that a member refused a write or a sync.
     pub(crate) fn refused(&mut self, member: MemberId, errno: Errno) {
         let is_gone = matches!(errno, Errno::NODEV | Errno::NXIO);
         let now = if is_gone { State::Gone } else { State::RefusesWrites };

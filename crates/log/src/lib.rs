@@ -1,13 +1,12 @@
 //! The log on flash. Pure: it says what to write, and takes the results.
 //!
 //! Invariants:
-//! - **One order.** Every entry has a sequence, and replay follows it. Batches of the host stream
-//!   form one chain over all segments: if one is missing, replay sees the gap and takes nothing behind it.
-//! - **Durable means durable.** The log syncs the device only when every write that the sync must
-//!   cover has completed. The sync does not count for later writes.
-//! - **No segment is reused while anything durable needs it.** The entries that emptied it are durable
-//!   first, the checkpoint in force neither replays it nor points into it, and no read of it is under
-//!   way ([`Segments`]).
+//! - **One order.** Every entry has a sequence, and replay follows it. Batches of the host stream form one chain over
+//!   all segments. If one is missing, replay sees the gap and takes nothing behind it.
+//! - **Durable means durable.** The log syncs the device only when every write that the sync must cover has completed.
+//!   The sync does not count for later writes.
+//! - **No segment is reused while anything durable needs it.** First, the entries that emptied it are durable. Second,
+//!   the checkpoint in force neither replays it nor points into it. Third, no read of it is under way ([`Segments`]).
 //! - Unsynced bytes stay in memory until they are durable, and reads find them there.
 
 mod batches;

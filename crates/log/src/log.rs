@@ -4,11 +4,12 @@
 //! device once. Meanwhile changes gather in the next batch, which closes when that sync ends. So a
 //! busy pool makes few large commits, and an idle one makes small ones at once.
 //!
-//! Without a sync, the log submits a batch as soon as it is worth a write and the flash has little to do. Then
-//! little is left to write when the sync comes. The price: a head block for each such batch, 3 % of the bytes.
-//! If the flash does not keep up, batches grow instead.
+//! Without a sync, the log submits a batch once it is large enough to be worth a write and the flash has little to do.
+//! Then little is left to write when the sync comes. The price: a head block for each such batch, 3 % of the bytes. If
+//! the flash does not keep up, batches grow instead.
 //!
-//! The host stream may fill several segments, its batches in turn ([`OpenSegments`]). A sync waits for every earlier write, in
+//! The host stream may fill several segments with its batches in turn ([`OpenSegments`]). A sync waits for every
+//! earlier write, in whichever segment it lies, so what is durable is always a prefix.
 //! whichever segment it lies, so what is durable is always a prefix.
 
 use std::collections::BTreeSet;
@@ -32,101 +33,102 @@ use crate::open::{OpenBatch, OpenSegment};
 use crate::open_segments::{Filling, OpenSegments};
 use crate::segments::{Segment, Segments};
 
-/// Names a write of the log until it is completed; later ones are larger.
+/// Names a write of the log until it is completed. Later writes have larger ids.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WriteId(pub u64);
 
-/// What the log wants done.
+/// I/O that the log asks for.
 #[derive(Debug)]
 pub enum LogIo {
-    /// Write these bytes there.
+    /// Write `data` at `at`.
     Write {
-        /// Names it.
+        /// The write's name.
         id: WriteId,
-        /// Where.
+        /// The first byte.
         at: Address,
-        /// What.
+        /// The bytes.
         data: Buf,
     },
-    /// Make what is written durable, on all members. It is completed once all of them are done, and failed if one of them
-    /// fails. At most one is under way.
+    /// Make all completed writes durable, on all members. It is completed once all members are done, and failed if one
+    /// fails. At most one sync is under way.
     Sync,
-    /// These bytes are not needed any more.
+    /// These bytes are no longer needed.
     Trim {
-        /// Where.
+        /// The first byte.
         at: Address,
-        /// How many.
+        /// The number of bytes.
         len: u64,
     },
 }
 
-/// Where a log starts from: an empty pool, or what [`crate::scan`] found.
+/// Where a log starts from: an empty pool, or the result of [`crate::scan`].
 #[derive(Debug)]
 pub struct LogStart {
     /// The pool.
     pub pool: PoolId,
-    /// Its division.
+    /// The division of the pool.
     pub geometry: Geometry,
-    /// Where its segments lie.
+    /// Where the segments lie.
     pub addresses: Addresses,
-    /// Who writes.
+    /// The owner that writes.
     pub owner: OwnerNumber,
-    /// This use of it.
+    /// The present use of the pool.
     pub epoch: Epoch,
     /// The next entry.
     pub next_sequence: Sequence,
     /// The next batch.
     pub next_batch: BatchNumber,
-    /// The next opening of a segment.
+    /// The next segment generation.
     pub next_generation: Generation,
-    /// All segments; none of them open.
+    /// All segments. None is open.
     pub segments: Vec<Segment>,
-    /// A planted bug, for tests of the tests.
+    /// A planted bug, to test the tests.
     pub mutation: Option<Mutation>,
 }
 
 /// A record to be appended.
 #[derive(Clone, Copy, Debug)]
 pub struct DataRecord {
-    /// To which stream.
+    /// The stream.
     pub stream: Stream,
-    /// Whose data.
+    /// The object.
     pub object: ObjectId,
     /// The first block.
     pub first: Block,
     /// How many blocks, up to [`headpond_base::RECORD_BLOCKS_MAX`].
     pub blocks: u32,
-    /// Newer than the origin.
+    /// Whether the data is newer than the origin.
     pub dirty: bool,
-    /// The object's size and time after it.
+    /// The object's size and time after this write.
     pub grown: Option<(u64, UnixNanos)>,
-    /// Whose share of the pool it uses.
+    /// The class of the blocks.
     pub class: Class,
-    /// Every byte of its payload is given. Else the first and the last block may be given in part: the rest is zeros.
+    /// The caller writes every byte of the payload. Otherwise it may write parts of the first and the last block; the
+    /// rest is zeros.
     pub whole: bool,
 }
 
-/// Where a packed record went.
+/// Where a packed record lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlacedPacked {
-    /// Its place in the order.
+    /// The record's place in the order.
     pub sequence: Sequence,
-    /// The block on flash in which it begins.
+    /// The block on flash in which the record begins.
     pub location: Location,
-    /// The unit of that block with which it begins.
+    /// The unit of that block with which the record begins.
     pub unit: u8,
-    /// Units that it takes.
+    /// Units of the record.
     pub units: u8,
-    /// Its checksum.
+    /// The record's checksum.
     pub checksum: u32,
 }
 
-/// Where a record went.
+/// Where a record lies.
 #[derive(Debug)]
 pub struct Placed {
-    /// Its place in the order.
+    /// The record's place in the order.
     pub sequence: Sequence,
-    /// Its first block on flash; the others follow.
+    /// The record's first block on flash; the others follow.
     pub location: Location,
     /// The checksum of each block.
     pub checksums: Vec<u32>,
@@ -138,7 +140,7 @@ struct SyncTarget {
     batch: BatchNumber,
     host: BatchNumber,
     sequence: Sequence,
-    /// Other streams' batches were closed too, so that entries of all streams are covered.
+    /// The sync covers entries of all streams up to here: the batches of other streams were closed too.
     all: Sequence,
 }
 
@@ -158,7 +160,7 @@ enum Wanted {
     AllStreams,
 }
 
-/// Writes under way, for each host segment that may be open, with which the flash has enough to do.
+/// Writes under way that keep the flash busy, for each host segment that may be open.
 const STREAMED_AT_ONCE: usize = 2;
 
 /// The log of one pool.
@@ -178,7 +180,7 @@ pub struct Log {
     next_write: WriteId,
     last_host: BatchNumber,
     under_way: BTreeSet<WriteId>,
-    /// Segment of each write under way, in step with `under_way`.
+    /// The segment of each write in `under_way`.
     write_segments: std::collections::BTreeMap<WriteId, SegmentId>,
     sync: SyncState,
     wanted: Wanted,
@@ -187,13 +189,13 @@ pub struct Log {
     synced_batch: BatchNumber,
     synced_host: BatchNumber,
     mutation: Option<Mutation>,
-    /// Once a member has refused something, nothing after it may be called durable.
+    /// Once a member has refused something, nothing after it counts as durable.
     health: Health,
     io: Vec<LogIo>,
 }
 
 impl Log {
-    /// A log that goes on from `start`.
+    /// Makes a log that goes on from `start`.
     #[must_use]
     pub fn new(start: LogStart) -> Self {
         let before = Sequence(start.next_sequence.0 - 1);
@@ -228,19 +230,19 @@ impl Log {
         }
     }
 
-    /// Says how the host stream is to be filled, if not as by default. To be called before the first append.
+    /// Sets how the host stream is filled, if not by default. Call it before the first append.
     pub fn fill(&mut self, filling: Filling) {
         self.open.host_at_once(filling.host_segments);
         self.filling = filling;
     }
 
-    /// The pool's division.
+    /// The division of the pool.
     #[must_use]
     pub const fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// This use of the pool.
+    /// The present use of the pool.
     #[must_use]
     pub const fn epoch(&self) -> Epoch {
         self.epoch
@@ -252,7 +254,7 @@ impl Log {
         &self.segments
     }
 
-    /// The segment table, to be kept in step with the map.
+    /// The segment table. Keep it in step with the map.
     pub const fn segments_mut(&mut self) -> &mut Segments {
         &mut self.segments
     }
@@ -269,7 +271,7 @@ impl Log {
         self.next_batch
     }
 
-    /// The next opening of a segment.
+    /// The next segment generation.
     #[must_use]
     pub const fn next_generation(&self) -> Generation {
         self.next_generation
@@ -305,7 +307,7 @@ impl Log {
         self.synced_host
     }
 
-    /// Bytes that are submitted, but not durable.
+    /// Bytes that are submitted but not durable.
     #[must_use]
     pub const fn unsynced_bytes(&self) -> usize {
         self.buffers.unsynced_bytes()
@@ -317,33 +319,34 @@ impl Log {
         self.health.takes_writes()
     }
 
-    /// Whether it is worth a try to read what lies at a location.
+    /// Whether a read of this location is worth a try.
     ///
     /// # Panics
-    /// When it is in no segment.
+    /// When the location is in no segment.
     #[must_use]
     pub fn can_be_read(&self, location: Location) -> bool {
         self.health.can_be_read(self.segments.addresses().of(location).member)
     }
 
-    /// A member has refused a write or a sync, the log's or another: nothing new counts as durable from now on.
+    /// Records that a member refused a write or a sync, of the log or of another part. From now on nothing new counts
+    /// as durable.
     pub fn refused(&mut self, member: MemberId, errno: Errno) {
         self.health.refused(member, errno);
     }
 
-    /// Whether a block on flash is durable there. That of a batch's head is with the batch.
+    /// Whether a block is durable on flash. The head block of an open or unsynced batch is not.
     #[must_use]
     pub fn is_durable(&self, location: Location) -> bool {
         self.open_batch(location).is_none() && !self.buffers.unsynced(location)
     }
 
-    /// Whether a block's bytes, or a packed record that begins there, are in memory.
+    /// Whether memory has a block's bytes, or a packed record that begins in it.
     #[must_use]
     pub fn is_in_memory(&self, location: Location) -> bool {
         self.open_payload(location).is_some() || self.buffers.has(location)
     }
 
-    /// The bytes of some units, counted from the first of `location` on, if they are in memory.
+    /// The bytes of some units, if they are in memory. The first unit of `location` is 0.
     #[must_use]
     pub fn in_memory(&self, location: Location, units: Range<u32>) -> Option<Buf> {
         match self.open_payload(location) {
@@ -356,15 +359,15 @@ impl Log {
         }
     }
 
-    /// Whether a block's bytes are those that were appended there.
+    /// Whether `bytes` are those that were appended at `location`.
     #[must_use]
     pub fn verify(&self, object: ObjectId, block: Block, location: Location, checksum: u32, bytes: &[u8]) -> bool {
         Mutation::AcceptTornBatch.is_planted(self.mutation)
             || verify_block(bytes, checksum, object, block, self.writer_of(location))
     }
 
-    /// Unpacks a record of `object` that begins in the block `location`, if its bytes are what was appended there.
-    /// `place` is that of any of its blocks; `first` is its first block. `false` if not.
+    /// Unpacks a record of `object` that begins in the block `location`. `place` is that of any of its blocks; `first`
+    /// is its first block. `false` if the bytes are not those that were appended there.
     #[must_use]
     pub fn unpack(
         &self,
@@ -380,17 +383,17 @@ impl Log {
         })
     }
 
-    /// Who wrote what lies at a location.
+    /// The writer of the bytes at a location.
     fn writer_of(&self, location: Location) -> Writer {
         self.writer(self.segments.get(self.geometry.segment_of(location)).generation)
     }
 
-    /// This pool, in that life of one of its segments.
+    /// This pool as a writer, in the life `generation` of one of its segments.
     fn writer(&self, generation: Generation) -> Writer {
         bound_writer(Writer { pool: self.pool, generation }, self.mutation)
     }
 
-    /// The open batch that a block is in, and which block of it that is; its head is the first.
+    /// The open batch that holds a block, and the block's number in it. The batch's head is block 0.
     fn open_batch(&self, location: Location) -> Option<(&OpenBatch, u32)> {
         let segment = self.geometry.segment_of(location);
         let open = self.open.all().find(|open| open.id == segment)?;
@@ -400,17 +403,17 @@ impl Log {
         (index <= batch.payload_blocks()).then_some((batch, index))
     }
 
-    /// The open batch that a block is in, and which block of its payload it is.
+    /// The open batch that holds a block, and the block's number in the payload.
     fn open_payload(&self, location: Location) -> Option<(&OpenBatch, u32)> {
         let (batch, index) = self.open_batch(location)?;
         Some((batch, index.checked_sub(1)?))
     }
 
-    /// Makes sure that entries of these bytes with these blocks of payload, appended next to
-    /// `stream`, go into one batch: there together or not at all.
+    /// Makes sure that the next appends to `stream` go into one batch, whole or not at all: entries of `entry_bytes`
+    /// bytes with `blocks` blocks of payload.
     ///
     /// # Panics
-    /// When they fit no batch, or no segment is free: callers keep a reserve.
+    /// When they fit into no batch, or no segment is free. Callers keep a reserve.
     pub fn together(&mut self, stream: Stream, entry_bytes: usize, blocks: u32) {
         if self.open.current(stream).is_some_and(|open| open.batch_fits(entry_bytes, blocks)) {
             return;
@@ -425,8 +428,8 @@ impl Log {
         );
     }
 
-    /// Passes the turn on to a segment that has room for a new batch. Where none has, one is opened. Those that are too full
-    /// are sealed on the way.
+    /// Passes the turn on to a segment with room for a new batch. Opens one if none has room. Seals segments on the
+    /// way that are too full.
     fn make_room(&mut self, stream: Stream, entry_bytes: usize, blocks: u32) {
         for _ in 0..self.open.at_once(stream) {
             if let Some(open) = self.open.current(stream) {
@@ -452,8 +455,8 @@ impl Log {
         sequence
     }
 
-    /// Appends a record; `fill` is given its payload's place in the batch. Unless the record is said to come whole, the
-    /// first and the last block are zeros, and may be filled in part; what is between has to be written whole.
+    /// Appends a record. `fill` writes the payload into the batch. If the record is not `whole`, its first and last
+    /// block start as zeros, and `fill` may write parts of them. `fill` must write every byte between them.
     pub fn append_data(&mut self, record: DataRecord, fill: impl FnOnce(&mut [u8])) -> Placed {
         let DataRecord { stream, object, first, blocks, dirty, grown, class, whole } = record;
         self.together(stream, Entry::data_len(blocks as usize), blocks);
@@ -477,9 +480,8 @@ impl Log {
         Placed { sequence, location: self.geometry.first_location(id).plus(in_segment), checksums }
     }
 
-    /// Appends a packed record, which gets its checksum here. It takes no more of a batch than the same blocks as they
-    /// are, neither of its payload nor of its entries, and asks for no more: records for which room was made together
-    /// stay together.
+    /// Appends a packed record, and gives it its checksum. It takes no more of a batch than its blocks would as they
+    /// are, in payload and in entries, and asks for no more. So records whose room was made together stay together.
     pub fn append_packed(&mut self, record: DataRecord, packed: &mut [u8]) -> PlacedPacked {
         let DataRecord { stream, object, first, blocks, dirty, grown, class, .. } = record;
         self.together(stream, Entry::PACKED_LEN, blocks);
@@ -507,8 +509,8 @@ impl Log {
         PlacedPacked { sequence, location, unit: small(unit), units: small(units), checksum }
     }
 
-    /// Appends a blank record, of which a batch has the entry alone; answers with the place of that batch's head. Like
-    /// [`Log::append_packed`] it takes no more than room was made for.
+    /// Appends a blank record: the batch has only its entry. Returns the location of the batch's head. Like
+    /// [`Log::append_packed`] it takes no more room than was made.
     pub fn append_blank(&mut self, record: DataRecord) -> Location {
         let DataRecord { stream, object, first, blocks, dirty, grown, class, .. } = record;
         self.together(stream, Entry::BLANK_LEN, 0);
@@ -533,7 +535,7 @@ impl Log {
         self.segments.get_mut(open.id).last_sequence = sequence;
     }
 
-    /// Submits the stream's open batch, if there is one.
+    /// Submits the open batch of the stream, if there is one.
     pub fn close(&mut self, stream: Stream) {
         let Some(open) = self.open.current_mut(stream) else { return };
         let Some(batch) = open.batch.take() else { return };
@@ -574,14 +576,14 @@ impl Log {
         self.open.pass(stream);
     }
 
-    /// Seals the segment of the stream whose turn it is, and that has no open batch.
+    /// Seals the segment whose turn it is. It has no open batch.
     fn seal_current(&mut self, stream: Stream) {
         if let Some(open) = self.open.take(stream) {
             self.seal(&open);
         }
     }
 
-    /// Submits the footer of a segment, which takes no more.
+    /// Submits the footer of a segment, which then takes no more batches.
     fn seal(&mut self, open: &OpenSegment) {
         assert!(open.batch.is_none(), "a segment is sealed with its last batch open");
         let footer = encode_footer(&self.segment_head(open), &open.summary);
@@ -592,7 +594,7 @@ impl Log {
         self.write(open.id, at, BufMut::copy_of(&footer).freeze());
     }
 
-    /// Seals every open segment, so that the pool can be left.
+    /// Seals every open segment, so that the pool can be closed.
     pub fn seal_all(&mut self) {
         for stream in Stream::ALL {
             self.close(stream);
@@ -646,39 +648,39 @@ impl Log {
         self.io.push(LogIo::Write { id, at, data });
     }
 
-    /// Asks for everything appended to the host stream up to now to become durable.
+    /// Asks that all entries of the host stream up to now become durable.
     pub fn want_sync(&mut self) {
         if let SyncState::Writing(target) | SyncState::Syncing(target) = self.sync
             && target.sequence.next() == self.next_sequence
         {
-            // The one under way covers everything: the device is not asked twice.
+            // The sync under way covers everything, so the device needs no second one.
             return;
         }
         self.wanted = self.wanted.max(Wanted::Host);
         self.pump();
     }
 
-    /// Asks for everything appended to any stream up to now to become durable.
+    /// Asks that all entries of all streams up to now become durable.
     pub fn want_sync_of_all(&mut self) {
         self.wanted = Wanted::AllStreams;
         self.pump();
     }
 
-    /// Carries the chain of the host stream over the entries of other streams, which count after
-    /// a crash only up to the last host entry: see `tail`.
+    /// Carries the chain of the host stream over the entries of other streams. After a crash those count only up to
+    /// the last host entry: see `tail`.
     pub fn mark(&mut self) {
         if self.last_host_sequence.next() < self.next_sequence {
             self.append(&Entry::Mark);
         }
     }
 
-    /// Whether something is open or not durable: a sync would have something to do.
+    /// Whether a sync would have something to do: some entry is not durable.
     #[must_use]
     pub fn has_unsynced(&self) -> bool {
         self.durable_all.next() < self.next_sequence
     }
 
-    /// Whether an entry of the host stream, a change that a request asked for, is not durable.
+    /// Whether an entry of the host stream is not durable. Requests ask for these entries.
     #[must_use]
     pub fn has_unsynced_changes(&self) -> bool {
         self.durable < self.last_host_sequence
@@ -716,7 +718,7 @@ impl Log {
         }
     }
 
-    /// Whether every write that a sync has to cover is completed: those of all streams, in all segments.
+    /// Whether every write that the sync must cover is completed: those of all streams, in all segments.
     fn is_written(&self, target: &SyncTarget) -> bool {
         if Mutation::SyncOneSegment.is_planted(self.mutation) {
             let last = self.open.all().find(|open| open.summary.last().is_some_and(|last| last.number == target.host));
@@ -726,10 +728,10 @@ impl Log {
         self.under_way.first().is_none_or(|first| *first > target.write)
     }
 
-    /// A write is completed. If it failed, [`Log::refused`] was told first.
+    /// Records that a write is completed. If it failed, call [`Log::refused`] first.
     ///
     /// # Panics
-    /// When it was not under way.
+    /// When the write was not under way.
     pub fn wrote(&mut self, id: WriteId) {
         let segment = self.write_segments.remove(&id).expect("a write is completed once");
         self.under_way.remove(&id);
@@ -737,10 +739,10 @@ impl Log {
         self.pump();
     }
 
-    /// The sync is completed, on all members. If it failed on any, [`Log::refused`] was told first.
+    /// Records that the sync is completed on all members. If it failed on one, call [`Log::refused`] first.
     ///
     /// # Panics
-    /// When none was under way.
+    /// When no sync was under way.
     pub fn synced(&mut self) {
         let SyncState::Syncing(target) = self.sync else { panic!("a sync is completed that was not under way") };
         self.sync = SyncState::Idle;
@@ -755,7 +757,7 @@ impl Log {
         self.pump();
     }
 
-    /// Frees emptied segments that nothing durable needs; see [`Segments`].
+    /// Frees emptied segments that nothing durable needs; see [`Segments`]. Returns how many.
     pub fn release(&mut self, replay_from: Sequence, checkpoint_begun: Option<Sequence>) -> usize {
         let released = self.segments.release(self.durable, replay_from, checkpoint_begun);
         for id in &released {
@@ -765,14 +767,14 @@ impl Log {
         released.len()
     }
 
-    /// Takes what is to be done, in order. To be called between changes, not in the middle of one: an open
-    /// batch may be submitted.
+    /// Takes the I/O to be done, in order. Call it between changes, not in the middle of one: it may submit an open
+    /// batch.
     pub fn take_io(&mut self) -> Vec<LogIo> {
         self.stream();
         std::mem::take(&mut self.io)
     }
 
-    /// Submits the open host batch before anybody asks for it, if the flash has time for it.
+    /// Submits the open host batch without a sync, if the flash has time for it.
     fn stream(&mut self) {
         let open = self.open.current(Stream::Host).and_then(|open| open.batch.as_ref());
         if open.is_some_and(|batch| batch.payload_blocks() >= self.filling.streamed_blocks)
@@ -784,7 +786,7 @@ impl Log {
     }
 }
 
-/// The writer that a checksum is bound to.
+/// The writer that a checksum is bound to. A planted bug leaves the generation out.
 pub(crate) fn bound_writer(writer: Writer, mutation: Option<Mutation>) -> Writer {
     let forgets = Mutation::ForgetGeneration.is_planted(mutation);
     Writer { generation: if forgets { Generation(0) } else { writer.generation }, ..writer }

@@ -1,11 +1,11 @@
-//! What is being filled: an open segment and, in it, an open batch.
+//! An open segment and the open batch in it.
 
 use std::ops::Range;
 
 use headpond_base::{BLOCK, BufMut, Generation, SegmentId, Sequence, Stream};
 use headpond_format::{BATCH_ENTRY_BYTES, BATCH_PAYLOAD_BLOCKS_MAX, BLOCK_UNITS, SummaryBatch, UNIT, footer_blocks};
 
-/// A batch being filled. Its first block is kept free for the head.
+/// A batch that is being filled. Its first block is free for the head.
 pub(crate) struct OpenBatch {
     /// Block within the segment at which it starts.
     pub(crate) start: u32,
@@ -16,8 +16,8 @@ pub(crate) struct OpenBatch {
     pub(crate) last_sequence: Sequence,
 }
 
-/// What a batch starts with. Where much is written, batches are submitted once they have filled it
-/// (see [`crate::Filling`]), so few have to grow.
+/// Blocks of memory that a batch starts with. Under many writes, batches are submitted once they fill it (see
+/// [`crate::Filling`]), so few must grow.
 const BUFFER_BLOCKS: usize = 32;
 
 impl OpenBatch {
@@ -31,7 +31,7 @@ impl OpenBatch {
         }
     }
 
-    /// Blocks of payload so far; the last may not be full.
+    /// Blocks of payload so far. The last may be partly filled.
     pub(crate) const fn payload_blocks(&self) -> u32 {
         self.units.div_ceil(BLOCK_UNITS)
     }
@@ -41,7 +41,7 @@ impl OpenBatch {
         self.units
     }
 
-    /// Fills the block that is begun up with zeros, so that the next record begins with one of its own.
+    /// Fills up the last block with zeros, so that the next record begins with a block.
     fn fill_block(&mut self) {
         let whole = self.units.next_multiple_of(BLOCK_UNITS);
         let start = BLOCK + self.units as usize * UNIT;
@@ -49,7 +49,7 @@ impl OpenBatch {
         self.units = whole;
     }
 
-    /// Makes the memory large enough for so many units of payload.
+    /// Makes the memory large enough for `units` units of payload.
     fn grow_to(&mut self, units: u32) {
         let used = BLOCK + self.units as usize * UNIT;
         let end = (1 + units.div_ceil(BLOCK_UNITS) as usize) * BLOCK;
@@ -60,7 +60,7 @@ impl OpenBatch {
         }
     }
 
-    /// Appends a packed record, which is whole units.
+    /// Appends a packed record. Its length is a multiple of a unit.
     pub(crate) fn append_packed(&mut self, packed: &[u8]) {
         let units = self.units + u32::try_from(packed.len() / UNIT).expect("a packed record is bounded");
         self.grow_to(units);
@@ -69,8 +69,8 @@ impl OpenBatch {
         self.units = units;
     }
 
-    /// Room for `blocks` more of payload. Unless all of it will be written (`whole`), the first and the last block are
-    /// zeros, as what is put there may begin or end inside; the caller writes the others whole.
+    /// Room for `blocks` more blocks of payload. If `whole` is false, the first and the last block are zeros, because
+    /// the data may begin or end inside them. The caller writes every byte of the others.
     pub(crate) fn extend(&mut self, blocks: u32, whole: bool) -> &mut [u8] {
         self.fill_block();
         let units = self.units + blocks * BLOCK_UNITS;
@@ -80,7 +80,7 @@ impl OpenBatch {
         self.units = units;
         let room = &mut self.buffer[start..end];
         if whole {
-            // In tests a caller that leaves something out is found by it.
+            // In tests this shows a caller that leaves bytes out.
             if cfg!(debug_assertions) {
                 room.fill(0xa5);
             }
@@ -96,13 +96,13 @@ impl OpenBatch {
         room
     }
 
-    /// Some units of this batch's payload.
+    /// The payload of some units.
     pub(crate) fn payload(&self, units: Range<u32>) -> Option<&[u8]> {
         let inside = units.end <= self.units;
         inside.then(|| &self.buffer[BLOCK + units.start as usize * UNIT..BLOCK + units.end as usize * UNIT])
     }
 
-    /// The batch's bytes, cut to what is used, with the head still to be filled in.
+    /// The bytes and the entries of the batch, cut to what is used. The head is still to be written.
     pub(crate) fn into_buffer(self) -> (BufMut, Vec<u8>) {
         let mut batch = self;
         batch.fill_block();
@@ -111,7 +111,7 @@ impl OpenBatch {
     }
 }
 
-/// A segment being filled.
+/// A segment that is being filled.
 pub(crate) struct OpenSegment {
     pub(crate) id: SegmentId,
     pub(crate) generation: Generation,
@@ -129,7 +129,7 @@ impl OpenSegment {
         Self { id, generation, stream, blocks, next: 1, summary: Vec::new(), summary_bytes: 0, batch: None }
     }
 
-    /// Whether `entry_bytes` and `blocks` fit the open batch.
+    /// Whether the open batch has room for `entry_bytes` and `blocks`.
     pub(crate) fn batch_fits(&self, entry_bytes: usize, blocks: u32) -> bool {
         self.batch.as_ref().is_some_and(|batch| {
             batch.entries.len() + entry_bytes <= BATCH_ENTRY_BYTES
@@ -138,7 +138,7 @@ impl OpenSegment {
         })
     }
 
-    /// Whether a new batch of this size fits what is left of the segment.
+    /// Whether the rest of the segment has room for a new batch of this size.
     pub(crate) fn new_batch_fits(&self, entry_bytes: usize, blocks: u32) -> bool {
         self.segment_fits(self.next, entry_bytes, blocks)
     }
@@ -148,13 +148,13 @@ impl OpenSegment {
         start + 1 + payload_blocks + footer <= self.blocks
     }
 
-    /// The open batch; a new one where there is none.
+    /// The open batch, or a new one.
     pub(crate) fn batch(&mut self) -> &mut OpenBatch {
         let next = self.next;
         self.batch.get_or_insert_with(|| OpenBatch::new(next))
     }
 
-    /// Counts a batch that was submitted.
+    /// Records that a batch was submitted.
     pub(crate) fn submitted(&mut self, batch: SummaryBatch, payload_blocks: u32) {
         self.next = batch.start + 1 + payload_blocks;
         self.summary_bytes += batch.entries.len();

@@ -1,10 +1,10 @@
-//! Which segments are being filled.
+//! The segments that are being filled.
 //!
 //! Invariants:
-//! - A stream fills one batch at a time, so its entries and batches have one order, in however many segments they lie.
-//! - The host stream may have several open segments. Its batches take turns among them. The segment whose turn it is has
-//!   the open batch; no other has one.
-//! - Each other stream has one.
+//! - A stream fills one batch at a time. So its entries and batches have one order, in however many segments they lie.
+//! - The host stream may have several open segments. Its batches take turns among them. Only the segment whose turn it
+//!   is has an open batch.
+//! - Each other stream has one open segment.
 
 use headpond_base::Stream;
 
@@ -13,16 +13,16 @@ use crate::open::OpenSegment;
 /// How the host stream is filled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Filling {
-    /// How many segments may be open at once, 1 or more.
+    /// How many segments may be open at once: 1 or more.
     pub host_segments: usize,
-    /// A further segment is opened next to one that is open only while more than so many are free.
+    /// Another segment is opened beside an open one only while more than this many are free.
     pub spare: usize,
-    /// Blocks of payload that are worth a write of their own, before anybody asks for a sync.
+    /// Blocks of payload that are worth a write of their own, before a sync.
     pub streamed_blocks: u32,
 }
 
 impl Filling {
-    /// With 16 KiB records and the head it fills 128 KiB, beyond which larger writes gain little.
+    /// With records of 16 KiB and the head this fills 128 KiB. Larger writes gain little.
     pub const STREAMED_BLOCKS: u32 = 28;
 }
 
@@ -34,7 +34,7 @@ impl Default for Filling {
 
 /// The open segments of one stream.
 struct Turns {
-    /// A place for each that may be open at once.
+    /// One place for each segment that may be open.
     places: Vec<Option<OpenSegment>>,
     /// The place whose turn it is.
     turn: usize,
@@ -46,15 +46,15 @@ pub(crate) struct OpenSegments {
 }
 
 impl OpenSegments {
-    /// None is open, and each stream may have one.
+    /// No segment is open, and each stream may have one.
     pub(crate) fn new() -> Self {
         Self { streams: Stream::ALL.map(|_| Turns { places: vec![None], turn: 0 }) }
     }
 
-    /// From now on the host stream may have so many open segments.
+    /// From now on the host stream may have `segments` open segments.
     ///
     /// # Panics
-    /// When it has one already, or may have none.
+    /// When the host stream has an open segment, or `segments` is 0.
     pub(crate) fn host_at_once(&mut self, segments: usize) {
         assert!(segments > 0, "the host stream needs a segment");
         assert!(self.are_none(Stream::Host), "how many segments are open at once is said before the first");
@@ -93,7 +93,7 @@ impl OpenSegments {
         turns.turn = (turns.turn + 1) % at_once;
     }
 
-    /// A segment was opened in the place whose turn it is.
+    /// Puts an opened segment into the place whose turn it is.
     ///
     /// # Panics
     /// When that place is taken.
@@ -103,13 +103,13 @@ impl OpenSegments {
         assert!(before.is_none(), "a segment is opened in place of one that is not sealed");
     }
 
-    /// Takes the segment whose turn it is out, to be sealed.
+    /// Removes the segment whose turn it is. The caller seals it.
     pub(crate) fn take(&mut self, stream: Stream) -> Option<OpenSegment> {
         let Turns { places, turn } = self.of_mut(stream);
         places[*turn].take()
     }
 
-    /// Takes all segments of a stream out, to be sealed.
+    /// Removes all segments of a stream. The caller seals them.
     pub(crate) fn take_all(&mut self, stream: Stream) -> Vec<OpenSegment> {
         self.of_mut(stream).places.iter_mut().filter_map(Option::take).collect()
     }
@@ -119,7 +119,7 @@ impl OpenSegments {
         self.of(stream).places.iter().all(Option::is_none)
     }
 
-    /// All of them.
+    /// All open segments.
     pub(crate) fn all(&self) -> impl Iterator<Item = &OpenSegment> {
         self.streams.iter().flat_map(|turns| turns.places.iter().flatten())
     }

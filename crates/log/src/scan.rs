@@ -1,6 +1,6 @@
-//! Reading a pool at start: superblock, checkpoint, segment heads, tail.
+//! Reads a pool at start: superblock, checkpoint, segment heads, tail.
 //!
-//! It writes nothing, so it can be cut off and repeated with the same result.
+//! The scan writes nothing, so you can interrupt and repeat it with the same result.
 
 use headpond_base::{BLOCK, BatchNumber, Block, Epoch, Generation, Location, ObjectId, SegmentId, Stream};
 use headpond_format::{
@@ -17,21 +17,21 @@ use crate::mutation::Mutation;
 use crate::segments::Segment;
 use crate::tail::{Durable, FoundBatch, TailEntry, batches_of, judge};
 
-/// What was found.
+/// The result of a scan.
 pub struct Scanned {
     /// The superblock that counts.
     pub superblock: Superblock,
     /// Objects of the checkpoint, with their blocks.
     pub objects: Vec<(ObjectId, ObjectState, ObjectMap)>,
-    /// What is to be replayed on them, in order.
+    /// The entries to replay on them, in order.
     pub tail: Vec<TailEntry>,
     /// Where the log goes on.
     pub start: LogStart,
-    /// The next object to be made, but for those in the tail.
+    /// The next object to be made, without counting those of the tail.
     pub next_object: u64,
-    /// The last host batch that counts: nothing of what survived comes after it.
+    /// The last host batch that counts. Nothing that survived comes after it.
     pub last_host: BatchNumber,
-    /// Batches found after the checkpoint that do not count: torn, or behind a torn one.
+    /// Batches after the checkpoint that do not count: torn, or behind a torn one.
     pub dropped_batches: u64,
     /// Of those, host batches behind the first that is missing or torn.
     pub beyond_gap: u64,
@@ -50,7 +50,7 @@ pub fn scan(flash: &mut dyn FlashRead, device_bytes: u64, mutation: Option<Mutat
     match lost_successor(flash, &superblock, &refusal) {
         Some(successor) => {
             let mut scanned = scan_from(flash, successor, mutation).map_err(|_| refusal)?;
-            // The next one goes into the damaged slot: until it is durable, the intact one stays.
+            // The next superblock goes into the damaged slot. Until it is durable, the intact one stays.
             scanned.superblock.counter += 1;
             Ok(scanned)
         }
@@ -77,7 +77,7 @@ fn scan_from(
     for (index, row) in (0_u32..).zip(&checkpoint.rows) {
         let id = SegmentId(index);
         let life = find_life(flash, &superblock, &checkpoint, id)?;
-        // Opened after the checkpoint was begun, in the epoch that goes on.
+        // Opened after the checkpoint began, in the epoch that goes on.
         let reopened = life.filter(|life| life.generation >= head.next_generation && life.epoch == head.epoch);
         next_generation = next_generation.max(life.map_or(Generation(0), |life| life.generation.next()));
         let (generation, state, stream) = match reopened {
@@ -92,9 +92,9 @@ fn scan_from(
             found.extend(batches_of(flash, &geometry, &life, mutation)?);
         }
     }
-    // A segment that was opened last may have lost its head and its first batch in a crash, and kept what came later, its
-    // footer too. No generation of those comes again: there are no more of them than segments, as each was opened once
-    // since the last sync.
+    // A crash may destroy the head and the first batch of a segment that was opened last, and keep what came later,
+    // its footer too. The generation of such a segment must not come again. There are at most as many as segments,
+    // because each segment was opened at most once since the last sync.
     let unseen = if superblock.clean_stop { 0 } else { u64::from(geometry.segments) };
     let next_generation = Generation(next_generation.0 + unseen);
     drop_foreign_slots(&mut checkpoint, &lives, &geometry, &superblock)?;
@@ -164,11 +164,11 @@ fn find_life(
     let mut life = life_at(&bytes, &place);
     let known = checkpoint.rows.get(id.0 as usize).is_some_and(|row| row.state != SegmentState::Free);
     if life.is_none() && !known && was_head(&bytes[..BLOCK], &place) {
-        // Head and first batch are damaged. If the segment was in use, what follows tells.
+        // Head and first batch are damaged. If the segment was in use, later batches say its life.
         (_, life) = walk(flash, geometry, &Wanted::Since(place))?;
     }
     match life {
-        // No segment is opened in a new epoch before the superblock that begins it is durable.
+        // No segment is opened in a new epoch before the superblock of that epoch is durable.
         Some(life) if life.epoch > head.epoch.max(superblock.epoch) => {
             Err(ScanError::LostSuperblock { segment: id, found: life.epoch, known: head.epoch.max(superblock.epoch) })
         }
@@ -176,14 +176,14 @@ fn find_life(
     }
 }
 
-/// A segment's present life, and whether slots that point into it can count at all.
+/// A segment's present life, and whether slots that point into the segment can count.
 struct Life {
     generation: Generation,
     counts: bool,
 }
 
-/// Takes away slots that point into an earlier life of their segment: what they pointed to was
-/// evicted, or moved, and that is durable, or the segment would not have been reused.
+/// Removes slots that point into an earlier life of their segment. Their blocks were evicted or moved, and that is
+/// durable: otherwise the segment would not have been reused.
 fn drop_foreign_slots(
     checkpoint: &mut Checkpoint,
     lives: &[Life],
@@ -202,15 +202,15 @@ fn drop_foreign_slots(
                 let damage = Damage::Senseless("checkpoint", "a block beyond the last segment");
                 return Err(damaged("checkpoint", offset, damage));
             };
-            // What is read for it ends with its segment.
+            // A read of the slot ends with its segment.
             let end = geometry.first_location(geometry.segment_of(slot.location)).plus(geometry.segment_blocks()).0;
             if slot.extent().1 > end * u64::from(BLOCK_UNITS) {
                 let offset = geometry.checkpoint_start(usize::from(superblock.checkpoint_area));
                 let damage = Damage::Senseless("checkpoint", "a packed record beyond the end of its segment");
                 return Err(damaged("checkpoint", offset, damage));
             }
-            // Free at the checkpoint's start: the slot was made later, in the new life.
-            // In use then: the slot is of that life, and counts while it lasts.
+            // Free at the checkpoint's start: the slot was made later, in the new life. In use then: the slot is of
+            // the life in the row, and counts while that life lasts.
             let same = row.state == SegmentState::Free || row.generation == life.generation;
             if !(life.counts && same) {
                 foreign.push(block);
@@ -261,17 +261,17 @@ fn read_superblock(flash: &mut dyn FlashRead, device_bytes: u64) -> Result<Super
     Ok(superblock)
 }
 
-/// The superblock that came after the one that is left, if that it was durable shows otherwise: then the
-/// checkpoint that it named is whole in the other area, and says all that the superblock said.
+/// The superblock after `left`, if there is proof that it was durable. Then the checkpoint that it named is whole in
+/// the other area, and says all that the superblock said.
 ///
-/// It shows when the one that is left does not account for what is in the segments: something was written in
-/// a later epoch, or segments were reused which only a later checkpoint made superfluous, or the area of
-/// its checkpoint was written over. As long as a superblock is not durable none of this is done. A crash
-/// leaves the slot torn and nothing of that: then the pool is as the one that is left says.
+/// The proof: `left` does not account for what is on the device. Something was written in a later epoch, or segments
+/// were reused that only a later checkpoint made superfluous, or the area of `left`'s checkpoint was overwritten. None
+/// of this happens before a superblock is durable. A crash may tear the slot and leave no such traces; then the pool
+/// is as `left` says.
 fn lost_successor(flash: &mut dyn FlashRead, left: &Superblock, refusal: &ScanError) -> Option<Superblock> {
     let counter = left.counter + 1;
     let slot = flash.read(SUPERBLOCK_SLOTS[usize::from(counter % 2 == 1)], BLOCK).ok()?;
-    // A start that did not get to its own first superblock may have put the one that is left there.
+    // A start that ended before its own first superblock may have put `left` there.
     let damaged = decode_superblock(&slot).map_or(true, |found| found.counter == left.counter);
     let shown = match refusal {
         ScanError::LostSuperblock { .. } => true,

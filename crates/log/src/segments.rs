@@ -1,12 +1,10 @@
-//! The segment table: what each segment is, how much of it lives, and when it may be reused.
+//! The segment table: the state of each segment, how many live blocks it has, and when it may be reused.
 //!
-//! A segment that reclaim has emptied waits until all three hold, then is free:
-//! 1. Everything appended before it was emptied is durable: the copies of what moved, the marks
-//!    of what was destaged.
-//! 2. The checkpoint that counts starts after the segment's last entry, so that no replay needs
-//!    it. Otherwise an old version in another segment would come back to life once the newer
-//!    one in this segment was overwritten.
-//! 3. No checkpoint was begun before it was emptied and is still being written: it may point here.
+//! A segment that reclaim has emptied waits until all three hold. Then it is free:
+//! 1. Everything appended before it was emptied is durable: the copies of moved blocks, the entries for destaged ones.
+//! 2. The checkpoint that counts starts after the segment's last entry, so no replay needs it. Otherwise, once the
+//!    newer version in this segment is overwritten, an old version in another segment would come back.
+//! 3. No checkpoint that is still being written began before it was emptied: such a checkpoint may point here.
 
 use std::collections::VecDeque;
 
@@ -16,32 +14,33 @@ use headpond_format::{Addresses, Layout, Place, SegmentRow, SegmentState};
 /// One segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
-    /// Its life.
+    /// The segment's life.
     pub generation: Generation,
-    /// What it is.
+    /// The segment's state.
     pub state: SegmentState,
-    /// What it holds.
+    /// The stream whose batches it holds.
     pub stream: Stream,
     /// Blocks in it that the map points to.
     pub live: u32,
-    /// Of those, dirty ones.
+    /// Dirty blocks among `live`.
     pub dirty: u32,
-    /// Clean blocks of those that are worth keeping.
+    /// Clean blocks among `live` that are worth keeping.
     pub kept: u32,
-    /// What `live` takes, in units of 512 bytes: eight for a block, its share of a packed record, or none.
+    /// Units of 512 bytes that `live` takes: eight for a block, its share for a block of a packed record, none if
+    /// blank.
     pub live_units: u32,
-    /// What `dirty` takes.
+    /// Units that `dirty` takes.
     pub dirty_units: u32,
-    /// What `kept` takes.
+    /// Units that `kept` takes.
     pub kept_units: u32,
     /// The last entry in it.
     pub last_sequence: Sequence,
-    /// Writes to it and reads of it that are under way.
+    /// Writes and reads of it under way.
     pub under_way: u32,
 }
 
 impl Segment {
-    /// A segment of which nothing is known to be live yet.
+    /// A segment without known live blocks.
     #[must_use]
     pub const fn new(generation: Generation, state: SegmentState, stream: Stream) -> Self {
         Self {
@@ -60,13 +59,13 @@ impl Segment {
     }
 }
 
-/// All segments of a pool. Each lies once.
+/// All segments of a pool. Each lies in one place.
 #[derive(Debug)]
 pub struct Segments {
     addresses: Addresses,
     table: Vec<Segment>,
     free: VecDeque<SegmentId>,
-    /// Emptied, with the next sequence at that time.
+    /// Emptied segments, each with the next sequence at that time.
     waiting: Vec<(SegmentId, Sequence)>,
 }
 
@@ -80,16 +79,16 @@ impl Segments {
         Self { addresses, table, free, waiting: Vec::new() }
     }
 
-    /// Where the bytes of each lie.
+    /// Where the segments lie.
     #[must_use]
     pub const fn addresses(&self) -> &Addresses {
         &self.addresses
     }
 
-    /// Where a segment lies, or will lie once it is opened.
+    /// Where a segment lies. A free segment will lie there once it is opened.
     ///
     /// # Panics
-    /// When there is no such segment.
+    /// When the pool has no such segment.
     #[must_use]
     pub fn place(&self, id: SegmentId) -> Place {
         self.addresses.place(id)
@@ -98,7 +97,7 @@ impl Segments {
     /// A segment as a row of a checkpoint.
     ///
     /// # Panics
-    /// When there is no such segment.
+    /// When the pool has no such segment.
     #[must_use]
     pub fn row(&self, id: SegmentId) -> SegmentRow {
         let Segment { generation, state, stream, .. } = *self.get(id);
@@ -109,7 +108,7 @@ impl Segments {
     /// One segment.
     ///
     /// # Panics
-    /// When there is no such segment.
+    /// When the pool has no such segment.
     #[must_use]
     pub fn get(&self, id: SegmentId) -> &Segment {
         &self.table[id.0 as usize]
@@ -118,7 +117,7 @@ impl Segments {
     /// One segment, to be changed.
     ///
     /// # Panics
-    /// When there is no such segment.
+    /// When the pool has no such segment.
     pub fn get_mut(&mut self, id: SegmentId) -> &mut Segment {
         &mut self.table[id.0 as usize]
     }
@@ -134,25 +133,25 @@ impl Segments {
         self.table.len()
     }
 
-    /// Whether there is none, which no formatted pool has.
+    /// Whether there are no segments. A formatted pool has some.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
 
-    /// How many can be opened now.
+    /// How many segments can be opened now.
     #[must_use]
     pub fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// How many are emptied, but wait for durability or a checkpoint.
+    /// How many emptied segments wait for durability or a checkpoint.
     #[must_use]
     pub const fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether some wait only for a checkpoint that starts later than `replay_from`.
+    /// How many segments wait for a checkpoint that starts later than `replay_from`.
     #[must_use]
     pub fn wait_for_checkpoint(&self, replay_from: Sequence) -> usize {
         self.waiting.iter().filter(|(id, _)| self.get(*id).last_sequence >= replay_from).count()
@@ -162,10 +161,10 @@ impl Segments {
         self.free.pop_front()
     }
 
-    /// Marks a sealed segment as emptied: the map must not point to it any more.
+    /// Marks a sealed segment as emptied. The map must not point to it any more.
     ///
     /// # Panics
-    /// When the map still does, or when it is being filled.
+    /// When the map still points to it, or the segment is not sealed.
     pub fn empty(&mut self, id: SegmentId, next_sequence: Sequence) {
         let segment = self.get_mut(id);
         assert_eq!(segment.state, SegmentState::Sealed, "only a full segment is emptied");
@@ -174,7 +173,7 @@ impl Segments {
         self.waiting.push((id, next_sequence));
     }
 
-    /// Frees what may be reused by the rules in this file's head; answers with what was freed.
+    /// Frees the segments that may be reused by the rules in this file's head. Returns them.
     pub(crate) fn release(
         &mut self,
         durable: Sequence,

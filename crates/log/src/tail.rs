@@ -1,13 +1,13 @@
 //! The tail of the log: what was appended after the checkpoint, as far as it counts.
 //!
-//! What counts is decided here, and only here:
+//! This file, and no other, decides what counts:
 //! - Host batches count in the order of their chain, up to the first that is missing or torn, in whichever segments
 //!   they lie. Promise 2: what survives is a prefix.
-//! - A batch that was known to be durable needs no look at its payload: if that has rotted since,
-//!   reads will tell. Any other batch counts only if all its payload matches its checksums.
-//! - Batches of other streams hold copies of what the origin has. They count each for itself,
-//!   but no entry beyond the last host entry that counts: they may rest on host entries that are lost.
-//! - A missing batch that was durable is damage and not a crash, and the scan reports it as damage.
+//! - The payload of a batch that was durable is not verified here: if it has rotted since, reads find out. Any other
+//!   batch counts only if all its payload matches its checksums.
+//! - Batches of other streams hold copies of what the origin has. Each counts by itself, but no entry of theirs counts
+//!   beyond the last host entry that counts: it may rest on host entries that are lost.
+//! - A missing batch that was durable is damage and not a crash. The scan reports it as damage.
 
 use headpond_base::{BLOCK, BatchNumber, Block, Location, SegmentId, Sequence, Stream};
 use headpond_format::{
@@ -23,13 +23,13 @@ use crate::mutation::Mutation;
 /// One entry of the tail, with the place of its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TailEntry {
-    /// Its place in the order.
+    /// The entry's place in the order.
     pub sequence: Sequence,
-    /// What it says.
+    /// The entry.
     pub entry: Entry,
-    /// The block on flash in which its payload starts, if it has any; of a blank record the head of its batch.
+    /// The block on flash in which its payload starts, if it has any. For a blank record, the head of its batch.
     pub location: Option<Location>,
-    /// The unit of that block with which it starts.
+    /// The unit of that block with which the payload starts.
     pub unit: u8,
 }
 
@@ -41,8 +41,7 @@ pub(crate) struct FoundBatch {
     pub(crate) summary: SummaryBatch,
 }
 
-/// All batches of a segment that may hold part of the tail: from its footer if it has one, else one
-/// after the other.
+/// All batches of a segment that may hold part of the tail, from its footer or by a walk.
 pub(crate) fn batches_of(
     flash: &mut dyn FlashRead,
     geometry: &Geometry,
@@ -52,7 +51,7 @@ pub(crate) fn batches_of(
     let summary = match read_footer(flash, geometry, life)? {
         Ok(summary) => summary,
         Err(_) if forgets_lives(mutation) => walk(flash, geometry, &Wanted::AnyLife(*life))?.0.batches,
-        // Torn, of an earlier life, or rotten: the batches speak for themselves.
+        // The footer is torn, of an earlier life, or rotten: read the batches themselves.
         Err(_) => walk(flash, geometry, &Wanted::Life(*life))?.0.batches,
     };
     let writer = Writer { pool: life.pool, generation: life.generation };
@@ -65,19 +64,19 @@ pub(crate) fn batches_of(
 pub(crate) struct Durable {
     /// All batches up to this one.
     pub(crate) batch: BatchNumber,
-    /// The last of them in the host stream.
+    /// The last durable host batch.
     pub(crate) host: BatchNumber,
 }
 
-/// What the tail came to.
+/// The tail, judged.
 pub(crate) struct Tail {
     /// The entries that count, in order.
     pub(crate) entries: Vec<TailEntry>,
     /// The last host batch that counts.
     pub(crate) last_host: BatchNumber,
-    /// Batches that were there but do not count.
+    /// Batches that were found but do not count.
     pub(crate) dropped: u64,
-    /// Of those, host batches behind the first that is missing or torn.
+    /// Host batches among them, behind the first that is missing or torn.
     pub(crate) beyond_gap: u64,
 }
 
@@ -92,7 +91,7 @@ pub(crate) fn judge(
     mutation: Option<Mutation>,
 ) -> Result<Tail, ScanError> {
     let forgets = forgets_lives(mutation);
-    // What comes before the checkpoint is in it, and is neither replayed nor missed.
+    // The checkpoint contains what comes before it: that is neither replayed nor missed.
     found.retain(|batch| batch.summary.number > last_host || forgets);
     found.sort_by_key(|batch| batch.summary.number);
     let total = found.len() as u64;
@@ -147,10 +146,11 @@ pub(crate) fn judge(
     Ok(Tail { entries, last_host: chain, dropped: total - counted, beyond_gap })
 }
 
-/// A batch's entries, if it counts for itself.
+/// The entries of a batch, if the batch by itself counts.
 ///
 /// # Errors
-/// It is whole, and says what this program does not know: that is no crash, and nothing may be dropped for it.
+/// When the batch is whole, and says what this program does not know. That is no crash, so nothing may be dropped for
+/// it.
 fn read_batch(
     batch: &FoundBatch,
     flash: &mut dyn FlashRead,
@@ -211,7 +211,7 @@ fn forgets_lives(mutation: Option<Mutation>) -> bool {
     Mutation::ForgetGeneration.is_planted(mutation)
 }
 
-/// Whether each record of a batch has the bytes that its entry says. `units` is what the payload takes.
+/// Whether each record of a batch has the bytes that its entry names. The payload takes `units` units.
 fn payload_matches(
     entries: &[TailEntry],
     (first, units): (Location, u32),
