@@ -1,4 +1,5 @@
-//! Several writes of one open file as one: what F2FS calls atomic writes, and SQLite uses instead of a journal.
+//! Atomic writes: a handle collects several writes and commits them as one. F2FS has them, and SQLite uses them
+//! instead of a journal.
 //!
 //! ```text
 //!            start            write            commit
@@ -8,14 +9,15 @@
 //! ```
 //!
 //! Invariants
-//! - Between start and commit, writes by this handle stay here, in memory. No read sees them, not even through this
-//!   handle. (The kernel puts them into its page cache before it hands them over. There a program may see one until
-//!   the mount has invalidated that page: SQLite holds its lock meanwhile.)
-//! - Write-back of shared mappings is not part of the batch, whichever handle it comes by: any process may have made
+//! - Between start and commit, writes by this handle stay here, in memory. No read through the engine sees them, not
+//!   even through this handle. The kernel puts them into its page cache before it sends them. There a program may see
+//!   one until the mount has invalidated that page; SQLite holds its lock meanwhile.
+//! - Write-back of shared mappings never joins the batch, whichever handle it comes by. Any process may have made
 //!   those writes, and a sync of them must hold.
-//! - A commit is one request to the engine, and one batch of the log: [`headpond_engine::fits_together`] bounds it. A
-//!   larger write fails (EFBIG), and so does the commit then: nothing is there, as after an abort.
-//! - At most [`BATCHES_MAX`] are open at once, of a mebibyte each, shared out among users ([`Shares`]).
+//! - A commit is one request to the engine, and one batch of the log; [`headpond_engine::fits_together`] bounds it. A
+//!   write that makes the batch larger fails (EFBIG). The commit fails then too, and leaves nothing, as an abort
+//!   does.
+//! - At most [`BATCHES_MAX`] are open at once, each of at most a mebibyte. Users share them ([`Shares`]).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -40,21 +42,21 @@ pub(crate) fn batches() -> Shares {
 /// A handle's batch, if it has one open.
 #[derive(Default)]
 pub(crate) struct Batching {
-    /// Looked at by each write.
+    /// Each write reads this.
     open: AtomicBool,
     batch: Mutex<Option<Batch>>,
-    /// The kernel is about to be told to forget.
+    /// A request that the kernel forget is on its way.
     forgetting: AtomicBool,
 }
 
 /// Writes that wait for their commit.
 pub(crate) struct Batch {
-    /// Of the user who has begun it.
+    /// The share of the user who began it.
     _share: Share,
-    /// By their first bytes; none touches another.
+    /// By their first bytes. No two touch.
     pieces: BTreeMap<u64, Vec<u8>>,
     refused: Option<Errno>,
-    /// What the kernel may show of it.
+    /// Ranges that the kernel may show.
     visible: Vec<Range<u64>>,
 }
 
@@ -67,7 +69,7 @@ impl Batching {
         self.open.load(Ordering::Acquire)
     }
 
-    /// Begins one.
+    /// Begins a batch.
     pub(crate) fn start(&self, all: &Shares, user: u32) -> Outcome<()> {
         let mut batch = self.locked();
         if batch.is_some() {
@@ -79,12 +81,12 @@ impl Batching {
         Ok(())
     }
 
-    /// Takes a write in. `None` if no batch is open any more.
+    /// Adds a write to the batch. `None` if no batch is open any more.
     pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Option<Outcome<()>> {
         self.locked().as_mut().map(|batch| batch.write(offset, data))
     }
 
-    /// Ends it: what it has, if there is one.
+    /// Ends the batch and returns it, if there is one.
     pub(crate) fn end(&self) -> Option<Batch> {
         let ended = self.locked().take();
         if ended.is_some() {
@@ -93,12 +95,12 @@ impl Batching {
         ended
     }
 
-    /// Whether the kernel has yet to be told to forget: `false` if that is on its way.
+    /// Whether the caller must ask the kernel to forget. `false` if such a request is on its way.
     pub(crate) fn note_forgetting(&self) -> bool {
         !self.forgetting.swap(true, Ordering::AcqRel)
     }
 
-    /// What the kernel is to be told to forget.
+    /// The ranges that the kernel may show and must forget.
     pub(crate) fn take_visible(&self) -> Vec<Range<u64>> {
         self.forgetting.store(false, Ordering::Release);
         self.locked().as_mut().map(|batch| std::mem::take(&mut batch.visible)).unwrap_or_default()
@@ -156,17 +158,17 @@ impl Batch {
         }
     }
 
-    /// What the kernel has to forget when it ends: all that it may show, and what is not there, or is there now.
+    /// What the kernel must forget when the batch ends: what it may show, and what the batch writes, made or not.
     pub(crate) fn to_forget(&self) -> Vec<Range<u64>> {
         self.visible.iter().cloned().chain(self.ranges()).collect()
     }
 
-    /// The bytes that are written, by their ranges.
+    /// The ranges that the batch writes.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
         self.pieces.iter().map(|(start, piece)| *start..start + piece.len() as u64)
     }
 
-    /// What is to be committed; an error if a write was refused.
+    /// The writes to commit, or an error if the batch refused a write.
     pub(crate) fn pieces(&self) -> Outcome<Vec<(u64, Buf)>> {
         match self.refused {
             Some(refused) => Err(refused),
@@ -175,7 +177,7 @@ impl Batch {
     }
 }
 
-/// Puts bytes into those that begin at `first`, over what is there.
+/// Puts `data` at `offset` into `whole`, which begins at `first`, over the bytes it has there.
 fn put(whole: &mut Vec<u8>, first: u64, offset: u64, data: &[u8]) {
     let at = usize::try_from(offset - first).expect("pieces are bounded");
     if whole.len() < at + data.len() {

@@ -13,16 +13,16 @@ use crate::whole::WholeWrites;
 /// What a mount shares with the daemon's control part.
 #[derive(Clone, Default)]
 pub struct Beside {
-    /// What is seen in `.headpond` at the top of the mount; without it there is no such directory.
+    /// The directory `.headpond` at the top of the mount. Without it there is no such directory.
     pub panel: Option<Arc<dyn Panel>>,
-    /// What can be seen of it.
+    /// What the control part sees of the mount.
     pub insight: Arc<Insight>,
-    /// Who and what is cached.
+    /// The rules in force.
     pub rules: Arc<LiveRules>,
-    /// The files of which a program was told that their writes are whole.
+    /// The files whose writes the mount promised to keep whole.
     pub whole: Arc<WholeWrites>,
-    /// Status change times of files of which nothing is dirty.
+    /// Status change times of files without dirty data.
     pub kept_times: Vec<KeptTime>,
-    /// How many descriptors there are; as many as the process may have where nothing is said.
+    /// How many descriptors the mount may use. Without a figure: as many as the process may have.
     pub descriptors: Option<Budget>,
 }

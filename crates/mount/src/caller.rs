@@ -1,7 +1,7 @@
-//! The caller of a request. The mount creates files as the caller, and the caller's own rights
-//! decide what only privileged callers may do.
+//! The caller of a request. The mount creates files as the caller. Only the caller's own rights allow what needs
+//! privileges.
 //!
-//! Invariant: a thread that took on a caller's identity gives it up when the guard goes, or the
+//! Invariant: a thread that took on a caller's identity gives it up when the guard is dropped; if it cannot, the
 //! process ends. Otherwise the thread would serve the next request with it.
 
 use std::cell::Cell;
@@ -12,7 +12,7 @@ use rustix::fs::{Gid, Mode, Uid};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-/// Who asks.
+/// The user, group and thread that made a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Caller {
     pub(crate) uid: u32,
@@ -27,9 +27,9 @@ impl Caller {
     }
 }
 
-/// What stays with a thread that acts as a caller. The kernel has already checked the caller's
-/// permissions, with all of the caller's groups, which are not known here; so the origin is not
-/// asked again about directories (DAC), set-group-id (FSETID) and device nodes (MKNOD).
+/// Capabilities that stay with a thread that acts as a caller. The kernel has already checked the caller's
+/// permissions, with all of the caller's groups. The mount does not know those groups, so the origin must not check
+/// directories (DAC), set-group-id (FSETID) and device nodes (MKNOD) again.
 const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::FSETID).union(CapabilitySet::MKNOD);
 
 /// The thread acts as a caller until this is dropped.
@@ -76,13 +76,13 @@ thread_local! {
     static OWN_UMASK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes sure that modes given on this thread are taken as they are: the caller's own umask is
-/// applied where the file is made.
+/// Removes this thread's umask, so that modes given on it count as they are. The mount applies the caller's own umask
+/// where it makes the file.
 pub(crate) fn without_umask() {
     OWN_UMASK.with(|own| {
         if !own.get() {
-            // A thread's own umask, so that the rest of the daemon keeps its. Where that is refused
-            // (some sandboxes), the whole process goes without.
+            // Unshare first: then only this thread loses its umask. Some sandboxes refuse that; there the whole
+            // process does without a umask.
             #[allow(deprecated, reason = "only unsharing descriptors is unsound; this unshares the umask")]
             let _ = rustix::thread::unshare(rustix::thread::UnshareFlags::FS);
             rustix::process::umask(Mode::empty());
@@ -91,9 +91,9 @@ pub(crate) fn without_umask() {
     });
 }
 
-/// What a caller may do beyond its user id, as far as it matters here.
+/// What a caller may do beyond its user id, as far as the mount needs it.
 ///
-/// Capabilities count only in this user namespace: any user may have all of them in a namespace of their own.
+/// Capabilities count only in the daemon's user namespace: any user may have all of them in a namespace of their own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Rights {
     capabilities: CapabilitySet,
@@ -101,13 +101,13 @@ pub(crate) struct Rights {
 }
 
 impl Rights {
-    /// Looks at the process that made the request: fuser and the kernel's older requests do not say this.
-    /// A caller that is already gone is judged by its user id.
+    /// Looks at the process that made the request: neither fuser nor older kernels say this. If the caller is already
+    /// gone, its user id decides.
     pub(crate) fn of(request: &Request) -> Self {
         Self::of_caller(Caller::of(request))
     }
 
-    /// The same, where fuser did not see the request.
+    /// The same for a request that fuser did not see.
     pub(crate) fn of_caller(caller: Caller) -> Self {
         let status = fs::read_to_string(format!("/proc/{}/status", caller.pid)).unwrap_or_default();
         let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
@@ -123,7 +123,7 @@ impl Rights {
         Self { capabilities, groups }
     }
 
-    /// For a caller whose set-user-id and set-group-id bits the kernel drops: for some bits, the caller's groups still
+    /// For a caller whose set-user-id and set-group-id bits the kernel drops. For some bits the caller's groups still
     /// decide.
     pub(crate) fn of_unprivileged(caller: Caller) -> Self {
         Self { capabilities: CapabilitySet::empty(), ..Self::of_caller(caller) }
@@ -150,8 +150,8 @@ impl Rights {
     }
 }
 
-/// Whether a process is in this one's user name space, as far as its users are called the same. Who may give another name space the
-/// same names is root here.
+/// Whether users have the same ids in that process's user namespace as in this one's. Only root here may make another
+/// namespace with the same ids.
 fn shares_our_users(process: u32) -> bool {
     let names = |process: &str| fs::read_to_string(format!("/proc/{process}/uid_map")).ok();
     let ours = names("self");

@@ -41,7 +41,7 @@ use crate::fuse::wire::{Create, Fsync, Head, Read, WRITE_HEAD, Write, opcode};
 use crate::handles::{OpenFile, Way};
 use crate::panel::is_panel;
 
-/// Messages taken in without looking at anything else: then the shard goes on with what came in.
+/// Messages that one turn takes in. After these the shard works on what came in.
 const BATCH: usize = 64;
 
 /// An open mount's side of the kernel's device.
@@ -67,13 +67,13 @@ impl FuseDoor {
         Self { open: Some(open) }
     }
 
-    /// Serves it on this thread until the mount is gone.
+    /// Serves the mount on this thread until the mount is gone.
     fn serve(mut self, front: &Front) {
         loop {
             let Some(open) = &self.open else { return };
             let device = open.device.clone();
             let mut watched = [PollFd::new(&device, PollFlags::IN)];
-            // Fails only by a signal, and then one looks again.
+            // A signal alone makes it fail; the loop looks again.
             let _ = poll(&mut watched, None);
             self.take(usize::MAX, &mut |request, done| front.pond.submit(request, done));
         }
@@ -96,15 +96,15 @@ impl Door for FuseDoor {
                 Ok(len) => {
                     let Some(asked) = Head::parse(&open.head[..len.min(WRITE_HEAD)]) else { continue };
                     open.handle(&asked, len, submit);
-                    // Where nothing was written since the last sync its answer is there already, and the kernel lets the
-                    // next sync of that file through only when it has it: so it goes first, and the look for further
-                    // messages comes after it.
+                    // If nothing was written since the last sync, the answer is there already. The kernel sends the
+                    // next sync of that file only after this answer. So the answer goes out before the door looks for
+                    // further messages.
                     if asked.opcode == opcode::FSYNC {
                         return Taken::Some;
                     }
                 }
                 Err(Errno::AGAIN) => return Taken::All,
-                // The request was taken back while it was handed over.
+                // The kernel took the request back while it handed it over.
                 Err(Errno::NOENT | Errno::INTR) => {}
                 // Unmounted (ENODEV), or aborted.
                 Err(_) => {
@@ -136,7 +136,7 @@ impl Drop for FuseDoor {
 }
 
 impl Open {
-    /// Sees to the message of `len` bytes that has arrived, and begins with `asked`.
+    /// Handles the message of `len` bytes that has arrived and begins with `asked`.
     fn handle(&mut self, asked: &Head, len: usize, submit: Send<'_>) {
         let head = &self.head[..len.min(WRITE_HEAD)];
         let answer = Answer::new(self.device.clone(), asked.unique);
@@ -230,18 +230,18 @@ impl Open {
             }),
             _ => {
                 let body = &self.buffers.next()[..len.saturating_sub(WRITE_HEAD)];
-                // Forgetting has no answer, so none may be given by dropping it.
+                // Forgetting has no answer, so dropping `answer` must not send one.
                 answer.elsewhere();
                 self.socket.pass(&self.device, asked, head, body, &self.workers);
                 Some(())
             }
         };
-        // A message that is too short for what it says it is has dropped its answer: an error.
+        // A message shorter than its head says has dropped its answer, which sends an error.
         let _ = handled;
     }
 
-    /// How a request is to be treated. `None` if it has to be done aside: its file does not go through the
-    /// engine, or its process has to be looked at.
+    /// How to treat a request. `None` if a worker must do it: its file does not go through the engine, or the process
+    /// must be looked at first.
     fn how(&self, file: &OpenFile, caller: Caller, size: u64, direction: Direction) -> Option<Treatment> {
         match &file.way {
             Way::Pond { known, .. } => self.front.treat(known, caller, size, direction),
@@ -249,7 +249,7 @@ impl Open {
         }
     }
 
-    /// Has something done that may block.
+    /// Gives a worker a job that may block.
     fn aside(&self, file: Arc<OpenFile>, job: impl FnOnce(&Front, &OpenFile) + std::marker::Send + 'static) {
         let front = self.front.clone();
         self.workers.push(move || job(&front, &file));

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub enum MountError {
     /// The mount point does not exist.
     MountpointMissing(PathBuf),
-    /// The mount point is something else than a directory.
+    /// The mount point is no directory.
     MountpointNotDirectory(PathBuf),
     /// The mount point has something in it, which the mount would hide.
     MountpointNotEmpty(PathBuf),

@@ -9,11 +9,12 @@ use rustix::ioctl::{Getter, Opcode, ioctl};
 /// `FS_IOC_FSGETXATTR`, `_IOR('X', 31, struct fsxattr)`.
 pub(crate) const GET_XFLAGS: u32 = 0x801c_581f;
 
-/// `struct fsxattr`: flags, extent size, extents, project, and what is reserved.
+/// `struct fsxattr`: flags, extent size, extents, project, and reserved bytes.
 pub(crate) type Extended = [u8; 28];
 
-/// What the origin says of an open file.
+/// The extended flags that the origin has of an open file.
 pub(crate) fn extended(file: &OwnedFd) -> Result<Extended, Errno> {
-    // SAFETY: the kernel writes a `struct fsxattr`, whose 28 bytes may be any, and which is as long as its number says.
+    // SAFETY: the kernel writes a `struct fsxattr`. Its 28 bytes may have any values, and the request's number gives
+    // its length.
     unsafe { ioctl(file, Getter::<{ GET_XFLAGS as Opcode }, Extended>::new()) }
 }

@@ -38,35 +38,35 @@ const BACKGROUND: u16 = 512;
 /// does not, and the kernel counts pages.
 const WRITE_BYTES_MAX: u32 = (RECORD_BYTES_MAX + BLOCK) as u32;
 
-/// Capabilities that are asked for where the kernel has them.
+/// Capabilities that the mount asks the kernel for.
 ///
-/// Not `FUSE_ATOMIC_O_TRUNC`, which would save a request when a file is opened to be truncated: with it
-/// the kernel refuses to truncate a running program only after the file was truncated.
+/// `FUSE_ATOMIC_O_TRUNC` is not among them, although it would save a request when an open truncates a file: with it
+/// the kernel truncates a running program before it refuses to.
 const CAPABILITIES: [InitFlags; 8] = [
-    // File handles: by one the kernel asks for an inode that it has forgotten, as "." of its number.
+    // File handles: with a handle, the kernel asks for an inode that it has forgotten, as "." of its number.
     InitFlags::FUSE_EXPORT_SUPPORT,
     // Several direct requests of one file at a time.
     InitFlags::FUSE_ASYNC_DIO,
     InitFlags::FUSE_PARALLEL_DIROPS,
     // Otherwise the kernel asks for a program's capabilities before each single write.
     InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-    // Access lists are checked by the kernel; without, the group bits of a mode mean too much.
+    // The kernel checks access lists. Without this, the group bits of a mode grant too much.
     InitFlags::FUSE_POSIX_ACL,
-    // The umask does not count where a directory gives an access list.
+    // The umask does not count if a directory gives an access list.
     InitFlags::FUSE_DONT_MASK,
     InitFlags::FUSE_CACHE_SYMLINKS,
     InitFlags::FUSE_MAX_PAGES,
 ];
 
-/// Agrees with the kernel on how the two speak with each other, and serves nothing.
+/// The agreement with the kernel on protocol and capabilities. It serves nothing.
 #[derive(Debug)]
 pub(crate) struct Greeting;
 
 impl Filesystem for Greeting {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // The write-back cache of the kernel stays off: it would acknowledge what no log has.
+        // The kernel's write-back cache stays off: it would acknowledge writes that no log has.
         for capability in CAPABILITIES {
-            // An older kernel that lacks one is served without.
+            // An older kernel that lacks one gets the mount without it.
             let _ = config.add_capabilities(capability);
         }
         let _ = config.set_max_write(WRITE_BYTES_MAX);
@@ -121,8 +121,8 @@ fn value(result: Outcome<Value>, reply: ReplyXattr) {
     }
 }
 
-/// The engine is the only way to a managed file's content, so the kernel's pages stay right from
-/// one open to the next. Others may change a file on another file system.
+/// The engine is the only way to a managed file's content, so the kernel's pages stay right from one open to the
+/// next. A file on another file system may be changed by others.
 fn caching(way: &Way) -> FopenFlags {
     match way {
         Way::Pond { .. } => FopenFlags::FOPEN_KEEP_CACHE,
@@ -137,7 +137,7 @@ pub(crate) fn open_flags(flags: i32) -> OFlags {
 
 impl Filesystem for FileSystem {
     fn init(&mut self, _: &Request, _: &mut KernelConfig) -> io::Result<()> {
-        // All was agreed on with the kernel by [`Greeting`]; who greets here is the relay.
+        // [`Greeting`] has agreed on everything with the kernel. This greeting comes from the relay.
         Ok(())
     }
 
@@ -277,7 +277,7 @@ impl Filesystem for FileSystem {
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         if is_panel(ino.0) {
             return match self.front.panel_open(ino.0, open_flags(flags.0)) {
-                // Past the kernel's pages: each read is of this open's text, to its end.
+                // Past the kernel's pages: each open reads its own text to its end.
                 Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::FOPEN_DIRECT_IO),
                 Err(error) => reply.error(fuse_errno(error)),
             };
@@ -336,7 +336,7 @@ impl Filesystem for FileSystem {
         reply.ok();
     }
 
-    /// Only of the panel: all other reads are the door's.
+    /// Only the panel's reads come here: all others are the door's.
     fn read(
         &self,
         _: &Request,
@@ -355,14 +355,14 @@ impl Filesystem for FileSystem {
         }
     }
 
-    /// Only of the panel, as `read`: there is nothing to be made durable.
+    /// Only the panel's, as in `read`: there is nothing to make durable.
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         reply.ok();
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         if is_panel(ino.0) {
-            // Listed without a state of its own.
+            // The panel's listing keeps no state.
             return reply.opened(FileHandle(0), FopenFlags::empty());
         }
         match outcome(self.front.names.inodes.get(ino.0))
@@ -410,7 +410,7 @@ impl Filesystem for FileSystem {
     }
 
     fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        // The panel is on no file system of its own.
+        // The panel lies on no file system of its own.
         let node = if is_panel(ino.0) { ROOT } else { ino.0 };
         match outcome(self.front.names.inodes.get(node)).and_then(|inode| self.front.room(&inode)) {
             Ok(room) => {
@@ -498,7 +498,7 @@ impl Filesystem for FileSystem {
         }
     }
 
-    /// What is not known here is "inappropriate ioctl for device" to applications.
+    /// Applications get ENOTTY ("inappropriate ioctl for device") for any request unknown here.
     fn ioctl(
         &self,
         request: &Request,
@@ -592,7 +592,7 @@ impl Filesystem for FileSystem {
         reply.error(FuseErrno::ENOSYS);
     }
 
-    /// Where a file's blocks are on a device is not known here.
+    /// The mount does not know where a file's blocks lie on a device.
     fn bmap(&self, _: &Request, _: INodeNo, _: u32, _: u64, reply: fuser::ReplyBmap) {
         reply.error(FuseErrno::ENOSYS);
     }

@@ -1,5 +1,5 @@
-//! What applications have open. A handle's number goes to the kernel, which gives it back with
-//! every request; it is never used twice.
+//! What applications have open. Each handle has a number. The kernel gets it and sends it back with every request. No
+//! number is used twice.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,7 +14,7 @@ use crate::batch::Batching;
 use crate::shares::Share;
 use crate::tree::{Inode, Known, Pinned};
 
-/// How the content of an open file is reached.
+/// The way to the content of an open file.
 pub(crate) enum Way {
     /// Through the engine.
     Pond {
@@ -23,7 +23,7 @@ pub(crate) enum Way {
         /// What applications see of it.
         known: Arc<Known>,
     },
-    /// Straight at the origin: a file on another file system, mounted below the origin.
+    /// Straight at the origin: a file on another file system that is mounted below the origin.
     Straight(File, #[expect(dead_code, reason = "held")] Share),
 }
 
@@ -31,12 +31,12 @@ pub(crate) enum Way {
 pub(crate) struct OpenFile {
     pub(crate) inode: Pinned,
     pub(crate) way: Way,
-    /// It may be written by this handle.
+    /// This handle may write.
     pub(crate) writes: bool,
-    /// Who opened it. What the kernel writes of a shared mapping is charged to this user: the kernel names the handle, and no
-    /// process.
+    /// The user who opened it. The kernel's writes of a shared mapping count for this user: the kernel names the
+    /// handle, and no process.
     pub(crate) opener: u32,
-    /// Writes that wait to be made as one.
+    /// The handle's batch of writes.
     pub(crate) batching: Batching,
 }
 
@@ -45,18 +45,18 @@ impl OpenFile {
         Self { inode, way, writes, opener, batching: Batching::default() }
     }
 
-    /// A program was told that its writes are whole.
+    /// Whether the mount promised a program that its writes are whole.
     pub(crate) fn is_whole(&self) -> bool {
         matches!(&self.way, Way::Pond { known, .. } if known.is_whole())
     }
 
-    /// Its content is the engine's: no request for it blocks.
+    /// Whether the engine has its content. If so, no request for it blocks.
     pub(crate) const fn is_managed(&self) -> bool {
         matches!(self.way, Way::Pond { .. })
     }
 }
 
-/// An open directory: a stream, so only one reader at a time.
+/// An open directory. It is a stream, so it has one reader at a time.
 pub(crate) struct OpenDirectory {
     pub(crate) inode: Arc<Inode>,
     pub(crate) stream: Mutex<Stream>,
@@ -66,7 +66,7 @@ pub(crate) struct OpenDirectory {
 /// A directory being read.
 pub(crate) struct Stream {
     pub(crate) entries: Dir,
-    /// Where the next entry is read without a seek.
+    /// The position of the next entry that it reads without a seek.
     pub(crate) position: u64,
 }
 
@@ -77,12 +77,12 @@ pub(crate) struct Handles<T> {
 }
 
 impl<T> Handles<T> {
-    /// None open.
+    /// No handles.
     pub(crate) fn new() -> Self {
         Self { next: AtomicU64::new(1), open: RwLock::default() }
     }
 
-    /// Takes in something open.
+    /// Adds an open thing and numbers it.
     pub(crate) fn insert(&self, value: T) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.open.write().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::new(value));
@@ -94,7 +94,7 @@ impl<T> Handles<T> {
         self.open.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned().ok_or(Errno::BADF)
     }
 
-    /// It is closed.
+    /// Closes a handle.
     pub(crate) fn remove(&self, number: u64) -> Option<Arc<T>> {
         self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&number)
     }
@@ -104,7 +104,7 @@ impl<T> Handles<T> {
         self.open.read().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// Everything that is still open, closed.
+    /// Closes all handles and returns what they had open.
     pub(crate) fn drain(&self) -> Vec<Arc<T>> {
         self.open.write().unwrap_or_else(PoisonError::into_inner).drain().map(|(_, value)| value).collect()
     }

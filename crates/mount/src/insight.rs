@@ -1,5 +1,5 @@
-//! What the daemon's control part sees of a mount: which files and processes use it, and which files
-//! lie below a path.
+//! What the daemon's control part sees of a mount: which files and processes use it, and which files lie below a
+//! path.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,16 +16,16 @@ use crate::outcome::Outcome;
 use crate::processes::{self, ProcessUse, Processes};
 use crate::tree::Known;
 
-/// What was done with one file.
+/// The use of one file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileUse {
     /// Its inode number at the origin.
     pub inode: u64,
-    /// Its birth time at the origin, 0 where the file system has none.
+    /// Its birth time at the origin, 0 if the file system has none.
     pub birth: UnixNanos,
-    /// Its path below the mount; empty if it has none now and none was known.
+    /// Its path below the mount: the present one or the last known. Empty if there is neither.
     pub path: Vec<u8>,
-    /// What was done.
+    /// The requests for it.
     pub done: Totals,
     /// Bytes in the last second.
     pub recent_bytes: u64,
@@ -33,16 +33,16 @@ pub struct FileUse {
 
 /// The files of a mount.
 pub(crate) trait Files: Send + Sync {
-    /// Shows each that the engine knows.
+    /// Shows each file that the engine knows.
     fn each_known(&self, show: &mut dyn FnMut(FileKey, &Known));
 
-    /// A file's path now, or the last that was known. Empty if there is none.
+    /// A file's path now, or the last known one. Empty if there is neither.
     fn path_of_file(&self, inode: u64, birth: UnixNanos) -> Vec<u8>;
 
     /// The files at or below a path that the engine knows.
     fn objects_below(&self, path: &Path) -> Outcome<BTreeSet<ObjectId>>;
 
-    /// Directories that are other origins: their paths.
+    /// The paths of directories that are other origins.
     fn nested_origins(&self) -> Vec<Vec<u8>>;
 }
 
@@ -53,15 +53,15 @@ pub struct Insight {
     processes: Processes,
     /// The files with a request in the last second or two.
     active: Mutex<Vec<Arc<Known>>>,
-    /// Nothing is counted for now.
+    /// Counting is paused.
     paused: AtomicBool,
 }
 
-/// A request that will be counted when it is answered, where requests are counted.
+/// A request that is under way and counts when its answer goes out. None while counting is paused.
 pub(crate) struct Counted(Option<(Arc<Insight>, Arc<Known>, u32)>);
 
 impl Counted {
-    /// It was answered.
+    /// Counts the answered request.
     pub(crate) fn done(self, amount: Amount) {
         if let Self(Some((insight, known, thread))) = self {
             insight.count(&known, thread, amount);
@@ -70,7 +70,7 @@ impl Counted {
 }
 
 impl Insight {
-    /// Of the files of this mount, from now on and for good.
+    /// Sets the mount's files, once and for good.
     pub(crate) fn of(&self, files: Weak<dyn Files>) {
         let _ = self.files.set(files);
     }
@@ -79,7 +79,7 @@ impl Insight {
         self.files.get()?.upgrade()
     }
 
-    /// Whether requests are counted, by file, process and rule, from now on.
+    /// Whether requests count, by file, process and rule, from now on.
     pub fn set_counting(&self, on: bool) {
         self.paused.store(!on, Ordering::Relaxed);
     }
@@ -88,7 +88,7 @@ impl Insight {
         !self.paused.load(Ordering::Relaxed)
     }
 
-    /// A request by this thread for this file begins.
+    /// Begins to count a request by this thread for this file.
     pub(crate) fn counted(self: &Arc<Self>, known: &Arc<Known>, thread: u32) -> Counted {
         Counted(self.is_counting().then(|| (self.clone(), known.clone(), thread)))
     }
@@ -110,14 +110,14 @@ impl Insight {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Directories below the origin that are other headponds' origins and were not entered: their paths below it, as far
-    /// as they are kept.
+    /// The paths of directories below the origin that are other headponds' origins, so this mount did not enter them.
+    /// Only some are kept.
     #[must_use]
     pub fn nested_origins(&self) -> Vec<Vec<u8>> {
         self.of_mount().map(|files| files.nested_origins()).unwrap_or_default()
     }
 
-    /// To be called once a second: what came since the last time is what was done lately.
+    /// Call it once a second: it makes what came since the last call the last second's use.
     pub fn tick(&self) {
         self.processes.tick();
         let looked_at = std::mem::take(&mut *self.active());
@@ -125,13 +125,13 @@ impl Insight {
         self.active().extend(busy);
     }
 
-    /// To be called several times a second: finds the names of processes while they are there.
+    /// Call it several times a second: it finds the names of processes while they run.
     pub fn name_processes(&self) {
         self.processes.name();
     }
 
-    /// At most so many files of each: of the most read from flash, from the origin, past the cache,
-    /// written, and busiest lately; the busiest first.
+    /// The files most read from flash, most read from the origin, most read past the cache, most written and busiest
+    /// in the last second: at most `most` of each. The busiest come first.
     #[must_use]
     pub fn files(&self, most: usize) -> Vec<FileUse> {
         let Some(files) = self.of_mount() else { return Vec::new() };
@@ -150,40 +150,40 @@ impl Insight {
         top
     }
 
-    /// The files below a path in the mount that the engine may have something of for the origin, or the
-    /// one file that it names. Looks at every file below it.
+    /// The files at or below a path in the mount for which the engine may have data that the origin lacks. Looks at
+    /// every file below it.
     ///
     /// # Errors
-    /// When there is nothing of that name, or it cannot be looked at.
+    /// If the path does not exist, or cannot be looked at.
     pub fn objects_below(&self, path: &Path) -> io::Result<BTreeSet<ObjectId>> {
         let files = self.of_mount().ok_or(io::ErrorKind::NotConnected)?;
         files.objects_below(path).map_err(io::Error::from)
     }
 
-    /// When the process with this number was started, in the kernel's ticks; none if there is none.
+    /// When the process with this number started, in the kernel's ticks. None if there is no such process.
     #[must_use]
     pub fn born(&self, number: u32) -> Option<u64> {
         processes::read(number, 0).map(|process| process.pid.born)
     }
 
-    /// A process by its number, as it is now, to make or test rules. `user` is the user of its requests.
-    /// May wait for a moment.
+    /// A process by its number, as it is now, to make or test rules. `user` is the user of its requests. May wait for
+    /// a moment.
     #[must_use]
     pub fn process(&self, number: u32, user: u32) -> Option<Process> {
         self.processes.find(number, user)
     }
 
-    /// The same of processes.
+    /// The same for processes.
     #[must_use]
     pub fn processes(&self, most: usize) -> Vec<ProcessUse> {
         tops(self.processes.all(), most, |process| (process.done, process.recent_bytes))
     }
 }
 
-/// One of the counts.
+/// One of the counts, by which to sort.
 type Order = fn(&(Totals, u64)) -> u64;
 
-/// Those that are among the `most` by one of the counts, which are not zero: of those that are equal, any.
+/// The items among the `most` by one of the counts, zeros left out. Of equal ones, any.
 fn tops<T>(all: Vec<T>, most: usize, counts: impl Fn(&T) -> (Totals, u64)) -> Vec<T> {
     let orders: [Order; 5] = [
         |(done, _)| done.hit_bytes,

@@ -1,16 +1,18 @@
-//! Status change times that the pool has kept of files with nothing dirty: the origin's are those of headpond's own writes.
+//! Status change times that the pool keeps of files without dirty data. Without them applications would see the times
+//! of headpond's own writes to the origin.
 //!
 //! Invariants
-//! - A time counts only while the origin says of the file what it said at the start: any later change, through the
-//!   mount or past it, moves that.
-//! - What the engine is asked about is not looked for here: its answers count.
+//! - A time counts only while the origin says of the file what it said at the start. Any later change, through the
+//!   mount or past it, moves the origin's time.
+//! - If the engine answers for a file, its answer counts, and these times do not.
 
 use std::collections::HashMap;
 
 use headpond_base::UnixNanos;
 use headpond_names::FileKey;
 
-/// How many are held at most, about 64 bytes each. Files beyond have the origin's time until they are opened.
+/// The most times that the mount holds, about 64 bytes each. Further files show the origin's time until a program
+/// opens them.
 pub const KEPT_TIMES_MAX: usize = 1 << 16;
 
 /// The status change time of one file.
@@ -22,11 +24,11 @@ pub struct KeptTime {
     pub birth: UnixNanos,
     /// Its status change time at the origin, at the start.
     pub at_origin: UnixNanos,
-    /// As applications see it.
+    /// Its status change time as applications see it.
     pub ctime: UnixNanos,
 }
 
-/// Of all files, from the start of a mount to its end.
+/// The times of all files, from the start of a mount to its end.
 pub(crate) struct KeptTimes(HashMap<FileKey, (UnixNanos, UnixNanos)>);
 
 impl KeptTimes {
@@ -38,7 +40,7 @@ impl KeptTimes {
         Self(kept.iter().take(KEPT_TIMES_MAX).map(entry).collect())
     }
 
-    /// What applications see of a file that has this time at the origin now; `None` if that is it.
+    /// The time that applications see of a file with this time at the origin now. `None` if they see the origin's.
     pub(crate) fn seen(&self, key: FileKey, at_origin: UnixNanos) -> Option<UnixNanos> {
         let (then, ctime) = self.0.get(&key)?;
         (*then == at_origin).then_some(*ctime)

@@ -24,35 +24,36 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Direct writes that forget their own range only. With one more, all of the file is forgotten, and further ones need not look:
-/// few enough that a backup which came by once is not paid for long, many enough that one which is under way keeps what was read ahead.
+/// After so many direct writes that each forget their own range, the next one forgets the whole file, and further
+/// ones need not look. Few enough that a single backup does not cost for long. Many enough that a running backup
+/// keeps its readahead.
 const LIKELY: u32 = 64;
 
-/// All of the file is being forgotten.
+/// The kernel is forgetting the whole file.
 const FORGETTING: u32 = u32::MAX;
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct KernelPages(AtomicU32);
 
-/// What the kernel is to forget.
+/// What the kernel must forget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Forget {
-    /// What was written.
+    /// The range of the write.
     Range,
     /// The whole file; then [`KernelPages::forgotten`] is called.
     All,
 }
 
 impl KernelPages {
-    /// A request came whose bytes go into, or come from, the kernel's pages.
+    /// Notes a request whose bytes go into the kernel's pages, or come from them.
     pub(crate) fn used(&self) {
         if self.0.load(Ordering::Acquire) != LIKELY {
             self.0.store(LIKELY, Ordering::Release);
         }
     }
 
-    /// A direct write was made.
+    /// Notes a direct write, and says what the kernel must forget.
     pub(crate) fn passed(&self) -> Option<Forget> {
         let next = |left| match left {
             0 | FORGETTING => None,
@@ -66,9 +67,9 @@ impl KernelPages {
         }
     }
 
-    /// The kernel has forgotten all that it had when [`KernelPages::passed`] said so.
+    /// The kernel has forgotten all that it had when [`KernelPages::passed`] returned [`Forget::All`].
     pub(crate) fn forgotten(&self) {
-        // Fails if a request came meanwhile: then there is something again.
+        // Fails if a buffered request came meanwhile: the kernel has pages again.
         let _ = self.0.compare_exchange(FORGETTING, 0, Ordering::AcqRel, Ordering::Acquire);
     }
 }

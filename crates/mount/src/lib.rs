@@ -5,12 +5,12 @@
 //! - Names, owners, modes, links and attributes are the origin's; only the content, size and
 //!   modification time of regular files on the origin's own device are the engine's.
 //! - A request for data goes to the engine with its reply; no thread waits.
-//! - The kernel checks permissions; what is made belongs to who made it.
-//! - Locks (`flock`, `fcntl`) are the kernel's own. Access times move only when they are set.
+//! - The kernel checks permissions. A new file belongs to its creator.
+//! - Locks (`flock`, `fcntl`) are the kernel's own. Access times move only if a program sets them.
 //!
-//! The way of a request for data: the kernel -> `door`, on the shard's own thread -> `data` -> the
-//! engine. Of any other: the kernel -> `door` -> `relay` -> [`fuser`] -> `file_system` -> a group of
-//! operations (`names`, `attributes`, `open`, `space`, `dirs`, `xattr`) -> [`headpond_names`] -> the origin (`tree`), or the engine
+//! The way of a request for data: the kernel -> `door`, on the shard's own thread -> `data` -> the engine. Of any
+//! other: the kernel -> `door` -> `relay` -> [`fuser`] -> `file_system` -> a group of operations (`names`,
+//! `attributes`, `open`, `space`, `dirs`, `xattr`) -> [`headpond_names`] -> the origin (`tree`), or the engine
 //! through the [`Pond`].
 
 mod batch;
@@ -56,7 +56,7 @@ pub use pond::{Done, Operation, Pond};
 pub use processes::ProcessUse;
 pub use whole::{WholeFile, WholeWrites};
 
-/// The directory at the origin's root in which headpond keeps what says that a pool has dirty
-/// data of this origin. Applications do not see it through the mount and cannot make it: what they see
-/// there under this name, if anything, is the [`Panel`].
+/// The directory at the origin's root where headpond keeps the marker: it says that a pool has dirty data of this
+/// origin. Applications neither see it through the mount nor can make it. Under this name they see the [`Panel`] or
+/// nothing.
 pub const MARKER_NAME: &str = ".headpond";

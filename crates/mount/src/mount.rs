@@ -1,7 +1,7 @@
-//! Making a mount and taking it away.
+//! Making a mount and removing it.
 //!
-//! Invariant: what is unmounted from here is over, though it be mounted in other mount name spaces too; and nothing that a program
-//! has open, wherever, is taken away.
+//! Invariant: an unmount by the daemon ends all copies of the mount, in other mount namespaces too; and no unmount
+//! takes away what a program has open, wherever that program runs.
 
 use std::fmt;
 use std::io;
@@ -27,36 +27,36 @@ use crate::fuse::{mountpoint, relay};
 use crate::insight::Files;
 use crate::pond::Pond;
 
-/// What is mounted where, and for whom.
+/// The mount to make.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MountOptions {
     /// The directory with the data.
     pub origin: PathBuf,
     /// An empty directory elsewhere.
     pub mountpoint: PathBuf,
-    /// All users may use the mount, with permissions checked as on any other file system. Otherwise
-    /// only the user who mounts.
+    /// All users may use the mount, with permissions checked as on any other file system. Otherwise only the mounting
+    /// user may.
     pub allow_other: bool,
-    /// How many threads serve what is not for data: they wait for the origin's directories.
+    /// Threads for all requests that are not for data. They wait for the origin's directories.
     pub threads: usize,
     /// Nothing can be changed through the mount.
     pub read_only: bool,
 }
 
-/// Threads where nothing else is said: enough that some are free while others wait for a slow
-/// directory.
+/// The usual number of threads: enough that some are free while others wait for a slow directory.
 pub const THREADS: usize = 8;
 
 /// Threads for requests for data that may block, which are few.
 const WORKERS: usize = 4;
 
-/// The kernel gives a file back a moment after its last descriptor is closed: for so long one that is open may be one that was.
+/// The kernel releases a file a moment after its last descriptor is closed. For this long an open file may be one
+/// that was just closed.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// A mount that is served. It ends when it is unmounted from here or from anywhere else. When
-/// dropped, it is unmounted if it is not in use.
+/// A mount that is served. It ends when this or any other process unmounts it. When dropped, it unmounts if the mount
+/// is not in use.
 pub struct Mounted {
-    /// What fuser serves, and what holds the mount. In this order: the mount outlives the serving.
+    /// fuser's threads, and the session that holds the mount. In this order: the mount outlives the serving.
     session: Option<(BackgroundSession, Session<Greeting>)>,
     mountpoint: PathBuf,
     connection: Connection,
@@ -65,11 +65,11 @@ pub struct Mounted {
 
 /// Mounts, and serves the mount on threads of its own.
 ///
-/// `known` are the files which the pool brought back with something that the origin has not got
-/// yet: their sizes and times are the engine's from the first moment.
+/// `known` are the files that the pool brought back with something that the origin lacks. Their sizes and times come
+/// from the engine from the first moment.
 ///
 /// # Errors
-/// When the mount point or the origin will not do, or the system refuses.
+/// If the mount point or the origin is unfit, or the system refuses.
 pub fn mount(options: &MountOptions, pond: Arc<dyn Pond>, known: &[KnownObject]) -> Result<Mounted, MountError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(&options.origin, flags, Mode::empty())
@@ -77,8 +77,8 @@ pub fn mount(options: &MountOptions, pond: Arc<dyn Pond>, known: &[KnownObject])
     mount_with(options, root, pond, known, Beside::default())
 }
 
-/// The same, with what it shares, of the origin that the caller has open. Its path in the options is only shown: what
-/// it leads to by now does not matter.
+/// The same, with what it shares with the control part. The caller has the origin open. The origin's path in the
+/// options is only for show: where it leads by now does not matter.
 ///
 /// # Errors
 /// As of [`mount`].
@@ -111,7 +111,7 @@ pub fn mount_with(
     Ok(Mounted { session: Some((serving, session)), mountpoint: place, connection, front })
 }
 
-/// Has what comes out of the kernel's device served, but for the door, which is for the pond.
+/// Serves the requests from the kernel's device. The returned door is for the pond.
 fn serve(device: Arc<OwnedFd>, front: Arc<Front>, config: &Config) -> io::Result<(BackgroundSession, FuseDoor)> {
     let flags = rustix::fs::fcntl_getfl(&device)?;
     rustix::fs::fcntl_setfl(&device, flags | OFlags::NONBLOCK)?;
@@ -119,7 +119,7 @@ fn serve(device: Arc<OwnedFd>, front: Arc<Front>, config: &Config) -> io::Result
     let forgetting = Forgetting::start(device.clone())?;
     let (known, forgets) = (front.names.known.clone(), Arc::downgrade(&forgetting));
     front.pond.when_lost(Box::new(move |object| {
-        // The pond outlives the mount, and with it this.
+        // The pond outlives the mount, and so outlives this.
         if let Some((key, forgetting)) = known.of(object).zip(forgets.upgrade()) {
             forgetting.all_of(key.inode);
         }
@@ -131,34 +131,36 @@ fn serve(device: Arc<OwnedFd>, front: Arc<Front>, config: &Config) -> io::Result
 }
 
 impl Mounted {
-    /// Where it is.
+    /// The mount point.
     #[must_use]
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
     }
 
-    /// The number of its device, whose major number is 0: what mounts of it have in common in all mount name spaces.
+    /// The number of its device, whose major number is 0. All copies of the mount have it, in all mount namespaces.
     #[must_use]
     pub const fn number(&self) -> Option<u32> {
         self.connection.number()
     }
 
-    /// Whether it is what is mounted on its mount point: others may have unmounted it and put something else there.
+    /// Whether this mount is on its mount point. Another process may have unmounted it and mounted something else
+    /// there.
     #[must_use]
     pub fn is_here(&self) -> bool {
         self.connection.is_on(&self.mountpoint)
     }
 
-    /// Whether nobody has anything of it open, wherever it is mounted.
+    /// Whether no program has anything of it open, in any copy.
     #[must_use]
     pub fn is_unused(&self) -> bool {
         self.front.files.is_empty() && self.front.directories.is_empty()
     }
 
-    /// Unmounts and waits until the last request is answered. Copies of the mount in other mount name spaces end too.
+    /// Unmounts, and waits until the last request is answered. Copies of the mount in other mount namespaces end too.
     ///
     /// # Errors
-    /// [`MountError::Busy`] if the mount is in use, here or through a copy: it goes on then, and can be tried again.
+    /// [`MountError::Busy`] if the mount is in use, here or through a copy. The mount then stays, and you can try
+    /// again.
     pub fn unmount(&mut self) -> Result<(), MountError> {
         if self.session.is_none() {
             return Ok(());
@@ -176,8 +178,8 @@ impl Mounted {
         self.end_copies()
     }
 
-    /// Ends what there is of the mount when it is not mounted here any more: copies in other mount name spaces. Waits until the last
-    /// request is answered, unless the kernel does not let this process end them: then they end with the process.
+    /// Ends the copies in other mount namespaces after the mount is gone here. Waits until the last request is
+    /// answered, unless the kernel does not let this process end the copies: then they end with the process.
     ///
     /// # Errors
     /// As of [`Mounted::join`].
@@ -185,10 +187,10 @@ impl Mounted {
         if self.connection.stands() && !self.connection.abort() { Ok(()) } else { self.join() }
     }
 
-    /// Waits until this or any other process unmounts it.
+    /// Waits until any process unmounts it.
     ///
     /// # Errors
-    /// When serving it ended otherwise.
+    /// If serving ended in another way.
     pub fn join(&mut self) -> Result<(), MountError> {
         match self.session.take() {
             Some((serving, _held)) => ended(serving.join()),
@@ -196,7 +198,7 @@ impl Mounted {
         }
     }
 
-    /// Whether it is over: it was unmounted.
+    /// Whether the mount was unmounted.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.session.as_ref().is_none_or(|(serving, _)| serving.guard.is_finished())
@@ -212,7 +214,7 @@ impl fmt::Debug for Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if self.session.is_some() && (!self.is_here() || mountpoint::unmount(&self.mountpoint).is_ok()) {
-            // Nobody is left to tell an error to.
+            // An error has no reader any more.
             let _ = self.end_copies();
         }
     }
@@ -220,7 +222,7 @@ impl Drop for Mounted {
 
 fn ended(result: io::Result<()>) -> Result<(), MountError> {
     match result {
-        // How the kernel says that the mount was aborted or is gone.
+        // The kernel's words for a mount that was aborted or is gone.
         Err(error) if matches!(error.raw_os_error(), Some(19 | 103)) => Ok(()),
         other => other.map_err(MountError::Session),
     }
@@ -229,16 +231,15 @@ fn ended(result: io::Result<()>) -> Result<(), MountError> {
 fn mount_options(options: &MountOptions, below: StatVfsMountFlags) -> Vec<MountOption> {
     let mut all = vec![
         MountOption::FSName(source_of(&options.origin)),
-        // As an option of the kernel, which fuser's own for it is not: lists show `fuse.headpond`.
+        // A custom option, because fuser's own would not reach the kernel: lists then show `fuse.headpond`.
         MountOption::CUSTOM("subtype=headpond".to_owned()),
-        // The kernel checks permissions, with the callers' groups, which are not known here.
+        // The kernel checks permissions with the callers' groups, which the mount does not know.
         MountOption::DefaultPermissions,
-        // Reads do not move access times: each would be a write to the slow origin.
+        // Reads do not move access times: each move would be a write to the slow origin.
         MountOption::NoAtime,
     ];
     if rustix::process::geteuid().is_root() {
-        // What the origin's own mount allows, this one does. Ordinary users get neither from the
-        // system.
+        // The mount allows what the origin's own mount allows. Ordinary users get neither from the system.
         if !below.contains(StatVfsMountFlags::NODEV) {
             all.push(MountOption::Dev);
         }

@@ -1,10 +1,10 @@
-//! Origins inside the origin. A directory below that holds a marker of its own has its newest data in another pool: what
-//! this mount would show of it is stale, and what it would write there the other pool would not know.
+//! Origins inside the origin. If a directory below has a marker of its own, its newest data is in another pool. This
+//! mount would show stale data there, and the other pool would not learn of writes through this mount.
 //!
 //! Invariants:
-//! - Such a directory is not entered: to look it up is an error, so nothing in it is read, changed, renamed or removed
-//!   through this mount, its marker least of all.
-//! - It costs one system call for each look-up of a directory, and none for a file.
+//! - No request enters such a directory: to look it up is an error. So nothing in it is read, changed, renamed or
+//!   removed through this mount, its marker least of all.
+//! - This costs one system call for each look-up of a directory, and none for a file.
 
 use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
@@ -17,21 +17,21 @@ use rustix::process::geteuid;
 use crate::MARKER_NAME;
 use crate::stat::stat;
 
-/// The file by which a directory is known to be an origin.
+/// The file that makes a directory an origin.
 const MARKER_FILE: &str = "marker.json";
 
-/// Directories that are kept for those who ask.
+/// Nested origins that the mount remembers, to show them.
 const KEPT: usize = 16;
 
-/// What is said to who enters one: "Device or resource busy".
+/// The error for a request that enters one: "Device or resource busy".
 pub(crate) const REFUSED: Errno = Errno::BUSY;
 
-/// Those that were met.
+/// The nested origins that were met.
 #[derive(Default)]
 pub(crate) struct NestedOrigins(Mutex<Vec<Vec<u8>>>);
 
 impl NestedOrigins {
-    /// One was met, at this path below the origin.
+    /// Notes one at this path below the origin.
     pub(crate) fn met(&self, path: Vec<u8>) {
         let mut met = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if met.len() < KEPT && !met.contains(&path) {
@@ -44,9 +44,9 @@ impl NestedOrigins {
     }
 }
 
-/// Whether a directory, which was just looked at, is another headpond's origin.
+/// Whether a directory, whose status was just read, is another headpond's origin.
 pub(crate) fn is_origin(directory: impl AsFd, found: &Found) -> bool {
-    // Nearly always there is nothing, and this is all that it costs.
+    // Most directories have no such entry, and then this is all the cost.
     let Ok(beside) = stat(&directory, MARKER_NAME) else { return false };
     if beside.kind != Kind::Directory {
         return false;
@@ -55,11 +55,11 @@ pub(crate) fn is_origin(directory: impl AsFd, found: &Found) -> bool {
     openat(&directory, MARKER_NAME, flags, Mode::empty()).is_ok_and(|beside| has_marker(beside, found))
 }
 
-/// Whether a directory named like headpond's own has a marker. `above` is the directory that it lies in.
+/// Whether a directory named like headpond's own has a marker. `above` is its parent.
 ///
-/// In a directory where everybody may make files and nobody may remove another's (`/tmp` and its like), a marker of
-/// another user's says nothing: with it that user could close the directory to all others. Anywhere else who can make one can
-/// as well remove what is there.
+/// In a directory where all may make files and only owners may remove them (`/tmp` and its like), another user's
+/// marker does not count: with it that user could close the directory to all others. Anywhere else, a user who can
+/// make a marker can remove the data as well.
 pub(crate) fn has_marker(beside: impl AsFd, above: &Found) -> bool {
     let Ok(marker) = stat(beside, MARKER_FILE) else { return false };
     let shared = above.mode & 0o1002 == 0o1002;

@@ -1,11 +1,11 @@
-//! How what was asked for ends: the system's errors, the engine's, and those of the kernel's own words.
+//! How a request ends: errors of the system, of the engine and of fuser, turned into each other.
 
 use fuser::Errno as FuseErrno;
 use headpond_base::Result as Known;
 use headpond_engine::Reply;
 use rustix::io::Errno;
 
-/// What an operation ends with. Errors are the system's own, passed on as they are.
+/// The result of an operation. Errors are the system's own, passed on as they are.
 pub(crate) type Outcome<T> = Result<T, Errno>;
 
 /// The system's error for an error of the engine.
@@ -18,7 +18,7 @@ pub(crate) fn engine_errno(error: Errno) -> headpond_base::Errno {
     headpond_base::Errno(error.raw_os_error())
 }
 
-/// An answer of a kind that the request cannot have: the engine and the mount disagree.
+/// An answer that does not fit its request: the engine and the mount disagree.
 pub(crate) fn unexpected(reply: &Reply) -> Errno {
     match reply {
         Reply::Failed(error) => errno(*error),

@@ -1,12 +1,10 @@
-//! The door between the mount and the engine: what the front door asks, and nothing of how it
-//! is done. Behind it is a shard's handle; in tests, a stand-in that keeps files straight in
-//! the origin.
+//! What the mount asks of the engine, and nothing of how the engine does it. Behind it is a shard's handle, or in
+//! tests a stand-in that keeps files straight in the origin.
 //!
 //! Contract
-//! - Answers are given on the shard's own thread, in order. One that says how a file is says how
-//!   it is at that moment.
-//! - An answer's closure is short, never blocks, and takes no lock that a thread holds while it sends
-//!   a request: that thread may wait until the shard has room again.
+//! - The shard's own thread gives answers, in order. An answer about a file's state is right at that moment.
+//! - An answer's closure is short, never blocks, and takes no lock that a thread holds while it sends a request: that
+//!   thread may wait until the shard has room again.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -22,102 +20,101 @@ use headpond_shard::{Handle, Leaving, Removed, Reopen};
 
 use crate::tree::OriginTree;
 
-/// Where the mount sends what concerns the content of regular files.
+/// Where the mount sends requests for the content of regular files.
 pub trait Pond: Send + Sync + 'static {
-    /// Asks, and returns. Blocks only while as many requests are under way as are allowed.
+    /// Asks, and returns. Blocks only while too many requests are under way.
     fn submit(&self, request: Request, done: Done);
 
-    /// Has the kernel's requests taken in where the engine is. A pond that cannot do that drops the
-    /// door, which then serves itself.
+    /// Takes in the kernel's requests on the engine's thread. A pond that cannot do that drops the door, which then
+    /// serves itself.
     fn serve(&self, door: Box<dyn Door>) {
         drop(door);
     }
 
-    /// Runs a change to the origin's directories in order with the log, and waits for it. One that is no concern of
-    /// the log's comes without a word for it, and runs at once, on this thread.
+    /// Runs a change of the origin's directories in order with the log, and waits for it. Without `change` the log
+    /// need not know: the operation runs at once, on this thread.
     ///
     /// # Errors
     /// The operation's own error, or the engine's reason not to run it.
     fn namespace(&self, change: Option<Namespace>, operation: Operation) -> Result<()>;
 
-    /// Gives the origin's file of an object to those who will read and write it. One that is
-    /// already there stays, unless it was read-only and this one is not.
+    /// Gives the origin's file of an object to the threads that read and write it. An earlier one stays, unless it
+    /// was read-only and this one is not.
     fn attach(&self, object: ObjectId, file: File);
 
-    /// The same of a file that need not stay open.
+    /// The same for a file that need not stay open.
     fn attach_lasting(&self, object: ObjectId, file: File, again: Arc<dyn Reopen>) {
         let _ = again;
         self.attach(object, file);
     }
 
-    /// The file of an object could not be opened again as it was: it stays open.
+    /// An object's file could not be reopened as it was. It stays open.
     fn keep_open(&self, object: ObjectId) {
         let _ = object;
     }
 
-    /// The file of an object that was attached before the mount stood is opened again like this from now on.
+    /// How to reopen, from now on, the file of an object that was attached before the mount stood.
     fn reopened_by(&self, object: ObjectId, again: Arc<dyn Reopen>) {
         let _ = (object, again);
     }
 
-    /// The last name of an object's file is about to be removed, and no application has it open: closes what was attached.
+    /// The last name of an object's file is about to go, and no application has it open. Closes what was attached.
     fn leaving(&self, object: ObjectId) -> Option<Leaving> {
         let _ = object;
         None
     }
 
-    /// Makes the origin's file durable as it is now, which includes what no log has of it:
-    /// owner, mode, extended attributes.
+    /// Makes the origin's file durable as it is now, with what no log has: owner, mode, extended attributes.
     ///
     /// # Errors
-    /// As of fsync.
+    /// Those of fsync.
     fn sync_origin(&self, object: ObjectId) -> Result<()>;
 
-    /// A name of the object's file was just made in this directory, or has gone from it: the next sync of the file at
+    /// A name of the object's file was just made in this directory, or removed from it. The next sync of the file at
     /// the origin makes that durable, too.
     fn name_changed(&self, object: ObjectId, directory: OwnedFd) {
         let _ = (object, directory);
     }
 
-    /// Has `tell` called whenever the engine lets go of an object: nothing of its file is only here any more, and nobody
-    /// has it open. On the shard's own thread, in order with the answers. Only the first counts.
+    /// Calls `tell` when the engine lets go of an object: the origin has all of its file, and no application has it
+    /// open. On the shard's own thread, in order with the answers. Only the first `tell` counts.
     fn when_let_go(&self, tell: Box<dyn Fn(ObjectId) + Send + Sync>) {
         drop(tell);
     }
 
-    /// Has `tell` called with each object of which the origin may have lost bytes that applications have seen, on the shard's
-    /// own thread and before any answer that tells of it. Only the first counts.
+    /// Calls `tell` with each object of which the origin may have lost bytes that applications have seen: on the
+    /// shard's own thread, before any answer that shows the loss. Only the first `tell` counts.
     fn when_lost(&self, tell: Box<dyn Fn(ObjectId) + Send + Sync>) {
         drop(tell);
     }
 
-    /// Whether the origin may be changed now. May block.
+    /// Whether this host may change the origin now. May block.
     ///
     /// # Errors
-    /// Why not: it is another's by now, or that cannot be told.
+    /// If it may not: another headpond has the origin by now, or this host cannot find out.
     fn may_change_origin(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Whether the origin is known to be another's by now: what is written could never get there. Asks nobody.
+    /// Whether another headpond is known to have the origin by now, so that writes could never get there. Asks no
+    /// other part.
     fn is_barred(&self) -> bool {
         false
     }
 
-    /// The origin's file has just lost its last name. What is returned is to be kept until the mount has closed it.
+    /// The origin's file has just lost its last name. Keep the result until the mount has closed the file.
     fn removed(&self, object: Option<ObjectId>) -> Option<Removed> {
         let _ = object;
         None
     }
 }
 
-/// Asks and waits for the answer, which is first shown to `see` on the shard's thread. Never to be
-/// called from a `done`.
+/// Asks and waits for the answer. `see` gets it first, on the shard's thread. Never call it from a `done`.
 pub(crate) fn call_with(pond: &dyn Pond, request: Request, see: impl FnOnce(&Reply) + Send + 'static) -> Reply {
     let (answer, wait) = mpsc::sync_channel(1);
     let done = move |reply| {
         see(&reply);
-        // Fails only if the caller is gone, and then nobody wants the answer.
+        // Fails only if the caller is gone, and needs no answer.
         let _ = answer.send(reply);
     };
     pond.submit(request, Box::new(done));
@@ -189,7 +186,7 @@ impl Pond for Handle {
     }
 }
 
-/// The pond, as the name layer uses it. Each call waits until it is done.
+/// The pond for the name layer. Each call waits until it is done.
 pub(crate) struct Engine(pub(crate) Arc<dyn Pond>);
 
 /// The names of a mount.
@@ -198,7 +195,7 @@ pub(crate) type Names = headpond_names::Names<OriginTree, Engine>;
 /// Opens a file again, for a thread that waits.
 struct Reopened(Again<OriginTree>);
 
-/// A file of the shard's that is closed while its last name goes.
+/// A file of the shard's. It stays closed while its last name goes.
 struct Closed(Leaving);
 
 /// A file without a name. The shard knows of it.

@@ -1,11 +1,11 @@
-//! Taking away set-user-id, set-group-id and program capabilities from files that are written,
-//! truncated or given away, as Linux does. The kernel leaves this to the file system when it is
-//! told so (`FUSE_HANDLE_KILLPRIV_V2`), and in exchange does not ask for capabilities before
-//! each write.
+//! Takes set-user-id, set-group-id and program capabilities from files that are written, truncated or given away, as
+//! Linux does. `FUSE_HANDLE_KILLPRIV_V2` makes the kernel leave this to the mount. In exchange the kernel does not
+//! ask for capabilities before each write.
 //!
 //! Invariants
-//! - A file that had such bits when a write of an unprivileged caller was asked for has none when that write is answered.
-//! - The kernel never runs a program by bits that were taken away: it keeps none (see [`keep`](crate::front::attributes::keep)).
+//! - If a file has such bits when an unprivileged caller's write comes, it has none when the answer goes out.
+//! - The kernel never runs a program by bits that the mount took away: it keeps none (see
+//!   [`keep`](crate::front::attributes::keep)).
 //! - Nothing made or changed here has a set-group-id bit that Linux would not have given the caller, on any kernel.
 
 use rustix::io::Errno;
@@ -36,9 +36,8 @@ pub(crate) fn has_any(inode: &Inode) -> Result<bool, Errno> {
     Ok(any)
 }
 
-/// The content is about to change. Capabilities always go; set-user-id and set-group-id go as the
-/// `rights` of the caller say, who is looked at only where there are any. Says whether anything
-/// changed.
+/// Call it before the content changes. Capabilities always go. Set-user-id and set-group-id go as the caller's
+/// `rights` say; the caller is looked at only if there are such bits. Says whether anything changed.
 pub(crate) fn drop_before_change(inode: &Inode, rights: impl FnOnce() -> Option<Rights>) -> Result<bool, Errno> {
     if inode.beside.privileges.is_none() {
         return Ok(false);
@@ -48,7 +47,7 @@ pub(crate) fn drop_before_change(inode: &Inode, rights: impl FnOnce() -> Option<
     let mut changed = false;
     match rustix::fs::removexattr(inode.proc_path()?, CAPABILITIES) {
         Ok(()) => changed = true,
-        // An ordinary user's daemon may not remove them; the origin's kernel does when it is written.
+        // An ordinary user's daemon may not remove them. The origin's kernel does when the file is written.
         Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => {}
         Err(error) => return Err(error),
     }
@@ -71,8 +70,8 @@ pub(crate) fn drop_before_change(inode: &Inode, rights: impl FnOnce() -> Option<
     Ok(changed)
 }
 
-/// An access list was set by the caller: who is not in the file's group may not leave the file with the rights of that group, as
-/// the list may have let others run it. Says whether the mode changed.
+/// Call it after the caller set an access list. A caller outside the file's group may not leave the file with that
+/// group's rights: the list may have let others run it. Says whether the mode changed.
 pub(crate) fn drop_after_access_list(inode: &Inode, rights: impl FnOnce() -> Rights) -> Result<bool, Errno> {
     let found = inode.stat()?;
     let mode = found.mode;
@@ -87,9 +86,9 @@ pub(crate) fn drop_after_access_list(inode: &Inode, rights: impl FnOnce() -> Rig
     Ok(true)
 }
 
-/// The mode in which the caller may make a file below `parent`. Where the directory gives its group to the file, only its members
-/// may make a set-group-id program. The kernel sees to that from 6.0 on; before, it leaves it to the file system, and the origin's
-/// takes us for a member.
+/// The mode with which the caller may make a file below `parent`. If the directory gives its group to the file, only
+/// members of the group may make a set-group-id program. The kernel sees to that from 6.0 on. Older kernels leave it
+/// to the file system, and the origin's takes the daemon for a member.
 pub(crate) fn of_new_file(parent: &Inode, mode: u32, rights: impl FnOnce() -> Rights) -> Result<u32, Errno> {
     if !is_group_program(mode) {
         return Ok(mode);

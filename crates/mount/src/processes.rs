@@ -1,14 +1,14 @@
-//! The processes that ask: what they have read and written, and what rules want to know of them.
+//! The processes that ask: what they have read and written, and what rules need to know of them.
 //!
-//! The kernel names a *thread* with each request. What is known of its process is looked up in `/proc`
-//! aside, never on the shard's thread, and believed for [`BELIEVED`]: a thread's number may be used again
-//! and a process may become another program.
+//! The kernel names a *thread* with each request. The mount looks up its process in `/proc`, never on the shard's
+//! thread. What it finds counts for [`BELIEVED`]: another thread may get the number, and a process may become another
+//! program.
 //!
-//! A process's command line is in its own memory, and reading that can wait for the process, which may
-//! itself wait for this mount. So it is read by a thread of its own, for which a request waits at most
-//! [`COMMAND_WITHIN`]; without it, the command line counts as not known.
+//! A process's command line lies in its own memory. To read it may mean to wait for the process, which may itself
+//! wait for this mount. So a thread of its own reads it, and a request waits at most [`COMMAND_WITHIN`] for that.
+//! After that the command line counts as unknown.
 //!
-//! Bounded: [`THREADS_MAX`] threads are known; for one more, the half that did least lately is forgotten.
+//! Bounded: the mount knows at most [`THREADS_MAX`] threads. For one more it forgets the half that did least lately.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,19 +21,19 @@ use headpond_rules::{Mask, Pid, Process};
 
 use crate::caller::Caller;
 
-/// How long what was found of a process counts.
+/// How long the findings about a process count.
 const BELIEVED: Duration = Duration::from_secs(1);
 
 /// How long a request waits for a command line.
 const COMMAND_WITHIN: Duration = Duration::from_millis(100);
 
-/// Command lines that are being read at once. More than one only if a process does not let go of its memory.
+/// Command lines that are read at once. More than one only if a process does not let go of its memory.
 const READERS_MAX: usize = 4;
 
-/// The longest part of a command line that is looked at.
+/// The longest part of a command line that rules see.
 const COMMAND_MAX: usize = 4096;
 
-/// The most threads that are known.
+/// The most threads that the mount knows.
 const THREADS_MAX: usize = 1024;
 
 #[derive(Default)]
@@ -49,9 +49,9 @@ struct Slot {
 /// What one process has done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcessUse {
-    /// Its number; 0 for what the kernel does on nobody's behalf.
+    /// Its number; 0 for what the kernel does on behalf of no process.
     pub pid: u32,
-    /// Its name, as far as it was found while it ran.
+    /// Its name, if it was found while the process ran.
     pub name: String,
     /// What it has done.
     pub done: Totals,
@@ -71,13 +71,13 @@ impl Processes {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread has done something.
+    /// Counts a request of a thread.
     pub(crate) fn count(&self, thread: u32, done: Amount) {
         let mut threads = self.locked();
         slot(&mut threads, thread).done.add(done);
     }
 
-    /// The rules that a caller's process satisfies; `None` if it has to be looked at first. Does not block.
+    /// The rules that a caller's process satisfies. `None` if it must be looked at first. Does not block.
     pub(crate) fn mask(&self, caller: Caller, rules: &InForce) -> Option<Mask> {
         if caller.pid == 0 {
             return Some(rules.set.for_process(None));
@@ -116,7 +116,7 @@ impl Processes {
         mask
     }
 
-    /// A process by its number, as it is now. `user` is as whom it would ask. May wait, but not for ever.
+    /// A process by its number, as it is now. `user` is the user of its requests. May wait, but not for ever.
     pub(crate) fn find(&self, process: u32, user: u32) -> Option<Process> {
         read(process, user).map(|found| Process { command: self.command(process), ..found })
     }
@@ -131,7 +131,7 @@ impl Processes {
         let read = move || {
             let command = command(process);
             reading.fetch_sub(1, Ordering::AcqRel);
-            // Nobody waits any more.
+            // The reader waits no more.
             let _ = send.send(command);
         };
         if std::thread::Builder::new().name("mount-command".into()).spawn(read).is_err() {
@@ -141,7 +141,7 @@ impl Processes {
         found.recv_timeout(COMMAND_WITHIN).ok().flatten()
     }
 
-    /// Finds the names of those that have none yet. To be called now and then, and may wait.
+    /// Finds the names of processes that have none yet. Call it now and then. May wait.
     pub(crate) fn name(&self) {
         let nameless: Vec<u32> = self
             .locked()
@@ -155,13 +155,13 @@ impl Processes {
                 && slot.process.is_none()
             {
                 slot.process = process;
-                // Not believed by any rule: the user as whom it asks is not known here.
+                // No rule believes it: the user of its requests is not known here.
                 slot.looked = Some(Instant::now());
             }
         }
     }
 
-    /// Another second is over.
+    /// Ends a second.
     pub(crate) fn tick(&self) {
         for slot in self.locked().values_mut() {
             let bytes = slot.done.bytes();
@@ -170,7 +170,7 @@ impl Processes {
         }
     }
 
-    /// What each process has done, its threads together.
+    /// What each process has done, all its threads together.
     pub(crate) fn all(&self) -> Vec<ProcessUse> {
         let mut found: HashMap<(u32, u64), ProcessUse> = HashMap::new();
         for (thread, slot) in self.locked().iter() {
@@ -207,7 +207,7 @@ fn slot(threads: &mut HashMap<u32, Slot>, thread: u32) -> &mut Slot {
     threads.entry(thread).or_default()
 }
 
-/// The process of a thread, but for its command line: nothing that is read here waits for the process.
+/// The process of a thread, without its command line: nothing here waits for the process.
 pub(crate) fn read(thread: u32, user: u32) -> Option<Process> {
     let file = |name: &str| std::fs::read_to_string(format!("/proc/{thread}/{name}")).ok();
     let status = file("status")?;
@@ -226,25 +226,25 @@ pub(crate) fn read(thread: u32, user: u32) -> Option<Process> {
     })
 }
 
-/// What the kernel says in one line of a process.
+/// The kernel's line on a process (`stat`).
 struct Stat {
     name: String,
-    /// A letter: `Z` and `X` have ended.
+    /// A letter: `Z` and `X` mean that it has ended.
     state: String,
-    /// When it was started, in the kernel's ticks.
+    /// When it started, in the kernel's ticks.
     born: u64,
 }
 
 fn stat(process: u32) -> Option<Stat> {
     let line = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name stands in brackets and may hold anything, brackets too.
+    // The name stands in brackets and may itself have brackets.
     let (head, rest) = line.rsplit_once(')')?;
     let name = head.split_once('(')?.1.to_owned();
     let mut words = rest.split_whitespace();
     Some(Stat { name, state: words.next()?.to_owned(), born: words.nth(18)?.parse().ok()? })
 }
 
-/// Whether a process is still the one that it was. A dead one that nobody has waited for yet has ended.
+/// Whether a process is still the same one and runs. A dead one that no parent has waited for yet has ended.
 pub(crate) fn lives(process: Pid) -> bool {
     stat(process.number).is_some_and(|now| now.born == process.born && !matches!(now.state.as_str(), "Z" | "X"))
 }
@@ -254,7 +254,7 @@ fn first_path(line: &str) -> Option<&str> {
     line.splitn(3, ':').nth(2)
 }
 
-/// The kernel keeps 15 letters of a name; the program's file has the rest.
+/// The kernel keeps 15 letters of a name. The program's file has the rest.
 fn whole_name(process: u32, name: &str) -> String {
     let program = std::fs::read_link(format!("/proc/{process}/exe")).ok();
     let program = program.as_ref().and_then(|path| path.file_name()).and_then(|name| name.to_str());

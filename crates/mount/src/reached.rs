@@ -1,4 +1,4 @@
-//! Inodes as the threads of the mount use them: each call waits until it is done.
+//! Inodes as the mount's threads use them: each call waits until it is done.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -12,7 +12,7 @@ use crate::outcome::outcome;
 use crate::stat::proc_path;
 use crate::tree::{Inode, OriginTree, Pinned};
 
-/// A descriptor that only names an inode, for as long as this is there.
+/// A descriptor that only names an inode. It stays open as long as this lives.
 pub(crate) struct OpenPath(Opened<OwnedFd>);
 
 impl AsFd for OpenPath {
@@ -27,7 +27,7 @@ impl AsRawFd for OpenPath {
     }
 }
 
-/// A name of an open file in `/proc/self/fd`, for as long as this is there.
+/// A name of an open file in `/proc/self/fd`. It is valid as long as this lives.
 pub(crate) struct ProcPath {
     name: String,
     _open: OpenPath,
@@ -50,7 +50,7 @@ impl Arg for ProcPath {
     where
         Self: 'b,
     {
-        // The descriptor would not be held any more.
+        // The descriptor would not stay open.
         Err(Errno::INVAL)
     }
 
@@ -62,20 +62,20 @@ impl Arg for ProcPath {
     }
 }
 
-/// What can be done with an inode at the origin.
+/// What the mount can do with an inode at the origin.
 pub(crate) trait Reached {
-    /// Its path: a descriptor that only names it, for as long as the result is kept.
+    /// A descriptor that only names it, open as long as the result lives.
     fn path(&self) -> Outcome<OpenPath>;
 
-    /// What the origin says of it now; what it said last of a file that is gone.
+    /// Its status at the origin now. If the file is gone, its last status.
     fn stat(&self) -> Outcome<Found>;
 
-    /// The same without asking a server: as this machine has it. The origin is this mount's alone, so what is changed of
-    /// it is changed from here.
+    /// The same without asking a server: as this machine has it. The origin belongs to this mount alone, so its
+    /// changes come from here.
     fn stat_as_held(&self) -> Outcome<Found>;
 
-    /// Its name in `/proc/self/fd`: through it, calls that take only paths reach the file
-    /// itself, wherever it has been moved, and even if it is a symbolic link.
+    /// Its name in `/proc/self/fd`. Calls that take only paths reach the file itself by this name, wherever it was
+    /// moved, and even if it is a symbolic link.
     fn proc_path(&self) -> Outcome<ProcPath>;
 
     /// Opens the origin's file itself.
@@ -106,7 +106,7 @@ impl Reached for Inode {
     }
 }
 
-/// Does something that needs a descriptor, again if the process had none left.
+/// Does something that needs a descriptor, and tries again if the process had none left.
 pub(crate) fn with_room<R>(any: &Inode, mut wanting: impl FnMut() -> Outcome<R>) -> Outcome<R> {
     match wanting() {
         Err(Errno::MFILE | Errno::NFILE) => {
@@ -117,7 +117,7 @@ pub(crate) fn with_room<R>(any: &Inode, mut wanting: impl FnMut() -> Outcome<R>)
     }
 }
 
-/// One more counts on a file. Refused if it is gone: the kernel looks then what has its name now.
+/// Pins a file. Refused if it is gone: the kernel then looks up again what has its name now.
 pub(crate) fn pin(inode: &std::sync::Arc<Inode>, writes: bool) -> Outcome<Pinned> {
     outcome(block_on(async {
         if writes { Pinned::for_writing(inode).await } else { headpond_names::Pinned::<OriginTree>::of(inode).await }

@@ -1,8 +1,8 @@
-//! Whether a file has anything that a write takes away, as far as that is known.
+//! Whether a file has anything that a write takes away, if the mount knows.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is known of a file: whether it has set-user-id, set-group-id or a program's capabilities, which a write takes away.
+/// What the mount knows of a file's set-user-id, set-group-id and program capabilities, which a write takes away.
 #[derive(Default)]
 pub(crate) struct Seen {
     /// It has none: writes need not look.
@@ -10,17 +10,17 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// There is nothing that a write would have to take away.
+    /// Whether the file surely has nothing that a write takes away.
     pub(crate) fn is_none(&self) -> bool {
         self.none.load(Ordering::Acquire)
     }
 
-    /// Not looked at since there may be something.
+    /// The file may have something from now on. The next write looks.
     pub(crate) fn set_unknown(&self) {
         self.none.store(false, Ordering::Release);
     }
 
-    /// It was looked at, and there is nothing.
+    /// The mount has looked, and the file has nothing.
     pub(crate) fn set_none(&self) {
         self.none.store(true, Ordering::Release);
     }

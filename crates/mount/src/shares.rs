@@ -1,16 +1,16 @@
-//! Something that a mount has few of, shared out among its users: no user can keep it from the others.
+//! A scarce thing of a mount, shared among its users: no user can keep it from the others.
 //!
 //! Invariants
 //! - No user but root has more than a quarter at a time, and all users but root together no more than three quarters.
 //!   So root gets some of it whatever the others do.
-//! - A share is given back when it is dropped.
+//! - Dropping a share gives it back.
 //!
-//! Cost: a lock that nobody holds for long, when a share is taken and when it is given back.
+//! Cost: a lock, held for a moment, to take a share and to give it back.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The user whom no share bounds.
+/// The user whose share has no limit.
 const ROOT: u32 = 0;
 
 /// How many of the thing each user has.
@@ -21,7 +21,7 @@ pub(crate) struct Shares {
     held: Arc<Mutex<BTreeMap<u32, usize>>>,
 }
 
-/// One of them, for as long as this lives.
+/// One of the things, for as long as this lives.
 #[must_use]
 pub(crate) struct Share {
     shares: Shares,
@@ -29,12 +29,12 @@ pub(crate) struct Share {
 }
 
 impl Shares {
-    /// Of so many, none of which is taken.
+    /// `all` things, none of them taken.
     pub(crate) fn of(all: usize) -> Self {
         Self { all, held: Arc::default() }
     }
 
-    /// Takes one for a user. `None` if that would leave too few for the others.
+    /// Takes one for a user. `None` if too few would be left for the others.
     pub(crate) fn take(&self, user: u32) -> Option<Share> {
         let mut held = self.locked();
         let taken: usize = held.values().sum();

@@ -1,4 +1,4 @@
-//! What a file's status is, as the system says it and as the name layer has it; and names of open files.
+//! A file's status, as the system and as the name layer write it; and names of open files.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -9,19 +9,19 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, Statx, StatxFlags, St
 
 use crate::outcome::Outcome;
 
-/// What a descriptor or a name in a directory shows of a file. All fields that are needed
-/// anywhere, in one system call.
+/// The status of a descriptor, or of a name in a directory: all fields that the mount needs anywhere, in one system
+/// call.
 pub(crate) fn stat(directory: impl AsFd, name: impl rustix::path::Arg) -> Outcome<Found> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     raw_stat(directory, name, flags).map(|found| found_of(&found))
 }
 
-/// The same, all of it.
+/// The same in the system's form.
 pub(crate) fn raw_stat(directory: impl AsFd, name: impl rustix::path::Arg, flags: AtFlags) -> Outcome<Statx> {
     rustix::fs::statx(directory, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
 }
 
-/// The same, as the name layer has it.
+/// Turns the system's status into that of the name layer.
 pub(crate) fn found_of(stat: &Statx) -> Found {
     let has_birth = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
     Found {
@@ -47,7 +47,7 @@ fn moment(time: StatxTimestamp) -> Moment {
     Moment { seconds: time.tv_sec, nanos: time.tv_nsec }
 }
 
-/// What something is, for the name layer.
+/// The kind of a file for the name layer.
 pub(crate) const fn kind_of(kind: FileType) -> Kind {
     match kind {
         FileType::RegularFile => Kind::File,
@@ -78,8 +78,8 @@ pub(crate) fn is_same(one: &Found, other: &Found) -> bool {
     (one.device, one.inode) == (other.device, other.inode)
 }
 
-/// A name of an open file: calls that take only paths reach the file itself by it, wherever it has been moved, and even if it is
-/// a symbolic link.
+/// A name of an open file. Calls that take only paths reach the file itself by it, wherever it was moved, and even if
+/// it is a symbolic link.
 pub(crate) fn proc_path(open: &impl AsRawFd) -> String {
     format!("/proc/self/fd/{}", open.as_raw_fd())
 }
@@ -89,17 +89,17 @@ pub(crate) fn descriptor_path(open: &OwnedFd) -> Outcome<OsString> {
     Ok(OsString::from_vec(path.into_bytes()))
 }
 
-/// A second descriptor for an open file, one that only names it.
+/// A second descriptor for an open file, which only names it.
 pub(crate) fn path_descriptor(file: &impl AsRawFd) -> Outcome<OwnedFd> {
     rustix::fs::open(proc_path(file), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// A mode of a new file.
+/// The mode of a new file.
 pub(crate) fn mode_of(bits: u32) -> Mode {
     Mode::from_raw_mode(RawMode::from(bits) & 0o7777)
 }
 
-/// A device number out of the 32-bit form that FUSE carries.
+/// A device number from the 32-bit form that FUSE carries.
 pub(crate) fn device_from(number: u32) -> u64 {
     rustix::fs::makedev((number >> 8) & 0xfff, (number & 0xff) | ((number >> 12) & 0xf_ff00))
 }

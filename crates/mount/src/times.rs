@@ -1,7 +1,7 @@
 //! Times as the engine, the kernel and FUSE count them, turned into each other.
 //!
-//! Invariant: a time of the years 1677 to 2262 survives every turn to the nanosecond; one
-//! outside is held at the end of that range, never wrapped.
+//! Invariant: a time in the years 1677 to 2262 survives every conversion to the nanosecond. A time outside becomes
+//! the end of that range, and never wraps.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,9 +12,8 @@ use rustix::time::ClockId;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Now, as the kernel stamps files: the coarse clock, so that a file written through the
-/// engine is never newer than one that the origin's kernel stamps a moment later. Build
-/// tools compare the two.
+/// Now, by the coarse clock that the kernel stamps files with. So a file written through the engine is never newer
+/// than one that the origin's kernel stamps a moment later. Build tools compare the two.
 pub(crate) fn now() -> UnixNanos {
     from_timespec(rustix::time::clock_gettime(ClockId::RealtimeCoarse))
 }
@@ -34,7 +33,7 @@ fn from_parts(seconds: i64, nanos: i64) -> UnixNanos {
     UnixNanos(i64::try_from(exact).unwrap_or(if exact < 0 { i64::MIN } else { i64::MAX }))
 }
 
-/// So long before 1970, in seconds and nanoseconds after them.
+/// The time so long before 1970, as seconds and the nanoseconds after them.
 pub(crate) fn before_epoch(before: Duration) -> (i64, u32) {
     let seconds = i64::try_from(before.as_secs()).map_or(i64::MIN, |seconds| -seconds);
     match before.subsec_nanos() {
@@ -45,8 +44,8 @@ pub(crate) fn before_epoch(before: Duration) -> (i64, u32) {
 
 /// A time that an application asks for, exactly as the kernel sent it.
 ///
-/// fuser 0.18 reads the kernel's pair (-s, n) as "s seconds and n nanoseconds *before* 1970"
-/// where it means n nanoseconds after the second -s. The pair is taken apart again here.
+/// fuser 0.18 reads the kernel's pair (-s, n) as "s seconds and n nanoseconds *before* 1970". The kernel means n
+/// nanoseconds after the second -s. This undoes fuser's reading.
 pub(crate) fn requested(time: SystemTime) -> Timespec {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => Timespec {
@@ -68,7 +67,7 @@ pub(crate) fn system_time(time: UnixNanos) -> SystemTime {
     from_epoch(time.0.div_euclid(SECOND), u32::try_from(time.0.rem_euclid(SECOND)).unwrap_or(0))
 }
 
-/// A time of the origin, for fuser's attributes, whatever its range.
+/// A time of the origin, for fuser's attributes. It may be of any year.
 pub(crate) fn moment(time: Moment) -> SystemTime {
     from_epoch(time.seconds, time.nanos)
 }
@@ -92,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_requested_time_before_1970_is_what_the_kernel_sent() {
-        // What fuser 0.18 makes of the kernel's (-2, 800000000).
+        // What fuser 0.18 reads for the kernel's (-2, 800000000).
         let as_fuser_reads_it = UNIX_EPOCH - Duration::new(2, 800_000_000);
         assert_eq!(requested(as_fuser_reads_it), Timespec { tv_sec: -2, tv_nsec: 800_000_000 });
     }

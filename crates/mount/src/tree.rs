@@ -1,7 +1,7 @@
-//! The origin as the name layer uses it: each step is a system call or two, which block. The futures here are ready when they
-//! return.
+//! The origin as the name layer uses it. Each step is a system call or two, and blocks. The futures here are ready
+//! when they return.
 //!
-//! Invariant: a thread has a caller's identity only within one step.
+//! Invariant: a thread takes on a caller's identity only within one step.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -40,26 +40,25 @@ pub(crate) type KnownFiles = headpond_names::KnownFiles<OfKnown>;
 /// Counts on a file, so that it outlives its last name.
 pub(crate) type Pinned = headpond_names::Pinned<OriginTree>;
 
-// What the name layer says of memory.
+// The memory of an inode, as the name layer promises it.
 const _: () = assert!(size_of::<Inode>() <= 384);
 
-/// Types of file systems that give a file another name, in its directory, when it is removed while it is open: NFS, SMB
-/// (two), FUSE.
+/// File systems that rename a file in its directory when it is removed while open: NFS, SMB (two), FUSE.
 const HIDING: [i64; 4] = [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546];
 
-/// What is kept with each inode.
+/// What the mount keeps with each inode.
 #[derive(Default)]
 pub(crate) struct OfInode {
-    /// What the kernel may keep of its bytes.
+    /// Which bytes of it the kernel may keep.
     pub(crate) pages: KernelPages,
-    /// Whether a write has to take something away from it.
+    /// Whether a write must take something away from it.
     pub(crate) privileges: Seen,
 }
 
-/// What is kept with each file that the engine knows.
+/// What the mount keeps with each file that the engine knows.
 #[derive(Default)]
 pub(crate) struct OfKnown {
-    /// What was done with it.
+    /// The requests for it.
     pub(crate) tally: Tally,
     /// The rules that match its path.
     pub(crate) rules: RulesOfPath,
@@ -68,13 +67,13 @@ pub(crate) struct OfKnown {
 /// The origin, below its root.
 pub(crate) struct OriginTree {
     root: OwnedFd,
-    /// The origin's file system takes other letters for the same name.
+    /// The origin's file system takes different letters for the same name.
     folds_case: bool,
     nested: NestedOrigins,
 }
 
 impl OriginTree {
-    /// Looks at what the origin's file system can do.
+    /// Finds out what the origin's file system can do.
     pub(crate) fn new(root: OwnedFd) -> Self {
         let marker = stat(&root, MARKER_NAME);
         let folded = stat(&root, MARKER_NAME.to_ascii_uppercase());
@@ -82,21 +81,20 @@ impl OriginTree {
         Self { root, folds_case, nested: NestedOrigins::default() }
     }
 
-    /// Whether a file that is removed while it is open gets another name.
+    /// Whether a file that is removed while open gets another name.
     pub(crate) fn hides_open_files(&self) -> bool {
         rustix::fs::fstatfs(&self.root).is_ok_and(|found| HIDING.contains(&found.f_type))
     }
 
-    /// Other origins below this one that were met, and not entered.
+    /// The other origins below this one that requests met and did not enter.
     pub(crate) fn nested(&self) -> Vec<Vec<u8>> {
         self.nested.all()
     }
 
-    /// A path below the root by which a descriptor's file can be found now. Empty where there is
-    /// none: it was reached by a name that is gone.
+    /// The path below the root by which a descriptor's file can be found now. Empty if its name is gone.
     ///
-    /// The origin's kernel keeps a descriptor's path right over every rename of it and of the
-    /// directories above, so nothing is kept here.
+    /// The origin's kernel keeps a descriptor's path right over every rename of it and of the directories above. So
+    /// the mount need not.
     fn path_below(&self, of: &OwnedFd) -> Vec<u8> {
         let (Ok(base), Ok(path)) = (descriptor_path(&self.root), descriptor_path(of)) else {
             return Vec::new();
@@ -106,7 +104,7 @@ impl OriginTree {
             return Vec::new();
         };
         if relative.ends_with(b" (deleted)") {
-            // What the kernel appends to a name that is gone, or the end of a strange name.
+            // Either the kernel's mark for a name that is gone, or the end of a strange name.
             let named = stat(&self.root, OsStr::from_bytes(relative));
             let same = named.is_ok_and(|named| stat(of, c"").is_ok_and(|found| found.key() == named.key()));
             if !same {
@@ -117,7 +115,7 @@ impl OriginTree {
     }
 }
 
-/// Opens without moving the file's access time at each read by the cache, where that is allowed.
+/// Opens a file so that the cache's reads do not move its access time, if the system allows that.
 fn open_quietly(path: &OwnedFd, access: OFlags) -> Outcome<OwnedFd> {
     let open = |flags| rustix::fs::open(proc_path(path), flags | OFlags::CLOEXEC, Mode::empty());
     match open(access | OFlags::NOATIME) {
@@ -195,9 +193,9 @@ impl Tree for OriginTree {
         opened.map(File::from).map_err(engine_errno)
     }
 
-    /// A hole ends them; and there are none where a write may take new space all the same.
+    /// The first hole ends the allocated bytes. There are none if a write may take new space all the same.
     async fn allocated(&self, file: &File, found: &Found) -> u64 {
-        // Without a block its bytes lie in the inode.
+        // A file without blocks has its bytes in the inode.
         if found.size == 0 || found.blocks == 0 || SpaceKind::of(file) != SpaceKind::Keeps {
             return 0;
         }
@@ -238,13 +236,15 @@ impl Tree for OriginTree {
         rustix::fs::chmod(proc_path(path), mode_of(mode)).map_err(engine_errno)
     }
 
-    /// Whether it is headpond's own directory beside the data, under a name that the origin's file system takes for the
-    /// same: `.Headpond`, or one with letters in it that count for nothing. Asked only where there are such names.
+    /// Whether it is headpond's own directory beside the data, under a name that the origin's file system takes for
+    /// the same: `.Headpond`, or one with letters that do not count. The name layer asks only if there are such
+    /// names.
     async fn hides(&self, found: &Found) -> bool {
         self.folds_case && stat(&self.root, MARKER_NAME).is_ok_and(|marker| is_same(&marker, found))
     }
 
-    /// Refuses a directory that is another headpond's origin, and the marker of one that became it meanwhile.
+    /// Refuses a directory that is another headpond's origin, and the marker's directory of one that became an origin
+    /// meanwhile.
     async fn may_enter(&self, above: &OwnedFd, name: &OsStr, directory: &OwnedFd, found: &Found) -> Result<()> {
         let is_marker =
             name == MARKER_NAME && stat(above, c"").is_ok_and(|above| nested::has_marker(directory, &above));
@@ -286,7 +286,7 @@ mod tests {
             if kind == Kind::Directory { fs::create_dir(path).unwrap() } else { fs::write(path, name).unwrap() }
         }
 
-        /// What a name shows at an origin without birth times, which gives every file the same number.
+        /// The status of a name at an origin without birth times, which gives every file the same number.
         fn see(&self, name: &str) -> Found {
             let found = stat(self.inodes.root().path().unwrap(), name).unwrap();
             Found { birth: None, inode: 77, ..found }
@@ -320,7 +320,7 @@ mod tests {
                 assert_eq!((inode.lookups(), inode.is_newcomer()), (round + 1, round > 0), "{kind:?}");
                 assert!(Arc::ptr_eq(&inode, &origin.inodes.get(77).unwrap()));
                 generations.push(inode.generation);
-                // Open to its end, as by an application.
+                // Stays open to the end, as in an application.
                 held.push((inode.path().unwrap(), inode));
                 let path = origin.directory.path().join("name");
                 if kind == Kind::Directory { fs::remove_dir(path).unwrap() } else { fs::remove_file(path).unwrap() }
@@ -339,7 +339,7 @@ mod tests {
             let path = origin.directory.path().join("name");
             fs::set_permissions(&path, fs::Permissions::from_mode(0o711)).unwrap();
             fs::rename(&path, origin.directory.path().join("hidden")).unwrap();
-            // What was seen before others changed it counts as little as what is seen now.
+            // A status from before the change counts no more than one from after it.
             for seen in [before, origin.see("hidden")] {
                 assert!(origin.replaced_by(&seen).is_none(), "{kind:?}");
                 assert!(Arc::ptr_eq(&inode, &origin.inodes.find(&seen).unwrap()), "{kind:?}");

@@ -19,12 +19,12 @@ use crate::outcome::Outcome;
 use crate::processes;
 use crate::tree::Known;
 
-/// A file that a program counts on.
+/// A file whose writes a program relies on.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct WholeFile {
-    /// Its path below the mount, when it was opened or renamed last.
+    /// Its path below the mount, at its last open or rename.
     pub path: Vec<u8>,
-    /// Who counts on it.
+    /// The process that relies on it.
     pub process: u32,
     /// The name of that process.
     pub name: String,
@@ -38,7 +38,7 @@ pub struct WholeWrites {
 
 #[derive(Default)]
 struct State {
-    /// Writes are whole as things are.
+    /// Writes are whole in the present mode.
     holds: bool,
     lost: bool,
     told: HashMap<(FileKey, Pid), Told>,
@@ -51,16 +51,16 @@ struct Told {
 }
 
 impl WholeWrites {
-    /// From now on writes are whole, and it may be told; unless it was lost.
+    /// From now on writes are whole, and the mount may promise it; unless the flash has failed.
     pub fn hold(&self) {
         let mut state = self.state();
         state.holds = !state.lost;
     }
 
-    /// From now on it is not told any more. Refused while a program counts on it.
+    /// From now on the mount does not promise it any more. Refused while a program relies on it.
     ///
     /// # Errors
-    /// The files that are counted on.
+    /// The files that programs rely on.
     pub fn leave(&self) -> Result<(), Vec<WholeFile>> {
         let mut state = self.state();
         state.forget_the_dead();
@@ -72,18 +72,18 @@ impl WholeWrites {
         }
     }
 
-    /// The flash has failed, so the promise ends, also for programs that rely on it. No program gets it from now on.
+    /// The flash has failed. The promise ends, also for programs that rely on it, and no program gets it from now on.
     pub fn lost(&self) {
         let mut state = self.state();
         (state.holds, state.lost) = (false, true);
     }
 
-    /// Whether writes are whole as things are.
+    /// Whether writes are whole now.
     pub(crate) fn holds(&self) -> bool {
         self.state().holds
     }
 
-    /// The files that programs count on, by their paths.
+    /// The files that programs rely on, by their paths.
     #[must_use]
     pub fn files(&self) -> Vec<WholeFile> {
         let mut state = self.state();
@@ -91,7 +91,7 @@ impl WholeWrites {
         state.files()
     }
 
-    /// A process asks by a handle. `thread` is the one that asks.
+    /// Promises whole writes to a process through a handle. `thread` is the thread that asks.
     pub(crate) fn promise(&self, key: FileKey, known: &Arc<Known>, handle: u64, thread: u32) -> Outcome<()> {
         let process = processes::read(thread, 0).ok_or(Errno::NOTTY)?;
         let mut state = self.state();
@@ -109,7 +109,7 @@ impl WholeWrites {
         Ok(())
     }
 
-    /// A handle is closed, or does not count on it any more.
+    /// A handle was closed, or its program no longer relies on the promise.
     pub(crate) fn closed(&self, key: FileKey, handle: u64) {
         let mut state = self.state();
         if state.told.is_empty() {
@@ -131,7 +131,7 @@ impl WholeWrites {
 }
 
 impl State {
-    /// Lets go of those whose process has ended and who have nothing open.
+    /// Drops promises to processes that have ended and have no handle open.
     fn forget_the_dead(&mut self) {
         let mut alive: HashMap<Pid, bool> = HashMap::new();
         let mut let_go = Vec::new();

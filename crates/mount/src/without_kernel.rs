@@ -1,5 +1,5 @@
-//! The name layer without a kernel before it: what a kernel never does at will, such as forgetting a file, or asking for
-//! two things at once that it keeps apart with locks of its own.
+//! The name layer without a kernel before it. These tests do what a kernel never does at will: it forgets a file, or
+//! sends two requests at once that its own locks keep apart.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -26,14 +26,13 @@ use crate::pond::{Done, Operation, Pond};
 use crate::reached::{Reached, pin};
 use crate::tree::Inode;
 
-/// A pond that answers at once, notes its requests, and lets something happen before the origin's directories
-/// change.
+/// A pond that answers at once, notes its requests, and runs a race before the origin's directories change.
 #[derive(Default)]
 struct Told {
     changes: Mutex<Vec<Namespace>>,
     first: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     objects: Mutex<HashMap<(u64, UnixNanos), ObjectId>>,
-    /// The status change time by which each object is known.
+    /// The status change time that the engine has of each object.
     stamped: Mutex<HashMap<ObjectId, UnixNanos>>,
     opens: AtomicU32,
     syncs: AtomicU32,
@@ -97,7 +96,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Over an origin with two directories, that remembers so many files.
+    /// A bench over an origin with two directories, which remembers `files` files.
     fn remembering(files: usize) -> Self {
         let directory = tempfile::tempdir().unwrap();
         for name in ["one", "other"] {
@@ -150,7 +149,7 @@ impl Bench {
         self.pond.changes.lock().unwrap().clone()
     }
 
-    /// Does `race` while `change` is about to change the origin's directories: as long as it can go on then.
+    /// Runs `race` when `change` is about to change the origin's directories, and lets it run as far as it can then.
     fn race(&self, change: impl FnOnce(), race: impl FnOnce() + Send + 'static) {
         let racer = Arc::new(Mutex::new(None));
         let started = racer.clone();
@@ -170,14 +169,16 @@ impl Bench {
         thread.join().unwrap();
     }
 
-    /// The engine knows the file by what the origin says of it now, or takes its own word for another's later.
+    /// Whether the engine knows the file by the origin's present status. If not, it would later take its own change
+    /// for another's.
     fn is_known_as_it_is(&self, inode: &Inode) -> bool {
         let stamp = inode.stat().unwrap().stamp();
         self.pond.stamped.lock().unwrap()[&self.object(inode)] == stamp.ctime
     }
 }
 
-/// The outcome of an open that may come too late: the engine knows that the file is gone, or has not heard of it.
+/// An open that may come too late, and its outcome. Afterwards the engine knows that the file is gone, or has not
+/// heard of it.
 fn opens(front: &Arc<Front>, inode: &Arc<Inode>) -> (Arc<OnceLock<Errno>>, impl FnOnce() + Send + 'static) {
     let (front, inode, refused) = (front.clone(), inode.clone(), Arc::new(OnceLock::new()));
     let told = refused.clone();
@@ -196,13 +197,13 @@ fn a_file_that_is_opened_while_it_is_removed_is_known_to_be_gone() {
     let (refused, open) = opens(&bench.front, &inode);
     bench.race(|| bench.remove("one", "file"), open);
     match refused.get() {
-        // The kernel looks again what has this name.
+        // The kernel looks up again what has this name.
         Some(error) => assert_eq!((*error, bench.changes()), (Errno::STALE, vec![])),
         None => assert_eq!(bench.changes(), [Namespace::Unlink { object: bench.object(&inode) }]),
     }
 }
 
-/// An application that only named the file keeps it at the origin. The engine has forgotten what it alone had of it.
+/// An application that only named the file keeps it at the origin. The engine has dropped the data that it alone had.
 #[test]
 fn a_file_that_lost_its_last_name_and_what_the_pool_had_of_it_is_not_opened_any_more() {
     let bench = Bench::remembering(9);
@@ -367,13 +368,13 @@ fn a_file_whose_name_others_removed_is_found_by_the_one_by_which_it_is_looked_up
     drop(inode.slot.close_unused().unwrap());
     fs::remove_file(bench.path("one/file")).unwrap();
     assert_eq!(inode.stat().unwrap_err(), Errno::STALE);
-    // So does a kernel that is answered like this.
+    // A kernel does the same after this answer.
     assert!(Arc::ptr_eq(&inode, &bench.look_up("other/name")));
     assert_eq!(inode.stat().unwrap().links, 1);
 }
 
-/// After a start with dirty data the pool does not know when applications last changed the file; but they do not see it
-/// change by destage.
+/// After a start with dirty data the pool does not know when applications last changed the file. But destage must not
+/// change the time that they see.
 #[test]
 fn the_status_change_time_of_a_file_that_the_pool_brought_back_stays_while_the_origin_is_written() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! Reading and setting attributes: mode, owner, size, times.
 //!
-//! Invariant: size and modification time of a file that the engine knows come from the engine's
-//! answers, everything else from the origin.
+//! Invariant: size and modification time of a file that the engine knows come from the engine. Everything else comes
+//! from the origin.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -22,7 +22,7 @@ use crate::stat::mode_of;
 use crate::times;
 use crate::tree::Inode;
 
-/// What an application wants changed.
+/// The changes that an application asks for.
 #[derive(Default, Debug)]
 pub(crate) struct Wanted {
     pub(crate) mode: Option<u32>,
@@ -43,18 +43,18 @@ impl Wanted {
 impl Front {
     /// What applications see of an inode.
     pub(crate) fn attributes(&self, inode: &Inode) -> Outcome<FileAttr> {
-        // Two steps of which the second wins: a change in between is seen in full or in part,
-        // never undone.
+        // Two steps, and the second wins. An application sees a change between the two in full or in part, never
+        // undone.
         let found = if inode.known().is_some() { inode.stat_as_held()? } else { inode.stat()? };
         Ok(self.attributes_from(inode, &found))
     }
 
-    /// What tells the file of a node from others that had its number.
+    /// Tells the file of a node from earlier files with the same number.
     pub(crate) fn generation(&self, node: u64) -> u64 {
         self.names.inodes.get(node).map_or(0, |inode| inode.generation)
     }
 
-    /// What applications see of an inode that was just looked at.
+    /// What applications see of an inode, given what the origin just said of it.
     pub(crate) fn attributes_from(&self, inode: &Inode, found: &Found) -> FileAttr {
         let mut attributes = FileAttr {
             // fuser sends one number both as the node and as the inode number.
@@ -88,7 +88,7 @@ impl Front {
         attributes
     }
 
-    /// Changes attributes, in the order in which a failure leaves the least done.
+    /// Changes attributes in such an order that a failure leaves as little done as possible.
     pub(crate) fn set_attributes(
         &self,
         request: &Request,
@@ -104,7 +104,7 @@ impl Front {
                 Kind::Symlink => return Err(Errno::OPNOTSUPP),
                 _ => rustix::fs::chmod(inode.proc_path()?, mode_of(mode))?,
             }
-            // At once: what comes next may fail.
+            // At once: the next step may fail.
             self.changed_at_origin(inode);
         }
         if wanted.uid.is_some() || wanted.gid.is_some() || wanted.is_empty() && self.acts_as_owner(request, inode)? {
@@ -123,8 +123,8 @@ impl Front {
         self.attributes(inode)
     }
 
-    /// Whether a request that names nothing to change, which is how the kernel sends a change of
-    /// owner to the same owner, comes from a caller who may ask that.
+    /// Whether the caller may send a request that names nothing to change. The kernel sends that for a change of
+    /// owner to the same owner.
     fn acts_as_owner(&self, request: &Request, inode: &Inode) -> Outcome<bool> {
         Ok(inode.stat()?.uid == request.uid() || Rights::of(request).acts_as_owner())
     }
@@ -182,7 +182,7 @@ fn timespec(time: Option<TimeOrNow>) -> Timespec {
     }
 }
 
-/// The kind of a file, as fuser has it.
+/// The file's type for fuser.
 pub(crate) const fn fuse_type(kind: Kind) -> FuseType {
     match kind {
         Kind::Directory => FuseType::Directory,
@@ -200,12 +200,12 @@ const fn device_number(DeviceNumber { major, minor }: DeviceNumber) -> u32 {
     (minor & 0xff) | (major & 0xfff) << 8 | (minor & 0xf_ff00) << 12
 }
 
-/// The time after which the kernel asks again. Everything that changes through the mount the
-/// kernel knows at once; this bounds for how long it does not see what others did to the origin.
+/// The time after which the kernel asks again. It learns at once of every change through the mount. This bounds how
+/// long it misses what others did to the origin.
 pub(crate) const KEEP: Duration = Duration::from_secs(1);
 
-/// How long the kernel may keep what it was told of a file. With a set-user-id or set-group-id bit not at all: a write takes the bit
-/// away here, of which the kernel hears nothing, and it runs programs with the rights that it has kept.
+/// How long the kernel may keep a file's attributes: not at all with a set-user-id or set-group-id bit. A write takes
+/// such a bit away here, and the kernel does not hear of it; but it runs programs with the rights that it has kept.
 pub(crate) fn keep(attributes: &FileAttr) -> Duration {
     let has_privileges = attributes.kind == FuseType::RegularFile && u32::from(attributes.perm) & SET_IDS != 0;
     if has_privileges { Duration::ZERO } else { KEEP }

@@ -1,6 +1,6 @@
-//! The way of a batch's writes (`batch.rs`) from the application to the engine.
+//! How a batch's writes (`batch.rs`) get from the application to the engine.
 //!
-//! Cost: a copy of each write, and a word to the kernel for each, to forget what it has kept of it.
+//! Cost: for each write, a copy, and a message that makes the kernel forget its pages of it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,14 +33,14 @@ impl Front {
         match (file.batching.write(offset, &data), u32::try_from(size)) {
             (Some(Ok(())), Ok(written)) => {
                 answer.written(written);
-                // Only now: up to its answer the kernel may hold the pages that it is to forget.
+                // Only after the answer: until then the kernel may hold the pages that it must forget.
                 if let Some(forgetting) = self.forgetting.get() {
                     forgetting.soon(file);
                 }
             }
             (Some(Err(error)), _) => answer.error(error),
             (Some(Ok(())), Err(_)) => answer.error(Errno::INVAL),
-            // It ended a moment ago.
+            // The batch ended a moment ago.
             (None, _) => {
                 let how = self.how_after_look(file, caller, size, Direction::Write);
                 let writing = Writing { offset, data, ..writing };
@@ -49,7 +49,7 @@ impl Front {
         }
     }
 
-    /// Makes the writes of the handle's batch, all or none, durably. Waits.
+    /// Makes the writes of the handle's batch, all or none, durably. Waits for the log.
     pub(crate) fn commit(&self, file: &OpenFile, caller: Caller) -> Outcome<()> {
         let Way::Pond { object, known } = &file.way else { return Err(Errno::NOTTY) };
         if self.pond.is_barred() {
@@ -77,7 +77,7 @@ impl Front {
                 other => Err(unexpected(&other)),
             }
         });
-        // Also after a failure: what the kernel keeps of the writes is not what the file holds.
+        // Also after a failure: the kernel's pages of these writes are not what the file holds.
         self.forget_pages(file, to_forget);
         committed
     }
@@ -89,7 +89,7 @@ impl Front {
         }
     }
 
-    /// Waits for those who use those pages.
+    /// Makes the kernel drop pages of these ranges. Waits for all who use the pages.
     fn forget_pages(&self, file: &OpenFile, ranges: Vec<Range<u64>>) {
         if let Some(forgetting) = self.forgetting.get() {
             forgetting.now(file.inode.node, ranges);

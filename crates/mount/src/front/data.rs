@@ -1,11 +1,11 @@
-//! Reading, writing and syncing open files. No thread waits here for a managed file: the answer
-//! goes along with the request and is given on the shard's thread.
+//! Reading, writing and syncing open files. No thread waits here for a managed file: the answer travels with the
+//! request, and the shard's thread gives it.
 //!
-//! Cost of a read hit: no copy, the kernel takes the bytes from where flash put them. Cost of a
-//! write: none here, its data goes on in the memory in which it arrived.
+//! Cost of a read hit: no copy; the kernel takes the bytes from where flash put them. Cost of a write: none here; its
+//! data goes on in the memory in which it arrived.
 //!
-//! The engine takes at most a mebibyte at once. The kernel may ask for up to a page more, as it counts
-//! pages (see `WRITE_BYTES_MAX`): what is more goes as a second request.
+//! The engine takes at most a mebibyte at once. The kernel counts pages and may ask for up to a page more (see
+//! `WRITE_BYTES_MAX`). The rest goes as a second request.
 
 use std::fs::File;
 use std::ops::Range;
@@ -29,24 +29,23 @@ use crate::outcome::{Outcome, unexpected};
 use crate::reached::Reached;
 use crate::times;
 
-/// Where a request for the engine is put: on the shard's own thread straight into the engine, on
-/// others through the pond.
+/// Takes a request for the engine: on the shard's own thread straight into the engine, on others through the pond.
 pub(crate) type Send<'a> = &'a mut dyn FnMut(Ask, Done);
 
-/// What is to be written, and how.
+/// A write and its circumstances.
 pub(crate) struct Writing {
     pub(crate) offset: u64,
     pub(crate) data: Buf,
-    /// A caller who keeps no set-id bits; nobody otherwise. (A page of a shared mapping comes later
-    /// and on nobody's behalf.)
+    /// The caller, if that caller keeps no set-id bits; otherwise none. (A page of a shared mapping comes later and
+    /// on behalf of no caller.)
     pub(crate) kills: Option<Caller>,
-    /// The open file's flags now; those of a single write are among them.
+    /// The open file's flags now, including those of this single write.
     pub(crate) flags: OFlags,
     /// Who writes.
     pub(crate) caller: Caller,
 }
 
-/// What is to be read.
+/// A read and its circumstances.
 #[derive(Clone, Copy)]
 pub(crate) struct Reading {
     pub(crate) offset: u64,
@@ -56,7 +55,7 @@ pub(crate) struct Reading {
 }
 
 impl Front {
-    /// Reads so many bytes, fewer at the file's end. Does not block for a managed file.
+    /// Reads `size` bytes, fewer at the file's end. Does not block for a managed file.
     pub(crate) fn read(&self, file: &OpenFile, reading: Reading, how: Treatment, answer: Answer, send: Send<'_>) {
         let Reading { offset, size, caller } = reading;
         match &file.way {
@@ -89,7 +88,7 @@ impl Front {
         }
     }
 
-    /// Takes away what a write takes away from a file, and writes. May block.
+    /// Takes set-id bits and capabilities from a file, then writes. May block.
     pub(crate) fn write(&self, file: &OpenFile, writing: Writing, how: Treatment, answer: Answer, send: Send<'_>) {
         if let Err(error) = self.drop_privileges(&file.inode, || writing.kills.map(Rights::of_unprivileged)) {
             return answer.error(error);
@@ -97,7 +96,7 @@ impl Front {
         self.write_data(file, writing, how, answer, send);
     }
 
-    /// Writes, whole. Does not block for a managed file.
+    /// Writes all of the data or fails. Does not block for a managed file.
     pub(crate) fn write_data(&self, file: &OpenFile, writing: Writing, how: Treatment, answer: Answer, send: Send<'_>) {
         let Writing { offset, data, flags, caller, .. } = writing;
         let Some(room) = self.file_bytes_max.checked_sub(offset).filter(|room| *room > 0 || data.is_empty()) else {
@@ -148,8 +147,7 @@ impl Front {
         }
     }
 
-    /// Makes a file durable: everything acknowledged before, and what was changed at the origin
-    /// alone. May block.
+    /// Makes a file durable: all acknowledged writes, and what the origin alone has. May block.
     pub(crate) fn sync(&self, file: &OpenFile, data_only: bool, answer: Answer, send: Send<'_>) {
         match &file.way {
             Way::Pond { .. } => match self.sync_attributes(file) {
@@ -163,22 +161,22 @@ impl Front {
         }
     }
 
-    /// Makes everything acknowledged before durable. Does not block; for managed files only.
+    /// Makes all acknowledged writes durable. Does not block; for managed files only.
     pub(crate) fn sync_data(&self, file: &OpenFile, answer: Answer, send: Send<'_>) {
         let Way::Pond { object, .. } = file.way else { return answer.error(Errno::INVAL) };
         let forgetting = self.forgetting.get().cloned();
         let done = move |reply| match (reply, forgetting) {
             (Reply::Done, _) => answer.ok(),
-            // Behind what the kernel is to forget if the origin has lost something.
+            // The error goes out after the kernel has forgotten what the origin may have lost.
             (other, Some(forgetting)) => forgetting.then(move || answer.error(unexpected(&other))),
             (other, None) => answer.error(unexpected(&other)),
         };
         send(Ask::Sync { object }, Box::new(done));
     }
 
-    /// Makes everything durable that was acknowledged before, of all files, and what was changed at the origin alone: `sync` and
-    /// `syncfs`. The kernel asks that only of mounts over block devices and of virtual machines' (`fuseblk`, virtiofs): of those as
-    /// this one is it does not. Waits for the origin.
+    /// Makes all files durable, acknowledged writes and what the origin alone has: `sync` and `syncfs`. Waits for the
+    /// origin. The kernel asks this only of mounts over block devices and of virtual machines' mounts (`fuseblk`,
+    /// virtiofs), not of a mount like this one.
     pub(crate) fn sync_all(&self, answer: Answer) {
         let root = self.names.root().open(OFlags::RDONLY | OFlags::DIRECTORY);
         match root.and_then(rustix::fs::syncfs) {
@@ -192,8 +190,8 @@ impl Front {
         self.pond.submit(Ask::SyncAll, Box::new(done));
     }
 
-    /// Mode, owner, links and extended attributes are nowhere but at the origin. The one case in
-    /// which an fsync waits for it, and only if there was such a change.
+    /// Only the origin has mode, owner, links and extended attributes. This is the one case in which an fsync waits
+    /// for the origin, and only after such a change.
     pub(crate) fn sync_attributes(&self, file: &OpenFile) -> Outcome<()> {
         let Way::Pond { object, .. } = file.way else { return Ok(()) };
         outcome(block_on(self.names.sync_status(&file.inode, object)))

@@ -1,8 +1,8 @@
 //! Requests that fuser does not know, answered as the kernel's `linux/fuse.h` defines them: status with birth time
 //! (`FUSE_STATX`, Linux 6.6), and files without a name (`FUSE_TMPFILE`, Linux 6.1).
 //!
-//! A file without a name goes straight to the origin as long as the kernel knows it, even after it gets a name.
-//! Otherwise the log would have to count it as removed, and take that back.
+//! A file without a name bypasses the pool as long as the kernel knows it, even after it gets a name. Otherwise the
+//! log would have to count it as removed, and take that back.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -58,7 +58,7 @@ impl Body {
 }
 
 impl Front {
-    /// Answers what a node is, with all that statx knows.
+    /// Answers with the status of a node, with all fields of statx.
     pub(crate) fn answer_statx(&self, node: u64, answer: Answer) {
         let seen = if is_panel(node) {
             self.panel_attributes(node).map(|attributes| (attributes, None))
@@ -74,7 +74,7 @@ impl Front {
         }
     }
 
-    /// Makes a file without a name in a directory, and answers with it, open.
+    /// Makes a file without a name in a directory, opens it and answers with it.
     pub(crate) fn answer_tmpfile(&self, parent: u64, create: Create, caller: Caller, answer: Answer) {
         let made =
             outcome(self.names.inodes.get(parent)).and_then(|parent| self.make_nameless(&parent, create, caller));
@@ -99,7 +99,7 @@ impl Front {
         let share = self.held_by(caller.uid)?;
         let file = {
             let _as = AsCaller::of_caller(caller)?;
-            // Whether it may be given a name later is remembered where it is.
+            // The origin's file remembers whether it may get a name later.
             let asked = OFlags::from_bits_retain(create.flags) & OFlags::EXCL;
             let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC | asked;
             with_room(parent, || rustix::fs::openat(&directory, c".", flags, mode_of(mode)))?
@@ -120,10 +120,10 @@ impl Front {
     }
 }
 
-/// The flags of a file, and which of them its file system has.
+/// A file's flags, and which flags its file system has.
 type FileFlags = [StatxAttributes; 2];
 
-/// What the origin says of an inode, with its flags.
+/// The origin's status and flags of an inode.
 fn look(inode: &Inode) -> Outcome<(Found, FileFlags)> {
     match inode.path() {
         Ok(path) => {
@@ -201,7 +201,7 @@ fn created_body(attributes: &FileAttr, generation: u64, handle: u64) -> Body {
         .zeros(8)
 }
 
-/// Kind and permissions, as the system has them.
+/// Kind and permissions, as the system writes them.
 fn mode(attributes: &FileAttr) -> u32 {
     let kind = match attributes.kind {
         FuseType::Directory => FileType::Directory,
@@ -215,7 +215,7 @@ fn mode(attributes: &FileAttr) -> u32 {
     kind.as_raw_mode() | u32::from(attributes.perm)
 }
 
-/// Seconds since 1970, and nanoseconds after.
+/// Seconds since 1970, and the nanoseconds after those.
 fn parts(time: SystemTime) -> (i64, u32) {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => (i64::try_from(after.as_secs()).unwrap_or(i64::MAX), after.subsec_nanos()),

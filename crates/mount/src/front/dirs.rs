@@ -28,7 +28,7 @@ impl Front {
         Ok(OpenDirectory { inode: inode.clone(), stream, _share: share })
     }
 
-    /// Fills `reply` with entries from `offset` on, which is what came with an earlier entry.
+    /// Fills `reply` with entries from `offset` on. An earlier entry gave this offset.
     pub(crate) fn read_directory(
         &self,
         directory: &OpenDirectory,
@@ -37,7 +37,7 @@ impl Front {
     ) -> Outcome<()> {
         let mut stream = directory.stream.lock().unwrap_or_else(PoisonError::into_inner);
         if offset == 0 {
-            // Also after the end: an application that rewinds wants to see what came since.
+            // Also after the end: an application that rewinds wants to see newer entries.
             stream.entries.rewind();
         } else if offset != stream.position {
             stream.entries.seek(i64::try_from(offset).map_err(|_| Errno::INVAL)?)?;
@@ -71,7 +71,7 @@ impl Front {
         Ok(())
     }
 
-    /// Makes a directory durable at the origin, which is the only place that has it.
+    /// Makes a directory durable at the origin. Only the origin has it.
     pub(crate) fn sync_directory(&self, directory: &OpenDirectory, data_only: bool) -> Outcome<()> {
         let stream = directory.stream.lock().unwrap_or_else(PoisonError::into_inner);
         let descriptor = stream.entries.fd()?;

@@ -1,8 +1,8 @@
 //! `ioctl` on open files.
 //!
-//! The mount answers what databases ask of flash that keeps writes untorn, and refuses everything else, as a file
-//! system does that does not know it (ENOTTY). A handle that can only read gets EBADF, as on F2FS: a promise binds
-//! the operator, and batches are few.
+//! The mount answers what databases ask of flash that keeps writes untorn. It refuses everything else with ENOTTY, as
+//! a file system does for an unknown request. A handle that can only read gets EBADF, as on F2FS: a promise binds the
+//! operator, and batches are few.
 
 use fuser::Request;
 use headpond_names::Kind;
@@ -21,11 +21,11 @@ use crate::reached::Reached;
 use crate::times;
 use crate::tree::Known;
 
-/// `DFS_IOCTL_ATOMIC_WRITE_SET`, `_IOW(0x95, 2, unsigned)`: "my writes to this file are whole from now on, are they
-/// not?" MariaDB and MySQL ask it of each tablespace, with 1, and leave out their doublewrite if it is answered.
+/// `DFS_IOCTL_ATOMIC_WRITE_SET`, `_IOW(0x95, 2, unsigned)`: "are my writes to this file whole from now on?" MariaDB
+/// and MySQL ask this for each tablespace, with 1, and leave out their doublewrite if the answer is yes.
 pub const ATOMIC_WRITE_SET: u32 = 0x4004_9502;
 
-/// F2FS's requests, which SQLite makes where it was built for batch-atomic writes: what the file system can do
+/// F2FS's requests. SQLite makes them if it was built for batch-atomic writes: what the file system can do
 /// (`_IOR(0xf5, 12, u32)`), and the beginning and the two ends of a batch (`_IO(0xf5, 1)`, `2`, `5`).
 pub const GET_FEATURES: u32 = 0x8004_f50c;
 /// See [`GET_FEATURES`].
@@ -38,18 +38,18 @@ pub const ABORT_ATOMIC_WRITE: u32 = 0xf505;
 /// The feature: batches.
 const FEATURE_ATOMIC_WRITE: u32 = 4;
 
-/// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS`: a file's flags, which `lsattr` shows and `chattr` sets. The kernel asks by an open
-/// of its own, and has checked what the caller may set.
+/// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS`: a file's flags, which `lsattr` shows and `chattr` sets. The kernel asks
+/// through an open of its own, after it has checked what the caller may set.
 const GET_FLAGS: u32 = 0x8008_6601;
 const SET_FLAGS: u32 = 0x4008_6602;
-/// `FS_IOC_FSGETXATTR`, which the kernel asks before it sets flags.
+/// `FS_IOC_FSGETXATTR`. The kernel asks for it before it sets flags.
 const GET_XFLAGS: u32 = file_flags::GET_XFLAGS;
 
-/// The pages that databases have, in bytes: a rule on the size of a request counts if it decides on one of these.
+/// The page sizes of databases, in bytes. A rule on the size of a request matters if it decides on one of these.
 const PAGES: [u64; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
 
 impl Front {
-    /// Answers, or refuses.
+    /// Answers a request or refuses it.
     pub(crate) fn ioctl(
         &self,
         request: &Request,
@@ -65,7 +65,7 @@ impl Front {
         if is_panel(node) || !known.contains(&command) {
             return Err(Errno::NOTTY);
         }
-        // Directories have handles of their own, by the same numbers.
+        // Directories have handles of their own, with the same numbers.
         let file = self.files.get(handle).map_err(|_| Errno::NOTTY)?;
         if file.inode.node != node {
             return Err(Errno::NOTTY);
@@ -99,7 +99,7 @@ impl Front {
         Ok(Vec::new())
     }
 
-    /// Shows or sets the flags that the origin keeps of a file.
+    /// Shows or sets a file's flags at the origin.
     fn flags(&self, request: &Request, node: u64, command: u32, given: &[u8]) -> Outcome<Vec<u8>> {
         let inode = outcome(self.names.inodes.get(node))?;
         if !matches!(inode.kind, Kind::File | Kind::Directory) {
@@ -116,7 +116,7 @@ impl Front {
         let wanted = given.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes)).ok_or(Errno::INVAL)?;
         let wanted = IFlags::from_bits_retain(wanted);
         let set = wanted - before;
-        // Kernels from 5.13 on have looked who asks; before, nobody has.
+        // Kernels from 5.13 on have checked the caller. Older ones have not.
         let rights = Rights::of(request);
         if inode.stat()?.uid != request.uid() && !rights.acts_as_owner()
             || (wanted ^ before).intersects(IFlags::APPEND | IFlags::IMMUTABLE) && !rights.fixes_files()
@@ -129,7 +129,7 @@ impl Front {
             return Err(Errno::OPNOTSUPP);
         }
         if inode.managed && set.contains(IFlags::IMMUTABLE) {
-            // What is dirty could not be written any more, nor what those write who have it open.
+            // Neither dirty data nor writes through open descriptors could reach the origin any more.
             if inode.writers() > 0 {
                 return Err(Errno::BUSY);
             }
@@ -145,7 +145,7 @@ impl Front {
         Ok(Vec::new())
     }
 
-    /// Tells the caller that writes of up to a mebibyte are whole, if they are.
+    /// Promises the caller that writes of up to a mebibyte are whole, if they are.
     fn promise_whole(&self, file: &OpenFile, handle: u64, caller: Caller) -> Outcome<()> {
         let Way::Pond { known, .. } = &file.way else { return Err(Errno::NOTTY) };
         if self.read_only || !self.goes_through_the_log(known, caller) {
@@ -154,7 +154,7 @@ impl Front {
         self.whole.promise(file.inode.key, known, handle, caller.pid)
     }
 
-    /// Whether several writes of the caller to the file can be made as one.
+    /// Whether the mount can make several writes of the caller to the file as one.
     fn may_batch(&self, file: &OpenFile, caller: Caller) -> Outcome<()> {
         let Way::Pond { known, .. } = &file.way else { return Err(Errno::NOTTY) };
         let may = !self.read_only && self.whole.holds() && self.goes_through_the_log(known, caller);

@@ -1,5 +1,5 @@
-//! What all groups of operations share. Each group is a file of its own with an `impl Front`;
-//! `file_system.rs` is where the kernel's requests come in and answers go out.
+//! What all groups of operations share. Each group is a file of its own with an `impl Front`. The kernel's requests
+//! come in, and the answers go out, in `file_system.rs`.
 
 pub(crate) mod attributes;
 pub(crate) mod commit;
@@ -52,7 +52,7 @@ pub(crate) struct Front {
     pub(crate) kept_times: KeptTimes,
     pub(crate) files: Handles<OpenFile>,
     pub(crate) directories: Handles<OpenDirectory>,
-    /// The largest size that the origin's file system lets a file have.
+    /// The largest size of a file on the origin's file system.
     pub(crate) file_bytes_max: u64,
     pub(crate) read_only: bool,
     pub(crate) panel: Option<Shown>,
@@ -60,33 +60,34 @@ pub(crate) struct Front {
     pub(crate) rules: Arc<LiveRules>,
     pub(crate) whole: Arc<WholeWrites>,
     pub(crate) batches: Shares,
-    /// What handles may hold open at the origin for themselves: directories being read, and files past the pool.
+    /// Descriptors at the origin that handles hold for themselves: directories being read, and files that bypass the
+    /// pool.
     pub(crate) held: Shares,
-    /// To tell the kernel what to forget.
+    /// Makes the kernel forget pages and attributes.
     pub(crate) forgetting: OnceLock<Arc<Forgetting>>,
 }
 
 /// The rules that the path of a file satisfies.
 pub(crate) fn mask_of(known: &Known, rules: &InForce) -> Mask {
-    // Before its path is asked for: what comes in between is noticed with the next request.
+    // Counted before the path is asked for: the next request notices a rename in between.
     let renames = known.renames();
     known.beside.rules.mask(rules, renames, || known.path())
 }
 
 impl Front {
-    /// Whether the origin may still be changed: to be asked before each change. May block.
+    /// Whether this host may still change the origin. Asked before each change. May block.
     pub(crate) fn may_change(&self) -> Outcome<()> {
         self.pond.may_change_origin().map_err(errno)
     }
 
-    /// An inode that is to be changed.
+    /// An inode for a request that changes it.
     pub(crate) fn to_change(&self, node: u64) -> Outcome<Arc<Inode>> {
         self.may_change()?;
         outcome(self.names.inodes.get(node))
     }
 
-    /// Lets a user hold one descriptor more at the origin by a handle. Refused to who has his share, so that the others and
-    /// root still get theirs.
+    /// Lets a user hold one more descriptor at the origin through a handle. Refused if the user's share is used up,
+    /// so that root and the other users still get theirs.
     pub(crate) fn held_by(&self, user: u32) -> Outcome<Share> {
         self.held.take(user).ok_or(Errno::NFILE)
     }
@@ -102,7 +103,7 @@ impl Front {
         Self::remembering(root, read_only, pond, recovered, beside, None)
     }
 
-    /// The same with so many files remembered that nobody uses.
+    /// The same, with a limit on the unused files that it remembers.
     pub(crate) fn remembering(
         root: OwnedFd,
         read_only: bool,
@@ -142,8 +143,8 @@ impl Front {
         parent.node == ROOT && name.as_bytes() == MARKER_NAME.as_bytes()
     }
 
-    /// How a request is to be treated, and counted. `None` if its process has to be looked at first, which may
-    /// take its time ([`Front::how_after_look`]); does not block.
+    /// How to treat and count a request. `None` if the request's process must be looked at first, which may take time
+    /// ([`Front::how_after_look`]). Does not block.
     pub(crate) fn treat(&self, known: &Known, caller: Caller, size: u64, direction: Direction) -> Option<Treatment> {
         let Some(rules) = self.rules.any() else {
             return Some(kept_whole(
@@ -163,7 +164,7 @@ impl Front {
         Some(kept_whole(known, direction, how))
     }
 
-    /// The same after a look at the process, which may wait.
+    /// The same after a look at the process. May wait.
     pub(crate) fn how_after_look(&self, file: &OpenFile, caller: Caller, size: u64, direction: Direction) -> Treatment {
         let usual = Treatment { process: caller.pid, user: caller.uid, ..Treatment::default() };
         let Way::Pond { known, .. } = &file.way else { return usual };
@@ -176,15 +177,15 @@ impl Front {
     }
 }
 
-/// Keeps writes whole where a program was told that they are: they go through the log, whatever a rule says. The rule
-/// counts again once the program has closed the file.
+/// Keeps writes whole if the mount promised that to a program: they go through the log, whatever a rule says. The
+/// rule counts again once the program has closed the file.
 fn kept_whole(known: &Known, direction: Direction, how: Treatment) -> Treatment {
     let kept = direction == Direction::Write && known.is_whole();
     if kept { Treatment { handling: Handling::Whole, ..how } } else { how }
 }
 
-/// Finds the largest file size by trying on a file without a name. Where the origin has no such
-/// files the engine's own reservation tells.
+/// Finds the largest file size by trying on a file without a name. If the origin has no such files, the engine's own
+/// reservation finds it.
 fn largest_file(root: &OwnedFd) -> u64 {
     let limit = i64::MAX.unsigned_abs();
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
@@ -204,12 +205,11 @@ fn largest_file(root: &OwnedFd) -> u64 {
             bad = middle;
         }
     }
-    // Zero means that the trial itself fails, which says nothing about files.
+    // Zero means that the trial itself failed, which says nothing about files.
     if good == 0 { limit } else { good }
 }
 
-/// Whether a directory gives its own access list to what is made in it; then the caller's umask
-/// is not applied.
+/// Whether a directory gives its own access list to new files in it. The caller's umask then does not count.
 pub(crate) fn has_default_list(directory: &Inode) -> bool {
     let size = directory.proc_path().and_then(|path| rustix::fs::getxattr_query(path, c"system.posix_acl_default"));
     matches!(size, Ok(size) if size > 0)

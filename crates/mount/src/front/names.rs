@@ -1,5 +1,5 @@
-//! Names as the kernel asks for them: looking them up, making, linking, renaming and removing them. What is done is the name
-//! layer's ([`headpond_names`]); here is who asks, and what applications see of it.
+//! Names as the kernel asks for them: looking them up, making, linking, renaming and removing them. The name layer
+//! ([`headpond_names`]) does the work. This file knows who asks, and what applications see of the result.
 //!
 //! Invariant: headpond's own directory beside the data is never looked up, made, renamed or removed.
 
@@ -24,7 +24,7 @@ use crate::stat::kind_of;
 use crate::tree::Inode;
 
 impl Front {
-    /// Looks a name up, for the kernel to hold.
+    /// Looks a name up. The kernel then holds the inode.
     pub(crate) fn look_up(&self, parent: &Arc<Inode>, name: &OsStr) -> Outcome<(Arc<Inode>, FileAttr)> {
         if Self::is_marker(parent, name) {
             return Err(Errno::NOENT);
@@ -34,11 +34,11 @@ impl Front {
         Ok((inode, attributes))
     }
 
-    /// Looks up a node by its number alone, or the directory above it: what a file handle has, if the kernel has
+    /// Looks up a node by its number alone, or the directory above it. A file handle needs this if the kernel has
     /// forgotten the inode.
     pub(crate) fn look_up_by_number(&self, node: u64, above: bool) -> Outcome<FileAttr> {
         let (inode, found) = outcome(block_on(self.names.look_up_by_number(node, above)))?;
-        // The node's number, also of the root: the kernel takes it for one.
+        // The node's number, also for the root: the kernel takes this field for a node.
         Ok(FileAttr { ino: INodeNo(inode.node), ..self.attributes_from(&inode, &found) })
     }
 
@@ -93,12 +93,12 @@ impl Front {
         Ok(OsString::from_vec(target.into_bytes()))
     }
 
-    /// Why headpond's own directory cannot be removed: there is none to be seen, or it is the panel.
+    /// Why headpond's own directory cannot be removed: either no such directory shows, or it is the panel.
     fn marker_errno(&self, parent: &Inode, name: &OsStr) -> Errno {
         if self.is_panel_name(parent, name) { Errno::PERM } else { Errno::NOENT }
     }
 
-    /// Gives a file one more name.
+    /// Gives a file a further name.
     pub(crate) fn link(&self, inode: &Arc<Inode>, parent: &Arc<Inode>, name: &OsStr) -> Outcome<FileAttr> {
         if Self::is_marker(parent, name) {
             return Err(Errno::PERM);

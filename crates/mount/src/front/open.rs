@@ -1,5 +1,5 @@
-//! Opening, creating and closing regular files, as the kernel asks for it. What is done is the name layer's
-//! ([`headpond_names`]); here is who asks, and what of a file on another file system goes straight to the origin.
+//! Opening, creating and closing regular files, as the kernel asks for it. The name layer ([`headpond_names`]) does
+//! the work. This file knows who asks, and sends files on other file systems straight to the origin.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -58,7 +58,7 @@ impl Front {
         let mode = privileges::of_new_file(parent, mode, || Rights::of(request))?;
         let mode = creation_mode(parent, mode, umask);
         let caller = Caller::of(request);
-        // Only a directory of another file system gives a file past the pool.
+        // Only a directory on another file system makes a file that bypasses the pool.
         let elsewhere = parent.device != self.names.inodes.root().device;
         let held = elsewhere.then(|| self.held_by(request.uid())).transpose()?;
         let created = outcome(block_on(self.names.create(parent, name, mode, writes, &caller)))?;
@@ -72,13 +72,12 @@ impl Front {
         Ok((attributes, file))
     }
 
-    /// Opens a managed file in the engine for a change by its path, for as long as the result
-    /// lives.
+    /// Opens a managed file in the engine for a change by its path. The result keeps it open.
     pub(crate) fn open_for_change(&self, inode: &Arc<Inode>) -> Outcome<Counted<'_>> {
         outcome(block_on(self.names.open_for_change(inode)))
     }
 
-    /// The last descriptor of a handle is gone.
+    /// The last descriptor of a handle was closed.
     pub(crate) fn release(&self, number: u64) {
         if let Some(file) = self.files.remove(number) {
             if file.is_whole() {
@@ -110,7 +109,7 @@ fn is_for_writing(flags: OFlags) -> bool {
     flags.intersects(OFlags::WRONLY | OFlags::RDWR)
 }
 
-/// The mode of something new: the umask counts unless the directory has an access list to give.
+/// The mode of something new. The umask counts unless the directory has an access list to give.
 pub(crate) fn creation_mode(parent: &Inode, mode: u32, umask: u32) -> u32 {
     let mode = if umask & mode != 0 && !has_default_list(parent) { mode & !umask } else { mode };
     mode & 0o7777

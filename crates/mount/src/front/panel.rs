@@ -16,7 +16,7 @@ use crate::outcome::Outcome;
 use crate::panel::{Panel, Sheet, is_panel};
 use crate::tree::Inode;
 
-/// Bytes of one answer at most: what goes through the socket to and from fuser in one message.
+/// The longest answer in bytes: it goes through the socket to and from fuser in one message.
 const READ_MAX: usize = 64 << 10;
 
 /// A node of the panel.
@@ -46,7 +46,7 @@ impl Front {
         self.panel.as_ref().filter(|shown| shown.panel.is_shown()).ok_or(Errno::NOENT)
     }
 
-    /// The panel's directory by its name, if it is that.
+    /// The panel's directory, if `name` in `parent` means it.
     pub(crate) fn panel_by_name(&self, parent: u64, name: &OsStr) -> Option<Outcome<FileAttr>> {
         if parent == ROOT {
             let named = name.as_bytes() == crate::MARKER_NAME.as_bytes();
@@ -60,7 +60,7 @@ impl Front {
         })
     }
 
-    /// Whether a name at the top is the panel's, and can be seen: then it cannot be changed.
+    /// Whether a name at the top is the panel's, and the panel shows. The name then cannot be changed.
     pub(crate) fn is_panel_name(&self, parent: &Inode, name: &OsStr) -> bool {
         Self::is_marker(parent, name) && self.panel().is_ok()
     }
@@ -75,7 +75,7 @@ impl Front {
         Ok((shown, Spot::Sheet(*sheet)))
     }
 
-    /// What is seen of a node of the panel.
+    /// The attributes of a node of the panel.
     pub(crate) fn panel_attributes(&self, node: u64) -> Outcome<FileAttr> {
         self.spot(node).map(|(_, spot)| attributes(node, spot))
     }
@@ -93,14 +93,14 @@ impl Front {
 
     /// Reads an open text of the panel.
     pub(crate) fn panel_read(&self, handle: u64, offset: u64, size: u32) -> Outcome<Vec<u8>> {
-        // One that was opened is read to its end, whether the panel is still shown or not.
+        // An open text can be read to its end, even if the panel is hidden by now.
         let text = self.panel.as_ref().ok_or(Errno::BADF)?.open.get(handle)?;
         let from = usize::try_from(offset).map_or(text.len(), |from| from.min(text.len()));
         let to = text.len().min(from + (size as usize).min(READ_MAX));
         Ok(text.as_bytes()[from..to].to_vec())
     }
 
-    /// The last descriptor of an open text is gone.
+    /// The last descriptor of an open text was closed.
     pub(crate) fn panel_release(&self, handle: u64) {
         if let Some(shown) = &self.panel {
             shown.open.remove(handle);

@@ -1,7 +1,7 @@
 //! The files below a path, for a flush of a part of the mount.
 //!
-//! It reads the origin's directories and not the names that the mount remembers: only they are right after every
-//! rename.
+//! It reads the origin's directories, not the names that the mount remembers: only the directories are right after
+//! every rename.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -69,7 +69,7 @@ impl Front {
                         Err(Errno::NOENT) => {}
                         Err(error) => return Err(error),
                     },
-                    // Gone since it was listed.
+                    // Removed since the directory was listed.
                     Ok(_) | Err(Errno::NOENT) => {}
                     Err(error) => return Err(error),
                 }
@@ -78,7 +78,8 @@ impl Front {
         Ok(found)
     }
 
-    /// Takes a file in, if the engine knows it. Other file systems below the origin are not the engine's.
+    /// Adds a file to `found`, if the engine knows it. The engine knows no file of other file systems below the
+    /// origin.
     fn note(&self, directory: &OwnedFd, name: &OsStr, found: &mut BTreeSet<ObjectId>) -> Outcome<Kind> {
         let seen = stat(directory, name)?;
         if !self.names.inodes.same_device(&seen) {

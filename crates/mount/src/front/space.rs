@@ -47,7 +47,7 @@ impl Front {
         let zeros = mode.contains(FallocateFlags::ZERO_RANGE);
         let punches = mode.contains(FallocateFlags::PUNCH_HOLE);
         let handled = FallocateFlags::KEEP_SIZE | FallocateFlags::ZERO_RANGE | FallocateFlags::PUNCH_HOLE;
-        // Collapsing and inserting ranges, unsharing: the kernel refuses them for FUSE already.
+        // Collapsing, inserting and unsharing ranges: the kernel itself refuses them for FUSE.
         if !(mode - handled).is_empty() || (punches && (zeros || !keep_size)) {
             return reply.error(fuse_errno(Errno::OPNOTSUPP));
         }
@@ -81,7 +81,7 @@ impl Front {
         let data = match whence {
             SEEK_DATA => true,
             SEEK_HOLE => false,
-            // All others the kernel works out by itself.
+            // The kernel works out all others by itself.
             _ => return reply.error(fuse_errno(Errno::INVAL)),
         };
         match &file.way {
@@ -102,8 +102,8 @@ impl Front {
         }
     }
 
-    /// How much room there is, on the file system that has this inode. What is dirty has its space reserved there, so the
-    /// origin's answer counts it; where none can be kept, what is dirty is missing from it.
+    /// The free space of the file system that has this inode. Dirty data counts in the origin's answer, because its
+    /// space there is reserved. At an origin that can reserve none, the answer lacks it.
     pub(crate) fn room(&self, inode: &Inode) -> Outcome<StatVfs> {
         rustix::fs::fstatvfs(inode.path()?)
     }

@@ -1,5 +1,5 @@
-//! Changes of a file's status at the origin that the name layer does not make itself: mode, owner, attributes. The
-//! name layer learns when one begins and when it ends.
+//! Changes of a file's mode, owner or attributes, which the mount makes at the origin itself. The name layer learns
+//! when one begins and when it ends.
 
 use std::sync::Arc;
 
@@ -13,23 +13,23 @@ use crate::pond::Engine;
 use crate::privileges;
 use crate::tree::{Inode, OriginTree};
 
-/// A change that the engine has allowed, until it is dropped.
+/// A change that the engine has allowed. It lasts until this is dropped.
 #[must_use]
 pub(crate) struct StatusChange<'a>(Option<headpond_names::StatusChange<'a, OriginTree, Engine>>);
 
 impl Front {
-    /// To be held while the status of a file is changed.
+    /// Begins a change of a file's status. Hold the result until the change is made.
     pub(crate) fn changing_status(&self, inode: &Arc<Inode>) -> Outcome<StatusChange<'_>> {
         let change = outcome(block_on(self.names.change_status(inode)))?;
         Ok(StatusChange(Some(change)))
     }
 
-    /// The status of a file was changed, at the origin alone.
+    /// Notes that a file's status was changed at the origin alone.
     pub(crate) fn changed_at_origin(&self, inode: &Inode) {
         block_on(self.names.changed_at_origin(inode));
     }
 
-    /// Takes from a file what it may not keep when its content changes. May block.
+    /// Takes set-id bits and capabilities from a file whose content changes. May block.
     pub(crate) fn drop_privileges(&self, inode: &Arc<Inode>, rights: impl FnOnce() -> Option<Rights>) -> Outcome<()> {
         if inode.beside.privileges.is_none() || !privileges::has_any(inode)? {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Extended attributes, access lists among them: all kept by the origin.
+//! Extended attributes, access lists among them. The origin keeps them all.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::privileges::{self, CAPABILITIES};
 use crate::reached::Reached;
 use crate::tree::Inode;
 
-/// The name of these flushes: above those that operators start.
+/// The id of these flushes: above those that operators start.
 const FLUSH_ID: FlushId = FlushId(u64::MAX);
 
-/// The extended attribute with who may do what with a file.
+/// The extended attribute with a file's access list.
 const ACCESS_LIST: &str = "system.posix_acl_access";
 
 /// Attributes that only administrators see.
 const TRUSTED: &[u8] = b"trusted.";
 
-/// An answer to a caller that may only want to know how long it is.
+/// An answer to a caller that may want only its length.
 pub(crate) enum Sized {
     /// The length.
     Length(usize),
@@ -78,7 +78,7 @@ impl Front {
         flags: i32,
     ) -> Outcome<()> {
         let flags = XattrFlags::from_bits(flags.cast_unsigned()).ok_or(Errno::INVAL)?;
-        // It may be a program's capabilities, or an access list that changes the mode.
+        // The attribute may be a program's capabilities, or an access list that changes the mode.
         inode.beside.privileges.set_unknown();
         if name == CAPABILITIES {
             self.flush_before_privileges(inode)?;
@@ -95,8 +95,8 @@ impl Front {
         Ok(())
     }
 
-    /// The origin's kernel takes a program's capabilities away when the file is written there, which
-    /// destage does later: so what was written before they are set goes to the origin first.
+    /// Flushes a file before it gets capabilities. The origin's kernel takes capabilities away when the file is
+    /// written there, and destage writes later. So earlier writes go to the origin first.
     pub(crate) fn flush_before_privileges(&self, inode: &Inode) -> Outcome<()> {
         let Some(known) = inode.known() else { return Ok(()) };
         let scope = FlushScope::Objects([known.object()].into());

@@ -1,6 +1,6 @@
-//! The answer to one request of the kernel that is served without fuser.
+//! The answer to one request that the kernel sent and the mount serves without fuser.
 //!
-//! Invariant: each request gets exactly one answer. A dropped answer becomes an error, or the caller would wait
+//! Invariant: each request gets exactly one answer. A dropped answer sends an error; otherwise the caller would wait
 //! for ever. The answer to a direct write waits until the kernel has dropped the pages that the write bypassed.
 
 use std::io::IoSlice;
@@ -13,31 +13,31 @@ use rustix::io::Errno;
 use crate::fuse::forgetting::Passing;
 use crate::fuse::wire::{ANSWER_HEAD, WRITTEN, answer_head, written_body};
 
-/// Pieces of data that an answer sends in one call: far more than a request is ever put together of.
+/// Pieces of data that an answer sends in one call: far more than any request has.
 const PIECES: usize = 16;
 
-/// To be given to the kernel.
+/// An answer that the kernel waits for.
 pub(crate) struct Answer {
-    /// The kernel's device; none once it is answered.
+    /// The kernel's device. None after the answer.
     device: Option<Arc<OwnedFd>>,
     unique: u64,
-    /// Of a direct write: the write.
+    /// The write, if the request is a direct write.
     passing: Option<Passing>,
 }
 
 impl Answer {
-    /// For a request that came from this device.
+    /// The answer to a request that came from this device.
     pub(crate) const fn new(device: Arc<OwnedFd>, unique: u64) -> Self {
         Self { device: Some(device), unique, passing: None }
     }
 
-    /// The same for a direct write.
+    /// Makes it the answer to a direct write.
     pub(crate) fn of_direct(mut self, passing: Passing) -> Self {
         self.passing = Some(passing);
         self
     }
 
-    /// Answers with data, from where it is: nothing is copied but by the kernel.
+    /// Answers with data from where it lies: only the kernel copies it.
     pub(crate) fn data(self, pieces: &[Buf]) {
         if pieces.len() > PIECES {
             let mut whole = Vec::with_capacity(pieces.iter().map(|piece| piece.len()).sum());
@@ -57,22 +57,22 @@ impl Answer {
         self.send(0, &[data]);
     }
 
-    /// Answers that so much was written.
+    /// Answers that `size` bytes were written.
     pub(crate) fn written(self, size: u32) {
         self.send(0, &[&written_body(size)]);
     }
 
-    /// Answers that it is done.
+    /// Answers with success.
     pub(crate) fn ok(self) {
         self.send(0, &[]);
     }
 
-    /// Answers that it is not done.
+    /// Answers with an error.
     pub(crate) fn error(self, error: Errno) {
         self.send(error.raw_os_error(), &[]);
     }
 
-    /// The answer comes from elsewhere, or none is needed.
+    /// Drops the answer silently: another part sends it, or the request needs none.
     pub(crate) fn elsewhere(mut self) {
         self.device = None;
     }
@@ -83,7 +83,7 @@ impl Answer {
         match self.passing.take() {
             None => send(&device, unique, errno, parts),
             Some(passing) => {
-                // How much was written, or nothing.
+                // The count of bytes written, or no body.
                 let (mut body, mut len) = ([0; WRITTEN], 0);
                 for part in parts {
                     body[len..len + part.len()].copy_from_slice(part);
@@ -95,7 +95,7 @@ impl Answer {
     }
 }
 
-/// One call for head and body: the kernel takes an answer whole or not at all.
+/// Sends head and body in one call: the kernel takes an answer whole or not at all.
 fn send(device: &OwnedFd, unique: u64, errno: i32, parts: &[&[u8]]) {
     let body = parts.iter().map(|part| part.len()).sum();
     let head: [u8; ANSWER_HEAD] = answer_head(unique, body, errno);
@@ -104,7 +104,7 @@ fn send(device: &OwnedFd, unique: u64, errno: i32, parts: &[&[u8]]) {
     for (slice, part) in slices[1..].iter_mut().zip(parts) {
         *slice = IoSlice::new(part);
     }
-    // Fails if the caller was killed, or the mount is gone: then nobody wants it.
+    // Fails if the caller was killed or the mount is gone. No program wants the answer then.
     let _ = rustix::io::writev(device, &slices[..=parts.len()]);
 }
 

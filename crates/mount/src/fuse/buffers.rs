@@ -13,14 +13,14 @@ use headpond_base::{BLOCK, Buf, BufMut, RECORD_BYTES_MAX};
 /// Room for a request's data: the most that the kernel sends at once.
 pub(crate) const DATA_BYTES: usize = RECORD_BYTES_MAX + BLOCK;
 
-/// How many may be with the engine. Enough for every queue depth at which a database writes; about
-/// as many mebibytes of memory at most.
+/// The most buffers that the engine may have: enough for every queue depth at which a database writes. They take
+/// about as many mebibytes.
 const LENT_MAX: usize = 32;
 
-/// Below this a copy costs less than lending.
+/// Up to this many bytes a copy costs less than lending.
 const COPIED_MAX: usize = 2048;
 
-/// The memory for the next request, and what is lent.
+/// The memory for the next request, and the lent buffers.
 pub(crate) struct Buffers {
     next: BufMut,
     lent: VecDeque<Buf>,
@@ -31,12 +31,12 @@ impl Buffers {
         Self { next: BufMut::zeroed(DATA_BYTES), lent: VecDeque::new() }
     }
 
-    /// Where the next request's data is put.
+    /// The buffer for the next request's data.
     pub(crate) fn next(&mut self) -> &mut BufMut {
         &mut self.next
     }
 
-    /// Takes the first `len` bytes of what has arrived.
+    /// Takes the first `len` bytes that have arrived.
     pub(crate) fn take(&mut self, len: usize) -> Buf {
         let fresh = if len < COPIED_MAX { None } else { self.fresh() };
         let Some(fresh) = fresh else { return BufMut::copy_of(&self.next[..len]).freeze() };
@@ -45,9 +45,9 @@ impl Buffers {
         whole.slice(0..len)
     }
 
-    /// Memory that came back, or new.
+    /// A buffer that came back, or a new one.
     fn fresh(&mut self) -> Option<BufMut> {
-        // The oldest have most likely come back.
+        // The oldest buffers are the most likely to be back.
         for _ in 0..self.lent.len().min(4) {
             match self.lent.pop_front()?.reclaim() {
                 Ok(buffer) => return Some(buffer),

@@ -1,10 +1,11 @@
-//! The kernel's side of a mount as a whole: whether it stands, and its end while copies of it are left.
+//! The connection between kernel and mount as a whole: whether it stands, and how it ends while copies of the mount
+//! are left.
 //!
-//! A mount may have copies in other mount namespaces (a container, `unshare -m`), and an unmount here does not reach
-//! them. The connection with the kernel stands as long as there is a copy, or a program has a file of it open.
+//! A mount may have copies in other mount namespaces (a container, `unshare -m`). An unmount here does not reach
+//! them. The connection stands as long as there is a copy, or a program has a file of it open.
 //!
 //! Invariant: after a successful [`Connection::abort`] no request comes in any more, and programs that use a copy get
-//! ENOTCONN. What was answered before is the engine's, as ever.
+//! ENOTCONN. The engine keeps what was answered before.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -22,17 +23,18 @@ const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 #[derive(Debug)]
 pub(crate) struct Connection {
     device: Arc<OwnedFd>,
-    /// The kernel's name for it: the number of the mount's device. None where that could not be found out.
+    /// The kernel's name for it: the number of the mount's device. None if the mount could not find it out.
     number: Option<u32>,
 }
 
 impl Connection {
-    /// The one that is behind a mount point.
+    /// The connection behind a mount point.
     pub(crate) fn of(device: Arc<OwnedFd>, mountpoint: &Path) -> Self {
         Self { device, number: number_at(mountpoint) }
     }
 
-    /// Whether it is what is mounted on a mount point, and not something that came there since: as far as can be found out.
+    /// Whether this connection's mount is on the mount point, and not something mounted there later; as far as can be
+    /// found out.
     pub(crate) fn is_on(&self, mountpoint: &Path) -> bool {
         self.number.is_none() || self.number == number_at(mountpoint)
     }
@@ -53,8 +55,8 @@ impl Connection {
         }
     }
 
-    /// Ends it, and says whether that worked. It needs the kernel's list of connections, which belongs to the user
-    /// who mounted. Root can have the list even if it is not mounted.
+    /// Ends the connection, and says whether that worked. It needs the kernel's list of connections, where an entry
+    /// belongs to the user who mounted. Root can have the list even if it is not mounted.
     pub(crate) fn abort(&self) -> bool {
         let Some(number) = self.number else { return false };
         let name = format!("{number}/abort");
@@ -64,7 +66,8 @@ impl Connection {
     }
 }
 
-/// The number of the device that a path is on, if its major number is 0. Asks for nothing that the kernel would have to ask a mount for.
+/// The number of the device that a path is on, if its major number is 0. Asks only for what the kernel knows without
+/// the mount.
 fn number_at(path: &Path) -> Option<u32> {
     let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
     let found = rustix::fs::statx(CWD, path, flags, StatxFlags::empty()).ok()?;

@@ -5,10 +5,10 @@
 //! - No thread that serves reads or writes invalidates. In that call the kernel waits for every user of the pages,
 //!   and those users may wait for such a thread.
 //! - Before a sync or a durable write fails because the origin lost data, the pages of that data are gone.
-//! - Only answers to direct writes wait for the invalidation, because the kernel holds no page for these; and at most
-//!   [`WAITING_MAX`] at once. The kernel limits its asynchronous requests: if all of them waited here, it could not
-//!   send the reads that the invalidation waits for. A further write gets its answer first, and its range goes right
-//!   after that.
+//! - Only answers to direct writes wait for the invalidation, because the kernel holds no page for these. At most
+//!   [`WAITING_MAX`] wait at once: the kernel limits its asynchronous requests, and if all of them waited here, it
+//!   could not send the reads that the invalidation waits for. A further write gets its answer first, and its range
+//!   goes right after that.
 
 use std::io;
 use std::ops::Range;
@@ -22,11 +22,11 @@ use crate::fuse::wire::forget_message;
 use crate::handles::OpenFile;
 use crate::kernel_pages::Forget;
 
-/// Answers that may wait at once. The kernel's own bound is 512 for a mount of root's; for others the administrator's, which is not
-/// below 12.
+/// Answers that may wait at once, for other users' mounts and root's. The kernel's own bound is 512 for a mount of
+/// root's. For others the administrator sets it, to no less than 12.
 const WAITING_MAX: [usize; 2] = [8, 64];
 
-/// The way to the kernel, and a thread that goes it.
+/// Invalidation, on a thread of its own.
 pub(crate) struct Forgetting {
     device: Arc<OwnedFd>,
     thread: Workers,
@@ -34,7 +34,7 @@ pub(crate) struct Forgetting {
     waiting_max: usize,
 }
 
-/// A direct write under way: what its answer may have to wait for.
+/// A direct write under way. Its answer may have to wait for the invalidation.
 pub(crate) struct Passing {
     forgetting: Arc<Forgetting>,
     file: Arc<OpenFile>,
@@ -49,7 +49,7 @@ impl Forgetting {
         Ok(Arc::new(Self { device, thread: Workers::start(1)?, waiting: AtomicUsize::new(0), waiting_max }))
     }
 
-    /// Has the kernel forget, soon, what was written into the handle's batch.
+    /// Makes the kernel forget, soon, what a program wrote into the handle's batch.
     pub(crate) fn soon(&self, file: &Arc<OpenFile>) {
         if file.batching.note_forgetting() {
             let (device, file) = (self.device.clone(), file.clone());
@@ -61,37 +61,38 @@ impl Forgetting {
         }
     }
 
-    /// Has the kernel forget, soon, all that it has of a file: the origin may have lost some of it.
+    /// Makes the kernel forget, soon, all of a file: the origin may have lost some of it.
     pub(crate) fn all_of(&self, node: u64) {
         let device = self.device.clone();
         self.thread.push(move || forget(&device, node, &(0..0)));
     }
 
-    /// Does something once the kernel has forgotten what it was to forget before.
+    /// Does something after the kernel has forgotten all that was asked before.
     pub(crate) fn then(&self, done: impl FnOnce() + Send + 'static) {
         self.thread.push(done);
     }
 
-    /// Has the kernel forget ranges of a file, and its size. Waits.
+    /// Makes the kernel forget ranges of a file, and its size. Waits.
     pub(crate) fn now(&self, node: u64, ranges: Vec<Range<u64>>) {
         for range in ranges {
             forget(&self.device, node, &range);
         }
     }
 
-    /// Has the kernel forget a file's attributes. That waits for nobody, so any thread may ask for it.
+    /// Makes the kernel forget a file's attributes. Never waits, so any thread may call it.
     pub(crate) fn attributes(&self, node: u64) {
         let _ = rustix::io::write(&self.device, &forget_message(node, None));
     }
 }
 
 impl Passing {
-    /// A direct write of so many bytes to this file.
+    /// A direct write of `bytes` at `offset` to this file.
     pub(crate) fn new(forgetting: &Arc<Forgetting>, file: &Arc<OpenFile>, offset: u64, bytes: u32) -> Self {
         Self { forgetting: forgetting.clone(), file: file.clone(), offset, bytes }
     }
 
-    /// The write was made, or in part, or failed: it is answered once the kernel keeps nothing of what was there before.
+    /// Call it when the write is done, in part or failed. The answer goes out once the kernel keeps no older bytes of
+    /// the range.
     pub(crate) fn answer(self, answer: impl FnOnce() + Send + 'static) {
         let Some(what) = self.file.inode.beside.pages.passed() else { return answer() };
         let forgetting = self.forgetting.clone();
@@ -119,8 +120,8 @@ impl Passing {
     }
 }
 
-/// An empty range at the start is all of the file.
+/// Makes the kernel forget a range; an empty one at the start is all of the file.
 fn forget(device: &OwnedFd, node: u64, range: &Range<u64>) {
-    // Refused if the kernel has let go of the file: then it keeps nothing.
+    // The kernel refuses if it has let go of the file. It keeps nothing of it then.
     let _ = rustix::io::write(device, &forget_message(node, Some(range)));
 }

@@ -7,17 +7,17 @@ use rustix::io::Errno;
 
 use crate::fuse::answer::Answer;
 
-/// A share in an answer, which goes out when the last share is done: with an error, if one had one.
+/// A share in an answer. The answer goes out when the last share is done, with an error if any share failed.
 pub(crate) enum Join {
-    /// There is only this one; it costs nothing.
+    /// The only share. It costs nothing.
     One(Answer),
     /// There are several.
     Several(Arc<Mutex<Parts>>),
-    /// An only share that was given away.
+    /// The only share, given away.
     Gone,
 }
 
-/// What the shares have brought together.
+/// The results of the shares so far.
 pub(crate) struct Parts {
     answer: Option<Answer>,
     left: usize,
@@ -26,13 +26,13 @@ pub(crate) struct Parts {
 }
 
 impl Join {
-    /// For `parts` requests.
+    /// An answer to `parts` requests.
     pub(crate) fn new(answer: Answer, parts: usize) -> Self {
         let data = vec![Vec::new(); parts];
         Self::Several(Arc::new(Mutex::new(Parts { answer: Some(answer), left: parts, error: None, data })))
     }
 
-    /// One more share; of an only one, that one.
+    /// One more share; if there is only one, that one.
     pub(crate) fn share(&mut self) -> Self {
         match self {
             Self::Several(parts) => Self::Several(parts.clone()),
@@ -40,7 +40,7 @@ impl Join {
         }
     }
 
-    /// Part `number` of a read is here.
+    /// Part `number` of a read has come.
     pub(crate) fn data(self, number: usize, pieces: Vec<Buf>) {
         match self {
             Self::One(answer) => answer.data(&pieces),
@@ -53,7 +53,7 @@ impl Join {
         }
     }
 
-    /// A part of a write of so many bytes in all is done.
+    /// A part of a write of `whole` bytes is done.
     pub(crate) fn written(self, whole: u32) {
         match self {
             Self::One(answer) => answer.written(whole),
@@ -81,7 +81,7 @@ fn locked(parts: &Mutex<Parts>) -> MutexGuard<'_, Parts> {
 }
 
 impl Parts {
-    /// One is done; the last one answers.
+    /// A share is done. The last one answers.
     fn one(&mut self, good: impl FnOnce(Answer, &[Vec<Buf>])) {
         self.left -= 1;
         if self.left > 0 {

@@ -1,4 +1,4 @@
-//! The place of a mount: whether it will do, and taking away a dead mount that is in its way.
+//! The mount point: checking it, and removing a dead mount from it.
 
 use std::fs;
 use std::io;
@@ -13,16 +13,16 @@ use crate::MountError;
 /// The program through which ordinary users mount and unmount.
 const HELPER: &str = "fusermount3";
 
-/// Whether a mount is there whose daemon is gone. It is asked for what the kernel cannot answer
-/// by itself, as it may the status of the mount's root. One that was killed this moment lets go
-/// of its requests a little later: what waits for it then ends as aborted.
+/// Whether a mount without a daemon is there. It asks for what the kernel cannot answer by itself; the kernel may
+/// know the status of the mount's root. A daemon that was killed this moment lets go of its requests a little later,
+/// and a waiting request then ends as aborted.
 #[must_use]
 pub fn daemon_is_gone(mountpoint: &Path) -> bool {
     matches!(rustix::fs::statfs(mountpoint), Err(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
-/// Checks a mount point and gives its full path. A mount whose daemon died is removed: nobody
-/// can use it, and its owner is about to mount there again.
+/// Checks a mount point and gives its full path. Removes a mount whose daemon died: it is of no use, and its owner is
+/// about to mount there again.
 pub(crate) fn check(mountpoint: &Path, origin: &Path) -> Result<PathBuf, MountError> {
     if daemon_is_gone(mountpoint) {
         remove_dead(mountpoint).map_err(|error| MountError::DeadMount { mountpoint: mountpoint.to_owned(), error })?;
@@ -36,7 +36,7 @@ pub(crate) fn check(mountpoint: &Path, origin: &Path) -> Result<PathBuf, MountEr
     }
     let whole = |path: &Path, error| MountError::Mount { mountpoint: path.to_owned(), error };
     let mountpoint = mountpoint.canonicalize().map_err(|error| whole(mountpoint, error))?;
-    // What is served is open already: a path that leads nowhere by now hides nothing.
+    // The origin is open already. If its path leads nowhere by now, the mount hides nothing.
     let origin = origin.canonicalize().unwrap_or_else(|_| origin.to_owned());
     if mountpoint.starts_with(&origin) {
         return Err(MountError::MountpointInsideOrigin { mountpoint, origin });
@@ -59,13 +59,13 @@ fn remove_dead(mountpoint: &Path) -> io::Result<()> {
     }
 }
 
-/// Unmounts, unless something is in use.
+/// Unmounts, unless the mount is in use.
 pub(crate) fn unmount(mountpoint: &Path) -> Result<(), MountError> {
     let failed = |error| MountError::Unmount { mountpoint: mountpoint.to_owned(), error };
     match rustix::mount::unmount(mountpoint, UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
         Err(Errno::BUSY) => Err(MountError::Busy(mountpoint.to_owned())),
-        // Not mounted any more: another one was faster.
+        // Not mounted any more: another unmount was faster.
         Err(Errno::INVAL | Errno::NOENT) => Ok(()),
         Err(Errno::PERM) => {
             let output = helper(&["-u"], mountpoint).map_err(failed)?;
@@ -82,7 +82,7 @@ pub(crate) fn unmount(mountpoint: &Path) -> Result<(), MountError> {
     }
 }
 
-/// What kept a mount from coming about.
+/// Why the mount failed.
 pub(crate) fn refusal(mountpoint: &Path, error: io::Error) -> MountError {
     let mountpoint = mountpoint.to_owned();
     if let Err(fuse) = fs::File::options().read(true).write(true).open("/dev/fuse") {

@@ -1,7 +1,7 @@
-//! The way to fuser and back: a pair of sockets in the place of the kernel's device.
+//! The way to fuser and back: a pair of sockets in place of the kernel's device.
 //!
-//! fuser reads requests from one end as if the kernel had sent them, and answers there. A thread of
-//! its own passes these answers on to the kernel.
+//! fuser reads requests from one end as if the kernel had sent them, and answers there. A thread of its own passes
+//! these answers on to the kernel.
 //!
 //! Price: two hand-overs for a request that is not for data. The kernel keeps names and attributes, the
 //! most frequent ones, so few of them come here.
@@ -20,27 +20,27 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, So
 use crate::fuse::answer::Answer;
 use crate::fuse::wire::{HEAD, Head, opcode};
 
-/// No answer of fuser's is longer: lists of a directory's entries are asked for in pieces of at most
-/// [`LIST_BYTES_MAX`], names and attributes have at most 64 KiB.
+/// The longest answer of fuser's. The kernel asks for lists of a directory's entries in pieces of at most
+/// [`LIST_BYTES_MAX`]; names and attributes have at most 64 KiB.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
 
-/// A message through a socket is bounded by the socket's buffer, of 208 KiB unless set otherwise.
+/// The socket's buffer bounds a message. It has 208 KiB by default.
 const LIST_BYTES_MAX: u32 = 64 << 10;
 
 /// Bytes of one entry in a list of inodes to forget.
 const FORGOTTEN: usize = 16;
 
-/// Entries to a message when a long list of them is split.
+/// Entries in one message of a long list that was split.
 const FORGOTTEN_MAX: usize = 1024;
 
-/// The protocol version as whose kernel we greet fuser: what matters was agreed on with the real one.
+/// The protocol version in our greeting to fuser. The greeting of the real kernel has agreed on all that matters.
 const VERSION: [u32; 2] = [7, 31];
 
 /// The door's end.
 #[derive(Clone)]
 pub(crate) struct Socket {
     end: Arc<OwnedFd>,
-    /// Of fuser: each ends with a message of its own.
+    /// How many threads fuser has: each ends with a message of its own.
     threads: usize,
 }
 
@@ -67,13 +67,13 @@ pub(crate) fn start<F: Filesystem + Send + 'static>(
     Ok((socket, session))
 }
 
-/// Passes fuser's answers on to the kernel, until fuser has closed its end.
+/// Passes fuser's answers on to the kernel until fuser closes its end.
 fn pass_answers(from: &OwnedFd, device: &OwnedFd) {
     let mut answer = vec![0; ANSWER_BYTES_MAX];
     loop {
         match rustix::net::recv(from, &mut answer[..], RecvFlags::empty()) {
             Ok((0, _)) => return,
-            // Refused if the caller was killed meanwhile, or the mount is gone: nobody wants it then.
+            // The kernel refuses if the caller was killed or the mount is gone. No program wants the answer then.
             Ok((len, _)) => drop(rustix::io::write(device, &answer[..len])),
             Err(Errno::INTR) => {}
             Err(_) => return,
@@ -82,8 +82,8 @@ fn pass_answers(from: &OwnedFd, device: &OwnedFd) {
 }
 
 impl Socket {
-    /// Passes a request on without blocking: if fuser's threads are all busy and the socket is
-    /// full, a worker waits for them.
+    /// Passes a request on without blocking. If fuser's threads are all busy and the socket is full, a worker waits
+    /// for them.
     pub(crate) fn pass(&self, device: &Arc<OwnedFd>, asked: &Head, head: &[u8], body: &[u8], workers: &Workers) {
         if asked.opcode == opcode::BATCH_FORGET && body.len() > FORGOTTEN * FORGOTTEN_MAX {
             let whole = [head, body].concat();
@@ -126,12 +126,12 @@ impl Socket {
         }
     }
 
-    /// Ends fuser's threads, once they have done what was passed on before.
+    /// Ends fuser's threads after they have done all earlier requests.
     pub(crate) fn close(&self, workers: &Workers) {
         let socket = self.clone();
         workers.push(move || {
             for _ in 0..socket.threads {
-                // If they have ended already, so much the better.
+                // It fails if they have ended already, which is as good.
                 let _ = socket.send(&[&Head::message(opcode::DESTROY, 0, &[])], SendFlags::empty());
             }
         });

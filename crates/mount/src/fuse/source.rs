@@ -1,12 +1,12 @@
-//! What the kernel's table of mounts shows as a mount's source: the origin's path, in a form that passes the
-//! mount options (commas), `fusermount3` (backslashes) and text (any bytes), and reads back.
+//! A mount's source in the kernel's table of mounts: the origin's path, written so that it passes the mount options
+//! (commas), `fusermount3` (backslashes) and text (any bytes), and can be read back.
 
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// A path as a source: what is not plain is `%` and two hexadecimal digits.
+/// Writes a path as a source: each byte that is not plain becomes `%` and two hexadecimal digits.
 pub(crate) fn source_of(path: &Path) -> String {
     let mut source = String::new();
     for &byte in path.as_os_str().as_bytes() {
@@ -20,7 +20,7 @@ pub(crate) fn source_of(path: &Path) -> String {
     source
 }
 
-/// The path of a source.
+/// The path that a source stands for.
 #[must_use]
 pub fn path_of_source(source: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(source.len());

@@ -1,5 +1,5 @@
-//! The bytes of the few FUSE messages that are served without fuser: the heads of reads, writes
-//! and syncs, and of their answers. Layouts are those of the kernel's `linux/fuse.h`.
+//! The bytes of the few FUSE messages that the mount serves without fuser: the heads of reads, writes and syncs, and
+//! of their answers. Layouts are those of the kernel's `linux/fuse.h`.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::caller::Caller;
 /// Bytes of every request's head.
 pub(crate) const HEAD: usize = 40;
 
-/// Bytes before the data of a write: what is after them is the data alone.
+/// Bytes before the data of a write. Only data follows them.
 pub(crate) const WRITE_HEAD: usize = HEAD + 40;
 
 /// Bytes of every answer's head.
@@ -31,7 +31,7 @@ pub(crate) mod opcode {
     pub(crate) const STATX: u32 = 52;
 }
 
-/// The kernel writes pages of a shared mapping back, by whichever handle it finds.
+/// The kernel writes back pages of a shared mapping, by whichever handle it finds.
 const WRITE_CACHE: u32 = 1 << 0;
 
 /// The request names its lock owner: the kernel sets this for direct reads and writes only.
@@ -40,7 +40,7 @@ const LOCK_OWNER: u32 = 1 << 1;
 /// The caller keeps no set-id bits.
 const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 
-/// Only data is to be synced.
+/// Sync only the data.
 const FSYNC_DATA: u32 = 1;
 
 /// The head of a request.
@@ -48,9 +48,9 @@ const FSYNC_DATA: u32 = 1;
 pub(crate) struct Head {
     pub(crate) len: usize,
     pub(crate) opcode: u32,
-    /// What it is about, as a node id.
+    /// The node id that the request is about.
     pub(crate) node: u64,
-    /// Names the request in its answer.
+    /// The request's number, which its answer repeats.
     pub(crate) unique: u64,
     pub(crate) caller: Caller,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Read {
     pub(crate) handle: u64,
     pub(crate) offset: u64,
     pub(crate) size: u32,
-    /// Past the kernel's pages.
+    /// Bypasses the kernel's pages.
     pub(crate) direct: bool,
 }
 
@@ -72,19 +72,19 @@ pub(crate) struct Write {
     pub(crate) offset: u64,
     pub(crate) size: u32,
     pub(crate) kills_set_id: bool,
-    /// Sent by the kernel and not by the handle's owner: pages of a shared mapping of any process.
+    /// The kernel sent it, not the handle's owner: pages of a shared mapping of any process.
     pub(crate) of_mapping: bool,
-    /// Past the kernel's pages: it holds none of them meanwhile. The open file's flags do not tell: a direct write that meets a
-    /// page which cannot be dropped goes through the pages.
+    /// Bypasses the kernel's pages: the kernel holds none of them meanwhile. The open file's flags do not tell this:
+    /// a direct write that meets a page which cannot be dropped goes through the pages.
     pub(crate) direct: bool,
     /// The open file's flags.
     pub(crate) flags: i32,
 }
 
-/// A file to be made.
+/// A file to create.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Create {
-    /// Of the open file.
+    /// The flags of the new open file.
     pub(crate) flags: u32,
     pub(crate) mode: u32,
     pub(crate) umask: u32,
@@ -106,7 +106,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 impl Head {
-    /// Reads it; `None` if the message is too short to be one.
+    /// Reads the body of a message. `None` if the message is too short.
     pub(crate) fn parse(message: &[u8]) -> Option<Self> {
         let caller = Caller { uid: u32_at(message, 24)?, gid: u32_at(message, 28)?, pid: u32_at(message, 32)? };
         Some(Self {
@@ -179,15 +179,15 @@ pub(crate) fn answer_head(unique: u64, body: usize, errno: i32) -> [u8; ANSWER_H
     head
 }
 
-/// Tells the kernel to forget what it keeps of a file's attributes, and of a range of its bytes if there is one
+/// The message that makes the kernel forget a file's attributes, and a range of its bytes if there is one
 /// (`FUSE_NOTIFY_INVAL_INODE`).
 pub(crate) fn forget_message(node: u64, range: Option<&Range<u64>>) -> [u8; ANSWER_HEAD + 24] {
     const INVAL_INODE: i32 = 2;
     let mut message = [0; ANSWER_HEAD + 24];
-    // As an answer to nobody, with what it is in place of the error.
+    // An answer to no request, with the notification's code in place of the error.
     message[..ANSWER_HEAD].copy_from_slice(&answer_head(0, 24, -INVAL_INODE));
     message[16..24].copy_from_slice(&node.to_ne_bytes());
-    // A negative offset stands for no byte.
+    // A negative offset means no bytes.
     let (offset, bytes) = range.map_or((u64::MAX, 0), |range| (range.start, range.end - range.start));
     message[24..32].copy_from_slice(&offset.to_ne_bytes());
     message[32..].copy_from_slice(&bytes.to_ne_bytes());
