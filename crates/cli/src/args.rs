@@ -127,7 +127,7 @@ pub enum Command {
     Fault(FaultArgs),
 }
 
-/// What `headpond mount` is given.
+/// The arguments of `headpond mount`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   A database on a slow volume, served for all users, in the background (as root):
@@ -198,7 +198,7 @@ pub struct MountArgs {
     /// origin's. Give the path below the origin, or `all`. You can repeat this option
     #[arg(long, value_name = "FILE|all")]
     pub keep_pool: Vec<PathBuf>,
-    /// For such a file: keep the origin's version, and drop the pool's dirty data for good
+    /// As --keep-pool, but keep the origin's version of the file, and drop the pool's dirty data for good
     #[arg(long, value_name = "FILE|all")]
     pub keep_origin: Vec<PathBuf>,
     /// For tests and demonstrations: make the origin as slow as this disk
@@ -218,7 +218,7 @@ const MODE_HELP: &str =
   write-around   writes go to the origin only; reads are cached
   pass-through   everything goes to the origin";
 
-/// What `headpond status` is given.
+/// The arguments of `headpond status`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   headpond status                              every mount of this user
@@ -236,7 +236,7 @@ pub struct StatusArgs {
     pub json: bool,
 }
 
-/// What `headpond doctor` is given.
+/// The arguments of `headpond doctor`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   headpond doctor /var/lib/mysql           a data directory
@@ -252,7 +252,7 @@ pub struct DoctorArgs {
     pub json: bool,
 }
 
-/// What `headpond atomic` is given.
+/// The arguments of `headpond atomic`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   headpond atomic status               does the file exist, and which files rely on untorn writes?
@@ -268,7 +268,7 @@ pub struct AtomicArgs {
     pub root: Option<PathBuf>,
 }
 
-/// What can be done with the marker.
+/// The commands for the marker.
 #[derive(Subcommand, Debug)]
 pub enum AtomicCommand {
     /// Make /dev/fcta: MariaDB skips its doublewrite from its next start on
@@ -287,7 +287,7 @@ pub enum AtomicCommand {
     },
 }
 
-/// What `headpond top` is given.
+/// The arguments of `headpond top`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   headpond top                        the only mount of this user
@@ -306,7 +306,7 @@ pub struct TopArgs {
     pub interval: u32,
 }
 
-/// What `headpond stats` is given.
+/// The arguments of `headpond stats`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   headpond stats /var/lib/mysql                      a line for each number
@@ -325,7 +325,7 @@ pub struct StatsArgs {
     pub reference: bool,
 }
 
-/// What `headpond flush` is given.
+/// The arguments of `headpond flush`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   Before a snapshot or a backup of the origin itself (first stop or lock the database):
@@ -356,12 +356,12 @@ pub struct FlushArgs {
     /// With --background: print JSON, one object with the handle
     #[arg(long, requires = "background")]
     pub json: bool,
-    /// No progress bar
+    /// Show no progress bar
     #[arg(long, short)]
     pub quiet: bool,
 }
 
-/// What `headpond unmount` is given.
+/// The arguments of `headpond unmount`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   headpond unmount /var/lib/mysql                  leaves the origin complete
@@ -373,12 +373,12 @@ pub struct UnmountArgs {
     /// Leave now: dirty data stays in the pool, and a marker beside the origin says so
     #[arg(long)]
     pub keep_dirty: bool,
-    /// No progress bar
+    /// Show no progress bar
     #[arg(long, short)]
     pub quiet: bool,
 }
 
-/// What `headpond rules` is given.
+/// The arguments of `headpond rules`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   Cache everything but the backup:
@@ -410,7 +410,7 @@ pub struct RulesArgs {
     pub command: RulesCommand,
 }
 
-/// What can be done with rules.
+/// The commands for rules.
 #[derive(Subcommand, Debug)]
 pub enum RulesCommand {
     /// Show all rules in order, each with the requests and bytes that it decided
@@ -470,7 +470,7 @@ fn rule_number(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "rules are numbered from 1".to_owned())
 }
 
-/// What `headpond fault` is given.
+/// The arguments of `headpond fault`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   headpond fault /mnt write-errors=0     from now on every write to flash fails")]
@@ -481,7 +481,7 @@ pub struct FaultArgs {
     pub faults: String,
 }
 
-/// What `headpond check` is given.
+/// The arguments of `headpond check`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   headpond check /nvme/pond                    what the pool holds, and whether it is intact
@@ -496,12 +496,12 @@ pub struct CheckArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// No progress bar
+    /// Show no progress bar
     #[arg(long, short)]
     pub quiet: bool,
 }
 
-/// What `headpond set` is given.
+/// The arguments of `headpond set`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   headpond set /var/lib/mysql mode=write-through   from now on each write waits for the origin. The command
@@ -519,7 +519,7 @@ pub struct SetArgs {
     pub dry_run: bool,
 }
 
-/// What `headpond get` is given.
+/// The arguments of `headpond get`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   headpond get /var/lib/mysql                      every setting; behind # its default
@@ -541,7 +541,7 @@ pub struct GetArgs {
     pub reference: bool,
 }
 
-/// A setting and its value, checked before any daemon is asked.
+/// A setting and its value. The check needs no daemon.
 fn setting(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE, such as flush-period=10s")?;
     Settings::default().set(name, value)?;
