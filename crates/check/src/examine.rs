@@ -8,7 +8,7 @@ use headpond_engine::{FlashRead, RecoverError, RecoveredObject, recover};
 use headpond_format::Identity;
 use headpond_format::{Superblock, VERSION};
 
-use crate::report::{Blocks, Dirty, Findings, Pool, Progress, Report, Segments, Severity, Verdict};
+use crate::report::{Blocks, Conclusion, DirtyObject, Findings, Pool, Progress, Report, SegmentCounts, Severity};
 use crate::segments::Examined;
 use crate::{areas, blocks, settings, superblocks};
 
@@ -27,10 +27,10 @@ pub fn examine(flash: &mut dyn FlashRead, device_bytes: u64, progress: &mut dyn 
             let mut pool = Examined { flash: &mut *flash, superblock, recovered: &recovered, findings: &mut findings };
             pool.segments(progress)
         }
-        None => Segments::default(),
+        None => SegmentCounts::default(),
     };
     let mut report = Report {
-        verdict: Verdict::Refused,
+        verdict: Conclusion::Refused,
         why: String::new(),
         device_bytes,
         pool: newest.map(pool),
@@ -99,10 +99,10 @@ fn pool(superblock: &Superblock) -> Pool {
     }
 }
 
-fn dirty_files(objects: &[RecoveredObject], lost: &BTreeMap<ObjectId, u64>) -> Vec<Dirty> {
+fn dirty_files(objects: &[RecoveredObject], lost: &BTreeMap<ObjectId, u64>) -> Vec<DirtyObject> {
     let dirty = objects.iter().filter(|object| object.dirty || object.dirty_blocks > 0);
-    let mut files: Vec<Dirty> = dirty
-        .map(|object| Dirty {
+    let mut files: Vec<DirtyObject> = dirty
+        .map(|object| DirtyObject {
             path: String::from_utf8_lossy(&object.state.path).into_owned(),
             inode: object.state.identity.file().map(|file| file.inode),
             volume: match object.state.identity {
@@ -141,14 +141,14 @@ fn refuse(report: &mut Report, error: RecoverError) {
 
 fn conclude(report: &mut Report) {
     (report.verdict, report.why) = match (&report.refused, report.findings.worst()) {
-        (Some(error), _) => (Verdict::Refused, format!("a mount refuses it: {error}")),
+        (Some(error), _) => (Conclusion::Refused, format!("a mount refuses it: {error}")),
         (None, Some(Severity::Loss)) => {
             let blocks = report.blocks.damaged_dirty;
-            (Verdict::Loss, format!("{blocks} dirty blocks are damaged; the rest of the pool is usable"))
+            (Conclusion::Loss, format!("{blocks} dirty blocks are damaged; the rest of the pool is usable"))
         }
         (None, Some(Severity::Harmless)) => {
-            (Verdict::Harmless, "the damage loses nothing: the pool is usable".to_owned())
+            (Conclusion::Harmless, "the damage loses nothing: the pool is usable".to_owned())
         }
-        (None, Some(Severity::Note) | None) => (Verdict::Sound, "nothing is damaged".to_owned()),
+        (None, Some(Severity::Note) | None) => (Conclusion::Sound, "nothing is damaged".to_owned()),
     };
 }

@@ -16,4 +16,7 @@ mod superblocks;
 
 pub use examine::examine;
 pub use headpond_engine::RecoverError;
-pub use report::{Area, Blocks, Dirty, Finding, Findings, Pool, Progress, Report, Segments, Severity, Slot, Verdict};
+pub use report::{
+    Area, Blocks, Conclusion, DirtyObject, Finding, Findings, Pool, Progress, Report, SegmentCounts, Severity,
+    SlotReport,
+};

@@ -7,7 +7,7 @@ use serde::Serialize;
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// The conclusion.
-    pub verdict: Verdict,
+    pub verdict: Conclusion,
     /// The conclusion in a sentence.
     pub why: String,
     /// Bytes of the file or device.
@@ -15,13 +15,13 @@ pub struct Report {
     /// What the pool says of itself; absent where no superblock is intact.
     pub pool: Option<Pool>,
     /// The two copies of the superblock.
-    pub superblocks: Vec<Slot>,
+    pub superblocks: Vec<SlotReport>,
     /// The two slots of settings; none where no superblock is intact.
-    pub settings: Vec<Slot>,
+    pub settings: Vec<SlotReport>,
     /// The two checkpoint areas; none where no superblock is intact.
     pub checkpoints: Vec<Area>,
     /// The segments, counted.
-    pub segments: Segments,
+    pub segments: SegmentCounts,
     /// Batches behind the last complete one: writes that nobody had synced, dropped by a crash.
     pub dropped_batches: u64,
     /// The cached data, counted; zeros where recovery refuses the pool.
@@ -29,7 +29,7 @@ pub struct Report {
     /// Files that the pool remembers.
     pub files: u64,
     /// Files with data, size or time that the origin has not got: most dirty first.
-    pub dirty_files: Vec<Dirty>,
+    pub dirty_files: Vec<DirtyObject>,
     /// Everything that is not as it should be.
     pub findings: Findings,
     /// Why a mount would refuse the pool.
@@ -40,7 +40,7 @@ pub struct Report {
 /// The conclusion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum Conclusion {
     /// Nothing is damaged.
     Sound,
     /// There is damage, and it loses nothing: a second copy, or the origin, has what is damaged.
@@ -76,7 +76,7 @@ pub struct Pool {
 
 /// One copy of the superblock, or of the settings.
 #[derive(Debug, Serialize)]
-pub struct Slot {
+pub struct SlotReport {
     /// Where it is.
     pub offset: u64,
     /// Goes up with each that is written: the larger one counts.
@@ -104,7 +104,7 @@ pub struct Area {
 
 /// The segments, counted.
 #[derive(Debug, Default, Serialize)]
-pub struct Segments {
+pub struct SegmentCounts {
     /// All of them.
     pub all: u64,
     /// Hold nothing that counts.
@@ -134,7 +134,7 @@ pub struct Blocks {
 
 /// An object with something that the origin has not got.
 #[derive(Clone, Debug, Serialize)]
-pub struct Dirty {
+pub struct DirtyObject {
     /// Its path below the origin's root, as last known; empty where unknown, and of a volume.
     pub path: String,
     /// Its inode number at the origin, if it is a file.

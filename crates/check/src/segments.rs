@@ -8,7 +8,7 @@ use headpond_format::{
 };
 use headpond_log::{ScanError, Walk, read_footer, walk_segment};
 
-use crate::report::{Findings, Progress, Segments, Severity};
+use crate::report::{Findings, Progress, SegmentCounts, Severity};
 
 /// A pool whose segments are examined.
 pub(crate) struct Examined<'a> {
@@ -20,9 +20,9 @@ pub(crate) struct Examined<'a> {
 }
 
 impl Examined<'_> {
-    pub(crate) fn segments(&mut self, progress: &mut dyn FnMut(Progress)) -> Segments {
+    pub(crate) fn segments(&mut self, progress: &mut dyn FnMut(Progress)) -> SegmentCounts {
         let all = self.superblock.geometry.segments;
-        let mut segments = Segments { all: all.into(), ..Segments::default() };
+        let mut segments = SegmentCounts { all: all.into(), ..SegmentCounts::default() };
         // A durable batch that is lost costs nothing, unless recovery says so.
         let lost_batch = match self.recovered {
             Err(RecoverError::LostHistory { .. }) => Severity::Loss,

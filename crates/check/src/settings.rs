@@ -4,9 +4,9 @@ use headpond_base::{BLOCK, PoolId};
 use headpond_engine::FlashRead;
 use headpond_format::{Damage, SETTINGS_SLOTS, decode_settings};
 
-use crate::report::{Findings, Severity, Slot};
+use crate::report::{Findings, Severity, SlotReport};
 
-pub(crate) fn examine(flash: &mut dyn FlashRead, pool: PoolId, findings: &mut Findings) -> Vec<Slot> {
+pub(crate) fn examine(flash: &mut dyn FlashRead, pool: PoolId, findings: &mut Findings) -> Vec<SlotReport> {
     let mut told = Vec::new();
     for (index, offset) in SETTINGS_SLOTS.into_iter().enumerate() {
         let (counter, damage) = match flash.read(offset, BLOCK) {
@@ -24,7 +24,7 @@ pub(crate) fn examine(flash: &mut dyn FlashRead, pool: PoolId, findings: &mut Fi
             );
             findings.add(Severity::Harmless, format!("settings {index}"), offset, what);
         }
-        told.push(Slot { offset, counter, counts: false, damage });
+        told.push(SlotReport { offset, counter, counts: false, damage });
     }
     let newest = told.iter().filter_map(|slot| slot.counter).max();
     if let Some(slot) = told.iter_mut().find(|slot| slot.counter.is_some() && slot.counter == newest) {

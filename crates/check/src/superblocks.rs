@@ -4,7 +4,7 @@ use headpond_base::BLOCK;
 use headpond_engine::FlashRead;
 use headpond_format::{Damage, SUPERBLOCK_SLOTS, Superblock, decode_superblock};
 
-use crate::report::{Findings, Severity, Slot};
+use crate::report::{Findings, Severity, SlotReport};
 
 /// There is no superblock where one should be.
 const MISSING: &str = "missing";
@@ -27,7 +27,11 @@ impl Slots {
     }
 }
 
-pub(crate) fn examine(flash: &mut dyn FlashRead, device_bytes: u64, findings: &mut Findings) -> (Slots, Vec<Slot>) {
+pub(crate) fn examine(
+    flash: &mut dyn FlashRead,
+    device_bytes: u64,
+    findings: &mut Findings,
+) -> (Slots, Vec<SlotReport>) {
     let read = SUPERBLOCK_SLOTS.map(|offset| {
         if offset + BLOCK as u64 > device_bytes {
             return Err("the device ends before it".to_owned());
@@ -64,7 +68,7 @@ pub(crate) fn examine(flash: &mut dyn FlashRead, device_bytes: u64, findings: &m
             };
             findings.add(severity, format!("superblock {index}"), offset, format!("{why}. {meaning}"));
         }
-        told.push(Slot { offset, counter, counts: counter.is_some() && counter == newest, damage });
+        told.push(SlotReport { offset, counter, counts: counter.is_some() && counter == newest, damage });
     }
     if alike && let Some(second) = told.get_mut(1) {
         second.counts = false;

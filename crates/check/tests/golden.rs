@@ -11,7 +11,7 @@ mod sparse;
 use std::path::Path;
 
 use headpond_base::{BLOCK, Buf, BufMut, Errno, PoolId, Result};
-use headpond_check::{Report, Severity, Verdict, examine};
+use headpond_check::{Conclusion, Report, Severity, examine};
 use headpond_engine::FlashRead;
 use headpond_format::{
     Entry, SETTINGS_SLOTS, SUPERBLOCK_SLOTS, SettingsBlock, decode_batch, decode_checkpoint_head, decode_footer_tail,
@@ -44,10 +44,10 @@ fn blocks(image: &[u8], holds: impl Fn(&[u8]) -> bool) -> Vec<usize> {
 #[test]
 fn an_empty_pool_and_one_that_was_cut_off_are_sound() {
     let empty = report(&golden("empty-pool"));
-    assert_eq!((empty.verdict, empty.segments.used, empty.files), (Verdict::Sound, 0, 0));
+    assert_eq!((empty.verdict, empty.segments.used, empty.files), (Conclusion::Sound, 0, 0));
     assert!(empty.findings.listed.is_empty(), "{:?}", empty.findings);
     let in_use = report(&golden("pool-in-use"));
-    assert_eq!(in_use.verdict, Verdict::Sound);
+    assert_eq!(in_use.verdict, Conclusion::Sound);
     assert!(in_use.findings.listed.is_empty(), "{:?}", in_use.findings);
     // By hand: see the engine's test of the same image.
     assert_eq!((in_use.blocks.cached, in_use.blocks.dirty, in_use.blocks.verified), (7, 4, 5));
@@ -75,11 +75,11 @@ fn settings_that_are_damaged_are_named_and_cost_nothing_more() {
         let block = SettingsBlock { pool: PoolId([7; 16]), counter: 1 + index as u64, text };
         image[at as usize..at as usize + BLOCK].copy_from_slice(&encode_settings(&block).unwrap());
     }
-    assert_eq!(report(&image).verdict, Verdict::Sound);
+    assert_eq!(report(&image).verdict, Conclusion::Sound);
     assert!(report(&image).settings[1].counts);
     image[SETTINGS_SLOTS[1] as usize + 50] ^= 1;
     let damaged = report(&image);
-    assert_eq!((damaged.verdict, &damaged.findings.listed[0].structure[..]), (Verdict::Harmless, "settings 1"));
+    assert_eq!((damaged.verdict, &damaged.findings.listed[0].structure[..]), (Conclusion::Harmless, "settings 1"));
     assert!(damaged.settings[0].counts);
 }
 
@@ -101,22 +101,22 @@ fn each_damaged_structure_is_named_with_what_it_costs() {
         };
         blocks(&image, is).into_iter().map(|at| at + BLOCK).collect::<Vec<_>>()
     };
-    let harmless = (Verdict::Harmless, Severity::Harmless);
+    let harmless = (Conclusion::Harmless, Severity::Harmless);
     let (sealed_cold, sealed_host, last) = (data(false)[0], data(true)[0], *data(true).last().unwrap());
     for (at, names, (verdict, severity)) in [
         (SUPERBLOCK_SLOTS[0] as usize + 60, "superblock 0", harmless),
         (SUPERBLOCK_SLOTS[1] as usize + 60, "superblock 1", harmless),
-        (areas[0] + 60, "checkpoint area 0", (Verdict::Sound, Severity::Note)),
-        (areas[1] + 60, "checkpoint area 1", (Verdict::Refused, Severity::Loss)),
-        (areas[1] + BLOCK + 60, "checkpoint area 1", (Verdict::Refused, Severity::Loss)),
+        (areas[0] + 60, "checkpoint area 0", (Conclusion::Sound, Severity::Note)),
+        (areas[1] + 60, "checkpoint area 1", (Conclusion::Refused, Severity::Loss)),
+        (areas[1] + BLOCK + 60, "checkpoint area 1", (Conclusion::Refused, Severity::Loss)),
         (heads[0] + 60, "segment 0: head", harmless),
         (heads[3] + 60, "segment 3: head", harmless),
         (footers[0] + BLOCK - 20, "segment 0: footer", harmless),
         (sealed_cold + 9, "clean block 600 of data/kept", harmless),
-        (sealed_host + 9, "dirty block 0 of data/kept", (Verdict::Loss, Severity::Loss)),
+        (sealed_host + 9, "dirty block 0 of data/kept", (Conclusion::Loss, Severity::Loss)),
         // The very last batch: nothing says that it was whole once.
-        (last + 9, "log: end", (Verdict::Sound, Severity::Note)),
-        (last - BLOCK + 9, "segment 2: batch head", (Verdict::Sound, Severity::Note)),
+        (last + 9, "log: end", (Conclusion::Sound, Severity::Note)),
+        (last - BLOCK + 9, "segment 2: batch head", (Conclusion::Sound, Severity::Note)),
     ] {
         let mut damaged = image.clone();
         damaged[at] ^= 0x40;
@@ -135,5 +135,5 @@ fn a_head_that_a_power_cut_dropped_before_its_sync_is_no_damage() {
     cut[heads[0]..heads[0] + BLOCK].fill(0);
     let report = report(&cut);
     let found = report.findings.listed.iter().find(|found| found.structure == "segment 0: head").unwrap();
-    assert_eq!((report.verdict, found.severity), (Verdict::Sound, Severity::Note), "{:?}", report.findings);
+    assert_eq!((report.verdict, found.severity), (Conclusion::Sound, Severity::Note), "{:?}", report.findings);
 }

@@ -1,10 +1,10 @@
 //! Questions that many commands ask a daemon.
 
-use headpond_control::{Answer, Command, Daemon, Numbers, Refusal, Status, Value};
+use headpond_control::{Answer, ClientCommand, Daemon, Numbers, Refusal, Status, Value};
 
 /// What a daemon says of itself.
 pub fn ask_status(daemon: &Daemon) -> Result<Status, Refusal> {
-    match daemon.ask(&Command::Status)? {
+    match daemon.ask(&ClientCommand::Status)? {
         Answer::Status(status) => Ok(*status),
         _ => Err(confused(daemon)),
     }
@@ -12,7 +12,7 @@ pub fn ask_status(daemon: &Daemon) -> Result<Status, Refusal> {
 
 /// All numbers of a daemon.
 pub fn ask_numbers(daemon: &Daemon) -> Result<Numbers, Refusal> {
-    match daemon.ask(&Command::Numbers)? {
+    match daemon.ask(&ClientCommand::Numbers)? {
         Answer::Numbers(numbers) => Ok(*numbers),
         _ => Err(confused(daemon)),
     }
@@ -20,7 +20,7 @@ pub fn ask_numbers(daemon: &Daemon) -> Result<Numbers, Refusal> {
 
 /// All settings of a mount.
 pub fn ask_settings(daemon: &Daemon) -> Result<Vec<Value>, Refusal> {
-    match daemon.ask(&Command::Get)? {
+    match daemon.ask(&ClientCommand::Get)? {
         Answer::Settings { values } => Ok(values),
         _ => Err(confused(daemon)),
     }

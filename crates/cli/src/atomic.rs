@@ -30,7 +30,7 @@ const CONTENT: &str = "made by headpond atomic enable; goes with headpond atomic
 /// What was found in the marker's place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Marker {
+pub enum FoundMarker {
     /// Nothing.
     Absent,
     /// What this command made.
@@ -59,8 +59,8 @@ impl Places {
 /// For programs.
 #[derive(Serialize)]
 struct Shown {
-    marker: Marker,
-    at_boot: Marker,
+    marker: FoundMarker,
+    at_boot: FoundMarker,
     mounts: Vec<MountShown>,
 }
 
@@ -83,24 +83,24 @@ pub fn run(args: &AtomicArgs) -> Result<(), Refusal> {
 }
 
 /// What lies at `path`, that should have `content`.
-fn look(path: &Path, content: &str) -> Result<Marker, Refusal> {
+fn look(path: &Path, content: &str) -> Result<FoundMarker, Refusal> {
     let failed = |error| Refusal::Failed { doing: format!("look at {}", path.display()), error };
     match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Marker::Absent),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(FoundMarker::Absent),
         Err(error) => Err(failed(error)),
         // A device is not opened: that may do something.
-        Ok(found) if !found.is_file() || found.len() > 2 * content.len() as u64 => Ok(Marker::Foreign),
+        Ok(found) if !found.is_file() || found.len() > 2 * content.len() as u64 => Ok(FoundMarker::Foreign),
         Ok(_) => {
             let mut text = Vec::new();
             fs::File::open(path).and_then(|mut file| file.read_to_end(&mut text)).map_err(failed)?;
             let same = text.trim_ascii_end() == content.trim_ascii_end().as_bytes();
-            Ok(if same { Marker::Ours } else { Marker::Foreign })
+            Ok(if same { FoundMarker::Ours } else { FoundMarker::Foreign })
         }
     }
 }
 
 /// The marker as it stands on this machine.
-pub fn marker() -> Result<Marker, Refusal> {
+pub fn marker() -> Result<FoundMarker, Refusal> {
     look(Path::new(MARKER), CONTENT)
 }
 
@@ -127,21 +127,21 @@ fn not_ours(path: &Path) -> Refusal {
 
 fn enable(places: &Places, at_boot: bool) -> Result<(), Refusal> {
     let there = look(&places.marker, CONTENT)?;
-    if there == Marker::Foreign {
+    if there == FoundMarker::Foreign {
         return Err(not_ours(&places.marker));
     }
     if at_boot {
         match look(&places.at_boot, &Places::at_boot_line())? {
-            Marker::Foreign => return Err(not_ours(&places.at_boot)),
-            Marker::Absent => make(&places.at_boot, &Places::at_boot_line())?,
-            Marker::Ours => {}
+            FoundMarker::Foreign => return Err(not_ours(&places.at_boot)),
+            FoundMarker::Absent => make(&places.at_boot, &Places::at_boot_line())?,
+            FoundMarker::Ours => {}
         }
     }
-    if there == Marker::Absent {
+    if there == FoundMarker::Absent {
         make(&places.marker, CONTENT)?;
     }
     let marker = places.marker.display();
-    let stays = if look(&places.at_boot, &Places::at_boot_line())? == Marker::Ours {
+    let stays = if look(&places.at_boot, &Places::at_boot_line())? == FoundMarker::Ours {
         format!("The system makes it again at each boot ({}).", places.at_boot.display())
     } else {
         "It is gone after a reboot, and MariaDB then writes each page twice again. To keep it: headpond atomic enable --at-boot"
@@ -153,7 +153,7 @@ fn enable(places: &Places, at_boot: bool) -> Result<(), Refusal> {
          mount in write-back says yes, and MariaDB skips its doublewrite there. Restart MariaDB to begin.\n{stays}\n\
          To see that it works: SHOW GLOBAL STATUS LIKE 'Innodb_dblwr_pages_written' stays 0. (SHOW VARIABLES still says ON.)\n\
          To undo it: headpond atomic disable\n",
-        if there == Marker::Ours { "exists already." } else { "made." },
+        if there == FoundMarker::Ours { "exists already." } else { "made." },
     ))
 }
 
@@ -163,13 +163,13 @@ fn disable(places: &Places) -> Result<(), Refusal> {
     let mut removed = false;
     for found in found {
         match found? {
-            (path, Marker::Foreign) => return Err(not_ours(path)),
-            (path, Marker::Ours) => {
+            (path, FoundMarker::Foreign) => return Err(not_ours(path)),
+            (path, FoundMarker::Ours) => {
                 fs::remove_file(path).map_err(|error| denied(error, "remove", path))?;
                 print(&format!("{} removed\n", path.display()))?;
                 removed = true;
             }
-            (_, Marker::Absent) => {}
+            (_, FoundMarker::Absent) => {}
         }
     }
     if !removed {
@@ -209,11 +209,11 @@ fn status(places: &Places, json: bool) -> Result<(), Refusal> {
 
 fn table(shown: &Shown, places: &Places) -> String {
     let said = match (shown.marker, shown.at_boot) {
-        (Marker::Absent, Marker::Ours) => "missing now; the next boot makes it".to_owned(),
-        (Marker::Absent, _) => "missing: MariaDB writes each page twice".to_owned(),
-        (Marker::Ours, Marker::Ours) => "made by headpond, again at each boot".to_owned(),
-        (Marker::Ours, _) => "made by headpond, until the next reboot".to_owned(),
-        (Marker::Foreign, _) => "exists, but headpond did not make it".to_owned(),
+        (FoundMarker::Absent, FoundMarker::Ours) => "missing now; the next boot makes it".to_owned(),
+        (FoundMarker::Absent, _) => "missing: MariaDB writes each page twice".to_owned(),
+        (FoundMarker::Ours, FoundMarker::Ours) => "made by headpond, again at each boot".to_owned(),
+        (FoundMarker::Ours, _) => "made by headpond, until the next reboot".to_owned(),
+        (FoundMarker::Foreign, _) => "exists, but headpond did not make it".to_owned(),
     };
     let mut text = format!("{}  {said}\n", places.marker.display());
     for mount in &shown.mounts {

@@ -7,8 +7,8 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use headpond_base::BLOCK_U64;
-use headpond_check::{Progress, Report, Severity, Verdict, examine};
-use headpond_control::{ExitStatus, Flash, HowMany, Refusal, Size};
+use headpond_check::{Conclusion, Progress, Report, Severity, examine};
+use headpond_control::{ExitStatus, HeldFlash, HowMany, Refusal, Size};
 use headpond_shard::FlashReader;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -23,7 +23,7 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// `headpond check`.
 pub fn run(args: &CheckArgs) -> Result<(), Refusal> {
-    let flash = Flash::open_read_only(&args.flash)?;
+    let flash = HeldFlash::open_read_only(&args.flash)?;
     let mut bar = Bar::new(args.quiet);
     let report = examine(&mut FlashReader(&flash), flash.bytes(), &mut |progress| bar.show(progress));
     bar.clear();
@@ -38,17 +38,17 @@ pub fn run(args: &CheckArgs) -> Result<(), Refusal> {
 /// The exit status, with what can be done.
 fn verdict(args: &CheckArgs, report: &Report) -> Result<(), Refusal> {
     let (advice, status) = match report.verdict {
-        Verdict::Sound => return Ok(()),
-        Verdict::Harmless => (
+        Conclusion::Sound => return Ok(()),
+        Conclusion::Harmless => (
             "Nothing was written. You can mount the pool as always. If damage comes back, the device is failing: read the kernel's log.",
             ExitStatus::PoolBlemished,
         ),
-        Verdict::Loss => (
+        Conclusion::Loss => (
             "Nothing was written. A mount serves all but the damaged blocks. Restore the files named above, or run the \
              database's own check on them. Then replace the device.",
             ExitStatus::PoolDamaged,
         ),
-        Verdict::Refused => refused(report),
+        Conclusion::Refused => refused(report),
     };
     Err(Refusal::Pool { path: args.flash.clone(), what: report.why.clone(), advice, status })
 }
@@ -127,7 +127,7 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
         let (batches, footers) = (HowMany(segments.batches, "batch"), HowMany(segments.footers, "footer"));
         writeln!(out, "segments     {} of {} used, {batches}, {footers}", segments.used, segments.all)?;
     }
-    if report.verdict != Verdict::Refused {
+    if report.verdict != Conclusion::Refused {
         let blocks = &report.blocks;
         writeln!(
             out,

@@ -1,6 +1,6 @@
 //! The short commands: each asks a daemon and shows what it says.
 
-use headpond_control::{Command, Daemon, FS_TYPE, Refusal, Status, metrics_reference, mounts};
+use headpond_control::{ClientCommand, Daemon, FS_TYPE, Refusal, Status, metrics_reference, mounts};
 
 use crate::args::{FaultArgs, StatsArgs, StatusArgs};
 use crate::ask::{ask_numbers, ask_status};
@@ -56,5 +56,5 @@ pub fn stats(args: &StatsArgs) -> Result<(), Refusal> {
 
 /// `headpond fault`.
 pub fn fault(args: &FaultArgs) -> Result<(), Refusal> {
-    Daemon::of(&args.mountpoint)?.ask(&Command::Fault { faults: args.faults.clone() }).map(drop)
+    Daemon::of(&args.mountpoint)?.ask(&ClientCommand::Fault { faults: args.faults.clone() }).map(drop)
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use headpond_control::{Answer, Command, Daemon, Refusal};
+use headpond_control::{Answer, ClientCommand, Daemon, Refusal};
 
 use crate::args::FlushArgs;
 use crate::ask::confused;
@@ -13,14 +13,14 @@ use crate::progress::{DirtyBar, Interrupt, Waited, start_and_wait};
 pub fn run(args: &FlushArgs) -> Result<(), Refusal> {
     let daemon = Daemon::of(&args.mountpoint)?;
     if let Some(id) = args.cancel {
-        daemon.ask(&Command::CancelFlush { id })?;
+        daemon.ask(&ClientCommand::CancelFlush { id })?;
         if !args.quiet {
             println!("flush {id} cancelled: the rest stays dirty, and safe in the pool");
         }
         return Ok(());
     }
     let path = args.path.as_deref().map(|path| below(daemon.mountpoint(), path)).transpose()?;
-    let command = Command::Flush { path };
+    let command = ClientCommand::Flush { path };
     if args.background {
         return in_background(&daemon, &command, args);
     }
@@ -46,7 +46,7 @@ pub fn run(args: &FlushArgs) -> Result<(), Refusal> {
 }
 
 /// The handle alone goes to standard output, for scripts.
-fn in_background(daemon: &Daemon, command: &Command, args: &FlushArgs) -> Result<(), Refusal> {
+fn in_background(daemon: &Daemon, command: &ClientCommand, args: &FlushArgs) -> Result<(), Refusal> {
     let Answer::Started { id } = daemon.ask(command)? else { return Err(confused(daemon)) };
     if args.json {
         return print_json(&serde_json::json!({ "handle": id }));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use headpond_control::{Answer, Command, Daemon, Marker, MarkerState, Progress, Refusal, Size};
+use headpond_control::{Answer, ClientCommand, Daemon, Marker, MarkerState, OperationProgress, Refusal, Size};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::ask::{ask_status, confused};
@@ -162,7 +162,7 @@ pub enum Waited {
 /// What the daemon refuses, or why it failed.
 pub fn start_and_wait(
     daemon: &Daemon,
-    command: &Command,
+    command: &ClientCommand,
     bar: &mut DirtyBar,
     interrupt: &Interrupt,
 ) -> Result<Waited, Refusal> {
@@ -188,7 +188,7 @@ pub fn wait_for(
             return Ok(Waited::Interrupted);
         }
         let (progress, dirty_bytes, left_bytes, origin_write_bytes, silent_seconds) =
-            match daemon.ask(&Command::Operation { id }) {
+            match daemon.ask(&ClientCommand::Operation { id }) {
                 Ok(Answer::Operation { progress, dirty_bytes, left_bytes, origin_write_bytes, silent_seconds }) => {
                     (progress, dirty_bytes, left_bytes, origin_write_bytes, silent_seconds)
                 }
@@ -197,13 +197,13 @@ pub fn wait_for(
                 Err(refusal) => return Err(refusal),
             };
         match progress {
-            Progress::Running => {
+            OperationProgress::Running => {
                 bar.left(left_bytes, origin_write_bytes);
                 bar.silent(silent_seconds);
             }
-            Progress::Done => return Ok(Waited::Done),
-            Progress::Cancelled => return Ok(Waited::Cancelled),
-            Progress::Failed(why) => return Err(Refusal::FlushFailed { why, dirty_bytes }),
+            OperationProgress::Done => return Ok(Waited::Done),
+            OperationProgress::Cancelled => return Ok(Waited::Cancelled),
+            OperationProgress::Failed(why) => return Err(Refusal::FlushFailed { why, dirty_bytes }),
         }
         std::thread::sleep(period);
         period = (period * 2).min(PERIOD);

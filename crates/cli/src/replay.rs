@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use headpond_control::Refusal;
 use headpond_policy::{Adaptive, Admission, Policy};
-use headpond_trace::{CacheSize, Curve, Destage, Format, Load, Options, Outcome, TraceError, Unit};
+use headpond_trace::{
+    CacheSize, Curve, Format, LoadOptions, LoadedTrace, ReplayOutcome, ReplayedDestage, TraceError, Unit,
+};
 use headpond_trace::{chart, destage, replay};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -98,8 +100,8 @@ fn policies(text: &str) -> Result<Policies, String> {
 
 /// A policy at a size, with what became of the writes.
 struct Line {
-    outcome: Outcome,
-    destage: Destage,
+    outcome: ReplayOutcome,
+    destage: ReplayedDestage,
 }
 
 /// `headpond replay`.
@@ -131,7 +133,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Refusal> {
     args.chart.as_deref().map_or(Ok(()), |path| draw(path, &args.trace, &load, &policies, &lines))
 }
 
-fn read(args: &ReplayArgs) -> Result<Load, Refusal> {
+fn read(args: &ReplayArgs) -> Result<LoadedTrace, Refusal> {
     let format = args.format.or_else(|| Format::of_name(&args.trace)).ok_or_else(|| {
         let what = "the end of its name is no known format. Add --format vscsi, oracle, lis, csv, msr or keys";
         Refusal::Usage(format!("trace {}: {what}", args.trace.display()))
@@ -141,8 +143,8 @@ fn read(args: &ReplayArgs) -> Result<Load, Refusal> {
         UnitArg::Sector => Unit::Sector,
         UnitArg::Page => Unit::Page,
     });
-    let options = Options { format, unit, reads_only: args.reads_only };
-    Load::read(&args.trace, options).map_err(|error| match error {
+    let options = LoadOptions { format, unit, reads_only: args.reads_only };
+    LoadedTrace::read(&args.trace, options).map_err(|error| match error {
         TraceError::Io { doing, path, error } => Refusal::Failed { doing: format!("{doing} trace {path}"), error },
         other => Refusal::Usage(format!("trace {other}")),
     })
@@ -172,7 +174,7 @@ fn bar(quiet: bool, references: usize) -> ProgressBar {
     bar
 }
 
-fn json(outcome: &Outcome, destage: &Destage) -> String {
+fn json(outcome: &ReplayOutcome, destage: &ReplayedDestage) -> String {
     serde_json::json!({
         "policy": outcome.policy.name(),
         "size_blocks": outcome.size_blocks,
@@ -191,7 +193,7 @@ fn json(outcome: &Outcome, destage: &Destage) -> String {
 }
 
 #[allow(clippy::cast_precision_loss)] // shares to show
-fn table(load: &Load, lines: &[Line]) -> String {
+fn table(load: &LoadedTrace, lines: &[Line]) -> String {
     let references = load.references().len();
     let mut text = format!(
         "{references} references of {} blocks, in {} requests\n\n\
@@ -235,7 +237,7 @@ fn table(load: &Load, lines: &[Line]) -> String {
     text
 }
 
-fn draw(path: &Path, trace: &Path, load: &Load, policies: &[Policy], lines: &[Line]) -> Result<(), Refusal> {
+fn draw(path: &Path, trace: &Path, load: &LoadedTrace, policies: &[Policy], lines: &[Line]) -> Result<(), Refusal> {
     let curve = |policy: &Policy| {
         let of = lines.iter().filter(|line| line.outcome.policy == *policy);
         let mut points: Vec<_> = of.map(|line| (line.outcome.size_blocks, line.outcome.miss_ratio())).collect();

@@ -1,6 +1,6 @@
 //! `headpond rules`: what is cached.
 
-use headpond_control::{Answer, Command, Daemon, Decision, Refusal, RuleShown, Size};
+use headpond_control::{Answer, ClientCommand, Daemon, Decision, Refusal, RuleShown, Size};
 
 use crate::args::{RulesArgs, RulesCommand};
 use crate::ask::confused;
@@ -11,11 +11,11 @@ pub fn run(args: &RulesArgs) -> Result<(), Refusal> {
     match &args.command {
         RulesCommand::List { mountpoint, json } => {
             let daemon = Daemon::of(mountpoint)?;
-            let Answer::Rules { rules } = daemon.ask(&Command::Rules)? else { return Err(confused(&daemon)) };
+            let Answer::Rules { rules } = daemon.ask(&ClientCommand::Rules)? else { return Err(confused(&daemon)) };
             if *json { print_json(&rules) } else { print(&table(&rules)) }
         }
         RulesCommand::Add { mountpoint, words, before, dry_run } => {
-            let command = Command::AddRule { words: words.clone(), before: *before, dry_run: *dry_run };
+            let command = ClientCommand::AddRule { words: words.clone(), before: *before, dry_run: *dry_run };
             change(&Daemon::of(mountpoint)?, &command, *dry_run, |rule| match rule {
                 Some(rule) if *dry_run => println!("would be rule {}: {}{}", rule.number, rule.rule, rule.remark()),
                 Some(rule) => println!("rule {}: {}{}", rule.number, rule.rule, rule.remark()),
@@ -23,14 +23,14 @@ pub fn run(args: &RulesArgs) -> Result<(), Refusal> {
             })
         }
         RulesCommand::Remove { mountpoint, number, dry_run } => {
-            let command = Command::RemoveRule { number: *number, dry_run: *dry_run };
+            let command = ClientCommand::RemoveRule { number: *number, dry_run: *dry_run };
             change(&Daemon::of(mountpoint)?, &command, *dry_run, |_| {
                 println!("{} rule {number}", if *dry_run { "would remove" } else { "removed" });
             })
         }
         RulesCommand::Test { mountpoint, words, json } => {
             let daemon = Daemon::of(mountpoint)?;
-            let answer = daemon.ask(&Command::TestRules { words: words.clone() })?;
+            let answer = daemon.ask(&ClientCommand::TestRules { words: words.clone() })?;
             let Answer::Decision(decision) = answer else { return Err(confused(&daemon)) };
             if *json { print_json(&decision) } else { print(&told(&decision)) }
         }
@@ -39,7 +39,7 @@ pub fn run(args: &RulesArgs) -> Result<(), Refusal> {
 
 fn change(
     daemon: &Daemon,
-    command: &Command,
+    command: &ClientCommand,
     dry_run: bool,
     show: impl FnOnce(Option<&RuleShown>),
 ) -> Result<(), Refusal> {

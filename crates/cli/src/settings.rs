@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use headpond_control::{Answer, Command, Daemon, MODE, Refusal, SettingChange, Size, Value, reference};
+use headpond_control::{Answer, ClientCommand, Daemon, MODE, Refusal, SettingChange, Size, Value, reference};
 
 use crate::args::{GetArgs, SetArgs};
 use crate::ask::{ask_settings, ask_status, confused};
@@ -14,7 +14,7 @@ pub fn set(args: &SetArgs) -> Result<(), Refusal> {
     let daemon = Daemon::of(&args.mountpoint)?;
     let interrupt = Interrupt::listen();
     let origin = ask_status(&daemon)?.origin;
-    let command = Command::Set { settings: args.settings.clone(), dry_run: args.dry_run };
+    let command = ClientCommand::Set { settings: args.settings.clone(), dry_run: args.dry_run };
     let Answer::Set { changes, operation, to_flush_bytes, not_kept } = daemon.ask(&command)? else {
         return Err(confused(&daemon));
     };

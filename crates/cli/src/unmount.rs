@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use headpond_control::{Answer, Command, Daemon, Refusal, Size, describe_holders, holders};
+use headpond_control::{Answer, ClientCommand, Daemon, Refusal, Size, describe_holders, holders};
 
 use crate::args::UnmountArgs;
 use crate::ask::{ask_status, confused};
@@ -57,7 +57,7 @@ fn check_idle(mountpoint: &Path) -> Result<(), Refusal> {
 fn flush_first(daemon: &Daemon, args: &UnmountArgs, interrupt: &Interrupt) -> Result<(), Refusal> {
     let mut bar = DirtyBar::new("flushing", args.quiet);
     for _ in 0..ROUNDS {
-        if start_and_wait(daemon, &Command::Flush { path: None }, &mut bar, interrupt)? != Waited::Done {
+        if start_and_wait(daemon, &ClientCommand::Flush { path: None }, &mut bar, interrupt)? != Waited::Done {
             return Err(stays(daemon.mountpoint()));
         }
         if ask_status(daemon)?.dirty_bytes < LITTLE {
@@ -79,7 +79,7 @@ fn leave(daemon: &Daemon, args: &UnmountArgs, interrupt: &Interrupt) -> Result<(
     let keep_dirty = args.keep_dirty;
     std::thread::spawn(move || {
         // Fails only if nobody waits any more.
-        let _ = answered.send(asking.ask_and_wait(&Command::Unmount { keep_dirty }));
+        let _ = answered.send(asking.ask_and_wait(&ClientCommand::Unmount { keep_dirty }));
     });
     let mut bar = DirtyBar::new("finishing", args.quiet);
     let mut first = true;

@@ -25,23 +25,23 @@ mod wording;
 pub use headpond_device::{Backend, FaultPlan, Fill};
 pub use life::{Ended, Running};
 pub use mounts::{
-    Detach, FS_TYPE, Holder, Mounted, Places, describe as describe_holders, detach, holders, mounted_on,
+    CheckedPlaces, Detach, FS_TYPE, Holder, ListedMount, describe as describe_holders, detach, holders, mounted_on,
     mountpoint_path, mounts,
 };
 pub use numbers::{
-    FileNumbers, Latency, METRICS, Metric, MetricKind, Numbers, ProcessNumbers, Snapshot, metrics_reference,
+    FileNumbers, LatencyDistribution, METRICS, Metric, MetricKind, Numbers, ProcessNumbers, Snapshot, metrics_reference,
 };
 pub use origin::OriginRoot;
-pub use ownership::{Claim, ClaimWatch, MARKER_NAME, Marker, MarkerHold, MarkerState, Standing};
-pub use pool::{Flash, FlashContent, OriginFile, Wanted};
+pub use ownership::{Claim, ClaimWatch, MARKER_NAME, Marker, MarkerHold, MarkerStanding, MarkerState};
+pub use pool::{FlashContent, HeldFlash, OriginFile, Wanted};
 pub use process::KEPT as KEPT_CAPABILITIES;
 pub use process::background::{leave_terminal, report_ready, report_refusal, start as start_background};
 pub use process::log::log_line;
 pub use process::runtime_dir::{make as make_runtime_dir, name_of as runtime_name};
-pub use refusal::{Conflicts, Decisions, Doubtful, ExitStatus, FileConflict, Leftover, Refusal, Side};
-pub use service::{Answer, Command, Daemon, Decision, FlushShown, Progress, RuleShown, Status};
+pub use refusal::{Conflicts, Decisions, Doubtful, ExitStatus, FileConflict, Leftover, Refusal, WinningSide};
+pub use service::{Answer, ClientCommand, Daemon, Decision, FlushShown, OperationProgress, RuleShown, Status};
 pub use settings::{
-    Kind, MODE, MountPlan, OFF, OriginLayer, PoolPlan, Setting, SettingChange, Settings, TABLE as SETTINGS, Value,
+    MODE, MountPlan, OFF, OriginLayer, PoolPlan, Setting, SettingChange, Settings, TABLE as SETTINGS, Value, ValueKind,
     read_toml, reference,
 };
 pub use wording::{HowMany, Size};

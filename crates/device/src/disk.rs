@@ -9,7 +9,7 @@ use headpond_base::{Errno, MemberId};
 
 use crate::reactor::no_such_disk;
 use crate::trim::{TrimLane, TrimPolicy};
-use crate::{Done, Flash, Op, Waker};
+use crate::{Completion, DiskOp, Flash, Waker};
 
 /// One disk.
 pub(crate) struct Disk {
@@ -19,13 +19,13 @@ pub(crate) struct Disk {
 }
 
 /// What becomes of an operation.
-pub(crate) enum Admitted {
+pub(crate) enum Disposition {
     /// It goes to the kernel, for the disk at this place.
-    Now(usize, Op),
+    Now(usize, DiskOp),
     /// Later, or it is a trim.
     Kept,
     /// It is refused.
-    Ended(Done),
+    Ended(Completion),
 }
 
 impl Disk {
@@ -52,24 +52,24 @@ impl Disk {
     }
 
     /// Looks at an operation for the disk with a name.
-    pub(crate) fn admit(disks: &mut [Self], name: MemberId, op: Op) -> Admitted {
+    pub(crate) fn admit(disks: &mut [Self], name: MemberId, op: DiskOp) -> Disposition {
         // A pool has few members: looking through them costs less than hashing.
         let Some(place) = disks.iter().position(|disk| disk.name == name) else {
-            return no_such_disk(name, &op).map_or(Admitted::Kept, Admitted::Ended);
+            return no_such_disk(name, &op).map_or(Disposition::Kept, Disposition::Ended);
         };
         let disk = &mut disks[place];
         if let Err(errno) = op.check(disk.flash.bytes()) {
             return disk.refuse(&op, errno);
         }
-        disk.trim.admit(op).map_or(Admitted::Kept, |op| Admitted::Now(place, op))
+        disk.trim.admit(op).map_or(Disposition::Kept, |op| Disposition::Now(place, op))
     }
 
     /// Writes that waited for a trim which is over.
-    pub(crate) fn released(&mut self) -> impl Iterator<Item = Op> {
+    pub(crate) fn released(&mut self) -> impl Iterator<Item = DiskOp> {
         self.trim.released().into_iter()
     }
 
-    fn refuse(&self, op: &Op, errno: Errno) -> Admitted {
-        op.failed(self.name, errno).map_or(Admitted::Kept, Admitted::Ended)
+    fn refuse(&self, op: &DiskOp, errno: Errno) -> Disposition {
+        op.failed(self.name, errno).map_or(Disposition::Kept, Disposition::Ended)
     }
 }

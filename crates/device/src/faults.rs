@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, MemberId};
 
-use crate::{Done, End, Op, Reactor, Tag, Waker, Watch};
+use crate::{Completion, DiskOp, End, Reactor, Tag, Waker, WatchToken};
 
 /// What a device writes whole or not at all.
 const SECTOR: usize = 512;
@@ -121,10 +121,10 @@ pub struct Faults<R> {
     early: usize,
     below: HashMap<Tag, Below>,
     next_tag: u64,
-    finished: Vec<Done>,
+    finished: Vec<Completion>,
     /// Done, but not to be told before their time.
-    late: VecDeque<(Instant, Done)>,
-    buffer: Vec<Done>,
+    late: VecDeque<(Instant, Completion)>,
+    buffer: Vec<Completion>,
 }
 
 /// What an operation of the disk below was for.
@@ -237,7 +237,7 @@ impl<R: Reactor> Faults<R> {
         shared.faults.iter().find(hit).map(|fault| fault.errno)
     }
 
-    fn pass(&mut self, below: Below, op: impl FnOnce(Tag) -> Op) {
+    fn pass(&mut self, below: Below, op: impl FnOnce(Tag) -> DiskOp) {
         let tag = Tag(self.next_tag);
         self.next_tag += 1;
         self.below.insert(tag, below);
@@ -249,12 +249,12 @@ impl<R: Reactor> Faults<R> {
         // What is on its way down may not be there yet; what is withheld is newer still.
         let over = [&self.draining, &self.held].into_iter().flat_map(|map| map.range(blocks.clone()));
         let over = over.map(|(block, buf)| (*block, buf.clone())).collect();
-        self.pass(Below::Read { tag, from: offset, over }, |tag| Op::Read { tag, offset, len });
+        self.pass(Below::Read { tag, from: offset, over }, |tag| DiskOp::Read { tag, offset, len });
     }
 
     fn write(&mut self, tag: Tag, offset: u64, data: Buf) {
         let Some(withhold) = self.withhold else {
-            self.pass(Below::Write { tag }, |tag| Op::Write { tag, offset, data });
+            self.pass(Below::Write { tag }, |tag| DiskOp::Write { tag, offset, data });
             return;
         };
         let mut early = Vec::new();
@@ -276,10 +276,10 @@ impl<R: Reactor> Faults<R> {
         for (block, data, torn) in early {
             let (early, offset) = (Early { tag, left: left.clone() }, block * BLOCK_U64);
             match torn {
-                None => self.pass(Below::Early(early), |tag| Op::Write { tag, offset, data }),
+                None => self.pass(Below::Early(early), |tag| DiskOp::Write { tag, offset, data }),
                 Some(sectors) => {
                     let below = Below::Tear { early, block, newer: data, sectors };
-                    self.pass(below, |tag| Op::Read { tag, offset, len: BLOCK });
+                    self.pass(below, |tag| DiskOp::Read { tag, offset, len: BLOCK });
                 }
             }
         }
@@ -293,7 +293,7 @@ impl<R: Reactor> Faults<R> {
         self.held.retain(|block, _| !blocks.contains(block));
         // What is on its way down would be trimmed under the write: let it be.
         if !self.draining.keys().any(|block| blocks.contains(block)) {
-            self.inner.submit(self.disk, Op::Trim { offset, len });
+            self.inner.submit(self.disk, DiskOp::Trim { offset, len });
         }
     }
 
@@ -307,15 +307,15 @@ impl<R: Reactor> Faults<R> {
         let runs = runs(&self.draining);
         self.drain = Some(Drain { tag, writes_left: runs.len(), failed: None });
         if runs.is_empty() {
-            self.pass(Below::Sync { tag }, |tag| Op::Sync { tag });
+            self.pass(Below::Sync { tag }, |tag| DiskOp::Sync { tag });
         }
         for (block, data) in runs {
-            self.pass(Below::Drain, |tag| Op::Write { tag, offset: block * BLOCK_U64, data });
+            self.pass(Below::Drain, |tag| DiskOp::Write { tag, offset: block * BLOCK_U64, data });
         }
     }
 
     /// An operation of the disk below is done.
-    fn done_below(&mut self, done: Done) {
+    fn done_below(&mut self, done: Completion) {
         let Some(below) = self.below.remove(&done.tag) else { return };
         let (bytes, result) = match done.end {
             End::Read(Ok(bytes)) => (Some(bytes), Ok(())),
@@ -333,7 +333,7 @@ impl<R: Reactor> Faults<R> {
             Below::Tear { early, block, newer, sectors } => match bytes {
                 Some(older) => {
                     let (data, offset) = (torn(&older, &newer, sectors), block * BLOCK_U64);
-                    self.pass(Below::Early(early), |tag| Op::Write { tag, offset, data });
+                    self.pass(Below::Early(early), |tag| DiskOp::Write { tag, offset, data });
                 }
                 None => self.early_done(&early),
             },
@@ -343,7 +343,7 @@ impl<R: Reactor> Faults<R> {
                 drain.failed = drain.failed.or(result.err());
                 if drain.writes_left == 0 {
                     let tag = drain.tag;
-                    self.pass(Below::Sync { tag }, |tag| Op::Sync { tag });
+                    self.pass(Below::Sync { tag }, |tag| DiskOp::Sync { tag });
                 }
             }
             Below::Sync { tag } => {
@@ -369,7 +369,7 @@ impl<R: Reactor> Faults<R> {
     }
 
     fn finish(&mut self, tag: Tag, end: End) {
-        self.finished.push(Done { disk: self.disk, tag, end });
+        self.finished.push(Completion { disk: self.disk, tag, end });
     }
 
     /// After a cut: withheld writes are gone, and operations that wait for them fail.
@@ -446,16 +446,16 @@ impl<R: Reactor> Reactor for Faults<R> {
         self.inner.name()
     }
 
-    fn submit(&mut self, disk: MemberId, op: Op) {
+    fn submit(&mut self, disk: MemberId, op: DiskOp) {
         if disk != self.disk {
             return self.inner.submit(disk, op);
         }
         let bytes = self.inner.bytes(disk);
         let kind = match &op {
-            Op::Read { .. } => OpKind::Read,
-            Op::Write { .. } => OpKind::Write,
-            Op::Sync { .. } => OpKind::Sync,
-            Op::Trim { offset, len } => {
+            DiskOp::Read { .. } => OpKind::Read,
+            DiskOp::Write { .. } => OpKind::Write,
+            DiskOp::Sync { .. } => OpKind::Sync,
+            DiskOp::Trim { offset, len } => {
                 if op.check(bytes).is_ok() && !self.locked().cut {
                     self.trim(*offset, *len);
                 }
@@ -467,18 +467,18 @@ impl<R: Reactor> Reactor for Faults<R> {
             return;
         }
         match op {
-            Op::Read { tag, offset, len } => self.read(tag, offset, len),
-            Op::Write { tag, offset, data } => self.write(tag, offset, data),
-            Op::Sync { tag } if self.withhold.is_some_and(|withhold| withhold.lies) => {
+            DiskOp::Read { tag, offset, len } => self.read(tag, offset, len),
+            DiskOp::Write { tag, offset, data } => self.write(tag, offset, data),
+            DiskOp::Sync { tag } if self.withhold.is_some_and(|withhold| withhold.lies) => {
                 self.finish(tag, End::Sync(Ok(())));
             }
-            Op::Sync { tag } if self.withhold.is_some() => self.syncs.push_back(Some(tag)),
-            Op::Sync { tag } => self.pass(Below::Sync { tag: Some(tag) }, |tag| Op::Sync { tag }),
-            Op::Trim { .. } => {}
+            DiskOp::Sync { tag } if self.withhold.is_some() => self.syncs.push_back(Some(tag)),
+            DiskOp::Sync { tag } => self.pass(Below::Sync { tag: Some(tag) }, |tag| DiskOp::Sync { tag }),
+            DiskOp::Trim { .. } => {}
         }
     }
 
-    fn wait(&mut self, done: &mut Vec<Done>, timeout: Option<Duration>) -> io::Result<()> {
+    fn wait(&mut self, done: &mut Vec<Completion>, timeout: Option<Duration>) -> io::Result<()> {
         let (cut, delay) = {
             let shared = self.locked();
             (shared.cut, shared.delay)
@@ -520,15 +520,15 @@ impl<R: Reactor> Reactor for Faults<R> {
         self.inner.waker()
     }
 
-    fn watch(&mut self, descriptor: OwnedFd) -> Option<Watch> {
+    fn watch(&mut self, descriptor: OwnedFd) -> Option<WatchToken> {
         self.inner.watch(descriptor)
     }
 
-    fn unwatch(&mut self, watch: Watch) {
+    fn unwatch(&mut self, watch: WatchToken) {
         self.inner.unwatch(watch);
     }
 
-    fn take_readable(&mut self) -> Option<Watch> {
+    fn take_readable(&mut self) -> Option<WatchToken> {
         self.inner.take_readable()
     }
 }

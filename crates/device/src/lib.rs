@@ -17,7 +17,7 @@
 //!   first to end before it submits the second.
 //! - A completed write is readable, but not durable. A sync makes durable what its disk had completed when the sync
 //!   was submitted. It does not cover other disks.
-//! - Every operation but [`Op::Trim`] ends with exactly one [`Done`], also when the disk fails.
+//! - Every operation but [`DiskOp::Trim`] ends with exactly one [`Completion`], also when the disk fails.
 //! - Offsets, lengths and the memory of writes are multiples of [`BLOCK`](headpond_base::BLOCK); others are refused with
 //!   [`Errno::INVAL`](headpond_base::Errno::INVAL), and so is what goes beyond the end. The disk does not copy to
 //!   align: each request would pay for that unseen.
@@ -29,7 +29,7 @@
 //!   disk only.
 //! - Disks do not wait for each other: a disk that fails, or never answers, stops no other.
 //! - One wait covers everything: an operation that ends on any disk, a descriptor that becomes readable, a wake-up.
-//! - A [`Watch`] names a descriptor. Readable descriptors take turns: the reactor reports none twice before it has
+//! - A [`WatchToken`] names a descriptor. Readable descriptors take turns: the reactor reports none twice before it has
 //!   reported the others.
 //! - A reactor that cannot watch refuses to: `psync` and `memory` watch nothing.
 //!
@@ -53,11 +53,11 @@ mod waker;
 pub use faults::{Fault, FaultHandle, FaultPlan, Faults, OpKind, Withhold};
 pub use flash::{Fill, Flash, FlashKind};
 pub use flash_error::FlashError;
-pub use memory::{Memory, MemoryImage};
-pub use op::{Done, End, Op, Tag};
+pub use memory::{MemoryDisks, MemoryImage};
+pub use op::{Completion, DiskOp, End, Tag};
 pub use open::{Backend, start_reactor};
 pub use psync::Psync;
-pub use reactor::{Reactor, WATCHES_MAX, Watch};
+pub use reactor::{Reactor, WATCHES_MAX, WatchToken};
 pub use trim::TrimPolicy;
 pub use uring::Uring;
 pub use waker::Waker;

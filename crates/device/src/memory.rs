@@ -8,16 +8,16 @@ use std::time::Duration;
 use headpond_base::{BLOCK, BufMut, MemberId};
 
 use crate::reactor::no_such_disk;
-use crate::{Done, End, Op, Reactor, Waker};
+use crate::{Completion, DiskOp, End, Reactor, Waker};
 
 /// Disks in memory.
-pub struct Memory {
+pub struct MemoryDisks {
     disks: Vec<(MemberId, MemoryImage)>,
-    ready: VecDeque<Done>,
+    ready: VecDeque<Completion>,
     waker: Waker,
 }
 
-/// The bytes of a disk of a [`Memory`], which outlive it and can be given to another one.
+/// The bytes of a disk of a [`MemoryDisks`], which outlive it and can be given to another one.
 #[derive(Clone, Debug)]
 pub struct MemoryImage(Arc<Mutex<Vec<u8>>>);
 
@@ -34,7 +34,7 @@ impl MemoryImage {
     }
 }
 
-impl Memory {
+impl MemoryDisks {
     /// One disk of zeros, the first member.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
@@ -52,7 +52,7 @@ impl Memory {
     }
 }
 
-impl Reactor for Memory {
+impl Reactor for MemoryDisks {
     fn bytes(&self, disk: MemberId) -> u64 {
         self.image(disk).map_or(0, |image| image.lock().len() as u64)
     }
@@ -61,7 +61,7 @@ impl Reactor for Memory {
         "memory"
     }
 
-    fn submit(&mut self, disk: MemberId, op: Op) {
+    fn submit(&mut self, disk: MemberId, op: DiskOp) {
         let Some(image) = self.image(disk) else {
             self.ready.extend(no_such_disk(disk, &op));
             return;
@@ -74,23 +74,23 @@ impl Reactor for Memory {
         }
         // In range by the check, and a Vec's length fits usize.
         let (tag, end) = match op {
-            Op::Read { tag, offset, len } => {
+            DiskOp::Read { tag, offset, len } => {
                 let start = offset as usize;
                 (tag, End::Read(Ok(BufMut::copy_of(&image[start..start + len]).freeze())))
             }
-            Op::Write { tag, offset, data } => {
+            DiskOp::Write { tag, offset, data } => {
                 let start = offset as usize;
                 image[start..start + data.len()].copy_from_slice(&data);
                 (tag, End::Write(Ok(())))
             }
-            Op::Sync { tag } => (tag, End::Sync(Ok(()))),
-            Op::Trim { .. } => return,
+            DiskOp::Sync { tag } => (tag, End::Sync(Ok(()))),
+            DiskOp::Trim { .. } => return,
         };
         drop(image);
-        self.ready.push_back(Done { disk, tag, end });
+        self.ready.push_back(Completion { disk, tag, end });
     }
 
-    fn wait(&mut self, done: &mut Vec<Done>, timeout: Option<Duration>) -> io::Result<()> {
+    fn wait(&mut self, done: &mut Vec<Completion>, timeout: Option<Duration>) -> io::Result<()> {
         if self.ready.is_empty() && timeout != Some(Duration::ZERO) && self.waker.doze() {
             self.waker.park(timeout);
         }

@@ -8,7 +8,7 @@ pub struct Tag(pub u64);
 
 /// Something to be done by a disk. Offsets are bytes from the disk's start.
 #[derive(Clone, Debug)]
-pub enum Op {
+pub enum DiskOp {
     /// Read exactly `len` bytes.
     Read {
         /// Names it.
@@ -44,7 +44,7 @@ pub enum Op {
 
 /// The end of an operation.
 #[derive(Clone, Debug)]
-pub struct Done {
+pub struct Completion {
     /// Of which disk.
     pub disk: MemberId,
     /// Which operation.
@@ -56,16 +56,16 @@ pub struct Done {
 /// What an operation came to.
 #[derive(Clone, Debug)]
 pub enum End {
-    /// Of [`Op::Read`]: all bytes asked for, or an error.
+    /// Of [`DiskOp::Read`]: all bytes asked for, or an error.
     Read(Result<Buf>),
-    /// Of [`Op::Write`]. After an error the bytes on the disk are unknown.
+    /// Of [`DiskOp::Write`]. After an error the bytes on the disk are unknown.
     Write(Result<()>),
-    /// Of [`Op::Sync`]. After an error nothing can be said of any write since the last good sync,
+    /// Of [`DiskOp::Sync`]. After an error nothing can be said of any write since the last good sync,
     /// and a later sync that succeeds does not change that.
     Sync(Result<()>),
 }
 
-impl Op {
+impl DiskOp {
     /// Whether a disk of `bytes` may carry this out: aligned, not empty, and inside.
     ///
     /// # Errors
@@ -86,13 +86,13 @@ impl Op {
 
     /// The end of this operation of `disk` with an error; none for a trim, which has no end.
     #[must_use]
-    pub fn failed(&self, disk: MemberId, errno: Errno) -> Option<Done> {
+    pub fn failed(&self, disk: MemberId, errno: Errno) -> Option<Completion> {
         let (tag, end) = match *self {
             Self::Read { tag, .. } => (tag, End::Read(Err(errno))),
             Self::Write { tag, .. } => (tag, End::Write(Err(errno))),
             Self::Sync { tag } => (tag, End::Sync(Err(errno))),
             Self::Trim { .. } => return None,
         };
-        Some(Done { disk, tag, end })
+        Some(Completion { disk, tag, end })
     }
 }

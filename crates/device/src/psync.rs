@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use headpond_base::MemberId;
 
-use crate::disk::{Admitted, Disk};
+use crate::disk::{Disk, Disposition};
 use crate::trim::TrimPolicy;
-use crate::{Done, End, Flash, Op, Reactor, Waker};
+use crate::{Completion, DiskOp, End, Flash, Reactor, Waker};
 
 /// Threads: how many operations are at the disks at once. Flash gains little beyond; each costs
 /// a stack and, when all are busy on two cores, time.
@@ -34,8 +34,8 @@ pub struct Psync {
     threads: Vec<JoinHandle<()>>,
     disks: Vec<Disk>,
     /// For the disk at that place.
-    staged: Vec<(usize, Op)>,
-    ready: Vec<Done>,
+    staged: Vec<(usize, DiskOp)>,
+    ready: Vec<Completion>,
 }
 
 struct Shared {
@@ -43,7 +43,7 @@ struct Shared {
     flashes: Vec<(MemberId, Arc<Flash>)>,
     queue: Mutex<Queue>,
     work: Condvar,
-    done: Mutex<Vec<Done>>,
+    done: Mutex<Vec<Completion>>,
     waker: Waker,
 }
 
@@ -57,7 +57,7 @@ struct Queue {
 /// What waits for a disk, and how many threads it has.
 #[derive(Default)]
 struct Lane {
-    ops: VecDeque<Op>,
+    ops: VecDeque<DiskOp>,
     busy: usize,
 }
 
@@ -94,7 +94,7 @@ impl Queue {
     }
 
     /// The next operation for a thread, and the place of its disk, which has that thread until [`Queue::over`].
-    fn take(&mut self) -> Option<(usize, Op)> {
+    fn take(&mut self) -> Option<(usize, DiskOp)> {
         let (count, share) = (self.lanes.len(), self.share());
         for place in (0..count).map(|step| (self.next + step) % count) {
             let lane = &mut self.lanes[place];
@@ -124,15 +124,15 @@ impl Reactor for Psync {
         "psync"
     }
 
-    fn submit(&mut self, disk: MemberId, op: Op) {
+    fn submit(&mut self, disk: MemberId, op: DiskOp) {
         match Disk::admit(&mut self.disks, disk, op) {
-            Admitted::Now(place, op) => self.staged.push((place, op)),
-            Admitted::Kept => {}
-            Admitted::Ended(done) => self.ready.push(done),
+            Disposition::Now(place, op) => self.staged.push((place, op)),
+            Disposition::Kept => {}
+            Disposition::Ended(done) => self.ready.push(done),
         }
     }
 
-    fn wait(&mut self, done: &mut Vec<Done>, timeout: Option<Duration>) -> io::Result<()> {
+    fn wait(&mut self, done: &mut Vec<Completion>, timeout: Option<Duration>) -> io::Result<()> {
         for (place, disk) in self.disks.iter_mut().enumerate() {
             self.staged.extend(disk.released().map(|op| (place, op)));
         }
@@ -200,16 +200,16 @@ impl Shared {
         }
     }
 
-    fn carry_out(&self, place: usize, op: Op) -> Option<Done> {
+    fn carry_out(&self, place: usize, op: DiskOp) -> Option<Completion> {
         let (disk, flash) = &self.flashes[place];
         let (tag, end) = match op {
-            Op::Read { tag, offset, len } => (tag, End::Read(flash.read(offset, len))),
-            Op::Write { tag, offset, data } => (tag, End::Write(flash.write(offset, &data))),
-            Op::Sync { tag } => (tag, End::Sync(flash.sync())),
+            DiskOp::Read { tag, offset, len } => (tag, End::Read(flash.read(offset, len))),
+            DiskOp::Write { tag, offset, data } => (tag, End::Write(flash.write(offset, &data))),
+            DiskOp::Sync { tag } => (tag, End::Sync(flash.sync())),
             // Trims have their own thread.
-            Op::Trim { .. } => return None,
+            DiskOp::Trim { .. } => return None,
         };
-        Some(Done { disk: *disk, tag, end })
+        Some(Completion { disk: *disk, tag, end })
     }
 }
 
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_never_answers_leaves_threads_to_the_others_and_alone_it_has_all() {
-        let sync = Op::Sync { tag: Tag(1) };
+        let sync = DiskOp::Sync { tag: Tag(1) };
         let mut queue = Queue::of(2);
         queue.lanes[0].ops.extend(vec![sync.clone(); 100]);
         let stuck = std::iter::from_fn(|| queue.take()).count();

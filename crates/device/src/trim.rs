@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 
 use rustix::fs::FallocateFlags;
 
-use crate::{Flash, FlashKind, Op, Waker};
+use crate::{DiskOp, Flash, FlashKind, Waker};
 
 /// What a trim does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -41,7 +41,7 @@ pub(crate) struct TrimLane {
     thread: Option<(SyncSender<Range<u64>>, JoinHandle<()>)>,
     under_way: Vec<Range<u64>>,
     finished: Arc<Mutex<Vec<Range<u64>>>>,
-    held: VecDeque<Op>,
+    held: VecDeque<DiskOp>,
 }
 
 impl TrimLane {
@@ -55,9 +55,9 @@ impl TrimLane {
     }
 
     /// Lets an operation through, or takes it: trims always, writes into a range under trim.
-    pub(crate) fn admit(&mut self, op: Op) -> Option<Op> {
+    pub(crate) fn admit(&mut self, op: DiskOp) -> Option<DiskOp> {
         match op {
-            Op::Trim { offset, len } => {
+            DiskOp::Trim { offset, len } => {
                 self.start(offset..offset + len);
                 None
             }
@@ -70,7 +70,7 @@ impl TrimLane {
     }
 
     /// Writes that may go now.
-    pub(crate) fn released(&mut self) -> VecDeque<Op> {
+    pub(crate) fn released(&mut self) -> VecDeque<DiskOp> {
         if self.under_way.is_empty() {
             return VecDeque::new();
         }
@@ -83,8 +83,8 @@ impl TrimLane {
         free
     }
 
-    fn is_touched_by(&self, op: &Op) -> bool {
-        let Op::Write { offset, data, .. } = op else { return false };
+    fn is_touched_by(&self, op: &DiskOp) -> bool {
+        let DiskOp::Write { offset, data, .. } = op else { return false };
         let end = offset + data.len() as u64;
         self.under_way.iter().any(|range| range.start < end && *offset < range.end)
     }

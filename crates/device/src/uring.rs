@@ -25,10 +25,10 @@ use headpond_base::{Buf, BufMut, Errno, MemberId};
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
-use crate::disk::{Admitted, Disk};
+use crate::disk::{Disk, Disposition};
 use crate::reactor::WATCHES_MAX;
 use crate::trim::TrimPolicy;
-use crate::{Done, End, Flash, Op, Reactor, Tag, Waker, Watch};
+use crate::{Completion, DiskOp, End, Flash, Reactor, Tag, Waker, WatchToken};
 
 /// Operations that the kernel has at once, of all disks. More wait in a queue: flash is busy with fewer.
 const DEPTH: u32 = 256;
@@ -60,7 +60,7 @@ pub struct Uring {
     waker: Waker,
     slots: Vec<Slot>,
     free: Vec<usize>,
-    ready: Vec<Done>,
+    ready: Vec<Completion>,
     watched: Vec<Watched>,
     next_watch: u64,
     /// How many of the watched are readable.
@@ -71,7 +71,7 @@ pub struct Uring {
 
 /// What waits for a disk, and how much of the ring it has.
 struct Lane {
-    backlog: VecDeque<Op>,
+    backlog: VecDeque<DiskOp>,
     /// Slots that it has.
     under_way: usize,
     /// Slots that it may have.
@@ -189,10 +189,10 @@ impl Uring {
         while self.lanes[place].under_way < self.lanes[place].share {
             let (Some(&index), Some(op)) = (self.free.last(), self.lanes[place].backlog.pop_front()) else { break };
             let work = match op {
-                Op::Read { tag, offset, len } => Work::Read { tag, offset, buf: BufMut::unwritten(len), got: 0 },
-                Op::Write { tag, offset, data } => Work::Write { tag, offset, data, put: 0 },
-                Op::Sync { tag } => Work::Sync { tag },
-                Op::Trim { .. } => continue,
+                DiskOp::Read { tag, offset, len } => Work::Read { tag, offset, buf: BufMut::unwritten(len), got: 0 },
+                DiskOp::Write { tag, offset, data } => Work::Write { tag, offset, data, put: 0 },
+                DiskOp::Sync { tag } => Work::Sync { tag },
+                DiskOp::Trim { .. } => continue,
             };
             self.slots[index] = Slot::Busy(place, work);
             self.lanes[place].under_way += 1;
@@ -239,7 +239,7 @@ impl Uring {
     }
 
     /// Takes the completions that are there.
-    fn reap(&mut self, done: &mut Vec<Done>) -> io::Result<()> {
+    fn reap(&mut self, done: &mut Vec<Completion>) -> io::Result<()> {
         loop {
             let Some(entry) = self.ring.completion().next() else { return Ok(()) };
             if entry.user_data() == WATCH {
@@ -315,14 +315,14 @@ impl Work {
         }
     }
 
-    fn end(self, disk: MemberId, errno: Option<Errno>) -> Done {
+    fn end(self, disk: MemberId, errno: Option<Errno>) -> Completion {
         let result = errno.map_or(Ok(()), Err);
         let (tag, end) = match self {
             Self::Read { tag, buf, .. } => (tag, End::Read(result.map(|()| buf.freeze()))),
             Self::Write { tag, .. } => (tag, End::Write(result)),
             Self::Sync { tag } => (tag, End::Sync(result)),
         };
-        Done { disk, tag, end }
+        Completion { disk, tag, end }
     }
 }
 
@@ -347,15 +347,15 @@ impl Reactor for Uring {
         "uring"
     }
 
-    fn submit(&mut self, disk: MemberId, op: Op) {
+    fn submit(&mut self, disk: MemberId, op: DiskOp) {
         match Disk::admit(&mut self.disks, disk, op) {
-            Admitted::Now(place, op) => self.lanes[place].backlog.push_back(op),
-            Admitted::Kept => {}
-            Admitted::Ended(done) => self.ready.push(done),
+            Disposition::Now(place, op) => self.lanes[place].backlog.push_back(op),
+            Disposition::Kept => {}
+            Disposition::Ended(done) => self.ready.push(done),
         }
     }
 
-    fn wait(&mut self, done: &mut Vec<Done>, timeout: Option<Duration>) -> io::Result<()> {
+    fn wait(&mut self, done: &mut Vec<Completion>, timeout: Option<Duration>) -> io::Result<()> {
         if !self.started {
             self.start()?;
         }
@@ -377,7 +377,7 @@ impl Reactor for Uring {
         self.waker.clone()
     }
 
-    fn watch(&mut self, descriptor: OwnedFd) -> Option<Watch> {
+    fn watch(&mut self, descriptor: OwnedFd) -> Option<WatchToken> {
         if self.watched.len() >= WATCHES_MAX || self.next_watch < WATCHED_MIN {
             return None;
         }
@@ -386,10 +386,10 @@ impl Reactor for Uring {
         // Readable: whatever came before the watch.
         self.watched.push(Watched { descriptor, number, armed: false, readable: true });
         self.readable += 1;
-        Some(Watch(number))
+        Some(WatchToken(number))
     }
 
-    fn unwatch(&mut self, watch: Watch) {
+    fn unwatch(&mut self, watch: WatchToken) {
         let Some(place) = self.watched.iter().position(|watched| watched.number == watch.0) else { return };
         let watched = self.watched.swap_remove(place);
         self.readable -= usize::from(watched.readable);
@@ -401,7 +401,7 @@ impl Reactor for Uring {
         }
     }
 
-    fn take_readable(&mut self) -> Option<Watch> {
+    fn take_readable(&mut self) -> Option<WatchToken> {
         if self.readable == 0 {
             return None;
         }
@@ -410,7 +410,7 @@ impl Reactor for Uring {
         self.watched[place].readable = false;
         self.readable -= 1;
         self.look_from = place + 1;
-        Some(Watch(self.watched[place].number))
+        Some(WatchToken(self.watched[place].number))
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, MemberId};
 use headpond_device::{
-    Backend, Done, End, Fault, FaultPlan, Faults, Fill, Flash, Memory, MemoryImage, Op, OpKind, Reactor, Tag,
-    TrimPolicy, Withhold, start_reactor,
+    Backend, Completion, DiskOp, End, Fault, FaultPlan, Faults, Fill, Flash, MemoryDisks, MemoryImage, OpKind, Reactor,
+    Tag, TrimPolicy, Withhold, start_reactor,
 };
 
 const BYTES: u64 = 8 << 20;
@@ -25,9 +25,9 @@ fn on_file(backend: Backend, trim: TrimPolicy) -> Made {
 }
 
 /// A disk in memory, and its bytes, which outlive it.
-fn memory() -> (Memory, MemoryImage) {
+fn memory() -> (MemoryDisks, MemoryImage) {
     let image = MemoryImage::zeroed(BYTES as usize);
-    (Memory::on(vec![(DISK, image.clone())]), image)
+    (MemoryDisks::on(vec![(DISK, image.clone())]), image)
 }
 
 /// How to make one, and what it is called.
@@ -36,7 +36,7 @@ type Row = (&'static str, fn() -> Made);
 /// Every kind of device that there is.
 fn table() -> Vec<Row> {
     vec![
-        ("memory", || (Box::new(Memory::new(BYTES as usize)), None)),
+        ("memory", || (Box::new(MemoryDisks::new(BYTES as usize)), None)),
         ("psync", || on_file(Backend::Psync, TrimPolicy::Devices)),
         ("uring", || on_file(Backend::Uring, TrimPolicy::Devices)),
         ("psync, trimmed", || on_file(Backend::Psync, TrimPolicy::All)),
@@ -48,7 +48,7 @@ fn table() -> Vec<Row> {
         ("withheld writes on memory", || {
             let withhold = Some(Withhold { early_per_mille: 300, ..Withhold::default() });
             let plan = FaultPlan { withhold, ..FaultPlan::default() };
-            (Box::new(Faults::new(Memory::new(BYTES as usize), DISK, plan)), None)
+            (Box::new(Faults::new(MemoryDisks::new(BYTES as usize), DISK, plan)), None)
         }),
         ("slow psync that withholds little", || {
             let withhold =
@@ -71,8 +71,8 @@ fn blocks(first: u64, count: u64, version: u64) -> Buf {
 }
 
 /// Submits and waits until all are done.
-fn run(device: &mut dyn Reactor, ops: Vec<Op>) -> HashMap<Tag, Done> {
-    let count = ops.iter().filter(|op| !matches!(op, Op::Trim { .. })).count();
+fn run(device: &mut dyn Reactor, ops: Vec<DiskOp>) -> HashMap<Tag, Completion> {
+    let count = ops.iter().filter(|op| !matches!(op, DiskOp::Trim { .. })).count();
     ops.into_iter().for_each(|op| device.submit(DISK, op));
     let (mut all, mut done) = (HashMap::new(), Vec::new());
     while all.len() < count {
@@ -86,24 +86,24 @@ fn run(device: &mut dyn Reactor, ops: Vec<Op>) -> HashMap<Tag, Done> {
 }
 
 fn read(device: &mut dyn Reactor, block: u64, count: u64) -> Result<Buf, Errno> {
-    let op = Op::Read { tag: Tag(1), offset: block * BLOCK_U64, len: count as usize * BLOCK };
+    let op = DiskOp::Read { tag: Tag(1), offset: block * BLOCK_U64, len: count as usize * BLOCK };
     match run(device, vec![op]).remove(&Tag(1)) {
-        Some(Done { end: End::Read(result), .. }) => result,
+        Some(Completion { end: End::Read(result), .. }) => result,
         other => panic!("not the end of a read: {other:?}"),
     }
 }
 
 fn write(device: &mut dyn Reactor, block: u64, data: Buf) -> Result<(), Errno> {
-    let op = Op::Write { tag: Tag(2), offset: block * BLOCK_U64, data };
+    let op = DiskOp::Write { tag: Tag(2), offset: block * BLOCK_U64, data };
     match run(device, vec![op]).remove(&Tag(2)) {
-        Some(Done { end: End::Write(result), .. }) => result,
+        Some(Completion { end: End::Write(result), .. }) => result,
         other => panic!("not the end of a write: {other:?}"),
     }
 }
 
 fn sync(device: &mut dyn Reactor) -> Result<(), Errno> {
-    match run(device, vec![Op::Sync { tag: Tag(3) }]).remove(&Tag(3)) {
-        Some(Done { end: End::Sync(result), .. }) => result,
+    match run(device, vec![DiskOp::Sync { tag: Tag(3) }]).remove(&Tag(3)) {
+        Some(Completion { end: End::Sync(result), .. }) => result,
         other => panic!("not the end of a sync: {other:?}"),
     }
 }
@@ -142,29 +142,29 @@ fn unaligned_empty_and_outside_are_refused_and_do_no_harm() {
         let good = || blocks(0, 2, 1);
         let tag = Tag(9);
         let bad = [
-            Op::Read { tag, offset: 512, len: BLOCK },
-            Op::Read { tag, offset: 0, len: 100 },
-            Op::Read { tag, offset: 0, len: 0 },
-            Op::Read { tag, offset: BYTES, len: BLOCK },
-            Op::Read { tag, offset: BYTES - BLOCK_U64, len: 2 * BLOCK },
-            Op::Read { tag, offset: u64::MAX - BLOCK_U64 + 1, len: BLOCK },
-            Op::Write { tag, offset: 1, data: good() },
-            Op::Write { tag, offset: 0, data: good().slice(0..100) },
-            Op::Write { tag, offset: 0, data: good().slice(512..512 + BLOCK) },
-            Op::Write { tag, offset: 0, data: Buf::empty() },
-            Op::Write { tag, offset: BYTES - BLOCK_U64, data: good() },
+            DiskOp::Read { tag, offset: 512, len: BLOCK },
+            DiskOp::Read { tag, offset: 0, len: 100 },
+            DiskOp::Read { tag, offset: 0, len: 0 },
+            DiskOp::Read { tag, offset: BYTES, len: BLOCK },
+            DiskOp::Read { tag, offset: BYTES - BLOCK_U64, len: 2 * BLOCK },
+            DiskOp::Read { tag, offset: u64::MAX - BLOCK_U64 + 1, len: BLOCK },
+            DiskOp::Write { tag, offset: 1, data: good() },
+            DiskOp::Write { tag, offset: 0, data: good().slice(0..100) },
+            DiskOp::Write { tag, offset: 0, data: good().slice(512..512 + BLOCK) },
+            DiskOp::Write { tag, offset: 0, data: Buf::empty() },
+            DiskOp::Write { tag, offset: BYTES - BLOCK_U64, data: good() },
         ];
         for op in bad {
             let what = format!("{name}: {op:?}");
             match run(&mut device, vec![op]).remove(&tag) {
-                Some(Done { end: End::Read(Err(errno)) | End::Write(Err(errno)), .. }) => {
+                Some(Completion { end: End::Read(Err(errno)) | End::Write(Err(errno)), .. }) => {
                     assert_eq!(errno, Errno::INVAL, "{what}");
                 }
                 other => panic!("{what}: {other:?}"),
             }
         }
-        device.submit(DISK, Op::Trim { offset: 100, len: BLOCK_U64 });
-        device.submit(DISK, Op::Trim { offset: 0, len: 2 * BYTES });
+        device.submit(DISK, DiskOp::Trim { offset: 100, len: BLOCK_U64 });
+        device.submit(DISK, DiskOp::Trim { offset: 0, len: 2 * BYTES });
         write(&mut device, 0, good()).unwrap();
         assert_eq!(read(&mut device, 0, 2).unwrap()[..], good()[..], "{name}");
     }
@@ -175,13 +175,13 @@ fn more_operations_at_once_than_any_depth_all_end_once() {
     for (name, make) in table() {
         let (mut device, _dir) = make();
         let all = BYTES / BLOCK_U64;
-        let write = |block| Op::Write { tag: Tag(block), offset: block * BLOCK_U64, data: blocks(block, 1, 4) };
+        let write = |block| DiskOp::Write { tag: Tag(block), offset: block * BLOCK_U64, data: blocks(block, 1, 4) };
         let done = run(&mut device, (0..all).map(write).collect());
         assert!(done.values().all(|done| matches!(done.end, End::Write(Ok(())))), "{name}");
         let mixed = |block: u64| match block % 5 {
-            0 => Op::Sync { tag: Tag(block) },
-            1 => Op::Write { tag: Tag(block), offset: block * BLOCK_U64, data: blocks(block, 1, 5) },
-            _ => Op::Read { tag: Tag(block), offset: block * BLOCK_U64, len: BLOCK },
+            0 => DiskOp::Sync { tag: Tag(block) },
+            1 => DiskOp::Write { tag: Tag(block), offset: block * BLOCK_U64, data: blocks(block, 1, 5) },
+            _ => DiskOp::Read { tag: Tag(block), offset: block * BLOCK_U64, len: BLOCK },
         };
         for (tag, done) in run(&mut device, (0..all).map(mixed).collect()) {
             match done.end {
@@ -199,10 +199,10 @@ fn a_write_after_a_trim_is_never_lost_to_it() {
         let (mut device, _dir) = make();
         let all = BYTES / BLOCK_U64;
         for version in 0..20 {
-            device.submit(DISK, Op::Trim { offset: 0, len: BYTES });
-            device.submit(DISK, Op::Trim { offset: BYTES / 2, len: BYTES / 2 });
+            device.submit(DISK, DiskOp::Trim { offset: 0, len: BYTES });
+            device.submit(DISK, DiskOp::Trim { offset: BYTES / 2, len: BYTES / 2 });
             let write =
-                |block| Op::Write { tag: Tag(block), offset: block * BLOCK_U64, data: blocks(block, 1, version) };
+                |block| DiskOp::Write { tag: Tag(block), offset: block * BLOCK_U64, data: blocks(block, 1, version) };
             run(&mut device, (0..all).step_by(64).map(write).collect());
             for block in (0..all).step_by(64) {
                 assert_eq!(read(&mut device, block, 1).unwrap()[..], pattern(block, version), "{name}");
@@ -255,7 +255,7 @@ fn dropping_a_device_with_operations_under_way_is_safe() {
     for (_, make) in table() {
         let (mut device, _dir) = make();
         for block in 0..300 {
-            device.submit(DISK, Op::Read { tag: Tag(block), offset: block * BLOCK_U64, len: BLOCK });
+            device.submit(DISK, DiskOp::Read { tag: Tag(block), offset: block * BLOCK_U64, len: BLOCK });
         }
         device.wait(&mut Vec::new(), Some(Duration::ZERO)).unwrap();
         drop(device);
@@ -344,7 +344,7 @@ fn a_cut_loses_exactly_what_was_not_synced() {
     assert_eq!(read(&mut device, 0, 1).unwrap_err(), Errno::IO);
     assert_eq!(write(&mut device, 0, blocks(0, 1, 3)), Err(Errno::IO));
     drop(device);
-    let mut after = Memory::on(vec![(DISK, image)]);
+    let mut after = MemoryDisks::on(vec![(DISK, image)]);
     assert_eq!(read(&mut after, 0, 4).unwrap()[..], blocks(0, 4, 1)[..]);
     assert!(read(&mut after, 4, 2).unwrap().iter().all(|byte| *byte == 0));
 }
@@ -359,7 +359,7 @@ fn early_blocks_tear_unsynced_writes_and_never_synced_ones() {
     write(&mut device, 32, blocks(32, 64, 2)).unwrap();
     // Dropped without a cut: as when the process is killed.
     drop(device);
-    let mut after = Memory::on(vec![(DISK, image)]);
+    let mut after = MemoryDisks::on(vec![(DISK, image)]);
     assert_eq!(read(&mut after, 0, 32).unwrap()[..], blocks(0, 32, 1)[..]);
     let newer = (32..96).filter(|block| read(&mut after, *block, 1).unwrap()[..] == pattern(*block, 2)).count();
     let older = (32..64).filter(|block| read(&mut after, *block, 1).unwrap()[..] == pattern(*block, 1)).count();
@@ -379,7 +379,7 @@ fn torn_blocks_mix_old_and_new_sectors_and_what_was_synced_stays_whole() {
         write(&mut device, 32, blocks(32, 32, 3)).unwrap();
         assert_eq!(read(&mut device, 32, 32).unwrap()[..], blocks(32, 32, 3)[..]);
         drop(device);
-        let mut after = Memory::on(vec![(DISK, image)]);
+        let mut after = MemoryDisks::on(vec![(DISK, image)]);
         assert_eq!(read(&mut after, 0, 8).unwrap()[..], blocks(0, 8, 1)[..]);
         assert_eq!(read(&mut after, 8, 24).unwrap()[..], blocks(8, 24, 2)[..]);
         let mut torn = 0;
@@ -405,14 +405,14 @@ fn a_device_that_lies_loses_what_it_said_was_synced() {
     sync(&mut device).unwrap();
     assert_eq!(read(&mut device, 0, 4).unwrap()[..], blocks(0, 4, 1)[..]);
     drop(device);
-    assert!(read(&mut Memory::on(vec![(DISK, image)]), 0, 4).unwrap().iter().all(|byte| *byte == 0));
+    assert!(read(&mut MemoryDisks::on(vec![(DISK, image)]), 0, 4).unwrap().iter().all(|byte| *byte == 0));
 }
 
 #[test]
 fn the_operations_that_are_to_fail_do_and_no_others() {
     let fault = |kind, first, count, errno| Fault { kind, first, count, errno };
     let faults = vec![fault(OpKind::Write, 1, 1, Errno::NOSPC), fault(OpKind::Sync, 0, 2, Errno::IO)];
-    let mut device = Faults::new(Memory::new(BYTES as usize), DISK, FaultPlan { faults, ..FaultPlan::default() });
+    let mut device = Faults::new(MemoryDisks::new(BYTES as usize), DISK, FaultPlan { faults, ..FaultPlan::default() });
     let handle = device.handle();
     assert_eq!(write(&mut device, 0, blocks(0, 1, 1)), Ok(()));
     assert_eq!(write(&mut device, 0, blocks(0, 1, 2)), Err(Errno::NOSPC));

@@ -104,7 +104,7 @@ fn memory_file_systems_work_with_or_without_direct_io() {
 
 #[test]
 fn the_flash_of_a_killed_process_can_be_opened_at_once() {
-    use headpond_device::{Op, Tag};
+    use headpond_device::{DiskOp, Tag};
     use std::io::Read;
     const PATH: &str = "HEADPOND_TEST_KILLED_FLASH";
     if let Some(path) = std::env::var_os(PATH) {
@@ -113,12 +113,14 @@ fn the_flash_of_a_killed_process_can_be_opened_at_once() {
         let mut device = start_reactor(vec![(DISK, flash)], backend, TrimPolicy::Off).unwrap();
         let data = BufMut::zeroed(64 << 10).freeze();
         let mut done = Vec::new();
-        (0..64).for_each(|tag| device.submit(DISK, Op::Write { tag: Tag(tag), offset: tag << 16, data: data.clone() }));
+        (0..64).for_each(|tag| {
+            device.submit(DISK, DiskOp::Write { tag: Tag(tag), offset: tag << 16, data: data.clone() })
+        });
         loop {
             device.wait(&mut done, None).unwrap();
             for one in done.drain(..) {
                 let tag = one.tag;
-                device.submit(DISK, Op::Write { tag, offset: tag.0 << 16, data: data.clone() });
+                device.submit(DISK, DiskOp::Write { tag, offset: tag.0 << 16, data: data.clone() });
                 if tag.0 == 0 {
                     eprintln!("writing");
                 }
@@ -162,7 +164,7 @@ impl Drop for Loop {
 
 #[test]
 fn block_devices_are_measured_locked_written_and_trimmed() {
-    use headpond_device::{Op, Tag};
+    use headpond_device::{DiskOp, Tag};
     use std::os::unix::fs::MetadataExt;
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("disk");
@@ -175,9 +177,9 @@ fn block_devices_are_measured_locked_written_and_trimmed() {
     assert_eq!((flash.kind(), flash.bytes()), (FlashKind::BlockDevice, 4 << 20));
     assert!(matches!(Flash::open(&disk.0), Err(FlashError::InUse(_))));
     let mut device = start_reactor(vec![(DISK, flash)], Backend::Auto, TrimPolicy::Devices).unwrap();
-    device.submit(DISK, Op::Trim { offset: 0, len: 2 << 20 });
-    device.submit(DISK, Op::Write { tag: Tag(1), offset: 0, data: BufMut::copy_of(&[9; BLOCK]).freeze() });
-    device.submit(DISK, Op::Sync { tag: Tag(2) });
+    device.submit(DISK, DiskOp::Trim { offset: 0, len: 2 << 20 });
+    device.submit(DISK, DiskOp::Write { tag: Tag(1), offset: 0, data: BufMut::copy_of(&[9; BLOCK]).freeze() });
+    device.submit(DISK, DiskOp::Sync { tag: Tag(2) });
     let mut done = Vec::new();
     while done.len() < 2 {
         device.wait(&mut done, None).unwrap();

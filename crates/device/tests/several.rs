@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, MemberId};
 use headpond_device::{
-    Backend, Done, End, Fault, FaultPlan, Faults, Fill, Flash, Memory, MemoryImage, Op, OpKind, Reactor, Tag,
-    TrimPolicy, Withhold, start_reactor,
+    Backend, Completion, DiskOp, End, Fault, FaultPlan, Faults, Fill, Flash, MemoryDisks, MemoryImage, OpKind, Reactor,
+    Tag, TrimPolicy, Withhold, start_reactor,
 };
 
 /// As in a pool that once had others: names need not follow each other.
@@ -24,9 +24,9 @@ fn on_files(backend: Backend) -> Made {
     (start_reactor(flashes, backend, TrimPolicy::All).unwrap(), Some(dir))
 }
 
-fn in_memory() -> Memory {
+fn in_memory() -> MemoryDisks {
     let image = |bytes: u64| MemoryImage::zeroed(bytes as usize);
-    Memory::on(vec![(SMALL, image(SMALL_BYTES)), (LARGE, image(LARGE_BYTES))])
+    MemoryDisks::on(vec![(SMALL, image(SMALL_BYTES)), (LARGE, image(LARGE_BYTES))])
 }
 
 type Row = (&'static str, fn() -> Made);
@@ -48,7 +48,7 @@ fn block(byte: u8) -> Buf {
     BufMut::copy_of(&[byte; BLOCK]).freeze()
 }
 
-fn wait_for(reactor: &mut dyn Reactor, count: usize) -> Vec<Done> {
+fn wait_for(reactor: &mut dyn Reactor, count: usize) -> Vec<Completion> {
     let mut done = Vec::new();
     while done.len() < count {
         reactor.wait(&mut done, Some(Duration::from_secs(30))).unwrap();
@@ -58,9 +58,9 @@ fn wait_for(reactor: &mut dyn Reactor, count: usize) -> Vec<Done> {
 }
 
 fn read(reactor: &mut dyn Reactor, disk: MemberId, at: u64) -> Vec<u8> {
-    reactor.submit(disk, Op::Read { tag: Tag(1), offset: at * BLOCK_U64, len: BLOCK });
+    reactor.submit(disk, DiskOp::Read { tag: Tag(1), offset: at * BLOCK_U64, len: BLOCK });
     match wait_for(reactor, 1).remove(0) {
-        Done { disk: of, end: End::Read(Ok(bytes)), .. } if of == disk => bytes.to_vec(),
+        Completion { disk: of, end: End::Read(Ok(bytes)), .. } if of == disk => bytes.to_vec(),
         other => panic!("{other:?}"),
     }
 }
@@ -71,13 +71,13 @@ fn the_same_place_and_the_same_tag_of_two_disks_are_two_places_and_two_operation
         let (mut reactor, _dir) = make();
         assert_eq!([SMALL, LARGE].map(|disk| reactor.bytes(disk)), [SMALL_BYTES, LARGE_BYTES], "{name}");
         for (disk, byte) in [(SMALL, 1), (LARGE, 2)] {
-            reactor.submit(disk, Op::Write { tag: Tag(5), offset: 0, data: block(byte) });
+            reactor.submit(disk, DiskOp::Write { tag: Tag(5), offset: 0, data: block(byte) });
         }
         let mut ended: Vec<_> = wait_for(&mut *reactor, 2).iter().map(|done| (done.disk, done.tag)).collect();
         ended.sort_unstable();
         assert_eq!(ended, [(SMALL, Tag(5)), (LARGE, Tag(5))], "{name}");
         for disk in [SMALL, LARGE] {
-            reactor.submit(disk, Op::Sync { tag: Tag(6) });
+            reactor.submit(disk, DiskOp::Sync { tag: Tag(6) });
         }
         assert!(wait_for(&mut *reactor, 2).iter().all(|done| matches!(done.end, End::Sync(Ok(())))), "{name}");
         assert_eq!(read(&mut *reactor, SMALL, 0), [1; BLOCK], "{name}");
@@ -89,10 +89,10 @@ fn the_same_place_and_the_same_tag_of_two_disks_are_two_places_and_two_operation
 fn each_disk_has_its_own_end_and_a_disk_that_there_is_not_fails_by_itself() {
     for (name, make) in table() {
         let (mut reactor, _dir) = make();
-        reactor.submit(SMALL, Op::Write { tag: Tag(1), offset: SMALL_BYTES, data: block(1) });
-        reactor.submit(LARGE, Op::Write { tag: Tag(2), offset: SMALL_BYTES, data: block(2) });
-        reactor.submit(MemberId(3), Op::Sync { tag: Tag(3) });
-        reactor.submit(MemberId(3), Op::Trim { offset: 0, len: BLOCK_U64 });
+        reactor.submit(SMALL, DiskOp::Write { tag: Tag(1), offset: SMALL_BYTES, data: block(1) });
+        reactor.submit(LARGE, DiskOp::Write { tag: Tag(2), offset: SMALL_BYTES, data: block(2) });
+        reactor.submit(MemberId(3), DiskOp::Sync { tag: Tag(3) });
+        reactor.submit(MemberId(3), DiskOp::Trim { offset: 0, len: BLOCK_U64 });
         for done in wait_for(&mut *reactor, 3) {
             match (done.disk, done.tag, done.end) {
                 (SMALL, Tag(1), End::Write(Err(Errno::INVAL))) | (LARGE, Tag(2), End::Write(Ok(()))) => {}
@@ -112,7 +112,7 @@ fn more_at_once_than_any_depth_on_both_disks_all_ends_once() {
         for tag in 0..1000 {
             for (disk, bytes) in [(SMALL, SMALL_BYTES), (LARGE, LARGE_BYTES)] {
                 let offset = tag * BLOCK_U64 % bytes;
-                reactor.submit(disk, Op::Read { tag: Tag(tag), offset, len: BLOCK });
+                reactor.submit(disk, DiskOp::Read { tag: Tag(tag), offset, len: BLOCK });
                 count += 1;
             }
         }
@@ -127,9 +127,9 @@ fn a_trim_of_one_disk_holds_back_no_write_of_another() {
     for (name, make) in table() {
         let (mut reactor, _dir) = make();
         for version in 0..20 {
-            reactor.submit(LARGE, Op::Trim { offset: 0, len: LARGE_BYTES });
-            reactor.submit(SMALL, Op::Write { tag: Tag(1), offset: 0, data: block(version) });
-            reactor.submit(LARGE, Op::Write { tag: Tag(1), offset: 0, data: block(version + 100) });
+            reactor.submit(LARGE, DiskOp::Trim { offset: 0, len: LARGE_BYTES });
+            reactor.submit(SMALL, DiskOp::Write { tag: Tag(1), offset: 0, data: block(version) });
+            reactor.submit(LARGE, DiskOp::Write { tag: Tag(1), offset: 0, data: block(version + 100) });
             wait_for(&mut *reactor, 2);
             assert_eq!(read(&mut *reactor, SMALL, 0), [version; BLOCK], "{name}");
             assert_eq!(read(&mut *reactor, LARGE, 0), [version + 100; BLOCK], "{name}");
@@ -144,10 +144,10 @@ fn a_disk_that_fails_or_is_slow_leaves_the_others_as_they_are() {
     let mut reactor = Faults::new(in_memory(), SMALL, plan);
     let handle = reactor.handle();
     // It will not be told within the hour; the other disk's end comes all the same.
-    reactor.submit(SMALL, Op::Write { tag: Tag(1), offset: 0, data: block(1) });
-    reactor.submit(LARGE, Op::Write { tag: Tag(2), offset: 0, data: block(2) });
+    reactor.submit(SMALL, DiskOp::Write { tag: Tag(1), offset: 0, data: block(1) });
+    reactor.submit(LARGE, DiskOp::Write { tag: Tag(2), offset: 0, data: block(2) });
     let done = wait_for(&mut reactor, 1);
-    assert!(matches!(&done[..], [Done { disk: LARGE, tag: Tag(2), end: End::Write(Ok(())) }]), "{done:?}");
+    assert!(matches!(&done[..], [Completion { disk: LARGE, tag: Tag(2), end: End::Write(Ok(())) }]), "{done:?}");
     handle.cut();
     assert_eq!(read(&mut reactor, LARGE, 0), [2; BLOCK]);
     assert_eq!(handle.count(OpKind::Write), 1, "what the other disk does is not this one's");
@@ -159,10 +159,10 @@ fn two_disks_may_each_have_faults_of_their_own() {
         |kind| FaultPlan { faults: vec![Fault { kind, first: 0, count: 1, errno: Errno::IO }], ..FaultPlan::default() };
     let mut reactor = Faults::new(Faults::new(in_memory(), SMALL, plan(OpKind::Read)), LARGE, plan(OpKind::Sync));
     for disk in [SMALL, LARGE] {
-        reactor.submit(disk, Op::Read { tag: Tag(1), offset: 0, len: BLOCK });
-        reactor.submit(disk, Op::Sync { tag: Tag(2) });
+        reactor.submit(disk, DiskOp::Read { tag: Tag(1), offset: 0, len: BLOCK });
+        reactor.submit(disk, DiskOp::Sync { tag: Tag(2) });
     }
-    let failed = |done: &Done| matches!(done.end, End::Read(Err(_)) | End::Write(Err(_)) | End::Sync(Err(_)));
+    let failed = |done: &Completion| matches!(done.end, End::Read(Err(_)) | End::Write(Err(_)) | End::Sync(Err(_)));
     let mut failed: Vec<_> =
         wait_for(&mut reactor, 4).iter().filter(|done| failed(done)).map(|done| (done.disk, done.tag)).collect();
     failed.sort_unstable();

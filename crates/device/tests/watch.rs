@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use headpond_base::MemberId;
-use headpond_device::{Backend, Fill, Flash, Memory, Op, Reactor, Tag, TrimPolicy, WATCHES_MAX, Watch, start_reactor};
+use headpond_device::{
+    Backend, DiskOp, Fill, Flash, MemoryDisks, Reactor, Tag, TrimPolicy, WATCHES_MAX, WatchToken, start_reactor,
+};
 
 const DISK: MemberId = MemberId(0);
 
@@ -21,7 +23,7 @@ fn uring() -> (Box<dyn Reactor>, tempfile::TempDir) {
 }
 
 /// Waits for what the test will bring about, however often the wait ends early.
-fn wait_readable(reactor: &mut dyn Reactor) -> Watch {
+fn wait_readable(reactor: &mut dyn Reactor) -> WatchToken {
     let mut done = Vec::new();
     loop {
         if let Some(watch) = reactor.take_readable() {
@@ -31,7 +33,7 @@ fn wait_readable(reactor: &mut dyn Reactor) -> Watch {
     }
 }
 
-fn watched(reactor: &mut dyn Reactor, reader: &PipeReader) -> Watch {
+fn watched(reactor: &mut dyn Reactor, reader: &PipeReader) -> WatchToken {
     let watch = reactor.watch(reader.as_fd().try_clone_to_owned().unwrap()).unwrap();
     // What was there before the watch is to be looked for once.
     assert_eq!(reactor.take_readable(), Some(watch));
@@ -139,7 +141,7 @@ fn what_is_not_watched_any_more_is_let_go() {
     reactor.wait(&mut done, Some(Duration::ZERO)).unwrap();
     reactor.unwatch(watch);
     // The flash goes on as before, and the kernel closes the last end of the pipe.
-    reactor.submit(DISK, Op::Sync { tag: Tag(1) });
+    reactor.submit(DISK, DiskOp::Sync { tag: Tag(1) });
     while done.is_empty() {
         reactor.wait(&mut done, None).unwrap();
     }
@@ -152,7 +154,7 @@ fn what_is_not_watched_any_more_is_let_go() {
 #[test]
 fn a_reactor_without_means_for_it_says_so() {
     let (psync, _dir) = on_file(Backend::Psync);
-    for mut reactor in [Box::new(Memory::new(1 << 20)), psync] {
+    for mut reactor in [Box::new(MemoryDisks::new(1 << 20)), psync] {
         let (reader, _writer) = pipe();
         assert_eq!(reactor.watch(OwnedFd::from(reader)), None, "{}", reactor.name());
         assert_eq!(reactor.take_readable(), None);

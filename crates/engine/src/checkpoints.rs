@@ -126,7 +126,7 @@ pub(crate) enum Ask {
 
 /// What an answer ended.
 #[derive(Default)]
-pub(crate) struct Ended {
+pub(crate) struct CheckpointEnd {
     /// A checkpoint counts.
     pub(crate) counts: bool,
     /// The request that waited for the last one.
@@ -439,20 +439,20 @@ impl Checkpoints {
     }
 
     /// A write or sync of the checkpoint is completed. If it failed, the log knows.
-    pub(crate) fn answered(&mut self, store: &mut Store, config: &Config) -> Ended {
-        let Some(running) = self.running.as_mut() else { return Ended::default() };
+    pub(crate) fn answered(&mut self, store: &mut Store, config: &Config) -> CheckpointEnd {
+        let Some(running) = self.running.as_mut() else { return CheckpointEnd::default() };
         running.under_way -= 1;
         if !store.takes_writes() || running.under_way > 0 || !matches!(running.stage, Stage::Copying) {
-            return Ended::default();
+            return CheckpointEnd::default();
         }
-        let Some(running) = self.running.take() else { return Ended::default() };
+        let Some(running) = self.running.take() else { return CheckpointEnd::default() };
         self.replay_from = running.head.replay_from;
         if let Some(superblock) = running.superblock {
             self.superblock = superblock;
         }
         self.settle_packing(store, config);
         self.starting = false;
-        Ended { counts: true, op: self.last.take() }
+        CheckpointEnd { counts: true, op: self.last.take() }
     }
 
     /// The flash failed: no checkpoint will ever be complete.

@@ -1,7 +1,7 @@
 //! What can be set, with its range.
 
 use headpond_base::{CacheMode, Class, Compression, Nanos};
-use headpond_log::{Filling, Mutation};
+use headpond_log::{FillPolicy, Mutation};
 use headpond_policy::{Admission, ClassLimit, FlashWriteLimit, Policy, SequentialRuns};
 
 /// Settings of an engine.
@@ -82,7 +82,7 @@ impl Default for Config {
             compression: Compression::Off,
             compression_from: 50,
             host_segments: 1,
-            streamed_blocks: Filling::STREAMED_BLOCKS,
+            streamed_blocks: FillPolicy::STREAMED_BLOCKS,
             mutation: None,
         }
     }

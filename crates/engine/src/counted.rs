@@ -2,7 +2,7 @@
 
 /// What the sums have of one object.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(crate) struct Counted {
+pub(crate) struct ObjectCounts {
     pub(crate) map_bytes: u64,
     pub(crate) dirty: bool,
     pub(crate) failing: bool,

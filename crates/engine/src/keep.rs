@@ -220,7 +220,7 @@ impl BlockOwner for Pool<'_> {
 
 /// Where blocks that were read from the origin go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum Destination {
     /// Not into the pool.
     Nowhere,
     /// Into memory, where it is already.
@@ -272,8 +272,15 @@ impl Keeping<'_> {
 
     /// A block was read from the origin, or written there, for a request of class `by`, and may come in: because it was
     /// asked for, or along with one that was. Where it is to wait in memory, `bytes` go there.
-    pub(crate) fn place(&mut self, object: ObjectId, block: Block, by: Class, asked: bool, bytes: &[u8]) -> Place {
-        let Some(key) = key_of(object, block) else { return Place::Nowhere };
+    pub(crate) fn place(
+        &mut self,
+        object: ObjectId,
+        block: Block,
+        by: Class,
+        asked: bool,
+        bytes: &[u8],
+    ) -> Destination {
+        let Some(key) = key_of(object, block) else { return Destination::Nowhere };
         let (cache, quotas, mut pool) = self.parts();
         let class = quotas.after_use(None, by, &pool);
         if !asked {
@@ -281,36 +288,36 @@ impl Keeping<'_> {
             let class = if quotas.is_share(class) { class } else { Class::EVERYBODY };
             if !self.keep.has_spare_room(self.store) {
                 self.store.hold_unasked(object, block, bytes, self.keep.unasked_most);
-                return Place::Unasked;
+                return Destination::Unasked;
             }
             let (_, _, mut pool) = self.parts();
-            return if pool.fill(key) { Place::Lingers(class) } else { Place::Nowhere };
+            return if pool.fill(key) { Destination::Lingers(class) } else { Destination::Nowhere };
         }
         if cache.contains(key) {
             // It is known from before it was lost; on flash from now on, if it was in memory.
             cache.wrote(key);
-            return if pool.fill(key) { Place::Kept(class) } else { Place::Nowhere };
+            return if pool.fill(key) { Destination::Kept(class) } else { Destination::Nowhere };
         }
         if quotas.is_pinned(class) {
             // Whatever the admission says: who pins it has said that it will be wanted.
             let comes = pool.fill(key) && cache.admit(key, Insertion::OnFlash, &mut pool) != Admitted::Refused;
-            return if comes { Place::Kept(class) } else { Place::Nowhere };
+            return if comes { Destination::Kept(class) } else { Destination::Nowhere };
         }
         match cache.admit(key, Insertion::Read, &mut pool) {
-            Admitted::Refused => Place::Nowhere,
-            Admitted::Flash => Place::Kept(class),
+            Admitted::Refused => Destination::Nowhere,
+            Admitted::Flash => Destination::Kept(class),
             Admitted::Memory if quotas.is_share(class) => {
                 // What waits in memory has no class: a share's blocks are counted from the first.
                 cache.wrote(key);
                 if pool.fill(key) {
-                    return Place::Kept(class);
+                    return Destination::Kept(class);
                 }
                 cache.forget(key);
-                Place::Nowhere
+                Destination::Nowhere
             }
             Admitted::Memory => {
                 self.store.hold(object, block, bytes);
-                Place::Memory
+                Destination::Memory
             }
         }
     }

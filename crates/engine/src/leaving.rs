@@ -15,9 +15,9 @@ use headpond_base::{ObjectId, Sequence};
 
 /// Owned by the engine.
 #[derive(Default)]
-pub(crate) struct Leaving(BTreeSet<(Sequence, ObjectId)>);
+pub(crate) struct LeavingObjects(BTreeSet<(Sequence, ObjectId)>);
 
-impl Leaving {
+impl LeavingObjects {
     /// Once the log is durable up to there.
     pub(crate) fn waits(&mut self, at: Sequence, object: ObjectId) {
         self.0.insert((at, object));

@@ -29,7 +29,7 @@ const CHUNK: usize = 64;
 
 /// A block's place in the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldBlock {
     place: u32,
     /// It is to be written to flash in this turn.
     moves_on: bool,
@@ -37,7 +37,7 @@ pub(crate) struct Held {
     unasked: Option<u64>,
 }
 
-impl Held {
+impl HeldBlock {
     /// Whether nobody has asked for it.
     pub(crate) const fn is_unasked(self) -> bool {
         self.unasked.is_some()
@@ -47,7 +47,7 @@ impl Held {
 /// The blocks, and their memory. Owned by the store.
 #[derive(Default)]
 pub(crate) struct MemoryWindow {
-    held: HashMap<Key, Held, BuildHasherDefault<Spread>>,
+    held: HashMap<Key, HeldBlock, BuildHasherDefault<Spread>>,
     chunks: Vec<BufMut>,
     free: Vec<u32>,
     moved_on: Vec<Key>,
@@ -72,7 +72,7 @@ impl MemoryWindow {
     }
 
     /// Where a block is, if it is here.
-    pub(crate) fn find(&self, object: ObjectId, block: Block) -> Option<Held> {
+    pub(crate) fn find(&self, object: ObjectId, block: Block) -> Option<HeldBlock> {
         if self.held.is_empty() {
             return None;
         }
@@ -80,7 +80,7 @@ impl MemoryWindow {
     }
 
     /// A block's bytes.
-    pub(crate) fn bytes(&self, held: Held) -> &[u8] {
+    pub(crate) fn bytes(&self, held: HeldBlock) -> &[u8] {
         let (chunk, from) = place_of(held.place);
         &self.chunks[chunk][from..from + BLOCK]
     }
@@ -129,7 +129,7 @@ impl MemoryWindow {
         memory[..bytes.len()].copy_from_slice(bytes);
         memory[bytes.len()..].fill(0);
         let unasked = (!asked).then(|| self.number(key));
-        self.held.insert(key, Held { place, moves_on: false, unasked });
+        self.held.insert(key, HeldBlock { place, moves_on: false, unasked });
         known.is_none()
     }
 

@@ -108,7 +108,7 @@ pub(crate) enum Stage {
 }
 
 /// What a step of a request ends with.
-pub(crate) enum Progress {
+pub(crate) enum StepResult {
     /// Something was started that will step it again.
     Wait,
     /// It is over.

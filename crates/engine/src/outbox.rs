@@ -18,7 +18,7 @@ use crate::spread::Spread;
 use crate::stats::Stats;
 
 /// What an answer says.
-pub(crate) struct Finished {
+pub(crate) struct Answered {
     /// The member that has refused a write or a sync.
     pub(crate) refused: Option<(MemberId, Errno)>,
     /// What the effect was for, and how that ended. `None`: others that serve the same are still under way.
@@ -94,11 +94,11 @@ impl Outbox {
     ///
     /// # Panics
     /// When no such effect is under way.
-    pub(crate) fn finish(&mut self, ticket: Ticket, outcome: Outcome) -> Finished {
+    pub(crate) fn finish(&mut self, ticket: Ticket, outcome: Outcome) -> Answered {
         self.origin_costs.done(ticket, !matches!(outcome, Outcome::Failed(_)), self.now);
         let errno = if let Outcome::Failed(errno) = outcome { Some(errno) } else { None };
         if let Some((purpose, member)) = self.under_way.remove(&ticket) {
-            return Finished { refused: member.zip(errno), ended: Some((purpose, outcome)) };
+            return Answered { refused: member.zip(errno), ended: Some((purpose, outcome)) };
         }
         let part_of = |joint: &Joint| joint.left.iter().position(|(other, _)| *other == ticket);
         let found = self.joint.iter().enumerate().find_map(|(place, joint)| Some((place, part_of(joint)?)));
@@ -108,10 +108,10 @@ impl Outbox {
         let refused = member.zip(errno);
         joint.failed = joint.failed.or(errno);
         if !joint.left.is_empty() {
-            return Finished { refused, ended: None };
+            return Answered { refused, ended: None };
         }
         let Joint { purpose, failed, .. } = self.joint.swap_remove(place);
-        Finished { refused, ended: Some((purpose, failed.map_or(Outcome::Done, Outcome::Failed))) }
+        Answered { refused, ended: Some((purpose, failed.map_or(Outcome::Done, Outcome::Failed))) }
     }
 
     /// What the origin charges.

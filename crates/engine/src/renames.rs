@@ -15,26 +15,26 @@ const KEPT: usize = 1024;
 
 /// How many renames a path has seen.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Seen(u64);
+pub(crate) struct RenamesSeen(u64);
 
 /// Owned by the store.
 #[derive(Default)]
 pub(crate) struct Renames {
     /// Each with its number, in order.
-    by_from: BTreeMap<Vec<u8>, Vec<(Seen, Vec<u8>)>>,
+    by_from: BTreeMap<Vec<u8>, Vec<(RenamesSeen, Vec<u8>)>>,
     /// The last component of each that was renamed.
     names: BTreeSet<Vec<u8>>,
     kept: usize,
-    now: Seen,
+    now: RenamesSeen,
 }
 
 /// Where paths that had seen so many renames are now.
 #[derive(Default)]
-pub(crate) struct Followed(HashMap<(Vec<u8>, Seen), Vec<u8>>);
+pub(crate) struct Followed(HashMap<(Vec<u8>, RenamesSeen), Vec<u8>>);
 
 impl Renames {
     /// What a path has seen that is right now.
-    pub(crate) const fn now(&self) -> Seen {
+    pub(crate) const fn now(&self) -> RenamesSeen {
         self.now
     }
 
@@ -65,14 +65,14 @@ impl Renames {
     }
 
     /// Brings a path up to date that had seen so many renames.
-    pub(crate) fn follow(&self, path: &mut Vec<u8>, seen: &mut Seen, followed: &mut Followed) {
+    pub(crate) fn follow(&self, path: &mut Vec<u8>, seen: &mut RenamesSeen, followed: &mut Followed) {
         if *seen != self.now {
             *path = self.followed(path, *seen, followed);
             *seen = self.now;
         }
     }
 
-    fn followed(&self, path: &[u8], seen: Seen, known: &mut Followed) -> Vec<u8> {
+    fn followed(&self, path: &[u8], seen: RenamesSeen, known: &mut Followed) -> Vec<u8> {
         let (mut path, mut seen) = (path.to_vec(), seen);
         loop {
             let (directory, name) = split(&path);
@@ -98,12 +98,12 @@ impl Renames {
             }
             let Some((number, to, below)) = self.next(&path, seen) else { return path };
             path = kept_path(&[to, &path[below..]].concat());
-            seen = Seen(number.0 + 1);
+            seen = RenamesSeen(number.0 + 1);
         }
     }
 
     /// The first rename from `seen` on that concerns a path: its number, where to, and where in the path what stays begins.
-    fn next(&self, path: &[u8], seen: Seen) -> Option<(Seen, &[u8], usize)> {
+    fn next(&self, path: &[u8], seen: RenamesSeen) -> Option<(RenamesSeen, &[u8], usize)> {
         let ends = (1..=path.len()).filter(|end| path.get(*end).is_none_or(|byte| *byte == b'/'));
         let first = |end: usize| {
             let renames = self.by_from.get(&path[..end])?;
@@ -149,7 +149,7 @@ mod tests {
         let mut moves = 0;
         for _ in 0..300 {
             let mut renames = Renames::default();
-            let mut paths: Vec<(Vec<u8>, Seen, Vec<u8>)> = Vec::new();
+            let mut paths: Vec<(Vec<u8>, RenamesSeen, Vec<u8>)> = Vec::new();
             for _ in 0..below(60) {
                 let mut path = || -> Vec<u8> {
                     let parts: Vec<&[u8]> =

@@ -28,7 +28,7 @@ use headpond_base::{Nanos, Sequence};
 
 /// Of one object. Owned by it.
 #[derive(Default)]
-pub(crate) struct Status {
+pub(crate) struct ObjectStatus {
     /// Changes of the file's status that are under way.
     changing: u32,
     /// The stamp has the latest time that headpond gave the file.
@@ -41,7 +41,7 @@ pub(crate) struct Status {
     doubted_at: Option<Sequence>,
 }
 
-impl Status {
+impl ObjectStatus {
     /// A change begins.
     pub(crate) const fn begins(&mut self) {
         self.changing += 1;

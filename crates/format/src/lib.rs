@@ -41,7 +41,7 @@ pub use packed::{
     BLOCK_UNITS, Codec, Intact, PACKED_BLOCKS_MAX, UNIT, is_blank, pack, packed_units_max, seal, verify_packed,
 };
 pub use segment::{
-    FOOTER_TAIL_BYTES, Placement, SegmentHead, Summary, SummaryBatch, decode_footer, decode_footer_tail,
+    FOOTER_TAIL_BYTES, Placement, SegmentHead, SegmentSummary, SummaryBatch, decode_footer, decode_footer_tail,
     decode_segment_head, encode_footer, encode_segment_head, footer_blocks,
 };
 pub use settings::{SETTINGS_SLOTS, SETTINGS_TEXT_MAX, SettingsBlock, decode_settings, encode_settings};

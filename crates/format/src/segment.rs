@@ -177,7 +177,7 @@ pub struct SummaryBatch {
 }
 
 /// All batches of a segment.
-pub type Summary = Vec<SummaryBatch>;
+pub type SegmentSummary = Vec<SummaryBatch>;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -242,7 +242,7 @@ pub fn decode_footer_tail(segment_end: &[u8]) -> Result<(SegmentHead, usize), Da
 ///
 /// # Errors
 /// [`Damage`].
-pub fn decode_footer(segment_end: &[u8]) -> Result<(SegmentHead, Summary), Damage> {
+pub fn decode_footer(segment_end: &[u8]) -> Result<(SegmentHead, SegmentSummary), Damage> {
     let (head, len) = decode_footer_tail(segment_end)?;
     let from = segment_end.len().checked_sub(len).ok_or(Damage::Short(FOOTER))?;
     let mut unsigned = segment_end[from..].to_vec();
@@ -311,7 +311,7 @@ mod tests {
         let mut block = vec![9; BLOCK];
         encode_segment_head(&HEAD, &placement, &mut block);
         assert_eq!(decode_segment_head(&block), Ok((HEAD, placement)));
-        let summary: Summary = (0..300)
+        let summary: SegmentSummary = (0..300)
             .map(|n| SummaryBatch {
                 number: BatchNumber(n),
                 previous_host: BatchNumber(n / 2),

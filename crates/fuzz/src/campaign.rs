@@ -33,7 +33,7 @@ pub struct Campaign {
 
 /// What a campaign came to.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct CampaignOutcome {
     /// What was fuzzed.
     pub target: Target,
     /// Inputs tried.
@@ -48,7 +48,7 @@ pub struct Outcome {
     pub failure: Option<String>,
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for CampaignOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rate = self.inputs as f64 / self.took.as_secs_f64().max(0.001);
         let Self { target, inputs, different, .. } = self;
@@ -75,11 +75,17 @@ const KEPT_MAX: usize = 2000;
 
 /// Fuzzes one target until the time or the inputs are used up, or something fails.
 #[must_use]
-pub fn fuzz(campaign: &Campaign) -> Outcome {
+pub fn fuzz(campaign: &Campaign) -> CampaignOutcome {
     let target = campaign.target;
     let mut seed = Seed(campaign.seed ^ (target as u64) << 56);
-    let mut outcome =
-        Outcome { target, inputs: 0, took: Duration::ZERO, verdicts: BTreeMap::new(), different: 0, failure: None };
+    let mut outcome = CampaignOutcome {
+        target,
+        inputs: 0,
+        took: Duration::ZERO,
+        verdicts: BTreeMap::new(),
+        different: 0,
+        failure: None,
+    };
     let (started, watchdog) = (Instant::now(), Watchdog::new(campaign.failures.clone()));
     let mut bases: HashMap<u64, Base> = HashMap::new();
     let (mut kept, mut seen): (Vec<Input>, std::collections::HashSet<String>) = (Vec::new(), Default::default());

@@ -27,7 +27,7 @@ mod target;
 mod targets;
 mod world;
 
-pub use campaign::{Campaign, Outcome, fuzz, replay};
+pub use campaign::{Campaign, CampaignOutcome, fuzz, replay};
 pub use guard::quiet_panics;
 pub use input::Input;
 pub use subject::PlantedBug;

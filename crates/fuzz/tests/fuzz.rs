@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use headpond_fuzz::{Campaign, Input, Outcome, PlantedBug, Target, fuzz, quiet_panics, replay};
+use headpond_fuzz::{Campaign, CampaignOutcome, Input, PlantedBug, Target, fuzz, quiet_panics, replay};
 
 fn campaign(target: Target, inputs: u64) -> Campaign {
     Campaign {
@@ -19,7 +19,7 @@ fn campaign(target: Target, inputs: u64) -> Campaign {
 }
 
 /// Inputs of all kinds must get as far as they can: a fuzzer that is only ever refused finds nothing.
-fn holds(target: Target, inputs: u64, verdicts: &[&str]) -> Outcome {
+fn holds(target: Target, inputs: u64, verdicts: &[&str]) -> CampaignOutcome {
     quiet_panics();
     let outcome = fuzz(&campaign(target, inputs));
     assert!(outcome.failure.is_none(), "{outcome}");

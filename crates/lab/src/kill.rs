@@ -2,7 +2,7 @@
 //! again; nothing that a client saw committed may be missing afterwards.
 //!
 //! A killed process leaves the kernel and the flash alone, so a kill by itself loses nothing that was
-//! written. Rounds in which the flash loses what was not synced ([`Flash::LosesUnsynced`]) are as
+//! written. Rounds in which the flash loses what was not synced ([`FlashAtKill::LosesUnsynced`]) are as
 //! bad for the log as a power cut.
 //!
 //! What it does not show: the origin keeps what its kernel was given. Power cuts of the origin are
@@ -35,7 +35,7 @@ const SLOW_ORIGIN: &str = "hdd-7200";
 
 /// How the flash behaves when the daemon is killed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub enum Flash {
+pub enum FlashAtKill {
     /// As files do: what was written stays.
     Keeps,
     /// What was not synced is lost; some of it got there all the same, in no order, some of that torn.
@@ -46,7 +46,7 @@ pub enum Flash {
     Lies,
 }
 
-impl Flash {
+impl FlashAtKill {
     /// In the words of `headpond mount --test-fault`.
     pub(crate) fn fault(self, round: u32, random: &mut u64) -> Option<String> {
         let seed = next(random) >> 32;
@@ -70,7 +70,7 @@ pub struct Options {
     /// Decides the moments of the kills, and what the flash loses.
     pub seed: u64,
     /// What a kill does to the flash.
-    pub flash: Flash,
+    pub flash: FlashAtKill,
     /// Whether the origin is as slow as a hard disk: more is dirty at a kill, and destage is half-way.
     pub slow_origin: bool,
     /// Whether rounds are short, for many of them: the load is killed sooner.
@@ -176,9 +176,9 @@ impl Place {
     }
 
     /// Makes the database on the mount itself, and unmounts with all that is dirty kept.
-    fn install(&self, headpond: &Headpond, ledgers: &Ledgers, flash: Flash) -> Result<()> {
+    fn install(&self, headpond: &Headpond, ledgers: &Ledgers, flash: FlashAtKill) -> Result<()> {
         let mount = headpond.mount(&self.mounting)?;
-        if flash == Flash::Lies {
+        if flash == FlashAtKill::Lies {
             // What reached the origin meanwhile would be missing in the pool, and the next mount refused for it:
             // here it is the ledgers that must find the loss.
             let log = self.run.join("set.log");

@@ -4,7 +4,7 @@ mod bench;
 
 use clap::{Args, Parser, Subcommand};
 use headpond_lab::failure::{Failure, Result, catch_interrupts};
-use headpond_lab::kill::Flash;
+use headpond_lab::kill::FlashAtKill;
 use headpond_lab::kind::Kind;
 use headpond_lab::origins::Origin;
 use headpond_lab::pond::Headpond;
@@ -124,8 +124,8 @@ struct Kill {
     #[arg(long, value_enum, value_name = "KIND")]
     database: Option<Kind>,
     /// What happens to the flash at a kill.
-    #[arg(long, value_enum, default_value_t = Flash::EveryOtherLoses, value_name = "BEHAVIOUR")]
-    flash: Flash,
+    #[arg(long, value_enum, default_value_t = FlashAtKill::EveryOtherLoses, value_name = "BEHAVIOUR")]
+    flash: FlashAtKill,
     /// Make the origin as slow as a hard disk, so that more is dirty at a kill and destage is half-way.
     #[arg(long)]
     slow_origin: bool,

@@ -10,7 +10,7 @@
 //! go unnoticed by them.
 
 use crate::failure::{Failure, Result};
-use crate::kill::Flash;
+use crate::kill::FlashAtKill;
 use crate::pond::{Headpond, Mount, Mounting};
 use crate::random::{below, next};
 use std::fs::{self, File};
@@ -71,7 +71,7 @@ pub fn run(
     directory: &Path,
     rounds: u32,
     seed: u64,
-    flash: Flash,
+    flash: FlashAtKill,
     each: impl FnMut(&Round),
 ) -> Result<()> {
     run_with(headpond, Mounting::below(directory, "96M")?, rounds, seed, flash, each)
@@ -83,7 +83,7 @@ pub fn run_with(
     mut mounting: Mounting,
     rounds: u32,
     seed: u64,
-    flash: Flash,
+    flash: FlashAtKill,
     mut each: impl FnMut(&Round),
 ) -> Result<()> {
     let mut random = seed;

@@ -72,12 +72,12 @@ pub struct Round {
     /// What the server had written just before, if it counts that.
     pub pages: Option<Pages>,
     /// How the database is broken, if it is.
-    pub damage: Option<Damage>,
+    pub damage: Option<Breakage>,
 }
 
 /// How a database is broken.
 #[derive(Clone, Debug)]
-pub struct Damage {
+pub struct Breakage {
     /// What failed: a start, a check, or a look at the rows.
     pub failure: String,
     /// What the server says in its log of damaged pages, if anything.
@@ -115,7 +115,7 @@ pub fn run(headpond: &Headpond, directory: &Path, options: &Options, mut each: i
                 let told = place.told()?.split_off(told_before);
                 let says = |words: &&str| told.lines().find(|line| line.contains(words)).map(str::to_owned);
                 let page = DAMAGE.iter().find_map(says);
-                each(&Round { dropped_batches, pages, damage: Some(Damage { failure: failure.to_string(), page }) });
+                each(&Round { dropped_batches, pages, damage: Some(Breakage { failure: failure.to_string(), page }) });
                 return Ok(());
             }
         }

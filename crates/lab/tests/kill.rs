@@ -6,7 +6,7 @@
 mod machine;
 
 use headpond_lab::database::Database;
-use headpond_lab::kill::{self, Flash, Options};
+use headpond_lab::kill::{self, FlashAtKill, Options};
 use headpond_lab::kind::Kind;
 use headpond_lab::ledger::Ledgers;
 use headpond_lab::mariadb::{self, Server, Settings};
@@ -31,7 +31,7 @@ fn survives(kind: Kind, rounds: u64) {
         kind,
         rounds: machine::number("HEADPOND_KILL_ROUNDS", rounds) as u32,
         seed: machine::number("HEADPOND_KILL_SEED", 1),
-        flash: Flash::EveryOtherLoses,
+        flash: FlashAtKill::EveryOtherLoses,
         slow_origin: false,
         short: false,
     };
@@ -83,7 +83,7 @@ fn on_flash_that_lies_about_its_syncs_the_loss_is_found() {
             return;
         }
         let _beside = machine::side_by_side();
-        let options = Options { kind, rounds: 3, seed: 1, flash: Flash::Lies, slow_origin: false, short: false };
+        let options = Options { kind, rounds: 3, seed: 1, flash: FlashAtKill::Lies, slow_origin: false, short: false };
         let directory = scratch();
         let failure =
             kill::run(&machine::headpond(), directory.path(), &options, |_| {}).expect_err("commits were lost");

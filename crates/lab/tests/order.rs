@@ -4,7 +4,7 @@
 
 mod machine;
 
-use headpond_lab::kill::Flash;
+use headpond_lab::kill::FlashAtKill;
 use headpond_lab::order;
 use std::path::Path;
 
@@ -21,10 +21,11 @@ fn what_survives_a_kill_is_a_prefix_of_whole_writes_not_older_than_the_last_sync
         (machine::number("HEADPOND_ORDER_ROUNDS", 12) as u32, machine::number("HEADPOND_ORDER_SEED", 1));
     let directory = machine::scratch("headpond-");
     let mut lost = 0;
-    let outcome = order::run(&machine::headpond(), directory.path(), rounds, seed, Flash::EveryOtherLoses, |round| {
-        println!("{round:?}");
-        lost += round.acknowledged - round.survived.min(round.acknowledged);
-    });
+    let outcome =
+        order::run(&machine::headpond(), directory.path(), rounds, seed, FlashAtKill::EveryOtherLoses, |round| {
+            println!("{round:?}");
+            lost += round.acknowledged - round.survived.min(round.acknowledged);
+        });
     if let Err(failure) = outcome {
         panic!("HEADPOND_ORDER_SEED={seed}: {failure}\neverything is kept in {}", directory.keep().display());
     }
@@ -39,7 +40,8 @@ fn on_flash_that_lies_the_loss_of_synced_writes_is_found() {
         return;
     }
     let directory = machine::scratch("headpond-");
-    let failure = order::run(&machine::headpond(), directory.path(), 12, 1, Flash::Lies, |_| {}).expect_err("it lies");
+    let failure =
+        order::run(&machine::headpond(), directory.path(), 12, 1, FlashAtKill::Lies, |_| {}).expect_err("it lies");
     let said = failure.to_string();
     let found = ["older image of the pool", "no number gives what was found", "changed at the origin"];
     assert!(found.iter().any(|found| said.contains(found)), "{said}");

@@ -10,10 +10,10 @@
 mod machine;
 
 use headpond_lab::database::{Database, Pages};
-use headpond_lab::kill::{self, Flash, Options};
+use headpond_lab::kill::{self, FlashAtKill, Options};
 use headpond_lab::kind::Kind;
 use headpond_lab::mariadb::{Server, Settings};
-use headpond_lab::torn::{self, Damage, Round};
+use headpond_lab::torn::{self, Breakage, Round};
 use tempfile::TempDir;
 
 /// Whether this machine has what a test with that database needs.
@@ -25,14 +25,14 @@ fn scratch() -> TempDir {
     machine::scratch("headpond-untorn-")
 }
 
-fn options(kind: Kind, flash: Flash, rounds: u64) -> Options {
+fn options(kind: Kind, flash: FlashAtKill, rounds: u64) -> Options {
     let seed = machine::number("HEADPOND_KILL_SEED", 1);
     Options { kind, rounds: rounds as u32, seed, flash, slow_origin: false, short: true }
 }
 
 /// Rounds that all lose what was not synced. Returns what the server had written in all of them.
 fn survives(kind: Kind) -> Pages {
-    let options = options(kind, Flash::LosesUnsynced, machine::number("HEADPOND_UNTORN_ROUNDS", 25));
+    let options = options(kind, FlashAtKill::LosesUnsynced, machine::number("HEADPOND_UNTORN_ROUNDS", 25));
     let directory = scratch();
     let (mut survived, mut all) = (0, Pages::default());
     let outcome = kill::run(&machine::headpond(), directory.path(), &options, |round| {
@@ -113,7 +113,7 @@ fn torn(kind: Kind, accepts_torn: bool) -> Vec<Round> {
 
 /// With the recovery that users get nothing breaks, though records were torn; with the other one a page is found to be
 /// broken.
-fn torn_records_break_it_only_if_they_are_accepted(kind: Kind) -> Damage {
+fn torn_records_break_it_only_if_they_are_accepted(kind: Kind) -> Breakage {
     let sound = torn(kind, false);
     for round in &sound {
         assert!(round.damage.is_none(), "{round:?}");

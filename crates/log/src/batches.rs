@@ -41,7 +41,7 @@ pub struct Walk {
 
 /// Which batches a walk takes for the segment's own.
 #[derive(Clone, Copy)]
-pub(crate) enum Wanted {
+pub(crate) enum WantedBatches {
     /// Batches of this life.
     Life(SegmentHead),
     /// Batches of this life or a later one. For a segment whose head is lost.
@@ -52,7 +52,7 @@ pub(crate) enum Wanted {
     AnyLife(SegmentHead),
 }
 
-impl Wanted {
+impl WantedBatches {
     const fn place(&self) -> &SegmentHead {
         let (Self::Life(place) | Self::Since(place) | Self::Generation(place) | Self::AnyLife(place)) = self;
         place
@@ -83,21 +83,21 @@ pub fn walk_segment(
     generation: Generation,
 ) -> Result<(Walk, Option<SegmentHead>), ScanError> {
     let place = SegmentHead { pool, epoch: Epoch(0), segment, generation, stream: Stream::Host };
-    walk(flash, geometry, &Wanted::Generation(place))
+    walk(flash, geometry, &WantedBatches::Generation(place))
 }
 
 /// Walks over a segment. Also returns the life of the first batch that it took.
 pub(crate) fn walk(
     flash: &mut dyn FlashRead,
     geometry: &Geometry,
-    wanted: &Wanted,
+    wanted: &WantedBatches,
 ) -> Result<(Walk, Option<SegmentHead>), ScanError> {
     let mut window = Window::new(geometry, wanted.place());
     let mut walk = Walk { end: 1, ..Walk::default() };
     let (mut block, mut last, mut first_life) = (1, None, None);
     while block < geometry.segment_blocks() {
         let found = batch_at(window.block(flash, block)?, block).filter(|(life, blocks, batch)| {
-            let passed = last.is_some_and(|last| batch.number <= last) && !matches!(wanted, Wanted::AnyLife(_));
+            let passed = last.is_some_and(|last| batch.number <= last) && !matches!(wanted, WantedBatches::AnyLife(_));
             wanted.takes(life) && block + 1 + blocks <= geometry.segment_blocks() && !passed
         });
         let Some((life, blocks, batch)) = found else {

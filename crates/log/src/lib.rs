@@ -28,7 +28,7 @@ pub use checkpoint::{Checkpoint, read_checkpoint};
 pub use flash_read::{FlashRead, ScanError};
 pub use log::{DataRecord, Log, LogIo, LogStart, Placed, PlacedPacked, WriteId};
 pub use mutation::Mutation;
-pub use open_segments::Filling;
+pub use open_segments::FillPolicy;
 pub use scan::{Scanned, scan};
 pub use segments::{Segment, Segments};
 pub use tail::TailEntry;

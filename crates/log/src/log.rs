@@ -30,7 +30,7 @@ use crate::buffers::Buffers;
 use crate::health::Health;
 use crate::mutation::Mutation;
 use crate::open::{OpenBatch, OpenSegment};
-use crate::open_segments::{Filling, OpenSegments};
+use crate::open_segments::{FillPolicy, OpenSegments};
 use crate::segments::{Segment, Segments};
 
 /// Names a write of the log until it is completed. Later writes have larger ids.
@@ -171,7 +171,7 @@ pub struct Log {
     epoch: Epoch,
     segments: Segments,
     open: OpenSegments,
-    filling: Filling,
+    filling: FillPolicy,
     buffers: Buffers,
     next_sequence: Sequence,
     last_host_sequence: Sequence,
@@ -208,7 +208,7 @@ impl Log {
             epoch: start.epoch,
             segments: Segments::new(start.addresses, start.segments),
             open: OpenSegments::new(),
-            filling: Filling::default(),
+            filling: FillPolicy::default(),
             buffers: Buffers::default(),
             next_sequence: start.next_sequence,
             last_host_sequence: before,
@@ -231,7 +231,7 @@ impl Log {
     }
 
     /// Sets how the host stream is filled, if not by default. Call it before the first append.
-    pub fn fill(&mut self, filling: Filling) {
+    pub fn fill(&mut self, filling: FillPolicy) {
         self.open.host_at_once(filling.host_segments);
         self.filling = filling;
     }

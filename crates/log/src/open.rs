@@ -17,7 +17,7 @@ pub(crate) struct OpenBatch {
 }
 
 /// Blocks of memory that a batch starts with. Under many writes, batches are submitted once they fill it (see
-/// [`crate::Filling`]), so few must grow.
+/// [`crate::FillPolicy`]), so few must grow.
 const BUFFER_BLOCKS: usize = 32;
 
 impl OpenBatch {

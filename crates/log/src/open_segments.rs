@@ -12,7 +12,7 @@ use crate::open::OpenSegment;
 
 /// How the host stream is filled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Filling {
+pub struct FillPolicy {
     /// How many segments may be open at once: 1 or more.
     pub host_segments: usize,
     /// Another segment is opened beside an open one only while more than this many are free.
@@ -21,12 +21,12 @@ pub struct Filling {
     pub streamed_blocks: u32,
 }
 
-impl Filling {
+impl FillPolicy {
     /// With records of 16 KiB and the head this fills 128 KiB. Larger writes gain little.
     pub const STREAMED_BLOCKS: u32 = 28;
 }
 
-impl Default for Filling {
+impl Default for FillPolicy {
     fn default() -> Self {
         Self { host_segments: 1, spare: 0, streamed_blocks: Self::STREAMED_BLOCKS }
     }

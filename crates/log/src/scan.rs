@@ -9,13 +9,13 @@ use headpond_format::{
 };
 use headpond_map::ObjectMap;
 
-use crate::batches::{Wanted, life_at, walk, was_head};
+use crate::batches::{WantedBatches, life_at, walk, was_head};
 use crate::checkpoint::{Checkpoint, read_checkpoint};
 use crate::flash_read::{FlashRead, NUMBER_MAX, ScanError, damaged};
 use crate::log::LogStart;
 use crate::mutation::Mutation;
 use crate::segments::Segment;
-use crate::tail::{Durable, FoundBatch, TailEntry, batches_of, judge};
+use crate::tail::{FoundBatch, KnownDurable, TailEntry, batches_of, judge};
 
 /// The result of a scan.
 pub struct Scanned {
@@ -99,7 +99,7 @@ fn scan_from(
     let next_generation = Generation(next_generation.0 + unseen);
     drop_foreign_slots(&mut checkpoint, &lives, &geometry, &superblock)?;
 
-    let mut durable = Durable { batch: superblock.synced_through, host: superblock.synced_host };
+    let mut durable = KnownDurable { batch: superblock.synced_through, host: superblock.synced_host };
     let mut next_batch = head.next_batch;
     let mut next_sequence = head.replay_from;
     for batch in &found {
@@ -165,7 +165,7 @@ fn find_life(
     let known = checkpoint.rows.get(id.0 as usize).is_some_and(|row| row.state != SegmentState::Free);
     if life.is_none() && !known && was_head(&bytes[..BLOCK], &place) {
         // Head and first batch are damaged. If the segment was in use, later batches say its life.
-        (_, life) = walk(flash, geometry, &Wanted::Since(place))?;
+        (_, life) = walk(flash, geometry, &WantedBatches::Since(place))?;
     }
     match life {
         // No segment is opened in a new epoch before the superblock of that epoch is durable.

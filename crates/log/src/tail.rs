@@ -15,7 +15,7 @@ use headpond_format::{
 };
 use headpond_map::CHUNK_BLOCKS;
 
-use crate::batches::{Wanted, read_footer, walk};
+use crate::batches::{WantedBatches, read_footer, walk};
 use crate::flash_read::{FlashRead, NUMBER_MAX, ScanError, damaged};
 use crate::log::bound_writer;
 use crate::mutation::Mutation;
@@ -50,9 +50,9 @@ pub(crate) fn batches_of(
 ) -> Result<Vec<FoundBatch>, ScanError> {
     let summary = match read_footer(flash, geometry, life)? {
         Ok(summary) => summary,
-        Err(_) if forgets_lives(mutation) => walk(flash, geometry, &Wanted::AnyLife(*life))?.0.batches,
+        Err(_) if forgets_lives(mutation) => walk(flash, geometry, &WantedBatches::AnyLife(*life))?.0.batches,
         // The footer is torn, of an earlier life, or rotten: read the batches themselves.
-        Err(_) => walk(flash, geometry, &Wanted::Life(*life))?.0.batches,
+        Err(_) => walk(flash, geometry, &WantedBatches::Life(*life))?.0.batches,
     };
     let writer = Writer { pool: life.pool, generation: life.generation };
     let of_segment = |summary| FoundBatch { segment: life.segment, writer, stream: life.stream, summary };
@@ -61,7 +61,7 @@ pub(crate) fn batches_of(
 
 /// What is known to have been durable.
 #[derive(Clone, Copy)]
-pub(crate) struct Durable {
+pub(crate) struct KnownDurable {
     /// All batches up to this one.
     pub(crate) batch: BatchNumber,
     /// The last durable host batch.
@@ -87,7 +87,7 @@ pub(crate) fn judge(
     geometry: &Geometry,
     replay_from: Sequence,
     last_host: BatchNumber,
-    durable: Durable,
+    durable: KnownDurable,
     mutation: Option<Mutation>,
 ) -> Result<Tail, ScanError> {
     let forgets = forgets_lives(mutation);
@@ -155,7 +155,7 @@ fn read_batch(
     batch: &FoundBatch,
     flash: &mut dyn FlashRead,
     geometry: &Geometry,
-    durable: Durable,
+    durable: KnownDurable,
     mutation: Option<Mutation>,
 ) -> Result<Option<Vec<TailEntry>>, ScanError> {
     let first = geometry.first_location(batch.segment).plus(batch.summary.start + 1);

@@ -4,7 +4,7 @@
 
 use headpond_base::{BatchNumber, Epoch, Generation, ObjectId, OwnerNumber, PoolId, Sequence, Stream};
 use headpond_format::{Addresses, Entry, Geometry, MemberName, Members, SegmentState};
-use headpond_log::{Filling, Log, LogIo, LogStart, Segment, WriteId};
+use headpond_log::{FillPolicy, Log, LogIo, LogStart, Segment, WriteId};
 
 /// An empty log.
 fn log() -> Log {
@@ -81,7 +81,7 @@ fn what_was_appended_during_a_sync_gets_one_of_its_own() {
 #[test]
 fn a_sync_waits_for_earlier_batches_in_every_open_segment() {
     let mut log = log();
-    log.fill(Filling { host_segments: 2, ..Filling::default() });
+    log.fill(FillPolicy { host_segments: 2, ..FillPolicy::default() });
     let mut last = Sequence(0);
     for object in 1..=2 {
         last = log.append(&Entry::Forget { object: ObjectId(object) });
@@ -105,7 +105,7 @@ fn a_sync_waits_for_earlier_batches_in_every_open_segment() {
 fn few_free_segments_are_left_alone_by_further_open_ones() {
     let opened = |spare: usize| {
         let mut log = log();
-        log.fill(Filling { host_segments: 4, spare, ..Filling::default() });
+        log.fill(FillPolicy { host_segments: 4, spare, ..FillPolicy::default() });
         for object in 1..=8 {
             log.append(&Entry::Forget { object: ObjectId(object) });
             log.close(Stream::Host);

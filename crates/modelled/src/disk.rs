@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 use headpond_base::{Buf, Nanos, ObjectId, Result, UnixNanos};
 use headpond_engine::{Room, Space};
 use headpond_format::Stamp;
-use headpond_models::{Access, DiskModel, Elevator, Head, Network, Spindle};
-use headpond_shard::{Leaving, Origin, Remains, Removed, Reopen};
+use headpond_models::{DiskAccess, DiskModel, Elevator, Head, Network, Spindle};
+use headpond_shard::{LeavingDescriptor, Origin, Remains, RemovedFile, Reopen};
 use serde::{Deserialize, Serialize};
 
-use crate::layout::Layout;
+use crate::layout::ObjectLayout;
 
 /// An origin behind a modelled disk.
 pub struct ModelDisk<O> {
@@ -50,7 +50,7 @@ pub struct DiskCounts {
 }
 
 struct State {
-    layout: Layout,
+    layout: ObjectLayout,
     head: Head,
     queue: Elevator<Waiter>,
     /// Syncs have no address. They are served in turn with accesses.
@@ -58,14 +58,14 @@ struct State {
     synced_last: bool,
     serving: bool,
     free_at: Instant,
-    turns: Turns,
+    turns: PlatterTurns,
     counts: DiskCounts,
 }
 
 /// Deterministic numbers from 0 to 1: how far the platter has to turn.
-pub(crate) struct Turns(u64);
+pub(crate) struct PlatterTurns(u64);
 
-impl Turns {
+impl PlatterTurns {
     pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -100,14 +100,14 @@ impl<O: Origin> ModelDisk<O> {
     /// Puts a disk in front of an origin. Equal seeds turn the platter equally.
     pub fn new(below: O, model: DiskModel, seed: u64) -> Self {
         let state = State {
-            layout: Layout::default(),
+            layout: ObjectLayout::default(),
             head: Head::default(),
             queue: Elevator::default(),
             syncs: VecDeque::new(),
             synced_last: false,
             serving: false,
             free_at: Instant::now(),
-            turns: Turns::new(seed),
+            turns: PlatterTurns::new(seed),
             counts: DiskCounts::default(),
         };
         Self { below, model, state: Mutex::new(state) }
@@ -224,7 +224,7 @@ impl State {
         self.synced_last = matches!(waiter.ask, Ask::Sync);
         let takes = match waiter.ask {
             Ask::Read(_, _, bytes) | Ask::Write(_, _, bytes) => {
-                let access = Access { address, bytes };
+                let access = DiskAccess { address, bytes };
                 let takes = spindle.access(self.layout.span(), self.head, access, turn);
                 self.head = Head { address: address + bytes, streaming: true };
                 takes
@@ -332,7 +332,7 @@ impl<O: Origin> Origin for ModelDisk<O> {
         self.below.reopened_by(object, again);
     }
 
-    fn leaving(&self, object: ObjectId) -> Option<Leaving> {
+    fn leaving(&self, object: ObjectId) -> Option<LeavingDescriptor> {
         self.below.leaving(object)
     }
 
@@ -345,7 +345,7 @@ impl<O: Origin> Origin for ModelDisk<O> {
         self.below.name_changed(object, directory);
     }
 
-    fn removed(&self, object: Option<ObjectId>) -> Option<Removed> {
+    fn removed(&self, object: Option<ObjectId>) -> Option<RemovedFile> {
         self.below.removed(object)
     }
 }

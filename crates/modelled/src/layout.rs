@@ -15,7 +15,7 @@ const GROWTH: u64 = 8 << 20;
 
 /// Addresses of all objects.
 #[derive(Default)]
-pub(crate) struct Layout {
+pub(crate) struct ObjectLayout {
     objects: HashMap<ObjectId, Vec<Range>>,
     free: Vec<Range>,
     end: u64,
@@ -29,7 +29,7 @@ struct Range {
     len: u64,
 }
 
-impl Layout {
+impl ObjectLayout {
     /// All addresses in use lie below this.
     pub(crate) const fn span(&self) -> u64 {
         self.end
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn objects_have_disjoint_ranges_in_order_of_coming_that_together_fill_the_disk() {
-        let mut layout = Layout::default();
+        let mut layout = ObjectLayout::default();
         let (a, b, c) = (ObjectId(5), ObjectId(2), ObjectId(9));
         layout.grow(a, 10 * MIB);
         layout.grow(b, 20 * MIB);

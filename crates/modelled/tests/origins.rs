@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use headpond_base::{Buf, BufMut, Errno, ObjectId, UnixNanos};
 use headpond_modelled::{DiskModel, ModelDisk, Spindle};
-use headpond_shard::{Claim, FileOrigin, Gate, Origin, Standing};
+use headpond_shard::{FileOrigin, Gate, LookResult, Origin, OriginClaim};
 
 const A: ObjectId = ObjectId(1);
 const B: ObjectId = ObjectId(2);
@@ -202,10 +202,10 @@ fn equal_seeds_make_equal_disks() {
 }
 
 /// A claim that another host takes over while changes are made.
-struct TakenOver(std::sync::Mutex<Standing>);
+struct TakenOver(std::sync::Mutex<LookResult>);
 
-impl Claim for TakenOver {
-    fn look(&self) -> Standing {
+impl OriginClaim for TakenOver {
+    fn look(&self) -> LookResult {
         self.0.lock().unwrap().clone()
     }
 }
@@ -213,7 +213,7 @@ impl Claim for TakenOver {
 #[test]
 fn once_the_claim_is_lost_no_change_reaches_the_origin() {
     let dir = tempfile::tempdir().unwrap();
-    let claim = Arc::new(TakenOver(std::sync::Mutex::new(Standing::Ours)));
+    let claim = Arc::new(TakenOver(std::sync::Mutex::new(LookResult::Ours)));
     let origin = FileOrigin::below(File::open(dir.path()).unwrap().into()).unwrap();
     let gate = Arc::new(Gate::new(claim.clone()));
     origin.guard(gate.clone());
@@ -238,12 +238,12 @@ fn once_the_claim_is_lost_no_change_reaches_the_origin() {
         assert_eq!(origin.pool_failed(), Err(errno));
     };
     // Not known whose it is: nothing is changed until it is.
-    *claim.0.lock().unwrap() = Standing::Unknown(Errno::IO);
+    *claim.0.lock().unwrap() = LookResult::Unknown(Errno::IO);
     gate.doubt();
     all_refused(Errno::IO);
-    *claim.0.lock().unwrap() = Standing::Lost("to db2".to_owned());
+    *claim.0.lock().unwrap() = LookResult::Lost("to db2".to_owned());
     all_refused(Gate::BARRED);
-    *claim.0.lock().unwrap() = Standing::Ours;
+    *claim.0.lock().unwrap() = LookResult::Ours;
     all_refused(Gate::BARRED);
     assert_eq!(left(), before);
     assert_eq!(origin.read(A, 0, 4).unwrap()[..], *b"ours", "reading goes on");

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use headpond_base::Nanos;
 use headpond_measure::{Latency, Random};
 
-use crate::{Access, DiskModel, Elevator, Head, Network, Spindle};
+use crate::{DiskAccess, DiskModel, Elevator, Head, Network, Spindle};
 
 /// In which order an arm serves who waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,7 +20,7 @@ pub enum Order {
 
 /// Random reads of one size.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Load {
+pub struct RandomReads {
     /// How many always wait or are being served.
     pub depth: usize,
     /// The size of each.
@@ -35,7 +35,7 @@ pub struct Load {
 
 /// What came of a load.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct LoopOutcome {
     /// Requests a second.
     pub rate: f64,
     /// From when a request was made to its end.
@@ -53,7 +53,7 @@ struct Request {
 
 /// Runs a load to its end.
 #[must_use]
-pub fn closed_loop(model: &DiskModel, order: Order, load: &Load) -> Outcome {
+pub fn closed_loop(model: &DiskModel, order: Order, load: &RandomReads) -> LoopOutcome {
     match model {
         DiskModel::Spindle(spindle) => arm(spindle, order, load),
         DiskModel::Network(network) => paced(network, load),
@@ -97,7 +97,7 @@ impl Queue {
     }
 }
 
-fn arm(spindle: &Spindle, order: Order, load: &Load) -> Outcome {
+fn arm(spindle: &Spindle, order: Order, load: &RandomReads) -> LoopOutcome {
     let mut random = Random::new(load.seed);
     let mut request = |since: f64| Request {
         address: (random.share() * load.span as f64) as u64 / load.bytes * load.bytes,
@@ -112,7 +112,7 @@ fn arm(spindle: &Spindle, order: Order, load: &Load) -> Outcome {
             let way = request.address.abs_diff(head.address) as f64 / load.span as f64;
             let arrives = now + spindle.overhead + spindle.seek(way);
             let turn = (request.angle - arrives / spindle.revolution).rem_euclid(1.0);
-            spindle.access(load.span, head, Access { address: request.address, bytes: load.bytes }, turn).0 as f64
+            spindle.access(load.span, head, DiskAccess { address: request.address, bytes: load.bytes }, turn).0 as f64
         };
         let Some(served) = queue.next(head.address, takes) else { break };
         let end = now + takes(&served);
@@ -121,10 +121,10 @@ fn arm(spindle: &Spindle, order: Order, load: &Load) -> Outcome {
         latency.record(Nanos((now - served.since) as u64));
         queue.push(request(now));
     }
-    Outcome { rate: rate(&latency, now), latency }
+    LoopOutcome { rate: rate(&latency, now), latency }
 }
 
-fn paced(network: &Network, load: &Load) -> Outcome {
+fn paced(network: &Network, load: &RandomReads) -> LoopOutcome {
     let (pace, takes) = (network.pace(load.bytes).0, network.access(load.bytes).0);
     // Requests wait in the order of their last answers: answers keep the order of requests.
     let mut asked: VecDeque<u64> = std::iter::repeat_n(0, load.depth).collect();
@@ -137,7 +137,7 @@ fn paced(network: &Network, load: &Load) -> Outcome {
         latency.record(Nanos(end - since));
         asked.push_back(end);
     }
-    Outcome { rate: rate(&latency, end as f64), latency }
+    LoopOutcome { rate: rate(&latency, end as f64), latency }
 }
 
 fn rate(latency: &Latency, nanos: f64) -> f64 {
@@ -148,8 +148,8 @@ fn rate(latency: &Latency, nanos: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn load(depth: usize) -> Load {
-        Load { depth, bytes: 4096, requests: 40_000, span: 1 << 40, seed: 17 }
+    fn load(depth: usize) -> RandomReads {
+        RandomReads { depth, bytes: 4096, requests: 40_000, span: 1 << 40, seed: 17 }
     }
 
     fn rate(spindle: Spindle, order: Order, depth: usize) -> f64 {

@@ -70,7 +70,7 @@ pub struct Head {
 
 /// An access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Access {
+pub struct DiskAccess {
     /// Where on the disk, in bytes.
     pub address: u64,
     /// How much.
@@ -121,7 +121,7 @@ impl Spindle {
     /// The time of an access on a disk of `span` bytes, with the arm at `head`, and `turn` (0 to 1)
     /// of a revolution to wait.
     #[must_use]
-    pub fn access(&self, span: u64, head: Head, access: Access, turn: f64) -> Nanos {
+    pub fn access(&self, span: u64, head: Head, access: DiskAccess, turn: f64) -> Nanos {
         let span = span.max(1) as f64;
         let way = access.address.abs_diff(head.address) as f64 / span;
         let edge = (access.address as f64 / span).min(1.0);
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn a_run_streams_and_a_sync_ends_it() {
         let spindle = Spindle::HDD_7200;
-        let access = Access { address: 1 << 20, bytes: 1 << 20 };
+        let access = DiskAccess { address: 1 << 20, bytes: 1 << 20 };
         let at = |streaming| Head { address: 1 << 20, streaming };
         let streamed = spindle.access(SPAN, at(true), access, 0.5);
         assert!((streamed.0 as f64 / 1e6 - (0.1 + 1.048_576e3 / 210.0)).abs() < 0.01, "{streamed:?}");

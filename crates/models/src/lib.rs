@@ -13,6 +13,6 @@ mod disk;
 mod elevator;
 pub mod flash;
 
-pub use closed_loop::{Load, Order, Outcome, closed_loop};
-pub use disk::{Access, DiskModel, Head, Network, Spindle};
+pub use closed_loop::{LoopOutcome, Order, RandomReads, closed_loop};
+pub use disk::{DiskAccess, DiskModel, Head, Network, Spindle};
 pub use elevator::Elevator;

@@ -28,7 +28,7 @@ use headpond_base::{Buf, BufMut};
 use headpond_engine::fits_together;
 use rustix::io::Errno;
 
-use crate::outcome::Outcome;
+use crate::outcome::ReplyOutcome;
 use crate::shares::{Share, Shares};
 
 /// Handles that may have a batch open at once.
@@ -70,7 +70,7 @@ impl Batching {
     }
 
     /// Begins a batch.
-    pub(crate) fn start(&self, all: &Shares, user: u32) -> Outcome<()> {
+    pub(crate) fn start(&self, all: &Shares, user: u32) -> ReplyOutcome<()> {
         let mut batch = self.locked();
         if batch.is_some() {
             return Err(Errno::INVAL);
@@ -82,7 +82,7 @@ impl Batching {
     }
 
     /// Adds a write to the batch. `None` if no batch is open any more.
-    pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Option<Outcome<()>> {
+    pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Option<ReplyOutcome<()>> {
         self.locked().as_mut().map(|batch| batch.write(offset, data))
     }
 
@@ -113,7 +113,7 @@ impl Batching {
 }
 
 impl Batch {
-    fn write(&mut self, offset: u64, data: &[u8]) -> Outcome<()> {
+    fn write(&mut self, offset: u64, data: &[u8]) -> ReplyOutcome<()> {
         if let Some(refused) = self.refused {
             return Err(refused);
         }
@@ -169,7 +169,7 @@ impl Batch {
     }
 
     /// The writes to commit, or an error if the batch refused a write.
-    pub(crate) fn pieces(&self) -> Outcome<Vec<(u64, Buf)>> {
+    pub(crate) fn pieces(&self) -> ReplyOutcome<Vec<(u64, Buf)>> {
         match self.refused {
             Some(refused) => Err(refused),
             None => Ok(self.pieces.iter().map(|(start, piece)| (*start, BufMut::copy_of(piece).freeze())).collect()),

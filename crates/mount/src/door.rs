@@ -32,13 +32,13 @@ use rustix::io::Errno;
 use crate::caller::Caller;
 use crate::file_system::open_flags;
 use crate::front::Front;
-use crate::front::data::{Reading, Send, Writing};
+use crate::front::data::{ReadPlan, Send, Writing};
 use crate::fuse::answer::Answer;
-use crate::fuse::buffers::Buffers;
+use crate::fuse::buffers::RequestBuffers;
 use crate::fuse::forgetting::Passing;
 use crate::fuse::relay::Socket;
 use crate::fuse::wire::{Create, Fsync, Head, Read, WRITE_HEAD, Write, opcode};
-use crate::handles::{OpenFile, Way};
+use crate::handles::{ContentWay, OpenHandle};
 use crate::panel::is_panel;
 
 /// Messages that one turn takes in. After these the shard works on what came in.
@@ -57,13 +57,13 @@ struct Open {
     workers: Workers,
     /// The head of a message. As long as that of a write, so that a write's data begins in `buffers`.
     head: [u8; WRITE_HEAD],
-    buffers: Buffers,
+    buffers: RequestBuffers,
 }
 
 impl FuseDoor {
     /// A door that reads from `device`, which does not block.
     pub(crate) fn new(device: Arc<OwnedFd>, front: Arc<Front>, socket: Socket, workers: Workers) -> Self {
-        let open = Open { device, front, socket, workers, head: [0; WRITE_HEAD], buffers: Buffers::new() };
+        let open = Open { device, front, socket, workers, head: [0; WRITE_HEAD], buffers: RequestBuffers::new() };
         Self { open: Some(open) }
     }
 
@@ -148,7 +148,7 @@ impl Open {
                     if !read.direct {
                         file.inode.beside.pages.used();
                     }
-                    let reading = Reading { offset: read.offset, size: read.size, caller: asked.caller };
+                    let reading = ReadPlan { offset: read.offset, size: read.size, caller: asked.caller };
                     match self.how(&file, asked.caller, read.size.into(), Direction::Read) {
                         Some(how) => front.read(&file, reading, how, answer, submit),
                         None => self.aside(file, move |front, file| {
@@ -242,15 +242,15 @@ impl Open {
 
     /// How to treat a request. `None` if a worker must do it: its file does not go through the engine, or the process
     /// must be looked at first.
-    fn how(&self, file: &OpenFile, caller: Caller, size: u64, direction: Direction) -> Option<Treatment> {
+    fn how(&self, file: &OpenHandle, caller: Caller, size: u64, direction: Direction) -> Option<Treatment> {
         match &file.way {
-            Way::Pond { known, .. } => self.front.treat(known, caller, size, direction),
-            Way::Straight(..) => None,
+            ContentWay::Pond { known, .. } => self.front.treat(known, caller, size, direction),
+            ContentWay::Straight(..) => None,
         }
     }
 
     /// Gives a worker a job that may block.
-    fn aside(&self, file: Arc<OpenFile>, job: impl FnOnce(&Front, &OpenFile) + std::marker::Send + 'static) {
+    fn aside(&self, file: Arc<OpenHandle>, job: impl FnOnce(&Front, &OpenHandle) + std::marker::Send + 'static) {
         let front = self.front.clone();
         self.workers.push(move || job(&front, &file));
     }

@@ -17,15 +17,15 @@ use fuser::{
     ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
 };
 use headpond_base::{BLOCK, RECORD_BYTES_MAX};
-use headpond_names::{Kind, ROOT};
+use headpond_names::{FileKind, ROOT};
 use rustix::fs::{FallocateFlags, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::front::Front;
-use crate::front::attributes::{KEEP, Wanted, keep};
+use crate::front::attributes::{KEEP, WantedAttributes, keep};
 use crate::front::xattr::Sized as Value;
-use crate::handles::Way;
-use crate::outcome::Outcome;
+use crate::handles::ContentWay;
+use crate::outcome::ReplyOutcome;
 use crate::outcome::fuse_errno;
 use crate::outcome::outcome;
 use crate::panel::{self, is_panel};
@@ -86,7 +86,7 @@ impl FileSystem {
     }
 }
 
-fn entry(front: &Front, result: Outcome<FileAttr>, reply: ReplyEntry) {
+fn entry(front: &Front, result: ReplyOutcome<FileAttr>, reply: ReplyEntry) {
     match result {
         Ok(attributes) => {
             let generation = Generation(front.generation(attributes.ino.0));
@@ -96,21 +96,21 @@ fn entry(front: &Front, result: Outcome<FileAttr>, reply: ReplyEntry) {
     }
 }
 
-fn attributes(result: Outcome<FileAttr>, reply: ReplyAttr) {
+fn attributes(result: ReplyOutcome<FileAttr>, reply: ReplyAttr) {
     match result {
         Ok(attributes) => reply.attr(&keep(&attributes), &attributes),
         Err(error) => reply.error(fuse_errno(error)),
     }
 }
 
-fn empty(result: Outcome<()>, reply: ReplyEmpty) {
+fn empty(result: ReplyOutcome<()>, reply: ReplyEmpty) {
     match result {
         Ok(()) => reply.ok(),
         Err(error) => reply.error(fuse_errno(error)),
     }
 }
 
-fn value(result: Outcome<Value>, reply: ReplyXattr) {
+fn value(result: ReplyOutcome<Value>, reply: ReplyXattr) {
     match result {
         Ok(Value::Length(length)) => match u32::try_from(length) {
             Ok(length) => reply.size(length),
@@ -123,10 +123,10 @@ fn value(result: Outcome<Value>, reply: ReplyXattr) {
 
 /// The engine is the only way to a managed file's content, so the kernel's pages stay right from one open to the
 /// next. A file on another file system may be changed by others.
-fn caching(way: &Way) -> FopenFlags {
+fn caching(way: &ContentWay) -> FopenFlags {
     match way {
-        Way::Pond { .. } => FopenFlags::FOPEN_KEEP_CACHE,
-        Way::Straight(..) => FopenFlags::empty(),
+        ContentWay::Pond { .. } => FopenFlags::FOPEN_KEEP_CACHE,
+        ContentWay::Straight(..) => FopenFlags::empty(),
     }
 }
 
@@ -194,7 +194,7 @@ impl Filesystem for FileSystem {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let wanted = Wanted { mode, uid, gid, size, atime, mtime };
+        let wanted = WantedAttributes { mode, uid, gid, size, atime, mtime };
         let result = self.front.to_change(ino.0).and_then(|inode| {
             let file = fh.and_then(|handle| self.front.files.get(handle.0).ok());
             self.front.set_attributes(request, &inode, file.as_deref(), &wanted)
@@ -491,7 +491,7 @@ impl Filesystem for FileSystem {
         match self.front.files.get(fh.0) {
             Ok(file) => self.front.seek(&file, offset, whence, reply),
             // An open directory has positions of its own kind.
-            Err(_) if self.front.names.inodes.get(ino.0).is_ok_and(|inode| inode.kind == Kind::Directory) => {
+            Err(_) if self.front.names.inodes.get(ino.0).is_ok_and(|inode| inode.kind == FileKind::Directory) => {
                 reply.error(FuseErrno::EINVAL);
             }
             Err(error) => reply.error(fuse_errno(error)),

@@ -15,7 +15,7 @@ use crate::shares::Share;
 use crate::tree::{Inode, Known, Pinned};
 
 /// The way to the content of an open file.
-pub(crate) enum Way {
+pub(crate) enum ContentWay {
     /// Through the engine.
     Pond {
         /// The engine's name for the file.
@@ -28,9 +28,9 @@ pub(crate) enum Way {
 }
 
 /// An open file.
-pub(crate) struct OpenFile {
+pub(crate) struct OpenHandle {
     pub(crate) inode: Pinned,
-    pub(crate) way: Way,
+    pub(crate) way: ContentWay,
     /// This handle may write.
     pub(crate) writes: bool,
     /// The user who opened it. The kernel's writes of a shared mapping count for this user: the kernel names the
@@ -40,31 +40,31 @@ pub(crate) struct OpenFile {
     pub(crate) batching: Batching,
 }
 
-impl OpenFile {
-    pub(crate) fn new(inode: Pinned, way: Way, writes: bool, opener: u32) -> Self {
+impl OpenHandle {
+    pub(crate) fn new(inode: Pinned, way: ContentWay, writes: bool, opener: u32) -> Self {
         Self { inode, way, writes, opener, batching: Batching::default() }
     }
 
     /// Whether the mount promised a program that its writes are whole.
     pub(crate) fn is_whole(&self) -> bool {
-        matches!(&self.way, Way::Pond { known, .. } if known.is_whole())
+        matches!(&self.way, ContentWay::Pond { known, .. } if known.is_whole())
     }
 
     /// Whether the engine has its content. If so, no request for it blocks.
     pub(crate) const fn is_managed(&self) -> bool {
-        matches!(self.way, Way::Pond { .. })
+        matches!(self.way, ContentWay::Pond { .. })
     }
 }
 
 /// An open directory. It is a stream, so it has one reader at a time.
 pub(crate) struct OpenDirectory {
     pub(crate) inode: Arc<Inode>,
-    pub(crate) stream: Mutex<Stream>,
+    pub(crate) stream: Mutex<DirectoryStream>,
     pub(crate) _share: Share,
 }
 
 /// A directory being read.
-pub(crate) struct Stream {
+pub(crate) struct DirectoryStream {
     pub(crate) entries: Dir,
     /// The position of the next entry that it reads without a seek.
     pub(crate) position: u64,

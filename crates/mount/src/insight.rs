@@ -12,7 +12,7 @@ use headpond_door::{Amount, Totals};
 use headpond_names::FileKey;
 use headpond_rules::Process;
 
-use crate::outcome::Outcome;
+use crate::outcome::ReplyOutcome;
 use crate::processes::{self, ProcessUse, Processes};
 use crate::tree::Known;
 
@@ -40,7 +40,7 @@ pub(crate) trait Files: Send + Sync {
     fn path_of_file(&self, inode: u64, birth: UnixNanos) -> Vec<u8>;
 
     /// The files at or below a path that the engine knows.
-    fn objects_below(&self, path: &Path) -> Outcome<BTreeSet<ObjectId>>;
+    fn objects_below(&self, path: &Path) -> ReplyOutcome<BTreeSet<ObjectId>>;
 
     /// The paths of directories that are other origins.
     fn nested_origins(&self) -> Vec<Vec<u8>>;

@@ -9,7 +9,7 @@
 use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 
-use headpond_names::{Found, Kind};
+use headpond_names::{FileKind, Found};
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -48,7 +48,7 @@ impl NestedOrigins {
 pub(crate) fn is_origin(directory: impl AsFd, found: &Found) -> bool {
     // Most directories have no such entry, and then this is all the cost.
     let Ok(beside) = stat(&directory, MARKER_NAME) else { return false };
-    if beside.kind != Kind::Directory {
+    if beside.kind != FileKind::Directory {
         return false;
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -64,5 +64,5 @@ pub(crate) fn has_marker(beside: impl AsFd, above: &Found) -> bool {
     let Ok(marker) = stat(beside, MARKER_FILE) else { return false };
     let shared = above.mode & 0o1002 == 0o1002;
     let trusted = [0, geteuid().as_raw(), above.uid].contains(&marker.uid);
-    marker.kind == Kind::File && (!shared || trusted)
+    marker.kind == FileKind::File && (!shared || trusted)
 }

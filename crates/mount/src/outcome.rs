@@ -6,7 +6,7 @@ use headpond_engine::Reply;
 use rustix::io::Errno;
 
 /// The result of an operation. Errors are the system's own, passed on as they are.
-pub(crate) type Outcome<T> = Result<T, Errno>;
+pub(crate) type ReplyOutcome<T> = Result<T, Errno>;
 
 /// The system's error for an error of the engine.
 pub(crate) fn errno(error: headpond_base::Errno) -> Errno {
@@ -27,7 +27,7 @@ pub(crate) fn unexpected(reply: &Reply) -> Errno {
 }
 
 /// An error of the name layer, for the kernel.
-pub(crate) fn outcome<R>(result: Known<R>) -> Outcome<R> {
+pub(crate) fn outcome<R>(result: Known<R>) -> ReplyOutcome<R> {
     result.map_err(errno)
 }
 

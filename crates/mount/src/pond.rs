@@ -16,7 +16,7 @@ use headpond_door::Door;
 use headpond_engine::{Namespace, Reply, Request};
 use headpond_names::{Again, See, block_on};
 pub use headpond_shard::Operation;
-use headpond_shard::{Handle, Leaving, Removed, Reopen};
+use headpond_shard::{Handle, LeavingDescriptor, RemovedFile, Reopen};
 
 use crate::tree::OriginTree;
 
@@ -59,7 +59,7 @@ pub trait Pond: Send + Sync + 'static {
     }
 
     /// The last name of an object's file is about to go, and no application has it open. Closes what was attached.
-    fn leaving(&self, object: ObjectId) -> Option<Leaving> {
+    fn leaving(&self, object: ObjectId) -> Option<LeavingDescriptor> {
         let _ = object;
         None
     }
@@ -103,7 +103,7 @@ pub trait Pond: Send + Sync + 'static {
     }
 
     /// The origin's file has just lost its last name. Keep the result until the mount has closed the file.
-    fn removed(&self, object: Option<ObjectId>) -> Option<Removed> {
+    fn removed(&self, object: Option<ObjectId>) -> Option<RemovedFile> {
         let _ = object;
         None
     }
@@ -153,7 +153,7 @@ impl Pond for Handle {
         self.origin().reopened_by(object, again);
     }
 
-    fn leaving(&self, object: ObjectId) -> Option<Leaving> {
+    fn leaving(&self, object: ObjectId) -> Option<LeavingDescriptor> {
         self.origin().leaving(object)
     }
 
@@ -181,7 +181,7 @@ impl Pond for Handle {
         self.origin().is_barred()
     }
 
-    fn removed(&self, object: Option<ObjectId>) -> Option<Removed> {
+    fn removed(&self, object: Option<ObjectId>) -> Option<RemovedFile> {
         self.origin().removed(object)
     }
 }
@@ -196,12 +196,12 @@ pub(crate) type Names = headpond_names::Names<OriginTree, Engine>;
 struct Reopened(Again<OriginTree>);
 
 /// A file of the shard's. It stays closed while its last name goes.
-struct Closed(Leaving);
+struct Closed(LeavingDescriptor);
 
 /// A file without a name. The shard knows of it.
-struct Nameless(Removed);
+struct Nameless(RemovedFile);
 
-impl headpond_names::Pond<OriginTree> for Engine {
+impl headpond_names::ContentStore<OriginTree> for Engine {
     async fn ask(&self, request: Request, see: See) -> Reply {
         call_with(&*self.0, request, see)
     }
@@ -210,7 +210,7 @@ impl headpond_names::Pond<OriginTree> for Engine {
         self.0.submit(request, Box::new(|_| {}));
     }
 
-    async fn namespace(&self, change: Option<Namespace>, operation: headpond_names::Operation) -> Result<()> {
+    async fn namespace(&self, change: Option<Namespace>, operation: headpond_names::TreeOperation) -> Result<()> {
         self.0.namespace(change, Box::new(|| block_on(operation)))
     }
 

@@ -4,20 +4,20 @@ use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 
-use headpond_names::{DeviceNumber, Found, Kind, Moment};
+use headpond_names::{DeviceNumber, FileKind, Found, Moment};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, Statx, StatxFlags, StatxTimestamp};
 
-use crate::outcome::Outcome;
+use crate::outcome::ReplyOutcome;
 
 /// The status of a descriptor, or of a name in a directory: all fields that the mount needs anywhere, in one system
 /// call.
-pub(crate) fn stat(directory: impl AsFd, name: impl rustix::path::Arg) -> Outcome<Found> {
+pub(crate) fn stat(directory: impl AsFd, name: impl rustix::path::Arg) -> ReplyOutcome<Found> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     raw_stat(directory, name, flags).map(|found| found_of(&found))
 }
 
 /// The same in the system's form.
-pub(crate) fn raw_stat(directory: impl AsFd, name: impl rustix::path::Arg, flags: AtFlags) -> Outcome<Statx> {
+pub(crate) fn raw_stat(directory: impl AsFd, name: impl rustix::path::Arg, flags: AtFlags) -> ReplyOutcome<Statx> {
     rustix::fs::statx(directory, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
 }
 
@@ -48,29 +48,29 @@ fn moment(time: StatxTimestamp) -> Moment {
 }
 
 /// The kind of a file for the name layer.
-pub(crate) const fn kind_of(kind: FileType) -> Kind {
+pub(crate) const fn kind_of(kind: FileType) -> FileKind {
     match kind {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Directory,
-        FileType::Symlink => Kind::Symlink,
-        FileType::Fifo => Kind::Fifo,
-        FileType::Socket => Kind::Socket,
-        FileType::CharacterDevice => Kind::CharacterDevice,
-        FileType::BlockDevice => Kind::BlockDevice,
-        FileType::Unknown => Kind::Unknown,
+        FileType::RegularFile => FileKind::File,
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Symlink,
+        FileType::Fifo => FileKind::Fifo,
+        FileType::Socket => FileKind::Socket,
+        FileType::CharacterDevice => FileKind::CharacterDevice,
+        FileType::BlockDevice => FileKind::BlockDevice,
+        FileType::Unknown => FileKind::Unknown,
     }
 }
 
-pub(crate) const fn file_type(kind: Kind) -> FileType {
+pub(crate) const fn file_type(kind: FileKind) -> FileType {
     match kind {
-        Kind::File => FileType::RegularFile,
-        Kind::Directory => FileType::Directory,
-        Kind::Symlink => FileType::Symlink,
-        Kind::Fifo => FileType::Fifo,
-        Kind::Socket => FileType::Socket,
-        Kind::CharacterDevice => FileType::CharacterDevice,
-        Kind::BlockDevice => FileType::BlockDevice,
-        Kind::Unknown => FileType::Unknown,
+        FileKind::File => FileType::RegularFile,
+        FileKind::Directory => FileType::Directory,
+        FileKind::Symlink => FileType::Symlink,
+        FileKind::Fifo => FileType::Fifo,
+        FileKind::Socket => FileType::Socket,
+        FileKind::CharacterDevice => FileType::CharacterDevice,
+        FileKind::BlockDevice => FileType::BlockDevice,
+        FileKind::Unknown => FileType::Unknown,
     }
 }
 
@@ -84,13 +84,13 @@ pub(crate) fn proc_path(open: &impl AsRawFd) -> String {
     format!("/proc/self/fd/{}", open.as_raw_fd())
 }
 
-pub(crate) fn descriptor_path(open: &OwnedFd) -> Outcome<OsString> {
+pub(crate) fn descriptor_path(open: &OwnedFd) -> ReplyOutcome<OsString> {
     let path = rustix::fs::readlink(proc_path(open), Vec::new())?;
     Ok(OsString::from_vec(path.into_bytes()))
 }
 
 /// A second descriptor for an open file, which only names it.
-pub(crate) fn path_descriptor(file: &impl AsRawFd) -> Outcome<OwnedFd> {
+pub(crate) fn path_descriptor(file: &impl AsRawFd) -> ReplyOutcome<OwnedFd> {
     rustix::fs::open(proc_path(file), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
 }
 

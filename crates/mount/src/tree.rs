@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use crate::caller::{self, AsCaller, Caller};
 use crate::kernel_pages::KernelPages;
 use crate::nested::{self, NestedOrigins};
-use crate::outcome::{Outcome, engine_errno};
+use crate::outcome::{ReplyOutcome, engine_errno};
 use crate::seen_privileges::Seen;
 use crate::stat::{
     descriptor_path, device_from, file_type, found_of, is_same, mode_of, path_descriptor, proc_path, raw_stat, stat,
@@ -116,7 +116,7 @@ impl OriginTree {
 }
 
 /// Opens a file so that the cache's reads do not move its access time, if the system allows that.
-fn open_quietly(path: &OwnedFd, access: OFlags) -> Outcome<OwnedFd> {
+fn open_quietly(path: &OwnedFd, access: OFlags) -> ReplyOutcome<OwnedFd> {
     let open = |flags| rustix::fs::open(proc_path(path), flags | OFlags::CLOEXEC, Mode::empty());
     match open(access | OFlags::NOATIME) {
         Err(Errno::PERM) => open(access),
@@ -125,7 +125,7 @@ fn open_quietly(path: &OwnedFd, access: OFlags) -> Outcome<OwnedFd> {
 }
 
 /// Makes something as a caller.
-fn as_caller<R>(caller: &Caller, make: impl FnOnce() -> Outcome<R>) -> Result<R> {
+fn as_caller<R>(caller: &Caller, make: impl FnOnce() -> ReplyOutcome<R>) -> Result<R> {
     caller::without_umask();
     let _as = AsCaller::of_caller(*caller).map_err(engine_errno)?;
     make().map_err(engine_errno)
@@ -263,7 +263,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::sync::Arc;
 
-    use headpond_names::{Inodes, Kind, block_on};
+    use headpond_names::{FileKind, Inodes, block_on};
 
     use super::*;
     use crate::reached::Reached;
@@ -281,9 +281,9 @@ mod tests {
             Self { inodes: block_on(Inodes::new(tree, root, 16)).unwrap(), directory }
         }
 
-        fn make(&self, name: &str, kind: Kind) {
+        fn make(&self, name: &str, kind: FileKind) {
             let path = self.directory.path().join(name);
-            if kind == Kind::Directory { fs::create_dir(path).unwrap() } else { fs::write(path, name).unwrap() }
+            if kind == FileKind::Directory { fs::create_dir(path).unwrap() } else { fs::write(path, name).unwrap() }
         }
 
         /// The status of a name at an origin without birth times, which gives every file the same number.
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_number_that_is_given_to_another_is_noticed_where_there_are_no_birth_times() {
-        for kind in [Kind::Directory, Kind::File] {
+        for kind in [FileKind::Directory, FileKind::File] {
             let origin = Origin::new();
             let mut generations = Vec::new();
             let mut held = Vec::new();
@@ -323,7 +323,7 @@ mod tests {
                 // Stays open to the end, as in an application.
                 held.push((inode.path().unwrap(), inode));
                 let path = origin.directory.path().join("name");
-                if kind == Kind::Directory { fs::remove_dir(path).unwrap() } else { fs::remove_file(path).unwrap() }
+                if kind == FileKind::Directory { fs::remove_dir(path).unwrap() } else { fs::remove_file(path).unwrap() }
             }
             assert_eq!(generations, [0, 1, 2, 3], "{kind:?}");
         }
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn a_file_that_was_changed_or_renamed_is_not_taken_for_another_where_there_are_no_birth_times() {
-        for kind in [Kind::Directory, Kind::File] {
+        for kind in [FileKind::Directory, FileKind::File] {
             let origin = Origin::new();
             origin.make("name", kind);
             let inode = origin.take_in("name");

@@ -15,7 +15,7 @@ use headpond_names::FileKey;
 use headpond_rules::Pid;
 use rustix::io::Errno;
 
-use crate::outcome::Outcome;
+use crate::outcome::ReplyOutcome;
 use crate::processes;
 use crate::tree::Known;
 
@@ -92,7 +92,7 @@ impl WholeWrites {
     }
 
     /// Promises whole writes to a process through a handle. `thread` is the thread that asks.
-    pub(crate) fn promise(&self, key: FileKey, known: &Arc<Known>, handle: u64, thread: u32) -> Outcome<()> {
+    pub(crate) fn promise(&self, key: FileKey, known: &Arc<Known>, handle: u64, thread: u32) -> ReplyOutcome<()> {
         let process = processes::read(thread, 0).ok_or(Errno::NOTTY)?;
         let mut state = self.state();
         if !state.holds {

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 
 use crate::beside::Beside;
 use crate::front::Front;
-use crate::handles::{OpenFile, Way};
+use crate::handles::{ContentWay, OpenHandle};
 use crate::pond::{Done, Operation, Pond};
 use crate::reached::{Reached, pin};
 use crate::tree::Inode;
@@ -125,10 +125,10 @@ impl Bench {
         inode
     }
 
-    fn open(&self, inode: &Arc<Inode>) -> OpenFile {
+    fn open(&self, inode: &Arc<Inode>) -> OpenHandle {
         drop(self.front.open_for_change(inode).unwrap());
         let known = inode.known().unwrap();
-        OpenFile::new(pin(inode, false).unwrap(), Way::Pond { object: known.object(), known }, true, 0)
+        OpenHandle::new(pin(inode, false).unwrap(), ContentWay::Pond { object: known.object(), known }, true, 0)
     }
 
     fn remove(&self, directory: &str, name: &str) {

@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use bench::Bench;
 use bench::straight::Straight;
 use headpond_base::{BufMut, MemberId, ObjectId, Result};
-use headpond_device::{Backend, End, Flash, Op, Tag, TrimPolicy, start_reactor};
+use headpond_device::{Backend, DiskOp, End, Flash, Tag, TrimPolicy, start_reactor};
 use headpond_engine::{Namespace, Request};
 use headpond_mount::{Done, Operation, Pond};
 
@@ -105,7 +105,7 @@ fn write_directly(path: &Path, at: u64, byte: u8) -> Option<JoinHandle<()>> {
     };
     let data = BufMut::copy_of(&[byte; PAGE]).freeze();
     Some(std::thread::spawn(move || {
-        disks.submit(MemberId(0), Op::Write { tag: Tag(1), offset: at, data });
+        disks.submit(MemberId(0), DiskOp::Write { tag: Tag(1), offset: at, data });
         let mut done = Vec::new();
         while done.is_empty() {
             disks.wait(&mut done, None).unwrap();

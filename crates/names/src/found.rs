@@ -59,7 +59,7 @@ impl FileKey {
 
 /// What something in a file system is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Kind {
+pub enum FileKind {
     /// A regular file.
     #[default]
     File,
@@ -89,7 +89,7 @@ pub struct Found {
     /// When it was made, where the file system keeps that.
     pub birth: Option<Moment>,
     /// What it is.
-    pub kind: Kind,
+    pub kind: FileKind,
     /// Permissions, with the set-user-id, set-group-id and sticky bits.
     pub mode: u32,
     /// Its owner.

@@ -11,9 +11,9 @@ use headpond_base::{Errno, Result};
 use crate::known::Known;
 use crate::places::{Home, Place};
 use crate::removed::Removed;
-use crate::slots::{Holder, Opened, Slot};
+use crate::slots::{PathHolder, PathInUse, PathSlot};
 use crate::unsynced::Unsynced;
-use crate::{Access, DeviceNumber, FileKey, Found, Freshness, Kind, Tree};
+use crate::{Access, DeviceNumber, FileKey, FileKind, Found, Freshness, Tree};
 
 /// What the engine knows of a file, in this tree.
 pub(crate) type KnownIn<T> = Known<<T as Tree>::OfKnown>;
@@ -25,7 +25,7 @@ pub struct Inode<T: Tree> {
     /// Its name for the engine.
     pub key: FileKey,
     /// What it is; never changes.
-    pub kind: Kind,
+    pub kind: FileKind,
     /// A regular file on the origin's own device: its content goes through the engine.
     pub managed: bool,
     /// Tells it from other files that had its number.
@@ -35,7 +35,7 @@ pub struct Inode<T: Tree> {
     /// Changed at the origin in ways that the log does not have, since the origin's last fsync.
     pub unsynced: Unsynced,
     /// Its path.
-    pub slot: Slot<T::Path>,
+    pub slot: PathSlot<T::Path>,
     /// The front door's.
     pub beside: T::OfInode,
     /// Handles by which it may be written.
@@ -85,7 +85,7 @@ impl<T: Tree> Inode<T> {
             generation,
             device: found.device,
             unsynced: before.unsynced,
-            slot: Slot::default(),
+            slot: PathSlot::default(),
             beside: T::OfInode::default(),
             writers: AtomicU32::new(0),
             holds: AtomicU64::new(0),
@@ -107,7 +107,7 @@ impl<T: Tree> Inode<T> {
     ///
     /// # Errors
     /// [`Errno::STALE`] if it is not found any more; the origin's.
-    pub async fn reach(&self) -> Result<Opened<T::Path>> {
+    pub async fn reach(&self) -> Result<PathInUse<T::Path>> {
         match self.slot.get() {
             Some(open) => Ok(open),
             None => {
@@ -311,8 +311,8 @@ impl<T: Tree> Inode<T> {
     }
 }
 
-impl<T: Tree> Holder<T::Path> for Inode<T> {
-    fn slot(&self) -> &Slot<T::Path> {
+impl<T: Tree> PathHolder<T::Path> for Inode<T> {
+    fn slot(&self) -> &PathSlot<T::Path> {
         &self.slot
     }
 

@@ -28,8 +28,8 @@ use headpond_base::{Errno, Result};
 
 use crate::inode::{Before, Inode, KnownIn};
 use crate::places::Home;
-use crate::unsynced::Forgotten;
-use crate::{DeviceNumber, FileKey, Found, Freshness, Kind, Tree};
+use crate::unsynced::ForgottenUnsynced;
+use crate::{DeviceNumber, FileKey, FileKind, Found, Freshness, Tree};
 
 /// The kernel's name for the mount's root directory.
 pub const ROOT: u64 = 1;
@@ -47,12 +47,17 @@ pub(crate) struct Table<T: Tree> {
     foreign: BTreeMap<(DeviceNumber, u64), u64>,
     next_foreign: u64,
     /// Files that the kernel forgot, and that were not synced.
-    unsynced: Forgotten,
+    unsynced: ForgottenUnsynced,
 }
 
 impl<T: Tree> Default for Table<T> {
     fn default() -> Self {
-        Self { nodes: BTreeMap::new(), foreign: BTreeMap::new(), next_foreign: 0, unsynced: Forgotten::default() }
+        Self {
+            nodes: BTreeMap::new(),
+            foreign: BTreeMap::new(),
+            next_foreign: 0,
+            unsynced: ForgottenUnsynced::default(),
+        }
     }
 }
 
@@ -220,7 +225,7 @@ impl<T: Tree> Inodes<T> {
         found: &Found,
         known: Option<&dyn Fn(FileKey) -> Option<Arc<KnownIn<T>>>>,
     ) -> (Arc<Inode<T>>, Option<Arc<Inode<T>>>) {
-        let regular = found.kind == Kind::File && found.device == self.device;
+        let regular = found.kind == FileKind::File && found.device == self.device;
         let mut table = self.home.table.write().unwrap_or_else(PoisonError::into_inner);
         let node = self.node_of(&table, found).unwrap_or_else(|| {
             let node = FOREIGN + table.next_foreign;

@@ -2,7 +2,7 @@
 //! opens and changes of names, and what of all that is not durable yet.
 //!
 //! It does no I/O, reads no clock, starts no thread and uses no randomness. Its world is two traits, [`Tree`] (the
-//! origin's names and inodes) and [`Pond`] (the engine). The mount implements them with system calls, the simulator
+//! origin's names and inodes) and [`ContentStore`] (the engine). The mount implements them with system calls, the simulator
 //! by itself.
 //!
 //! Invariants
@@ -28,14 +28,14 @@ mod unsynced;
 mod wait;
 
 pub use again::Again;
-pub use found::{DeviceNumber, FileKey, Found, Kind, Moment};
+pub use found::{DeviceNumber, FileKey, FileKind, Found, Moment};
 pub use inode::Inode;
 pub use inodes::{Inodes, PANEL, ROOT};
 pub use known::{Known, KnownFiles, KnownObject, View};
-pub use names::{Content, Counted, Created, Handle, Names, Pinned, Settings, StatusChange};
-pub use pond::{Leaving, Operation, Pond, See};
+pub use names::{Content, Counted, Created, FileHandle, MountSettings, Names, Pinned, StatusChange};
+pub use pond::{ContentStore, Leaving, See, TreeOperation};
 pub use removed::Removed;
-pub use slots::{Descriptor, Opened, Slot};
+pub use slots::{CountedPath, PathInUse, PathSlot};
 pub use tree::{Access, Freshness, Making, RenameFlags, Tree};
 pub use unsynced::Unsynced;
 pub use wait::block_on;

@@ -22,7 +22,7 @@ use headpond_base::{Errno, Result};
 use crate::inode::Inode;
 use crate::inodes::Table;
 use crate::moves::Moves;
-use crate::slots::{Holder, Opened, Paths};
+use crate::slots::{PathHolder, PathInUse, Paths};
 use crate::{Freshness, Tree};
 
 /// How often an inode is looked for while others rename what is above it.
@@ -133,7 +133,7 @@ impl<T: Tree> Home<T> {
     }
 
     /// The path of an inode, whose own is closed.
-    pub(crate) async fn reopen(&self, inode: &Arc<Inode<T>>) -> Result<Opened<T::Path>> {
+    pub(crate) async fn reopen(&self, inode: &Arc<Inode<T>>) -> Result<PathInUse<T::Path>> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -150,7 +150,7 @@ impl<T: Tree> Home<T> {
     }
 
     /// Opens all that is closed between it and the next directory above that is open.
-    async fn reopen_chain(&self, inode: &Arc<Inode<T>>) -> Result<Opened<T::Path>> {
+    async fn reopen_chain(&self, inode: &Arc<Inode<T>>) -> Result<PathInUse<T::Path>> {
         // A change that took its place may have opened it meanwhile: it loses one of several names.
         if let Some(open) = inode.slot.get() {
             return Ok(open);
@@ -169,7 +169,7 @@ impl<T: Tree> Home<T> {
         Ok(above)
     }
 
-    async fn open_in(&self, directory: &Opened<T::Path>, inode: &Inode<T>) -> Result<T::Path> {
+    async fn open_in(&self, directory: &PathInUse<T::Path>, inode: &Inode<T>) -> Result<T::Path> {
         let (_, name) = inode.place().ok_or(Errno::STALE)?;
         let path = self.tree.find(directory, &name).await?;
         let found = self.tree.look(&path, Freshness::Usual).await?;

@@ -15,13 +15,13 @@ use headpond_format::Stamp;
 use crate::{Again, Removed, Tree};
 
 /// A change of the origin's directories: what the moved file's stamp is after it, if one was moved that the engine knows.
-pub type Operation = Pin<Box<dyn Future<Output = Result<Option<Stamp>>> + Send>>;
+pub type TreeOperation = Pin<Box<dyn Future<Output = Result<Option<Stamp>>> + Send>>;
 
 /// Sees an answer in the moment in which it is given.
 pub type See = Box<dyn FnOnce(&Reply) + Send>;
 
 /// The engine, and the origin's files that it reads and writes.
-pub trait Pond<T: Tree>: Send + Sync + 'static {
+pub trait ContentStore<T: Tree>: Send + Sync + 'static {
     /// Asks, and waits for the answer.
     fn ask(&self, request: Request, see: See) -> impl Future<Output = Reply> + Send;
 
@@ -33,7 +33,8 @@ pub trait Pond<T: Tree>: Send + Sync + 'static {
     ///
     /// # Errors
     /// The operation's own error, or the engine's reason not to have it made.
-    fn namespace(&self, change: Option<Namespace>, operation: Operation) -> impl Future<Output = Result<()>> + Send;
+    fn namespace(&self, change: Option<Namespace>, operation: TreeOperation)
+    -> impl Future<Output = Result<()>> + Send;
 
     /// Gives an object its file, to be read and written. One that it has stays, unless that was for reading only and this one
     /// is not. One that is given a way to be opened `again` need not stay open.

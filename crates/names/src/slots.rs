@@ -11,7 +11,7 @@
 //! Invariants
 //! - At most [`Paths`]' limit stay open, beside those that are in use or must stay open. If all of them are, the table
 //!   opens more: the limit leaves a reserve.
-//! - A path in use (an [`Opened`]) never closes under its user.
+//! - A path in use (an [`PathInUse`]) never closes under its user.
 //! - Nothing opens a file that is leaving. An operation that needs it waits until that is decided.
 //!
 //! Price of an open one: a lock that is never held for long, and a count; no system call.
@@ -37,15 +37,15 @@ const IN_USE: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
 /// A path in use.
-pub type Opened<P> = Arc<Descriptor<P>>;
+pub type PathInUse<P> = Arc<CountedPath<P>>;
 
 /// An open path, counted.
-pub struct Descriptor<P> {
+pub struct CountedPath<P> {
     path: P,
     count: Arc<AtomicUsize>,
 }
 
-impl<P> Deref for Descriptor<P> {
+impl<P> Deref for CountedPath<P> {
     type Target = P;
 
     fn deref(&self) -> &P {
@@ -53,22 +53,22 @@ impl<P> Deref for Descriptor<P> {
     }
 }
 
-impl<P> Drop for Descriptor<P> {
+impl<P> Drop for CountedPath<P> {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl<P> fmt::Debug for Descriptor<P> {
+impl<P> fmt::Debug for CountedPath<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Descriptor")
     }
 }
 
 /// Something that has a path which may be closed and opened again.
-pub(crate) trait Holder<P>: Send + Sync {
+pub(crate) trait PathHolder<P>: Send + Sync {
     /// Where its path is.
-    fn slot(&self) -> &Slot<P>;
+    fn slot(&self) -> &PathSlot<P>;
     /// It could be opened again. Called with a lock held: asks nobody for a path.
     fn can_reopen(&self) -> bool;
 }
@@ -93,8 +93,8 @@ struct State {
 }
 
 /// The path of one file.
-pub struct Slot<P> {
-    open: RwLock<Option<Opened<P>>>,
+pub struct PathSlot<P> {
+    open: RwLock<Option<PathInUse<P>>>,
     /// Used since it was last looked at.
     used: AtomicBool,
     /// It is in the ring.
@@ -102,7 +102,7 @@ pub struct Slot<P> {
     state: Watched<State>,
 }
 
-impl<P> Default for Slot<P> {
+impl<P> Default for PathSlot<P> {
     fn default() -> Self {
         Self {
             open: RwLock::new(None),
@@ -113,9 +113,9 @@ impl<P> Default for Slot<P> {
     }
 }
 
-impl<P> Slot<P> {
+impl<P> PathSlot<P> {
     /// The path, if it is open.
-    pub fn get(&self) -> Option<Opened<P>> {
+    pub fn get(&self) -> Option<PathInUse<P>> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner).clone();
         if open.is_some() && !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
@@ -157,7 +157,7 @@ impl<P> Slot<P> {
     }
 
     /// Takes the path out, to be closed, if it may be.
-    pub fn close_unused(&self) -> Option<Opened<P>> {
+    pub fn close_unused(&self) -> Option<PathInUse<P>> {
         if self.may_close() { self.close() } else { None }
     }
 
@@ -194,20 +194,20 @@ impl<P> Slot<P> {
         self.state.change(|state| state.life = life);
     }
 
-    fn close(&self) -> Option<Opened<P>> {
+    fn close(&self) -> Option<PathInUse<P>> {
         self.open.write().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 /// A file whose path is closed while its last name is removed. Unless it is [`gone`](Self::gone), it stays as it was.
 #[must_use = "the file is out of use as long as this value"]
-pub(crate) struct Closed<P, H: Holder<P>> {
+pub(crate) struct Closed<P, H: PathHolder<P>> {
     holder: Arc<H>,
     gone: bool,
     _path: std::marker::PhantomData<fn() -> P>,
 }
 
-impl<P, H: Holder<P>> Closed<P, H> {
+impl<P, H: PathHolder<P>> Closed<P, H> {
     /// Takes a file whose last name is about to go out of use, if nobody counts on it after so long, and closes it. Waits,
     /// for a while, for those that use it at the moment: time goes by in a `pause`.
     pub(crate) async fn of<F: Future<Output = ()> + Send>(
@@ -264,7 +264,7 @@ impl<P, H: Holder<P>> Closed<P, H> {
     }
 }
 
-impl<P, H: Holder<P>> Drop for Closed<P, H> {
+impl<P, H: PathHolder<P>> Drop for Closed<P, H> {
     fn drop(&mut self) {
         self.holder.slot().settle(if self.gone { Life::Gone } else { Life::Here });
     }
@@ -291,9 +291,9 @@ impl<H> Paths<H> {
 
     /// The path of a file, opened again by `open` if it was closed. [`Errno::STALE`] if its last name went with nobody
     /// counting on it.
-    pub(crate) async fn get<P>(&self, holder: &Arc<H>, open: impl Future<Output = Result<P>>) -> Result<Opened<P>>
+    pub(crate) async fn get<P>(&self, holder: &Arc<H>, open: impl Future<Output = Result<P>>) -> Result<PathInUse<P>>
     where
-        H: Holder<P>,
+        H: PathHolder<P>,
     {
         let slot = holder.slot();
         if let Some(open) = slot.get() {
@@ -316,9 +316,9 @@ impl<H> Paths<H> {
     }
 
     /// Gives a file its path, if it has none, and closes others if they are too many.
-    pub(crate) fn put<P>(&self, holder: &Arc<H>, path: P) -> Opened<P>
+    pub(crate) fn put<P>(&self, holder: &Arc<H>, path: P) -> PathInUse<P>
     where
-        H: Holder<P>,
+        H: PathHolder<P>,
     {
         let slot = holder.slot();
         let opened = {
@@ -327,7 +327,7 @@ impl<H> Paths<H> {
                 return earlier.clone();
             }
             self.count.fetch_add(1, Ordering::Relaxed);
-            open.insert(Arc::new(Descriptor { path, count: self.count.clone() })).clone()
+            open.insert(Arc::new(CountedPath { path, count: self.count.clone() })).clone()
         };
         let closed = {
             let mut ring = self.ring();
@@ -347,27 +347,27 @@ impl<H> Paths<H> {
     }
 
     /// Its last name is about to go though something uses it: it stays open to the end, unless it [`stays`](Slot::stays).
-    pub(crate) fn keep<P>(&self, holder: &Arc<H>, open: Opened<P>)
+    pub(crate) fn keep<P>(&self, holder: &Arc<H>, open: PathInUse<P>)
     where
-        H: Holder<P>,
+        H: PathHolder<P>,
     {
         let _ring = self.held_open(holder, open);
         holder.slot().settle(Life::Kept);
     }
 
     /// It cannot be opened again any more, by what `taken` does: nobody finds it closed after that.
-    pub(crate) fn hold<P, R>(&self, holder: &Arc<H>, open: Opened<P>, taken: impl FnOnce() -> R) -> R
+    pub(crate) fn hold<P, R>(&self, holder: &Arc<H>, open: PathInUse<P>, taken: impl FnOnce() -> R) -> R
     where
-        H: Holder<P>,
+        H: PathHolder<P>,
     {
         let _ring = self.held_open(holder, open);
         taken()
     }
 
     /// Who closes others holds the ring: as long as it is held nobody closes this one.
-    fn held_open<P>(&self, holder: &Arc<H>, open: Opened<P>) -> MutexGuard<'_, VecDeque<Weak<H>>>
+    fn held_open<P>(&self, holder: &Arc<H>, open: PathInUse<P>) -> MutexGuard<'_, VecDeque<Weak<H>>>
     where
-        H: Holder<P>,
+        H: PathHolder<P>,
     {
         let ring = self.ring();
         let mut slot = holder.slot().open.write().unwrap_or_else(PoisonError::into_inner);
@@ -379,7 +379,7 @@ impl<H> Paths<H> {
     /// Closes so many that are not in use, where they can be opened again: no descriptor is left.
     pub(crate) fn make_room<P>(&self, wanted: usize)
     where
-        H: Holder<P>,
+        H: PathHolder<P>,
     {
         let closed = {
             let mut ring = self.ring();
@@ -395,7 +395,7 @@ impl<H> Paths<H> {
 }
 
 /// Takes up to `wanted` paths out, looking at no more than `looks` files.
-fn close_some<P, H: Holder<P>>(ring: &mut VecDeque<Weak<H>>, wanted: usize, looks: usize) -> Vec<Opened<P>> {
+fn close_some<P, H: PathHolder<P>>(ring: &mut VecDeque<Weak<H>>, wanted: usize, looks: usize) -> Vec<PathInUse<P>> {
     let mut closed = Vec::new();
     for _ in 0..looks {
         if closed.len() >= wanted {
@@ -416,7 +416,7 @@ fn close_some<P, H: Holder<P>>(ring: &mut VecDeque<Weak<H>>, wanted: usize, look
     closed
 }
 
-struct Opening<'a, P>(&'a Slot<P>);
+struct Opening<'a, P>(&'a PathSlot<P>);
 
 impl<P> Drop for Opening<'_, P> {
     fn drop(&mut self) {
@@ -436,13 +436,13 @@ mod tests {
 
     #[derive(Default)]
     struct One {
-        slot: Slot<()>,
+        slot: PathSlot<()>,
         nameless: bool,
         opened: AtomicU32,
     }
 
-    impl Holder<()> for One {
-        fn slot(&self) -> &Slot<()> {
+    impl PathHolder<()> for One {
+        fn slot(&self) -> &PathSlot<()> {
             &self.slot
         }
 
@@ -455,7 +455,7 @@ mod tests {
         (0..count).map(|_| Arc::default()).collect()
     }
 
-    async fn reopen(all: &Paths<One>, one: &Arc<One>) -> Result<Opened<()>> {
+    async fn reopen(all: &Paths<One>, one: &Arc<One>) -> Result<PathInUse<()>> {
         let open = async {
             one.opened.fetch_add(1, Ordering::SeqCst);
             Ok(())
@@ -463,7 +463,7 @@ mod tests {
         all.get(one, open).await
     }
 
-    fn open(all: &Paths<One>, one: &Arc<One>) -> Opened<()> {
+    fn open(all: &Paths<One>, one: &Arc<One>) -> PathInUse<()> {
         block_on(reopen(all, one)).unwrap()
     }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use headpond_base::{Result, UnixNanos};
 
-use crate::{Found, Kind};
+use crate::{FileKind, Found};
 
 /// How fresh a look has to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +49,7 @@ pub enum Making {
     /// A device, pipe, socket or empty file.
     Node {
         /// What it is.
-        kind: Kind,
+        kind: FileKind,
         /// Its permissions, as they are to be.
         mode: u32,
         /// The device that it stands for, as the kernel sends it.

@@ -28,7 +28,7 @@ type Files = BTreeMap<FileKey, Busy>;
 
 /// The turns at all files.
 #[derive(Debug, Default)]
-pub(crate) struct Turns {
+pub(crate) struct FileTurns {
     files: Watched<Files>,
 }
 
@@ -50,24 +50,24 @@ impl Busy {
 /// A turn to open a file, until it is dropped.
 #[must_use]
 pub(crate) struct Opening<'a> {
-    turns: &'a Turns,
+    turns: &'a FileTurns,
     file: FileKey,
 }
 
 /// A turn to change names of these files, until it is dropped.
 #[must_use]
 pub(crate) struct Changing<'a> {
-    turns: &'a Turns,
+    turns: &'a FileTurns,
     files: [Option<FileKey>; 2],
 }
 
 /// Waits for such a turn, until it is dropped.
 struct Wanting<'a> {
-    turns: &'a Turns,
+    turns: &'a FileTurns,
     files: [Option<FileKey>; 2],
 }
 
-impl Turns {
+impl FileTurns {
     /// Waits for a turn to open a file.
     pub(crate) async fn open(&self, file: FileKey) -> Opening<'_> {
         let may = |files: &mut Files| {
@@ -160,13 +160,13 @@ mod tests {
         }
     }
 
-    fn nothing_goes_on(turns: &Turns) -> bool {
+    fn nothing_goes_on(turns: &FileTurns) -> bool {
         turns.files.see(BTreeMap::is_empty)
     }
 
     #[test]
     fn a_file_is_opened_by_many_and_its_names_are_changed_by_one() {
-        let turns = Turns::default();
+        let turns = FileTurns::default();
         let first = now(pin!(turns.open(file(1)))).unwrap();
         let second = now(pin!(turns.open(file(1)))).unwrap();
         drop(now(pin!(turns.open(file(1)))).unwrap());
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn who_changes_names_is_not_kept_waiting_by_those_who_come_later() {
-        let turns = Turns::default();
+        let turns = FileTurns::default();
         let open = now(pin!(turns.open(file(1)))).unwrap();
         let mut changing = pin!(turns.change([Some(file(1)), None]));
         assert!(now(changing.as_mut()).is_none());
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn who_gives_up_waiting_is_in_nobodys_way() {
-        let turns = Turns::default();
+        let turns = FileTurns::default();
         let open = now(pin!(turns.open(file(1)))).unwrap();
         {
             let mut changing = pin!(turns.change([Some(file(1)), Some(file(2))]));

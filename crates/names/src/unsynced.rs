@@ -51,20 +51,20 @@ impl Unsynced {
 
 /// Files that the kernel forgot before they were synced.
 #[derive(Debug)]
-pub(crate) struct Forgotten {
+pub(crate) struct ForgottenUnsynced {
     files: BTreeSet<FileKey>,
     max: usize,
     /// There were more: it may be any file.
     any: bool,
 }
 
-impl Default for Forgotten {
+impl Default for ForgottenUnsynced {
     fn default() -> Self {
         Self::of(FORGOTTEN_MAX)
     }
 }
 
-impl Forgotten {
+impl ForgottenUnsynced {
     fn of(max: usize) -> Self {
         Self { files: BTreeSet::new(), max, any: false }
     }
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn with_more_forgotten_files_than_are_kept_each_file_may_be_one_of_them() {
-        let mut forgotten = Forgotten::of(2);
+        let mut forgotten = ForgottenUnsynced::of(2);
         forgotten.keep(file(1));
         forgotten.keep(file(2));
         assert!(!forgotten.taken_in(file(9)).is_so());

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bench::{FILE, Origin, Told, mount};
 use headpond_base::{Errno, ObjectId};
 use headpond_engine::Attributes;
-use headpond_names::{Kind, KnownObject, Making, block_on};
+use headpond_names::{FileKind, KnownObject, Making, block_on};
 
 fn earlier(origin: &Origin) -> KnownObject {
     KnownObject {
@@ -44,7 +44,7 @@ fn what_is_made_is_another_inode_than_a_held_one_whose_number_it_has() {
     let (before, _) = block_on(names.look_up(names.root(), OsStr::new("file"))).unwrap();
     assert!(before.slot.get().is_none(), "it cannot be asked whether it is gone");
     origin.lose_file();
-    let node = Making::Node { kind: Kind::File, mode: 0o644, device: 0 };
+    let node = Making::Node { kind: FileKind::File, mode: 0o644, device: 0 };
     let (made, _) = block_on(names.make(names.root(), OsStr::new("file"), &node, &())).unwrap();
     assert!(before.is_replaced());
     assert_ne!(made.generation, before.generation);

@@ -10,7 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::ghosts::Ghosts;
-use crate::{Adaptive, Admitted, Fifo, Host, Insertion, Key, Lru, Replacement, S3Fifo, Taken, WTinyLfu};
+use crate::{Adaptive, Admitted, Evicted, Fifo, Host, Insertion, Key, Lru, Replacement, S3Fifo, WTinyLfu};
 
 /// Blocks that move over with each call while a change is under way.
 const MOVES: usize = 4;
@@ -263,7 +263,7 @@ impl Cache {
     }
 
     /// Takes in what the policy before held. `false` if it could not be kept.
-    fn adopt(&mut self, taken: Taken, host: &mut dyn Host) -> bool {
+    fn adopt(&mut self, taken: Evicted, host: &mut dyn Host) -> bool {
         let insertion = if taken.in_memory { Insertion::Read } else { Insertion::OnFlash };
         let kept = self.used.admit(taken.key, insertion, host) != Admitted::Refused;
         // One that may not go is not dropped: it is unknown until its owner says that it may.

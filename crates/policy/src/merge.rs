@@ -31,7 +31,7 @@ impl OriginCost {
 
 /// Blocks that go to the origin in one write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Run {
+pub struct WriteRun {
     /// Its first block.
     pub first: u64,
     /// How many it spans.
@@ -45,7 +45,7 @@ pub struct Run {
 pub struct Merge {
     blocks_max: u64,
     gap_max: u64,
-    open: Option<Run>,
+    open: Option<WriteRun>,
 }
 
 impl Merge {
@@ -56,7 +56,7 @@ impl Merge {
     }
 
     /// The next dirty block, after all before it. Answers with a run that it ended.
-    pub fn push(&mut self, block: u64) -> Option<Run> {
+    pub fn push(&mut self, block: u64) -> Option<WriteRun> {
         if let Some(run) = &mut self.open {
             let gap = block.checked_sub(run.first + run.blocks);
             debug_assert!(gap.is_some(), "dirty blocks come in order");
@@ -66,11 +66,11 @@ impl Merge {
                 return None;
             }
         }
-        self.open.replace(Run { first: block, blocks: 1, dirty: 1 })
+        self.open.replace(WriteRun { first: block, blocks: 1, dirty: 1 })
     }
 
     /// There are no more. Answers with the last run.
-    pub const fn end(&mut self) -> Option<Run> {
+    pub const fn end(&mut self) -> Option<WriteRun> {
         self.open.take()
     }
 }
@@ -109,7 +109,7 @@ pub struct Joined {
 /// Invariants: no way over these gaps, with writes of at most `blocks_max`, costs less; of two that cost the
 /// same it is the one with larger writes.
 #[must_use]
-pub fn join(runs: &[(Run, Gap)], blocks_max: u64, writes: OriginCost, reads: OriginCost) -> Vec<Joined> {
+pub fn join(runs: &[(WriteRun, Gap)], blocks_max: u64, writes: OriginCost, reads: OriginCost) -> Vec<Joined> {
     // For each end: the least cost up to there, how many runs the last write has, and what it costs.
     let mut best: Vec<(u64, usize, u64)> = vec![(0, 0, 0)];
     for end in 1..=runs.len() {
@@ -160,7 +160,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    fn runs(blocks: &BTreeSet<u64>, blocks_max: u64, gap_max: u64) -> Vec<Run> {
+    fn runs(blocks: &BTreeSet<u64>, blocks_max: u64, gap_max: u64) -> Vec<WriteRun> {
         let mut merge = Merge::new(blocks_max, gap_max);
         let mut runs: Vec<_> = blocks.iter().filter_map(|block| merge.push(*block)).collect();
         runs.extend(merge.end());
@@ -198,7 +198,7 @@ mod tests {
     }
 
     /// What every way to join costs; the least.
-    fn least(runs: &[(Run, Gap)], blocks_max: u64, writes: OriginCost, reads: OriginCost) -> u64 {
+    fn least(runs: &[(WriteRun, Gap)], blocks_max: u64, writes: OriginCost, reads: OriginCost) -> u64 {
         let cuts = runs.len() - 1;
         let ways = (0..1_u32 << cuts).filter_map(|way| {
             let mut start = 0;
@@ -241,7 +241,7 @@ mod tests {
                 let first = at + gap;
                 at = first + blocks;
                 let gap = [Gap::Closed, Gap::AtHand, Gap::ToRead][usize::from(*kind)];
-                (Run { first, blocks: *blocks, dirty: *blocks }, gap)
+                (WriteRun { first, blocks: *blocks, dirty: *blocks }, gap)
             }).collect();
             let joined = join(&runs, blocks_max, writes, reads);
             prop_assert_eq!(joined.iter().map(|write| write.runs).sum::<usize>(), runs.len());
@@ -252,7 +252,8 @@ mod tests {
     #[test]
     fn several_runs_close_together_are_worth_reading_what_lies_between() {
         let origin = OriginCost { each: Nanos(5 * Nanos::MILLISECOND.0), mebibyte: Nanos(Nanos::SECOND.0 / 150) };
-        let runs: Vec<_> = (0..10).map(|index| (Run { first: index * 20, blocks: 4, dirty: 4 }, Gap::ToRead)).collect();
+        let runs: Vec<_> =
+            (0..10).map(|index| (WriteRun { first: index * 20, blocks: 4, dirty: 4 }, Gap::ToRead)).collect();
         assert_eq!(join(&runs[..2], 256, origin, origin).len(), 2, "a read and a write for two writes: no");
         assert_eq!(join(&runs, 256, origin, origin).len(), 1, "a read and a write for ten writes");
     }

@@ -38,7 +38,7 @@ pub enum Admitted {
 
 /// A block that a policy gave up because it was told to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Taken {
+pub struct Evicted {
     /// The block.
     pub key: Key,
     /// Whether it is only in memory.
@@ -93,11 +93,11 @@ pub trait Replacement {
     fn release(&mut self, key: Key);
 
     /// The block is gone: its file was removed or cut, or it was lost. `None` if it was not kept.
-    fn forget(&mut self, key: Key) -> Option<Taken>;
+    fn forget(&mut self, key: Key) -> Option<Evicted>;
 
     /// Gives up one block, roughly the one that would go first, whether or not it may go: its
     /// next owner is another policy.
-    fn take(&mut self) -> Option<Taken>;
+    fn take(&mut self) -> Option<Evicted>;
 
     /// Bytes of memory that the policy takes at its capacity.
     fn memory(&self) -> usize;

@@ -10,7 +10,7 @@
 
 use crate::aside::{self, FIRST, HELD};
 use crate::nodes::{ListId, Nodes};
-use crate::{Admitted, Host, Insertion, Key, Replacement, Taken};
+use crate::{Admitted, Evicted, Host, Insertion, Key, Replacement};
 
 const SMALL: ListId = 0;
 const MAIN: ListId = 1;
@@ -149,14 +149,14 @@ impl Replacement for S3Fifo {
         }
     }
 
-    fn forget(&mut self, key: Key) -> Option<Taken> {
+    fn forget(&mut self, key: Key) -> Option<Evicted> {
         let slot = self.kept(key)?;
-        Some(Taken { key: self.nodes.remove(slot), in_memory: false })
+        Some(Evicted { key: self.nodes.remove(slot), in_memory: false })
     }
 
-    fn take(&mut self) -> Option<Taken> {
+    fn take(&mut self) -> Option<Evicted> {
         let slot = [FIRST, SMALL, HELD, MAIN].into_iter().find_map(|list| self.nodes.tail(list))?;
-        Some(Taken { key: self.nodes.remove(slot), in_memory: false })
+        Some(Evicted { key: self.nodes.remove(slot), in_memory: false })
     }
 
     fn memory(&self) -> usize {

@@ -38,7 +38,7 @@ pub struct Transfer {
     pub len: u64,
 }
 
-struct Run {
+struct SequentialRun {
     object: ObjectId,
     process: ProcessId,
     write: bool,
@@ -53,7 +53,7 @@ struct Run {
 /// The runs that are being followed.
 pub struct SequentialRuns {
     cutoff: Option<u64>,
-    runs: Vec<Run>,
+    runs: Vec<SequentialRun>,
     transfers: u64,
 }
 
@@ -84,7 +84,7 @@ impl SequentialRuns {
         self.transfers += 1;
         let Some(cutoff) = self.cutoff else { return false };
         let end = transfer.offset.saturating_add(transfer.len);
-        let continues = |run: &Run| {
+        let continues = |run: &SequentialRun| {
             run.object == transfer.object
                 && run.process == transfer.process
                 && run.write == transfer.write
@@ -99,7 +99,7 @@ impl SequentialRuns {
             return run.bytes > cutoff;
         }
         let Transfer { object, process, write, len, .. } = transfer;
-        let new = Run { object, process, write, next: end, bytes: len, moved: self.transfers };
+        let new = SequentialRun { object, process, write, next: end, bytes: len, moved: self.transfers };
         if self.runs.len() < RUNS {
             self.runs.push(new);
         } else if let Some(oldest) = self.runs.iter_mut().min_by_key(|run| run.moved) {

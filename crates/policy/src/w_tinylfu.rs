@@ -10,7 +10,7 @@
 use crate::aside::{self, FIRST, HELD};
 use crate::nodes::{ListId, Nodes};
 use crate::sketch::Sketch;
-use crate::{Admitted, Host, Insertion, Key, Replacement, Taken};
+use crate::{Admitted, Evicted, Host, Insertion, Key, Replacement};
 
 const WINDOW: ListId = 0;
 const PROBATION: ListId = 1;
@@ -114,14 +114,14 @@ impl Replacement for WTinyLfu {
         aside::release(&mut self.nodes, key);
     }
 
-    fn forget(&mut self, key: Key) -> Option<Taken> {
+    fn forget(&mut self, key: Key) -> Option<Evicted> {
         let slot = self.nodes.find(key)?;
-        Some(Taken { key: self.nodes.remove(slot), in_memory: false })
+        Some(Evicted { key: self.nodes.remove(slot), in_memory: false })
     }
 
-    fn take(&mut self) -> Option<Taken> {
+    fn take(&mut self) -> Option<Evicted> {
         let slot = [FIRST, HELD, PROBATION, WINDOW, PROTECTED].into_iter().find_map(|list| self.nodes.tail(list))?;
-        Some(Taken { key: self.nodes.remove(slot), in_memory: false })
+        Some(Evicted { key: self.nodes.remove(slot), in_memory: false })
     }
 
     fn memory(&self) -> usize {

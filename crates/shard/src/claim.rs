@@ -28,7 +28,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// What a look at the claim found.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Standing {
+pub enum LookResult {
     /// It stands.
     Ours,
     /// It is lost for good, in words: to whom, and what to do.
@@ -38,14 +38,14 @@ pub enum Standing {
 }
 
 /// This process's claim on the origin, wherever that is written down.
-pub trait Claim: Send + Sync + 'static {
+pub trait OriginClaim: Send + Sync + 'static {
     /// Looks how it stands. Blocks for as long as the origin takes.
-    fn look(&self) -> Standing;
+    fn look(&self) -> LookResult;
 }
 
 /// Lets changes of the origin through for as long as the claim stands.
 pub struct Gate {
-    claim: Arc<dyn Claim>,
+    claim: Arc<dyn OriginClaim>,
     /// Held for a decision, never during a look.
     watch: Mutex<Watch>,
     one_looks: Mutex<()>,
@@ -65,13 +65,13 @@ impl Gate {
 
     /// A gate for a claim that was made a moment ago.
     #[must_use]
-    pub fn new(claim: Arc<dyn Claim>) -> Self {
+    pub fn new(claim: Arc<dyn OriginClaim>) -> Self {
         Self::with_interval(claim, Self::INTERVAL)
     }
 
     /// The same with another interval.
     #[must_use]
-    pub fn with_interval(claim: Arc<dyn Claim>, interval: Duration) -> Self {
+    pub fn with_interval(claim: Arc<dyn OriginClaim>, interval: Duration) -> Self {
         Self { claim, watch: Mutex::new(Watch::new(nanos(interval))), one_looks: Mutex::new(()), lost: OnceLock::new() }
     }
 
@@ -139,13 +139,13 @@ impl Gate {
     fn look(&self) -> Result<()> {
         self.watch().look_begun(clock());
         let (standing, result) = match self.claim.look() {
-            Standing::Ours => (headpond_claim::Standing::Ours, Ok(())),
-            Standing::Lost(how) => {
+            LookResult::Ours => (headpond_claim::Standing::Ours, Ok(())),
+            LookResult::Lost(how) => {
                 // Before the watch knows: who finds the claim lost finds the words too.
                 let _ = self.lost.set(how);
                 (headpond_claim::Standing::Lost, Err(Self::BARRED))
             }
-            Standing::Unknown(errno) => (headpond_claim::Standing::Unknown, Err(errno)),
+            LookResult::Unknown(errno) => (headpond_claim::Standing::Unknown, Err(errno)),
         };
         self.watch().looked(standing);
         result
@@ -176,23 +176,23 @@ mod tests {
 
     /// Says what it was told to say, and counts.
     struct Said {
-        standing: Mutex<Standing>,
+        standing: Mutex<LookResult>,
         looks: AtomicU64,
     }
 
-    impl Claim for Said {
-        fn look(&self) -> Standing {
+    impl OriginClaim for Said {
+        fn look(&self) -> LookResult {
             self.looks.fetch_add(1, Ordering::SeqCst);
             self.standing.lock().unwrap().clone()
         }
     }
 
     fn gate(interval: Duration) -> (Gate, Arc<Said>) {
-        let said = Arc::new(Said { standing: Mutex::new(Standing::Ours), looks: AtomicU64::new(0) });
+        let said = Arc::new(Said { standing: Mutex::new(LookResult::Ours), looks: AtomicU64::new(0) });
         (Gate::with_interval(said.clone(), interval), said)
     }
 
-    fn say(said: &Said, standing: Standing) {
+    fn say(said: &Said, standing: LookResult) {
         *said.standing.lock().unwrap() = standing;
     }
 
@@ -216,7 +216,7 @@ mod tests {
         let (gate, said) = gate(Duration::from_nanos(1));
         // Each look is older than the interval before it is over: nothing passes on it.
         assert_eq!(gate.pass(), Err(Errno::AGAIN));
-        say(&said, Standing::Lost("to db2".to_owned()));
+        say(&said, LookResult::Lost("to db2".to_owned()));
         assert_eq!(gate.pass(), Err(Gate::BARRED));
     }
 
@@ -225,10 +225,10 @@ mod tests {
         let (gate, said) = gate(LONG);
         assert_eq!(gate.pass(), Ok(()));
         gate.doubt();
-        say(&said, Standing::Unknown(Errno::IO));
+        say(&said, LookResult::Unknown(Errno::IO));
         assert_eq!(gate.pass(), Err(Errno::IO), "who does not know does not write");
         assert_eq!(gate.pass(), Err(Errno::IO));
-        say(&said, Standing::Ours);
+        say(&said, LookResult::Ours);
         assert_eq!(gate.pass(), Ok(()));
         assert_eq!(looks(&said), 4);
     }
@@ -237,11 +237,11 @@ mod tests {
     fn what_is_lost_stays_lost_and_says_to_whom() {
         let (gate, said) = gate(LONG);
         assert_eq!((gate.pass(), gate.lost()), (Ok(()), None));
-        say(&said, Standing::Lost("to db2".to_owned()));
+        say(&said, LookResult::Lost("to db2".to_owned()));
         assert_eq!(gate.pass(), Ok(()), "within the interval it is not seen: a check is no fence");
         gate.doubt();
         assert_eq!(gate.pass(), Err(Gate::BARRED));
-        say(&said, Standing::Ours);
+        say(&said, LookResult::Ours);
         gate.doubt();
         assert_eq!((gate.pass(), gate.lost()), (Err(Gate::BARRED), Some("to db2")));
         assert_eq!(looks(&said), 2);
@@ -254,12 +254,12 @@ mod tests {
         looks: AtomicU64,
     }
 
-    impl Claim for FailsMeanwhile {
-        fn look(&self) -> Standing {
+    impl OriginClaim for FailsMeanwhile {
+        fn look(&self) -> LookResult {
             if self.looks.fetch_add(1, Ordering::SeqCst) == 0 {
                 self.gate.get().and_then(std::sync::Weak::upgrade).expect("the gate is there").doubt();
             }
-            Standing::Ours
+            LookResult::Ours
         }
     }
 

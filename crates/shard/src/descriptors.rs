@@ -112,9 +112,9 @@ impl fmt::Debug for Descriptor {
 }
 
 /// Something that has a file which may be closed and opened again.
-pub trait Holder: Send + Sync {
+pub trait DescriptorHolder: Send + Sync {
     /// Where its descriptor is.
-    fn slot(&self) -> &Slot;
+    fn slot(&self) -> &DescriptorSlot;
     /// It could be opened again. Called with a lock held: asks nobody for a descriptor.
     fn can_reopen(&self) -> bool;
 }
@@ -137,7 +137,7 @@ struct State {
 
 /// The descriptor of one file.
 #[derive(Default)]
-pub struct Slot {
+pub struct DescriptorSlot {
     open: RwLock<Option<Opened>>,
     /// Used since it was last looked at.
     used: AtomicBool,
@@ -147,7 +147,7 @@ pub struct Slot {
     settled: Condvar,
 }
 
-impl Slot {
+impl DescriptorSlot {
     /// The descriptor, if it is open.
     pub fn get(&self) -> Option<Opened> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -215,14 +215,14 @@ impl Slot {
 
 /// A file that is closed while its last name is removed. Unless it is [`gone`](Self::gone), it stays as it was.
 #[must_use = "the file is out of use as long as this value"]
-pub struct Leaving {
-    holder: Arc<dyn Holder>,
+pub struct LeavingDescriptor {
+    holder: Arc<dyn DescriptorHolder>,
     gone: bool,
 }
 
-impl Leaving {
+impl LeavingDescriptor {
     /// Closes a file whose last name is about to go.
-    pub fn of(holder: Arc<dyn Holder>) -> Option<Self> {
+    pub fn of(holder: Arc<dyn DescriptorHolder>) -> Option<Self> {
         holder.slot().leave().then_some(Self { holder, gone: false })
     }
 
@@ -232,13 +232,13 @@ impl Leaving {
     }
 }
 
-impl Drop for Leaving {
+impl Drop for LeavingDescriptor {
     fn drop(&mut self) {
         self.holder.slot().settle(if self.gone { Life::Gone } else { Life::Here });
     }
 }
 
-impl fmt::Debug for Leaving {
+impl fmt::Debug for LeavingDescriptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Leaving")
     }
@@ -252,7 +252,7 @@ pub struct Descriptors<H> {
     ring: Mutex<VecDeque<Weak<H>>>,
 }
 
-impl<H: Holder> Descriptors<H> {
+impl<H: DescriptorHolder> Descriptors<H> {
     /// None open, and not more than so many later.
     #[must_use]
     pub fn new(most: usize) -> Self {
@@ -347,7 +347,7 @@ impl<H> fmt::Debug for Descriptors<H> {
 }
 
 /// Takes up to `wanted` descriptors out, looking at no more than `looks` files.
-fn close_some<H: Holder>(ring: &mut VecDeque<Weak<H>>, wanted: usize, looks: usize) -> Vec<Opened> {
+fn close_some<H: DescriptorHolder>(ring: &mut VecDeque<Weak<H>>, wanted: usize, looks: usize) -> Vec<Opened> {
     let mut closed = Vec::new();
     for _ in 0..looks {
         if closed.len() >= wanted {
@@ -368,7 +368,7 @@ fn close_some<H: Holder>(ring: &mut VecDeque<Weak<H>>, wanted: usize, looks: usi
     closed
 }
 
-struct Opening<'a>(&'a Slot);
+struct Opening<'a>(&'a DescriptorSlot);
 
 impl Drop for Opening<'_> {
     fn drop(&mut self) {
@@ -385,13 +385,13 @@ mod tests {
 
     #[derive(Default)]
     struct One {
-        slot: Slot,
+        slot: DescriptorSlot,
         nameless: bool,
         opened: AtomicU32,
     }
 
-    impl Holder for One {
-        fn slot(&self) -> &Slot {
+    impl DescriptorHolder for One {
+        fn slot(&self) -> &DescriptorSlot {
             &self.slot
         }
 
@@ -455,7 +455,7 @@ mod tests {
         for goes in [false, true] {
             let (all, file) = (Descriptors::new(5), Arc::new(One::default()));
             open(&all, &file).unwrap();
-            let leaving = Leaving::of(file.clone()).unwrap();
+            let leaving = LeavingDescriptor::of(file.clone()).unwrap();
             assert_eq!(all.open(), 0, "closed before the name goes");
             std::thread::scope(|scope| {
                 let wanting = scope.spawn(|| open(&all, &file).map(drop));

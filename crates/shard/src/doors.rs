@@ -9,7 +9,7 @@
 //!   door has a share of it that no other takes ([`KEPT`]): a door whose requests take long keeps no other waiting.
 //! - Bounded by the reactor's watches: a door that finds no room is dropped, and serves itself.
 
-use headpond_device::{Reactor, Watch};
+use headpond_device::{Reactor, WatchToken};
 use headpond_door::{Done, Door, DoorId, Taken};
 use headpond_engine::Request;
 
@@ -33,7 +33,7 @@ pub(crate) struct Doors {
 struct Open {
     id: DoorId,
     door: Box<dyn Door>,
-    watch: Watch,
+    watch: WatchToken,
     /// It may have something, though its descriptor does not say so again.
     has_more: bool,
     under_way: usize,

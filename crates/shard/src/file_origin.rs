@@ -25,16 +25,16 @@ use headpond_format::Stamp;
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, Timespec, Timestamps};
 use rustix::io::Errno as E;
 
-use crate::Removed;
+use crate::RemovedFile;
 use crate::beneath::{Mounts, open_beneath, path_of};
 use crate::claim::Gate;
 use crate::crowd::Crowd;
-use crate::descriptors::{Budget, Descriptors, Holder, Leaving, Opened, Slot};
+use crate::descriptors::{Budget, DescriptorHolder, DescriptorSlot, Descriptors, LeavingDescriptor, Opened};
 use crate::directories::{Directories, NameChanges, Syncs};
 use crate::file_space::{self, SpaceKind, allocate, from};
 use crate::on_behalf::as_user;
 use crate::origin::{Remains, Reopen};
-use crate::refused::{self, Refused};
+use crate::refused::{self, RefusedOfFile};
 use crate::removed::RemovedFiles;
 
 /// The files of a directory tree.
@@ -54,7 +54,7 @@ pub struct FileOrigin {
 }
 
 struct Attached {
-    slot: Slot,
+    slot: DescriptorSlot,
     /// Opens it again. Without it, it stays open.
     again: Mutex<Option<Arc<dyn Reopen>>>,
     /// It stays open all the same.
@@ -74,11 +74,11 @@ struct Attached {
     /// What its file system does with space.
     space: OnceLock<SpaceKind>,
     /// What the engine has not heard of.
-    refused: Refused,
+    refused: RefusedOfFile,
     /// Writes, too, may be told of what was lost before them.
     tells_writers: OnceLock<bool>,
     /// Its last name is gone. Behind the file, which is closed first.
-    removed: OnceLock<Removed>,
+    removed: OnceLock<RemovedFile>,
 }
 
 /// The objects whose released files are not closed yet, each as often as it was released.
@@ -237,7 +237,7 @@ impl FileOrigin {
         // Names do not change while their file is being opened: none is noted between this and the end.
         let names = self.get(object).map_or_else(|_| Arc::default(), |earlier| earlier.names.clone());
         let attached = Arc::new(Attached {
-            slot: Slot::default(),
+            slot: DescriptorSlot::default(),
             again: Mutex::new(again),
             kept_open: AtomicBool::new(false),
             writable,
@@ -247,7 +247,7 @@ impl FileOrigin {
             names,
             times: Mutex::new(()),
             space: OnceLock::new(),
-            refused: Refused::default(),
+            refused: RefusedOfFile::default(),
             tells_writers: OnceLock::new(),
             removed: OnceLock::new(),
         });
@@ -299,7 +299,7 @@ impl FileOrigin {
     fn sync_file(
         &self,
         object: ObjectId,
-        how: impl FnOnce(&Refused, &dyn Fn() -> Result<()>) -> Result<()>,
+        how: impl FnOnce(&RefusedOfFile, &dyn Fn() -> Result<()>) -> Result<()>,
     ) -> Result<()> {
         let attached = self.get(object)?;
         let file = self.file(&attached);
@@ -345,8 +345,8 @@ impl FileOrigin {
     }
 }
 
-impl Holder for Attached {
-    fn slot(&self) -> &Slot {
+impl DescriptorHolder for Attached {
+    fn slot(&self) -> &DescriptorSlot {
         &self.slot
     }
 
@@ -596,10 +596,10 @@ impl crate::Origin for FileOrigin {
         }
     }
 
-    fn leaving(&self, object: ObjectId) -> Option<Leaving> {
+    fn leaving(&self, object: ObjectId) -> Option<LeavingDescriptor> {
         self.closing.wait(object);
         let attached = self.get(object).ok()?;
-        if attached.again().is_some() { Leaving::of(attached) } else { None }
+        if attached.again().is_some() { LeavingDescriptor::of(attached) } else { None }
     }
 
     fn release(&self, object: ObjectId) -> Option<Remains> {
@@ -617,7 +617,7 @@ impl crate::Origin for FileOrigin {
         }
     }
 
-    fn removed(&self, object: Option<ObjectId>) -> Option<Removed> {
+    fn removed(&self, object: Option<ObjectId>) -> Option<RemovedFile> {
         let removed = self.removed.add();
         if let Some(attached) = object.and_then(|object| self.get(object).ok()) {
             let _ = attached.removed.set(removed.clone());

@@ -24,7 +24,7 @@ pub struct Histogram {
 
 /// A histogram in a few numbers, all times in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Summary {
+pub struct HistogramSummary {
     /// How many.
     pub count: u64,
     /// Their mean.
@@ -109,8 +109,8 @@ impl Histogram {
 
     /// The few numbers.
     #[must_use]
-    pub fn summary(&self) -> Summary {
-        Summary {
+    pub fn summary(&self) -> HistogramSummary {
+        HistogramSummary {
             count: self.total,
             mean: self.sum.checked_div(self.total).unwrap_or(0),
             p50: self.per_mille(500),
@@ -176,6 +176,6 @@ mod tests {
         assert_eq!(both.buckets().map(|(_, count)| count).sum::<u64>(), both.count());
         assert!(both.buckets().is_sorted() && both.buckets().next() == Some((7, 1)));
         assert_eq!(both.sum(), 500_500_007);
-        assert_eq!(Histogram::default().summary(), Summary::default());
+        assert_eq!(Histogram::default().summary(), HistogramSummary::default());
     }
 }

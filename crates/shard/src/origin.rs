@@ -8,7 +8,7 @@ use headpond_base::{Buf, ObjectId, Result, UnixNanos};
 use headpond_engine::{Room, Space};
 use headpond_format::Stamp;
 
-use crate::{Leaving, Removed};
+use crate::{LeavingDescriptor, RemovedFile};
 
 /// What is left of a released file.
 pub type Remains = Box<dyn Send>;
@@ -136,7 +136,7 @@ pub trait Origin: Send + Sync + 'static {
 
     /// The last name of an object's file is about to be removed, and no application has it open: closes it, so that its space
     /// is free when the name is gone. Waits for a call that is under way; what is asked later fails once it is gone.
-    fn leaving(&self, object: ObjectId) -> Option<Leaving> {
+    fn leaving(&self, object: ObjectId) -> Option<LeavingDescriptor> {
         let _ = object;
         None
     }
@@ -155,7 +155,7 @@ pub trait Origin: Send + Sync + 'static {
 
     /// A file has lost its last name; its object, if the engine has one for it, is not released yet. What is returned is to
     /// be kept as long as the caller has the file open: until then its space may not be free, and those who need it wait.
-    fn removed(&self, object: Option<ObjectId>) -> Option<Removed> {
+    fn removed(&self, object: Option<ObjectId>) -> Option<RemovedFile> {
         let _ = object;
         None
     }

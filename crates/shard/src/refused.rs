@@ -21,14 +21,14 @@ const NFS: u64 = 0x6969;
 
 /// Of one file.
 #[derive(Default)]
-pub(crate) struct Refused {
+pub(crate) struct RefusedOfFile {
     order: RwLock<()>,
     untold: Mutex<Option<Errno>>,
     /// The size that the kernel has of it may be one that the lost writes made.
     size_is_doubtful: AtomicBool,
 }
 
-impl Refused {
+impl RefusedOfFile {
     /// A sync of which the engine hears.
     pub(crate) fn sync(&self, sync: impl FnOnce() -> Result<()>) -> Result<()> {
         let _alone = self.order.write().unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +95,7 @@ mod tests {
         let changed = || rustix::fs::fstat(&file).unwrap().st_mtime;
         let old = rustix::fs::Timespec { tv_sec: 1, tv_nsec: 0 };
         let times = rustix::fs::Timestamps { last_access: old, last_modification: old };
-        let refused = Refused::default();
+        let refused = RefusedOfFile::default();
         refused.look_anew(&file);
         rustix::fs::futimens(&file, &times).unwrap();
         refused.resize(&file, 5000).unwrap();
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn an_error_that_another_was_given_fails_the_engines_next_sync_and_no_other() {
-        let refused = Refused::default();
+        let refused = RefusedOfFile::default();
         assert_eq!(refused.sync_aside(|| Err(Errno::NOSPC)), Err(Errno::NOSPC));
         assert_eq!(refused.sync(|| Ok(())), Err(Errno::NOSPC), "the kernel tells each error once");
         assert_eq!(refused.sync(|| Ok(())), Ok(()));

@@ -34,7 +34,7 @@ pub(crate) struct RemovedFiles {
 
 /// A removed file. It counts as closed when the last clone of this is dropped, which is to be after the descriptors.
 #[derive(Clone)]
-pub struct Removed {
+pub struct RemovedFile {
     open: Arc<Open>,
 }
 
@@ -61,22 +61,22 @@ struct Files {
 
 impl RemovedFiles {
     /// A file has lost its last name, and will be closed unless a program still uses it.
-    pub(crate) fn add(&self) -> Removed {
+    pub(crate) fn add(&self) -> RemovedFile {
         self.add_until(LET_GO)
     }
 
     /// A file that is being closed.
-    pub(crate) fn add_closing(&self) -> Removed {
+    pub(crate) fn add_closing(&self) -> RemovedFile {
         self.add_until(CLOSING)
     }
 
-    fn add_until(&self, patience: Duration) -> Removed {
+    fn add_until(&self, patience: Duration) -> RemovedFile {
         let mut files = self.shared.locked();
         let number = files.next;
         files.next += 1;
         files.open.insert(number, Instant::now() + patience);
         drop(files);
-        Removed { open: Arc::new(Open { number, shared: self.shared.clone() }) }
+        RemovedFile { open: Arc::new(Open { number, shared: self.shared.clone() }) }
     }
 
     /// Asks for something that needs space; again when there is none, as long as files are about to be closed.
@@ -115,7 +115,7 @@ impl Files {
     }
 }
 
-impl Removed {
+impl RemovedFile {
     /// A program that had it open has closed it: perhaps it was the last.
     pub fn is_let_go(&self) {
         self.open.shared.wait_for(self.open.number, LET_GO);
@@ -127,7 +127,7 @@ impl Removed {
     }
 }
 
-impl fmt::Debug for Removed {
+impl fmt::Debug for RemovedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Removed({})", self.open.number)
     }

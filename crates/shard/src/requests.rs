@@ -29,12 +29,12 @@ pub(crate) struct Pending {
     pub(crate) operation: Option<Operation>,
     pub(crate) since: Instant,
     pub(crate) kind: Kind,
-    pub(crate) way: Way,
+    pub(crate) way: RequestWay,
 }
 
 /// How a request came in, which is also where it counts: each way has its own limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
+pub(crate) enum RequestWay {
     /// From another thread.
     Mailbox,
     /// Through this door, which the shard serves.
@@ -42,7 +42,7 @@ pub(crate) enum Way {
 }
 
 /// All of them, by number: finding one is an index.
-pub(crate) struct Requests {
+pub(crate) struct NumberedRequests {
     /// With how often each place was used, which is the upper half of its numbers.
     places: Vec<(u32, Option<Pending>)>,
     free: Vec<u32>,
@@ -50,14 +50,14 @@ pub(crate) struct Requests {
     pub(crate) end: Errno,
 }
 
-impl Requests {
+impl NumberedRequests {
     pub(crate) fn with_capacity(limit: usize) -> Self {
         // An error unless it was ended in order.
         Self { places: Vec::with_capacity(limit), free: Vec::with_capacity(limit), end: Errno::IO }
     }
 
     /// Takes one in, and gives it its number.
-    pub(crate) fn add(&mut self, item: Item, way: Way) -> (RequestId, Request) {
+    pub(crate) fn add(&mut self, item: Item, way: RequestWay) -> (RequestId, Request) {
         let kind = match &item.request {
             Request::Read { .. } => Kind::Read,
             Request::Write { how, .. } if matches!(how.handling, Handling::Bypass | Handling::ReadOnly) => {
@@ -100,7 +100,7 @@ impl Requests {
     }
 }
 
-impl Drop for Requests {
+impl Drop for NumberedRequests {
     fn drop(&mut self) {
         for pending in self.places.drain(..).filter_map(|(_, pending)| pending) {
             (pending.answer)(Reply::Failed(self.end));

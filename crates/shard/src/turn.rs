@@ -14,14 +14,14 @@ use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use headpond_base::{Errno, MemberId};
-use headpond_device::{Done, End, Op, Reactor, Tag};
+use headpond_device::{Completion, DiskOp, End, Reactor, Tag};
 use headpond_engine::{Effect, Outcome, Reply, RequestId, Ticket};
 
 use crate::doors::Doors;
 use crate::lanes::{Finished, Job, Lanes};
 use crate::listeners::Listeners;
 use crate::mailbox::{DoorChange, Item, Mailbox};
-use crate::requests::{Kind, Requests, Way};
+use crate::requests::{Kind, NumberedRequests, RequestWay};
 use crate::{Core, Latencies, Limits, ShardStats, clock};
 
 /// Files of each kind that a snapshot names.
@@ -49,12 +49,12 @@ pub(crate) struct Turner<C: Core> {
     engine: C,
     reactor: Box<dyn Reactor>,
     lanes: Lanes,
-    requests: Requests,
+    requests: NumberedRequests,
     limits: Limits,
     inbox: Vec<Item>,
     doors: Doors,
     probes: Vec<SyncSender<ShardStats>>,
-    flash_done: Vec<Done>,
+    flash_done: Vec<Completion>,
     origin_done: Vec<Finished>,
     effects: Vec<Effect>,
     flash_under_way: usize,
@@ -101,7 +101,7 @@ impl<C: Core> Turner<C> {
             engine,
             reactor,
             lanes,
-            requests: Requests::with_capacity(limits.requests),
+            requests: NumberedRequests::with_capacity(limits.requests),
             limits,
             inbox: Vec::with_capacity(limits.requests),
             doors: Doors::new(limits.requests),
@@ -203,7 +203,7 @@ impl<C: Core> Turner<C> {
         self.take_in_flash();
         self.take_in_origin();
         for item in self.inbox.drain(..) {
-            let (id, request) = self.requests.add(item, Way::Mailbox);
+            let (id, request) = self.requests.add(item, RequestWay::Mailbox);
             self.engine.submit(id, request);
         }
         self.take_from_doors();
@@ -254,7 +254,8 @@ impl<C: Core> Turner<C> {
         for _ in 0..ready {
             // None: the others took the room. Whose turn it is now comes first in the next one.
             self.doors.serve(&mut *self.reactor, share, |door, request, answer| {
-                let (id, request) = requests.add(Item { request, answer, operation: None, since }, Way::Door(door));
+                let (id, request) =
+                    requests.add(Item { request, answer, operation: None, since }, RequestWay::Door(door));
                 engine.submit(id, request);
             });
         }
@@ -323,8 +324,8 @@ impl<C: Core> Turner<C> {
     fn reply(&mut self, id: RequestId, reply: Reply, missed: bool, now: Instant) {
         let Some(pending) = self.requests.remove(id) else { return };
         match pending.way {
-            Way::Mailbox => self.answered += 1,
-            Way::Door(door) => self.doors.answered(door),
+            RequestWay::Mailbox => self.answered += 1,
+            RequestWay::Door(door) => self.doors.answered(door),
         }
         self.answered_ever += 1;
         let bypassed = matches!(&reply, Reply::Data(_, served) if served.bypassed);
@@ -347,17 +348,17 @@ impl<C: Core> Turner<C> {
     fn start(&mut self, effect: Effect) {
         let (ticket, job) = match effect {
             Effect::FlashRead { ticket, at, len } => {
-                let op = Op::Read { tag: Tag(ticket.0), offset: at.offset, len: len as usize };
+                let op = DiskOp::Read { tag: Tag(ticket.0), offset: at.offset, len: len as usize };
                 return self.start_flash(at.member, op);
             }
             Effect::FlashWrite { ticket, at, data } => {
-                return self.start_flash(at.member, Op::Write { tag: Tag(ticket.0), offset: at.offset, data });
+                return self.start_flash(at.member, DiskOp::Write { tag: Tag(ticket.0), offset: at.offset, data });
             }
             Effect::FlashSync { ticket, member } => {
-                return self.start_flash(member, Op::Sync { tag: Tag(ticket.0) });
+                return self.start_flash(member, DiskOp::Sync { tag: Tag(ticket.0) });
             }
             Effect::FlashTrim { at, len } => {
-                return self.reactor.submit(at.member, Op::Trim { offset: at.offset, len });
+                return self.reactor.submit(at.member, DiskOp::Trim { offset: at.offset, len });
             }
             Effect::OriginRead { ticket, object, offset, len } => (ticket, Job::Read { object, offset, len }),
             Effect::OriginWrite { ticket, object, offset, data, user } => {
@@ -399,9 +400,9 @@ impl<C: Core> Turner<C> {
         self.lanes.push(Some(ticket), job);
     }
 
-    fn start_flash(&mut self, member: MemberId, op: Op) {
+    fn start_flash(&mut self, member: MemberId, op: DiskOp) {
         self.flash_under_way += 1;
-        self.flash_reads += usize::from(matches!(op, Op::Read { .. }));
+        self.flash_reads += usize::from(matches!(op, DiskOp::Read { .. }));
         self.reactor.submit(member, op);
     }
 

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use headpond_base::{MemberId, Nanos};
-use headpond_device::{Backend, Fill, Flash, Memory, Reactor, TrimPolicy, start_reactor};
+use headpond_device::{Backend, Fill, Flash, MemoryDisks, Reactor, TrimPolicy, start_reactor};
 use headpond_door::{Done, Door, Taken};
 use headpond_engine::{Effect, Outcome, Reply, Request, RequestId, Stats, Ticket};
 use headpond_shard::{Core, FileOrigin, Handle, Limits, Shard};
@@ -150,7 +150,7 @@ fn all_that_comes_through_the_door_is_answered_and_never_more_is_under_way_than_
 
 #[test]
 fn a_door_that_cannot_be_served_is_dropped_so_that_it_serves_itself() {
-    let handle = shard(Box::new(Memory::new(1 << 20)));
+    let handle = shard(Box::new(MemoryDisks::new(1 << 20)));
     let (door, (_writer, _answered, went)) = pipe();
     handle.serve(door);
     assert_eq!(went.recv_timeout(LONG), Ok(Taken::All));

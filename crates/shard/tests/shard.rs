@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use headpond_base::{BLOCK, Buf, BufMut, CacheMode, Errno, MemberId, Nanos, ObjectId, UnixNanos};
 use headpond_device::{
-    Backend, Fault, FaultPlan, Faults, Fill, Flash, Memory, OpKind, Reactor, TrimPolicy, start_reactor,
+    Backend, Fault, FaultPlan, Faults, Fill, Flash, MemoryDisks, OpKind, Reactor, TrimPolicy, start_reactor,
 };
 use headpond_engine::{
     Attributes, Effect, Namespace, Outcome, Reply, Request, RequestId, Served, Space, Stats, Ticket, Treatment,
@@ -191,7 +191,7 @@ fn start_on(flash: Box<dyn Reactor>, limits: Limits) -> (Handle, Arc<Gated>) {
 }
 
 fn start(limits: Limits) -> (Handle, Arc<Gated>) {
-    start_on(Box::new(Memory::new(4 << 20)), limits)
+    start_on(Box::new(MemoryDisks::new(4 << 20)), limits)
 }
 
 fn read(object: ObjectId, offset: u64) -> Request {
@@ -224,7 +224,7 @@ fn devices() -> Vec<(Box<dyn Reactor>, Option<tempfile::TempDir>)> {
         let flash = Flash::create(&dir.path().join("flash"), 4 << 20, Fill::Reserved).unwrap();
         (start_reactor(vec![(MemberId(0), flash)], backend, TrimPolicy::Off).unwrap(), Some(dir))
     };
-    vec![(Box::new(Memory::new(4 << 20)), None), on_file(Backend::Auto), on_file(Backend::Psync)]
+    vec![(Box::new(MemoryDisks::new(4 << 20)), None), on_file(Backend::Auto), on_file(Backend::Psync)]
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn one_request_too_many_waits_and_nothing_grows() {
     let core = Plain::default();
     let release = core.release.clone();
     let limits = Limits { requests: 4, ..Limits::default() };
-    let handle = Shard::start(core, Box::new(Memory::new(1 << 20)), origin, limits).unwrap();
+    let handle = Shard::start(core, Box::new(MemoryDisks::new(1 << 20)), origin, limits).unwrap();
     let (sender, answers) = channel();
     let submit = |handle: &Handle| {
         let sender = sender.clone();
@@ -322,7 +322,7 @@ fn a_full_origin_holds_back_new_requests_until_it_moves() {
 fn errors_of_origin_and_flash_pass_through_and_a_panic_there_is_one() {
     let fault = Fault { kind: OpKind::Read, first: 1, count: 1, errno: Errno(61) };
     let flash =
-        Faults::new(Memory::new(1 << 20), MemberId(0), FaultPlan { faults: vec![fault], ..FaultPlan::default() });
+        Faults::new(MemoryDisks::new(1 << 20), MemberId(0), FaultPlan { faults: vec![fault], ..FaultPlan::default() });
     let (handle, _) = start_on(Box::new(flash), Limits::default());
     assert_eq!(failure(&handle.call(read(FLASH, 0))), None);
     assert_eq!(failure(&handle.call(read(FLASH, 0))), Some(Errno(61)));
@@ -410,7 +410,7 @@ fn the_last_handle_ends_the_shard_also_in_one_of_its_own_answers() {
     let (alive, ended) = channel::<()>();
     let core = Plain { _alive: Some(alive), ..Plain::default() };
     let origin = Arc::new(Gated::default());
-    let handle = Shard::start(core, Box::new(Memory::new(1 << 20)), origin, Limits::default()).unwrap();
+    let handle = Shard::start(core, Box::new(MemoryDisks::new(1 << 20)), origin, Limits::default()).unwrap();
     let inside = handle.clone();
     handle.submit(
         read(FLASH, 0),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use headpond_base::{BLOCK_U64, Buf, Nanos, ObjectId, RECORD_BYTES_MAX, UnixNanos};
 use headpond_engine::{Config, Reply, Stats, Treatment};
-use headpond_trace::{Extent, Request};
+use headpond_trace::{Extent, TracedRequest};
 
 use crate::machine::{Hardware, Machine, Parts, some_data};
 
@@ -69,7 +69,7 @@ impl Run {
         }
     }
 
-    fn ask(&mut self, request: &Request) {
+    fn ask(&mut self, request: &TracedRequest) {
         let (volume, offset, len) = bytes_of(request.extent);
         let (object, how) = (self.files[&volume], Treatment::default());
         let mut at = offset;
@@ -94,7 +94,7 @@ impl Run {
 /// # Panics
 /// When a request fails: nothing does here.
 #[must_use]
-pub fn replay_through_engine(requests: &[Request], hardware: Hardware, config: Config) -> Replayed {
+pub fn replay_through_engine(requests: &[TracedRequest], hardware: Hardware, config: Config) -> Replayed {
     let mut sizes: BTreeMap<u64, u64> = BTreeMap::new();
     for request in requests {
         let (volume, offset, len) = bytes_of(request.extent);

@@ -9,20 +9,20 @@ use headpond_base::{BLOCK_U64, Nanos};
 use headpond_engine::Config;
 use headpond_models::Network;
 use headpond_sim::{Hardware, Replayed, replay_through_engine};
-use headpond_trace::{Extent, Format, Options, Request, read_requests};
+use headpond_trace::{Extent, Format, LoadOptions, TracedRequest, read_requests};
 
-fn trace(file: &str, format: Format) -> Option<Vec<Request>> {
+fn trace(file: &str, format: Format) -> Option<Vec<TracedRequest>> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
     let directory = std::env::var_os("HEADPOND_TRACES").map_or(beside, PathBuf::from);
     if !directory.join(file).exists() {
         println!("left out: no {file} in {} (set HEADPOND_TRACES to where it is)", directory.display());
         return None;
     }
-    let options = Options { format, unit: None, reads_only: false };
+    let options = LoadOptions { format, unit: None, reads_only: false };
     Some(read_requests(&directory.join(file), options).expect("a trace that is there can be read"))
 }
 
-fn through(requests: &[Request], blocks: u64, config: Config) -> Replayed {
+fn through(requests: &[TracedRequest], blocks: u64, config: Config) -> Replayed {
     let hardware = Hardware { pool: blocks * BLOCK_U64, flash: Network::FLASH_CARD, origin: Network::VOLUME_200 };
     replay_through_engine(requests, hardware, config)
 }
@@ -35,7 +35,7 @@ fn writes_to_random_places_reach_the_origin_in_few_writes_and_a_long_stream_of_t
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
-    let mut requests = |stream: bool| -> Vec<Request> {
+    let mut requests = |stream: bool| -> Vec<TracedRequest> {
         let at = |number: u64| Some(Nanos(number * Nanos::SECOND.0 / 50));
         let mut streamed = 0;
         (0..12_000)
@@ -43,10 +43,10 @@ fn writes_to_random_places_reach_the_origin_in_few_writes_and_a_long_stream_of_t
                 if stream && number % 8 == 0 {
                     streamed += 32;
                     let extent = Extent::Pages { first: 16_384 + streamed, count: 32 };
-                    return Request { extent, write: true, at: at(number) };
+                    return TracedRequest { extent, write: true, at: at(number) };
                 }
                 let extent = Extent::Pages { first: random(16_384), count: 1 };
-                Request { extent, write: true, at: at(number) }
+                TracedRequest { extent, write: true, at: at(number) }
             })
             .collect()
     };

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use headpond_policy::Merge;
 
-use crate::load::Load;
+use crate::load::LoadedTrace;
 
 /// The dirty share at which destage begins: the product's own default, a half.
 const THRESHOLD: usize = 2;
@@ -19,7 +19,7 @@ const RUN_BLOCKS_MAX: u64 = 256;
 
 /// What came of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Destage {
+pub struct ReplayedDestage {
     /// Write requests of the trace.
     pub write_requests: u64,
     /// Blocks that they wrote.
@@ -33,13 +33,17 @@ pub struct Destage {
 /// Gathers and destages the writes of a trace in a cache of `size_blocks`. Writes over gaps of up to
 /// `gap_max` clean blocks.
 #[must_use]
-pub fn destage(load: &Load, size_blocks: usize, gap_max: u64) -> Destage {
+pub fn destage(load: &LoadedTrace, size_blocks: usize, gap_max: u64) -> ReplayedDestage {
     let most = (size_blocks / THRESHOLD).max(1);
     let batch = (size_blocks / BATCH).max(1);
     let mut dirty = vec![false; load.footprint()];
     let mut oldest = VecDeque::new();
-    let mut result =
-        Destage { write_requests: load.write_requests(), written_blocks: 0, destaged_blocks: 0, destage_ios: 0 };
+    let mut result = ReplayedDestage {
+        write_requests: load.write_requests(),
+        written_blocks: 0,
+        destaged_blocks: 0,
+        destage_ios: 0,
+    };
     for reference in load.references().iter().filter(|reference| reference.is_write()) {
         let block = reference.block();
         result.written_blocks += 1;
@@ -55,7 +59,13 @@ pub fn destage(load: &Load, size_blocks: usize, gap_max: u64) -> Destage {
     result
 }
 
-fn write_out(load: &Load, blocks: impl Iterator<Item = u32>, dirty: &mut [bool], gap_max: u64, result: &mut Destage) {
+fn write_out(
+    load: &LoadedTrace,
+    blocks: impl Iterator<Item = u32>,
+    dirty: &mut [bool],
+    gap_max: u64,
+    result: &mut ReplayedDestage,
+) {
     let sorted: BTreeSet<(u64, u64)> = blocks
         .map(|block| {
             dirty[block as usize] = false;

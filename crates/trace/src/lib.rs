@@ -13,9 +13,9 @@ mod sizes;
 mod unpack;
 
 pub use chart::{Curve, chart};
-pub use destage::{Destage, destage};
+pub use destage::{ReplayedDestage, destage};
 pub use formats::Format;
-pub use load::{Load, Options, Reference, read_requests};
-pub use replay::{Outcome, replay};
-pub use request::{Extent, Request, TraceError, Unit};
+pub use load::{LoadOptions, LoadedTrace, Reference, read_requests};
+pub use replay::{ReplayOutcome, replay};
+pub use request::{Extent, TraceError, TracedRequest, Unit};
 pub use sizes::CacheSize;

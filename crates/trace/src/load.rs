@@ -13,7 +13,7 @@ use hashbrown::hash_map::Entry;
 use headpond_base::BLOCK_U64;
 
 use crate::formats::{Format, Sink};
-use crate::request::{Extent, Fault, ReadFault, Request, TraceError, Unit};
+use crate::request::{Extent, ReadFault, TraceError, TraceFault, TracedRequest, Unit};
 use crate::unpack;
 
 /// Spreads numbers over a hash table; keys of traces are often multiples of something.
@@ -39,7 +39,7 @@ type Numbers = HashMap<(u64, u64), u32, std::hash::BuildHasherDefault<Spread>>;
 
 /// What to take from a trace, and how.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct LoadOptions {
     /// Its format.
     pub format: Format,
     /// What its addresses count, for formats that do not say so.
@@ -70,7 +70,7 @@ impl Reference {
 
 /// A trace in memory.
 #[derive(Debug, Default)]
-pub struct Load {
+pub struct LoadedTrace {
     references: Vec<Reference>,
     /// Where each block is: its volume, and its position there. Neighbours follow each other.
     places: Vec<(u64, u64)>,
@@ -78,12 +78,12 @@ pub struct Load {
     write_requests: u64,
 }
 
-impl Load {
+impl LoadedTrace {
     /// Reads a trace.
     ///
     /// # Errors
     /// When it cannot be read, is not of that format, or has nothing in it.
-    pub fn read(path: &Path, options: Options) -> Result<Self, TraceError> {
+    pub fn read(path: &Path, options: LoadOptions) -> Result<Self, TraceError> {
         let mut cutter = Cutter::default();
         let read = each_request(path, options, &mut |request| cutter.cut(request));
         if cutter.full {
@@ -102,7 +102,7 @@ impl Load {
         let mut cutter = Cutter::default();
         for key in keys {
             let extent = Extent::Pages { first: key, count: 1 };
-            if cutter.cut(Request { extent, write: false, at: None }).is_err() {
+            if cutter.cut(TracedRequest { extent, write: false, at: None }).is_err() {
                 break;
             }
         }
@@ -144,7 +144,7 @@ impl Load {
 ///
 /// # Errors
 /// When it cannot be read, or is not of that format.
-pub fn read_requests(path: &Path, options: Options) -> Result<Vec<Request>, TraceError> {
+pub fn read_requests(path: &Path, options: LoadOptions) -> Result<Vec<TracedRequest>, TraceError> {
     let mut requests = Vec::new();
     each_request(path, options, &mut |request| {
         requests.push(request);
@@ -153,15 +153,15 @@ pub fn read_requests(path: &Path, options: Options) -> Result<Vec<Request>, Trac
     Ok(requests)
 }
 
-fn each_request(path: &Path, options: Options, take: Sink) -> Result<(), TraceError> {
+fn each_request(path: &Path, options: LoadOptions, take: Sink) -> Result<(), TraceError> {
     let name = || path.display().to_string();
     let io = |doing| move |error| TraceError::Io { doing, path: name(), error };
     let mut from = unpack::open(path).map_err(io("open"))?;
-    let mut wanted = |request: Request| if options.reads_only && request.write { Ok(()) } else { take(request) };
+    let mut wanted = |request: TracedRequest| if options.reads_only && request.write { Ok(()) } else { take(request) };
     match options.format.read(&mut *from, options.unit, &mut wanted) {
         Ok(()) => Ok(()),
         Err(ReadFault::Io(error)) => Err(io("read")(error)),
-        Err(ReadFault::Fault(Fault { place, what })) => {
+        Err(ReadFault::Fault(TraceFault { place, what })) => {
             Err(TraceError::Malformed { path: name(), place, what, format: options.format.name() })
         }
     }
@@ -169,13 +169,13 @@ fn each_request(path: &Path, options: Options, take: Sink) -> Result<(), TraceEr
 
 #[derive(Default)]
 struct Cutter {
-    load: Load,
+    load: LoadedTrace,
     numbers: Numbers,
     full: bool,
 }
 
 impl Cutter {
-    fn cut(&mut self, request: Request) -> Result<(), Fault> {
+    fn cut(&mut self, request: TracedRequest) -> Result<(), TraceFault> {
         self.load.requests += 1;
         self.load.write_requests += u64::from(request.write);
         let (volume, first, end) = match request.extent {
@@ -185,19 +185,19 @@ impl Cutter {
             }
         };
         if end - first > REQUEST_BLOCKS_MAX {
-            return Err(Fault { place: format!("request {}", self.load.requests), what: too_large(end - first) });
+            return Err(TraceFault { place: format!("request {}", self.load.requests), what: too_large(end - first) });
         }
         (first..end).try_for_each(|block| self.refer(volume, block, request.write))
     }
 
-    fn refer(&mut self, volume: u64, block: u64, write: bool) -> Result<(), Fault> {
+    fn refer(&mut self, volume: u64, block: u64, write: bool) -> Result<(), TraceFault> {
         let next = self.load.places.len();
         let number = match self.numbers.entry((volume, block)) {
             Entry::Occupied(entry) => *entry.get(),
             Entry::Vacant(entry) => {
                 let number = u32::try_from(next).ok().filter(|number| number & Reference::WRITE == 0);
                 self.full = number.is_none();
-                let number = number.ok_or_else(|| Fault { place: String::new(), what: String::new() })?;
+                let number = number.ok_or_else(|| TraceFault { place: String::new(), what: String::new() })?;
                 self.load.places.push((volume, block));
                 *entry.insert(number)
             }
@@ -223,7 +223,7 @@ mod tests {
         let mut cutter = Cutter::default();
         let mut cut = |volume, offset, len, write| {
             let extent = Extent::Bytes { volume, offset, len };
-            cutter.cut(Request { extent, write, at: None }).is_ok()
+            cutter.cut(TracedRequest { extent, write, at: None }).is_ok()
         };
         assert!(cut(0, 4095, 2, false));
         assert!(cut(0, 4096, 4096, true));

@@ -5,11 +5,11 @@
 
 use headpond_policy::{Adaptive, Admission, Cache, Host, Insertion, Key, Policy};
 
-use crate::load::Load;
+use crate::load::LoadedTrace;
 
 /// What came of a replay.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Outcome {
+pub struct ReplayOutcome {
     /// The policy.
     pub policy: Policy,
     /// The cache's size.
@@ -26,7 +26,7 @@ pub struct Outcome {
     pub flash_writes: u64,
 }
 
-impl Outcome {
+impl ReplayOutcome {
     /// Misses by references.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // far below 2^52
@@ -69,12 +69,12 @@ impl Host for Flash {
 
 /// Runs a policy over a trace. `progress` gets the number of references done now and then.
 pub fn replay(
-    load: &Load,
+    load: &LoadedTrace,
     policy: Policy,
     admission: Admission,
     size_blocks: usize,
     progress: &mut dyn FnMut(u64),
-) -> Outcome {
+) -> ReplayOutcome {
     let mut cache = Cache::new(policy, admission, size_blocks, Adaptive::memory_for(size_blocks));
     let mut flash = Flash { fills: 0, read_fills: 0, written: vec![0; load.footprint() / 64 + 1] };
     let (mut misses, mut writes) = (0, 0);
@@ -95,5 +95,5 @@ pub fn replay(
     }
     let references = load.references().len() as u64;
     let Flash { fills, read_fills, .. } = flash;
-    Outcome { policy, size_blocks, references, misses, fills, flash_writes: writes + read_fills }
+    ReplayOutcome { policy, size_blocks, references, misses, fills, flash_writes: writes + read_fills }
 }

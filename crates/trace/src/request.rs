@@ -25,7 +25,7 @@ pub enum Extent {
 
 /// One request of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Request {
+pub struct TracedRequest {
     /// What it covers.
     pub extent: Extent,
     /// Whether it is a write.
@@ -87,12 +87,12 @@ pub enum TraceError {
 }
 
 /// What is wrong with one line or record.
-pub(crate) struct Fault {
+pub(crate) struct TraceFault {
     pub(crate) place: String,
     pub(crate) what: String,
 }
 
-impl Fault {
+impl TraceFault {
     pub(crate) fn line(number: usize, what: impl Into<String>) -> Self {
         Self { place: format!("line {number}"), what: what.into() }
     }
@@ -100,7 +100,7 @@ impl Fault {
 
 /// A fault in a trace, or one in getting at it.
 pub(crate) enum ReadFault {
-    Fault(Fault),
+    Fault(TraceFault),
     Io(std::io::Error),
 }
 
@@ -110,8 +110,8 @@ impl From<std::io::Error> for ReadFault {
     }
 }
 
-impl From<Fault> for ReadFault {
-    fn from(fault: Fault) -> Self {
+impl From<TraceFault> for ReadFault {
+    fn from(fault: TraceFault) -> Self {
         Self::Fault(fault)
     }
 }

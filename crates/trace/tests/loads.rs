@@ -4,7 +4,7 @@
 //! Every load is the same on every machine: the random numbers come from a seed.
 
 use headpond_policy::{Admission, Policy};
-use headpond_trace::{CacheSize, Load, Outcome, replay};
+use headpond_trace::{CacheSize, LoadedTrace, ReplayOutcome, replay};
 
 const FIXED: [Policy; 4] = [Policy::Fifo, Policy::Lru, Policy::S3Fifo, Policy::WTinyLfu];
 /// Shares of the footprint, in percent.
@@ -35,13 +35,13 @@ impl Random {
 /// Keys of loads that shall not meet begin here.
 const ELSEWHERE: u64 = 1 << 40;
 
-fn load(mut key: impl FnMut(&mut Random, u64) -> u64) -> Load {
+fn load(mut key: impl FnMut(&mut Random, u64) -> u64) -> LoadedTrace {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
-    Load::of_keys((0..REFERENCES).map(|at| key(&mut random, at)).collect::<Vec<_>>())
+    LoadedTrace::of_keys((0..REFERENCES).map(|at| key(&mut random, at)).collect::<Vec<_>>())
 }
 
 /// What the loads are, each with the policy that it is hard for in brackets.
-fn loads() -> Vec<(&'static str, Load)> {
+fn loads() -> Vec<(&'static str, LoadedTrace)> {
     let mut stack = Vec::new();
     let mut pending = std::collections::VecDeque::new();
     let mut scanned = ELSEWHERE;
@@ -95,7 +95,7 @@ fn loads() -> Vec<(&'static str, Load)> {
     ]
 }
 
-fn run(load: &Load, policy: Policy, size: usize) -> Outcome {
+fn run(load: &LoadedTrace, policy: Policy, size: usize) -> ReplayOutcome {
     replay(load, policy, Admission::Always, size, &mut |_| ())
 }
 

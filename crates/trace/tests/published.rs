@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use headpond_policy::{Admission, Policy};
-use headpond_trace::{CacheSize, Format, Load, Options, Unit, destage, replay};
+use headpond_trace::{CacheSize, Format, LoadOptions, LoadedTrace, Unit, destage, replay};
 
 struct Trace {
     file: &'static str,
@@ -88,9 +88,9 @@ fn directory() -> Option<PathBuf> {
     None
 }
 
-fn load(trace: &Trace) -> Option<Load> {
-    let options = Options { format: trace.format, unit: trace.unit, reads_only: trace.reads_only };
-    let load = Load::read(&directory()?.join(trace.file), options).expect("a trace that is there can be read");
+fn load(trace: &Trace) -> Option<LoadedTrace> {
+    let options = LoadOptions { format: trace.format, unit: trace.unit, reads_only: trace.reads_only };
+    let load = LoadedTrace::read(&directory()?.join(trace.file), options).expect("a trace that is there can be read");
     assert_eq!(load.references().len(), trace.references);
     assert_eq!(PERCENTS.map(|percent| CacheSize::Percent(percent).blocks(load.footprint())), trace.sizes);
     Some(load)

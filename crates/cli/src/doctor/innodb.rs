@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Around, Condition, Finding, bytes_at, text_of, unseen};
-use crate::atomic::Marker;
+use super::{Around, Condition, FoundDatabase, bytes_at, text_of, unseen};
+use crate::atomic::FoundMarker;
 
 /// The largest page for which MariaDB asks for untorn writes.
 const MARIADB_PAGE_MAX: u32 = 32 << 10;
@@ -24,7 +24,7 @@ fn page_bytes(flags: u32) -> Option<u32> {
 }
 
 /// The data directory of a server, if it is one.
-pub fn examine(directory: &Path, around: &Around) -> Option<Finding> {
+pub fn examine(directory: &Path, around: &Around) -> Option<FoundDatabase> {
     let system = directory.join("ibdata1");
     let flags = bytes_at(&system, FLAGS_AT).map(u32::from_be_bytes)?;
     let page_bytes = page_bytes(flags);
@@ -85,20 +85,20 @@ fn mariadb(
     page_bytes: Option<u32>,
     told: Option<bool>,
     mut conditions: Vec<Condition>,
-) -> Finding {
+) -> FoundDatabase {
     conditions.push(Condition {
         what: "pages have at most 32 KiB: MariaDB does not ask for larger ones".to_owned(),
         met: page_bytes.map(|bytes| bytes <= MARIADB_PAGE_MAX),
     });
     conditions.push(Condition {
         what: "/dev/fcta exists: MariaDB asks only then. To make it: headpond atomic enable".to_owned(),
-        met: Some(around.marker != Marker::Absent),
+        met: Some(around.marker != FoundMarker::Absent),
     });
     let version = ["mariadb_upgrade_info", "mysql_upgrade_info"]
         .iter()
         .find_map(|name| text_of(&directory.join(name)))
         .map(|text| text.trim().to_owned());
-    Finding {
+    FoundDatabase {
         database: "MariaDB",
         version,
         at: directory.to_owned(),
@@ -117,7 +117,12 @@ fn mariadb(
     }
 }
 
-fn mysql(directory: &Path, page_bytes: Option<u32>, told: Option<bool>, mut conditions: Vec<Condition>) -> Finding {
+fn mysql(
+    directory: &Path,
+    page_bytes: Option<u32>,
+    told: Option<bool>,
+    mut conditions: Vec<Condition>,
+) -> FoundDatabase {
     // MySQL asks for the system tablespace alone, and believes the answer for all others.
     conditions.push(unseen("innodb_directories, innodb_undo_directory and innodb_data_home_dir lead nowhere else: MySQL asks once for all of them"));
     let own = text_of(&directory.join("mysqld-auto.cnf")).unwrap_or_default();
@@ -126,7 +131,7 @@ fn mysql(directory: &Path, page_bytes: Option<u32>, told: Option<bool>, mut cond
         what: "SET PERSIST does not set innodb_doublewrite (mysqld-auto.cnf)".to_owned(),
         met: Some(!persisted),
     });
-    Finding {
+    FoundDatabase {
         database: "MySQL",
         version: None,
         at: directory.to_owned(),

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::args::DoctorArgs;
 use crate::ask::{ask_settings, ask_status};
-use crate::atomic::{self, Marker};
+use crate::atomic::{self, FoundMarker};
 use crate::output::{print, print_json};
 
 /// What lies around a data directory.
@@ -25,7 +25,7 @@ pub struct Around {
     /// The headpond mount that it lies on.
     pub mount: Option<MountFacts>,
     /// What MariaDB looks for.
-    pub marker: Marker,
+    pub marker: FoundMarker,
 }
 
 /// What a mount says of itself.
@@ -54,7 +54,7 @@ pub struct Condition {
 
 /// A database that was found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Finding {
+pub struct FoundDatabase {
     /// Which.
     pub database: &'static str,
     /// As its files tell it.
@@ -79,13 +79,13 @@ pub struct Finding {
 
 /// All that is said.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct DoctorReport {
     /// What was asked about.
     pub path: PathBuf,
     /// The headpond mount that it lies on.
     pub mount: Option<MountFacts>,
     /// The databases.
-    pub databases: Vec<Finding>,
+    pub databases: Vec<FoundDatabase>,
 }
 
 /// What `get` shows of a setting that is switched off.
@@ -139,14 +139,14 @@ fn listed(text: &str) -> Vec<PathBuf> {
 }
 
 /// Looks at a data directory, a database file, or for both below a directory.
-pub fn examine(path: &Path, around: &Around) -> Report {
+pub fn examine(path: &Path, around: &Around) -> DoctorReport {
     let mut databases = Vec::new();
     let mut left = DIRECTORIES_MAX;
     look(path, around, DEPTH, &mut left, &mut databases);
-    Report { path: path.to_owned(), mount: around.mount.clone(), databases }
+    DoctorReport { path: path.to_owned(), mount: around.mount.clone(), databases }
 }
 
-fn look(path: &Path, around: &Around, depth: usize, left: &mut usize, found: &mut Vec<Finding>) {
+fn look(path: &Path, around: &Around, depth: usize, left: &mut usize, found: &mut Vec<FoundDatabase>) {
     if path.is_file() {
         found.extend(sqlite::examine(path, around));
         return;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Around, Finding, bytes_at, text_of, unseen};
+use super::{Around, FoundDatabase, bytes_at, text_of, unseen};
 
 /// Where `global/pg_control` says whether full_page_writes was on at the last checkpoint, since version 11.
 const FULL_PAGE_WRITES_AT: u64 = 56;
@@ -12,7 +12,7 @@ const FULL_PAGE_WRITES_AT: u64 = 56;
 const PAGE_SIZE_AT: u64 = 18;
 
 /// A data directory, if it is one.
-pub fn examine(directory: &Path, around: &Around) -> Option<Finding> {
+pub fn examine(directory: &Path, around: &Around) -> Option<FoundDatabase> {
     let version = text_of(&directory.join("PG_VERSION"))?.trim().to_owned();
     let control = directory.join("global/pg_control");
     let major: u32 = version.split('.').next()?.parse().ok()?;
@@ -48,7 +48,7 @@ pub fn examine(directory: &Path, around: &Around) -> Option<Finding> {
         }
     };
     let file = main_file(directory);
-    Some(Finding {
+    Some(FoundDatabase {
         database: "PostgreSQL",
         version: Some(version),
         at: directory.to_owned(),

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::{Condition, Finding, Report};
+use super::{Condition, DoctorReport, FoundDatabase};
 
-impl fmt::Display for Report {
+impl fmt::Display for DoctorReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.mount {
             None => writeln!(f, "{}: not on a headpond mount", self.path.display())?,
@@ -24,7 +24,7 @@ impl fmt::Display for Report {
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for FoundDatabase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.database)?;
         if let Some(version) = &self.version {

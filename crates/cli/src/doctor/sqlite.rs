@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use super::{Around, Condition, Finding, bytes_at, unseen};
+use super::{Around, Condition, FoundDatabase, bytes_at, unseen};
 
 /// What a database file begins with.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 /// A database, if the file is one.
-pub fn examine(file: &Path, around: &Around) -> Option<Finding> {
+pub fn examine(file: &Path, around: &Around) -> Option<FoundDatabase> {
     let head: [u8; 20] = bytes_at(file, 0)?;
     if head[..16] != *MAGIC {
         return None;
@@ -34,7 +34,7 @@ pub fn examine(file: &Path, around: &Around) -> Option<Finding> {
         },
         unseen("a transaction changes at most 64 runs of pages, 1 MiB in all: SQLite uses the journal for larger ones"),
     ];
-    Some(Finding {
+    Some(FoundDatabase {
         database: "SQLite",
         version: None,
         at: file.to_owned(),

@@ -25,12 +25,12 @@ fn mounted(directory: &TempDir, mode: &str, counted_on: &[&str]) -> Around {
         sequential_cutoff: Some("off".to_owned()),
         counted_on: Some(counted_on.iter().map(PathBuf::from).collect()),
     };
-    Around { mount: Some(mount), marker: Marker::Ours }
+    Around { mount: Some(mount), marker: FoundMarker::Ours }
 }
 
-const NOWHERE: Around = Around { mount: None, marker: Marker::Absent };
+const NOWHERE: Around = Around { mount: None, marker: FoundMarker::Absent };
 
-fn unmet(finding: &Finding) -> Vec<&str> {
+fn unmet(finding: &FoundDatabase) -> Vec<&str> {
     finding.conditions.iter().filter(|one| one.met == Some(false)).map(|one| one.what.as_str()).collect()
 }
 
@@ -60,7 +60,7 @@ fn what_is_missing_for_mariadb_is_named() {
     let data = top(&directory);
     write(&data.join("ibdata1"), &at(54, &(7_u32 << 6).to_be_bytes()));
     symlink("/tmp", data.join("elsewhere")).unwrap();
-    let around = Around { marker: Marker::Absent, ..mounted(&directory, "write-around", &[]) };
+    let around = Around { marker: FoundMarker::Absent, ..mounted(&directory, "write-around", &[]) };
     let found = examine(&data, &around).databases;
     let missing = unmet(&found[0]);
     for part in ["write-around", "at most 32 KiB", "/dev/fcta", "elsewhere leads away"] {

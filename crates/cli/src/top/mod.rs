@@ -10,8 +10,8 @@ use headpond_control::{Daemon, Numbers, Refusal};
 use crate::args::TopArgs;
 use crate::ask::{ask_numbers, ask_status};
 use crate::output::print;
-use screen::{Frame, HEIGHT};
-use terminal::{Key, Screen};
+use screen::{HEIGHT, Interval};
+use terminal::{KeyPress, Screen};
 
 /// `headpond top`.
 pub fn run(args: &TopArgs) -> Result<(), Refusal> {
@@ -25,10 +25,10 @@ pub fn run(args: &TopArgs) -> Result<(), Refusal> {
     }
     let failed = |error| Refusal::Failed { doing: "use the terminal (in a script, add --once)".to_owned(), error };
     let mut screen = Screen::open().map_err(failed)?;
-    let mut shown = Frame::waiting(&before.1);
+    let mut shown = Interval::waiting(&before.1);
     loop {
         screen.draw(&shown.lines()).map_err(failed)?;
-        if screen.wait(interval).map_err(failed)? == Some(Key::Quit) {
+        if screen.wait(interval).map_err(failed)? == Some(KeyPress::Quit) {
             return Ok(());
         }
         // A key that means nothing, or another size of the window: the same is drawn again.
@@ -47,8 +47,8 @@ fn look(daemon: &Daemon) -> Result<Looked, Refusal> {
     Ok((Instant::now(), ask_numbers(daemon)?))
 }
 
-fn frame(before: &Looked, now: &Looked) -> Frame {
-    Frame::between(&before.1, &now.1, now.0.duration_since(before.0).as_secs_f64())
+fn frame(before: &Looked, now: &Looked) -> Interval {
+    Interval::between(&before.1, &now.1, now.0.duration_since(before.0).as_secs_f64())
 }
 
 fn daemon(args: &TopArgs) -> Result<Daemon, Refusal> {

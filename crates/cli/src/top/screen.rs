@@ -2,7 +2,7 @@
 //!
 //! Invariant: never wider or higher than the smallest terminal, 80 x 24.
 
-use headpond_control::{FileNumbers, Latency, Numbers, ProcessNumbers, Size};
+use headpond_control::{FileNumbers, LatencyDistribution, Numbers, ProcessNumbers, Size};
 
 /// Columns that are used.
 pub const WIDTH: usize = 80;
@@ -14,12 +14,12 @@ pub const HEIGHT: usize = 23;
 const BAR: usize = 24;
 
 /// What happened between two looks.
-pub struct Frame {
+pub struct Interval {
     now: Numbers,
     since: Option<(Numbers, f64)>,
 }
 
-impl Frame {
+impl Interval {
     /// Before there is anything to compare with.
     pub fn waiting(now: &Numbers) -> Self {
         Self { now: now.clone(), since: None }
@@ -137,10 +137,12 @@ impl Frame {
         }
     }
 
-    fn latency(&self, name: &str) -> Latency {
+    fn latency(&self, name: &str) -> LatencyDistribution {
         match (&self.since, self.now.latency.get(name)) {
-            (Some((before, _)), Some(now)) => now.since(before.latency.get(name).unwrap_or(&Latency::default())),
-            _ => Latency::default(),
+            (Some((before, _)), Some(now)) => {
+                now.since(before.latency.get(name).unwrap_or(&LatencyDistribution::default()))
+            }
+            _ => LatencyDistribution::default(),
         }
     }
 
@@ -207,7 +209,11 @@ mod tests {
 
     fn numbers(scale: f64) -> Numbers {
         let metrics = headpond_control::METRICS.iter().map(|metric| (metric.name.to_owned(), scale)).collect();
-        let latency = Latency { count: scale as u64, buckets: vec![(250_000, scale as u64)], ..Latency::default() };
+        let latency = LatencyDistribution {
+            count: scale as u64,
+            buckets: vec![(250_000, scale as u64)],
+            ..LatencyDistribution::default()
+        };
         let latency = ["read_hit", "read_miss", "write", "sync"].map(|name| (name.to_owned(), latency.clone())).into();
         let bytes = scale as u64;
         let file = |path: &str| FileNumbers { path: path.to_owned(), hit_bytes: bytes, ..FileNumbers::default() };
@@ -231,7 +237,8 @@ mod tests {
         let mut long = numbers(1e18);
         long.origin = "/x".repeat(300).into();
         for (before, now) in [(numbers(0.0), numbers(0.0)), (numbers(0.0), long), (numbers(5.0), numbers(1.0))] {
-            for frame in [Frame::waiting(&now), Frame::between(&before, &now, 1.0), Frame::between(&before, &now, 0.0)]
+            for frame in
+                [Interval::waiting(&now), Interval::between(&before, &now, 1.0), Interval::between(&before, &now, 0.0)]
             {
                 let lines = frame.lines();
                 assert!(lines.len() <= HEIGHT, "{}", lines.len());
@@ -242,7 +249,7 @@ mod tests {
 
     #[test]
     fn rates_and_percentiles_are_those_of_the_interval() {
-        let text = Frame::between(&numbers(1000.0), &numbers(5000.0), 2.0).lines().join("\n");
+        let text = Interval::between(&numbers(1000.0), &numbers(5000.0), 2.0).lines().join("\n");
         let line = |name: &str| text.lines().find(|line| line.trim_start().starts_with(name)).unwrap().to_owned();
         let words = |line: String| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(line("writes"))[1..6], ["2000", "1.9", "KiB", "250", "us"].map(str::to_owned), "{text}");

@@ -12,7 +12,7 @@ use signal_hook::low_level::pipe;
 
 /// What was pressed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Key {
+pub enum KeyPress {
     /// q, or ctrl-C.
     Quit,
     /// Anything else.
@@ -60,7 +60,7 @@ impl Screen {
     }
 
     /// Waits so long, or up to a key.
-    pub fn wait(&mut self, patience: Duration) -> io::Result<Option<Key>> {
+    pub fn wait(&mut self, patience: Duration) -> io::Result<Option<KeyPress>> {
         let stdin = io::stdin();
         let patience = Timespec { tv_sec: patience.as_secs().cast_signed(), tv_nsec: 0 };
         let mut ready = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
@@ -71,13 +71,13 @@ impl Screen {
             result => _ = result?,
         }
         if !ready[1].revents().is_empty() {
-            return Ok(Some(Key::Quit));
+            return Ok(Some(KeyPress::Quit));
         }
         let mut pressed = [0; 16];
         let count = stdin.lock().read(&mut pressed)?;
         // When the input ends, nobody watches any more.
         let quit = count == 0 || pressed[..count].iter().any(|key| matches!(key, b'q' | b'Q' | 3));
-        Ok(Some(if quit { Key::Quit } else { Key::Other }))
+        Ok(Some(if quit { KeyPress::Quit } else { KeyPress::Other }))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::origin::OriginRoot;
 use crate::ownership::{Marker, MarkerHold};
 use crate::process::background;
 use crate::refusal::Refusal;
-use crate::service::{Answer, Command, Daemon};
+use crate::service::{Answer, ClientCommand, Daemon};
 use crate::wording::Size;
 
 /// How often to look.
@@ -127,7 +127,7 @@ impl Wait {
 /// What the daemon of a mount point that is being unmounted has still to write, and what it has written. None if it is not being
 /// unmounted, as far as is known.
 fn left_by(mountpoint: &Path) -> Option<(u64, u64)> {
-    match Daemon::of(mountpoint).ok()?.ask(&Command::Status).ok()? {
+    match Daemon::of(mountpoint).ok()?.ask(&ClientCommand::Status).ok()? {
         Answer::Status(status) if status.state == "unmounting" => Some((status.dirty_bytes, status.origin_write_bytes)),
         _ => None,
     }

@@ -24,10 +24,10 @@ use super::ending::{BesideOrigin, Ended, Ending};
 use super::last_daemon::{once_free, take_marker};
 use crate::origin::OriginRoot;
 use crate::ownership::{
-    Awaited, DURABLE_FILE, Durable, DurableNote, MARKER_VERSION, Marker, MarkerHold, MarkerState, MountClaim,
-    ObsoleteNote, Standing, hex, keep_up, keep_watch,
+    AwaitedNote, DURABLE_FILE, DurableLog, DurableNote, MARKER_VERSION, Marker, MarkerHold, MarkerStanding,
+    MarkerState, MountClaim, ObsoleteNote, hex, keep_up, keep_watch,
 };
-use crate::pool::{Beside, DirtyFile, Flash, Ready, Superblocks, make_ready};
+use crate::pool::{Beside, DirtyFile, HeldFlash, Ready, Superblocks, make_ready};
 use crate::process::log::log_line;
 use crate::process::{Step, Waiting};
 use crate::refusal::Refusal;
@@ -44,10 +44,10 @@ pub(crate) struct FoundPool<'a> {
     budget: Budget,
     marker: MarkerHold,
     found: Option<Marker>,
-    durable: Option<Durable>,
+    durable: Option<DurableLog>,
     obsolete: ObsoleteNote,
     had_failed: bool,
-    flash: Flash,
+    flash: HeldFlash,
     ready: Ready,
     live: LiveSettings,
     superblocks: Superblocks,
@@ -70,7 +70,7 @@ pub(crate) struct RunningPool {
 }
 
 /// What the first door shows of a pool that was opened.
-pub(crate) struct Opened {
+pub(crate) struct OpenedPool {
     /// Files with something that the origin has not got.
     pub(crate) known: Vec<KnownObject>,
     /// Status change times of files of which nothing is dirty.
@@ -97,12 +97,12 @@ impl<'a> FoundPool<'a> {
             found => found?,
         };
         waiting.on(Step::Pool);
-        let mut flash = once_free(|| Flash::take(path, plan.size, plan.fill))?;
+        let mut flash = once_free(|| HeldFlash::take(path, plan.size, plan.fill))?;
         waiting.on(Step::Origin("the files"));
         let obsolete = ObsoleteNote::in_dir(marker.dir().clone());
         let failure = obsolete.read()?;
-        let durable = Durable::read(marker.dir())?;
-        let awaited = Awaited { marker: found.as_ref(), durable: durable.as_ref() };
+        let durable = DurableLog::read(marker.dir())?;
+        let awaited = AwaitedNote { marker: found.as_ref(), durable: durable.as_ref() };
         let beside = Beside { awaited, failure: failure.as_ref() };
         let mut ready = make_ready(&mut flash, root, &beside, plan, waiting)?;
         let keeper = Keeper::open(flash.opened(), ready.pool)
@@ -130,7 +130,11 @@ impl<'a> FoundPool<'a> {
     }
 
     /// Takes the pool into use. The marker names the mount point of the first door, if it is a mount.
-    pub(crate) fn start(self, mountpoint: Option<&Path>, waiting: &Waiting) -> Result<(RunningPool, Opened), Refusal> {
+    pub(crate) fn start(
+        self,
+        mountpoint: Option<&Path>,
+        waiting: &Waiting,
+    ) -> Result<(RunningPool, OpenedPool), Refusal> {
         let Self { plan, root, path, marker, found, durable, obsolete, mut flash, mut ready, live, .. } = self;
         let (reactor, faults) = with_fault(flash.start(plan.backend)?, plan.fault.clone());
         let mut claim = Marker {
@@ -195,7 +199,7 @@ impl<'a> FoundPool<'a> {
             beside: BesideOrigin { marker, note, claim },
             keeping: [keep, watch],
         };
-        Ok((pool, Opened { known: ready.known, kept_times: ready.kept_times, notes: ready.notes }))
+        Ok((pool, OpenedPool { known: ready.known, kept_times: ready.kept_times, notes: ready.notes }))
     }
 }
 
@@ -273,7 +277,7 @@ fn begin(handle: &Handle, config: Config, marker: &MarkerHold, claim: &mut Marke
         claim.begun = true;
     }
     // If it is not, the gate lets nothing pass to the origin, and tells why.
-    let is_ours = matches!(marker.watch(claim).look(), Ok(Standing::Ours));
+    let is_ours = matches!(marker.watch(claim).look(), Ok(MarkerStanding::Ours));
     if is_ours && let Err(refusal) = marker.write(claim) {
         log_line(refusal);
     }
@@ -358,7 +362,7 @@ mod tests {
     }
 
     /// The pool in use, with no mount and no door of any kind.
-    fn start(plan: &PoolPlan) -> (RunningPool, Opened) {
+    fn start(plan: &PoolPlan) -> (RunningPool, OpenedPool) {
         let root = Arc::new(OriginRoot::open(&plan.origin).unwrap());
         let waiting = Waiting::for_origin(&plan.origin);
         let before = Marker::beside(&plan.origin);

@@ -14,8 +14,8 @@ use signal_hook::iterator::Signals;
 
 use super::ending::Ended;
 use super::last_daemon::once_free;
-use super::pool::{FoundPool, Opened, RunningPool, duplicate};
-use crate::mounts::{Detach, Elsewhere, NextStep, Places, check_fuse, describe, detach, holders_of};
+use super::pool::{FoundPool, OpenedPool, RunningPool, duplicate};
+use crate::mounts::{CheckedPlaces, Detach, Elsewhere, NextStep, check_fuse, describe, detach, holders_of};
 use crate::numbers::exposition;
 use crate::origin::OriginRoot;
 use crate::process::log::log_line;
@@ -51,7 +51,7 @@ impl Running {
         let waiting = Waiting::for_origin(&plan.pool.origin);
         waiting.on(Step::Origin("the directory"));
         let root = Arc::new(OriginRoot::open(&plan.pool.origin)?);
-        let places = Places::check(&root, &plan.mountpoint, &plan.pool.flash)?;
+        let places = CheckedPlaces::check(&root, &plan.mountpoint, &plan.pool.flash)?;
         check_fuse(&places.mountpoint, plan.allow_other)?;
         let found = FoundPool::find(&plan.pool, &root, &places.flash, budget, &waiting)?;
         let runtime = runtime_dir::make()?;
@@ -212,7 +212,7 @@ impl Running {
     }
 }
 
-fn service_of(pool: &RunningPool, places: Places) -> Service {
+fn service_of(pool: &RunningPool, places: CheckedPlaces) -> Service {
     let (handle, gate, live) = (pool.handle(), pool.gate(), pool.settings());
     let service = Service::new(handle.clone(), places, pool.id(), pool.bytes(), live.clone(), gate.clone());
     service.with_faults(pool.faults().cloned())
@@ -223,7 +223,7 @@ fn attach(
     plan: &MountPlan,
     pool: &RunningPool,
     service: &Service,
-    opened: &Opened,
+    opened: &OpenedPool,
     budget: Budget,
 ) -> Result<Mounted, MountError> {
     let options = MountOptions {

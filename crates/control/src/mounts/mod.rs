@@ -14,5 +14,5 @@ pub(crate) use elsewhere::{Elsewhere, NextStep};
 pub(crate) use fuse::check as check_fuse;
 pub(crate) use holders::holders_of;
 pub use holders::{Holder, describe, holders};
-pub use places::{Places, mountpoint_path};
-pub use table::{Detach, FS_TYPE, Mounted, detach, mounted_on, mounts};
+pub use places::{CheckedPlaces, mountpoint_path};
+pub use table::{Detach, FS_TYPE, ListedMount, detach, mounted_on, mounts};

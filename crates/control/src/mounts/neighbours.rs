@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-use super::table::{FS_TYPE, Mounted};
+use super::table::{FS_TYPE, ListedMount};
 use crate::origin::{OriginRoot, identity, look_at};
 use crate::ownership::{Marker, MarkerState};
 use crate::refusal::{ExitStatus, Refusal};
@@ -32,7 +32,7 @@ impl FsPlace {
 }
 
 /// Refuses an origin that has another one above or below it.
-pub(crate) fn check_neighbours(root: &OriginRoot, mounts: &[Mounted]) -> Result<(), Refusal> {
+pub(crate) fn check_neighbours(root: &OriginRoot, mounts: &[ListedMount]) -> Result<(), Refusal> {
     let place = place_of_open(root, root.path(), mounts);
     // Another part of this origin's file system, or unknown: then nothing is asked that could hang elsewhere.
     let is_near = |source: &Path| {
@@ -77,7 +77,7 @@ pub(crate) fn check_neighbours(root: &OriginRoot, mounts: &[Mounted]) -> Result<
 }
 
 /// Whether a path lies in the origin, whatever the name by which it is reached.
-pub(crate) fn lies_in(path: &Path, root: &OriginRoot, mounts: &[Mounted]) -> bool {
+pub(crate) fn lies_in(path: &Path, root: &OriginRoot, mounts: &[ListedMount]) -> bool {
     let origin = place_of_open(root, root.path(), mounts);
     place_of(path, mounts).zip(origin).is_some_and(|(path, origin)| path.is_inside(&origin))
 }
@@ -126,7 +126,7 @@ fn refusal(root: &OriginRoot, what: String, advice: String, status: ExitStatus) 
 
 /// The directories above one, open, each by a path that shows it: those of its own path, and those that a bind mount
 /// hides, where another mount of the file system shows them. What cannot be opened is left out.
-fn directories_above(path: &Path, place: Option<&FsPlace>, mounts: &[Mounted]) -> Vec<(PathBuf, OwnedFd)> {
+fn directories_above(path: &Path, place: Option<&FsPlace>, mounts: &[ListedMount]) -> Vec<(PathBuf, OwnedFd)> {
     let open = |path: &Path| {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         openat(CWD, path, flags, Mode::empty()).ok()
@@ -155,14 +155,14 @@ fn directories_above(path: &Path, place: Option<&FsPlace>, mounts: &[Mounted]) -
 }
 
 /// The place of an open directory that is at `path`: by the mount through which it was opened.
-fn place_of_open(dir: impl AsFd, path: &Path, mounts: &[Mounted]) -> Option<FsPlace> {
+fn place_of_open(dir: impl AsFd, path: &Path, mounts: &[ListedMount]) -> Option<FsPlace> {
     let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", dir.as_fd().as_raw_fd())).ok()?;
     let id = about.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse::<u32>().ok()?;
     place_in(mounts.iter().find(|mount| mount.id == id)?, path)
 }
 
 /// The place of a path, found without asking any file system: what is mounted there may be stuck.
-fn place_of(path: &Path, mounts: &[Mounted]) -> Option<FsPlace> {
+fn place_of(path: &Path, mounts: &[ListedMount]) -> Option<FsPlace> {
     let is_mount = |id: u32| mounts.iter().any(|mount| mount.id == id);
     let mut mount = mounts
         .iter()
@@ -180,7 +180,7 @@ fn place_of(path: &Path, mounts: &[Mounted]) -> Option<FsPlace> {
     place_in(mount, path)
 }
 
-fn place_in(mount: &Mounted, path: &Path) -> Option<FsPlace> {
+fn place_in(mount: &ListedMount, path: &Path) -> Option<FsPlace> {
     let below = path.strip_prefix(&mount.mountpoint).ok()?;
     Some(FsPlace { device: mount.device, path: mount.root.join(below).components().collect() })
 }
@@ -227,7 +227,7 @@ mod tests {
         let table = crate::mounts();
         let live = |source: PathBuf, fs_type: &str| {
             let mut table = table.clone();
-            table.push(Mounted {
+            table.push(ListedMount {
                 id: 1 << 30,
                 parent: 0,
                 device: (0, 999),

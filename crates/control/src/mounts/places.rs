@@ -13,7 +13,7 @@ use crate::refusal::Refusal;
 
 /// Three checked places, each as an absolute path without symbolic links.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Places {
+pub struct CheckedPlaces {
     /// The directory that owns the data.
     pub origin: PathBuf,
     /// The empty directory that will show it.
@@ -22,7 +22,7 @@ pub struct Places {
     pub flash: PathBuf,
 }
 
-impl Places {
+impl CheckedPlaces {
     /// Checks the places as the operator gave them. The remains of a mount whose daemon died
     /// are cleared from the mount point.
     ///
@@ -191,7 +191,8 @@ mod tests {
     fn good_places_come_out_without_links() {
         let root = tree();
         let at = |name: &str| root.path().join(name);
-        let places = Places::check(&OriginRoot::open(&at("link")).unwrap(), &at("mnt/"), &at("fast/pond")).unwrap();
+        let places =
+            CheckedPlaces::check(&OriginRoot::open(&at("link")).unwrap(), &at("mnt/"), &at("fast/pond")).unwrap();
         let base = fs::canonicalize(root.path()).unwrap();
         assert_eq!(places.origin, base.join("origin"));
         assert_eq!(places.mountpoint, base.join("mnt"));
@@ -217,7 +218,7 @@ mod tests {
             ("origin", "mnt", "gone/p", ExitStatus::FlashUnusable, "does not exist"),
         ] {
             let at = |name: &str| root.path().join(name);
-            let places = |root: OriginRoot| Places::check(&root, &at(mountpoint), &at(flash));
+            let places = |root: OriginRoot| CheckedPlaces::check(&root, &at(mountpoint), &at(flash));
             let refusal = OriginRoot::open(&at(origin)).and_then(places).unwrap_err();
             assert_eq!(refusal.status(), status, "{origin} {mountpoint} {flash}: {refusal}");
             assert!(refusal.to_string().contains(says), "{origin} {mountpoint} {flash}: {refusal}");

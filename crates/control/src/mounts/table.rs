@@ -17,7 +17,7 @@ pub const FS_TYPE: &str = "fuse.headpond";
 
 /// One mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Mounted {
+pub struct ListedMount {
     /// The kernel's number for it.
     pub id: u32,
     /// That of the mount that it is mounted on.
@@ -38,27 +38,27 @@ pub struct Mounted {
 
 /// All mounts that this process sees, the topmost of one mount point last.
 #[must_use]
-pub fn mounts() -> Vec<Mounted> {
+pub fn mounts() -> Vec<ListedMount> {
     fs::read("/proc/self/mountinfo").map_or_else(|_| Vec::new(), |text| parse(&text))
 }
 
 /// What is mounted on a mount point, if anything is.
 #[must_use]
-pub fn mounted_on(mountpoint: &Path) -> Option<Mounted> {
+pub fn mounted_on(mountpoint: &Path) -> Option<ListedMount> {
     mounts().into_iter().rev().find(|mount| mount.mountpoint == mountpoint)
 }
 
 /// All mounts that another process sees, by their paths in its name space.
 #[must_use]
-pub(crate) fn mounts_of(process: &Path) -> Vec<Mounted> {
+pub(crate) fn mounts_of(process: &Path) -> Vec<ListedMount> {
     fs::read(process.join("mountinfo")).map_or_else(|_| Vec::new(), |text| parse(&text))
 }
 
-pub(crate) fn parse(text: &[u8]) -> Vec<Mounted> {
+pub(crate) fn parse(text: &[u8]) -> Vec<ListedMount> {
     text.split(|&byte| byte == b'\n').filter_map(parse_line).collect()
 }
 
-fn parse_line(line: &[u8]) -> Option<Mounted> {
+fn parse_line(line: &[u8]) -> Option<ListedMount> {
     let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
     let dash = fields.iter().position(|field| *field == b"-")?;
     let options = fields.get(dash + 3).copied().unwrap_or_default();
@@ -71,7 +71,7 @@ fn parse_line(line: &[u8]) -> Option<Mounted> {
     let fs_type = String::from_utf8_lossy(fields.get(dash + 1)?).into_owned();
     let source = unescape(fields.get(dash + 2)?);
     let source = if fs_type == FS_TYPE { path_of_source(source.as_os_str().as_bytes()) } else { source };
-    Some(Mounted {
+    Some(ListedMount {
         id: number(0)?,
         parent: number(1)?,
         device: (major.parse().ok()?, minor.parse().ok()?),
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(mounts[0].mountpoint, Path::new("/"));
         assert_eq!(
             mounts[1],
-            Mounted {
+            ListedMount {
                 id: 99,
                 parent: 23,
                 device: (0, 45),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A distribution of times.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Latency {
+pub struct LatencyDistribution {
     /// How many.
     pub count: u64,
     /// All together.
@@ -31,7 +31,7 @@ fn seconds(nanos: u64) -> f64 {
     nanos as f64 / 1e9
 }
 
-impl From<&Histogram> for Latency {
+impl From<&Histogram> for LatencyDistribution {
     fn from(histogram: &Histogram) -> Self {
         Self {
             max_seconds: seconds(histogram.summary().max),
@@ -40,7 +40,7 @@ impl From<&Histogram> for Latency {
     }
 }
 
-impl Latency {
+impl LatencyDistribution {
     fn of(buckets: Vec<(u64, u64)>, sum_nanos: u64) -> Self {
         let count: u64 = buckets.iter().map(|(_, count)| count).sum();
         let per_mille = |share: u128| {
@@ -109,20 +109,20 @@ mod tests {
     #[test]
     fn percentiles_are_the_histograms_own_and_differences_are_those_of_the_interval() {
         let mut both = histogram((1..=1000).map(|value| value * 1000));
-        let earlier = Latency::from(&both);
+        let earlier = LatencyDistribution::from(&both);
         let summary = both.summary();
         assert_eq!((earlier.count, earlier.p99_seconds), (1000, summary.p99 as f64 / 1e9));
         (0..100).for_each(|_| both.record(5_000_000));
-        let interval = Latency::from(&both).since(&earlier);
+        let interval = LatencyDistribution::from(&both).since(&earlier);
         assert_eq!(interval.count, 100);
         assert!((interval.p50_seconds / 0.005 - 1.0).abs() < 0.04, "{interval:?}");
         assert!((interval.sum_seconds - 0.5).abs() < 0.001, "{interval:?}");
-        assert_eq!(earlier.since(&earlier), Latency::default());
+        assert_eq!(earlier.since(&earlier), LatencyDistribution::default());
     }
 
     #[test]
     fn cumulative_counts_grow_to_all() {
-        let latency = Latency::from(&histogram([500, 20_000, 20_000, 3_000_000]));
+        let latency = LatencyDistribution::from(&histogram([500, 20_000, 20_000, 3_000_000]));
         assert_eq!([1e-6, 1e-4, 1e-2].map(|bound| latency.at_most(bound)), [1, 3, 4]);
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use headpond_shard::ShardStats;
 use serde::{Deserialize, Serialize};
 
-pub use latency::Latency;
+pub use latency::LatencyDistribution;
 pub(crate) use prometheus::exposition;
 pub(crate) use rate::Rate;
 pub(crate) use table::eta_seconds;
@@ -51,7 +51,7 @@ pub struct Numbers {
     pub metrics: BTreeMap<String, f64>,
     /// How long requests took since the daemon's start: `read_hit`, `read_miss`, `read_bypass`,
     /// `write`, `write_bypass` and `sync`.
-    pub latency: BTreeMap<String, Latency>,
+    pub latency: BTreeMap<String, LatencyDistribution>,
     /// The files at the top by any count, the busiest lately first.
     pub files: Vec<FileNumbers>,
     /// The same of processes.
@@ -67,7 +67,7 @@ impl Snapshot {
     }
 
     /// The latencies by the names that they have everywhere.
-    pub(crate) fn latency(&self) -> BTreeMap<String, Latency> {
+    pub(crate) fn latency(&self) -> BTreeMap<String, LatencyDistribution> {
         let latency = &self.shard.latency;
         [
             ("read_hit", &latency.read_hit),
@@ -78,7 +78,7 @@ impl Snapshot {
             ("sync", &latency.sync),
         ]
         .into_iter()
-        .map(|(name, histogram)| (name.to_owned(), Latency::from(histogram)))
+        .map(|(name, histogram)| (name.to_owned(), LatencyDistribution::from(histogram)))
         .collect()
     }
 }

@@ -71,14 +71,14 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::numbers::Latency;
+    use crate::numbers::LatencyDistribution;
     use headpond_shard::Histogram;
 
     #[test]
     fn every_line_is_a_comment_or_a_name_with_labels_and_a_number() {
         let mut histogram = Histogram::default();
         [30_000, 40_000_000].into_iter().for_each(|nanos| histogram.record(nanos));
-        let latency = Latency::from(&histogram);
+        let latency = LatencyDistribution::from(&histogram);
         let numbers = Numbers {
             mountpoint: "/srv/\"my\" db".into(),
             metrics: [("reads_total".to_owned(), 3.0)].into(),

@@ -40,7 +40,7 @@ const ABOUT: &str = "headpond: the pool is durable at least up to this batch";
 
 /// How far the log of one use is durable.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Durable {
+pub(crate) struct DurableLog {
     /// The use: its claim's `id`.
     pub(crate) claim: String,
     /// The last batch of the host stream that was synced then.
@@ -60,7 +60,7 @@ struct Written {
 
 const VERSION: u32 = 1;
 
-impl Durable {
+impl DurableLog {
     /// What the note says; `None` if it claims nothing.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl DurableNote {
         if host_batch == 0 || (in_place && state.said >= Some(host_batch)) {
             return Ok(());
         }
-        let text = Durable { claim: self.claim.clone(), host_batch }.encode()?;
+        let text = DurableLog { claim: self.claim.clone(), host_batch }.encode()?;
         match &state.file {
             Some(file) if in_place => {
                 file.write_all_at(&text, 0)?;
@@ -204,7 +204,7 @@ mod tests {
     }
 
     fn said(origin: &Path) -> Option<u64> {
-        let said = Durable::read(&dir_of(origin)).unwrap();
+        let said = DurableLog::read(&dir_of(origin)).unwrap();
         said.map(|said| {
             assert_eq!(said.claim, "ab".repeat(16));
             said.host_batch
@@ -250,7 +250,7 @@ mod tests {
         let origin = tempfile::tempdir().unwrap();
         let path = origin.path().join(MARKER_NAME).join(FILE);
         assert_eq!(said(origin.path()), None);
-        let of = |host_batch| Durable { claim: "ab".repeat(16), host_batch }.encode().unwrap();
+        let of = |host_batch| DurableLog { claim: "ab".repeat(16), host_batch }.encode().unwrap();
         let (old, new) = (of(1999), of(2000));
         // Each mix of two writes is one of them, or nothing.
         for cut in 0..=BYTES {
@@ -276,7 +276,7 @@ mod tests {
         fs::write(&out, "another's").unwrap();
         let path = origin.join(MARKER_NAME).join(FILE);
         std::os::unix::fs::symlink(&out, &path).unwrap();
-        assert!(Durable::read(&dir).is_err());
+        assert!(DurableLog::read(&dir).is_err());
         let note = note_of(&origin);
         note.say(7).unwrap();
         assert_eq!(said(&origin), Some(7));

@@ -5,16 +5,16 @@ use std::path::Path;
 
 use headpond_base::{Epoch, PoolId};
 pub(crate) use headpond_claim::ownership::{Allowed, Image, Ownership};
-use headpond_claim::ownership::{Awaited as Waits, Durable as Noted, Held as Holds, Refused, Use, Whose};
+use headpond_claim::ownership::{Awaited, Durable, Held, Refused, Use, Whose};
 use headpond_format::OriginName;
 
-use super::durable::Durable;
+use super::durable::DurableLog;
 use super::marker::{Claim, Marker, hex};
 use crate::refusal::Refusal;
 
 /// What a pool holds, after its recovery.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Held {
+pub(crate) struct PoolHeld {
     /// The pool's own name.
     pub(crate) pool: PoolId,
     /// Whose data it has.
@@ -35,18 +35,18 @@ pub(crate) struct Held {
 
 /// What is noted beside the origin about the pool with its newest data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Awaited<'a> {
+pub(crate) struct AwaitedNote<'a> {
     /// Which it is.
     pub(crate) marker: Option<&'a Marker>,
     /// How far its log was durable.
-    pub(crate) durable: Option<&'a Durable>,
+    pub(crate) durable: Option<&'a DurableLog>,
 }
 
-impl Awaited<'_> {
-    fn waits(self) -> Option<Waits> {
+impl AwaitedNote<'_> {
+    fn waits(self) -> Option<Awaited> {
         let marker = self.marker?;
-        let noted = |note: &Durable| Noted { claim: unhex(&note.claim), host_batch: note.host_batch };
-        Some(Waits {
+        let noted = |note: &DurableLog| Durable { claim: unhex(&note.claim), host_batch: note.host_batch };
+        Some(Awaited {
             pool: unhex(&marker.pool.replace('-', "")).map(PoolId),
             key: unhex(&marker.origin_key),
             claim: marker.claim.as_ref().map(last_use),
@@ -60,11 +60,11 @@ fn last_use(claim: &Claim) -> Use {
     Use { epoch: *epoch, id: unhex(id), before: unhex(before), begun: *begun, stopped_at: *stopped_at }
 }
 
-impl Held {
+impl PoolHeld {
     /// As an origin at this path sees it.
-    fn seen_from(&self, origin: &Path) -> Holds {
+    fn seen_from(&self, origin: &Path) -> Held {
         let whose = |name: &OriginName| Whose { key: name.key, same_path: Path::new(&shown(name)) == origin };
-        Holds {
+        Held {
             pool: self.pool,
             origin: self.origin.as_ref().map(whose),
             epoch: self.epoch.0,
@@ -80,8 +80,8 @@ impl Held {
 pub(crate) fn judge(
     origin: &Path,
     flash: &Path,
-    awaited: Awaited<'_>,
-    held: Option<&Held>,
+    awaited: AwaitedNote<'_>,
+    held: Option<&PoolHeld>,
     allowed: Allowed,
 ) -> Result<Ownership, Refusal> {
     let holds = held.map(|held| held.seen_from(origin));
@@ -98,7 +98,7 @@ pub(crate) fn judge(
     })
 }
 
-fn awaits_another(origin: &Path, flash: &Path, marker: Option<&Marker>, held: Option<&Held>) -> Refusal {
+fn awaits_another(origin: &Path, flash: &Path, marker: Option<&Marker>, held: Option<&PoolHeld>) -> Refusal {
     let Some(marker) = marker else { unreachable!("without a marker the origin waits for none") };
     let is_gone = held.is_some() && marker.flash == flash;
     let given_away = held.is_some_and(|held| held.pool.to_string() == marker.pool);
@@ -110,7 +110,7 @@ fn awaits_another(origin: &Path, flash: &Path, marker: Option<&Marker>, held: Op
     Refusal::OriginDirtyElsewhere { path: origin.to_owned(), flash: marker.flash.clone(), state }
 }
 
-fn has_dirty(flash: &Path, held: Option<&Held>, why: &str) -> Refusal {
+fn has_dirty(flash: &Path, held: Option<&PoolHeld>, why: &str) -> Refusal {
     let whose = held.and_then(|held| held.origin.as_ref()).map_or_else(
         || "an unknown origin".to_owned(),
         |name| format!("origin {} (key {})", shown(name), hex(&name.key)),
@@ -164,10 +164,10 @@ mod tests {
         }
     }
 
-    fn held(origin: Option<(&str, [u8; 16])>, dirty_files: usize) -> Held {
+    fn held(origin: Option<(&str, [u8; 16])>, dirty_files: usize) -> PoolHeld {
         let origin = origin.map(|(path, key)| OriginName { key, path: path.into() });
         let dirty_bytes = dirty_files as u64 * 8192;
-        Held {
+        PoolHeld {
             pool: POOL,
             origin,
             epoch: Epoch(0),
@@ -209,7 +209,7 @@ mod tests {
         for (case, marker, held, plain, discarding) in table {
             for (discard_dirty, expected) in [(false, plain), (true, discarding)] {
                 let allowed = Allowed { format: false, discard_dirty };
-                let awaited = Awaited { marker: marker.as_ref(), durable: None };
+                let awaited = AwaitedNote { marker: marker.as_ref(), durable: None };
                 let judged = judge(Path::new(HERE), Path::new("/f"), awaited, held.as_ref(), allowed);
                 assert_eq!(judged.map_err(|refusal| refusal.status()), expected, "{case}, discard {discard_dirty}");
             }
@@ -248,10 +248,11 @@ mod tests {
         for (case, claim, epoch, held_claim, counter, expected) in table {
             for dirty in [0, 2] {
                 let marker = Marker { claim: claim.clone(), ..marker(POOL, KEY) };
-                let held = Held { epoch: Epoch(epoch), claim: held_claim, counter, ..held(Some((HERE, KEY)), dirty) };
+                let held =
+                    PoolHeld { epoch: Epoch(epoch), claim: held_claim, counter, ..held(Some((HERE, KEY)), dirty) };
                 let judge_it = |format, discard_dirty| {
                     let allowed = Allowed { format, discard_dirty };
-                    let awaited = Awaited { marker: Some(&marker), durable: None };
+                    let awaited = AwaitedNote { marker: Some(&marker), durable: None };
                     judge(Path::new(HERE), Path::new("/f"), awaited, Some(&held), allowed)
                 };
                 assert_eq!(judge_it(false, false).unwrap(), expected, "{case}");
@@ -270,9 +271,9 @@ mod tests {
             let claim = Claim { epoch: 4, id: hex(&[6; 16]), before: hex(&BEFORE), begun, stopped_at: None };
             let marker = Marker { claim: Some(claim), ..marker(POOL, KEY) };
             // The key is the one of the origin that had the pool before.
-            let held = Held { claim: held_claim, ..held(Some(("/slow/there", OTHER_KEY)), dirty) };
+            let held = PoolHeld { claim: held_claim, ..held(Some(("/slow/there", OTHER_KEY)), dirty) };
             let allowed = Allowed { format: false, discard_dirty: false };
-            let awaited = Awaited { marker: Some(&marker), durable: None };
+            let awaited = AwaitedNote { marker: Some(&marker), durable: None };
             judge(Path::new(HERE), Path::new("/f"), awaited, Some(&held), allowed).map_err(|refusal| refusal.status())
         };
         let refused = Err(ExitStatus::OriginDirtyElsewhere);
@@ -286,7 +287,7 @@ mod tests {
     fn a_pool_whose_log_ends_before_what_was_durable_in_its_use_is_not_believed() {
         const BEFORE: [u8; 16] = [5; 16];
         const NOW: [u8; 16] = [6; 16];
-        let note = |claim: [u8; 16], host_batch| Some(Durable { claim: hex(&claim), host_batch });
+        let note = |claim: [u8; 16], host_batch| Some(DurableLog { claim: hex(&claim), host_batch });
         let shorter = Ownership::Image(KEY, Image::Shorter { ends: 30, durable: 31 });
         let same = Ownership::Same(KEY);
         // The pool has batch 30.
@@ -304,8 +305,9 @@ mod tests {
         for (case, durable, begun, epoch, held_claim, expected) in table {
             let claim = Claim { epoch: 4, id: hex(&NOW), before: hex(&BEFORE), begun, stopped_at: None };
             let marker = Marker { claim: Some(claim), ..marker(POOL, KEY) };
-            let held = Held { epoch: Epoch(epoch), claim: held_claim, host_batch: 30, ..held(Some((HERE, KEY)), 2) };
-            let awaited = Awaited { marker: Some(&marker), durable: durable.as_ref() };
+            let held =
+                PoolHeld { epoch: Epoch(epoch), claim: held_claim, host_batch: 30, ..held(Some((HERE, KEY)), 2) };
+            let awaited = AwaitedNote { marker: Some(&marker), durable: durable.as_ref() };
             for (discard_dirty, expected) in
                 [(false, expected), (true, if expected == same { same } else { Ownership::Format })]
             {
@@ -318,10 +320,10 @@ mod tests {
 
     #[test]
     fn formatting_drops_dirty_data_only_when_told_twice() {
-        let judge_it = |held: Held, discard_dirty| {
+        let judge_it = |held: PoolHeld, discard_dirty| {
             let allowed = Allowed { format: true, discard_dirty };
             let marker = marker(POOL, KEY);
-            let awaited = Awaited { marker: Some(&marker), durable: None };
+            let awaited = AwaitedNote { marker: Some(&marker), durable: None };
             judge(Path::new(HERE), Path::new("/f"), awaited, Some(&held), allowed)
         };
         let refusal = judge_it(held(Some((HERE, KEY)), 2), false).unwrap_err();

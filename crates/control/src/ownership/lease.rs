@@ -4,7 +4,7 @@
 //! asked for again on that descriptor is given, and the descriptor stays as it is. So the lock is looked at by a read past
 //! the kernel's pages, and taken again on a new descriptor. Tried with Linux 6.1: `cargo xtask origins --origin nfs`.
 //!
-//! Invariant: [`Held::Yes`] means that the origin's server, if there is one, gave or confirmed the lock during the call.
+//! Invariant: [`LockState::Yes`] means that the origin's server, if there is one, gave or confirmed the lock during the call.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -30,7 +30,7 @@ struct State {
 
 /// How a lock stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Held {
+pub(crate) enum LockState {
     /// It is this process's.
     Yes,
     /// It was lost, and another process has it.
@@ -53,17 +53,17 @@ impl Lease {
     }
 
     /// Looks whether the lock is still held; takes it again, on what `open` gives, if it was lost and is free.
-    pub(crate) fn look(&self, open: impl FnOnce() -> Result<File, Errno>) -> Held {
+    pub(crate) fn look(&self, open: impl FnOnce() -> Result<File, Errno>) -> LockState {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(held) = &state.file else { return Held::Unknown(Errno::NOENT) };
+        let Some(held) = &state.file else { return LockState::Unknown(Errno::NOENT) };
         if state.held {
             // Through NFS this asks the server in the name of the lock. It is empty: nothing is read.
             match held.read_at(&mut BufMut::zeroed(BLOCK), 0) {
-                Ok(_) => return Held::Yes,
+                Ok(_) => return LockState::Yes,
                 Err(error) => match Errno::from_io_error(&error) {
                     Some(Errno::IO | Errno::STALE | Errno::BADF | Errno::NOLCK) => {}
-                    Some(errno) => return Held::Unknown(errno),
-                    None => return Held::Unknown(Errno::IO),
+                    Some(errno) => return LockState::Unknown(errno),
+                    None => return LockState::Unknown(Errno::IO),
                 },
             }
             // The kernel's own record of it would keep this process out.
@@ -72,16 +72,16 @@ impl Lease {
         }
         let file = match open() {
             Ok(file) => file,
-            Err(errno) => return Held::Unknown(errno),
+            Err(errno) => return LockState::Unknown(errno),
         };
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
                 read_past_pages(&file);
                 *state = State { file: Some(file), held: true };
-                Held::Yes
+                LockState::Yes
             }
-            Err(Errno::WOULDBLOCK) => Held::ByAnother,
-            Err(errno) => Held::Unknown(errno),
+            Err(Errno::WOULDBLOCK) => LockState::ByAnother,
+            Err(errno) => LockState::Unknown(errno),
         }
     }
 }
@@ -106,7 +106,7 @@ mod tests {
         let file = open(&path);
         flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
         let lease = Lease::of(file);
-        assert_eq!(lease.look(|| panic!("there is no need")), Held::Yes);
+        assert_eq!(lease.look(|| panic!("there is no need")), LockState::Yes);
         assert_eq!(flock(open(&path), FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK));
     }
 
@@ -120,12 +120,12 @@ mod tests {
         let lease = Lease::of(lost);
         let other = open(&path);
         flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
-        assert_eq!(lease.look(|| Ok(open(&path))), Held::ByAnother);
-        assert_eq!(lease.look(|| Ok(open(&path))), Held::ByAnother, "what was given up is not believed");
-        assert_eq!(lease.look(|| Err(Errno::STALE)), Held::Unknown(Errno::STALE));
+        assert_eq!(lease.look(|| Ok(open(&path))), LockState::ByAnother);
+        assert_eq!(lease.look(|| Ok(open(&path))), LockState::ByAnother, "what was given up is not believed");
+        assert_eq!(lease.look(|| Err(Errno::STALE)), LockState::Unknown(Errno::STALE));
         flock(&other, FlockOperation::Unlock).unwrap();
-        assert_eq!(lease.look(|| Ok(open(&path))), Held::Yes);
+        assert_eq!(lease.look(|| Ok(open(&path))), LockState::Yes);
         assert_eq!(flock(&other, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK));
-        assert_eq!(lease.look(|| panic!("there is no need")), Held::Yes);
+        assert_eq!(lease.look(|| panic!("there is no need")), LockState::Yes);
     }
 }

@@ -19,8 +19,8 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
-use super::durable::Durable;
-use super::lease::{Held, Lease};
+use super::durable::DurableLog;
+use super::lease::{Lease, LockState};
 use crate::origin::{ATTEMPTS, BesideDir, OriginRoot, look_at, next_of};
 use crate::refusal::Refusal;
 
@@ -211,7 +211,7 @@ impl MarkerHold {
     pub(crate) fn write_over(
         &self,
         found: Option<&Marker>,
-        durable: Option<&Durable>,
+        durable: Option<&DurableLog>,
         marker: &Marker,
     ) -> Result<(), Refusal> {
         // One that cannot be read is as good as none here: the operator decided so.
@@ -219,7 +219,7 @@ impl MarkerHold {
             Err(Refusal::Marker { .. }) => None,
             now => now?,
         };
-        if now.as_ref() != found || Durable::read(&self.dir)?.as_ref() != durable {
+        if now.as_ref() != found || DurableLog::read(&self.dir)?.as_ref() != durable {
             return Err(in_use(self.dir.root()));
         }
         if found.is_none() && durable.is_some() {
@@ -289,7 +289,7 @@ impl Drop for MarkerHold {
 
 /// How a claim stands beside the origin.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Standing {
+pub enum MarkerStanding {
     /// The marker is this claim's.
     Ours,
     /// The marker is of another claim: another headpond has taken the origin over.
@@ -312,17 +312,17 @@ impl ClaimWatch {
     ///
     /// # Errors
     /// When the marker cannot be read, or what is there is not headpond's: then it is not known how the claim stands.
-    pub fn look(&self) -> Result<Standing, Refusal> {
+    pub fn look(&self) -> Result<MarkerStanding, Refusal> {
         let marker = match BesideDir::open(&self.root)? {
             Some(dir) => Marker::read(&dir)?,
             None => None,
         };
         Ok(match marker {
-            None => Standing::Gone,
+            None => MarkerStanding::Gone,
             Some(marker) => {
                 let is_ours =
                     marker.pool == self.pool && marker.claim.as_ref().is_some_and(|claim| claim.id == self.id);
-                if is_ours { Standing::Ours } else { Standing::Theirs(Box::new(marker)) }
+                if is_ours { MarkerStanding::Ours } else { MarkerStanding::Theirs(Box::new(marker)) }
             }
         })
     }
@@ -337,7 +337,7 @@ pub(crate) struct LockWatch {
 
 impl LockWatch {
     /// Asks the origin's server.
-    pub(crate) fn look(&self) -> Held {
+    pub(crate) fn look(&self) -> LockState {
         self.lock.look(|| match self.dir.open_file(LOCK, OFlags::RDWR) {
             Ok(Some(file)) => Ok(file),
             Ok(None) => Err(Errno::NOENT),
@@ -440,7 +440,7 @@ pub(crate) mod tests {
         }
         assert_eq!(hold.read().unwrap(), Some(theirs.clone()));
         // Its marker is the one that was found, and it goes on: its note has moved.
-        let note = Durable { claim: "bb".to_owned(), host_batch: 7 };
+        let note = DurableLog { claim: "bb".to_owned(), host_batch: 7 };
         assert!(hold.write_over(Some(&theirs), Some(&note), &ours).is_err());
         assert_eq!(hold.read().unwrap(), Some(theirs));
     }
@@ -451,10 +451,10 @@ pub(crate) mod tests {
         let hold = MarkerHold::take(&root(origin.path())).unwrap();
         let note = crate::ownership::durable::DurableNote::new(hold.dir().clone(), "aa");
         note.say(7).unwrap();
-        let found = Durable::read(hold.dir()).unwrap();
+        let found = DurableLog::read(hold.dir()).unwrap();
         assert!(found.is_some());
         hold.write_over(None, found.as_ref(), &example(MarkerState::Mounted)).unwrap();
-        assert_eq!(Durable::read(hold.dir()).unwrap(), None);
+        assert_eq!(DurableLog::read(hold.dir()).unwrap(), None);
     }
 
     #[test]
@@ -490,23 +490,23 @@ pub(crate) mod tests {
         let mine = example(MarkerState::Mounted);
         hold.write(&mine).unwrap();
         let watch = hold.watch(&mine);
-        assert_eq!(watch.look().unwrap(), Standing::Ours);
+        assert_eq!(watch.look().unwrap(), MarkerStanding::Ours);
         hold.write(&Marker { state: MarkerState::DirtyLeft, ..mine.clone() }).unwrap();
-        assert_eq!(watch.look().unwrap(), Standing::Ours, "the state may change");
+        assert_eq!(watch.look().unwrap(), MarkerStanding::Ours, "the state may change");
         for theirs in [
             Marker { claim: Some(claim("bb")), ..mine.clone() },
             Marker { claim: None, ..mine.clone() },
             Marker { pool: "another".to_owned(), ..mine.clone() },
         ] {
             hold.write(&theirs).unwrap();
-            assert_eq!(watch.look().unwrap(), Standing::Theirs(Box::new(theirs)));
+            assert_eq!(watch.look().unwrap(), MarkerStanding::Theirs(Box::new(theirs)));
         }
         // As on another host, which made it all anew.
         fs::rename(origin.path().join(MARKER_NAME), origin.path().join("aside")).unwrap();
-        assert_eq!(watch.look().unwrap(), Standing::Gone);
+        assert_eq!(watch.look().unwrap(), MarkerStanding::Gone);
         let second = MarkerHold::take(&root(origin.path())).unwrap();
         second.write(&Marker { claim: Some(claim("cc")), ..mine.clone() }).unwrap();
-        assert!(matches!(watch.look().unwrap(), Standing::Theirs(_)));
+        assert!(matches!(watch.look().unwrap(), MarkerStanding::Theirs(_)));
         let refusal = hold.write(&mine).unwrap_err();
         assert!(refusal.to_string().contains("away from the origin"), "{refusal}");
         hold.remove().unwrap();

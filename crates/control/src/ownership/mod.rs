@@ -12,10 +12,12 @@ mod marker;
 mod obsolete;
 mod standing;
 
-pub(crate) use durable::{Durable, DurableNote, FILE as DURABLE_FILE, keep_up};
-pub(crate) use judgement::{Allowed, Awaited, Held, Image, Ownership, judge};
+pub(crate) use durable::{DurableLog, DurableNote, FILE as DURABLE_FILE, keep_up};
+pub(crate) use judgement::{Allowed, AwaitedNote, Image, Ownership, PoolHeld, judge};
 #[cfg(test)]
 pub(crate) use marker::tests as marker_tests;
-pub use marker::{Claim, ClaimWatch, MARKER_NAME, MARKER_VERSION, Marker, MarkerHold, MarkerState, Standing, hex};
+pub use marker::{
+    Claim, ClaimWatch, MARKER_NAME, MARKER_VERSION, Marker, MarkerHold, MarkerStanding, MarkerState, hex,
+};
 pub(crate) use obsolete::{Failure, ObsoleteNote};
 pub(crate) use standing::{MountClaim, keep_watch};

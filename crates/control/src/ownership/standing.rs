@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 
 use headpond_base::Errno;
-use headpond_shard::{Claim, Gate, Standing};
+use headpond_shard::{Gate, LookResult, OriginClaim};
 
-use super::lease::Held;
-use super::marker::{ClaimWatch, Marker, MarkerHold, MarkerState, Standing as Beside};
+use super::lease::LockState;
+use super::marker::{ClaimWatch, Marker, MarkerHold, MarkerStanding, MarkerState};
 use crate::refusal::Refusal;
 
 /// The claim of a mount.
@@ -28,33 +28,33 @@ impl MountClaim {
         Self { watch: marker.watch(own), lock: marker.watch_lock(), origin, mountpoint: own.mountpoint.clone() }
     }
 
-    fn lost(&self, to: &str) -> Standing {
+    fn lost(&self, to: &str) -> LookResult {
         let (origin, mountpoint) = (self.origin.display(), self.mountpoint.display());
         let (whose, stays) = if self.mountpoint.as_os_str().is_empty() {
             ("pool", "in it".to_owned())
         } else {
             ("mount", format!("in the pool. To unmount and keep it: headpond unmount {mountpoint} --keep-dirty"))
         };
-        Standing::Lost(format!(
+        LookResult::Lost(format!(
             "{origin} is no longer this {whose}'s: {to}. This {whose} writes nothing more there, and takes no writes. Its dirty \
              data stays {stays}"
         ))
     }
 }
 
-impl Claim for MountClaim {
-    fn look(&self) -> Standing {
+impl OriginClaim for MountClaim {
+    fn look(&self) -> LookResult {
         let held = self.lock.look();
         match self.watch.look() {
-            Ok(Beside::Ours) => match held {
-                Held::Yes => Standing::Ours,
+            Ok(MarkerStanding::Ours) => match held {
+                LockState::Yes => LookResult::Ours,
                 // It takes over, or was refused and lets go in a moment: the marker will say.
-                Held::ByAnother => Standing::Unknown(Errno::BUSY),
-                Held::Unknown(errno) => Standing::Unknown(Errno(errno.raw_os_error())),
+                LockState::ByAnother => LookResult::Unknown(Errno::BUSY),
+                LockState::Unknown(errno) => LookResult::Unknown(Errno(errno.raw_os_error())),
             },
-            Ok(Beside::Theirs(marker)) => self.lost(&by(&marker)),
-            Ok(Beside::Gone) => self.lost("another unmount or an operator removed its marker"),
-            Err(refusal) => Standing::Unknown(errno_of(&refusal)),
+            Ok(MarkerStanding::Theirs(marker)) => self.lost(&by(&marker)),
+            Ok(MarkerStanding::Gone) => self.lost("another unmount or an operator removed its marker"),
+            Err(refusal) => LookResult::Unknown(errno_of(&refusal)),
         }
     }
 }

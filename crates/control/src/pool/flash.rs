@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use headpond_base::{BLOCK, BLOCK_U64, BufMut, MemberId};
-use headpond_device::{Backend, Fill, Flash as Opened, FlashError, FlashKind, Reactor, TrimPolicy, start_reactor};
+use headpond_device::{Backend, Fill, Flash, FlashError, FlashKind, Reactor, TrimPolicy, start_reactor};
 use headpond_format::{
     Damage, Geometry, GeometryError, POOL_BYTES_MAX, POOL_BYTES_MIN, SUPERBLOCK_SLOTS, Superblock, decode_superblock,
     encode_superblock,
@@ -24,10 +24,10 @@ use crate::wording::Size;
 
 /// The flash, held by this process alone.
 #[derive(Debug)]
-pub struct Flash {
+pub struct HeldFlash {
     path: PathBuf,
     /// `None` only while it is opened anew at another size, and once its device is started.
-    opened: Option<Opened>,
+    opened: Option<Flash>,
     undo: Undo,
 }
 
@@ -41,7 +41,7 @@ enum Undo {
 
 impl Undo {
     /// The file of a flash, opened by itself: a copy of the descriptor would have its lock too.
-    fn file(opened: &Opened, path: &Path) -> Result<File, Refusal> {
+    fn file(opened: &Flash, path: &Path) -> Result<File, Refusal> {
         let same = format!("/proc/self/fd/{}", opened.file().as_raw_fd());
         File::options().write(true).open(same).map_err(|error| Refusal::from_io("open once more", path, error))
     }
@@ -60,7 +60,7 @@ pub enum FlashContent {
     Unreadable(Damage),
 }
 
-impl Flash {
+impl HeldFlash {
     /// Opens or makes the flash and takes it for this process. It writes nothing to an existing flash;
     /// an empty file gets its size.
     ///
@@ -74,10 +74,10 @@ impl Flash {
             let why = "does not exist or is empty. To make it, give its size, such as --size 200G".to_owned();
             size.map(whole_blocks).ok_or_else(|| Refusal::Flash { path: path.to_owned(), why })
         };
-        let opened = match Opened::open(path) {
+        let opened = match Flash::open(path) {
             Ok(opened) => opened,
             Err(FlashError::Missing(_)) => {
-                let opened = Opened::create(path, need_size()?, fill).map_err(|error| refusal(path, error))?;
+                let opened = Flash::create(path, need_size()?, fill).map_err(|error| refusal(path, error))?;
                 let undo = Undo::Remove(Undo::file(&opened, path)?);
                 return Ok(Self { path: path.to_owned(), opened: Some(opened), undo });
             }
@@ -97,8 +97,8 @@ impl Flash {
     ///
     /// # Errors
     /// The statuses 30, 31 and 61.
-    pub fn open_read_only(path: &Path) -> Result<Opened, Refusal> {
-        Opened::open_read_only(path).map_err(|error| refusal(path, error))
+    pub fn open_read_only(path: &Path) -> Result<Flash, Refusal> {
+        Flash::open_read_only(path).map_err(|error| refusal(path, error))
     }
 
     /// Gives a file another size, with all its space: a pool must not find its file system full later.
@@ -123,7 +123,7 @@ impl Flash {
         file.set_len(bytes).and_then(|()| file.sync_all()).map_err(failed)?;
         // Its size is measured when it is opened. Two open files cannot both have the lock.
         self.opened = None;
-        self.opened = Some(Opened::open(&self.path).map_err(|error| refusal(&self.path, error))?);
+        self.opened = Some(Flash::open(&self.path).map_err(|error| refusal(&self.path, error))?);
         Ok(())
     }
 
@@ -214,7 +214,7 @@ impl Flash {
     /// # Panics
     /// Once its reactor is started: then the flash is the reactor's.
     #[must_use]
-    pub fn opened(&self) -> &Opened {
+    pub fn opened(&self) -> &Flash {
         self.opened.as_ref().expect("the flash is asked before its reactor is started")
     }
 
@@ -242,7 +242,7 @@ impl Flash {
 pub(crate) struct Superblocks(File);
 
 impl Superblocks {
-    pub(crate) fn of(flash: &Opened) -> io::Result<Self> {
+    pub(crate) fn of(flash: &Flash) -> io::Result<Self> {
         Ok(Self(flash.file().try_clone()?))
     }
 
@@ -258,7 +258,7 @@ impl Superblocks {
     }
 }
 
-impl Drop for Flash {
+impl Drop for HeldFlash {
     fn drop(&mut self) {
         // Best effort: what cannot be undone is a file of zeros, which the next start names.
         let _ = match &self.undo {
@@ -456,12 +456,12 @@ mod tests {
     fn a_missing_flash_is_made_at_its_size_and_removed_again_if_nothing_comes_of_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pond");
-        let flash = Flash::take(&path, SIZE, Fill::Reserved).unwrap();
+        let flash = HeldFlash::take(&path, SIZE, Fill::Reserved).unwrap();
         assert_eq!((flash.bytes(), flash.recognise().unwrap()), (64 << 20, FlashContent::Nothing));
         assert_eq!(fs::metadata(&path).unwrap().len(), 64 << 20);
         drop(flash);
         assert!(!path.exists());
-        let mut flash = Flash::take(&path, SIZE, Fill::Reserved).unwrap();
+        let mut flash = HeldFlash::take(&path, SIZE, Fill::Reserved).unwrap();
         flash.settle();
         drop(flash);
         assert!(path.exists());
@@ -472,7 +472,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pond");
         fs::write(&path, "").unwrap();
-        let flash = Flash::take(&path, SIZE, Fill::Reserved).unwrap();
+        let flash = HeldFlash::take(&path, SIZE, Fill::Reserved).unwrap();
         assert_eq!((flash.bytes(), flash.recognise().unwrap()), (64 << 20, FlashContent::Nothing));
         drop(flash);
         assert_eq!(fs::metadata(&path).unwrap().len(), 0);
@@ -487,7 +487,7 @@ mod tests {
             if made_before {
                 fs::write(&path, "").unwrap();
             }
-            let flash = Flash::take(&path, SIZE, Fill::Reserved).unwrap();
+            let flash = HeldFlash::take(&path, SIZE, Fill::Reserved).unwrap();
             fs::rename(&path, dir.path().join("aside")).unwrap();
             std::os::unix::fs::symlink(&other, &path).unwrap();
             drop(flash);
@@ -500,8 +500,8 @@ mod tests {
     fn a_held_flash_is_refused_to_others() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pond");
-        let _flash = Flash::take(&path, SIZE, Fill::Reserved).unwrap();
-        assert_eq!(Flash::take(&path, SIZE, Fill::Reserved).unwrap_err().status(), ExitStatus::FlashInUse);
+        let _flash = HeldFlash::take(&path, SIZE, Fill::Reserved).unwrap();
+        assert_eq!(HeldFlash::take(&path, SIZE, Fill::Reserved).unwrap_err().status(), ExitStatus::FlashInUse);
     }
 
     #[test]
@@ -515,7 +515,7 @@ mod tests {
             ("new", Some(Size(5 << 50)), ExitStatus::FlashUnusable, "at most 4096 TiB"),
             ("dir", SIZE, ExitStatus::FlashUnusable, "neither a file"),
         ] {
-            let refusal = Flash::take(&at(name), size, Fill::Reserved).unwrap_err();
+            let refusal = HeldFlash::take(&at(name), size, Fill::Reserved).unwrap_err();
             assert_eq!(refusal.status(), status, "{refusal}");
             assert!(refusal.to_string().contains(says), "{refusal}");
             assert!(!at("new").exists(), "a refusal leaves nothing");

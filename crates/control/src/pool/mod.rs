@@ -8,6 +8,6 @@ mod recovery;
 mod resolve;
 
 pub(crate) use flash::Superblocks;
-pub use flash::{Flash, FlashContent};
+pub use flash::{FlashContent, HeldFlash};
 pub(crate) use recovery::{Beside, DirtyFile, Ready, make_ready};
 pub use resolve::{OriginFile, Wanted};

@@ -21,12 +21,12 @@ use headpond_mount::{KEPT_TIMES_MAX, KeptTime, KnownObject};
 use headpond_shard::FlashReader;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::flash::{Flash, FlashContent};
+use super::flash::{FlashContent, HeldFlash};
 use super::resolve::{OriginFile, Wanted};
 use crate::origin::OriginRoot;
-use crate::ownership::{Allowed, Awaited, Claim, Failure, Held, Image, Marker, Ownership, hex, judge};
+use crate::ownership::{Allowed, AwaitedNote, Claim, Failure, Image, Marker, Ownership, PoolHeld, hex, judge};
 use crate::process::{Step, Waiting, boot};
-use crate::refusal::{Conflicts, Decisions, Doubtful, ExitStatus, FileConflict, Leftover, Refusal, Side};
+use crate::refusal::{Conflicts, Decisions, Doubtful, ExitStatus, FileConflict, Leftover, Refusal, WinningSide};
 use crate::settings::PoolPlan;
 use crate::wording::clock::utc;
 
@@ -65,7 +65,7 @@ pub(crate) struct DirtyFile {
 /// What lies beside the origin.
 pub(crate) struct Beside<'a> {
     /// The marker, and how far the log was durable.
-    pub(crate) awaited: Awaited<'a>,
+    pub(crate) awaited: AwaitedNote<'a>,
     /// The note of a pool whose flash failed.
     pub(crate) failure: Option<&'a Failure>,
 }
@@ -87,7 +87,7 @@ enum Doubt {
 }
 
 impl Doubt {
-    fn refusal(self, flash: &Flash, marker: Option<&Marker>, left: Vec<FileConflict>) -> Refusal {
+    fn refusal(self, flash: &HeldFlash, marker: Option<&Marker>, left: Vec<FileConflict>) -> Refusal {
         let path = flash.path().to_owned();
         match self {
             Self::Failed { when } => Refusal::PoolObsolete { path, when, left: Leftover(left) },
@@ -121,7 +121,7 @@ impl Doubt {
 
 /// Makes the pool of `flash` ready for the origin, or says why not.
 pub(crate) fn make_ready(
-    flash: &mut Flash,
+    flash: &mut HeldFlash,
     root: &OriginRoot,
     beside: &Beside<'_>,
     plan: &PoolPlan,
@@ -212,9 +212,9 @@ pub(crate) fn make_ready(
 /// Whose the pool is, and what its data is worth.
 fn whose(
     root: &OriginRoot,
-    flash: &Flash,
+    flash: &HeldFlash,
     beside: &Beside<'_>,
-    held: Option<&Held>,
+    held: Option<&PoolHeld>,
     allowed: Allowed,
 ) -> Result<(Ownership, Trust), Refusal> {
     let failed = beside.failure.zip(held).filter(|(failure, held)| failure.is_of(&held.pool.to_string()));
@@ -240,7 +240,7 @@ fn whose(
 }
 
 /// The pool that is there, if there is one that counts.
-fn look_at(flash: &Flash, allowed: Allowed, planted: Option<Mutation>) -> Result<Option<Recovered>, Refusal> {
+fn look_at(flash: &HeldFlash, allowed: Allowed, planted: Option<Mutation>) -> Result<Option<Recovered>, Refusal> {
     let refuse =
         |what: String, advice, status| Err(Refusal::Pool { path: flash.path().to_owned(), what, advice, status });
     match flash.recognise()? {
@@ -279,7 +279,7 @@ fn planted(plan: &PoolPlan) -> Result<Option<Mutation>, Refusal> {
     Ok(asked.then_some(Mutation::AcceptTornBatch))
 }
 
-fn read_pool(flash: &Flash, planted: Option<Mutation>) -> Result<Recovered, Refusal> {
+fn read_pool(flash: &HeldFlash, planted: Option<Mutation>) -> Result<Recovered, Refusal> {
     recover_mutated(&mut FlashReader(flash.opened()), flash.bytes(), planted).map_err(|error| {
         let (advice, status) = match error {
             RecoverError::Version { .. } => (OTHER_VERSION, ExitStatus::PoolVersion),
@@ -294,7 +294,7 @@ fn read_pool(flash: &Flash, planted: Option<Mutation>) -> Result<Recovered, Refu
     })
 }
 
-fn kept(found: Option<Recovered>, flash: &Flash, planted: Option<Mutation>) -> Result<Recovered, Refusal> {
+fn kept(found: Option<Recovered>, flash: &HeldFlash, planted: Option<Mutation>) -> Result<Recovered, Refusal> {
     match found {
         Some(recovered) => Ok(recovered),
         None => read_pool(flash, planted),
@@ -305,10 +305,10 @@ fn is_dirty(object: &RecoveredObject) -> bool {
     object.dirty || object.dirty_blocks > 0
 }
 
-fn held(recovered: &Recovered) -> Held {
+fn held(recovered: &Recovered) -> PoolHeld {
     let objects = recovered.objects();
     let superblock = recovered.superblock();
-    Held {
+    PoolHeld {
         pool: superblock.pool,
         origin: superblock.origin.clone(),
         epoch: superblock.epoch,
@@ -320,7 +320,7 @@ fn held(recovered: &Recovered) -> Held {
     }
 }
 
-fn format(flash: &mut Flash, origin: OriginName, plan: &PoolPlan, mode: CacheMode) -> Result<(), Refusal> {
+fn format(flash: &mut HeldFlash, origin: OriginName, plan: &PoolPlan, mode: CacheMode) -> Result<(), Refusal> {
     let geometry = flash.prepare_format(plan.size)?;
     let (pool, member) = (PoolId(random()?), MemberName(random()?));
     let failed = |errno: headpond_base::Errno| Refusal::Pool {
@@ -336,7 +336,7 @@ fn format(flash: &mut Flash, origin: OriginName, plan: &PoolPlan, mode: CacheMod
 }
 
 /// A size given for a pool that exists must be its own: it cannot be changed in place.
-fn check_size(flash: &Flash, recovered: &Recovered, plan: &PoolPlan) -> Result<(), Refusal> {
+fn check_size(flash: &HeldFlash, recovered: &Recovered, plan: &PoolPlan) -> Result<(), Refusal> {
     let pool_bytes = recovered.superblock().geometry.pool_bytes;
     match plan.size {
         Some(size) if size.0 / BLOCK_U64 * BLOCK_U64 != pool_bytes => Err(Refusal::Usage(format!(
@@ -384,12 +384,12 @@ fn settle_objects(
                 let path = shown_path(object, found.as_ref());
                 in_conflict.push(path.clone());
                 match (decisions.side(&path), &file) {
-                    (Some(Side::Pool), Some(file)) => {
+                    (Some(WinningSide::Pool), Some(file)) => {
                         recovered.keep(object.object, file);
                         notes.push(format!("{}: kept the pool's data, as you decided", path.display()));
                         true
                     }
-                    (Some(Side::Origin), _) => {
+                    (Some(WinningSide::Origin), _) => {
                         recovered.discard(object.object);
                         notes.push(format!("{}: kept the origin's file, as you decided", path.display()));
                         false
@@ -463,13 +463,13 @@ fn decide_all(
         }
         let path = shown_path(object, found.as_ref());
         match (decisions.side(&path), found) {
-            (Some(Side::Pool), Some(found)) => {
+            (Some(WinningSide::Pool), Some(found)) => {
                 recovered.keep(object.object, &open_file(found).into());
                 let seen = recovered.attributes(object.object).unwrap_or_default();
                 settled.take_file(object.object, seen, found, root)?;
                 notes.push(format!("{}: kept the pool's data, as you decided", path.display()));
             }
-            (Some(Side::Origin), _) => {
+            (Some(WinningSide::Origin), _) => {
                 recovered.discard(object.object);
                 notes.push(format!("{}: kept the origin's file, as you decided", path.display()));
             }

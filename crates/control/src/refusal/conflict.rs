@@ -121,7 +121,7 @@ pub struct Decisions {
 
 /// Which side wins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Side {
+pub enum WinningSide {
     /// The dirty data in the pool.
     Pool,
     /// What the origin has.
@@ -138,13 +138,13 @@ impl Decisions {
     /// The side for one file: named by itself, else by `all`. A file named for both sides, or
     /// `all` for both, decides nothing.
     #[must_use]
-    pub fn side(&self, path: &std::path::Path) -> Option<Side> {
+    pub fn side(&self, path: &std::path::Path) -> Option<WinningSide> {
         let named = |list: &[PathBuf], name: &std::path::Path| list.iter().any(|entry| entry == name);
         let all = std::path::Path::new("all");
         for name in [path, all] {
             match (named(&self.keep_pool, name), named(&self.keep_origin, name)) {
-                (true, false) => return Some(Side::Pool),
-                (false, true) => return Some(Side::Origin),
+                (true, false) => return Some(WinningSide::Pool),
+                (false, true) => return Some(WinningSide::Origin),
                 (true, true) => return None,
                 (false, false) => {}
             }
@@ -161,8 +161,8 @@ mod tests {
     #[test]
     fn a_file_named_by_itself_overrules_all() {
         let decisions = Decisions { keep_pool: vec!["all".into()], keep_origin: vec!["db/t1.ibd".into()] };
-        assert_eq!(decisions.side(Path::new("db/t1.ibd")), Some(Side::Origin));
-        assert_eq!(decisions.side(Path::new("db/t2.ibd")), Some(Side::Pool));
+        assert_eq!(decisions.side(Path::new("db/t1.ibd")), Some(WinningSide::Origin));
+        assert_eq!(decisions.side(Path::new("db/t2.ibd")), Some(WinningSide::Pool));
         assert_eq!(Decisions::default().side(Path::new("db/t1.ibd")), None);
         let both = Decisions { keep_pool: vec!["x".into()], keep_origin: vec!["x".into()] };
         assert_eq!(both.side(Path::new("x")), None, "a contradiction is no decision");

@@ -10,7 +10,7 @@ mod exit;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use conflict::{Conflicts, Decisions, Doubtful, FileConflict, Leftover, Side};
+pub use conflict::{Conflicts, Decisions, Doubtful, FileConflict, Leftover, WinningSide};
 pub use exit::ExitStatus;
 
 use crate::wording::Size;

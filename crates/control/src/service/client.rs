@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 
-use super::protocol::{ANSWER_MAX, Answer, Command};
+use super::protocol::{ANSWER_MAX, Answer, ClientCommand};
 use crate::mounts::{FS_TYPE, mounted_on, mountpoint_path};
 use crate::process::runtime_dir;
 use crate::refusal::{ExitStatus, Refusal};
@@ -77,7 +77,7 @@ impl Daemon {
     ///
     /// # Errors
     /// What the daemon refuses, or [`Refusal::NoAnswer`].
-    pub fn ask(&self, command: &Command) -> Result<Answer, Refusal> {
+    pub fn ask(&self, command: &ClientCommand) -> Result<Answer, Refusal> {
         self.take(ask_at(&self.socket, self.user, command, Some(PATIENCE)))
     }
 
@@ -85,7 +85,7 @@ impl Daemon {
     ///
     /// # Errors
     /// What the daemon refuses, or [`Refusal::NoAnswer`].
-    pub fn ask_and_wait(&self, command: &Command) -> Result<Answer, Refusal> {
+    pub fn ask_and_wait(&self, command: &ClientCommand) -> Result<Answer, Refusal> {
         self.take(ask_at(&self.socket, self.user, command, None))
     }
 
@@ -117,7 +117,7 @@ fn connect(socket: &Path, user: u32) -> io::Result<UnixStream> {
 ///
 /// # Errors
 /// When nobody of that user listens, or what is said is no answer.
-pub fn ask_at(socket: &Path, user: u32, command: &Command, patience: Option<Duration>) -> io::Result<Answer> {
+pub fn ask_at(socket: &Path, user: u32, command: &ClientCommand, patience: Option<Duration>) -> io::Result<Answer> {
     let mut stream = connect(socket, user)?;
     stream.set_read_timeout(patience)?;
     stream.set_write_timeout(patience)?;

@@ -18,11 +18,11 @@ use headpond_mount::{Insight, WholeFile, WholeWrites};
 use headpond_shard::{Gate, Handle};
 
 use super::operations::Operations;
-use super::protocol::{Answer, Command, Progress};
+use super::protocol::{Answer, ClientCommand, OperationProgress};
 use super::socket::Client;
 use super::watch::Watch;
 use super::{Status, faults};
-use crate::mounts::Places;
+use crate::mounts::CheckedPlaces;
 use crate::numbers::{self, Numbers, Rate, Snapshot};
 use crate::refusal::Refusal;
 use crate::settings::{LiveSettings, Settings};
@@ -49,7 +49,7 @@ pub(crate) enum Phase {
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) handle: Handle,
-    pub(crate) places: Places,
+    pub(crate) places: CheckedPlaces,
     pub(crate) pool: PoolId,
     pub(crate) pool_bytes: u64,
     faults: Option<FaultHandle>,
@@ -76,7 +76,7 @@ const SET_MODE: &str = "set-mode";
 impl Service {
     pub(crate) fn new(
         handle: Handle,
-        places: Places,
+        places: CheckedPlaces,
         pool: PoolId,
         pool_bytes: u64,
         live: LiveSettings,
@@ -111,31 +111,31 @@ impl Service {
     }
 
     /// Does what one client asks.
-    pub(crate) fn handle(&self, command: Command, client: Client, events: &Sender<Event>) {
+    pub(crate) fn handle(&self, command: ClientCommand, client: Client, events: &Sender<Event>) {
         let changes = matches!(
             command,
-            Command::Flush { .. }
-                | Command::Set { .. }
-                | Command::AddRule { .. }
-                | Command::RemoveRule { .. }
-                | Command::Unmount { .. }
+            ClientCommand::Flush { .. }
+                | ClientCommand::Set { .. }
+                | ClientCommand::AddRule { .. }
+                | ClientCommand::RemoveRule { .. }
+                | ClientCommand::Unmount { .. }
         );
         if changes && self.phase() == Phase::Unmounting {
             return client.refuse(&Refusal::Ending { path: self.mountpoint() });
         }
         match command {
-            Command::Status => client.answer(&Answer::Status(Box::new(self.status()))),
-            Command::Numbers => client.answer(&Answer::Numbers(Box::new(self.numbers()))),
-            Command::Flush { path } => client.answer_or_refuse(self.start_flush(path.as_deref())),
-            Command::CancelFlush { id } => client.answer_or_refuse(self.cancel_flush(id)),
-            Command::Rules => client.answer(&Answer::Rules { rules: self.shown_rules() }),
-            Command::AddRule { words, before, dry_run } => self.add_rule(&words, before, dry_run, client),
-            Command::RemoveRule { number, dry_run } => self.remove_rule(number, dry_run, client),
-            Command::TestRules { words } => client.answer_or_refuse(self.test_rules(&words)),
-            Command::Get => client.answer(&Answer::Settings { values: self.live.now().values() }),
-            Command::Set { settings, dry_run } => self.set(&settings, dry_run, client),
-            Command::Fault { faults } => client.answer_or_refuse(self.inject(&faults).map(|()| Answer::Done)),
-            Command::Operation { id } => match self.operations.get(id) {
+            ClientCommand::Status => client.answer(&Answer::Status(Box::new(self.status()))),
+            ClientCommand::Numbers => client.answer(&Answer::Numbers(Box::new(self.numbers()))),
+            ClientCommand::Flush { path } => client.answer_or_refuse(self.start_flush(path.as_deref())),
+            ClientCommand::CancelFlush { id } => client.answer_or_refuse(self.cancel_flush(id)),
+            ClientCommand::Rules => client.answer(&Answer::Rules { rules: self.shown_rules() }),
+            ClientCommand::AddRule { words, before, dry_run } => self.add_rule(&words, before, dry_run, client),
+            ClientCommand::RemoveRule { number, dry_run } => self.remove_rule(number, dry_run, client),
+            ClientCommand::TestRules { words } => client.answer_or_refuse(self.test_rules(&words)),
+            ClientCommand::Get => client.answer(&Answer::Settings { values: self.live.now().values() }),
+            ClientCommand::Set { settings, dry_run } => self.set(&settings, dry_run, client),
+            ClientCommand::Fault { faults } => client.answer_or_refuse(self.inject(&faults).map(|()| Answer::Done)),
+            ClientCommand::Operation { id } => match self.operations.get(id) {
                 Some(operation) => {
                     let engine = self.handle.stats().engine;
                     let dirty_bytes = engine.dirty_blocks * BLOCK_U64;
@@ -149,7 +149,7 @@ impl Service {
                 }
                 None => client.refuse(&Refusal::Usage(format!("the daemon has no operation {id}"))),
             },
-            Command::Unmount { keep_dirty } => {
+            ClientCommand::Unmount { keep_dirty } => {
                 if let Err(gone) = events.send(Event::Unmount { client, keep_dirty })
                     && let Event::Unmount { client, .. } = gone.0
                 {
@@ -272,7 +272,7 @@ impl Service {
         let operation = if before.mode() == next.mode() {
             None
         } else {
-            if self.operations.state_of(SET_MODE) == Some(Progress::Running) {
+            if self.operations.state_of(SET_MODE) == Some(OperationProgress::Running) {
                 self.hold_if(before.mode());
                 let why = "the mode is already changing. Nothing was changed. Wait until it is done: headpond status";
                 return client.refuse(&Refusal::Usage(why.to_owned()));
@@ -310,7 +310,7 @@ impl Service {
                     live.back_to(before);
                     service.hold_if(before);
                 }
-                operations.finish(id, result.map_or_else(Progress::Failed, |()| Progress::Done));
+                operations.finish(id, result.map_or_else(OperationProgress::Failed, |()| OperationProgress::Done));
             }),
         );
     }
@@ -348,11 +348,11 @@ impl Service {
         let engine = &stats.engine;
         let (mode, phase) = *self.now.lock().unwrap_or_else(PoisonError::into_inner);
         let flush = self.operations.state_of(FLUSH);
-        let changing = self.operations.state_of(SET_MODE) == Some(Progress::Running);
+        let changing = self.operations.state_of(SET_MODE) == Some(OperationProgress::Running);
         let state = match phase {
             Phase::Unmounting => "unmounting",
             Phase::Running if changing => "changing mode",
-            Phase::Running if flush == Some(Progress::Running) => "flushing",
+            Phase::Running if flush == Some(OperationProgress::Running) => "flushing",
             Phase::Running => "running",
         };
         let (hits, misses) = (engine.read_hits_blocks, engine.read_miss_blocks);
@@ -400,10 +400,10 @@ impl Service {
             origin_errors: engine.origin_errors,
             flush: match flush {
                 None => "none".to_owned(),
-                Some(Progress::Running) => "running".to_owned(),
-                Some(Progress::Done) => "done".to_owned(),
-                Some(Progress::Cancelled) => "cancelled".to_owned(),
-                Some(Progress::Failed(why)) => format!("failed: {why}"),
+                Some(OperationProgress::Running) => "running".to_owned(),
+                Some(OperationProgress::Done) => "done".to_owned(),
+                Some(OperationProgress::Cancelled) => "cancelled".to_owned(),
+                Some(OperationProgress::Failed(why)) => format!("failed: {why}"),
             },
             flushes: self.flushes(),
             nested_origins: self.nested_origins(),

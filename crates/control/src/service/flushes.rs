@@ -12,8 +12,8 @@ use headpond_base::{BLOCK_U64, Errno};
 use headpond_engine::{FlushId, FlushScope, Reply, Request};
 
 use super::commands::{FLUSH, Service, outcome};
-use super::operations::Operation;
-use super::protocol::{Answer, Progress};
+use super::operations::StartedOperation;
+use super::protocol::{Answer, OperationProgress};
 use super::shown::FlushShown;
 use crate::numbers::eta_seconds;
 use crate::refusal::Refusal;
@@ -54,10 +54,11 @@ impl Service {
             } else {
                 format!("there is no {}", shown_there.display())
             };
-            service.operations.finish(id, Progress::Failed(why));
+            service.operations.finish(id, OperationProgress::Failed(why));
         };
         if let Err(error) = std::thread::Builder::new().name("flush-scope".to_owned()).spawn(look) {
-            self.operations.finish(id, Progress::Failed(format!("cannot start a thread to list the files: {error}")));
+            self.operations
+                .finish(id, OperationProgress::Failed(format!("cannot start a thread to list the files: {error}")));
         }
         match is_there.recv_timeout(LOOK) {
             Ok(false) => {
@@ -71,15 +72,16 @@ impl Service {
     fn submit_flush(&self, id: u64, scope: FlushScope) {
         let cancelled = || self.operations.get(id).is_some_and(|known| known.cancelled);
         if cancelled() {
-            return self.operations.finish(id, Progress::Cancelled);
+            return self.operations.finish(id, OperationProgress::Cancelled);
         }
         let (service, operations) = (self.clone(), self.operations.clone());
         let end = move |reply: Reply| {
             operations.finish(
                 id,
                 match &reply {
-                    Reply::Failed(Errno::CANCELED) => Progress::Cancelled,
-                    reply => outcome(reply).map_or_else(|why| Progress::Failed(service.why(why)), |()| Progress::Done),
+                    Reply::Failed(Errno::CANCELED) => OperationProgress::Cancelled,
+                    reply => outcome(reply)
+                        .map_or_else(|why| OperationProgress::Failed(service.why(why)), |()| OperationProgress::Done),
                 },
             );
         };
@@ -94,7 +96,7 @@ impl Service {
     pub(crate) fn cancel_flush(&self, id: u64) -> Result<Answer, Refusal> {
         let is_flush = self.operations.get(id).is_some_and(|known| known.name == FLUSH);
         match self.operations.cancel(id).filter(|_| is_flush) {
-            Some(Progress::Running) => {
+            Some(OperationProgress::Running) => {
                 // It may have ended this moment, or not have begun: then it finds out by itself.
                 let _ = self.handle.call(Request::CancelFlush(FlushId(id)));
                 Ok(Answer::Done)
@@ -119,14 +121,14 @@ impl Service {
         }
         let under_way = self.handle.stats().flushes;
         let rate = self.destage_rate();
-        let show = |operation: Operation| {
+        let show = |operation: StartedOperation| {
             let flush = under_way.iter().find(|flush| flush.id == Some(FlushId(operation.id)));
             let blocks = |blocks: Option<u64>| blocks.unwrap_or(0) * BLOCK_U64;
             let (state, why) = match &operation.progress {
-                Progress::Running => ("running", ""),
-                Progress::Done => ("done", ""),
-                Progress::Cancelled => ("cancelled", ""),
-                Progress::Failed(why) => ("failed", why.as_str()),
+                OperationProgress::Running => ("running", ""),
+                OperationProgress::Done => ("done", ""),
+                OperationProgress::Cancelled => ("cancelled", ""),
+                OperationProgress::Failed(why) => ("failed", why.as_str()),
             };
             FlushShown {
                 handle: operation.id,

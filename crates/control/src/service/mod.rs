@@ -21,7 +21,7 @@ mod watch;
 pub use client::Daemon;
 pub(crate) use commands::{Event, Phase, Service, outcome};
 pub(crate) use http::{MetricsServer, Token};
-pub use protocol::{Answer, Command, Progress};
+pub use protocol::{Answer, ClientCommand, OperationProgress};
 pub use shown::{Decision, FlushShown, RuleShown};
 pub(crate) use socket::{Client, ControlSocket};
 pub use status::Status;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::protocol::Progress;
+use super::protocol::OperationProgress;
 
 /// The most operations under way at once. Each is one request in the engine.
 const RUNNING_MAX: usize = 8;
@@ -22,12 +22,12 @@ pub struct Operations {
 #[derive(Debug, Default)]
 struct Inner {
     last: u64,
-    known: VecDeque<Operation>,
+    known: VecDeque<StartedOperation>,
 }
 
 /// One of them.
 #[derive(Clone, Debug)]
-pub struct Operation {
+pub struct StartedOperation {
     /// Its handle.
     pub id: u64,
     /// What it does.
@@ -35,14 +35,14 @@ pub struct Operation {
     /// What it is about, if it is not about everything.
     pub about: String,
     /// How it stands.
-    pub progress: Progress,
+    pub progress: OperationProgress,
     /// It is to end early.
     pub cancelled: bool,
     started: Instant,
     took: Option<Duration>,
 }
 
-impl Operation {
+impl StartedOperation {
     /// For how long it has been running, or ran.
     #[must_use]
     pub fn took(&self) -> Duration {
@@ -55,21 +55,21 @@ impl Operations {
     #[must_use]
     pub fn begin(&self, name: &'static str, about: &str) -> Option<u64> {
         let mut inner = self.inner();
-        let running = inner.known.iter().filter(|known| known.progress == Progress::Running).count();
+        let running = inner.known.iter().filter(|known| known.progress == OperationProgress::Running).count();
         if running >= RUNNING_MAX {
             return None;
         }
         while inner.known.len() >= REMEMBERED_MAX {
-            let over = inner.known.iter().position(|known| known.progress != Progress::Running)?;
+            let over = inner.known.iter().position(|known| known.progress != OperationProgress::Running)?;
             inner.known.remove(over);
         }
         inner.last += 1;
         let id = inner.last;
-        inner.known.push_back(Operation {
+        inner.known.push_back(StartedOperation {
             id,
             name,
             about: about.to_owned(),
-            progress: Progress::Running,
+            progress: OperationProgress::Running,
             cancelled: false,
             started: Instant::now(),
             took: None,
@@ -78,7 +78,7 @@ impl Operations {
     }
 
     /// Ends an operation. Its end is its end: a second one changes nothing.
-    pub fn finish(&self, id: u64, end: Progress) {
+    pub fn finish(&self, id: u64, end: OperationProgress) {
         let mut inner = self.inner();
         if let Some(known) = inner.known.iter_mut().find(|known| known.id == id && known.took.is_none()) {
             known.progress = end;
@@ -98,7 +98,7 @@ impl Operations {
 
     /// It is to end early. How it stands, if it is remembered.
     #[must_use]
-    pub fn cancel(&self, id: u64) -> Option<Progress> {
+    pub fn cancel(&self, id: u64) -> Option<OperationProgress> {
         let mut inner = self.inner();
         let known = inner.known.iter_mut().find(|known| known.id == id)?;
         known.cancelled = true;
@@ -107,22 +107,22 @@ impl Operations {
 
     /// An operation, if it is remembered.
     #[must_use]
-    pub fn get(&self, id: u64) -> Option<Operation> {
+    pub fn get(&self, id: u64) -> Option<StartedOperation> {
         self.inner().known.iter().find(|known| known.id == id).cloned()
     }
 
     /// The last operations of this name, the newest first.
     #[must_use]
-    pub fn last(&self, name: &str, most: usize) -> Vec<Operation> {
+    pub fn last(&self, name: &str, most: usize) -> Vec<StartedOperation> {
         self.inner().known.iter().rev().filter(|known| known.name == name).take(most).cloned().collect()
     }
 
     /// Whether an operation of this name is under way; else how the last one ended, if there was one.
     #[must_use]
-    pub fn state_of(&self, name: &str) -> Option<Progress> {
+    pub fn state_of(&self, name: &str) -> Option<OperationProgress> {
         let inner = self.inner();
         let of_name = || inner.known.iter().filter(|known| known.name == name).map(|known| &known.progress);
-        of_name().find(|progress| **progress == Progress::Running).or_else(|| of_name().next_back()).cloned()
+        of_name().find(|progress| **progress == OperationProgress::Running).or_else(|| of_name().next_back()).cloned()
     }
 
     fn inner(&self) -> std::sync::MutexGuard<'_, Inner> {
@@ -144,7 +144,7 @@ mod tests {
         let second = operations.begin("flush", "nope").unwrap();
         let third = operations.begin("flush", "").unwrap();
         operations.withdraw(second);
-        operations.finish(second, Progress::Done);
+        operations.finish(second, OperationProgress::Done);
         assert!(operations.get(second).is_none() && operations.get(third).is_some());
         assert!(operations.begin("flush", "").unwrap() > third, "a handle names one operation");
     }
@@ -154,19 +154,19 @@ mod tests {
         let operations = Operations::default();
         let ids: Vec<u64> = (0..RUNNING_MAX).map(|_| operations.begin("flush", "").unwrap()).collect();
         assert_eq!(operations.begin("flush", ""), None, "full means no, not growth");
-        operations.finish(ids[0], Progress::Failed("no space".into()));
+        operations.finish(ids[0], OperationProgress::Failed("no space".into()));
         let progress = |id| operations.get(id).map(|known| known.progress);
-        assert_eq!(progress(ids[0]), Some(Progress::Failed("no space".into())));
-        assert_eq!(operations.state_of("flush"), Some(Progress::Running));
+        assert_eq!(progress(ids[0]), Some(OperationProgress::Failed("no space".into())));
+        assert_eq!(operations.state_of("flush"), Some(OperationProgress::Running));
         for &id in &ids[1..] {
-            operations.finish(id, Progress::Done);
+            operations.finish(id, OperationProgress::Done);
         }
-        assert_eq!(operations.state_of("flush"), Some(Progress::Done));
+        assert_eq!(operations.state_of("flush"), Some(OperationProgress::Done));
         assert_eq!(operations.state_of("mode"), None);
         assert_eq!(operations.last("flush", 2).iter().map(|known| known.id).collect::<Vec<_>>(), [ids[7], ids[6]]);
         for _ in 0..1000 {
             let id = operations.begin("mode", "").unwrap();
-            operations.finish(id, Progress::Done);
+            operations.finish(id, OperationProgress::Done);
         }
         assert!(operations.inner().known.len() <= REMEMBERED_MAX);
         assert_eq!(progress(ids[0]), None, "forgotten in the end");
@@ -176,11 +176,11 @@ mod tests {
     fn an_operation_has_one_end() {
         let operations = Operations::default();
         let id = operations.begin("flush", "db").unwrap();
-        assert_eq!(operations.cancel(id), Some(Progress::Running));
+        assert_eq!(operations.cancel(id), Some(OperationProgress::Running));
         assert!(operations.get(id).unwrap().cancelled);
-        operations.finish(id, Progress::Cancelled);
-        operations.finish(id, Progress::Done);
-        assert_eq!(operations.get(id).unwrap().progress, Progress::Cancelled);
+        operations.finish(id, OperationProgress::Cancelled);
+        operations.finish(id, OperationProgress::Done);
+        assert_eq!(operations.get(id).unwrap().progress, OperationProgress::Cancelled);
         assert_eq!(operations.cancel(99), None);
     }
 }

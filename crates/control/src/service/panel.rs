@@ -145,13 +145,16 @@ fn latency(numbers: &Numbers) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Latency;
+    use crate::LatencyDistribution;
 
     #[test]
     fn a_text_has_a_line_for_each_number_and_columns_for_each_latency() {
         let mut numbers = Numbers::default();
         numbers.metrics.insert("dirty_bytes".to_owned(), 4096.0);
-        numbers.latency.insert("read_hit".to_owned(), Latency { count: 3, p99_seconds: 0.0005, ..Latency::default() });
+        numbers.latency.insert(
+            "read_hit".to_owned(),
+            LatencyDistribution { count: 3, p99_seconds: 0.0005, ..LatencyDistribution::default() },
+        );
         let flush = FlushShown { handle: 3, state: "done".to_owned(), ..FlushShown::default() };
         let text = dirty(&numbers, &[flush]);
         assert!(text.starts_with("dirty_bytes 4096\n") && text.contains("\nflush_3 done left_bytes 0 "), "{text}");

@@ -19,7 +19,7 @@ pub const ANSWER_MAX: u64 = 8 << 20;
 /// What a client wants.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
-pub enum Command {
+pub enum ClientCommand {
     /// How things are. Answer: [`Answer::Status`].
     Status,
     /// All numbers. Answer: [`Answer::Numbers`].
@@ -103,7 +103,7 @@ pub enum Answer {
     Set {
         /// What is not as it was before.
         changes: Vec<SettingChange>,
-        /// A change of the mode that is under way, for [`Command::Operation`].
+        /// A change of the mode that is under way, for [`ClientCommand::Operation`].
         operation: Option<u64>,
         /// What has to go to the origin before the mode is another one.
         to_flush_bytes: u64,
@@ -130,13 +130,13 @@ pub enum Answer {
     Done,
     /// Under way.
     Started {
-        /// Its number, for [`Command::Operation`].
+        /// Its number, for [`ClientCommand::Operation`].
         id: u64,
     },
     /// How far it is.
     Operation {
         /// How it stands.
-        progress: Progress,
+        progress: OperationProgress,
         /// What is dirty at this moment, over all.
         dirty_bytes: u64,
         /// What this operation has still to bring to the origin.
@@ -169,7 +169,7 @@ pub enum Answer {
 /// How a started operation stands.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Progress {
+pub enum OperationProgress {
     /// Under way.
     Running,
     /// Done.
@@ -187,24 +187,27 @@ mod tests {
     #[test]
     fn the_lines_are_stable_and_read_back() {
         for (command, line) in [
-            (Command::Status, r#"{"do":"status"}"#),
-            (Command::Flush { path: None }, r#"{"do":"flush"}"#),
-            (Command::Flush { path: Some("db".into()) }, r#"{"do":"flush","path":"db"}"#),
-            (Command::CancelFlush { id: 3 }, r#"{"do":"cancel-flush","id":3}"#),
-            (Command::RemoveRule { number: 1, dry_run: false }, r#"{"do":"remove-rule","number":1,"dry_run":false}"#),
-            (Command::Get, r#"{"do":"get"}"#),
+            (ClientCommand::Status, r#"{"do":"status"}"#),
+            (ClientCommand::Flush { path: None }, r#"{"do":"flush"}"#),
+            (ClientCommand::Flush { path: Some("db".into()) }, r#"{"do":"flush","path":"db"}"#),
+            (ClientCommand::CancelFlush { id: 3 }, r#"{"do":"cancel-flush","id":3}"#),
             (
-                Command::Set { settings: vec![("mode".into(), "write-back".into())], dry_run: true },
+                ClientCommand::RemoveRule { number: 1, dry_run: false },
+                r#"{"do":"remove-rule","number":1,"dry_run":false}"#,
+            ),
+            (ClientCommand::Get, r#"{"do":"get"}"#),
+            (
+                ClientCommand::Set { settings: vec![("mode".into(), "write-back".into())], dry_run: true },
                 r#"{"do":"set","settings":[["mode","write-back"]],"dry_run":true}"#,
             ),
-            (Command::Operation { id: 7 }, r#"{"do":"operation","id":7}"#),
-            (Command::Unmount { keep_dirty: true }, r#"{"do":"unmount","keep_dirty":true}"#),
+            (ClientCommand::Operation { id: 7 }, r#"{"do":"operation","id":7}"#),
+            (ClientCommand::Unmount { keep_dirty: true }, r#"{"do":"unmount","keep_dirty":true}"#),
         ] {
             assert_eq!(serde_json::to_string(&command).unwrap(), line);
-            assert_eq!(serde_json::from_str::<Command>(line).unwrap(), command);
+            assert_eq!(serde_json::from_str::<ClientCommand>(line).unwrap(), command);
         }
         let answer = Answer::Operation {
-            progress: Progress::Failed("no space".into()),
+            progress: OperationProgress::Failed("no space".into()),
             dirty_bytes: 4096,
             left_bytes: 0,
             origin_write_bytes: 1,

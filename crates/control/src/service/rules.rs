@@ -13,7 +13,7 @@ use super::protocol::Answer;
 use super::shown::{Decision, RuleShown};
 use super::socket::Client;
 use crate::refusal::Refusal;
-use crate::settings::{Kind, RULES_TEXT_MAX, Settings, rules_room};
+use crate::settings::{RULES_TEXT_MAX, Settings, ValueKind, rules_room};
 use crate::wording::clock::unix_seconds;
 use crate::wording::{Size, clock};
 
@@ -21,7 +21,7 @@ use crate::wording::{Size, clock};
 pub(crate) type Words = [(String, String)];
 
 /// How long a rule may be for, when it says so.
-const FOR: Kind = Kind::Duration { min: 1_000_000_000, max: 366 * 86_400_000_000_000, can_be_off: false };
+const FOR: ValueKind = ValueKind::Duration { min: 1_000_000_000, max: 366 * 86_400_000_000_000, can_be_off: false };
 
 /// The number of a user, by the number or by the name.
 fn user(text: &str) -> Result<u32, String> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 
-use super::protocol::{Answer, COMMAND_MAX, Command};
+use super::protocol::{Answer, COMMAND_MAX, ClientCommand};
 use crate::process::runtime_dir;
 use crate::refusal::{ExitStatus, Refusal};
 
@@ -83,7 +83,7 @@ impl ControlSocket {
     }
 
     /// Serves clients one after the other, for ever: on a thread of its own.
-    pub fn serve(&self, mut handle: impl FnMut(Command, Client)) {
+    pub fn serve(&self, mut handle: impl FnMut(ClientCommand, Client)) {
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => receive(stream, &mut handle),
@@ -100,7 +100,7 @@ impl Drop for ControlSocket {
     }
 }
 
-fn receive(stream: UnixStream, handle: &mut impl FnMut(Command, Client)) {
+fn receive(stream: UnixStream, handle: &mut impl FnMut(ClientCommand, Client)) {
     let patient = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
     let known = socket_peercred(&stream).is_ok_and(|peer| peer.uid.is_root() || peer.uid == geteuid());
     if patient.is_err() || !known {
@@ -131,7 +131,7 @@ mod tests {
         let socket = ControlSocket::listen(&path, Path::new("/mnt")).unwrap();
         std::thread::spawn(move || {
             socket.serve(|command, client| match command {
-                Command::Flush { .. } => client.answer(&Answer::Started { id: 3 }),
+                ClientCommand::Flush { .. } => client.answer(&Answer::Started { id: 3 }),
                 _ => client.refuse(&Refusal::Usage("no".into())),
             });
         });
@@ -145,11 +145,14 @@ mod tests {
             assert!(said.contains("refused"), "{nonsense}: {said}");
         }
         let me = geteuid().as_raw();
-        assert_eq!(ask_at(&path, me, &Command::Flush { path: None }, patience).unwrap(), Answer::Started { id: 3 });
-        let refused = ask_at(&path, me, &Command::Status, patience).unwrap();
+        assert_eq!(
+            ask_at(&path, me, &ClientCommand::Flush { path: None }, patience).unwrap(),
+            Answer::Started { id: 3 }
+        );
+        let refused = ask_at(&path, me, &ClientCommand::Status, patience).unwrap();
         assert_eq!(refused, Answer::Refused { status: 2, text: "no".into() });
         // As of a socket in another user's directory that leads to a process which is not his.
-        let not_theirs = ask_at(&path, me + 1, &Command::Status, patience).unwrap_err();
+        let not_theirs = ask_at(&path, me + 1, &ClientCommand::Status, patience).unwrap_err();
         assert_eq!(not_theirs.kind(), io::ErrorKind::PermissionDenied);
         let second = ControlSocket::listen(&path, Path::new("/mnt")).unwrap_err();
         assert_eq!(second.status(), ExitStatus::MountPointInUse);
@@ -173,7 +176,7 @@ mod tests {
             ask_at(
                 &path,
                 rustix::process::geteuid().as_raw(),
-                &Command::Flush { path: None },
+                &ClientCommand::Flush { path: None },
                 Some(Duration::from_secs(10)),
             )
         };

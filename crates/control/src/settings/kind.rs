@@ -13,7 +13,7 @@ pub const OFF: u64 = u64::MAX;
 
 /// What a setting's value is. Values are numbers: an index, percents, nanoseconds or bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum ValueKind {
     /// One of some words, by their index.
     Choice(&'static [&'static str]),
     /// A share in percent.
@@ -59,7 +59,7 @@ const TIMES: [(&str, u64); 5] = [
 /// Units of size, the largest first.
 const SIZES: [(&str, u64); 4] = [("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)];
 
-impl Kind {
+impl ValueKind {
     /// The value of a text.
     ///
     /// # Errors
@@ -157,7 +157,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ValueKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.range())
     }
@@ -175,10 +175,10 @@ mod tests {
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
-    const SHARE: Kind = Kind::Percent { min: 1, max: 70, can_be_off: false };
-    const TIME: Kind = Kind::Duration { min: SECOND, max: 86_400 * SECOND, can_be_off: true };
-    const AMOUNT: Kind = Kind::Size { min: 4096, max: 1 << 20, power_of_two: true, can_be_off: false };
-    const WORD: Kind = Kind::Choice(&["one", "two"]);
+    const SHARE: ValueKind = ValueKind::Percent { min: 1, max: 70, can_be_off: false };
+    const TIME: ValueKind = ValueKind::Duration { min: SECOND, max: 86_400 * SECOND, can_be_off: true };
+    const AMOUNT: ValueKind = ValueKind::Size { min: 4096, max: 1 << 20, power_of_two: true, can_be_off: false };
+    const WORD: ValueKind = ValueKind::Choice(&["one", "two"]);
 
     #[test]
     fn values_are_read_with_their_units_and_shown_so_that_they_read_back() {

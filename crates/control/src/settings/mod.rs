@@ -4,7 +4,7 @@
 //! of `--config`, the options of the command line, and `headpond set`.
 //!
 //! Invariants:
-//! - Values are always within their ranges: whatever sets one goes through its [`Kind`].
+//! - Values are always within their ranges: whatever sets one goes through its [`ValueKind`].
 //! - What several changes at once ask for is checked whole before any of it takes effect.
 //!
 //! `plan` is all that the operator asked for at the start, `live` what a running mount has of it. Uses `refusal` and
@@ -24,7 +24,7 @@ use headpond_engine::Config;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use kept::{Keeper, RULES_TEXT_MAX, kept_text, over_defaults, rules_room};
-pub use kind::{Kind, OFF};
+pub use kind::{OFF, ValueKind};
 pub(crate) use live::{LiveSettings, from_file as settings_from_file};
 pub use plan::{MountPlan, OriginLayer, PoolPlan};
 pub use reference::reference;

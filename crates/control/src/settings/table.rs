@@ -7,7 +7,7 @@
 use headpond_base::{CacheMode, Nanos};
 use headpond_engine::{Admission, Compression, Config, FlashWriteLimit, Policy};
 
-use super::kind::{Kind, OFF};
+use super::kind::{OFF, ValueKind};
 
 /// One setting.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct Setting {
     /// What another value does, and when you want it.
     pub effect: &'static str,
     /// How it is written, and its range.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// Its default.
     pub default: u64,
     /// Puts it where it takes effect.
@@ -57,7 +57,7 @@ pub const TABLE: &[Setting] = &[
                  there; flash keeps a copy. write-around: writes go to the origin alone; reads are cached. \
                  pass-through: everything goes to the origin. When you leave write-back, headpond first flushes in \
                  the background while programs go on; `set` waits for it and shows its progress.",
-        kind: Kind::Choice(MODES),
+        kind: ValueKind::Choice(MODES),
         default: 0,
         apply: |config, value| {
             if let Some(mode) = u8::try_from(value).ok().and_then(CacheMode::from_number) {
@@ -73,7 +73,7 @@ pub const TABLE: &[Setting] = &[
                  bursts. Lower: less data exists on flash alone, and reads get more of the pool. Ten points above \
                  the threshold, writes wait for destage. off: destage starts after the flush-period, or when dirty \
                  data takes 75% of the pool, its limit.",
-        kind: Kind::Percent { min: 1, max: 70, can_be_off: true },
+        kind: ValueKind::Percent { min: 1, max: 70, can_be_off: true },
         default: 50,
         apply: |config, value| {
             config.dirty_threshold = if value == OFF { 0 } else { u8::try_from(value).unwrap_or(50) }
@@ -84,7 +84,7 @@ pub const TABLE: &[Setting] = &[
         meaning: "The longest time that a block stays dirty while the origin keeps up.",
         effect: "Shorter: you lose less if the flash fails. Longer: fewer writes at the origin. off: destage starts \
                  at the dirty-threshold, or with a flush.",
-        kind: Kind::Duration { min: SECOND, max: 7 * DAY, can_be_off: true },
+        kind: ValueKind::Duration { min: SECOND, max: 7 * DAY, can_be_off: true },
         default: 60 * SECOND,
         apply: |config, value| config.flush_period = Nanos(if value == OFF { u64::MAX } else { value }),
     },
@@ -93,7 +93,7 @@ pub const TABLE: &[Setting] = &[
         meaning: "After this long without a request that waits for the origin, headpond flushes at full speed.",
         effect: "Shorter: headpond uses short pauses, and less data exists on flash alone. Longer, or off: several \
                  writes to one place become one write at the origin.",
-        kind: Kind::Duration { min: 100 * MILLISECOND, max: DAY, can_be_off: true },
+        kind: ValueKind::Duration { min: 100 * MILLISECOND, max: DAY, can_be_off: true },
         default: OFF,
         apply: |config, value| config.idle_flush = (value != OFF).then_some(Nanos(value)),
     },
@@ -103,7 +103,7 @@ pub const TABLE: &[Setting] = &[
         effect: "Lower: more of the origin's throughput is left for others. If programs write faster than this for \
                  long, they wait. The limit does not apply to a flush, to an unmount, or to a pool that is out of \
                  room. off: the other settings decide.",
-        kind: Kind::Size { min: 64 << 10, max: 1 << 40, power_of_two: false, can_be_off: true },
+        kind: ValueKind::Size { min: 64 << 10, max: 1 << 40, power_of_two: false, can_be_off: true },
         default: OFF,
         apply: |config, value| config.destage_rate = (value != OFF).then_some(value),
     },
@@ -113,7 +113,7 @@ pub const TABLE: &[Setting] = &[
                  prefetches; later, a miss does where that has proved useful.",
         effect: "Larger: a cold cache warms up with fewer reads of the origin. Smaller: better if the origin \
                  charges by the byte, or if reads have no order at all. 4K: no prefetch.",
-        kind: Kind::Size { min: 4 << 10, max: 1 << 20, power_of_two: true, can_be_off: false },
+        kind: ValueKind::Size { min: 4 << 10, max: 1 << 20, power_of_two: true, can_be_off: false },
         default: 512 << 10,
         apply: |config, value| config.fetch_bytes = u32::try_from(value).unwrap_or(512 << 10),
     },
@@ -122,7 +122,7 @@ pub const TABLE: &[Setting] = &[
         meaning: "The longest time until an unsynced write is durable on flash.",
         effect: "Shorter: a crash loses fewer unsynced writes. Longer: fewer syncs of the flash. When a program \
                  syncs its writes, they are durable at once in any case.",
-        kind: Kind::Duration { min: 10 * MILLISECOND, max: 60 * SECOND, can_be_off: false },
+        kind: ValueKind::Duration { min: 10 * MILLISECOND, max: 60 * SECOND, can_be_off: false },
         default: SECOND,
         apply: |config, value| config.sync_interval = Nanos(value),
     },
@@ -133,7 +133,7 @@ pub const TABLE: &[Setting] = &[
                  headpond caches everything. Reads always use what is on flash. Two kinds of writes never bypass: \
                  those that a program syncs as it goes, such as a log's, and those to a file with dirty data in more \
                  than eight places.",
-        kind: Kind::Size { min: 64 << 10, max: 1 << 40, power_of_two: false, can_be_off: true },
+        kind: ValueKind::Size { min: 64 << 10, max: 1 << 40, power_of_two: false, can_be_off: true },
         default: 4 << 20,
         apply: |config, value| config.sequential_cutoff = (value != OFF).then_some(value),
     },
@@ -143,7 +143,7 @@ pub const TABLE: &[Setting] = &[
         effect: "adaptive watches a sample of the load and follows the policy that fits it best. Choose another for \
                  a load that you know: lru for a hot spot that moves, w-tinylfu for loops and a stable hot set, \
                  s3-fifo for a mixture, fifo to compare with. A change drops nothing.",
-        kind: Kind::Choice(POLICIES),
+        kind: ValueKind::Choice(POLICIES),
         default: 4,
         apply: |config, value| {
             if let Some(policy) = usize::try_from(value).ok().and_then(|index| Policy::ALL.get(index)) {
@@ -157,7 +157,7 @@ pub const TABLE: &[Setting] = &[
         effect: "always: every block that the eviction policy wants. ghost: a block enters at its second miss, if \
                  headpond still remembers the first. This writes far less to flash, and a cold cache warms up more \
                  slowly. Written data always enters.",
-        kind: Kind::Choice(&["always", "ghost"]),
+        kind: ValueKind::Choice(&["always", "ghost"]),
         default: 0,
         apply: |config, value| {
             config.admission = if value == 1 { Admission::Returning } else { Admission::Always };
@@ -168,7 +168,7 @@ pub const TABLE: &[Setting] = &[
         meaning: "The most that reads of the origin may write to flash in a day.",
         effect: "Lower: the flash lasts longer. headpond answers a read beyond the limit, but does not cache it. It \
                  saves up unused allowance, at most an hour's worth. The limit never holds back what programs write.",
-        kind: Kind::Size { min: 1 << 20, max: 1 << 50, power_of_two: false, can_be_off: true },
+        kind: ValueKind::Size { min: 1 << 20, max: 1 << 50, power_of_two: false, can_be_off: true },
         default: OFF,
         apply: |config, value| config.flash_write_limit = (value != OFF).then_some(FlashWriteLimit(value)),
     },
@@ -178,7 +178,7 @@ pub const TABLE: &[Setting] = &[
         effect: "For hosts where flash is the bottleneck: while the origin answers sooner than flash, it serves hits \
                  up to this share. A slower origin serves none. Higher: headpond uses more of the origin's \
                  throughput. off: flash serves every hit. headpond verifies these bytes as it does those from flash.",
-        kind: Kind::Percent { min: 1, max: 90, can_be_off: true },
+        kind: ValueKind::Percent { min: 1, max: 90, can_be_off: true },
         default: OFF,
         apply: |config, value| config.hits_to_origin = if value == OFF { 0 } else { u8::try_from(value).unwrap_or(0) },
     },
@@ -190,7 +190,7 @@ pub const TABLE: &[Setting] = &[
                  applies to data that headpond writes, admits or moves from then on; data on flash stays readable. \
                  headpond stores data uncompressed if it would shrink by less than an eighth. Older versions refuse a \
                  pool that ever held compressed data.",
-        kind: Kind::Choice(COMPRESSIONS),
+        kind: ValueKind::Choice(COMPRESSIONS),
         default: 0,
         apply: |config, value| {
             let word = usize::try_from(value).ok().and_then(|index| COMPRESSIONS.get(index));
@@ -204,7 +204,7 @@ pub const TABLE: &[Setting] = &[
                  Lower: headpond writes less to flash, which helps a flash that wears out or limits writes. 0%: it \
                  compresses from the first write on. Higher: it compresses only when room gets short. Reclaim \
                  compresses older data as it moves it. Compression by rules follows this setting, too.",
-        kind: Kind::Percent { min: 0, max: 75, can_be_off: false },
+        kind: ValueKind::Percent { min: 0, max: 75, can_be_off: false },
         default: 50,
         apply: |config, value| config.compression_from = u8::try_from(value).unwrap_or(50),
     },
@@ -213,7 +213,7 @@ pub const TABLE: &[Setting] = &[
         meaning: "Whether the mount has a directory .headpond at its top, with numbers as small text files.",
         effect: "on: you can follow the mount with cat, watch and grep; no listing shows the directory. off: there \
                  is no such directory.",
-        kind: Kind::Choice(&["on", "off"]),
+        kind: ValueKind::Choice(&["on", "off"]),
         default: 0,
         // Not the engine's: the mount asks for it.
         apply: |_, _| {},
@@ -224,7 +224,7 @@ pub const TABLE: &[Setting] = &[
         effect: "on: `top`, `.headpond/files`, `.headpond/processes` and `rules list` show the requests of each. off: \
                  these stand still; the mount's own numbers go on. `cargo xtask bench --only counting` measures the \
                  cost.",
-        kind: Kind::Choice(&["on", "off"]),
+        kind: ValueKind::Choice(&["on", "off"]),
         default: 0,
         // Not the engine's either.
         apply: |_, _| {},

@@ -22,7 +22,7 @@
 
 use headpond_base::{BLOCK, BLOCK_U64, Block, Buf, BufMut, Location, ObjectId};
 use headpond_map::Slot;
-use headpond_policy::{Gap, Joined, Run as Neighbours, join};
+use headpond_policy::{Gap, Joined, WriteRun, join};
 
 use super::Destaging;
 use super::job::Job;
@@ -60,7 +60,7 @@ impl Destaging<'_> {
                 _ => Gap::Closed,
             };
             let blocks = run.slots.len() as u64;
-            gaps.push((Neighbours { first: run.first.0, blocks, dirty: blocks }, gap));
+            gaps.push((WriteRun { first: run.first.0, blocks, dirty: blocks }, gap));
             before = Some(run);
         }
         join(&gaps, RUN_BLOCKS_MAX as u64, writes, reads)

@@ -31,7 +31,7 @@ use headpond_base::{Block, Errno, Nanos, ObjectId};
 use crate::config::Config;
 use crate::fetches::Fetches;
 use crate::keep::{Keep, Keeping};
-use crate::leaving::Leaving;
+use crate::leaving::LeavingObjects;
 use crate::life::Life;
 use crate::losses::Losses;
 use crate::origin_space::OriginSpace;
@@ -211,7 +211,7 @@ pub(crate) struct Destaging<'a> {
     /// Is told of what is clean.
     pub(crate) keep: &'a mut Keep,
     pub(crate) origin_space: &'a mut OriginSpace,
-    pub(crate) leaving: &'a mut Leaving,
+    pub(crate) leaving: &'a mut LeavingObjects,
     /// The misses, which come first.
     pub(crate) fetches: &'a Fetches,
     pub(crate) pool_failed: &'a PoolFailed,

@@ -11,7 +11,7 @@ use crate::engine::ops::together;
 use crate::kind::to_be_files;
 use crate::life::Life;
 use crate::locks::OpId;
-use crate::op::{Change, Op, Progress, Stage, Work};
+use crate::op::{Change, Op, Stage, StepResult, Work};
 use crate::purpose::Purpose;
 use crate::request::{OpenObject, Reply, Request, RequestId};
 use crate::store::object::{OBJECT_BYTES_MAX, Object};
@@ -183,7 +183,7 @@ impl Engine {
         }
     }
 
-    pub(crate) fn step_op(&mut self, id: OpId, op: &mut Op) -> Progress {
+    pub(crate) fn step_op(&mut self, id: OpId, op: &mut Op) -> StepResult {
         match &op.work {
             Work::Open { allocated } => {
                 let allocated = *allocated;
@@ -218,14 +218,14 @@ impl Engine {
         self.answer(id, reply);
     }
 
-    fn step_open(&mut self, id: OpId, op: &mut Op, allocated: u64) -> Progress {
+    fn step_open(&mut self, id: OpId, op: &mut Op, allocated: u64) -> StepResult {
         if op.stage == Stage::Begin {
             op.stage = Stage::Durable;
             if !self.wait_durable(id) {
-                return Progress::Wait;
+                return StepResult::Wait;
             }
         }
-        Progress::Finish(self.opened(op.object, allocated))
+        StepResult::Finish(self.opened(op.object, allocated))
     }
 
     fn opened(&mut self, object: ObjectId, allocated: u64) -> Reply {

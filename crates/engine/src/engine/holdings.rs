@@ -7,7 +7,7 @@ use headpond_format::{Identity, UNIT};
 
 use crate::engine::Engine;
 use crate::store::object::Object;
-use crate::store::objects::By;
+use crate::store::objects::RankedBy;
 
 /// What the pool has of one object.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,8 +30,8 @@ impl Engine {
     #[must_use]
     pub fn holdings(&self, most: usize) -> Vec<Holding> {
         let objects = &self.store.objects();
-        let mut held: BTreeMap<_, _> = objects.top(most, By::Blocks).into_iter().collect();
-        held.extend(objects.top(most, By::DirtyBlocks));
+        let mut held: BTreeMap<_, _> = objects.top(most, RankedBy::Blocks).into_iter().collect();
+        held.extend(objects.top(most, RankedBy::DirtyBlocks));
         let shown = |object: &Object| Holding {
             identity: object.state.identity,
             path: self.store.path_of(object),

@@ -16,24 +16,24 @@ pub use ops::together::fits_together;
 
 use headpond_base::{Buf, CacheMode, Errno, Nanos, ObjectId};
 use headpond_format::{Address, Superblock, UNIT};
-use headpond_log::{Filling, LogIo, Mutation};
+use headpond_log::{FillPolicy, LogIo, Mutation};
 
 use crate::burials::Burials;
-use crate::checkpoints::{Ask, Checkpoints, Ended, Of};
+use crate::checkpoints::{Ask, CheckpointEnd, Checkpoints, Of};
 use crate::config::Config;
 use crate::destage::Destage;
 use crate::effect::{Effect, Outcome, Ticket};
-use crate::engine::ops::status::Settling;
+use crate::engine::ops::status::SettlingStatus;
 use crate::gather::Gather;
 use crate::keep::{Keep, Keeping};
-use crate::leaving::Leaving;
+use crate::leaving::LeavingObjects;
 use crate::life::Life;
 use crate::locks::{OpId, Span};
 use crate::modes::{ModeRules, rules};
 use crate::object_room::ObjectRoom;
-use crate::op::{Op, Progress, Work};
+use crate::op::{Op, StepResult, Work};
 use crate::origin_space::OriginSpace;
-use crate::outbox::{Finished, Outbox};
+use crate::outbox::{Answered, Outbox};
 use crate::pool_failed::PoolFailed;
 use crate::purpose::Purpose;
 use crate::reclaim::{Reclaim, Reclaiming};
@@ -64,10 +64,10 @@ pub struct Engine {
     sequential: Sequential,
     checkpoints: Checkpoints,
     origin_space: OriginSpace,
-    settling: Settling,
+    settling: SettlingStatus,
     life: Life,
     burials: Burials,
-    leaving: Leaving,
+    leaving: LeavingObjects,
     pool_failed: PoolFailed,
     object_room: ObjectRoom,
     stats: Stats,
@@ -76,7 +76,7 @@ pub struct Engine {
 impl Engine {
     fn new(mut store: Store, checkpoints: Checkpoints, config: Config, now: Nanos) -> Self {
         let (host_segments, streamed_blocks) = (config.host_segments, config.streamed_blocks);
-        store.fill(Filling { host_segments, spare: ADMIT_RESERVE, streamed_blocks });
+        store.fill(FillPolicy { host_segments, spare: ADMIT_RESERVE, streamed_blocks });
         let geometry = *store.log().geometry();
         let data_blocks = geometry.data_blocks();
         let segments = usize::try_from(geometry.segments).expect("the table of segments is in memory");
@@ -95,10 +95,10 @@ impl Engine {
             sequential: Sequential::new(config.sequential_cutoff),
             checkpoints,
             origin_space: OriginSpace::default(),
-            settling: Settling::default(),
+            settling: SettlingStatus::default(),
             life: Life::default(),
             burials: Burials::default(),
-            leaving: Leaving::default(),
+            leaving: LeavingObjects::default(),
             pool_failed: PoolFailed::default(),
             object_room: ObjectRoom::default(),
             stats: Stats::default(),
@@ -188,7 +188,7 @@ impl Engine {
     /// # Panics
     /// When no such effect is under way: a completion that comes twice would be counted twice.
     pub fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
-        let Finished { refused, ended } = self.outbox.finish(ticket, outcome);
+        let Answered { refused, ended } = self.outbox.finish(ticket, outcome);
         if let Some((member, errno)) = refused {
             self.store.refused(member, errno);
         }
@@ -352,8 +352,8 @@ impl Engine {
 
     fn step(&mut self, id: OpId, mut op: Box<Op>) {
         match self.step_op(id, &mut op) {
-            Progress::Wait => self.requests.put_back(id, op),
-            Progress::Finish(reply) => {
+            StepResult::Wait => self.requests.put_back(id, op),
+            StepResult::Finish(reply) => {
                 self.reserve_over(&mut op);
                 self.finish(id, &op, reply);
             }
@@ -416,7 +416,7 @@ impl Engine {
     }
 
     fn checkpoint_answered(&mut self) {
-        let Ended { counts, op } = self.checkpoints.answered(&mut self.store, &self.config);
+        let CheckpointEnd { counts, op } = self.checkpoints.answered(&mut self.store, &self.config);
         self.stats.checkpoints += u64::from(counts);
         if let Some(op) = op {
             self.requests.wake(op);

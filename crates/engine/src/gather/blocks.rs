@@ -12,7 +12,7 @@ use headpond_map::Slot;
 use crate::effect::{Effect, Outcome};
 use crate::gather::Gathering;
 use crate::locks::{OpId, Span};
-use crate::memory_window::Held;
+use crate::memory_window::HeldBlock;
 use crate::op::Op;
 use crate::purpose::{GatherRead, Purpose};
 use crate::store::{ReadBack, Stretch, Unpacked};
@@ -22,7 +22,7 @@ enum Source {
     Memory(Slot),
     Flash(Slot),
     /// What waits in memory, by its place there.
-    Window(Held),
+    Window(HeldBlock),
     Nowhere,
     Origin,
 }

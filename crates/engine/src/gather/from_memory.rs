@@ -4,7 +4,7 @@ use headpond_base::{Block, Class, ObjectId};
 use headpond_policy::Key;
 
 use crate::gather::Gathering;
-use crate::keep::Place;
+use crate::keep::Destination;
 use crate::key::{block_of, key_of};
 use crate::locks::Span;
 
@@ -35,7 +35,7 @@ impl Gathering<'_> {
         self.gather.neighbours.promoted(object, block, self.fetch_most());
         let place = self.keeping().place(object, block, by, true, bytes);
         match place {
-            Place::Kept(class) if class != Class::EVERYBODY => {
+            Destination::Kept(class) if class != Class::EVERYBODY => {
                 // What waits in memory has no class: it is written with it now.
                 self.store.let_go(key);
                 if self.may_name_clean(object) {
@@ -45,10 +45,10 @@ impl Gathering<'_> {
                 }
             }
             // It is written at the end of this step, with what lies beside it.
-            Place::Kept(_) => self.store.was_asked_for(key),
+            Destination::Kept(_) => self.store.was_asked_for(key),
             // Not wanted, or not yet: it waits on.
-            Place::Nowhere => self.store.stays(key),
-            Place::Memory | Place::Unasked | Place::Lingers(_) => {}
+            Destination::Nowhere => self.store.stays(key),
+            Destination::Memory | Destination::Unasked | Destination::Lingers(_) => {}
         }
     }
 

@@ -10,7 +10,7 @@ use headpond_log::DataRecord;
 
 use crate::fetches::Fetch;
 use crate::gather::Gathering;
-use crate::keep::Place;
+use crate::keep::Destination;
 use crate::locks::Span;
 use crate::store::{ADMIT_RESERVE, Store};
 
@@ -35,7 +35,7 @@ impl Gathering<'_> {
         if !welcome.contains(&true) || !self.may_name_clean(fetch.object()) {
             return;
         }
-        let places: Vec<Place> = (0..)
+        let places: Vec<Destination> = (0..)
             .zip(&welcome)
             .map(|(index, welcome)| {
                 let block = fetch.span().first.plus(index);
@@ -45,13 +45,13 @@ impl Gathering<'_> {
                 if *welcome {
                     self.keeping().place(fetch.object(), block, asked.unwrap_or(by), asked.is_some(), bytes)
                 } else {
-                    Place::Nowhere
+                    Destination::Nowhere
                 }
             })
             .collect();
         self.let_in(fetch.object(), fetch.span().first, &places, bytes);
-        let lingering = places.iter().filter(|place| matches!(place, Place::Lingers(_))).count();
-        let waiting = places.iter().filter(|place| **place == Place::Unasked).count();
+        let lingering = places.iter().filter(|place| matches!(place, Destination::Lingers(_))).count();
+        let waiting = places.iter().filter(|place| **place == Destination::Unasked).count();
         let middle = fetch.waiters().first().map_or(fetch.span().first, |waiter| waiter.span.first);
         let unasked = u32::try_from(lingering + waiting).expect("fetches are small");
         self.stats.neighbour_blocks += lingering as u64;
@@ -87,15 +87,15 @@ impl Gathering<'_> {
     }
 
     /// Appends clean blocks, as far as they are to be on flash; a last block that is not whole ends with zeros.
-    pub(crate) fn let_in(&mut self, object: ObjectId, first: Block, places: &[Place], bytes: &[u8]) {
+    pub(crate) fn let_in(&mut self, object: ObjectId, first: Block, places: &[Destination], bytes: &[u8]) {
         let mut index = 0;
         for run in places.chunk_by(PartialEq::eq) {
             let (place, from) = (run[0], index * BLOCK);
             index += run.len();
             let (kept, class) = match place {
-                Place::Nowhere | Place::Memory | Place::Unasked => continue,
-                Place::Lingers(class) => (false, class),
-                Place::Kept(class) => (true, class),
+                Destination::Nowhere | Destination::Memory | Destination::Unasked => continue,
+                Destination::Lingers(class) => (false, class),
+                Destination::Kept(class) => (true, class),
             };
             self.store.introduce(object);
             let blocks = u32::try_from(run.len()).expect("a record is bounded");

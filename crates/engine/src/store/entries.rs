@@ -6,7 +6,7 @@
 
 use headpond_base::{Block, Errno, MemberId, Nanos, ObjectId, SegmentId, Sequence, Stream, UnixNanos};
 use headpond_format::{Entry, OBJECT_PATH_MAX};
-use headpond_log::{Filling, LogIo, WriteId};
+use headpond_log::{FillPolicy, LogIo, WriteId};
 
 use crate::locks::Span;
 use crate::store::Store;
@@ -61,7 +61,7 @@ impl Store {
     }
 
     /// How the log fills its segments.
-    pub(crate) fn fill(&mut self, filling: Filling) {
+    pub(crate) fn fill(&mut self, filling: FillPolicy) {
         self.log.fill(filling);
     }
 

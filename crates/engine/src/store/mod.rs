@@ -29,7 +29,7 @@ use crate::identities::Identities;
 use crate::locks::Span;
 use crate::memory_window::MemoryWindow;
 use crate::packing::Packing;
-use crate::renames::{Followed, Renames, Seen, kept_path};
+use crate::renames::{Followed, Renames, RenamesSeen, kept_path};
 use crate::store::object::Object;
 use crate::store::objects::Objects;
 use crate::sums::Sums;
@@ -352,7 +352,7 @@ impl Store {
     }
 
     /// What a path has seen that is right now.
-    pub(crate) const fn path_now(&self) -> Seen {
+    pub(crate) const fn path_now(&self) -> RenamesSeen {
         self.renames.now()
     }
 

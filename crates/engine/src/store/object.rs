@@ -4,17 +4,17 @@ use headpond_base::{Block, Compression, Location, Nanos, Sequence, UnixNanos, bl
 use headpond_format::{ObjectFlags, ObjectState, Stamp, Witness};
 use headpond_map::{ObjectMap, Slot};
 
-use crate::counted::Counted;
+use crate::counted::ObjectCounts;
 use crate::dropped::Dropped;
 use crate::last_name::LastName;
 use crate::locks::Locks;
 use crate::object_job::ObjectJob;
 use crate::past_pool::PastPool;
-use crate::renames::{Seen, kept_path};
+use crate::renames::{RenamesSeen, kept_path};
 use crate::request::{Attributes, OpenObject};
 use crate::space::ObjectSpace;
 use crate::stamp_trust::StampTrust;
-use crate::status::Status;
+use crate::status::ObjectStatus;
 use crate::turns::Turns;
 
 /// No object is longer: block numbers and checkpoints rely on it.
@@ -28,12 +28,12 @@ pub(crate) const PATH_ROOM: u64 = 128;
 /// only as long as the engine.
 pub(crate) struct Object {
     /// What the sums over all objects have of it.
-    pub(in crate::store) counted: Counted,
+    pub(in crate::store) counted: ObjectCounts,
     pub(crate) state: ObjectState,
     /// Zeros were written where the origin has nothing. They have no slot here, and are dirty for a start that reads the log.
     pub(crate) zeros_unsaid: bool,
     /// The renames that the path in `state` has seen: see [`crate::store::Store::settle_path`].
-    pub(in crate::store) path_seen: Seen,
+    pub(in crate::store) path_seen: RenamesSeen,
     /// Changed by the store alone, which counts what it holds.
     pub(in crate::store) map: ObjectMap,
     /// The log has an entry with this object's state.
@@ -78,7 +78,7 @@ pub(crate) struct Object {
     /// The stamp has the status change time that the origin's file has now.
     pub(crate) status_known: bool,
     /// Whether the stamp's is the latest that headpond gave it, and what the log says of that.
-    pub(crate) status: Status,
+    pub(crate) status: ObjectStatus,
     /// Size or time changed since the origin was last given them.
     pub(crate) changed_in_stamp: bool,
     /// Whether its file still has a name at the origin.
@@ -115,12 +115,12 @@ impl Object {
     /// An object as a scan found it.
     pub(crate) fn from_state(state: ObjectState, map: ObjectMap) -> Self {
         Self {
-            counted: Counted::default(),
+            counted: ObjectCounts::default(),
             origin_size: state.witness.size(),
             trust: StampTrust::from_flags(state.flags),
             state,
             zeros_unsaid: false,
-            path_seen: Seen::default(),
+            path_seen: RenamesSeen::default(),
             map,
             persisted: true,
             opens: 0,
@@ -141,7 +141,7 @@ impl Object {
             job: ObjectJob::default(),
             status_moves: 0,
             status_known: false,
-            status: Status::default(),
+            status: ObjectStatus::default(),
             changed_in_stamp: false,
             name: LastName::default(),
             changed_at: Nanos(0),

@@ -14,8 +14,8 @@ use std::ops::RangeBounds;
 
 use headpond_base::ObjectId;
 
-use crate::counted::{Counted, Rank};
-use crate::renames::Seen;
+use crate::counted::{ObjectCounts, Rank};
+use crate::renames::RenamesSeen;
 use crate::store::object::Object;
 
 /// Objects by rank, the highest first; those that have nothing are not in it.
@@ -38,14 +38,14 @@ impl Ranking {
 
 /// What an object is ranked by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum By {
+pub(crate) enum RankedBy {
     /// Blocks that the pool has of it.
     Blocks,
     /// Those that are dirty.
     DirtyBlocks,
 }
 
-impl By {
+impl RankedBy {
     fn amount(self, object: &Object) -> u64 {
         match self {
             Self::Blocks => object.map.blocks(),
@@ -88,7 +88,7 @@ impl Objects {
 
     pub(crate) fn remove(&mut self, id: &ObjectId) -> Option<Object> {
         let object = self.all.remove(id)?;
-        self.count(*id, object.counted, Counted::default());
+        self.count(*id, object.counted, ObjectCounts::default());
         // Wakes what waits for this object.
         self.touched.push(*id);
         Some(object)
@@ -126,7 +126,7 @@ impl Objects {
     }
 
     /// The paths of all of them, and what each has seen, which nothing is counted by.
-    pub(crate) fn paths_mut(&mut self) -> impl Iterator<Item = (&mut Vec<u8>, &mut Seen)> {
+    pub(crate) fn paths_mut(&mut self) -> impl Iterator<Item = (&mut Vec<u8>, &mut RenamesSeen)> {
         self.visited.set(self.visited.get() + self.all.len() as u64);
         self.all.values_mut().map(|object| (&mut object.state.path, &mut object.path_seen))
     }
@@ -153,10 +153,10 @@ impl Objects {
 
     /// At most so many of those with most, and with anything. One that is left out has at most an eighth more than one that
     /// is not. Looks at no more than four times as many.
-    pub(crate) fn top(&self, most: usize, by: By) -> Vec<(ObjectId, &Object)> {
+    pub(crate) fn top(&self, most: usize, by: RankedBy) -> Vec<(ObjectId, &Object)> {
         let ranking = match by {
-            By::Blocks => &self.by_blocks,
-            By::DirtyBlocks => &self.by_dirty_blocks,
+            RankedBy::Blocks => &self.by_blocks,
+            RankedBy::DirtyBlocks => &self.by_dirty_blocks,
         };
         let first = self.visit(ranking.0.iter()).take(most.saturating_mul(4));
         let mut found: Vec<_> = first.filter_map(|(_, id)| Some((*id, self.all.get(id)?))).collect();
@@ -182,7 +182,7 @@ impl Objects {
         self.touched = touched;
     }
 
-    fn count(&mut self, id: ObjectId, before: Counted, now: Counted) {
+    fn count(&mut self, id: ObjectId, before: ObjectCounts, now: ObjectCounts) {
         if before == now {
             return;
         }
@@ -212,8 +212,8 @@ impl Objects {
     }
 }
 
-fn counted(object: &Object) -> Counted {
-    Counted {
+fn counted(object: &Object) -> ObjectCounts {
+    ObjectCounts {
         map_bytes: object.map.memory() as u64,
         dirty: object.is_dirty(),
         failing: object.job.failed().is_some(),

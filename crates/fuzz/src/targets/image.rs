@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use headpond_base::{BLOCK, BufMut, CacheMode, Nanos, PoolId};
-use headpond_check::{Report, Verdict, examine};
+use headpond_check::{Conclusion, Report, examine};
 use headpond_engine::{Compression, Config, Reply, Request, Treatment, format_pool, recover, recover_mutated};
 use headpond_format::{Geometry, MemberName};
 
@@ -235,12 +235,12 @@ pub(super) fn run(input: &Input, bytes: Vec<u8>, planted: PlantedBug) -> Result<
     let report = examine(&mut flash, POOL_BYTES, &mut |_| {});
     let recovered = match recover_mutated(&mut flash, POOL_BYTES, planted.mutation()) {
         Ok(recovered) => recovered,
-        Err(error) if report.verdict == Verdict::Refused => {
+        Err(error) if report.verdict == Conclusion::Refused => {
             return Ok(Told { verdict: "refused", words: without_numbers(&error.to_string()) });
         }
         Err(error) => return Err(format!("recovery refuses what the examination calls {:?}: {error}", report.verdict)),
     };
-    if report.verdict == Verdict::Refused {
+    if report.verdict == Conclusion::Refused {
         return Err(format!("recovery takes what the examination says it refuses: {}", report.why));
     }
     let mut seed = Seed(input.base ^ report.device_bytes);
@@ -254,9 +254,9 @@ pub(super) fn run(input: &Input, bytes: Vec<u8>, planted: PlantedBug) -> Result<
     use_it(&mut world, &mut seed)?;
     let verdict = match report.verdict {
         _ if !conflicts.is_empty() => "conflict",
-        Verdict::Sound => "sound",
-        Verdict::Harmless => "harmless",
-        Verdict::Loss | Verdict::Refused => "loss",
+        Conclusion::Sound => "sound",
+        Conclusion::Harmless => "harmless",
+        Conclusion::Loss | Conclusion::Refused => "loss",
     };
     Ok(Told { verdict, words: words(verdict, &report) })
 }
@@ -270,7 +270,7 @@ fn check_what_is_served(
 ) -> Result<(), String> {
     for (inode, found) in found {
         made.history.check_blocks(*inode, found)?;
-        if report.verdict != Verdict::Loss && found.blocks.contains(&None) {
+        if report.verdict != Conclusion::Loss && found.blocks.contains(&None) {
             return Err(format!("file {inode} cannot be read, and the examination says: {}", report.why));
         }
     }

@@ -3,7 +3,7 @@
 use super::host::{FileSystem, ROOMY_MIB};
 use super::{Options, Origin};
 use crate::failure::Result;
-use crate::kill::{self, Flash};
+use crate::kill::{self, FlashAtKill};
 use crate::order;
 use crate::pond::{Headpond, Mounting, directory_in};
 use std::path::Path;
@@ -19,7 +19,7 @@ pub fn run(headpond: &Headpond, place: &Path, origin: Origin, options: &Options)
             kind: *kind,
             rounds: options.kills,
             seed: options.seed,
-            flash: Flash::EveryOtherLoses,
+            flash: FlashAtKill::EveryOtherLoses,
             slow_origin: false,
             short: false,
         };
@@ -31,7 +31,7 @@ pub fn run(headpond: &Headpond, place: &Path, origin: Origin, options: &Options)
     let [storage, scratch] = [directory_in(fs.path(), "order")?, directory_in(place, "order")?];
     let (mut writes, mut synced) = (0, 0);
     let mounting = Mounting::on(&storage, &scratch, "96M")?;
-    order::run_with(headpond, mounting, options.kills, options.seed, Flash::EveryOtherLoses, |round| {
+    order::run_with(headpond, mounting, options.kills, options.seed, FlashAtKill::EveryOtherLoses, |round| {
         kills += 1;
         writes += round.acknowledged;
         synced += round.synced;

@@ -68,7 +68,7 @@ pub struct Unflushed {
 }
 
 /// Writes that were answered and not flushed.
-pub struct Cache {
+pub struct VolatileCache {
     /// Sectors that the medium writes together, at multiples of that: no tear goes through them.
     atom: u64,
     writes: VecDeque<Piece>,
@@ -79,7 +79,7 @@ pub struct Cache {
     held: usize,
 }
 
-impl Cache {
+impl VolatileCache {
     /// Nothing, in front of a medium that writes so many sectors together.
     #[must_use]
     pub fn new(atom: u64) -> Self {
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_read_sees_the_last_write_of_each_sector() {
-        let mut cache = Cache::new(1);
+        let mut cache = VolatileCache::new(1);
         assert!(cache.write(piece(2, 4, 1)).is_empty() && cache.write(piece(4, 1, 2)).is_empty());
         let mut bytes = vec![9; 8 * SECTOR];
         cache.overlay(0, &mut bytes);
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn what_was_flushed_survives_every_cut() {
         for seed in 0..200 {
-            let (mut cache, mut random, mut medium) = (Cache::new(1), seed, vec![0; 16 * SECTOR]);
+            let (mut cache, mut random, mut medium) = (VolatileCache::new(1), seed, vec![0; 16 * SECTOR]);
             put(&mut medium, &cache.write(piece(0, 8, 1)));
             put(&mut medium, &cache.flush());
             put(&mut medium, &cache.write(piece(8, 8, 2)));
@@ -229,7 +229,7 @@ mod tests {
     fn what_was_not_flushed_is_kept_dropped_torn_and_reordered() {
         let (mut whole, mut none, mut part, mut older) = (0, 0, 0, 0);
         for seed in 0..400 {
-            let (mut cache, mut random, mut medium) = (Cache::new(1), seed, vec![0; 8 * SECTOR]);
+            let (mut cache, mut random, mut medium) = (VolatileCache::new(1), seed, vec![0; 8 * SECTOR]);
             let over = [cache.write(piece(0, 8, 1)), cache.write(piece(0, 8, 2))].concat();
             assert!(over.is_empty());
             let (left, met) = cache.cut(Odds { kept: 600, torn: 300 }, &mut random);
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_full_cache_lets_the_oldest_go_and_still_reads_the_newest() {
-        let mut cache = Cache::new(1);
+        let mut cache = VolatileCache::new(1);
         let half = HELD_MAX / 2 / SECTOR;
         assert!(cache.write(piece(0, half, 1)).is_empty());
         assert!(cache.write(piece(0, 1, 2)).is_empty());

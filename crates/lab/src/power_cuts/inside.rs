@@ -2,7 +2,7 @@
 //!
 //! Both speak to the host over their standard output, a line at a time.
 
-use super::ledger::{Entry, Ledger};
+use super::ledger::{Ledger, LedgerEntry};
 use super::story::{Files, Step, Writer, difference};
 use crate::failure::{Failure, Result};
 use std::fs::{self, File};
@@ -116,7 +116,7 @@ pub fn verify(root: &Path, name: &str, ledger: &Ledger, run: u64) -> Result<()> 
 }
 
 /// How many steps of the record after the acknowledged ones are there, or what is wrong.
-fn verify_one(root: &Path, entry: &Entry, run: u64) -> Result<std::result::Result<usize, String>> {
+fn verify_one(root: &Path, entry: &LedgerEntry, run: u64) -> Result<std::result::Result<usize, String>> {
     let directory = place(root, entry.load, entry.writer);
     let found = match read_all(&directory) {
         Ok(found) => found,
@@ -147,12 +147,12 @@ mod tests {
     use super::*;
 
     /// A directory after two records and the first step of the third.
-    fn left(root: &Path) -> Entry {
+    fn left(root: &Path) -> LedgerEntry {
         let directory = place(root, 1, 0);
         fs::create_dir_all(&directory).expect("a directory");
         let state = &writer(7, 1, 0).possible(2)[1];
         state.iter().for_each(|(name, content)| fs::write(directory.join(name), content).expect("a file"));
-        Entry { load: 1, writer: 0, acknowledged: 2, steps: None }
+        LedgerEntry { load: 1, writer: 0, acknowledged: 2, steps: None }
     }
 
     #[test]
@@ -160,8 +160,8 @@ mod tests {
         let root = tempfile::tempdir().expect("a directory");
         let entry = left(root.path());
         assert_eq!(verify_one(root.path(), &entry, 7).expect("readable"), Ok(1));
-        assert_eq!(verify_one(root.path(), &Entry { steps: Some(1), ..entry }, 7).expect("readable"), Ok(1));
-        assert!(verify_one(root.path(), &Entry { steps: Some(0), ..entry }, 7).expect("readable").is_err());
+        assert_eq!(verify_one(root.path(), &LedgerEntry { steps: Some(1), ..entry }, 7).expect("readable"), Ok(1));
+        assert!(verify_one(root.path(), &LedgerEntry { steps: Some(0), ..entry }, 7).expect("readable").is_err());
     }
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
         let root = tempfile::tempdir().expect("a directory");
         let entry = left(root.path());
         for acknowledged in 4..20 {
-            let later = Entry { acknowledged, ..entry };
+            let later = LedgerEntry { acknowledged, ..entry };
             assert!(verify_one(root.path(), &later, 7).expect("readable").is_err(), "{acknowledged}");
         }
         fs::remove_dir_all(place(root.path(), 1, 0)).expect("it is ours");

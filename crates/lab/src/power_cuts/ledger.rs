@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// A writer of one load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Entry {
+pub struct LedgerEntry {
     /// Which load: each guest has one.
     pub load: u64,
     /// Which of its writers.
@@ -22,12 +22,12 @@ pub struct Entry {
 
 /// All writers whose directories must still be there.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Ledger(pub Vec<Entry>);
+pub struct Ledger(pub Vec<LedgerEntry>);
 
 impl Ledger {
     /// Enters the writers of a load.
     pub fn begin(&mut self, load: u64, writers: u64) {
-        self.0.extend((0..writers).map(|writer| Entry { load, writer, acknowledged: 0, steps: None }));
+        self.0.extend((0..writers).map(|writer| LedgerEntry { load, writer, acknowledged: 0, steps: None }));
     }
 
     /// Forgets the loads before `load`, whose directories may go; but none that was never compared: cuts that came before the
@@ -55,14 +55,14 @@ impl Ledger {
         Ok(if before == steps { Ok(()) } else { Err(other()) })
     }
 
-    fn entry(&mut self, load: u64, writer: u64) -> Result<&mut Entry> {
+    fn entry(&mut self, load: u64, writer: u64) -> Result<&mut LedgerEntry> {
         let found = self.0.iter_mut().find(|entry| (entry.load, entry.writer) == (load, writer));
         found.ok_or_else(|| Failure::Other(format!("the guest speaks of writer {writer} of load {load}")))
     }
 
     /// Writes it to a file, which the guest reads.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let line = |entry: &Entry| {
+        let line = |entry: &LedgerEntry| {
             let steps = entry.steps.map_or("-".to_owned(), |steps| steps.to_string());
             format!("{} {} {} {steps}\n", entry.load, entry.writer, entry.acknowledged)
         };
@@ -73,17 +73,17 @@ impl Ledger {
     /// Reads it from a file.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(Failure::io(format!("reading {}", path.display())))?;
-        let entries: Option<Vec<Entry>> = text.lines().map(entry).collect();
+        let entries: Option<Vec<LedgerEntry>> = text.lines().map(entry).collect();
         entries.map(Self).ok_or_else(|| Failure::Other(format!("{} is no ledger", path.display())))
     }
 }
 
-fn entry(line: &str) -> Option<Entry> {
+fn entry(line: &str) -> Option<LedgerEntry> {
     let words: Vec<&str> = line.split(' ').collect();
     let [load, writer, acknowledged, steps] = words[..] else { return None };
     let number = |word: &str| word.parse().ok();
     let steps = if steps == "-" { None } else { Some(steps.parse().ok()?) };
-    Some(Entry { load: number(load)?, writer: number(writer)?, acknowledged: number(acknowledged)?, steps })
+    Some(LedgerEntry { load: number(load)?, writer: number(writer)?, acknowledged: number(acknowledged)?, steps })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! - The flush that the cut meets is not carried out.
 //! - A cut meets something unflushed, or it waits for the next flush.
 
-use super::cache::{Cache, Odds, Piece, SECTOR, Unflushed};
+use super::cache::{Odds, Piece, SECTOR, Unflushed, VolatileCache};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -66,7 +66,7 @@ pub struct Cut {
 struct Disk {
     medium: File,
     sectors: u64,
-    cache: Cache,
+    cache: VolatileCache,
     /// Whether flushes are answered and not carried out.
     lies: bool,
 }
@@ -106,7 +106,7 @@ impl Power {
         let disk = |image: &Path, atom: u64| {
             let medium = File::options().read(true).write(true).open(image)?;
             let sectors = medium.metadata()?.len() / SECTOR as u64;
-            Ok::<_, io::Error>(Disk { medium, sectors, cache: Cache::new(atom), lies: false })
+            Ok::<_, io::Error>(Disk { medium, sectors, cache: VolatileCache::new(atom), lies: false })
         };
         let disks = [disk(images[0], ORIGIN_ATOM)?, disk(images[1], FLASH_ATOM)?];
         Ok(Self(Mutex::new(State { disks, trigger: None, random: seed, cut: None })))

@@ -13,7 +13,7 @@ use headpond_format::{
     encode_superblock, is_blank, pack, verify_packed,
 };
 use headpond_log::{
-    DataRecord, Filling, FlashRead, Log, LogIo, LogStart, Mutation, Scanned, Segment, TailEntry, WriteId, scan,
+    DataRecord, FillPolicy, FlashRead, Log, LogIo, LogStart, Mutation, Scanned, Segment, TailEntry, WriteId, scan,
 };
 
 pub const POOL_BYTES: u64 = 4 << 20;
@@ -87,8 +87,8 @@ fn geometry() -> Geometry {
     Geometry::with_segment_bytes(POOL_BYTES, SEGMENT_BYTES as u64)
 }
 
-fn filling(host_segments: usize) -> Filling {
-    Filling { host_segments, spare: RESERVE, ..Filling::default() }
+fn filling(host_segments: usize) -> FillPolicy {
+    FillPolicy { host_segments, spare: RESERVE, ..FillPolicy::default() }
 }
 
 /// Every block tells which append wrote it.

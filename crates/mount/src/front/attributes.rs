@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{FileAttr, FileType as FuseType, INodeNo, Request, TimeOrNow};
-use headpond_names::{DeviceNumber, Found, Kind, ROOT, block_on};
+use headpond_names::{DeviceNumber, FileKind, Found, ROOT, block_on};
 use rustix::fs::{AtFlags, Gid, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
 use rustix::io::Errno;
 
 use crate::caller::Rights;
 use crate::front::Front;
-use crate::handles::{OpenFile, Way};
-use crate::outcome::Outcome;
+use crate::handles::{ContentWay, OpenHandle};
+use crate::outcome::ReplyOutcome;
 use crate::outcome::outcome;
 use crate::privileges::SET_IDS;
 use crate::reached::Reached;
@@ -24,7 +24,7 @@ use crate::tree::Inode;
 
 /// The changes that an application asks for.
 #[derive(Default, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedAttributes {
     pub(crate) mode: Option<u32>,
     pub(crate) uid: Option<u32>,
     pub(crate) gid: Option<u32>,
@@ -33,7 +33,7 @@ pub(crate) struct Wanted {
     pub(crate) mtime: Option<TimeOrNow>,
 }
 
-impl Wanted {
+impl WantedAttributes {
     fn is_empty(&self) -> bool {
         let Self { mode, uid, gid, size, atime, mtime } = self;
         mode.or(*uid).or(*gid).is_none() && size.is_none() && atime.is_none() && mtime.is_none()
@@ -42,7 +42,7 @@ impl Wanted {
 
 impl Front {
     /// What applications see of an inode.
-    pub(crate) fn attributes(&self, inode: &Inode) -> Outcome<FileAttr> {
+    pub(crate) fn attributes(&self, inode: &Inode) -> ReplyOutcome<FileAttr> {
         // Two steps, and the second wins. An application sees a change between the two in full or in part, never
         // undone.
         let found = if inode.known().is_some() { inode.stat_as_held()? } else { inode.stat()? };
@@ -93,15 +93,15 @@ impl Front {
         &self,
         request: &Request,
         inode: &Arc<Inode>,
-        file: Option<&OpenFile>,
-        wanted: &Wanted,
-    ) -> Outcome<FileAttr> {
+        file: Option<&OpenHandle>,
+        wanted: &WantedAttributes,
+    ) -> ReplyOutcome<FileAttr> {
         if let Some(mode) = wanted.mode {
             inode.beside.privileges.set_unknown();
             let _change = self.changing_status(inode)?;
             match inode.kind {
                 // Linux has no modes of symbolic links.
-                Kind::Symlink => return Err(Errno::OPNOTSUPP),
+                FileKind::Symlink => return Err(Errno::OPNOTSUPP),
                 _ => rustix::fs::chmod(inode.proc_path()?, mode_of(mode))?,
             }
             // At once: the next step may fail.
@@ -125,18 +125,24 @@ impl Front {
 
     /// Whether the caller may send a request that names nothing to change. The kernel sends that for a change of
     /// owner to the same owner.
-    fn acts_as_owner(&self, request: &Request, inode: &Inode) -> Outcome<bool> {
+    fn acts_as_owner(&self, request: &Request, inode: &Inode) -> ReplyOutcome<bool> {
         Ok(inode.stat()?.uid == request.uid() || Rights::of(request).acts_as_owner())
     }
 
-    fn truncate(&self, request: &Request, inode: &Arc<Inode>, file: Option<&OpenFile>, size: u64) -> Outcome<()> {
+    fn truncate(
+        &self,
+        request: &Request,
+        inode: &Arc<Inode>,
+        file: Option<&OpenHandle>,
+        size: u64,
+    ) -> ReplyOutcome<()> {
         if size > self.file_bytes_max {
             return Err(Errno::FBIG);
         }
         self.drop_privileges(inode, || Some(Rights::of(request)))?;
         match file.map(|file| &file.way) {
-            Some(Way::Straight(file, _)) => rustix::fs::ftruncate(file, size),
-            Some(Way::Pond { .. }) => outcome(block_on(self.names.truncate(inode, size))),
+            Some(ContentWay::Straight(file, _)) => rustix::fs::ftruncate(file, size),
+            Some(ContentWay::Pond { .. }) => outcome(block_on(self.names.truncate(inode, size))),
             None if inode.managed => {
                 let _open = self.open_for_change(inode)?;
                 outcome(block_on(self.names.truncate(inode, size)))
@@ -151,10 +157,10 @@ impl Front {
     fn set_times(
         &self,
         inode: &Arc<Inode>,
-        file: Option<&OpenFile>,
+        file: Option<&OpenHandle>,
         atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
-    ) -> Outcome<()> {
+    ) -> ReplyOutcome<()> {
         let mut at_origin = Timestamps { last_access: timespec(atime), last_modification: timespec(mtime) };
         if let (Some(mtime), Some(known)) = (mtime, inode.known()) {
             let time = match mtime {
@@ -183,15 +189,15 @@ fn timespec(time: Option<TimeOrNow>) -> Timespec {
 }
 
 /// The file's type for fuser.
-pub(crate) const fn fuse_type(kind: Kind) -> FuseType {
+pub(crate) const fn fuse_type(kind: FileKind) -> FuseType {
     match kind {
-        Kind::Directory => FuseType::Directory,
-        Kind::Symlink => FuseType::Symlink,
-        Kind::Fifo => FuseType::NamedPipe,
-        Kind::Socket => FuseType::Socket,
-        Kind::CharacterDevice => FuseType::CharDevice,
-        Kind::BlockDevice => FuseType::BlockDevice,
-        Kind::File | Kind::Unknown => FuseType::RegularFile,
+        FileKind::Directory => FuseType::Directory,
+        FileKind::Symlink => FuseType::Symlink,
+        FileKind::Fifo => FuseType::NamedPipe,
+        FileKind::Socket => FuseType::Socket,
+        FileKind::CharacterDevice => FuseType::CharDevice,
+        FileKind::BlockDevice => FuseType::BlockDevice,
+        FileKind::File | FileKind::Unknown => FuseType::RegularFile,
     }
 }
 

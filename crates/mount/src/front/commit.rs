@@ -14,14 +14,14 @@ use crate::caller::{Caller, Rights};
 use crate::front::Front;
 use crate::front::data::Writing;
 use crate::fuse::answer::Answer;
-use crate::handles::{OpenFile, Way};
-use crate::outcome::{Outcome, unexpected};
+use crate::handles::{ContentWay, OpenHandle};
+use crate::outcome::{ReplyOutcome, unexpected};
 use crate::pond::call_with;
 use crate::times;
 
 impl Front {
     /// Takes a write into the handle's batch. May block.
-    pub(crate) fn write_later(&self, file: &Arc<OpenFile>, writing: Writing, answer: Answer) {
+    pub(crate) fn write_later(&self, file: &Arc<OpenHandle>, writing: Writing, answer: Answer) {
         if let Err(error) = self.drop_privileges(&file.inode, || writing.kills.map(Rights::of_unprivileged)) {
             return answer.error(error);
         }
@@ -50,8 +50,8 @@ impl Front {
     }
 
     /// Makes the writes of the handle's batch, all or none, durably. Waits for the log.
-    pub(crate) fn commit(&self, file: &OpenFile, caller: Caller) -> Outcome<()> {
-        let Way::Pond { object, known } = &file.way else { return Err(Errno::NOTTY) };
+    pub(crate) fn commit(&self, file: &OpenHandle, caller: Caller) -> ReplyOutcome<()> {
+        let ContentWay::Pond { object, known } = &file.way else { return Err(Errno::NOTTY) };
         if self.pond.is_barred() {
             return Err(Errno::ROFS);
         }
@@ -83,14 +83,14 @@ impl Front {
     }
 
     /// Forgets the handle's batch, if it has one.
-    pub(crate) fn abort(&self, file: &OpenFile) {
+    pub(crate) fn abort(&self, file: &OpenHandle) {
         if let Some(batch) = file.batching.end() {
             self.forget_pages(file, batch.to_forget());
         }
     }
 
     /// Makes the kernel drop pages of these ranges. Waits for all who use the pages.
-    fn forget_pages(&self, file: &OpenFile, ranges: Vec<Range<u64>>) {
+    fn forget_pages(&self, file: &OpenHandle, ranges: Vec<Range<u64>>) {
         if let Some(forgetting) = self.forgetting.get() {
             forgetting.now(file.inode.node, ranges);
         }

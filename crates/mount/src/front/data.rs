@@ -23,9 +23,9 @@ use crate::caller::{Caller, Rights};
 use crate::front::Front;
 use crate::fuse::answer::Answer;
 use crate::fuse::join::Join;
-use crate::handles::{OpenFile, Way};
+use crate::handles::{ContentWay, OpenHandle};
 use crate::outcome::outcome;
-use crate::outcome::{Outcome, unexpected};
+use crate::outcome::{ReplyOutcome, unexpected};
 use crate::reached::Reached;
 use crate::times;
 
@@ -47,7 +47,7 @@ pub(crate) struct Writing {
 
 /// A read and its circumstances.
 #[derive(Clone, Copy)]
-pub(crate) struct Reading {
+pub(crate) struct ReadPlan {
     pub(crate) offset: u64,
     pub(crate) size: u32,
     /// Who reads.
@@ -56,10 +56,10 @@ pub(crate) struct Reading {
 
 impl Front {
     /// Reads `size` bytes, fewer at the file's end. Does not block for a managed file.
-    pub(crate) fn read(&self, file: &OpenFile, reading: Reading, how: Treatment, answer: Answer, send: Send<'_>) {
-        let Reading { offset, size, caller } = reading;
+    pub(crate) fn read(&self, file: &OpenHandle, reading: ReadPlan, how: Treatment, answer: Answer, send: Send<'_>) {
+        let ReadPlan { offset, size, caller } = reading;
         match &file.way {
-            Way::Pond { object, known } => {
+            ContentWay::Pond { object, known } => {
                 let object = *object;
                 let Ok(first) = u32::try_from((size as usize).min(RECORD_BYTES_MAX)) else { return };
                 let mut join = if first == size { Join::One(answer) } else { Join::new(answer, 2) };
@@ -81,7 +81,7 @@ impl Front {
                 }
                 part(0, first, join.share());
             }
-            Way::Straight(file, _) => match read_straight(file, offset, size as usize) {
+            ContentWay::Straight(file, _) => match read_straight(file, offset, size as usize) {
                 Ok(data) => answer.bytes(&data),
                 Err(error) => answer.error(error),
             },
@@ -89,7 +89,7 @@ impl Front {
     }
 
     /// Takes set-id bits and capabilities from a file, then writes. May block.
-    pub(crate) fn write(&self, file: &OpenFile, writing: Writing, how: Treatment, answer: Answer, send: Send<'_>) {
+    pub(crate) fn write(&self, file: &OpenHandle, writing: Writing, how: Treatment, answer: Answer, send: Send<'_>) {
         if let Err(error) = self.drop_privileges(&file.inode, || writing.kills.map(Rights::of_unprivileged)) {
             return answer.error(error);
         }
@@ -97,7 +97,14 @@ impl Front {
     }
 
     /// Writes all of the data or fails. Does not block for a managed file.
-    pub(crate) fn write_data(&self, file: &OpenFile, writing: Writing, how: Treatment, answer: Answer, send: Send<'_>) {
+    pub(crate) fn write_data(
+        &self,
+        file: &OpenHandle,
+        writing: Writing,
+        how: Treatment,
+        answer: Answer,
+        send: Send<'_>,
+    ) {
         let Writing { offset, data, flags, caller, .. } = writing;
         let Some(room) = self.file_bytes_max.checked_sub(offset).filter(|room| *room > 0 || data.is_empty()) else {
             return answer.error(Errno::FBIG);
@@ -110,7 +117,7 @@ impl Front {
             return answer.written(0);
         }
         match &file.way {
-            Way::Pond { object, known } => {
+            ContentWay::Pond { object, known } => {
                 let mtime = known.not_before(times::now());
                 let durable = flags.intersects(OFlags::SYNC | OFlags::DSYNC);
                 let first = len.min(RECORD_BYTES_MAX);
@@ -140,7 +147,7 @@ impl Front {
                     part(first..len, join.share());
                 }
             }
-            Way::Straight(file, _) => match as_user(caller.uid, || file.write_all_at(&data[..len], offset)) {
+            ContentWay::Straight(file, _) => match as_user(caller.uid, || file.write_all_at(&data[..len], offset)) {
                 Ok(()) => answer.written(written),
                 Err(error) => answer.error(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
             },
@@ -148,13 +155,13 @@ impl Front {
     }
 
     /// Makes a file durable: all acknowledged writes, and what the origin alone has. May block.
-    pub(crate) fn sync(&self, file: &OpenFile, data_only: bool, answer: Answer, send: Send<'_>) {
+    pub(crate) fn sync(&self, file: &OpenHandle, data_only: bool, answer: Answer, send: Send<'_>) {
         match &file.way {
-            Way::Pond { .. } => match self.sync_attributes(file) {
+            ContentWay::Pond { .. } => match self.sync_attributes(file) {
                 Ok(()) => self.sync_data(file, answer, send),
                 Err(error) => answer.error(error),
             },
-            Way::Straight(file, _) => match if data_only { file.sync_data() } else { file.sync_all() } {
+            ContentWay::Straight(file, _) => match if data_only { file.sync_data() } else { file.sync_all() } {
                 Ok(()) => answer.ok(),
                 Err(error) => answer.error(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
             },
@@ -162,8 +169,8 @@ impl Front {
     }
 
     /// Makes all acknowledged writes durable. Does not block; for managed files only.
-    pub(crate) fn sync_data(&self, file: &OpenFile, answer: Answer, send: Send<'_>) {
-        let Way::Pond { object, .. } = file.way else { return answer.error(Errno::INVAL) };
+    pub(crate) fn sync_data(&self, file: &OpenHandle, answer: Answer, send: Send<'_>) {
+        let ContentWay::Pond { object, .. } = file.way else { return answer.error(Errno::INVAL) };
         let forgetting = self.forgetting.get().cloned();
         let done = move |reply| match (reply, forgetting) {
             (Reply::Done, _) => answer.ok(),
@@ -192,13 +199,13 @@ impl Front {
 
     /// Only the origin has mode, owner, links and extended attributes. This is the one case in which an fsync waits
     /// for the origin, and only after such a change.
-    pub(crate) fn sync_attributes(&self, file: &OpenFile) -> Outcome<()> {
-        let Way::Pond { object, .. } = file.way else { return Ok(()) };
+    pub(crate) fn sync_attributes(&self, file: &OpenHandle) -> ReplyOutcome<()> {
+        let ContentWay::Pond { object, .. } = file.way else { return Ok(()) };
         outcome(block_on(self.names.sync_status(&file.inode, object)))
     }
 }
 
-fn read_straight(file: &File, offset: u64, size: usize) -> Outcome<Vec<u8>> {
+fn read_straight(file: &File, offset: u64, size: usize) -> ReplyOutcome<Vec<u8>> {
     let mut data = vec![0; size];
     let mut filled = 0;
     while filled < size {

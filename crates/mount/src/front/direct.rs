@@ -17,8 +17,8 @@ use crate::front::attributes::{KEEP, keep};
 use crate::front::open::creation_mode;
 use crate::fuse::answer::Answer;
 use crate::fuse::wire::Create;
-use crate::handles::{OpenFile, Way};
-use crate::outcome::Outcome;
+use crate::handles::{ContentWay, OpenHandle};
+use crate::outcome::ReplyOutcome;
 use crate::outcome::outcome;
 use crate::panel::is_panel;
 use crate::reached::{Reached, pin, with_room};
@@ -88,7 +88,7 @@ impl Front {
         }
     }
 
-    fn make_nameless(&self, parent: &Inode, create: Create, caller: Caller) -> Outcome<(FileAttr, OpenFile)> {
+    fn make_nameless(&self, parent: &Inode, create: Create, caller: Caller) -> ReplyOutcome<(FileAttr, OpenHandle)> {
         if self.read_only {
             return Err(Errno::ROFS);
         }
@@ -110,7 +110,7 @@ impl Front {
         match pin(&inode, false) {
             Ok(pinned) => Ok((
                 self.attributes_from(&inode, &found),
-                OpenFile::new(pinned, Way::Straight(file.into(), share), true, caller.uid),
+                OpenHandle::new(pinned, ContentWay::Straight(file.into(), share), true, caller.uid),
             )),
             Err(error) => {
                 self.forget(inode.node, 1);
@@ -124,7 +124,7 @@ impl Front {
 type FileFlags = [StatxAttributes; 2];
 
 /// The origin's status and flags of an inode.
-fn look(inode: &Inode) -> Outcome<(Found, FileFlags)> {
+fn look(inode: &Inode) -> ReplyOutcome<(Found, FileFlags)> {
     match inode.path() {
         Ok(path) => {
             let found = raw_stat(path, c"", AtFlags::EMPTY_PATH)?;

@@ -7,24 +7,24 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fuser::{INodeNo, ReplyDirectory};
-use headpond_names::Kind;
+use headpond_names::FileKind;
 use rustix::fs::{Dir, OFlags};
 use rustix::io::Errno;
 
 use crate::front::Front;
 use crate::front::attributes::fuse_type;
-use crate::handles::{OpenDirectory, Stream};
-use crate::outcome::Outcome;
+use crate::handles::{DirectoryStream, OpenDirectory};
+use crate::outcome::ReplyOutcome;
 use crate::reached::Reached;
 use crate::stat::{kind_of, stat};
 use crate::tree::Inode;
 
 impl Front {
     /// Opens a directory for reading.
-    pub(crate) fn open_directory(&self, inode: &Arc<Inode>, user: u32) -> Outcome<OpenDirectory> {
+    pub(crate) fn open_directory(&self, inode: &Arc<Inode>, user: u32) -> ReplyOutcome<OpenDirectory> {
         let share = self.held_by(user)?;
         let entries = Dir::new(inode.open(OFlags::RDONLY | OFlags::DIRECTORY)?)?;
-        let stream = Mutex::new(Stream { entries, position: 0 });
+        let stream = Mutex::new(DirectoryStream { entries, position: 0 });
         Ok(OpenDirectory { inode: inode.clone(), stream, _share: share })
     }
 
@@ -34,7 +34,7 @@ impl Front {
         directory: &OpenDirectory,
         offset: u64,
         reply: &mut ReplyDirectory,
-    ) -> Outcome<()> {
+    ) -> ReplyOutcome<()> {
         let mut stream = directory.stream.lock().unwrap_or_else(PoisonError::into_inner);
         if offset == 0 {
             // Also after the end: an application that rewinds wants to see newer entries.
@@ -49,9 +49,9 @@ impl Front {
             let next = entry.offset().cast_unsigned();
             if !Self::is_marker(&directory.inode, name) {
                 let kind = match kind_of(entry.file_type()) {
-                    Kind::Unknown => match directory.inode.path().and_then(|path| stat(path, name)) {
+                    FileKind::Unknown => match directory.inode.path().and_then(|path| stat(path, name)) {
                         Ok(found) => found.kind,
-                        Err(_) => Kind::Unknown,
+                        Err(_) => FileKind::Unknown,
                     },
                     kind => kind,
                 };
@@ -72,7 +72,7 @@ impl Front {
     }
 
     /// Makes a directory durable at the origin. Only the origin has it.
-    pub(crate) fn sync_directory(&self, directory: &OpenDirectory, data_only: bool) -> Outcome<()> {
+    pub(crate) fn sync_directory(&self, directory: &OpenDirectory, data_only: bool) -> ReplyOutcome<()> {
         let stream = directory.stream.lock().unwrap_or_else(PoisonError::into_inner);
         let descriptor = stream.entries.fd()?;
         if data_only { rustix::fs::fdatasync(descriptor) } else { rustix::fs::fsync(descriptor) }

@@ -5,7 +5,7 @@
 //! operator, and batches are few.
 
 use fuser::Request;
-use headpond_names::Kind;
+use headpond_names::FileKind;
 use headpond_rules::{Action, Direction};
 use rustix::fs::{IFlags, OFlags};
 use rustix::io::Errno;
@@ -13,8 +13,8 @@ use rustix::io::Errno;
 use crate::caller::{Caller, Rights};
 use crate::file_flags;
 use crate::front::{Front, mask_of};
-use crate::handles::{OpenFile, Way};
-use crate::outcome::Outcome;
+use crate::handles::{ContentWay, OpenHandle};
+use crate::outcome::ReplyOutcome;
 use crate::outcome::outcome;
 use crate::panel::is_panel;
 use crate::reached::Reached;
@@ -57,7 +57,7 @@ impl Front {
         handle: u64,
         command: u32,
         given: &[u8],
-    ) -> Outcome<Vec<u8>> {
+    ) -> ReplyOutcome<Vec<u8>> {
         if !is_panel(node) && matches!(command, GET_FLAGS | SET_FLAGS | GET_XFLAGS) {
             return self.flags(request, node, command, given);
         }
@@ -100,9 +100,9 @@ impl Front {
     }
 
     /// Shows or sets a file's flags at the origin.
-    fn flags(&self, request: &Request, node: u64, command: u32, given: &[u8]) -> Outcome<Vec<u8>> {
+    fn flags(&self, request: &Request, node: u64, command: u32, given: &[u8]) -> ReplyOutcome<Vec<u8>> {
         let inode = outcome(self.names.inodes.get(node))?;
-        if !matches!(inode.kind, Kind::File | Kind::Directory) {
+        if !matches!(inode.kind, FileKind::File | FileKind::Directory) {
             return Err(Errno::NOTTY);
         }
         let file = inode.open(OFlags::RDONLY | OFlags::NONBLOCK)?;
@@ -146,8 +146,8 @@ impl Front {
     }
 
     /// Promises the caller that writes of up to a mebibyte are whole, if they are.
-    fn promise_whole(&self, file: &OpenFile, handle: u64, caller: Caller) -> Outcome<()> {
-        let Way::Pond { known, .. } = &file.way else { return Err(Errno::NOTTY) };
+    fn promise_whole(&self, file: &OpenHandle, handle: u64, caller: Caller) -> ReplyOutcome<()> {
+        let ContentWay::Pond { known, .. } = &file.way else { return Err(Errno::NOTTY) };
         if self.read_only || !self.goes_through_the_log(known, caller) {
             return Err(Errno::NOTTY);
         }
@@ -155,8 +155,8 @@ impl Front {
     }
 
     /// Whether the mount can make several writes of the caller to the file as one.
-    fn may_batch(&self, file: &OpenFile, caller: Caller) -> Outcome<()> {
-        let Way::Pond { known, .. } = &file.way else { return Err(Errno::NOTTY) };
+    fn may_batch(&self, file: &OpenHandle, caller: Caller) -> ReplyOutcome<()> {
+        let ContentWay::Pond { known, .. } = &file.way else { return Err(Errno::NOTTY) };
         let may = !self.read_only && self.whole.holds() && self.goes_through_the_log(known, caller);
         if may { Ok(()) } else { Err(Errno::NOTTY) }
     }

@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock};
 
 use headpond_door::{InForce, LiveRules};
 use headpond_engine::{Handling, Treatment};
-use headpond_names::{KnownObject, ROOT, Settings, block_on};
+use headpond_names::{KnownObject, MountSettings, ROOT, block_on};
 use headpond_rules::{Direction, Mask};
 use headpond_shard::Budget;
 use rustix::fs::{Mode, OFlags};
@@ -33,10 +33,10 @@ use crate::beside::Beside;
 use crate::caller::Caller;
 use crate::front::panel::Shown;
 use crate::fuse::forgetting::Forgetting;
-use crate::handles::{Handles, OpenDirectory, OpenFile, Way};
+use crate::handles::{ContentWay, Handles, OpenDirectory, OpenHandle};
 use crate::insight::Insight;
 use crate::kept::KeptTimes;
-use crate::outcome::{Outcome, errno, outcome};
+use crate::outcome::{ReplyOutcome, errno, outcome};
 use crate::pond::{Engine, Names, Pond};
 use crate::reached::Reached;
 use crate::shares::{Share, Shares};
@@ -50,7 +50,7 @@ pub(crate) struct Front {
     pub(crate) pond: Arc<dyn Pond>,
     pub(crate) names: Names,
     pub(crate) kept_times: KeptTimes,
-    pub(crate) files: Handles<OpenFile>,
+    pub(crate) files: Handles<OpenHandle>,
     pub(crate) directories: Handles<OpenDirectory>,
     /// The largest size of a file on the origin's file system.
     pub(crate) file_bytes_max: u64,
@@ -76,19 +76,19 @@ pub(crate) fn mask_of(known: &Known, rules: &InForce) -> Mask {
 
 impl Front {
     /// Whether this host may still change the origin. Asked before each change. May block.
-    pub(crate) fn may_change(&self) -> Outcome<()> {
+    pub(crate) fn may_change(&self) -> ReplyOutcome<()> {
         self.pond.may_change_origin().map_err(errno)
     }
 
     /// An inode for a request that changes it.
-    pub(crate) fn to_change(&self, node: u64) -> Outcome<Arc<Inode>> {
+    pub(crate) fn to_change(&self, node: u64) -> ReplyOutcome<Arc<Inode>> {
         self.may_change()?;
         outcome(self.names.inodes.get(node))
     }
 
     /// Lets a user hold one more descriptor at the origin through a handle. Refused if the user's share is used up,
     /// so that root and the other users still get theirs.
-    pub(crate) fn held_by(&self, user: u32) -> Outcome<Share> {
+    pub(crate) fn held_by(&self, user: u32) -> ReplyOutcome<Share> {
         self.held.take(user).ok_or(Errno::NFILE)
     }
 
@@ -99,7 +99,7 @@ impl Front {
         pond: Arc<dyn Pond>,
         recovered: &[KnownObject],
         beside: Beside,
-    ) -> Outcome<Self> {
+    ) -> ReplyOutcome<Self> {
         Self::remembering(root, read_only, pond, recovered, beside, None)
     }
 
@@ -111,14 +111,18 @@ impl Front {
         recovered: &[KnownObject],
         beside: Beside,
         remembered: Option<usize>,
-    ) -> Outcome<Self> {
+    ) -> ReplyOutcome<Self> {
         let file_bytes_max = largest_file(&root);
         let budget = beside.descriptors.unwrap_or_else(Budget::of_process);
         let tree = Arc::new(OriginTree::new(
             root.try_clone().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?,
         ));
-        let settings =
-            Settings { descriptors: budget.paths, remembered, read_only, hides_open_files: tree.hides_open_files() };
+        let settings = MountSettings {
+            descriptors: budget.paths,
+            remembered,
+            read_only,
+            hides_open_files: tree.hides_open_files(),
+        };
         let engine = Arc::new(Engine(pond.clone()));
         Ok(Self {
             names: outcome(block_on(Names::new(tree, root, engine, recovered, settings)))?,
@@ -165,9 +169,15 @@ impl Front {
     }
 
     /// The same after a look at the process. May wait.
-    pub(crate) fn how_after_look(&self, file: &OpenFile, caller: Caller, size: u64, direction: Direction) -> Treatment {
+    pub(crate) fn how_after_look(
+        &self,
+        file: &OpenHandle,
+        caller: Caller,
+        size: u64,
+        direction: Direction,
+    ) -> Treatment {
         let usual = Treatment { process: caller.pid, user: caller.uid, ..Treatment::default() };
-        let Way::Pond { known, .. } = &file.way else { return usual };
+        let ContentWay::Pond { known, .. } = &file.way else { return usual };
         let Some(rules) = self.rules.any() else { return kept_whole(known, direction, usual) };
         let process = self.insight.processes_known().look(caller, &rules);
         let index = rules.set.decide(mask_of(known, &rules), process, size, direction, times::unix_seconds());

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::caller::{Caller, Rights};
 use crate::front::Front;
 use crate::front::open::creation_mode;
-use crate::outcome::Outcome;
+use crate::outcome::ReplyOutcome;
 use crate::outcome::outcome;
 use crate::privileges;
 use crate::reached::Reached;
@@ -25,7 +25,7 @@ use crate::tree::Inode;
 
 impl Front {
     /// Looks a name up. The kernel then holds the inode.
-    pub(crate) fn look_up(&self, parent: &Arc<Inode>, name: &OsStr) -> Outcome<(Arc<Inode>, FileAttr)> {
+    pub(crate) fn look_up(&self, parent: &Arc<Inode>, name: &OsStr) -> ReplyOutcome<(Arc<Inode>, FileAttr)> {
         if Self::is_marker(parent, name) {
             return Err(Errno::NOENT);
         }
@@ -36,7 +36,7 @@ impl Front {
 
     /// Looks up a node by its number alone, or the directory above it. A file handle needs this if the kernel has
     /// forgotten the inode.
-    pub(crate) fn look_up_by_number(&self, node: u64, above: bool) -> Outcome<FileAttr> {
+    pub(crate) fn look_up_by_number(&self, node: u64, above: bool) -> ReplyOutcome<FileAttr> {
         let (inode, found) = outcome(block_on(self.names.look_up_by_number(node, above)))?;
         // The node's number, also for the root: the kernel takes this field for a node.
         Ok(FileAttr { ino: INodeNo(inode.node), ..self.attributes_from(&inode, &found) })
@@ -55,7 +55,7 @@ impl Front {
         name: &OsStr,
         mode: u32,
         umask: u32,
-    ) -> Outcome<FileAttr> {
+    ) -> ReplyOutcome<FileAttr> {
         let mode = creation_mode(parent, mode, umask);
         self.make(request, parent, name, &Making::Directory { mode })
     }
@@ -69,7 +69,7 @@ impl Front {
         mode: u32,
         umask: u32,
         device: u32,
-    ) -> Outcome<FileAttr> {
+    ) -> ReplyOutcome<FileAttr> {
         let kind = kind_of(FileType::from_raw_mode(mode));
         let permissions = privileges::of_new_file(parent, mode & 0o7777, || Rights::of(request))?;
         let mode = creation_mode(parent, permissions, umask);
@@ -83,12 +83,12 @@ impl Front {
         parent: &Arc<Inode>,
         name: &OsStr,
         target: &Path,
-    ) -> Outcome<FileAttr> {
+    ) -> ReplyOutcome<FileAttr> {
         self.make(request, parent, name, &Making::Symlink { target: target.to_owned() })
     }
 
     /// Where a symbolic link leads.
-    pub(crate) fn read_link(&self, inode: &Inode) -> Outcome<OsString> {
+    pub(crate) fn read_link(&self, inode: &Inode) -> ReplyOutcome<OsString> {
         let target = rustix::fs::readlinkat(inode.path()?, c"", Vec::new())?;
         Ok(OsString::from_vec(target.into_bytes()))
     }
@@ -99,7 +99,7 @@ impl Front {
     }
 
     /// Gives a file a further name.
-    pub(crate) fn link(&self, inode: &Arc<Inode>, parent: &Arc<Inode>, name: &OsStr) -> Outcome<FileAttr> {
+    pub(crate) fn link(&self, inode: &Arc<Inode>, parent: &Arc<Inode>, name: &OsStr) -> ReplyOutcome<FileAttr> {
         if Self::is_marker(parent, name) {
             return Err(Errno::PERM);
         }
@@ -108,7 +108,7 @@ impl Front {
     }
 
     /// Removes a name of anything but a directory.
-    pub(crate) fn remove(&self, parent: &Arc<Inode>, name: &OsStr) -> Outcome<()> {
+    pub(crate) fn remove(&self, parent: &Arc<Inode>, name: &OsStr) -> ReplyOutcome<()> {
         if Self::is_marker(parent, name) {
             return Err(self.marker_errno(parent, name));
         }
@@ -116,7 +116,7 @@ impl Front {
     }
 
     /// Removes an empty directory.
-    pub(crate) fn remove_directory(&self, parent: &Arc<Inode>, name: &OsStr) -> Outcome<()> {
+    pub(crate) fn remove_directory(&self, parent: &Arc<Inode>, name: &OsStr) -> ReplyOutcome<()> {
         if Self::is_marker(parent, name) {
             return Err(self.marker_errno(parent, name));
         }
@@ -131,7 +131,7 @@ impl Front {
         to_directory: &Arc<Inode>,
         to: &OsStr,
         flags: RenameFlags,
-    ) -> Outcome<()> {
+    ) -> ReplyOutcome<()> {
         if Self::is_marker(from_directory, from) {
             return Err(self.marker_errno(from_directory, from));
         }
@@ -142,7 +142,7 @@ impl Front {
         outcome(block_on(self.names.rename((from_directory, from), (to_directory, to), flags)))
     }
 
-    fn make(&self, request: &Request, parent: &Arc<Inode>, name: &OsStr, what: &Making) -> Outcome<FileAttr> {
+    fn make(&self, request: &Request, parent: &Arc<Inode>, name: &OsStr, what: &Making) -> ReplyOutcome<FileAttr> {
         if Self::is_marker(parent, name) {
             return Err(Errno::PERM);
         }

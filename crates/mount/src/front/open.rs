@@ -6,14 +6,14 @@ use std::fs::File;
 use std::sync::Arc;
 
 use fuser::{FileAttr, Request};
-use headpond_names::{Content, Handle, block_on};
+use headpond_names::{Content, FileHandle, block_on};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::caller::{Caller, Rights};
 use crate::front::{Front, has_default_list};
-use crate::handles::{OpenFile, Way};
-use crate::outcome::Outcome;
+use crate::handles::{ContentWay, OpenHandle};
+use crate::outcome::ReplyOutcome;
 use crate::outcome::outcome;
 use crate::pond::Engine;
 use crate::privileges;
@@ -25,7 +25,7 @@ pub(crate) type Counted<'a> = headpond_names::Counted<'a, OriginTree, Engine>;
 
 impl Front {
     /// Opens a file that exists. `flags` are the application's.
-    pub(crate) fn open(&self, request: &Request, inode: &Arc<Inode>, flags: OFlags) -> Outcome<OpenFile> {
+    pub(crate) fn open(&self, request: &Request, inode: &Arc<Inode>, flags: OFlags) -> ReplyOutcome<OpenHandle> {
         let writes = is_for_writing(flags);
         let pinned = pin(inode, writes)?;
         let truncates = flags.contains(OFlags::TRUNC);
@@ -36,7 +36,7 @@ impl Front {
             let passed = OFlags::ACCMODE | OFlags::TRUNC | OFlags::SYNC | OFlags::DSYNC;
             let share = self.held_by(request.uid())?;
             let file = File::from(inode.open(flags & passed)?);
-            return Ok(OpenFile::new(pinned, Way::Straight(file, share), writes, request.uid()));
+            return Ok(OpenHandle::new(pinned, ContentWay::Straight(file, share), writes, request.uid()));
         }
         outcome(block_on(self.names.open(pinned, truncates))).map(|handle| through_pond(handle, request.uid()))
     }
@@ -50,7 +50,7 @@ impl Front {
         mode: u32,
         umask: u32,
         flags: OFlags,
-    ) -> Outcome<(FileAttr, OpenFile)> {
+    ) -> ReplyOutcome<(FileAttr, OpenHandle)> {
         if Self::is_marker(parent, name) {
             return Err(Errno::PERM);
         }
@@ -66,14 +66,14 @@ impl Front {
         let file = match created.content {
             Content::Pond(handle) => through_pond(handle, request.uid()),
             Content::Straight(pinned, file) => {
-                OpenFile::new(pinned, Way::Straight(file, held.ok_or(Errno::XDEV)?), writes, request.uid())
+                OpenHandle::new(pinned, ContentWay::Straight(file, held.ok_or(Errno::XDEV)?), writes, request.uid())
             }
         };
         Ok((attributes, file))
     }
 
     /// Opens a managed file in the engine for a change by its path. The result keeps it open.
-    pub(crate) fn open_for_change(&self, inode: &Arc<Inode>) -> Outcome<Counted<'_>> {
+    pub(crate) fn open_for_change(&self, inode: &Arc<Inode>) -> ReplyOutcome<Counted<'_>> {
         outcome(block_on(self.names.open_for_change(inode)))
     }
 
@@ -92,16 +92,16 @@ impl Front {
     }
 
     /// Gives back a handle's count in the engine.
-    pub(crate) fn close(&self, file: &OpenFile) {
-        if let Way::Pond { object, .. } = file.way {
+    pub(crate) fn close(&self, file: &OpenHandle) {
+        if let ContentWay::Pond { object, .. } = file.way {
             self.names.close(object);
         }
     }
 }
 
-fn through_pond(handle: Handle<OriginTree>, opener: u32) -> OpenFile {
-    let Handle { inode, object, known, writes } = handle;
-    OpenFile::new(inode, Way::Pond { object, known }, writes, opener)
+fn through_pond(handle: FileHandle<OriginTree>, opener: u32) -> OpenHandle {
+    let FileHandle { inode, object, known, writes } = handle;
+    OpenHandle::new(inode, ContentWay::Pond { object, known }, writes, opener)
 }
 
 /// Whether an open file may be written.

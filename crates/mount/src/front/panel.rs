@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::front::Front;
 use crate::handles::Handles;
-use crate::outcome::Outcome;
+use crate::outcome::ReplyOutcome;
 use crate::panel::{Panel, Sheet, is_panel};
 use crate::tree::Inode;
 
@@ -42,12 +42,12 @@ impl Shown {
 
 impl Front {
     /// The panel, while it is shown.
-    fn panel(&self) -> Outcome<&Shown> {
+    fn panel(&self) -> ReplyOutcome<&Shown> {
         self.panel.as_ref().filter(|shown| shown.panel.is_shown()).ok_or(Errno::NOENT)
     }
 
     /// The panel's directory, if `name` in `parent` means it.
-    pub(crate) fn panel_by_name(&self, parent: u64, name: &OsStr) -> Option<Outcome<FileAttr>> {
+    pub(crate) fn panel_by_name(&self, parent: u64, name: &OsStr) -> Option<ReplyOutcome<FileAttr>> {
         if parent == ROOT {
             let named = name.as_bytes() == crate::MARKER_NAME.as_bytes();
             return (named && self.panel().is_ok()).then(|| Ok(attributes(PANEL, Spot::Directory)));
@@ -65,7 +65,7 @@ impl Front {
         Self::is_marker(parent, name) && self.panel().is_ok()
     }
 
-    fn spot(&self, node: u64) -> Outcome<(&Shown, Spot)> {
+    fn spot(&self, node: u64) -> ReplyOutcome<(&Shown, Spot)> {
         let shown = self.panel()?;
         if node == PANEL {
             return Ok((shown, Spot::Directory));
@@ -76,12 +76,12 @@ impl Front {
     }
 
     /// The attributes of a node of the panel.
-    pub(crate) fn panel_attributes(&self, node: u64) -> Outcome<FileAttr> {
+    pub(crate) fn panel_attributes(&self, node: u64) -> ReplyOutcome<FileAttr> {
         self.spot(node).map(|(_, spot)| attributes(node, spot))
     }
 
     /// Opens a text of the panel, as it is now.
-    pub(crate) fn panel_open(&self, node: u64, flags: OFlags) -> Outcome<u64> {
+    pub(crate) fn panel_open(&self, node: u64, flags: OFlags) -> ReplyOutcome<u64> {
         if flags.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::TRUNC) {
             return Err(Errno::ROFS);
         }
@@ -92,7 +92,7 @@ impl Front {
     }
 
     /// Reads an open text of the panel.
-    pub(crate) fn panel_read(&self, handle: u64, offset: u64, size: u32) -> Outcome<Vec<u8>> {
+    pub(crate) fn panel_read(&self, handle: u64, offset: u64, size: u32) -> ReplyOutcome<Vec<u8>> {
         // An open text can be read to its end, even if the panel is hidden by now.
         let text = self.panel.as_ref().ok_or(Errno::BADF)?.open.get(handle)?;
         let from = usize::try_from(offset).map_or(text.len(), |from| from.min(text.len()));
@@ -108,7 +108,7 @@ impl Front {
     }
 
     /// Lists the panel's texts from the entry after `offset` on.
-    pub(crate) fn panel_list(&self, offset: u64, reply: &mut ReplyDirectory) -> Outcome<()> {
+    pub(crate) fn panel_list(&self, offset: u64, reply: &mut ReplyDirectory) -> ReplyOutcome<()> {
         let sheets = self.panel()?.panel.sheets();
         let dots = [(PANEL, FileType::Directory, "."), (ROOT, FileType::Directory, "..")];
         let texts = sheets.iter().zip(PANEL + 1..).map(|(sheet, node)| (node, FileType::RegularFile, sheet.name));

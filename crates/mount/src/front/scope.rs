@@ -10,14 +10,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use headpond_base::{ObjectId, UnixNanos};
-use headpond_names::{FileKey, Kind, block_on};
+use headpond_names::{FileKey, FileKind, block_on};
 use rustix::fs::{Dir, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::MARKER_NAME;
 use crate::front::Front;
 use crate::insight::Files;
-use crate::outcome::Outcome;
+use crate::outcome::ReplyOutcome;
 use crate::reached::Reached;
 use crate::stat::stat;
 use crate::tree::Known;
@@ -34,7 +34,7 @@ impl Files for Front {
         now.unwrap_or_else(|| self.names.known.find(key).map_or_else(Vec::new, |known| known.path()))
     }
 
-    fn objects_below(&self, path: &Path) -> Outcome<BTreeSet<ObjectId>> {
+    fn objects_below(&self, path: &Path) -> ReplyOutcome<BTreeSet<ObjectId>> {
         self.known_below(path)
     }
 
@@ -45,7 +45,7 @@ impl Files for Front {
 
 impl Front {
     /// The files at or below a path that the engine knows.
-    fn known_below(&self, path: &Path) -> Outcome<BTreeSet<ObjectId>> {
+    fn known_below(&self, path: &Path) -> ReplyOutcome<BTreeSet<ObjectId>> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // No link leads out of the origin.
@@ -53,7 +53,7 @@ impl Front {
         let top = rustix::fs::openat2(self.names.root().path()?, path, flags, Mode::empty(), within)?;
         let mut found = BTreeSet::new();
         let kind = self.note(&top, OsStr::new(""), &mut found)?;
-        let mut directories = if kind == Kind::Directory { vec![top] } else { Vec::new() };
+        let mut directories = if kind == FileKind::Directory { vec![top] } else { Vec::new() };
         let at_root = self.names.root().key;
         while let Some(directory) = directories.pop() {
             let is_root = stat(&directory, c"")?.key() == at_root;
@@ -64,7 +64,7 @@ impl Front {
                     continue;
                 }
                 match self.note(&directory, name, &mut found) {
-                    Ok(Kind::Directory) => match rustix::fs::openat(&directory, name, flags, Mode::empty()) {
+                    Ok(FileKind::Directory) => match rustix::fs::openat(&directory, name, flags, Mode::empty()) {
                         Ok(below) => directories.push(below),
                         Err(Errno::NOENT) => {}
                         Err(error) => return Err(error),
@@ -80,16 +80,16 @@ impl Front {
 
     /// Adds a file to `found`, if the engine knows it. The engine knows no file of other file systems below the
     /// origin.
-    fn note(&self, directory: &OwnedFd, name: &OsStr, found: &mut BTreeSet<ObjectId>) -> Outcome<Kind> {
+    fn note(&self, directory: &OwnedFd, name: &OsStr, found: &mut BTreeSet<ObjectId>) -> ReplyOutcome<FileKind> {
         let seen = stat(directory, name)?;
         if !self.names.inodes.same_device(&seen) {
-            return Ok(Kind::Unknown);
+            return Ok(FileKind::Unknown);
         }
         found.extend(self.names.known.find(seen.key()).map(|known| known.object()));
         Ok(seen.kind)
     }
 }
 
-fn open_directory(path: &OwnedFd) -> Outcome<OwnedFd> {
+fn open_directory(path: &OwnedFd) -> ReplyOutcome<OwnedFd> {
     rustix::fs::openat(path, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }

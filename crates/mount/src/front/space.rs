@@ -8,9 +8,9 @@ use rustix::io::Errno;
 
 use crate::caller::Rights;
 use crate::front::Front;
-use crate::handles::{OpenFile, Way};
+use crate::handles::{ContentWay, OpenHandle};
 use crate::outcome::fuse_errno;
-use crate::outcome::{Outcome, unexpected};
+use crate::outcome::{ReplyOutcome, unexpected};
 use crate::reached::Reached;
 use crate::times;
 use crate::tree::Inode;
@@ -25,7 +25,7 @@ impl Front {
     pub(crate) fn allocate(
         &self,
         request: &Request,
-        file: &OpenFile,
+        file: &OpenHandle,
         offset: u64,
         length: u64,
         mode: FallocateFlags,
@@ -35,8 +35,8 @@ impl Front {
             return reply.error(fuse_errno(error));
         }
         let (object, known) = match &file.way {
-            Way::Pond { object, known } => (*object, known.clone()),
-            Way::Straight(file, _) => {
+            ContentWay::Pond { object, known } => (*object, known.clone()),
+            ContentWay::Straight(file, _) => {
                 return match as_user(request.uid(), || rustix::fs::fallocate(file, mode, offset, length)) {
                     Ok(()) => reply.ok(),
                     Err(error) => reply.error(fuse_errno(error)),
@@ -74,7 +74,7 @@ impl Front {
     }
 
     /// Finds data or a hole.
-    pub(crate) fn seek(&self, file: &OpenFile, offset: i64, whence: i32, reply: ReplyLseek) {
+    pub(crate) fn seek(&self, file: &OpenHandle, offset: i64, whence: i32, reply: ReplyLseek) {
         let Ok(from) = u64::try_from(offset) else {
             return reply.error(fuse_errno(Errno::NXIO));
         };
@@ -85,14 +85,14 @@ impl Front {
             _ => return reply.error(fuse_errno(Errno::INVAL)),
         };
         match &file.way {
-            Way::Pond { object, .. } => {
+            ContentWay::Pond { object, .. } => {
                 let done = move |answer| match answer {
                     Reply::Offset(found) => reply.offset(i64::try_from(found).unwrap_or(i64::MAX)),
                     other => reply.error(fuse_errno(unexpected(&other))),
                 };
                 self.pond.submit(Ask::Seek { object: *object, offset: from, data }, Box::new(done));
             }
-            Way::Straight(file, _) => {
+            ContentWay::Straight(file, _) => {
                 let seek = if data { SeekFrom::Data(from) } else { SeekFrom::Hole(from) };
                 match rustix::fs::seek(file, seek) {
                     Ok(found) => reply.offset(i64::try_from(found).unwrap_or(i64::MAX)),
@@ -104,7 +104,7 @@ impl Front {
 
     /// The free space of the file system that has this inode. Dirty data counts in the origin's answer, because its
     /// space there is reserved. At an origin that can reserve none, the answer lacks it.
-    pub(crate) fn room(&self, inode: &Inode) -> Outcome<StatVfs> {
+    pub(crate) fn room(&self, inode: &Inode) -> ReplyOutcome<StatVfs> {
         rustix::fs::fstatvfs(inode.path()?)
     }
 }

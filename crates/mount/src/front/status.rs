@@ -7,7 +7,7 @@ use headpond_names::block_on;
 
 use crate::caller::Rights;
 use crate::front::Front;
-use crate::outcome::Outcome;
+use crate::outcome::ReplyOutcome;
 use crate::outcome::outcome;
 use crate::pond::Engine;
 use crate::privileges;
@@ -19,7 +19,7 @@ pub(crate) struct StatusChange<'a>(Option<headpond_names::StatusChange<'a, Origi
 
 impl Front {
     /// Begins a change of a file's status. Hold the result until the change is made.
-    pub(crate) fn changing_status(&self, inode: &Arc<Inode>) -> Outcome<StatusChange<'_>> {
+    pub(crate) fn changing_status(&self, inode: &Arc<Inode>) -> ReplyOutcome<StatusChange<'_>> {
         let change = outcome(block_on(self.names.change_status(inode)))?;
         Ok(StatusChange(Some(change)))
     }
@@ -30,7 +30,11 @@ impl Front {
     }
 
     /// Takes set-id bits and capabilities from a file whose content changes. May block.
-    pub(crate) fn drop_privileges(&self, inode: &Arc<Inode>, rights: impl FnOnce() -> Option<Rights>) -> Outcome<()> {
+    pub(crate) fn drop_privileges(
+        &self,
+        inode: &Arc<Inode>,
+        rights: impl FnOnce() -> Option<Rights>,
+    ) -> ReplyOutcome<()> {
         if inode.beside.privileges.is_none() || !privileges::has_any(inode)? {
             return Ok(());
         }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::caller::Rights;
 use crate::front::Front;
-use crate::outcome::{Outcome, unexpected};
+use crate::outcome::{ReplyOutcome, unexpected};
 use crate::pond::call_with;
 use crate::privileges::{self, CAPABILITIES};
 use crate::reached::Reached;
@@ -35,7 +35,7 @@ pub(crate) enum Sized {
 
 impl Front {
     /// An attribute's value, or its length if `size` is zero.
-    pub(crate) fn get_attribute(&self, inode: &Inode, name: &OsStr, size: u32) -> Outcome<Sized> {
+    pub(crate) fn get_attribute(&self, inode: &Inode, name: &OsStr, size: u32) -> ReplyOutcome<Sized> {
         if size == 0 {
             return Ok(Sized::Length(rustix::fs::getxattr_query(inode.proc_path()?, name)?));
         }
@@ -46,7 +46,7 @@ impl Front {
     }
 
     /// The names of all attributes, or their length if `size` is zero.
-    pub(crate) fn list_attributes(&self, request: &Request, inode: &Inode, size: u32) -> Outcome<Sized> {
+    pub(crate) fn list_attributes(&self, request: &Request, inode: &Inode, size: u32) -> ReplyOutcome<Sized> {
         let length = rustix::fs::listxattr_query(inode.proc_path()?)?;
         let mut names = vec![0; length];
         let length = rustix::fs::listxattr(inode.proc_path()?, &mut names[..])?;
@@ -76,7 +76,7 @@ impl Front {
         name: &OsStr,
         value: &[u8],
         flags: i32,
-    ) -> Outcome<()> {
+    ) -> ReplyOutcome<()> {
         let flags = XattrFlags::from_bits(flags.cast_unsigned()).ok_or(Errno::INVAL)?;
         // The attribute may be a program's capabilities, or an access list that changes the mode.
         inode.beside.privileges.set_unknown();
@@ -97,7 +97,7 @@ impl Front {
 
     /// Flushes a file before it gets capabilities. The origin's kernel takes capabilities away when the file is
     /// written there, and destage writes later. So earlier writes go to the origin first.
-    pub(crate) fn flush_before_privileges(&self, inode: &Inode) -> Outcome<()> {
+    pub(crate) fn flush_before_privileges(&self, inode: &Inode) -> ReplyOutcome<()> {
         let Some(known) = inode.known() else { return Ok(()) };
         let scope = FlushScope::Objects([known.object()].into());
         match call_with(&*self.pond, Ask::Flush { id: FLUSH_ID, scope }, |_| {}) {
@@ -107,7 +107,7 @@ impl Front {
     }
 
     /// Removes an attribute.
-    pub(crate) fn remove_attribute(&self, inode: &Arc<Inode>, name: &OsStr) -> Outcome<()> {
+    pub(crate) fn remove_attribute(&self, inode: &Arc<Inode>, name: &OsStr) -> ReplyOutcome<()> {
         let _change = self.changing_status(inode)?;
         rustix::fs::removexattr(inode.proc_path()?, name)?;
         self.changed_at_origin(inode);

@@ -21,12 +21,12 @@ const LENT_MAX: usize = 32;
 const COPIED_MAX: usize = 2048;
 
 /// The memory for the next request, and the lent buffers.
-pub(crate) struct Buffers {
+pub(crate) struct RequestBuffers {
     next: BufMut,
     lent: VecDeque<Buf>,
 }
 
-impl Buffers {
+impl RequestBuffers {
     pub(crate) fn new() -> Self {
         Self { next: BufMut::zeroed(DATA_BYTES), lent: VecDeque::new() }
     }
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn lent_memory_is_not_written_to_until_it_has_come_back() {
-        let mut buffers = Buffers::new();
+        let mut buffers = RequestBuffers::new();
         let mut taken = Vec::new();
         for number in 0..100 {
             buffers.next()[..5000].fill(number);

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use headpond_door::Workers;
 
 use crate::fuse::wire::forget_message;
-use crate::handles::OpenFile;
+use crate::handles::OpenHandle;
 use crate::kernel_pages::Forget;
 
 /// Answers that may wait at once, for other users' mounts and root's. The kernel's own bound is 512 for a mount of
@@ -37,7 +37,7 @@ pub(crate) struct Forgetting {
 /// A direct write under way. Its answer may have to wait for the invalidation.
 pub(crate) struct Passing {
     forgetting: Arc<Forgetting>,
-    file: Arc<OpenFile>,
+    file: Arc<OpenHandle>,
     offset: u64,
     bytes: u32,
 }
@@ -50,7 +50,7 @@ impl Forgetting {
     }
 
     /// Makes the kernel forget, soon, what a program wrote into the handle's batch.
-    pub(crate) fn soon(&self, file: &Arc<OpenFile>) {
+    pub(crate) fn soon(&self, file: &Arc<OpenHandle>) {
         if file.batching.note_forgetting() {
             let (device, file) = (self.device.clone(), file.clone());
             self.thread.push(move || {
@@ -87,7 +87,7 @@ impl Forgetting {
 
 impl Passing {
     /// A direct write of `bytes` at `offset` to this file.
-    pub(crate) fn new(forgetting: &Arc<Forgetting>, file: &Arc<OpenFile>, offset: u64, bytes: u32) -> Self {
+    pub(crate) fn new(forgetting: &Arc<Forgetting>, file: &Arc<OpenHandle>, offset: u64, bytes: u32) -> Self {
         Self { forgetting: forgetting.clone(), file: file.clone(), offset, bytes }
     }
 

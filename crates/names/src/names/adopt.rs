@@ -11,9 +11,9 @@ use headpond_base::{Errno, Result};
 use crate::inode::Inode;
 use crate::known::KnownObject;
 use crate::names::Names;
-use crate::{FileKey, Freshness, Kind, Pond, Tree};
+use crate::{ContentStore, FileKey, FileKind, Freshness, Tree};
 
-impl<T: Tree, P: Pond<T>> Names<T, P> {
+impl<T: Tree, P: ContentStore<T>> Names<T, P> {
     /// To be called before anything is renamed. One that is not where it was is left to who found it before.
     pub async fn adopt(&self, recovered: &[KnownObject]) {
         // Held as by the kernel up to the end, so that each directory is looked at once.
@@ -68,7 +68,7 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
         };
         while let Some((path, name)) = steps.pop() {
             directory = self.enter(&directory, name).await?;
-            if directory.kind != Kind::Directory {
+            if directory.kind != FileKind::Directory {
                 self.forget(directory.node, 1).await;
                 return Err(Errno::NOTDIR);
             }

@@ -12,7 +12,7 @@ mod open;
 mod removal;
 mod status;
 
-pub use open::{Content, Counted, Created, Handle, Pinned};
+pub use open::{Content, Counted, Created, FileHandle, Pinned};
 pub use status::StatusChange;
 
 use std::ffi::OsStr;
@@ -26,12 +26,12 @@ use crate::inode::{Inode, KnownIn};
 use crate::inodes::{Inodes, ROOT};
 use crate::known::{KnownFiles, KnownObject};
 use crate::names::removal::Rename;
-use crate::turns::{Changing, Turns};
-use crate::{Access, FileKey, Found, Freshness, Kind, Making, Pond, RenameFlags, Tree};
+use crate::turns::{Changing, FileTurns};
+use crate::{Access, ContentStore, FileKey, FileKind, Found, Freshness, Making, RenameFlags, Tree};
 
 /// What a mount is like.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct MountSettings {
     /// How many paths stay open.
     pub descriptors: usize,
     /// How many files are remembered that neither the kernel nor the engine holds; `None` for as many as are usual.
@@ -50,8 +50,8 @@ pub struct Names<T: Tree, P> {
     pub known: Arc<KnownFiles<T::OfKnown>>,
     tree: Arc<T>,
     pond: Arc<P>,
-    turns: Turns,
-    settings: Settings,
+    turns: FileTurns,
+    settings: MountSettings,
 }
 
 /// A name in a directory.
@@ -68,7 +68,7 @@ enum Age {
 /// What has a name, and what has the other.
 type Both = (Found, Option<Found>);
 
-impl<T: Tree, P: Pond<T>> Names<T, P> {
+impl<T: Tree, P: ContentStore<T>> Names<T, P> {
     /// Over an origin's root. `recovered` are the files which the pool brought back with something that the origin has not got
     /// yet: see [`adopt`](Self::adopt).
     ///
@@ -79,7 +79,7 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
         root: T::Path,
         pond: Arc<P>,
         recovered: &[KnownObject],
-        settings: Settings,
+        settings: MountSettings,
     ) -> Result<Self> {
         let known = Arc::new(match settings.remembered {
             Some(files) => KnownFiles::remembering(recovered, files),
@@ -88,7 +88,7 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
         let files = known.clone();
         pond.when_let_go(Box::new(move |object| files.let_go(object)));
         let inodes = Inodes::new(tree.clone(), root, settings.descriptors).await?;
-        Ok(Self { inodes, known, tree, pond, turns: Turns::default(), settings })
+        Ok(Self { inodes, known, tree, pond, turns: FileTurns::default(), settings })
     }
 
     /// The mount's root.
@@ -121,7 +121,7 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
         }
         if let Some(inode) = self.inodes.look_up(&found) {
             inode.find_by(parent, name);
-            if inode.kind == Kind::Directory && inode.node != ROOT {
+            if inode.kind == FileKind::Directory && inode.node != ROOT {
                 let entered = match inode.reach().await {
                     Ok(path) => self.tree.may_enter(&directory, name, &path, &found).await,
                     Err(error) => Err(error),
@@ -136,7 +136,7 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
         }
         let path = self.with_room(async || self.tree.find(&directory, name).await).await?;
         let found = self.tree.look(&path, Freshness::Usual).await?;
-        if found.kind == Kind::Directory {
+        if found.kind == FileKind::Directory {
             self.tree.may_enter(&directory, name, &path, &found).await?;
         }
         let inode = self.take_in(path, &found, (parent, name)).await?;
@@ -268,7 +268,7 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
     ) -> Result<(Arc<Inode<T>>, Found)> {
         self.tree.make(&*parent.reach().await?, name, what, caller).await?;
         let (inode, found) = self.look_up_as(parent, name, Age::New).await?;
-        if matches!(what, Making::Node { kind: Kind::File, .. })
+        if matches!(what, Making::Node { kind: FileKind::File, .. })
             && let Err(error) = self.introduce(&inode).await
         {
             self.forget(inode.node, 1).await;
@@ -384,7 +384,7 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
             let other_changed = self.name_changes(other.as_deref(), if exchange { &both } else { &both[1..] }).await;
             carry_out(self.tree.clone(), renaming, moved.clone(), [changed, other_changed])
         };
-        let directory = |found: &Found| found.kind == Kind::Directory;
+        let directory = |found: &Found| found.kind == FileKind::Directory;
         let concerns_log = moved.is_some()
             || other.is_some()
             || directory(&source)
@@ -502,7 +502,7 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
 
     /// The key of a file whose content goes through the engine.
     fn managed_key(&self, found: &Found) -> Option<FileKey> {
-        let managed = found.kind == Kind::File && self.inodes.same_device(found);
+        let managed = found.kind == FileKind::File && self.inodes.same_device(found);
         managed.then(|| found.key())
     }
 
@@ -568,7 +568,7 @@ struct NameChanges<T: Tree, P> {
     known: Option<(headpond_base::ObjectId, Vec<T::File>)>,
 }
 
-impl<T: Tree, P: Pond<T>> NameChanges<T, P> {
+impl<T: Tree, P: ContentStore<T>> NameChanges<T, P> {
     /// They were.
     fn note(self) {
         if let Some((object, directories)) = self.known {
@@ -578,7 +578,7 @@ impl<T: Tree, P: Pond<T>> NameChanges<T, P> {
 }
 
 /// A rename at the origin, as the engine has it made.
-async fn carry_out<T: Tree, P: Pond<T>>(
+async fn carry_out<T: Tree, P: ContentStore<T>>(
     tree: Arc<T>,
     renaming: Rename<T, P>,
     moved: Option<Arc<KnownIn<T>>>,

@@ -22,7 +22,7 @@ use crate::inode::{Inode, KnownIn};
 use crate::names::Names;
 use crate::places::Hold;
 use crate::turns::{Changing, Opening};
-use crate::{Found, Pond, Tree};
+use crate::{ContentStore, Found, Tree};
 
 /// How often a file is opened in the engine for one open, when it is changed meanwhile each time. A program that
 /// has it open writes to it, so the engine keeps to its own of it anyway.
@@ -79,7 +79,7 @@ impl<T: Tree> fmt::Debug for Pinned<T> {
 }
 
 /// An open file whose content goes through the engine: to be given to [`Names::release`] in the end.
-pub struct Handle<T: Tree> {
+pub struct FileHandle<T: Tree> {
     /// The file.
     pub inode: Pinned<T>,
     /// The engine's name for it.
@@ -90,7 +90,7 @@ pub struct Handle<T: Tree> {
     pub writes: bool,
 }
 
-impl<T: Tree> fmt::Debug for Handle<T> {
+impl<T: Tree> fmt::Debug for FileHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Handle({:?}, {:?})", self.inode, self.object)
     }
@@ -109,20 +109,20 @@ pub struct Created<T: Tree> {
 /// How the content of an open file is reached.
 pub enum Content<T: Tree> {
     /// Through the engine.
-    Pond(Handle<T>),
+    Pond(FileHandle<T>),
     /// Straight at the origin: a file on another file system, mounted below the origin.
     Straight(Pinned<T>, T::File),
 }
 
 /// One count of `Open` in the engine, given back when dropped.
-pub struct Counted<'a, T: Tree, P: Pond<T>> {
+pub struct Counted<'a, T: Tree, P: ContentStore<T>> {
     names: &'a Names<T, P>,
     object: ObjectId,
     kept: bool,
     _pinned: Pinned<T>,
 }
 
-impl<T: Tree, P: Pond<T>> Counted<'_, T, P> {
+impl<T: Tree, P: ContentStore<T>> Counted<'_, T, P> {
     /// The count goes over to a handle.
     fn keep(mut self) -> ObjectId {
         self.kept = true;
@@ -130,7 +130,7 @@ impl<T: Tree, P: Pond<T>> Counted<'_, T, P> {
     }
 }
 
-impl<T: Tree, P: Pond<T>> Drop for Counted<'_, T, P> {
+impl<T: Tree, P: ContentStore<T>> Drop for Counted<'_, T, P> {
     fn drop(&mut self) {
         if !self.kept {
             self.names.close(self.object);
@@ -138,18 +138,18 @@ impl<T: Tree, P: Pond<T>> Drop for Counted<'_, T, P> {
     }
 }
 
-impl<T: Tree, P: Pond<T>> fmt::Debug for Counted<'_, T, P> {
+impl<T: Tree, P: ContentStore<T>> fmt::Debug for Counted<'_, T, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Counted({:?})", self.object)
     }
 }
 
-impl<T: Tree, P: Pond<T>> Names<T, P> {
+impl<T: Tree, P: ContentStore<T>> Names<T, P> {
     /// Opens a managed file that exists, for one who already counts on it; one that is to be truncated with it, is.
     ///
     /// # Errors
     /// The origin's, and the engine's. [`Errno::STALE`] if it is gone: what has its name now is to be looked up.
-    pub async fn open(&self, pinned: Pinned<T>, truncates: bool) -> Result<Handle<T>> {
+    pub async fn open(&self, pinned: Pinned<T>, truncates: bool) -> Result<FileHandle<T>> {
         let file = self.open_at_origin(&pinned, pinned.writes || truncates).await?;
         let counted = self.open_in_engine(&pinned, file, false).await?;
         if truncates {
@@ -220,7 +220,7 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
     }
 
     /// The last descriptor of a handle is gone.
-    pub async fn release(&self, handle: Handle<T>) {
+    pub async fn release(&self, handle: FileHandle<T>) {
         self.close(handle.object);
         let inode = (*handle.inode).clone();
         drop(handle);
@@ -236,7 +236,7 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
     ///
     /// # Errors
     /// As of fsync.
-    pub async fn sync(&self, handle: &Handle<T>) -> Result<()> {
+    pub async fn sync(&self, handle: &FileHandle<T>) -> Result<()> {
         self.sync_status(&handle.inode, handle.object).await?;
         match self.pond.ask(Request::Sync { object: handle.object }, Box::new(|_| {})).await {
             Reply::Done => Ok(()),
@@ -253,9 +253,9 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
         inode.unsynced.settle(self.pond.sync_origin(object)).await
     }
 
-    fn handle(pinned: Pinned<T>, counted: Counted<'_, T, P>, writes: bool) -> Result<Handle<T>> {
+    fn handle(pinned: Pinned<T>, counted: Counted<'_, T, P>, writes: bool) -> Result<FileHandle<T>> {
         let known = pinned.known().ok_or(Errno::IO)?;
-        Ok(Handle { inode: pinned, object: counted.keep(), known, writes })
+        Ok(FileHandle { inode: pinned, object: counted.keep(), known, writes })
     }
 
     /// Opens the origin's file.

@@ -21,7 +21,7 @@ use crate::names::Names;
 use crate::places::{Home, Place};
 use crate::pond::Leaving;
 use crate::slots::Closed;
-use crate::{Found, Kind, Pond, RenameFlags, Tree};
+use crate::{ContentStore, FileKind, Found, RenameFlags, Tree};
 
 /// How long a removal waits for closes, where a file that is open would be hidden in its directory: an application that has
 /// closed a file and removes it does not wait until we have heard of the first. One that keeps it open costs it this much.
@@ -57,7 +57,7 @@ enum Becomes<T: Tree> {
     Elsewhere(Place<T>),
 }
 
-impl<T: Tree, P: Pond<T>> Names<T, P> {
+impl<T: Tree, P: ContentStore<T>> Names<T, P> {
     /// A name is about to go, if there is one of that name.
     pub(crate) fn going(
         &self,
@@ -105,7 +105,7 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
     }
 }
 
-impl<T: Tree, P: Pond<T>> Going<T, P> {
+impl<T: Tree, P: ContentStore<T>> Going<T, P> {
     /// To be called right before the change at the origin.
     pub(crate) async fn prepare(&self) -> Prepared<'_, T, P> {
         Prepared { going: self, becomes: Some(self.becomes().await) }
@@ -113,7 +113,7 @@ impl<T: Tree, P: Pond<T>> Going<T, P> {
 
     async fn becomes(&self) -> Becomes<T> {
         let Some(found) = &self.found else { return Becomes::Same };
-        let directory = found.kind == Kind::Directory;
+        let directory = found.kind == FileKind::Directory;
         let last = found.links == 1 || directory;
         let Some(inode) = &self.inode else {
             let file = self.leaving(self.object.filter(|_| last)).await;
@@ -159,7 +159,7 @@ impl<T: Tree, P: Pond<T>> Going<T, P> {
     }
 }
 
-impl<T: Tree, P: Pond<T>> Prepared<'_, T, P> {
+impl<T: Tree, P: ContentStore<T>> Prepared<'_, T, P> {
     /// The name is gone. To be called before that is answered.
     pub(crate) fn gone(mut self) {
         match self.becomes.take() {
@@ -193,7 +193,7 @@ impl<T: Tree, P> Drop for Prepared<'_, T, P> {
 }
 
 /// Removes a name, and closes what it named. `noted` is called when the name is gone, and before anybody counts on that.
-pub(crate) async fn unlink<T: Tree, P: Pond<T>>(
+pub(crate) async fn unlink<T: Tree, P: ContentStore<T>>(
     going: &Going<T, P>,
     is_directory: bool,
     noted: impl FnOnce(),
@@ -217,7 +217,7 @@ pub(crate) struct Rename<T: Tree, P> {
     replaced: Going<T, P>,
 }
 
-impl<T: Tree, P: Pond<T>> Names<T, P> {
+impl<T: Tree, P: ContentStore<T>> Names<T, P> {
     /// A rename of `source`, over `target` or in exchange for it.
     pub(crate) fn renaming(
         &self,
@@ -239,7 +239,7 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
     }
 }
 
-impl<T: Tree, P: Pond<T>> Rename<T, P> {
+impl<T: Tree, P: ContentStore<T>> Rename<T, P> {
     /// Renames. `noted` is called when that is done, and before anybody counts on it.
     pub(crate) async fn carry_out(&self, noted: impl FnOnce()) -> Result<()> {
         let (from, to) = (self.from.0.reach().await?, self.to.0.reach().await?);

@@ -19,12 +19,12 @@ use crate::inode::{Inode, KnownIn};
 use crate::names::Names;
 use crate::names::open::unexpected;
 use crate::turns::Changing;
-use crate::{Found, Pond, Tree};
+use crate::{ContentStore, Found, Tree};
 
 /// A change of the origin's that the engine has allowed, until it is [ended](Self::end). If it is only dropped, the engine is not
 /// told how the file is left.
 #[must_use]
-pub struct StatusChange<'a, T: Tree, P: Pond<T>> {
+pub struct StatusChange<'a, T: Tree, P: ContentStore<T>> {
     names: &'a Names<T, P>,
     /// `None` where only the engine knows the file: then it is not told how it is left.
     inode: Option<Arc<Inode<T>>>,
@@ -32,7 +32,7 @@ pub struct StatusChange<'a, T: Tree, P: Pond<T>> {
     turn: Option<Changing<'a>>,
 }
 
-impl<T: Tree, P: Pond<T>> Names<T, P> {
+impl<T: Tree, P: ContentStore<T>> Names<T, P> {
     /// Begins a change of the status of a file: it is nobody else's turn until that ends.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl<T: Tree, P: Pond<T>> Names<T, P> {
     }
 }
 
-impl<T: Tree, P: Pond<T>> StatusChange<'_, T, P> {
+impl<T: Tree, P: ContentStore<T>> StatusChange<'_, T, P> {
     /// The change is made, or has failed: the engine gets the file's new status, and then the next one has its turn.
     pub async fn end(mut self) {
         if let Some(object) = self.object {
@@ -144,7 +144,7 @@ impl<T: Tree, P: Pond<T>> StatusChange<'_, T, P> {
     }
 }
 
-impl<T: Tree, P: Pond<T>> Drop for StatusChange<'_, T, P> {
+impl<T: Tree, P: ContentStore<T>> Drop for StatusChange<'_, T, P> {
     fn drop(&mut self) {
         if let Some(object) = self.object {
             self.names.pond.tell(Request::StatusEnds { object, stamp: None });
@@ -152,7 +152,7 @@ impl<T: Tree, P: Pond<T>> Drop for StatusChange<'_, T, P> {
     }
 }
 
-impl<T: Tree, P: Pond<T>> fmt::Debug for StatusChange<'_, T, P> {
+impl<T: Tree, P: ContentStore<T>> fmt::Debug for StatusChange<'_, T, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "StatusChange({:?})", self.object)
     }

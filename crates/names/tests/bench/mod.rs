@@ -14,8 +14,8 @@ use std::time::Duration;
 use headpond_base::{Errno, ObjectId, Result, UnixNanos};
 use headpond_engine::{Attributes, Namespace, OpenObject, Reply, Request};
 use headpond_names::{
-    Access, Again, Found, Freshness, Kind, KnownObject, Leaving, Making, Moment, Names, Operation, Pond, Removed,
-    RenameFlags, See, Settings, Tree, block_on,
+    Access, Again, ContentStore, FileKind, Found, Freshness, KnownObject, Leaving, Making, Moment, MountSettings,
+    Names, Removed, RenameFlags, See, Tree, TreeOperation, block_on,
 };
 
 const USER: u32 = 1000;
@@ -41,9 +41,9 @@ impl Origin {
 
     pub fn with_names(mode: u32, names: &[&'static str]) -> Self {
         let links = u32::try_from(names.len()).unwrap();
-        let root = Found { inode: ROOT_INODE, kind: Kind::Directory, mode: 0o755, links: 2, ..Found::default() };
+        let root = Found { inode: ROOT_INODE, kind: FileKind::Directory, mode: 0o755, links: 2, ..Found::default() };
         let file = Found { inode: FILE, birth: Some(Moment { seconds: 1, nanos: 0 }), mode, links, ..root };
-        let file = Found { kind: Kind::File, uid: USER, ctime: Moment { seconds: 5, nanos: 0 }, ..file };
+        let file = Found { kind: FileKind::File, uid: USER, ctime: Moment { seconds: 5, nanos: 0 }, ..file };
         let files = BTreeMap::from([(ROOT_INODE, root), (FILE, file)]);
         Self {
             files: Mutex::new(files),
@@ -154,7 +154,7 @@ impl Tree for Origin {
             return Err(Errno::EXIST);
         }
         let ctime = Moment { seconds: 9, nanos: 0 };
-        let file = Found { inode: FILE, kind: Kind::File, mode, links: 1, uid: USER, ctime, ..Found::default() };
+        let file = Found { inode: FILE, kind: FileKind::File, mode, links: 1, uid: USER, ctime, ..Found::default() };
         files.insert(FILE, file);
         self.names.lock().unwrap().push("file");
         Ok(FILE)
@@ -219,7 +219,7 @@ impl Engine {
     }
 }
 
-impl Pond<Origin> for Engine {
+impl ContentStore<Origin> for Engine {
     async fn ask(&self, request: Request, see: See) -> Reply {
         let reply = match request {
             Request::Open(OpenObject::File(file)) => {
@@ -241,7 +241,7 @@ impl Pond<Origin> for Engine {
         }
     }
 
-    async fn namespace(&self, change: Option<Namespace>, operation: Operation) -> Result<()> {
+    async fn namespace(&self, change: Option<Namespace>, operation: TreeOperation) -> Result<()> {
         if matches!(change, Some(Namespace::Unlink { .. })) {
             self.hears(Told::Unlinked);
         }
@@ -306,7 +306,7 @@ pub fn mount(
     descriptors: usize,
 ) -> (Names<Origin, Engine>, Arc<Engine>) {
     let engine = Arc::new(Engine::default());
-    let settings = Settings { descriptors, remembered: None, read_only: false, hides_open_files: false };
+    let settings = MountSettings { descriptors, remembered: None, read_only: false, hides_open_files: false };
     let names = block_on(Names::new(origin.clone(), ROOT_INODE, engine.clone(), recovered, settings)).unwrap();
     (names, engine)
 }

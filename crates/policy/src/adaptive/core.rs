@@ -3,17 +3,17 @@
 //!
 //! A block comes into the young part of the window, which is in memory if the owner can hold it
 //! there, then into the window's part on flash, if the window is larger than the memory for it. At
-//! its end it moves to the main queue or leaves; [`Gate`] says which. The main queue is a CLOCK:
+//! its end it moves to the main queue or leaves; [`WindowGate`] says which. The main queue is a CLOCK:
 //! blocks used since they last came by go round again. One that may not go when its turn comes is put
 //! aside; once it may, it goes, or if it was used meanwhile, to the main queue.
 //!
 //! Time is counted in blocks that left and are remembered. Names grow old by that clock, so the age
 //! of a name and that of a block in the main queue can be compared.
 
-use super::tuning::{Gate, Tuning};
+use super::tuning::{Tuning, WindowGate};
 use crate::ghosts::Ghosts;
 use crate::queues::{Queues, State};
-use crate::{Admitted, Host, Insertion, Key, Taken};
+use crate::{Admitted, Evicted, Host, Insertion, Key};
 
 /// The newest of the window: in memory if clean.
 const YOUNG: u8 = 0;
@@ -34,14 +34,14 @@ const EASE: u32 = 5;
 const NAMES: usize = 2;
 
 /// A block that comes back goes to the main queue until as many others have left as this share of the
-/// cache, in 1024ths ([`Gate::Returning`], [`Gate::Either`]). Each costs a flash write. The whole
+/// cache, in 1024ths ([`WindowGate::Returning`], [`WindowGate::Either`]). Each costs a flash write. The whole
 /// cache would gain 0.003 of miss ratio where hot spots move, and write a fifth more.
 const REACH: usize = 192;
 
 /// Blocks that were put aside and are looked at again when there is nothing else left.
 const HELD_SEARCH: usize = 64;
 
-pub(super) struct Core {
+pub(super) struct AdaptiveCore {
     queues: Queues,
     ghosts: Ghosts,
     capacity: usize,
@@ -66,7 +66,7 @@ enum Step {
     Stuck,
 }
 
-impl Core {
+impl AdaptiveCore {
     pub(super) fn new(capacity: usize, memory: usize, tuning: Tuning) -> Self {
         let mut core = Self {
             queues: Queues::new(capacity),
@@ -190,9 +190,9 @@ impl Core {
     /// since it did.
     fn soon_enough(&mut self, since: usize) -> bool {
         match self.tuning.gate {
-            Gate::Contest => false,
-            Gate::Returning | Gate::Either => since < self.capacity * REACH / 1024,
-            Gate::Recency => {
+            WindowGate::Contest => false,
+            WindowGate::Returning | WindowGate::Either => since < self.capacity * REACH / 1024,
+            WindowGate::Recency => {
                 // Brings a block to the tail that was not used since it last came by: its age is
                 // that of its use.
                 self.next_of_main();
@@ -242,7 +242,7 @@ impl Core {
             }
             if self.queues.len(MAIN) > 0 && (self.main_len() > self.main_most() || self.windowed() == 0) {
                 let slot = self.next_of_main()?;
-                if self.tuning.gate == Gate::Recency && self.windowed() > 0 {
+                if self.tuning.gate == WindowGate::Recency && self.windowed() > 0 {
                     let state = self.queues.state(slot);
                     self.queues.move_to(slot, State { queue: WINDOW, ..state });
                     continue;
@@ -274,12 +274,16 @@ impl Core {
     fn step_window(&mut self, slot: u32, host: &mut dyn Host) -> Step {
         let state = self.queues.state(slot);
         let next = match self.tuning.gate {
-            Gate::Returning | Gate::Either | Gate::Recency if state.uses >= self.tuning.uses => None,
-            Gate::Contest | Gate::Either if self.main_len() < self.main_most() && state.frequency > 1 => None,
-            Gate::Contest | Gate::Either if self.main_len() >= self.main_most() => match self.next_of_main() {
-                Some(next) if self.queues.state(next).frequency < state.frequency => Some(next),
-                _ => return self.drop_window(slot, host),
-            },
+            WindowGate::Returning | WindowGate::Either | WindowGate::Recency if state.uses >= self.tuning.uses => None,
+            WindowGate::Contest | WindowGate::Either if self.main_len() < self.main_most() && state.frequency > 1 => {
+                None
+            }
+            WindowGate::Contest | WindowGate::Either if self.main_len() >= self.main_most() => {
+                match self.next_of_main() {
+                    Some(next) if self.queues.state(next).frequency < state.frequency => Some(next),
+                    _ => return self.drop_window(slot, host),
+                }
+            }
             _ => return self.drop_window(slot, host),
         };
         if let Some(next) = next {
@@ -374,7 +378,7 @@ impl Core {
                 return Some(slot);
             }
             // Where recency counts, one round for all its uses.
-            let uses = if self.tuning.gate == Gate::Recency { 0 } else { state.uses - 1 };
+            let uses = if self.tuning.gate == WindowGate::Recency { 0 } else { state.uses - 1 };
             self.queues.move_to(slot, State { uses, ..state });
         }
     }
@@ -397,18 +401,18 @@ impl Core {
         }
     }
 
-    pub(super) fn forget(&mut self, key: Key) -> Option<Taken> {
+    pub(super) fn forget(&mut self, key: Key) -> Option<Evicted> {
         let slot = self.queues.find(key)?;
         Some(self.take_slot(slot))
     }
 
-    pub(super) fn take(&mut self) -> Option<Taken> {
+    pub(super) fn take(&mut self) -> Option<Evicted> {
         let slot = [FIRST, WINDOW, YOUNG, HELD, MAIN].into_iter().find_map(|queue| self.queues.tail(queue))?;
         Some(self.take_slot(slot))
     }
 
-    fn take_slot(&mut self, slot: u32) -> Taken {
+    fn take_slot(&mut self, slot: u32) -> Evicted {
         let in_memory = self.queues.state(slot).in_memory;
-        Taken { key: self.queues.remove(slot), in_memory }
+        Evicted { key: self.queues.remove(slot), in_memory }
     }
 }

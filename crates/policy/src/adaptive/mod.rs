@@ -12,10 +12,10 @@ mod tuning;
 
 use headpond_base::BLOCK;
 
-use self::core::Core;
+use self::core::AdaptiveCore;
 use self::shadows::Shadows;
 use self::tuning::TUNINGS;
-use crate::{Admitted, Host, Insertion, Key, Replacement, Taken};
+use crate::{Admitted, Evicted, Host, Insertion, Key, Replacement};
 
 /// The share of the blocks that may be only in memory until they have shown that they are worth a
 /// flash write: a tenth, as the window has.
@@ -25,7 +25,7 @@ const MEMORY_MAX: usize = (64 << 20) / BLOCK;
 
 /// The default policy.
 pub struct Adaptive {
-    core: Core,
+    core: AdaptiveCore,
     shadows: Shadows,
 }
 
@@ -39,7 +39,7 @@ impl Adaptive {
     /// Keeps up to `capacity` blocks, of which the newest `memory` may be only in memory.
     #[must_use]
     pub fn new(capacity: usize, memory: usize) -> Self {
-        Self { core: Core::new(capacity, memory, TUNINGS[0]), shadows: Shadows::new(capacity, memory) }
+        Self { core: AdaptiveCore::new(capacity, memory, TUNINGS[0]), shadows: Shadows::new(capacity, memory) }
     }
 }
 
@@ -79,11 +79,11 @@ impl Replacement for Adaptive {
         self.core.release(key);
     }
 
-    fn forget(&mut self, key: Key) -> Option<Taken> {
+    fn forget(&mut self, key: Key) -> Option<Evicted> {
         self.core.forget(key)
     }
 
-    fn take(&mut self) -> Option<Taken> {
+    fn take(&mut self) -> Option<Evicted> {
         self.core.take()
     }
 

@@ -10,7 +10,7 @@
 //!   root of their number is taken for noise;
 //! - and by as much as the change itself may cost ([`CHANGE`]).
 
-use super::core::Core;
+use super::core::AdaptiveCore;
 use super::tuning::{TUNINGS, Tuning};
 use crate::{Host, Insertion, Key};
 
@@ -41,7 +41,7 @@ const SURE: u64 = 4;
 const CHANGE: u64 = 16;
 
 struct Shadow {
-    core: Core,
+    core: AdaptiveCore,
     /// Fading sum of what it cost.
     cost: u64,
     /// Fading sum of references in which it did not do as the setting in use did, times
@@ -83,7 +83,8 @@ impl Shadows {
     pub(super) fn new(capacity: usize, memory: usize) -> Self {
         let blocks = (capacity / SAMPLE).clamp(BLOCKS_MIN, BLOCKS_MAX).min(capacity);
         let memory = (memory * blocks).div_ceil(capacity);
-        let shadow = |tuning| Shadow { core: Core::new(blocks, memory, tuning), cost: 0, differed: 0, missed: false };
+        let shadow =
+            |tuning| Shadow { core: AdaptiveCore::new(blocks, memory, tuning), cost: 0, differed: 0, missed: false };
         let below = u128::from(u64::MAX) * blocks as u128 / capacity as u128;
         Self {
             shadows: TUNINGS.map(shadow).into_iter().collect(),

@@ -2,7 +2,7 @@
 
 /// Who gets from the window into the main queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Gate {
+pub(super) enum WindowGate {
     /// A block that was used in the window, or comes back while it is remembered (S3-FIFO).
     /// Follows what is used now.
     Returning,
@@ -22,15 +22,15 @@ pub(super) enum Gate {
 pub(super) struct Tuning {
     /// The window's share of the cache, in 1024ths.
     pub(super) window: u16,
-    pub(super) gate: Gate,
-    /// Uses in the window that make a block worth the main queue, but for [`Gate::Contest`].
+    pub(super) gate: WindowGate,
+    /// Uses in the window that make a block worth the main queue, but for [`WindowGate::Contest`].
     pub(super) uses: u8,
     /// Frequencies are halved once in as many references as there are blocks, times this.
     pub(super) halving: u16,
 }
 
 impl Tuning {
-    const fn new(gate: Gate, window: u16, uses: u8, halving: u16) -> Self {
+    const fn new(gate: WindowGate, window: u16, uses: u8, halving: u16) -> Self {
         Self { window, gate, uses, halving }
     }
 }
@@ -41,15 +41,15 @@ impl Tuning {
 pub(super) const TUNINGS: [Tuning; 6] = [
     // Mixed loads: by itself within a hundredth of the best for most of them, so that little is
     // lost before there is evidence.
-    Tuning::new(Gate::Either, 102, 3, 30),
+    Tuning::new(WindowGate::Either, 102, 3, 30),
     // Loops just larger than the cache.
-    Tuning::new(Gate::Contest, 31, 2, 5),
+    Tuning::new(WindowGate::Contest, 31, 2, 5),
     // Hot spots that move.
-    Tuning::new(Gate::Recency, 102, 2, 5),
+    Tuning::new(WindowGate::Recency, 102, 2, 5),
     // Mere recency.
-    Tuning::new(Gate::Returning, 410, 2, 5),
+    Tuning::new(WindowGate::Returning, 410, 2, 5),
     // Long memory, for long loops and small caches.
-    Tuning::new(Gate::Contest, 31, 2, 15),
+    Tuning::new(WindowGate::Contest, 31, 2, 15),
     // Scans between uses that are close together: S3-FIFO.
-    Tuning::new(Gate::Returning, 102, 3, 5),
+    Tuning::new(WindowGate::Returning, 102, 3, 5),
 ];

@@ -8,7 +8,7 @@ use headpond_base::BLOCK_U64;
 use headpond_engine::{Config, Policy};
 use headpond_models::{DiskModel, Network};
 use headpond_sim::{DestageArguments, Hardware, Replayed, replay_through_engine};
-use headpond_trace::{CacheSize, Format, Load, Options, TraceError, Unit, read_requests};
+use headpond_trace::{CacheSize, Format, LoadOptions, LoadedTrace, TraceError, Unit, read_requests};
 
 /// Replays a trace through the real engine, on modelled flash and a modelled origin, and prints for each policy what was
 /// missed, written to flash, and written to the origin. `headpond replay` is far faster, and runs the policies alone.
@@ -68,7 +68,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let DiskModel::Network(origin) = arguments.origin else {
         return Err(format!("{} has an arm; choose a volume", arguments.origin).into());
     };
-    let options = Options { format, unit, reads_only: arguments.reads_only };
+    let options = LoadOptions { format, unit, reads_only: arguments.reads_only };
     let mut requests = read_requests(&arguments.trace, options)?;
     requests.truncate(arguments.first.unwrap_or(usize::MAX));
     let blocks = arguments.size.blocks(footprint(arguments, options)?);
@@ -100,8 +100,8 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn footprint(arguments: &Arguments, options: Options) -> Result<usize, TraceError> {
-    Ok(Load::read(&arguments.trace, options)?.footprint())
+fn footprint(arguments: &Arguments, options: LoadOptions) -> Result<usize, TraceError> {
+    Ok(LoadedTrace::read(&arguments.trace, options)?.footprint())
 }
 
 fn print(policy: Policy, done: &Replayed) {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use headpond_base::{BufMut, Errno, Result};
 use headpond_engine::{Reply, Request, Treatment};
-use headpond_names::{Access, Content, Kind, Making, RenameFlags};
+use headpond_names::{Access, Content, FileKind, Making, RenameFlags};
 
 use crate::content::{Change, fill};
 use crate::names::env::{Answer, lock, nap, opening, with};
@@ -524,7 +524,7 @@ impl Doing {
         let what = if is_directory {
             Making::Directory { mode: 0o755 }
         } else {
-            Making::Node { kind: Kind::File, mode: 0o644, device: 0 }
+            Making::Node { kind: FileKind::File, mode: 0o644, device: 0 }
         };
         let made = self.mount.layer.make(&parent, OsStr::from_bytes(&name), &what, &()).await;
         let allowed: &[Errno] = if with(|env| env.births) { &[Errno::NOENT] } else { &[Errno::NOENT, Errno::STALE] };

@@ -1,4 +1,4 @@
-//! The name layer's world: the simulated origin as its [`Tree`], the engine as its [`Pond`].
+//! The name layer's world: the simulated origin as its [`Tree`], the engine as its [`ContentStore`].
 //!
 //! Keeps true: each call is one step, somewhere between its beginning and its end; others go on before and after it.
 
@@ -12,8 +12,8 @@ use headpond_base::{Errno, ObjectId, Result, UnixNanos};
 use headpond_engine::{Namespace, Outcome, Reply, Request};
 use headpond_format::FileIdentity;
 use headpond_names::{
-    Access, Again, DeviceNumber, Found, Freshness, Kind, Leaving, Making, Moment, Operation, Pond, Removed,
-    RenameFlags, See, Tree,
+    Access, Again, ContentStore, DeviceNumber, FileKind, Found, Freshness, Leaving, Making, Moment, Removed,
+    RenameFlags, See, Tree, TreeOperation,
 };
 
 use crate::names::env::{Answer, Env, in_life, nap, with};
@@ -109,8 +109,8 @@ impl Env {
         let same = self.has(Planted::BirthsAlike);
         let (tree, _) = self.tree();
         let kind = match tree.kind(file).ok_or(Errno::NOENT)? {
-            tree::Kind::File => Kind::File,
-            tree::Kind::Directory => Kind::Directory,
+            tree::Kind::File => FileKind::File,
+            tree::Kind::Directory => FileKind::Directory,
         };
         Ok(Found {
             device: DeviceNumber { major: 8, minor: 1 },
@@ -327,7 +327,7 @@ impl Removed for Nameless {
     fn is_closing(&self) {}
 }
 
-impl Pond<Origin> for Engine {
+impl ContentStore<Origin> for Engine {
     async fn ask(&self, request: Request, see: See) -> Reply {
         nap().await;
         let dropped = with(|env| env.planted.is_some_and(|planted| planted.swallows(&request)));
@@ -347,7 +347,7 @@ impl Pond<Origin> for Engine {
         }
     }
 
-    async fn namespace(&self, change: Option<Namespace>, operation: Operation) -> Result<()> {
+    async fn namespace(&self, change: Option<Namespace>, operation: TreeOperation) -> Result<()> {
         nap().await;
         let change = change.filter(|change| !with(|env| env.planted.is_some_and(|planted| planted.hides(change))));
         let Some(change) = change else { return operation.await.map(drop) };

@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 
 use headpond_base::{Errno, ObjectId};
 use headpond_engine::{Namespace, Reply, Request, RequestId};
-use headpond_names::{Again, Operation, See};
+use headpond_names::{Again, See, TreeOperation};
 
 use crate::above::is_let_go;
 use crate::configuration::{Moment, MutationId};
@@ -91,7 +91,7 @@ pub(crate) struct Env {
     pub(crate) again: BTreeMap<ObjectId, Arc<Again<Origin>>>,
     sleepers: Vec<Waker>,
     asked: BTreeMap<RequestId, Asked>,
-    operations: BTreeMap<RequestId, Operation>,
+    operations: BTreeMap<RequestId, TreeOperation>,
     locked: BTreeSet<FileId>,
     lock_waiters: Vec<Waker>,
     next_request: u64,
@@ -287,12 +287,12 @@ impl Env {
     }
 
     /// A change of names that comes with a request.
-    pub(crate) fn bring(&mut self, id: RequestId, operation: Operation) {
+    pub(crate) fn bring(&mut self, id: RequestId, operation: TreeOperation) {
         self.operations.insert(id, operation);
     }
 
     /// Those that the engine has asked for.
-    pub(crate) fn operations_asked(&mut self) -> Vec<(headpond_engine::Ticket, Operation)> {
+    pub(crate) fn operations_asked(&mut self) -> Vec<(headpond_engine::Ticket, TreeOperation)> {
         let mut asked = Vec::new();
         let ids: Vec<RequestId> = self.operations.keys().copied().collect();
         for id in ids {

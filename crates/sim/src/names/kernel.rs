@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use headpond_base::{Errno, Result};
-use headpond_names::{Handle, Inode, Names, Pinned};
+use headpond_names::{FileHandle, Inode, Names, Pinned};
 
 use crate::names::env::{Locked, lock, with};
 use crate::names::keys::{Engine, Origin};
@@ -45,7 +45,7 @@ struct Cached {
 pub(crate) struct Open {
     pub(crate) kid: Kid,
     pub(crate) file: FileId,
-    pub(crate) handle: Rc<Handle<Origin>>,
+    pub(crate) handle: Rc<FileHandle<Origin>>,
     pub(crate) writes: bool,
 }
 
@@ -279,13 +279,13 @@ impl Mount {
     }
 
     /// Opens a file in the layer, as the mount does.
-    pub(crate) async fn open(&self, node: &Node, writes: bool, truncates: bool) -> Result<Handle<Origin>> {
+    pub(crate) async fn open(&self, node: &Node, writes: bool, truncates: bool) -> Result<FileHandle<Origin>> {
         let pinned = if writes { Pinned::for_writing(node).await? } else { Pinned::of(node).await? };
         self.layer.open(pinned, truncates).await
     }
 
     /// An application has it open.
-    pub(crate) fn opened(&self, busy: &Busy, handle: Handle<Origin>) {
+    pub(crate) fn opened(&self, busy: &Busy, handle: FileHandle<Origin>) {
         let attached = with(|env| env.world.objects.get(&handle.object).copied());
         if attached != Some(busy.file) {
             with(|env| env.fail(format!("{:?} was opened, and the handle leads to {attached:?}", busy.file)));

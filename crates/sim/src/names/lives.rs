@@ -8,7 +8,7 @@ use headpond_engine::{
     FlashRead, OpenFile, OpenObject, Recovered, RecoveredObject, Reply, Request, Treatment, Verdict, recover,
 };
 use headpond_format::OriginName;
-use headpond_names::{KnownObject, Names, Settings};
+use headpond_names::{KnownObject, MountSettings, Names};
 
 use crate::flash::{Cut, SimFlash};
 use crate::found::Found;
@@ -101,7 +101,7 @@ impl Run {
         })?;
         self.summary.recoveries += 1;
         let faults = with(|env| std::mem::take(&mut env.faults));
-        let settings = Settings {
+        let settings = MountSettings {
             descriptors: self.descriptors,
             remembered: Some(self.remembered),
             read_only: false,

@@ -11,7 +11,7 @@ use headpond_base::Nanos;
 
 use super::keys::page;
 use super::{Sink, extent, lines};
-use crate::request::{Fault, ReadFault, Request, Unit};
+use crate::request::{ReadFault, TraceFault, TracedRequest, Unit};
 
 /// Which column is what.
 #[derive(Clone, Copy, Default)]
@@ -73,20 +73,20 @@ pub(super) fn read(from: &mut dyn BufRead, unit: Option<Unit>, sink: Sink) -> Re
         };
         let field = |at: usize| fields.get(at).copied();
         let key = field(columns.key).filter(|key| !key.is_empty());
-        let key = key.ok_or_else(|| Fault::line(at, format!("no column {}", columns.key + 1)))?;
+        let key = key.ok_or_else(|| TraceFault::line(at, format!("no column {}", columns.key + 1)))?;
         let size = columns.size.and_then(field).and_then(|text| text.parse().ok());
         let address = match (unit, key.parse()) {
             (_, Ok(number)) => number,
             (Unit::Page, Err(_)) => page(key),
-            _ => return Err(Fault::line(at, format!("'{key}' is not an address; try --unit page"))),
+            _ => return Err(TraceFault::line(at, format!("'{key}' is not an address; try --unit page"))),
         };
         let write = columns.operation.and_then(field).is_some_and(|text| text.starts_with(['w', 'W']));
         let seconds = columns.time.and_then(field).and_then(|text| text.parse::<f64>().ok());
         let extent = extent(unit, 0, address, size.unwrap_or(1))
-            .ok_or_else(|| Fault::line(at, format!("{address} is not an address in this unit")))?;
+            .ok_or_else(|| TraceFault::line(at, format!("{address} is not an address in this unit")))?;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, which is well
         let time = seconds.map(|seconds| Nanos((seconds * 1e9) as u64));
-        sink(Request { extent, write, at: time })
+        sink(TracedRequest { extent, write, at: time })
     })
 }
 
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::Extent;
 
-    fn requests(text: &str, unit: Option<Unit>) -> Vec<Request> {
+    fn requests(text: &str, unit: Option<Unit>) -> Vec<TracedRequest> {
         read_all(Format::Csv, text.as_bytes(), unit).unwrap()
     }
 
@@ -108,7 +108,7 @@ mod tests {
     fn columns_are_known_by_their_number() {
         assert_eq!(requests("5\n6\n", None).iter().map(|one| one.extent).collect::<Vec<_>>(), [page_of(5), page_of(6)]);
         let one = requests("7\t9\t32768\n", None)[0];
-        assert_eq!(one, Request { extent: page_of(9), write: false, at: Some(Nanos(7_000_000_000)) });
+        assert_eq!(one, TracedRequest { extent: page_of(9), write: false, at: Some(Nanos(7_000_000_000)) });
         assert!(requests("7,9,512,Write\n", None)[0].write);
         let bytes = Extent::Bytes { volume: 0, offset: 9 * 4096, len: 32768 };
         assert_eq!(requests("7 9 32768\n", Some(Unit::Block))[0].extent, bytes);
@@ -118,7 +118,7 @@ mod tests {
     fn columns_are_known_by_their_names() {
         let one = requests("op,size,offset,timestamp\nW,4096,80,1.5\n", Some(Unit::Sector))[0];
         let extent = Extent::Bytes { volume: 0, offset: 80 * 512, len: 4096 };
-        assert_eq!(one, Request { extent, write: true, at: Some(Nanos(1_500_000_000)) });
+        assert_eq!(one, TracedRequest { extent, write: true, at: Some(Nanos(1_500_000_000)) });
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::io::BufRead;
 
 use super::{Sink, lines};
-use crate::request::{Extent, ReadFault, Request};
+use crate::request::{Extent, ReadFault, TracedRequest};
 
 pub(super) fn read(from: &mut dyn BufRead, sink: Sink) -> Result<(), ReadFault> {
     lines(from, |_, line| {
@@ -12,7 +12,7 @@ pub(super) fn read(from: &mut dyn BufRead, sink: Sink) -> Result<(), ReadFault> 
         if key.is_empty() || key == "*" {
             return Ok(());
         }
-        sink(Request { extent: Extent::Pages { first: page(key), count: 1 }, write: false, at: None })
+        sink(TracedRequest { extent: Extent::Pages { first: page(key), count: 1 }, write: false, at: None })
     })
 }
 

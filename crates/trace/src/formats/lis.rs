@@ -9,7 +9,7 @@
 use std::io::BufRead;
 
 use super::{Sink, lines};
-use crate::request::{Extent, Fault, ReadFault, Request, Unit};
+use crate::request::{Extent, ReadFault, TraceFault, TracedRequest, Unit};
 
 /// Lines after which a trace is taken to be of pages.
 const UNDECIDED_MAX: usize = 100_000;
@@ -22,7 +22,7 @@ pub(super) fn read(from: &mut dyn BufRead, unit: Option<Unit>, sink: Sink) -> Re
         let Some(start) = fields.next() else { return Ok(()) };
         let number = |text: Option<&str>| text.and_then(|text| text.parse::<u64>().ok());
         let (Some(start), Some(count)) = (number(Some(start)), number(fields.next())) else {
-            return Err(Fault::line(at, format!("expected 'start count ...', found '{}'", shortened(line))));
+            return Err(TraceFault::line(at, format!("expected 'start count ...', found '{}'", shortened(line))));
         };
         if unit.is_none() {
             if count == 1 && waiting.len() < UNDECIDED_MAX {
@@ -39,18 +39,18 @@ pub(super) fn read(from: &mut dyn BufRead, unit: Option<Unit>, sink: Sink) -> Re
     Ok(())
 }
 
-fn hand_on(unit: Unit, start: u64, count: u64, at: usize, sink: Sink) -> Result<(), Fault> {
+fn hand_on(unit: Unit, start: u64, count: u64, at: usize, sink: Sink) -> Result<(), TraceFault> {
     let extent = if unit == Unit::Sector {
         let bytes = start.checked_mul(512).zip(count.checked_mul(512));
         bytes.map(|(offset, len)| Extent::Bytes { volume: 0, offset, len })
     } else {
         Some(Extent::Pages { first: start, count })
     };
-    let extent = extent.ok_or_else(|| Fault::line(at, format!("sector {start} is beyond any disk")))?;
+    let extent = extent.ok_or_else(|| TraceFault::line(at, format!("sector {start} is beyond any disk")))?;
     if count == 0 {
         return Ok(());
     }
-    sink(Request { extent, write: false, at: None })
+    sink(TracedRequest { extent, write: false, at: None })
 }
 
 fn shortened(line: &str) -> String {

@@ -12,7 +12,7 @@ use std::io::{BufRead, Read};
 use std::path::Path;
 use std::str::FromStr;
 
-use crate::request::{Fault, ReadFault, Request, Unit};
+use crate::request::{ReadFault, TraceFault, TracedRequest, Unit};
 
 /// A format of traces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,7 +32,7 @@ pub enum Format {
 }
 
 /// Where requests go as they are read. An error ends the reading.
-pub(crate) type Sink<'a> = &'a mut dyn FnMut(Request) -> Result<(), Fault>;
+pub(crate) type Sink<'a> = &'a mut dyn FnMut(TracedRequest) -> Result<(), TraceFault>;
 
 impl Format {
     /// All of them.
@@ -97,7 +97,7 @@ impl FromStr for Format {
 }
 
 /// Calls `each` with every line and its number, from 1.
-fn lines(from: &mut dyn BufRead, mut each: impl FnMut(usize, &str) -> Result<(), Fault>) -> Result<(), ReadFault> {
+fn lines(from: &mut dyn BufRead, mut each: impl FnMut(usize, &str) -> Result<(), TraceFault>) -> Result<(), ReadFault> {
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
@@ -105,9 +105,9 @@ fn lines(from: &mut dyn BufRead, mut each: impl FnMut(usize, &str) -> Result<(),
         if (&mut *from).take(LINE_MAX).read_until(b'\n', &mut line)? == 0 {
             break;
         }
-        let text = std::str::from_utf8(&line).map_err(|_| Fault::line(number, "not text"))?;
+        let text = std::str::from_utf8(&line).map_err(|_| TraceFault::line(number, "not text"))?;
         if line.len() as u64 == LINE_MAX {
-            return Err(Fault::line(number, "longer than any line of a trace").into());
+            return Err(TraceFault::line(number, "longer than any line of a trace").into());
         }
         each(number, text.trim_end_matches(['\n', '\r']))?;
     }
@@ -119,7 +119,7 @@ const LINE_MAX: u64 = 64 << 10;
 /// Calls `each` with every record of `SIZE` bytes and its number, from 0.
 fn records<const SIZE: usize>(
     from: &mut dyn BufRead,
-    mut each: impl FnMut(u64, &[u8; SIZE]) -> Result<(), Fault>,
+    mut each: impl FnMut(u64, &[u8; SIZE]) -> Result<(), TraceFault>,
 ) -> Result<(), ReadFault> {
     let mut record = [0; SIZE];
     for number in 0.. {
@@ -141,8 +141,8 @@ fn records<const SIZE: usize>(
     Ok(())
 }
 
-fn in_record(number: u64, what: impl Into<String>) -> Fault {
-    Fault { place: format!("record {number}"), what: what.into() }
+fn in_record(number: u64, what: impl Into<String>) -> TraceFault {
+    TraceFault { place: format!("record {number}"), what: what.into() }
 }
 
 /// A little-endian number from a record.
@@ -163,7 +163,7 @@ fn extent(unit: Unit, volume: u64, address: u64, bytes: u64) -> Option<crate::Ex
 }
 
 #[cfg(test)]
-pub(crate) fn read_all(format: Format, bytes: &[u8], unit: Option<Unit>) -> Result<Vec<Request>, String> {
+pub(crate) fn read_all(format: Format, bytes: &[u8], unit: Option<Unit>) -> Result<Vec<TracedRequest>, String> {
     let mut all = Vec::new();
     let mut sink = |request| {
         all.push(request);

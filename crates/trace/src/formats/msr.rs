@@ -7,7 +7,7 @@ use headpond_base::Nanos;
 
 use super::keys::page;
 use super::{Sink, lines};
-use crate::request::{Extent, Fault, ReadFault, Request, Unit};
+use crate::request::{Extent, ReadFault, TraceFault, TracedRequest, Unit};
 
 pub(super) fn read(from: &mut dyn BufRead, unit: Option<Unit>, sink: Sink) -> Result<(), ReadFault> {
     lines(from, |at, line| {
@@ -16,7 +16,7 @@ pub(super) fn read(from: &mut dyn BufRead, unit: Option<Unit>, sink: Sink) -> Re
         }
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
         let wrong =
-            |what: &str| Fault::line(at, format!("{what} (expected time,host,disk,Read|Write,offset,bytes,...)"));
+            |what: &str| TraceFault::line(at, format!("{what} (expected time,host,disk,Read|Write,offset,bytes,...)"));
         let &[time, host, disk, operation, offset, bytes, ..] = fields.as_slice() else {
             return Err(wrong("too few columns"));
         };
@@ -36,7 +36,7 @@ pub(super) fn read(from: &mut dyn BufRead, unit: Option<Unit>, sink: Sink) -> Re
             Some(Unit::Page) => Extent::Pages { first: offset ^ volume.rotate_left(44), count: 1 },
             _ => Extent::Bytes { volume, offset, len },
         };
-        sink(Request { extent, write, at: number(time).ok().map(|ticks| Nanos(ticks.wrapping_mul(100))) })
+        sink(TracedRequest { extent, write, at: number(time).ok().map(|ticks| Nanos(ticks.wrapping_mul(100))) })
     })
 }
 

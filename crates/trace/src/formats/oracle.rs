@@ -6,7 +6,7 @@ use std::io::BufRead;
 use headpond_base::Nanos;
 
 use super::{Sink, extent, in_record, number, records};
-use crate::request::{ReadFault, Request, Unit};
+use crate::request::{ReadFault, TracedRequest, Unit};
 
 pub(super) fn read(from: &mut dyn BufRead, unit: Option<Unit>, sink: Sink) -> Result<(), ReadFault> {
     // Objects are whole things with a number of their own, unless the trace says more.
@@ -17,7 +17,7 @@ pub(super) fn read(from: &mut dyn BufRead, unit: Option<Unit>, sink: Sink) -> Re
         let bytes = u64::from(u32::from_le_bytes(number(record, 12)));
         let extent = extent(unit, 0, object, bytes)
             .ok_or_else(|| in_record(at, format!("object {object} is not an address in this unit")))?;
-        sink(Request { extent, write: false, at: Some(Nanos(seconds * Nanos::SECOND.0)) })
+        sink(TracedRequest { extent, write: false, at: Some(Nanos(seconds * Nanos::SECOND.0)) })
     })
 }
 

@@ -10,7 +10,7 @@ use std::io::BufRead;
 use headpond_base::Nanos;
 
 use super::{Sink, in_record, number, records};
-use crate::request::{Extent, Fault, ReadFault, Request, Unit};
+use crate::request::{Extent, ReadFault, TraceFault, TracedRequest, Unit};
 
 const READS: [u16; 4] = [0x08, 0x28, 0xa8, 0x88];
 const WRITES: [u16; 4] = [0x0a, 0x2a, 0xaa, 0x8a];
@@ -42,7 +42,7 @@ fn command_of(
     sector_at: usize,
     unit: Option<Unit>,
     sink: Sink,
-) -> Result<(), Fault> {
+) -> Result<(), TraceFault> {
     if !matches!(version >> 8, 1 | 2) {
         return Err(in_record(at, format!("version {version:#06x}, where the upper byte must be 1 or 2")));
     }
@@ -59,7 +59,7 @@ fn command_of(
         Some(Unit::Page) => Extent::Pages { first: sector, count: 1 },
         _ => Extent::Bytes { volume: 0, offset, len },
     };
-    sink(Request { extent, write, at: Some(Nanos(micros.saturating_mul(1000))) })
+    sink(TracedRequest { extent, write, at: Some(Nanos(micros.saturating_mul(1000))) })
 }
 
 #[cfg(test)]
@@ -98,7 +98,7 @@ mod tests {
         for record in [first, second] {
             let trace = [record(0x28, 8, 8192), record(0x2a, 8, 8192), record(0x35, 8, 0)].concat();
             let requests = read_all(Format::Vscsi, &trace, None).unwrap();
-            let expected = |write| Request { extent: bytes, write, at: Some(Nanos(5000)) };
+            let expected = |write| TracedRequest { extent: bytes, write, at: Some(Nanos(5000)) };
             assert_eq!(requests, [expected(false), expected(true)]);
         }
     }

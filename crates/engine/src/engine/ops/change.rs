@@ -16,7 +16,7 @@ use crate::engine::Engine;
 use crate::gathered::Gathered;
 use crate::locks::{OpId, Span};
 use crate::object_room;
-use crate::op::{Change, Op, Progress, Stage, Work};
+use crate::op::{Change, Op, Stage, StepResult, Work};
 use crate::promises::Balance;
 use crate::request::Reply;
 use crate::store::Store;
@@ -95,18 +95,18 @@ impl Change {
 }
 
 impl Engine {
-    pub(crate) fn step_change(&mut self, id: OpId, op: &mut Op) -> Progress {
+    pub(crate) fn step_change(&mut self, id: OpId, op: &mut Op) -> StepResult {
         let Work::Change(change) = &op.work else { unreachable!("a change") };
         let change = change.clone();
         if op.stage == Stage::Begin {
             op.stage = Stage::Locked;
             if !self.lock(id, op, change.span(), true) {
-                return Progress::Wait;
+                return StepResult::Wait;
             }
         }
         if op.stage == Stage::Locked {
             if let Some(errno) = op.error.or_else(|| self.refused_for_space(op, &change)) {
-                return Progress::Finish(Reply::Failed(errno));
+                return StepResult::Finish(Reply::Failed(errno));
             }
             op.direct = self.goes_direct(op);
         }
@@ -122,13 +122,13 @@ impl Engine {
         !self.rules_for(op.how).log_writes || !self.store.takes_writes() || self.only_origin_can_tell(op)
     }
 
-    fn step_logged(&mut self, id: OpId, op: &mut Op, change: &Change) -> Progress {
+    fn step_logged(&mut self, id: OpId, op: &mut Op, change: &Change) -> StepResult {
         if op.stage == Stage::Asking {
             if let Some(errno) = op.take_failure() {
                 if self.make_room(id, op, errno) {
-                    return Progress::Wait;
+                    return StepResult::Wait;
                 }
-                return Progress::Finish(Reply::Failed(errno));
+                return StepResult::Finish(Reply::Failed(errno));
             }
             op.allocated = true;
             op.stage = Stage::Locked;
@@ -142,14 +142,14 @@ impl Engine {
         }
         if op.stage == Stage::Locked {
             if !self.may_go_on(id, op, change) {
-                return Progress::Wait;
+                return StepResult::Wait;
             }
             if !self.has_space(op, change) {
                 if self.may_reserve(id, op) {
                     op.stage = Stage::Asking;
                     self.ask_for_space(id, op, change);
                 }
-                return Progress::Wait;
+                return StepResult::Wait;
             }
             self.reserve_over(op);
             op.stage = Stage::Gathered;
@@ -157,13 +157,13 @@ impl Engine {
         }
         if op.stage == Stage::Gathered {
             if op.parts > 0 {
-                return Progress::Wait;
+                return StepResult::Wait;
             }
             if let Some(errno) = op.error {
-                return Progress::Finish(Reply::Failed(errno));
+                return StepResult::Finish(Reply::Failed(errno));
             }
             if let Some(errno) = self.refused_for_space(op, change) {
-                return Progress::Finish(Reply::Failed(errno));
+                return StepResult::Finish(Reply::Failed(errno));
             }
             if self.goes_direct(op) {
                 // The mode was changed meanwhile, or the flash failed: who is told now that this
@@ -175,7 +175,7 @@ impl Engine {
                 return self.step_direct(id, op, change);
             }
             if !self.may_go_on(id, op, change) {
-                return Progress::Wait;
+                return StepResult::Wait;
             }
             if !self.has_space(op, change) {
                 // Destage began to give it back meanwhile.
@@ -193,28 +193,28 @@ impl Engine {
         if change.durable() && op.stage == Stage::Applied {
             op.stage = Stage::Durable;
             if !self.wait_durable(id) && self.store.takes_writes() {
-                return Progress::Wait;
+                return StepResult::Wait;
             }
         }
         if op.stage == Stage::Durable {
             // A log that fails wakes everybody who waits for it.
             if !self.store.takes_writes() && !self.wait_durable(id) {
-                return Progress::Finish(Reply::Failed(Errno::IO));
+                return StepResult::Finish(Reply::Failed(Errno::IO));
             }
             op.stage = Stage::OriginSynced;
             // Data that is durable is lost with a name that is not: the first such write does for the name what the first
             // sync does. The kernel sends no sync after a write that says by itself that it is to be durable.
             if self.has_new_name(op.object) && self.sync_origin(id, op, op.object) {
-                return Progress::Wait;
+                return StepResult::Wait;
             }
         }
         if op.stage == Stage::OriginSynced
             && let Some(errno) = self.origin_synced(op, op.object)
         {
-            return Progress::Finish(Reply::Failed(errno));
+            return StepResult::Finish(Reply::Failed(errno));
         }
         self.count_change(change);
-        Progress::Finish(Reply::Changed(self.store.known(op.object).attributes()))
+        StepResult::Finish(Reply::Changed(self.store.known(op.object).attributes()))
     }
 
     pub(super) fn count_change(&mut self, change: &Change) {

@@ -10,9 +10,9 @@ use headpond_base::{Block, Class, Errno, ObjectId};
 
 use crate::effect::Effect;
 use crate::engine::Engine;
-use crate::keep::Place;
+use crate::keep::Destination;
 use crate::locks::{OpId, Span};
-use crate::op::{Change, Op, Progress, Stage};
+use crate::op::{Change, Op, Stage, StepResult};
 use crate::purpose::Purpose;
 use crate::request::Reply;
 use crate::treatment::{Handling, Treatment};
@@ -29,22 +29,22 @@ impl Engine {
             })
     }
 
-    pub(super) fn step_direct(&mut self, id: OpId, op: &mut Op, change: &Change) -> Progress {
+    pub(super) fn step_direct(&mut self, id: OpId, op: &mut Op, change: &Change) -> StepResult {
         let object = op.object;
         if change.needs_the_log() {
-            return Progress::Finish(Reply::Failed(Errno::OPNOTSUPP));
+            return StepResult::Finish(Reply::Failed(Errno::OPNOTSUPP));
         }
         if op.how.handling == Handling::Whole {
             // The origin could keep half of it.
-            return Progress::Finish(Reply::Failed(Errno::IO));
+            return StepResult::Finish(Reply::Failed(Errno::IO));
         }
         if op.stage == Stage::Locked {
             if let Some(errno) = self.origin_barred() {
-                return Progress::Finish(Reply::Failed(errno));
+                return StepResult::Finish(Reply::Failed(errno));
             }
             if !self.direct_ready(id, object) {
                 self.wait_for_turn(id, object, true);
-                return Progress::Wait;
+                return StepResult::Wait;
             }
             if !self.leaves_what_is_promised(object, change) {
                 return self.wait_for_room(id, object);
@@ -57,7 +57,7 @@ impl Engine {
             self.poison(object, change.span());
             let stale = self.forget_stale(object, change.span());
             if (stale || self.comes_after_logged(change)) && !self.wait_durable(id) {
-                return Progress::Wait;
+                return StepResult::Wait;
             }
         }
         if op.stage == Stage::Dropped {
@@ -66,14 +66,14 @@ impl Engine {
                 let known = self.store.known(object);
                 known.past.ends();
                 known.turns.over(id);
-                return Progress::Finish(Reply::Failed(errno));
+                return StepResult::Finish(Reply::Failed(errno));
             }
             if !self.may_change_origin() {
                 // From the start again: destage may have to set right before it what fails meanwhile.
                 self.store.known(object).past.ends();
                 op.stage = Stage::Locked;
                 self.wait_for_turn(id, object, true);
-                return Progress::Wait;
+                return StepResult::Wait;
             }
             if !self.leaves_what_is_promised(object, change) {
                 // While this waited for the log something else was accepted.
@@ -84,14 +84,14 @@ impl Engine {
             self.store.known(object).turns.over(id);
             op.stage = Stage::AtOrigin;
             if self.change_origin(id, object, change, op.how.user) {
-                return Progress::Wait;
+                return StepResult::Wait;
             }
         }
         if op.stage == Stage::AtOrigin {
             if let Some(errno) = op.take_failure() {
                 self.direct_failed(object);
                 self.poison(object, change.span());
-                return Progress::Finish(Reply::Failed(errno));
+                return StepResult::Finish(Reply::Failed(errno));
             }
             op.stage = Stage::Resized;
             // Not the origin's size: that is unknown while another change has failed.
@@ -105,14 +105,14 @@ impl Engine {
                     known.space.cut(after);
                 }
                 self.start(Purpose::Op(id), |ticket| Effect::OriginResize { ticket, object, size: after });
-                return Progress::Wait;
+                return StepResult::Wait;
             }
         }
         if op.stage == Stage::Resized {
             if let Some(errno) = op.take_failure() {
                 self.direct_failed(object);
                 self.poison(object, change.span());
-                return Progress::Finish(Reply::Failed(errno));
+                return StepResult::Finish(Reply::Failed(errno));
             }
             self.store.known(object).past.ends();
             self.apply_direct(object, change, op.how);
@@ -120,24 +120,24 @@ impl Engine {
             op.stage = Stage::OriginSynced;
             if let Change::Write { durable: true, .. } = change {
                 self.start(Purpose::Op(id), |ticket| Effect::OriginSync { ticket, object });
-                return Progress::Wait;
+                return StepResult::Wait;
             }
         }
         if op.stage == Stage::OriginSynced && change.durable() {
             if let Some(errno) = op.take_failure() {
                 self.origin_refused_sync(object, errno);
-                return Progress::Finish(Reply::Failed(errno));
+                return StepResult::Finish(Reply::Failed(errno));
             }
             // The origin may have told destage, and nobody else, that it has lost this write.
             if let Some(errno) = self.store.known(object).past.refused() {
-                return Progress::Finish(Reply::Failed(errno));
+                return StepResult::Finish(Reply::Failed(errno));
             }
         }
         if op.stage == Stage::OriginSynced {
             op.stage = Stage::Durable;
             // What others were told is done in the meantime, through the log, comes before this one.
             if self.comes_after_logged(change) && !self.wait_durable(id) {
-                return Progress::Wait;
+                return StepResult::Wait;
             }
         }
         self.count_change(change);
@@ -147,18 +147,18 @@ impl Engine {
             self.stats.bypassed_writes += 1;
             self.stats.bypassed_write_bytes += data.len() as u64;
         }
-        Progress::Finish(Reply::Changed(self.store.known(object).attributes()))
+        StepResult::Finish(Reply::Changed(self.store.known(object).attributes()))
     }
 
     /// Makes a change at the origin wait until what is dirty has its space there.
-    fn wait_for_room(&mut self, id: OpId, object: ObjectId) -> Progress {
+    fn wait_for_room(&mut self, id: OpId, object: ObjectId) -> StepResult {
         self.store.known(object).turns.over(id);
         if self.life.is_ending() {
-            return Progress::Finish(Reply::Failed(Errno::SHUTDOWN));
+            return StepResult::Finish(Reply::Failed(Errno::SHUTDOWN));
         }
         self.requests.wait_for_room(id);
         self.stats.stalls += 1;
-        Progress::Wait
+        StepResult::Wait
     }
 
     /// A change at the origin failed, and may be there in part, or have made the file longer: destage sets that right. Until
@@ -332,7 +332,7 @@ impl Engine {
         }
         let skip = usize::try_from(first.byte() - offset).expect("less than a block");
         let data = &data[skip..];
-        let places: Vec<Place> = (first.0..last.0)
+        let places: Vec<Destination> = (first.0..last.0)
             .zip(data.chunks(headpond_base::BLOCK))
             .map(|(block, bytes)| {
                 self.keeping().touched(object, Block(block));

@@ -9,12 +9,12 @@ use headpond_base::{Errno, ObjectId};
 use crate::effect::{Effect, Outcome};
 use crate::engine::Engine;
 use crate::locks::OpId;
-use crate::op::{Op, Progress, Stage, Work};
+use crate::op::{Op, Stage, StepResult, Work};
 use crate::purpose::Purpose;
 use crate::request::{Namespace, Reply};
 
 impl Engine {
-    pub(crate) fn step_namespace(&mut self, id: OpId, op: &mut Op) -> Progress {
+    pub(crate) fn step_namespace(&mut self, id: OpId, op: &mut Op) -> StepResult {
         let Work::Namespace(change) = &op.work else { unreachable!("a directory change") };
         let change = change.clone();
         let going = match &change {
@@ -37,7 +37,7 @@ impl Engine {
             };
             // One that waits for nothing must not be woken: it would take that for the origin's answer.
             if wait && self.store.takes_writes() && !self.wait_durable(id) {
-                return Progress::Wait;
+                return StepResult::Wait;
             }
         }
         if op.stage == Stage::Durable {
@@ -51,17 +51,17 @@ impl Engine {
                     if let Some(object) = going {
                         self.note_unlinked(object, false);
                     }
-                    return Progress::Finish(Reply::Failed(errno));
+                    return StepResult::Finish(Reply::Failed(errno));
                 }
                 if !self.may_change_origin() {
                     self.pool_failed.wait(id);
-                    return Progress::Wait;
+                    return StepResult::Wait;
                 }
             }
             op.stage = Stage::AtOrigin;
             let request = op.request;
             self.start(Purpose::Op(id), |ticket| Effect::OriginNamespace { ticket, request });
-            return Progress::Wait;
+            return StepResult::Wait;
         }
         let outcome = op.outcome.take();
         let stamp = if let Some(Outcome::Stamp(stamp)) = outcome { Some(stamp) } else { None };
@@ -80,10 +80,10 @@ impl Engine {
                 if let Some(object) = going.filter(|_| errno != Errno::IO) {
                     self.note_unlinked(object, false);
                 }
-                return Progress::Finish(Reply::Failed(errno));
+                return StepResult::Finish(Reply::Failed(errno));
             }
             Some(_) => {}
-            None => return Progress::Finish(Reply::Failed(Errno::IO)),
+            None => return StepResult::Finish(Reply::Failed(Errno::IO)),
         }
         if let Namespace::Rename { moved, from, to, exchange, .. } = &change {
             self.renamed(*moved, from, to, *exchange);
@@ -94,7 +94,7 @@ impl Engine {
             }
             self.retire(object);
         }
-        Progress::Finish(Reply::Done)
+        StepResult::Finish(Reply::Done)
     }
 
     fn note_unlinked(&mut self, object: ObjectId, unlinked: bool) {

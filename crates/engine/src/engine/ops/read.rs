@@ -4,17 +4,17 @@ use headpond_base::BLOCK_U64;
 
 use crate::engine::Engine;
 use crate::locks::{OpId, Span};
-use crate::op::{Op, Progress, Stage, Work};
+use crate::op::{Op, Stage, StepResult, Work};
 use crate::request::{Reply, Served};
 use crate::treatment::Handling;
 
 impl Engine {
-    pub(crate) fn step_read(&mut self, id: OpId, op: &mut Op) -> Progress {
+    pub(crate) fn step_read(&mut self, id: OpId, op: &mut Op) -> StepResult {
         let Work::Read { offset, len } = op.work else { unreachable!("a read") };
         if op.stage == Stage::Begin {
             op.stage = Stage::Locked;
             if !self.lock(id, op, Span::of_bytes(offset, len), false) {
-                return Progress::Wait;
+                return StepResult::Wait;
             }
         }
         // The size counts that holds once nobody changes these blocks any more.
@@ -35,10 +35,10 @@ impl Engine {
             }
         }
         if op.parts > 0 {
-            return Progress::Wait;
+            return StepResult::Wait;
         }
         if let Some(errno) = op.error {
-            return Progress::Finish(Reply::Failed(errno));
+            return StepResult::Finish(Reply::Failed(errno));
         }
         let skip = usize::try_from(offset % BLOCK_U64).expect("less than a block");
         let len = usize::try_from(len).expect("a read is at most 1 MiB");
@@ -46,7 +46,7 @@ impl Engine {
         self.read_done(op, pieces)
     }
 
-    fn read_done(&mut self, op: &Op, pieces: Vec<headpond_base::Buf>) -> Progress {
+    fn read_done(&mut self, op: &Op, pieces: Vec<headpond_base::Buf>) -> StepResult {
         let bytes = pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
         self.stats.reads += 1;
         self.stats.read_bytes += bytes;
@@ -55,6 +55,6 @@ impl Engine {
             self.stats.bypassed_reads += 1;
             self.stats.bypassed_read_bytes += bytes;
         }
-        Progress::Finish(Reply::Data(pieces, Served { bypassed, ..op.served }))
+        StepResult::Finish(Reply::Data(pieces, Served { bypassed, ..op.served }))
     }
 }

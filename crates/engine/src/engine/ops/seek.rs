@@ -6,18 +6,18 @@ use headpond_base::Errno;
 use crate::effect::{Effect, Outcome};
 use crate::engine::Engine;
 use crate::locks::{OpId, Span};
-use crate::op::{Op, Progress, Stage, Work};
+use crate::op::{Op, Stage, StepResult, Work};
 use crate::purpose::Purpose;
 use crate::request::Reply;
 
 impl Engine {
-    pub(crate) fn step_seek(&mut self, id: OpId, op: &mut Op) -> Progress {
+    pub(crate) fn step_seek(&mut self, id: OpId, op: &mut Op) -> StepResult {
         let Work::Seek { offset, data } = op.work else { unreachable!("a seek") };
         let object = op.object;
         if op.stage == Stage::Begin {
             op.stage = Stage::Locked;
             if !self.lock(id, op, Span::from_byte(0), false) {
-                return Progress::Wait;
+                return StepResult::Wait;
             }
         }
         let known = self.store.known(object);
@@ -25,15 +25,15 @@ impl Engine {
         if op.stage == Stage::Locked {
             op.stage = Stage::AtOrigin;
             if offset >= size {
-                return Progress::Finish(Reply::Failed(Errno::NXIO));
+                return StepResult::Finish(Reply::Failed(Errno::NXIO));
             }
             if known.data_dirty() {
-                return Progress::Finish(Reply::Offset(if data { offset } else { size }));
+                return StepResult::Finish(Reply::Offset(if data { offset } else { size }));
             }
             self.start(Purpose::Op(id), |ticket| Effect::OriginSeek { ticket, object, offset, data });
-            return Progress::Wait;
+            return StepResult::Wait;
         }
-        Progress::Finish(match op.outcome.take() {
+        StepResult::Finish(match op.outcome.take() {
             Some(Outcome::Offset(found)) => Reply::Offset(found.min(size)),
             Some(Outcome::Failed(errno)) => Reply::Failed(errno),
             _ => Reply::Failed(Errno::IO),

@@ -7,37 +7,37 @@
 use crate::engine::Engine;
 use crate::locks::OpId;
 use crate::modes::rules;
-use crate::op::{Op, Progress, Stage, Work};
+use crate::op::{Op, Stage, StepResult, Work};
 use crate::request::{FlushScope, Reply};
 
 impl Engine {
-    pub(crate) fn step_set_mode(&mut self, id: OpId, op: &mut Op) -> Progress {
+    pub(crate) fn step_set_mode(&mut self, id: OpId, op: &mut Op) -> StepResult {
         let Work::SetMode(mode) = op.work else { unreachable!("a mode switch") };
         if let Some(errno) = op.error {
-            return Progress::Finish(Reply::Failed(errno));
+            return StepResult::Finish(Reply::Failed(errno));
         }
         match op.stage {
             Stage::Begin if rules(mode).log_writes || !self.rules().log_writes => {
                 self.config.mode = mode;
-                Progress::Finish(Reply::Done)
+                StepResult::Finish(Reply::Done)
             }
             Stage::Begin => {
                 op.stage = Stage::Gathered;
                 self.begin_flush(id, None, &FlushScope::All);
-                Progress::Wait
+                StepResult::Wait
             }
             Stage::Gathered => {
                 self.config.mode = mode;
                 op.stage = Stage::Applied;
                 self.begin_flush(id, None, &FlushScope::All);
-                Progress::Wait
+                StepResult::Wait
             }
             // What had begun before the switch may have ended after that flush had begun.
             _ if self.store.objects().values().any(|known| known.data_dirty() && !known.leaving()) => {
                 self.begin_flush(id, None, &FlushScope::All);
-                Progress::Wait
+                StepResult::Wait
             }
-            _ => Progress::Finish(Reply::Done),
+            _ => StepResult::Finish(Reply::Done),
         }
     }
 }

@@ -7,7 +7,7 @@ use headpond_format::{Stamp, Witness};
 
 use crate::engine::Engine;
 use crate::locks::OpId;
-use crate::op::{Op, Progress, Stage, Work};
+use crate::op::{Op, Stage, StepResult, Work};
 use crate::request::{Reply, RequestId};
 use crate::treatment::Treatment;
 
@@ -16,7 +16,7 @@ const QUIET: Nanos = Nanos::SECOND;
 
 /// Objects of which the log is to be told, by the time of a change of their status. Owned by the engine.
 #[derive(Default)]
-pub(crate) struct Settling(VecDeque<(Nanos, ObjectId)>);
+pub(crate) struct SettlingStatus(VecDeque<(Nanos, ObjectId)>);
 
 impl Engine {
     pub(crate) fn status_begins(&mut self, id: RequestId, object: ObjectId) {
@@ -30,14 +30,14 @@ impl Engine {
         }
     }
 
-    pub(crate) fn step_status(&mut self, id: OpId, op: &mut Op) -> Progress {
+    pub(crate) fn step_status(&mut self, id: OpId, op: &mut Op) -> StepResult {
         if op.stage == Stage::Begin {
             op.stage = Stage::Durable;
             if self.store.takes_writes() && !self.wait_durable(id) {
-                return Progress::Wait;
+                return StepResult::Wait;
             }
         }
-        Progress::Finish(Reply::Done)
+        StepResult::Finish(Reply::Done)
     }
 
     /// A change of status begins; whether it must wait for the log.

@@ -5,7 +5,7 @@ use headpond_base::Errno;
 use crate::engine::Engine;
 use crate::life::Life;
 use crate::locks::OpId;
-use crate::op::{Op, Progress, Stage};
+use crate::op::{Op, Stage, StepResult};
 use crate::request::Reply;
 
 impl Engine {
@@ -25,12 +25,12 @@ impl Engine {
         }
     }
 
-    pub(crate) fn step_stop(&mut self, id: OpId, op: &mut Op) -> Progress {
+    pub(crate) fn step_stop(&mut self, id: OpId, op: &mut Op) -> StepResult {
         if op.stage == Stage::Begin {
             // Stepped again once this is the only request left and nothing else is under way.
             op.stage = Stage::Locked;
             self.requests.wait_for_quiet(id);
-            return Progress::Wait;
+            return StepResult::Wait;
         }
         if op.stage == Stage::Locked {
             op.stage = Stage::OriginSynced;
@@ -53,19 +53,19 @@ impl Engine {
         if op.stage == Stage::OriginSynced {
             while let Some(object) = op.left.last().copied() {
                 if self.sync_origin(id, op, object) {
-                    return Progress::Wait;
+                    return StepResult::Wait;
                 }
                 op.left.pop();
             }
             op.stage = Stage::Durable;
             if !self.store.takes_writes() {
                 self.life.becomes(Life::Stopped);
-                return Progress::Finish(Reply::Failed(Errno::IO));
+                return StepResult::Finish(Reply::Failed(Errno::IO));
             }
             self.checkpoints.write_last(id);
-            return Progress::Wait;
+            return StepResult::Wait;
         }
         self.life.becomes(Life::Stopped);
-        Progress::Finish(op.error.map_or(Reply::Done, Reply::Failed))
+        StepResult::Finish(op.error.map_or(Reply::Done, Reply::Failed))
     }
 }

@@ -7,47 +7,47 @@ use headpond_base::{Errno, ObjectId};
 use crate::effect::Effect;
 use crate::engine::Engine;
 use crate::locks::OpId;
-use crate::op::{Op, Progress, Stage};
+use crate::op::{Op, Stage, StepResult};
 use crate::purpose::Purpose;
 use crate::request::Reply;
 use crate::store::object::Object;
 
 impl Engine {
-    pub(crate) fn step_sync(&mut self, id: OpId, op: &mut Op) -> Progress {
+    pub(crate) fn step_sync(&mut self, id: OpId, op: &mut Op) -> StepResult {
         if op.stage == Stage::Begin {
             op.stage = Stage::Durable;
             if self.store.get(op.object).is_some_and(failed_unsaid) {
                 self.size_counts_here(op.object);
             }
             if !self.wait_durable(id) {
-                return Progress::Wait;
+                return StepResult::Wait;
             }
         }
         if op.stage == Stage::Durable {
             if let Some(errno) = self.unsafe_data(op.object) {
-                return Progress::Finish(Reply::Failed(errno));
+                return StepResult::Finish(Reply::Failed(errno));
             }
             op.stage = Stage::OriginSynced;
             if self.sync_origin(id, op, op.object) {
-                return Progress::Wait;
+                return StepResult::Wait;
             }
         }
         if let Some(errno) = self.origin_synced(op, op.object) {
-            return Progress::Finish(Reply::Failed(errno));
+            return StepResult::Finish(Reply::Failed(errno));
         }
         // Who had the file open when the origin lost something of it has closed it since.
         self.destage.loss_is_over(op.object);
         self.stats.syncs += 1;
-        Progress::Finish(Reply::Done)
+        StepResult::Finish(Reply::Done)
     }
 
-    pub(crate) fn step_sync_all(&mut self, id: OpId, op: &mut Op) -> Progress {
+    pub(crate) fn step_sync_all(&mut self, id: OpId, op: &mut Op) -> StepResult {
         if op.stage == Stage::Begin {
             op.stage = Stage::Durable;
             op.left = self.hold_for_sync();
             self.say_failures();
             if !self.wait_durable(id) {
-                return Progress::Wait;
+                return StepResult::Wait;
             }
         }
         if op.stage == Stage::Durable {
@@ -65,13 +65,13 @@ impl Engine {
         }
         while let Some(object) = op.left.last().copied() {
             if self.sync_origin(id, op, object) {
-                return Progress::Wait;
+                return StepResult::Wait;
             }
             op.left.pop();
             self.let_go(object);
         }
         self.stats.syncs += 1;
-        Progress::Finish(Reply::Done)
+        StepResult::Finish(Reply::Done)
     }
 
     /// Tells the log of failed changes for which it had no room.
@@ -100,11 +100,11 @@ impl Engine {
         self.retire(object);
     }
 
-    fn sync_all_failed(&mut self, op: &mut Op, errno: Errno) -> Progress {
+    fn sync_all_failed(&mut self, op: &mut Op, errno: Errno) -> StepResult {
         for object in std::mem::take(&mut op.left) {
             self.let_go(object);
         }
-        Progress::Finish(Reply::Failed(errno))
+        StepResult::Finish(Reply::Failed(errno))
     }
 
     /// Promise 8: after a failure of the flash, a sync fails as long as the object's data is

@@ -21,13 +21,13 @@ pub(crate) type Pieces = [(u64, Buf)];
 
 /// Pieces in neighbouring blocks, which are one record.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct PieceRun {
     pub(crate) span: Span,
     /// Which pieces.
     pub(crate) pieces: Range<usize>,
 }
 
-impl Run {
+impl PieceRun {
     /// A record's blocks.
     pub(crate) fn blocks(&self) -> u32 {
         u32::try_from(self.span.blocks()).expect("what fits a batch is bounded")
@@ -93,8 +93,8 @@ fn ranges(pieces: &Pieces) -> impl Iterator<Item = Range<u64>> {
 }
 
 /// The records that pieces become, by the ranges of their bytes.
-fn runs_of(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
+fn runs_of(ranges: impl Iterator<Item = Range<u64>>) -> Vec<PieceRun> {
+    let mut runs: Vec<PieceRun> = Vec::new();
     for (index, range) in ranges.enumerate() {
         let span = Span::of_bytes(range.start, range.end - range.start);
         match runs.last_mut() {
@@ -102,19 +102,19 @@ fn runs_of(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Run> {
                 run.span.end = run.span.end.max(span.end);
                 run.pieces.end = index + 1;
             }
-            _ => runs.push(Run { span, pieces: index..index + 1 }),
+            _ => runs.push(PieceRun { span, pieces: index..index + 1 }),
         }
     }
     runs
 }
 
 /// The records that pieces become.
-pub(crate) fn runs(pieces: &Pieces) -> Vec<Run> {
+pub(crate) fn runs(pieces: &Pieces) -> Vec<PieceRun> {
     runs_of(ranges(pieces))
 }
 
 /// Bytes of entries, and blocks of payload, of these records.
-pub(crate) fn room(runs: &[Run]) -> (usize, u64) {
+pub(crate) fn room(runs: &[PieceRun]) -> (usize, u64) {
     let entries = runs.iter().map(|run| Entry::data_len(usize::try_from(run.span.blocks()).unwrap_or(usize::MAX / 8)));
     (entries.fold(0, usize::saturating_add), runs.iter().map(|run| run.span.blocks()).sum())
 }
