@@ -2,7 +2,7 @@
 
 use headpond_control::{Answer, ClientCommand, Daemon, Numbers, Refusal, Status, Value};
 
-/// What a daemon says of itself.
+/// The status of a daemon.
 pub fn ask_status(daemon: &Daemon) -> Result<Status, Refusal> {
     match daemon.ask(&ClientCommand::Status)? {
         Answer::Status(status) => Ok(*status),
@@ -26,7 +26,7 @@ pub fn ask_settings(daemon: &Daemon) -> Result<Vec<Value>, Refusal> {
     }
 }
 
-/// An answer of another kind than the question.
+/// The refusal for an answer that does not fit its question.
 pub fn confused(daemon: &Daemon) -> Refusal {
     let why = "its answer does not match the question. It may be another version of headpond".to_owned();
     Refusal::NoAnswer { path: daemon.mountpoint().to_owned(), why }

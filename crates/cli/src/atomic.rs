@@ -1,8 +1,8 @@
 //! `headpond atomic`: the file `/dev/fcta`, without which MariaDB never asks for untorn writes.
 //!
-//! MariaDB asks only on a Fusion-io card, and takes any file `/dev/fcta` as proof of one. That is another vendor's name
-//! in a system directory. So only this command makes the file, recognises its own by the content, and removes all that
-//! it made.
+//! MariaDB asks only on a Fusion-io card, and takes any file `/dev/fcta` as proof of one. That is another vendor's
+//! name in a system directory. So only this command makes the file. It recognises its own file by the content, and
+//! removes all that it made.
 //!
 //! Invariant: this command neither changes nor removes a file that it did not make.
 
@@ -18,28 +18,28 @@ use crate::args::{AtomicArgs, AtomicCommand};
 use crate::ask::ask_status;
 use crate::output::{print, print_json};
 
-/// What MariaDB looks for.
+/// The file that MariaDB looks for.
 pub const MARKER: &str = "/dev/fcta";
 
-/// What makes it again at each start of the system.
+/// The file that makes the marker again at each start of the system.
 const AT_BOOT: &str = "/etc/tmpfiles.d/headpond-atomic.conf";
 
-/// The marker's content: by it alone it is known as ours.
+/// The marker's content. By it this command recognises its own file.
 const CONTENT: &str = "made by headpond atomic enable; goes with headpond atomic disable";
 
-/// What was found in the marker's place.
+/// What lies in the marker's place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FoundMarker {
     /// Nothing.
     Absent,
-    /// What this command made.
+    /// The file that this command made.
     Ours,
     /// Something else: perhaps a real card.
     Foreign,
 }
 
-/// Where things are.
+/// Where the files lie.
 struct Places {
     marker: PathBuf,
     at_boot: PathBuf,
@@ -56,7 +56,7 @@ impl Places {
     }
 }
 
-/// For programs.
+/// The status as JSON.
 #[derive(Serialize)]
 struct Shown {
     marker: FoundMarker,
@@ -82,13 +82,13 @@ pub fn run(args: &AtomicArgs) -> Result<(), Refusal> {
     }
 }
 
-/// What lies at `path`, that should have `content`.
+/// What lies at `path`, compared with `content`.
 fn look(path: &Path, content: &str) -> Result<FoundMarker, Refusal> {
     let failed = |error| Refusal::Failed { doing: format!("look at {}", path.display()), error };
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(FoundMarker::Absent),
         Err(error) => Err(failed(error)),
-        // A device is not opened: that may do something.
+        // A device stays closed: to open it may have an effect.
         Ok(found) if !found.is_file() || found.len() > 2 * content.len() as u64 => Ok(FoundMarker::Foreign),
         Ok(_) => {
             let mut text = Vec::new();
@@ -99,7 +99,7 @@ fn look(path: &Path, content: &str) -> Result<FoundMarker, Refusal> {
     }
 }
 
-/// The marker as it stands on this machine.
+/// The marker on this machine.
 pub fn marker() -> Result<FoundMarker, Refusal> {
     look(Path::new(MARKER), CONTENT)
 }
@@ -182,12 +182,12 @@ fn disable(places: &Places) -> Result<(), Refusal> {
     print("MariaDB writes each page twice again from its next start on.\n")
 }
 
-/// What all mounts of this user say.
+/// The status of all mounts of this user.
 fn mounts() -> Vec<Status> {
     Daemon::all().iter().filter_map(|daemon| ask_status(daemon).ok()).collect()
 }
 
-/// Whether a mount keeps writes untorn, and says so to databases.
+/// Whether a mount keeps writes untorn and promises that to databases.
 pub fn keeps_writes_whole(status: &Status) -> bool {
     status.mode == "write-back" && !status.flash_failed
 }

@@ -15,10 +15,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::args::CheckArgs;
 use crate::output::{print, print_json};
 
-/// How many dirty files are shown to people; programs get all.
+/// The most dirty files in the text. JSON has them all.
 const FILES_SHOWN: usize = 20;
 
-/// How often a line is printed where no bar can be drawn.
+/// The time between two lines if there is no bar.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// `headpond check`.
@@ -35,7 +35,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Refusal> {
     verdict(args, &report)
 }
 
-/// The exit status, with what can be done.
+/// The exit status, with advice.
 fn verdict(args: &CheckArgs, report: &Report) -> Result<(), Refusal> {
     let (advice, status) = match report.verdict {
         Conclusion::Sound => return Ok(()),
@@ -189,10 +189,10 @@ fn write_files(out: &mut String, report: &Report) -> std::fmt::Result {
     }
 }
 
-/// A bar on the terminal, lines now and then where there is none, or nothing if `quiet`.
+/// A bar on a terminal, a line now and then elsewhere, or nothing if `quiet`.
 struct Bar {
     bar: Option<ProgressBar>,
-    /// When the last line was printed; `None` if none ever is.
+    /// When the last line was printed. `None` if it prints no lines.
     line: Option<Instant>,
 }
 

@@ -1,4 +1,4 @@
-//! The short commands: each asks a daemon and shows what it says.
+//! The short commands: each asks a daemon and shows the answer.
 
 use headpond_control::{ClientCommand, Daemon, FS_TYPE, Refusal, Status, metrics_reference, mounts};
 
@@ -14,9 +14,9 @@ pub fn status(args: &StatusArgs) -> Result<(), Refusal> {
             if args.json { print_json(&status) } else { print_table(&status) }
         }
         None => {
-            // One that ends at this very moment is no error of this command.
+            // A daemon that ends at this moment is no error of this command.
             let all: Vec<Status> = Daemon::all().iter().filter_map(|daemon| ask_status(daemon).ok()).collect();
-            // Programs get the mounts that answer on standard output, and people the others, too.
+            // Standard output has the mounts that answer, for programs. People see the others, too.
             let dead = dead_mounts(&all);
             for refusal in &dead {
                 eprintln!("{refusal}");
@@ -32,7 +32,7 @@ pub fn status(args: &StatusArgs) -> Result<(), Refusal> {
     }
 }
 
-/// The mounts that the kernel still shows although their daemon is gone, and what to do.
+/// The mounts that the kernel still shows although their daemon is gone, with advice.
 fn dead_mounts(alive: &[Status]) -> Vec<Refusal> {
     let ours = mounts().into_iter().filter(|mount| mount.fs_type == FS_TYPE);
     ours.filter(|mount| alive.iter().all(|status| status.mountpoint != mount.mountpoint))
@@ -49,7 +49,7 @@ fn print_table(status: &Status) -> Result<(), Refusal> {
 pub fn stats(args: &StatsArgs) -> Result<(), Refusal> {
     let Some(mountpoint) = &args.mountpoint else { return print(&metrics_reference()) };
     let mut numbers = ask_numbers(&Daemon::of(mountpoint)?)?;
-    // The percentiles say it in a few numbers.
+    // The percentiles say the same in a few numbers.
     numbers.latency.values_mut().for_each(|latency| latency.buckets.clear());
     if args.json { print_json(&numbers) } else { print(&numbers.lines()) }
 }

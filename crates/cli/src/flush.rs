@@ -1,4 +1,4 @@
-//! `headpond flush`: waits for it, or gives its handle; and cancels one.
+//! `headpond flush`: starts a flush and waits, or prints its handle; and cancels a flush.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -45,7 +45,7 @@ pub fn run(args: &FlushArgs) -> Result<(), Refusal> {
     }
 }
 
-/// The handle alone goes to standard output, for scripts.
+/// Prints only the handle to standard output, for scripts.
 fn in_background(daemon: &Daemon, command: &ClientCommand, args: &FlushArgs) -> Result<(), Refusal> {
     let Answer::Started { id } = daemon.ask(command)? else { return Err(confused(daemon)) };
     if args.json {
@@ -59,13 +59,13 @@ fn in_background(daemon: &Daemon, command: &ClientCommand, args: &FlushArgs) -> 
     Ok(())
 }
 
-/// A path as it is below the mount, without looking at it: what is given may be absolute.
+/// A path relative to the mount. The given one may be absolute, and need not exist.
 fn below(mountpoint: &Path, path: &Path) -> Result<String, Refusal> {
     let outside = || Refusal::Usage(format!("{} is not below {}", path.display(), mountpoint.display()));
     let relative = if path.is_absolute() {
         match path.strip_prefix(mountpoint) {
             Ok(relative) => relative.to_owned(),
-            // By another name of the mount point.
+            // An absolute path by another name of the mount point.
             Err(_) => path
                 .canonicalize()
                 .ok()

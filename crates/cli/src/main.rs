@@ -1,5 +1,5 @@
-//! The `headpond` command: reads the command line, does what it says, and ends with the exit
-//! status of [`headpond_control::ExitStatus`].
+//! The `headpond` command: reads the command line, runs the command, and ends with an exit status of
+//! [`headpond_control::ExitStatus`].
 
 mod args;
 mod ask;

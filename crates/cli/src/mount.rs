@@ -40,8 +40,7 @@ fn in_background(args: &MountArgs) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The daemon that `--background` started. The waiting command shows a refusal; the daemon's log
-/// gets it, too.
+/// Runs the daemon that `--background` started. The waiting command shows a refusal. The daemon's log gets it, too.
 fn as_daemon(args: &MountArgs) -> Result<(), Refusal> {
     let started = (|| {
         let plan = plan(args).absolute()?;
@@ -99,11 +98,11 @@ fn plan(args: &MountArgs) -> MountPlan {
     }
 }
 
-/// The modelled disk that was asked for, in front of the origin's files.
+/// The modelled disk of `--model-disk`, in front of the origin's files.
 #[cfg(feature = "lab")]
 fn origin_layer(args: &MountArgs) -> Option<OriginLayer> {
     use headpond_modelled::ModelDisk;
-    /// Any seed: the same one each time, so that runs can be compared.
+    /// Always the same seed, so that runs can be compared.
     const SEED: u64 = 1;
     let model = args.model_disk?;
     Some(OriginLayer::new(move |files| std::sync::Arc::new(ModelDisk::new(files, model, SEED))))
@@ -114,8 +113,8 @@ const fn origin_layer(_: &MountArgs) -> Option<OriginLayer> {
     None
 }
 
-/// A bug in any thread ends the daemon: crash rather than corrupt. Half a daemon would still take
-/// requests, and what is synced is safe in the pool.
+/// Ends the daemon if a thread panics: crash rather than corrupt. A daemon that lacks a thread would still take
+/// requests, and synced data is safe in the pool.
 fn end_on_panic() {
     let told = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

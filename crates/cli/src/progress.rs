@@ -13,16 +13,16 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::ask::{ask_status, confused};
 
-/// How often the daemon is asked.
+/// How often the command asks the daemon.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// Seconds between two lines about a silent origin, where no bar can be drawn.
+/// Seconds between two lines about a silent origin if there is no bar.
 const SILENT_EVERY: u64 = 5;
 
-/// How often a line is printed where no bar can be drawn.
+/// A line for each so many answers if there is no bar.
 const LINE_EVERY: u32 = 50;
 
-/// Whether the operator pressed ctrl-C, or the like.
+/// Whether the operator pressed ctrl-C, or sent a like signal.
 #[derive(Clone, Debug)]
 pub struct Interrupt(Arc<AtomicBool>);
 
@@ -31,32 +31,32 @@ impl Interrupt {
     pub fn listen() -> Self {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            // In this order: the second signal finds the flag set by the first. Without them
-            // a signal ends the command, which is harmless too.
+            // In this order: the second signal finds the flag that the first one set. Without the handlers a signal
+            // ends the command, which is harmless too.
             let _ = signal_hook::flag::register_conditional_shutdown(signal, 130, flag.clone());
             let _ = signal_hook::flag::register(signal, flag.clone());
         }
         Self(flag)
     }
 
-    /// Whether it came.
+    /// Whether the signal came.
     pub fn came(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Shows how dirty bytes become fewer.
+/// Shows how much is still dirty.
 pub struct DirtyBar {
     bar: Option<ProgressBar>,
     doing: &'static str,
     asked: u32,
-    /// How long the origin had been silent when the last such line was printed.
+    /// How long the origin had been silent in the last such line.
     told_silent: u64,
     seen: Estimate,
 }
 
-/// How much is left, guessed finely: dirty data becomes clean many megabytes at a time, with a
-/// sync of the origin; in between, what was written there tells how far it is.
+/// How much is left, in fine steps. Dirty data becomes clean many megabytes at a time, with a sync of the origin. In
+/// between, the bytes written there show the progress.
 #[derive(Clone, Copy, Debug, Default)]
 struct Estimate {
     dirty_bytes: u64,
@@ -69,13 +69,13 @@ impl Estimate {
             *self = Self { dirty_bytes, written_before: origin_write_bytes };
         }
         let on_its_way = origin_write_bytes.saturating_sub(self.written_before);
-        // Never quite done before it is: the last sync counts too.
+        // Never quite done before the end: the last sync counts too.
         dirty_bytes.saturating_sub(on_its_way).max(dirty_bytes / 20)
     }
 }
 
 impl DirtyBar {
-    /// A bar on the terminal, lines now and then where there is none, or nothing if `quiet`.
+    /// A bar on a terminal, a line now and then elsewhere, or nothing if `quiet`.
     pub fn new(doing: &'static str, quiet: bool) -> Self {
         let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr());
@@ -90,12 +90,12 @@ impl DirtyBar {
         Self { bar, doing, asked: if quiet { u32::MAX } else { 0 }, told_silent: 0, seen: Estimate::default() }
     }
 
-    /// This much is dirty, and so much was written to the origin so far.
+    /// Shows `dirty_bytes` as left. `origin_write_bytes` is what the origin got since the mount.
     pub fn left(&mut self, dirty_bytes: u64, origin_write_bytes: u64) {
         let dirty_bytes = self.seen.left(dirty_bytes, origin_write_bytes);
         match &self.bar {
             Some(bar) => {
-                // Writers go on: the whole may grow.
+                // Writers go on: the total may grow.
                 let done = bar.position();
                 let whole = bar.length().unwrap_or(0).max(done + dirty_bytes);
                 bar.set_length(whole);
@@ -112,7 +112,7 @@ impl DirtyBar {
         }
     }
 
-    /// The origin has left something without an answer for so long; 0: it answers.
+    /// The origin has left a request without an answer for so many seconds. 0: it answers.
     pub fn silent(&mut self, seconds: u64) {
         if seconds == 0 {
             self.told_silent = 0;
@@ -131,7 +131,7 @@ impl DirtyBar {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn clear(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -150,13 +150,13 @@ impl Drop for DirtyBar {
 pub enum Waited {
     /// The work is done.
     Done,
-    /// It was cancelled.
+    /// Another command cancelled it.
     Cancelled,
-    /// The operator does not want to wait any longer.
+    /// The operator interrupted the wait.
     Interrupted,
 }
 
-/// Starts something at the daemon and waits for its end.
+/// Starts an operation of the daemon and waits for its end.
 ///
 /// # Errors
 /// What the daemon refuses, or why it failed.
@@ -171,10 +171,10 @@ pub fn start_and_wait(
     wait_for(daemon, id, &origin, bar, interrupt)
 }
 
-/// Waits for the end of something that was started, in front of this origin.
+/// Waits for the end of a started operation. `origin` is the daemon's origin.
 ///
 /// # Errors
-/// Why it failed, or what became of the daemon.
+/// Why the operation failed, or what became of the daemon.
 pub fn wait_for(
     daemon: &Daemon,
     id: u64,
@@ -210,7 +210,7 @@ pub fn wait_for(
     }
 }
 
-/// The daemon ended during its work: the marker beside the origin says what is left dirty.
+/// The daemon ended before the operation did. The marker beside the origin says what is still dirty.
 fn gone_meanwhile(daemon: &Daemon, origin: &Path) -> Result<Waited, Refusal> {
     let path = daemon.mountpoint();
     match Marker::beside(origin) {

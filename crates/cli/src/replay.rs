@@ -1,7 +1,7 @@
-//! `headpond replay`: policies and sizes tried on a trace, as a table, a drawing, or for programs.
+//! `headpond replay`: tries policies and sizes on a trace. The result is a table, a picture, or JSON.
 //!
-//! Invariant: reads the trace and writes to standard output and the drawing's file; no mount is
-//! needed, asked or changed.
+//! Invariant: it reads the trace, and writes to standard output and the picture's file. It needs, asks and changes no
+//! mount.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -18,7 +18,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output::print;
 
-/// What `headpond replay` is given.
+/// The arguments of `headpond replay`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:
   headpond replay w1.vscsi                               compares adaptive with lru at four sizes
@@ -55,12 +55,12 @@ pub struct ReplayArgs {
     /// Print JSON: one line with an object for each policy and size
     #[arg(long)]
     pub json: bool,
-    /// No progress bar
+    /// Show no progress bar
     #[arg(long, short)]
     pub quiet: bool,
 }
 
-/// What an address counts.
+/// The unit of an address.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UnitArg {
     /// blocks of 4096 bytes
@@ -98,7 +98,7 @@ fn policies(text: &str) -> Result<Policies, String> {
     text.parse().map(Policies::One).map_err(|error: headpond_policy::UnknownPolicy| error.to_string())
 }
 
-/// A policy at a size, with what became of the writes.
+/// The result for a policy at a size.
 struct Line {
     outcome: ReplayOutcome,
     destage: ReplayedDestage,

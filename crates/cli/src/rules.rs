@@ -1,4 +1,4 @@
-//! `headpond rules`: what is cached.
+//! `headpond rules`: what headpond caches.
 
 use headpond_control::{Answer, ClientCommand, Daemon, Decision, Refusal, RuleShown, Size};
 

@@ -43,7 +43,7 @@ pub fn set(args: &SetArgs) -> Result<(), Refusal> {
     }
 }
 
-/// One change, made or planned.
+/// A line for one change, made or planned.
 fn line(change: &SettingChange, would_flush: Option<u64>) -> String {
     let SettingChange { name, from, to } = change;
     match would_flush {

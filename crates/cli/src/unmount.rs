@@ -1,7 +1,6 @@
-//! `headpond unmount`: flush while the mount still serves, then take it away.
+//! `headpond unmount`: flushes while the mount still serves, then takes the mount away.
 //!
-//! Invariant: up to the moment at which the mount goes, every way out (ctrl-C, a busy mount, an
-//! origin that fails) leaves it as it was.
+//! Invariant: until the mount goes, every way out (ctrl-C, a busy mount, an origin that fails) leaves it as it was.
 
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -17,7 +16,7 @@ use crate::progress::{DirtyBar, Interrupt, Waited, start_and_wait};
 /// may never end while a program writes.
 const LITTLE: u64 = 64 << 20;
 
-/// How many times to flush while others write as fast as the origin takes it.
+/// The most flushes while other programs write as fast as the origin takes it.
 const ROUNDS: usize = 3;
 
 /// `headpond unmount`.
@@ -27,7 +26,7 @@ pub fn run(args: &UnmountArgs) -> Result<(), Refusal> {
     check_idle(daemon.mountpoint())?;
     if !args.keep_dirty {
         flush_first(&daemon, args, &interrupt)?;
-        // It took a while: a program may have come.
+        // The flush took a while: a program may have opened something.
         check_idle(daemon.mountpoint())?;
     }
     let (dirty_bytes, note) = leave(&daemon, args, &interrupt)?;
@@ -71,14 +70,13 @@ fn stays(mountpoint: &Path) -> Refusal {
     Refusal::Interrupted(format!("interrupted: {} stays mounted, and nothing is lost", mountpoint.display()))
 }
 
-/// Takes the mount away. The daemon then writes the little that is still dirty, so you can
-/// interrupt this wait, too.
+/// Takes the mount away. The daemon then writes the rest, which is little, so you can interrupt this wait, too.
 fn leave(daemon: &Daemon, args: &UnmountArgs, interrupt: &Interrupt) -> Result<(u64, Option<String>), Refusal> {
     let (answered, answer) = channel();
     let asking = daemon.clone();
     let keep_dirty = args.keep_dirty;
     std::thread::spawn(move || {
-        // Fails only if nobody waits any more.
+        // Fails only if the command waits no more.
         let _ = answered.send(asking.ask_and_wait(&ClientCommand::Unmount { keep_dirty }));
     });
     let mut bar = DirtyBar::new("finishing", args.quiet);

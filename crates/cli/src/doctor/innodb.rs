@@ -9,10 +9,10 @@ use crate::atomic::FoundMarker;
 /// The largest page for which MariaDB asks for untorn writes.
 const MARIADB_PAGE_MAX: u32 = 32 << 10;
 
-/// Where the flags of a tablespace stand in its first page: behind the page's head, in the space's.
+/// Where the first page of a tablespace has its flags: after the page's head, in the tablespace's.
 const FLAGS_AT: u64 = 38 + 16;
 
-/// The page size that flags tell, of either format that MariaDB has (MySQL has the older one).
+/// The page size in the flags, in either of MariaDB's two formats (MySQL has the older one).
 fn page_bytes(flags: u32) -> Option<u32> {
     const FULL_CRC32: u32 = 1 << 4;
     let shift = if flags & FULL_CRC32 != 0 { flags & 15 } else { flags >> 6 & 15 };
@@ -23,7 +23,7 @@ fn page_bytes(flags: u32) -> Option<u32> {
     }
 }
 
-/// The data directory of a server, if it is one.
+/// Examines a server's data directory. `None` if it is none.
 pub fn examine(directory: &Path, around: &Around) -> Option<FoundDatabase> {
     let system = directory.join("ibdata1");
     let flags = bytes_at(&system, FLAGS_AT).map(u32::from_be_bytes)?;
@@ -38,12 +38,12 @@ pub fn examine(directory: &Path, around: &Around) -> Option<FoundDatabase> {
     })
 }
 
-/// What both need.
+/// The conditions of both servers.
 fn common(directory: &Path, around: &Around) -> Vec<Condition> {
     vec![around.on_whole_writes(), around.nothing_elsewhere(links(directory).into_iter())]
 }
 
-/// What leads out of a data directory: symbolic links to databases, and InnoDB's own link files.
+/// Paths that lead out of a data directory: symbolic links to databases, and InnoDB's own link files.
 fn links(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut directories = vec![directory.to_owned()];
@@ -123,7 +123,7 @@ fn mysql(
     told: Option<bool>,
     mut conditions: Vec<Condition>,
 ) -> FoundDatabase {
-    // MySQL asks for the system tablespace alone, and believes the answer for all others.
+    // MySQL asks for the system tablespace alone, and applies the answer to all others.
     conditions.push(unseen("innodb_directories, innodb_undo_directory and innodb_data_home_dir lead nowhere else: MySQL asks once for all of them"));
     let own = text_of(&directory.join("mysqld-auto.cnf")).unwrap_or_default();
     let persisted = own.contains("\"innodb_doublewrite\"");

@@ -1,7 +1,7 @@
 //! `headpond doctor`: how a database protects itself from torn pages, what it can turn off here, and how.
 //!
-//! It reads the files of the data directory and asks the mount. It writes nothing, and asks no server.
-//! [`examine`] only reads below the directory it is given, so tests try it on made-up ones.
+//! It reads the files of the data directory and asks the mount. It writes nothing, and asks no server. [`examine`]
+//! reads only below the directory it is given, so tests try it on made-up ones.
 
 mod innodb;
 mod postgres;
@@ -19,76 +19,76 @@ use crate::ask::{ask_settings, ask_status};
 use crate::atomic::{self, FoundMarker};
 use crate::output::{print, print_json};
 
-/// What lies around a data directory.
+/// The surroundings of a data directory.
 #[derive(Clone, Debug)]
 pub struct Around {
     /// The headpond mount that it lies on.
     pub mount: Option<MountFacts>,
-    /// What MariaDB looks for.
+    /// Whether `/dev/fcta` exists, and whose it is.
     pub marker: FoundMarker,
 }
 
-/// What a mount says of itself.
+/// What a mount says about itself.
 #[derive(Clone, Debug, Serialize)]
 pub struct MountFacts {
-    /// Where it is.
+    /// The mount point.
     pub mountpoint: PathBuf,
     /// Its cache mode.
     pub mode: String,
-    /// It keeps writes whole.
+    /// Whether it keeps writes untorn.
     pub whole_writes: bool,
-    /// Its `sequential-cutoff`, as `get` shows it; none if the mount does not answer.
+    /// Its `sequential-cutoff`, as `get` shows it. None if the mount does not answer.
     pub sequential_cutoff: Option<String>,
-    /// The files whose databases rely on untorn writes; none if the mount does not show them.
+    /// The files whose databases rely on untorn writes. None if the mount does not show them.
     pub counted_on: Option<Vec<PathBuf>>,
 }
 
-/// Something that must be so before a defence may be left out.
+/// A condition for leaving out a defence.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Condition {
-    /// What.
+    /// The condition in words.
     pub what: String,
-    /// Whether it is, where that can be seen from here.
+    /// Whether it is met. None if the doctor cannot see that.
     pub met: Option<bool>,
 }
 
 /// A database that was found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct FoundDatabase {
-    /// Which.
+    /// Its product.
     pub database: &'static str,
-    /// As its files tell it.
+    /// Its version, from its files.
     pub version: Option<String>,
     /// The data directory, or the file.
     pub at: PathBuf,
-    /// Its pages.
+    /// Its page size.
     pub page_bytes: Option<u32>,
-    /// What it does against torn pages now, as far as files tell.
+    /// How it protects itself from torn pages now, from its files.
     pub now: String,
     /// What it could do here.
     pub could: String,
-    /// The exact lines of configuration, and into which file.
+    /// The exact lines of configuration, and their file.
     pub lines: Vec<String>,
-    /// What must be so.
+    /// The conditions for that.
     pub conditions: Vec<Condition>,
-    /// How to see that it is in force.
+    /// How you see that it is in force.
     pub check: String,
-    /// The way back.
+    /// How you undo it.
     pub back: String,
 }
 
-/// All that is said.
+/// The whole report.
 #[derive(Debug, Serialize)]
 pub struct DoctorReport {
-    /// What was asked about.
+    /// The path that you gave.
     pub path: PathBuf,
-    /// The headpond mount that it lies on.
+    /// The headpond mount that the path lies on.
     pub mount: Option<MountFacts>,
     /// The databases.
     pub databases: Vec<FoundDatabase>,
 }
 
-/// What `get` shows of a setting that is switched off.
+/// `get` shows this for a setting that is switched off.
 const SWITCHED_OFF: &str = "off";
 
 /// How deep below a directory the doctor searches for databases.
@@ -128,7 +128,7 @@ fn mount_of(path: &Path) -> Option<MountFacts> {
     })
 }
 
-/// The paths in the mount's own list: a head, then lines of a number, a name and a path.
+/// The paths in the mount's own list. The list has a head line, then lines of a number, a name and a path.
 fn listed(text: &str) -> Vec<PathBuf> {
     let path = |line: &str| {
         let (_, rest) = line.trim_start().split_once(' ')?;
@@ -138,7 +138,7 @@ fn listed(text: &str) -> Vec<PathBuf> {
     text.lines().skip(1).filter_map(path).collect()
 }
 
-/// Looks at a data directory, a database file, or for both below a directory.
+/// Examines a data directory, a database file, or all of these below a directory.
 pub fn examine(path: &Path, around: &Around) -> DoctorReport {
     let mut databases = Vec::new();
     let mut left = DIRECTORIES_MAX;
@@ -182,7 +182,7 @@ impl Around {
         Condition { what, met: Some(self.mount.as_ref().is_some_and(|mount| mount.whole_writes)) }
     }
 
-    /// What a database needs that does not ask the mount: no long run of its writes goes past the log.
+    /// The condition for a database that does not ask the mount: no long run of its writes bypasses the log.
     fn no_run_bypasses(&self) -> Condition {
         let told = self.mount.as_ref().and_then(|mount| Some((mount, mount.sequential_cutoff.as_deref()?)));
         let what = match told {
@@ -199,7 +199,7 @@ impl Around {
         Condition { what, met: told.map(|(_, cutoff)| cutoff == SWITCHED_OFF) }
     }
 
-    /// That no link of the data directory leads off the mount.
+    /// The condition that no link of the data directory leads off the mount.
     fn nothing_elsewhere(&self, led_to: impl Iterator<Item = PathBuf>) -> Condition {
         let away = led_to.filter(|link| self.is_on_mount(link) == Some(false));
         let away: Vec<String> = away.map(|link| link.display().to_string()).collect();
@@ -213,7 +213,7 @@ impl Around {
         }
     }
 
-    /// Whether a database relies on untorn writes to this file; none if the mount does not show it.
+    /// Whether a database relies on untorn writes to this file. None if the mount does not show it.
     fn is_counted_on(&self, file: &Path) -> Option<bool> {
         let mount = self.mount.as_ref()?;
         let inside = file.strip_prefix(&mount.mountpoint).ok()?;
@@ -227,12 +227,12 @@ impl Around {
     }
 }
 
-/// A condition that cannot be seen from here.
+/// A condition that the doctor cannot see.
 fn unseen(what: &str) -> Condition {
     Condition { what: what.to_owned(), met: None }
 }
 
-/// Some bytes of a file.
+/// `N` bytes of a file, from `offset` on.
 fn bytes_at<const N: usize>(path: &Path, offset: u64) -> Option<[u8; N]> {
     use std::os::unix::fs::FileExt;
     let mut bytes = [0; N];
@@ -240,10 +240,10 @@ fn bytes_at<const N: usize>(path: &Path, offset: u64) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// The most that is read of a file of settings.
+/// The most that the doctor reads of a text file.
 const TEXT_MAX: u64 = 1 << 20;
 
-/// What a text file has, or its first mebibyte.
+/// A text file's content, or its first mebibyte.
 fn text_of(path: &Path) -> Option<String> {
     use std::io::Read;
     let mut bytes = Vec::new();
@@ -251,8 +251,8 @@ fn text_of(path: &Path) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Opens a regular file, and nothing else. The directory belongs to the database, and this command often runs as root:
-/// a planted FIFO or device must neither hold it up nor have an effect.
+/// Opens a regular file, and nothing else. The directory belongs to the database, and this command often runs as
+/// root: a planted FIFO or device must neither block it nor have an effect.
 fn open_regular(path: &Path) -> Option<fs::File> {
     use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
     use std::os::fd::AsRawFd;

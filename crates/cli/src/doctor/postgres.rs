@@ -1,4 +1,4 @@
-//! PostgreSQL: whole pages in its log.
+//! PostgreSQL: full-page writes in its log.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use super::{Around, FoundDatabase, bytes_at, text_of, unseen};
 /// Where `global/pg_control` says whether full_page_writes was on at the last checkpoint, since version 11.
 const FULL_PAGE_WRITES_AT: u64 = 56;
 
-/// Where any page tells its size, together with a version of its layout in the lower byte.
+/// Where any page has its size. The lower byte is the version of the page's layout.
 const PAGE_SIZE_AT: u64 = 18;
 
-/// A data directory, if it is one.
+/// Examines a data directory. `None` if it is none.
 pub fn examine(directory: &Path, around: &Around) -> Option<FoundDatabase> {
     let version = text_of(&directory.join("PG_VERSION"))?.trim().to_owned();
     let control = directory.join("global/pg_control");
@@ -64,20 +64,20 @@ pub fn examine(directory: &Path, around: &Around) -> Option<FoundDatabase> {
     })
 }
 
-/// The configuration's main file: in the data directory, or where the server was started with it.
+/// The main configuration file: in the data directory, or where the server's command line says.
 fn main_file(directory: &Path) -> PathBuf {
     let options = text_of(&directory.join("postmaster.opts")).unwrap_or_default();
     let named = options.split('"').find_map(|word| word.strip_prefix("config_file="));
     named.map_or_else(|| directory.join("postgresql.conf"), PathBuf::from)
 }
 
-/// What the files say, the later one counting; none if they say nothing.
+/// The setting in the configuration files; the later file counts. None if none sets it.
 fn configured(directory: &Path) -> Option<bool> {
     let files = [main_file(directory), directory.join("postgresql.auto.conf")];
     files.iter().filter_map(|file| text_of(file)).filter_map(|text| last_setting(&text)).next_back()
 }
 
-/// The last line that sets it. Files that are included are not looked at.
+/// The last line that sets it. Included files are not read.
 fn last_setting(text: &str) -> Option<bool> {
     let line = |line: &str| {
         let line = line.split('#').next()?.trim();
@@ -92,7 +92,7 @@ fn last_setting(text: &str) -> Option<bool> {
     text.lines().filter_map(line).next_back()
 }
 
-/// Tablespaces lie where links in `pg_tblspc` lead.
+/// The tablespaces: links in `pg_tblspc` lead to them.
 fn tablespaces(directory: &Path) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(directory.join("pg_tblspc")).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()))
 }

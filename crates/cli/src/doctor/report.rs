@@ -1,4 +1,4 @@
-//! The report as people read it.
+//! The report as text.
 
 use std::fmt;
 

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use super::{Around, Condition, FoundDatabase, bytes_at, unseen};
 
-/// What a database file begins with.
+/// The first bytes of a database file.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// A database, if the file is one.
+/// Examines a database file. `None` if it is none.
 pub fn examine(file: &Path, around: &Around) -> Option<FoundDatabase> {
     let head: [u8; 20] = bytes_at(file, 0)?;
     if head[..16] != *MAGIC {

@@ -9,7 +9,7 @@ fn write(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
 }
 
-/// A file's bytes up to `offset` are zeros, then come these.
+/// A file's bytes: zeros up to `offset`, then these.
 fn at(offset: usize, bytes: &[u8]) -> Vec<u8> {
     let mut all = vec![0; offset];
     all.extend_from_slice(bytes);

@@ -31,7 +31,7 @@ pub fn run(args: &TopArgs) -> Result<(), Refusal> {
         if screen.wait(interval).map_err(failed)? == Some(KeyPress::Quit) {
             return Ok(());
         }
-        // A key that means nothing, or another size of the window: the same is drawn again.
+        // A key without meaning, or a resized window: it draws the same again.
         if before.0.elapsed() < interval {
             continue;
         }

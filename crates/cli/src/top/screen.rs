@@ -1,31 +1,31 @@
-//! What `headpond top` shows: lines of text made from two looks at the numbers. Pure.
+//! What `headpond top` shows: lines of text from two looks at the numbers. Pure.
 //!
 //! Invariant: never wider or higher than the smallest terminal, 80 x 24.
 
 use headpond_control::{FileNumbers, LatencyDistribution, Numbers, ProcessNumbers, Size};
 
-/// Columns that are used.
+/// Columns of the screen.
 pub const WIDTH: usize = 80;
 
-/// Lines that are used.
+/// Lines of the screen.
 pub const HEIGHT: usize = 23;
 
 /// Cells of a bar.
 const BAR: usize = 24;
 
-/// What happened between two looks.
+/// The numbers of two looks.
 pub struct Interval {
     now: Numbers,
     since: Option<(Numbers, f64)>,
 }
 
 impl Interval {
-    /// Before there is anything to compare with.
+    /// The first frame, with nothing to compare with.
     pub fn waiting(now: &Numbers) -> Self {
         Self { now: now.clone(), since: None }
     }
 
-    /// What happened in so many seconds.
+    /// The frame of the last `seconds`.
     pub fn between(before: &Numbers, now: &Numbers, seconds: f64) -> Self {
         Self { now: now.clone(), since: Some((before.clone(), seconds)) }
     }
@@ -105,7 +105,7 @@ impl Interval {
         format!("  {name:<14}{reads:>10.0}{read:>12}{writes:>11.0}{written:>12}{syncs:>10.0}")
     }
 
-    /// The files with most bytes a second, each in half a line: the end of a path says most.
+    /// The files with most bytes a second, each in half a line. It shows the end of a path, which says most.
     fn files(&self) -> Vec<String> {
         let before =
             |path: &str| self.since.as_ref()?.0.files.iter().find(|file| file.path == path).map(FileNumbers::bytes);
@@ -116,7 +116,7 @@ impl Interval {
         busiest(rates)
     }
 
-    /// The same of processes.
+    /// The same for processes.
     fn processes(&self) -> Vec<String> {
         let before = |pid: u32| {
             self.since.as_ref()?.0.processes.iter().find(|process| process.pid == pid).map(ProcessNumbers::bytes)
@@ -128,7 +128,7 @@ impl Interval {
         busiest(rates)
     }
 
-    /// Bytes a second: over the interval, or over the last second of what was not shown before.
+    /// Bytes a second: over the interval, or over the last second if the item was not shown before.
     fn lately(&self, bytes: u64, before: Option<u64>, recent: u64) -> f64 {
         match (&self.since, before) {
             (Some((_, seconds)), Some(before)) => bytes.saturating_sub(before) as f64 / seconds.max(1e-3),
@@ -146,7 +146,7 @@ impl Interval {
         }
     }
 
-    /// A counter's growth a second.
+    /// The growth of a counter a second.
     fn rate(&self, name: &str) -> f64 {
         self.since
             .as_ref()
@@ -154,7 +154,7 @@ impl Interval {
     }
 }
 
-/// The busiest, each with its rate first. Never wider than half the screen.
+/// The busiest, each with its rate first: at most half the screen wide.
 fn busiest(rates: impl Iterator<Item = (f64, String)>) -> Vec<String> {
     const NAME: usize = WIDTH / 2 - 14;
     let mut rates: Vec<(f64, String)> = rates.filter(|(rate, _)| *rate >= 1.0).collect();

@@ -1,4 +1,4 @@
-//! The terminal as `headpond top` uses it: another screen, keys without return.
+//! The terminal as `headpond top` uses it: the alternate screen, and keys without return.
 //!
 //! Invariant: however `top` ends, the terminal is as it was before.
 
@@ -10,7 +10,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
-/// What was pressed.
+/// A key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyPress {
     /// q, or ctrl-C.
@@ -19,18 +19,18 @@ pub enum KeyPress {
     Other,
 }
 
-/// The other screen, up to its drop.
+/// The alternate screen, until it is dropped.
 pub struct Screen {
     before: Termios,
-    /// Becomes readable with a signal that ends the program.
+    /// Becomes readable when a signal comes that ends the program.
     signals: std::os::unix::net::UnixStream,
 }
 
 impl Screen {
-    /// Takes the terminal.
+    /// Switches to the alternate screen.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is no terminal.
     pub fn open() -> io::Result<Self> {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
             return Err(io::Error::other("standard input or output is not a terminal"));
@@ -59,14 +59,14 @@ impl Screen {
         write(&bytes)
     }
 
-    /// Waits so long, or up to a key.
+    /// Waits for a key, at most `patience`.
     pub fn wait(&mut self, patience: Duration) -> io::Result<Option<KeyPress>> {
         let stdin = io::stdin();
         let patience = Timespec { tv_sec: patience.as_secs().cast_signed(), tv_nsec: 0 };
         let mut ready = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
         match poll(&mut ready, Some(&patience)) {
             Ok(0) => return Ok(None),
-            // The window has another size, say.
+            // The window was resized, for example.
             Err(rustix::io::Errno::INTR) => return Ok(None),
             result => _ = result?,
         }
@@ -75,7 +75,7 @@ impl Screen {
         }
         let mut pressed = [0; 16];
         let count = stdin.lock().read(&mut pressed)?;
-        // When the input ends, nobody watches any more.
+        // At the end of input there is no user any more.
         let quit = count == 0 || pressed[..count].iter().any(|key| matches!(key, b'q' | b'Q' | 3));
         Ok(Some(if quit { KeyPress::Quit } else { KeyPress::Other }))
     }
@@ -83,7 +83,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Nothing is left to be done if the terminal is gone.
+        // If the terminal is gone, there is nothing left to do.
         let _ = write(b"\x1b[?25h\x1b[?1049l");
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
     }
