@@ -1,13 +1,13 @@
-//! The life of a pool, and of the mount that is its door: what is checked before it, what is left beside the origin while
-//! it lasts, how it is spoken with, and how it ends.
+//! The life of a pool, and of the mount that is its door: what a start checks first, what lies beside the origin
+//! meanwhile, how commands reach the daemon, and how a pool ends.
 //!
 //! Invariants:
-//! - A start that is refused changes nothing, at the origin or on flash.
-//! - The marker beside the origin is durable before the first write can be acknowledged, and
-//!   goes only when the origin has everything (see [`MarkerHold`]).
+//! - A refused start changes nothing, at the origin or on flash.
+//! - The marker beside the origin is durable before the first write can be acknowledged. It goes only when the origin
+//!   has everything (see [`MarkerHold`]).
 //! - Nothing here is on the path of a read or a write.
 //!
-//! A folder for each thing that is kept, and each uses only those above it: `wording`, `refusal`, `origin`, `ownership`,
+//! Each folder keeps one thing, and uses only those before it: `wording`, `refusal`, `origin`, `ownership`,
 //! `process`, `numbers`, `settings`, `mounts`, `pool`, `service`, `life`.
 
 mod life;

@@ -1,8 +1,8 @@
-//! The end of a pool, once nothing new can come in: what is dirty goes to the origin, or stays; the
-//! engine writes its last checkpoint; and the marker goes, or says what is left.
+//! The end of a pool, once no request can come in any more. Dirty data goes to the origin, or stays; the engine
+//! writes its last checkpoint; and the marker goes, or says what is left.
 //!
-//! Invariant: whatever fails or hangs here, what was acknowledged before is durable in the pool
-//! once [`Request::SyncAll`] was answered, and the marker stays until the origin has all of it.
+//! Invariant: whatever fails or hangs here, all acknowledged writes are durable in the pool once [`Request::SyncAll`]
+//! has its answer. The marker stays until the origin has all of them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,33 +21,33 @@ use crate::service::outcome;
 use crate::wording::clock::{unix_seconds, utc};
 use crate::wording::{HowMany, Size};
 
-/// How long each step of the end may take at most. A flash that does not answer within this is stuck.
+/// The longest time for each step of the end. A flash without an answer by then is stuck.
 const STEP: Duration = Duration::from_secs(60);
 
-/// How long a quick end waits for the engine's last checkpoint, once everything is durable. The
-/// checkpoint only saves the next start some reading; a slow origin's writes may be in its way.
+/// How long a quick end waits for the engine's last checkpoint, once everything is durable. The checkpoint only saves
+/// the next start some reading, and a slow origin's writes may be in its way.
 const CHECKPOINT_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long the last word beside the origin may take.
+/// The longest time for the last write of the marker.
 const MARKER_WITHIN: Duration = Duration::from_secs(15);
 
-/// The flush at the end. Others are named by their operation, which counts from 1.
+/// The id of the flush at the end. Others have the id of their operation, which counts from 1.
 const FLUSH_ID: u64 = 0;
-/// How often to look for a signal while the origin is being written.
+/// How often the end looks for a signal while the origin is being written.
 const PERIOD: Duration = Duration::from_millis(250);
 
 /// How a pool ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ended {
-    /// What is in the pool only.
+    /// Bytes that only the pool has.
     pub dirty_bytes: u64,
-    /// Files with something in the pool only, be it only their size or time.
+    /// Files of which only the pool has something, even if only their size or time.
     pub dirty_files: u64,
-    /// What went wrong on the way, if anything did.
+    /// What went wrong, if anything did.
     pub trouble: Option<String>,
-    /// The engine wrote its last checkpoint.
+    /// Whether the engine wrote its last checkpoint.
     pub stopped: bool,
-    /// What else the operator should know of how the origin is left.
+    /// What else the operator should know about the origin's state.
     pub note: Option<String>,
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for Ended {
     }
 }
 
-/// What ends: the engine behind a handle, and the origin with what goes there.
+/// What ends: the engine behind a handle, and the origin with its gate.
 #[derive(Clone, Copy)]
 pub(crate) struct Ending<'a> {
     pub(crate) handle: &'a Handle,
@@ -88,19 +88,19 @@ pub(crate) struct Ending<'a> {
 }
 
 impl Ending<'_> {
-    /// Brings the engine to its end. With `flush` the origin gets everything first, unless that says meanwhile that this is to
-    /// end now.
+    /// Ends the engine. With `flush` the origin first gets everything, unless `flush` returns true, which means: end
+    /// now.
     pub(crate) fn end(self, flush: Option<&mut dyn FnMut() -> bool>) -> Ended {
         let flushes = flush.is_some();
         let flushed = flush.map_or(Ok(()), |is_interrupted| self.flush_all(is_interrupted));
-        // A quick end is durable with the first of these two, and only nicer with the second.
+        // The first of the two makes a quick end durable. The second only speeds up the next start.
         let synced = wait_for(self.handle, Request::SyncAll, STEP);
         let stopped = wait_for(self.handle, Request::Stop, if flushes { STEP } else { CHECKPOINT_WITHIN });
         let crash =
             |doing: &str, why: &Stuck| format!("{doing}: {why}. The pool is as after a crash: what was synced is safe");
         let stats = self.handle.stats().engine;
         if stats.flash_failed != 0 && flushed.is_ok() && stats.dirty_blocks == 0 && stats.dirty_objects == 0 {
-            // The pool cannot be stopped in order any more, and need not be: nobody will use what it has.
+            // The pool cannot stop in order any more. It need not: no start will use what it has.
             let trouble = self.without_pool().err();
             return Ended { dirty_bytes: 0, dirty_files: 0, trouble, stopped: false, note: None };
         }
@@ -109,7 +109,8 @@ impl Ending<'_> {
         trouble = trouble.or_else(|| synced.err().map(|why| crash("making the pool durable", &why)));
         trouble = trouble.or_else(|| match stopped {
             Err(Stuck::Late(_)) if !flushes => None,
-            // It asks the origin how it is left, which is not ours to ask any more: everything is durable in the pool.
+            // A stop asks for the origin's state, but the origin is another's by now. Everything is durable in the
+            // pool.
             _ if !flushes && self.gate.is_lost() => None,
             stopped => stopped.err().map(|why| crash("stopping the engine", &why)),
         });
@@ -117,17 +118,17 @@ impl Ending<'_> {
         Ended { dirty_bytes, dirty_files, trouble, stopped: is_stopped, note: None }
     }
 
-    /// After a failure of the flash everything went to the origin directly, whose file system may
-    /// still have it in memory only.
+    /// Syncs the origin's file system. After a failure of the flash everything went to the origin directly, and its
+    /// file system may still have it in memory only.
     fn without_pool(self) -> Result<(), String> {
         self.root.sync_file_system().map_err(|error| format!("cannot sync the origin's file system: {error}"))
     }
 
     fn flush_all(self, is_interrupted: &mut dyn FnMut() -> bool) -> Result<(), String> {
         let handle = self.handle;
-        // If the origin is another's by now, that is why.
+        // If the origin is another's by now, that is the reason.
         let why = |why: String| self.gate.lost().map_or(why, str::to_owned);
-        // Nothing comes in any more, so one round does; a second one finds out that it did.
+        // No request comes in any more, so one round is enough. The second round finds that out.
         for _ in 0..2 {
             let (send, done) = channel();
             handle.submit(Request::flush_all(FLUSH_ID), Box::new(move |reply| drop(send.send(outcome(&reply)))));
@@ -151,8 +152,8 @@ impl Ending<'_> {
         Err("some files are dirty even after a flush".to_owned())
     }
 
-    /// The last word beside the origin. Where it cannot be written, the marker of a running mount
-    /// stays, which claims more than this one would. Where the origin is another's by now, nothing is touched.
+    /// Writes the last marker. If that fails, the running mount's marker stays, which claims more than this one
+    /// would. If the origin is another's by now, nothing is touched.
     pub(crate) fn settle_marker(self, mut beside: BesideOrigin, superblocks: &Superblocks, ended: &mut Ended) {
         let settled = if ended.is_complete() {
             Settled::Complete
@@ -166,7 +167,7 @@ impl Ending<'_> {
         };
         let gate = self.gate.clone();
         let (done, settling) = channel();
-        // Aside, as a server that is away answers nothing for as long as it is.
+        // On a thread of its own: a server that is away gives no answer until it is back.
         let durable = self.handle.stats().engine.durable_host_batch;
         let settle = move || drop(done.send(settle(&gate, beside, durable, settled)));
         let outcome = match std::thread::Builder::new().name("marker".to_owned()).spawn(settle) {
@@ -188,7 +189,7 @@ impl Ending<'_> {
     }
 }
 
-/// Why a request has not come to a good end.
+/// Why a request did not succeed.
 enum Stuck {
     Failed(String),
     Late(Duration),
@@ -203,7 +204,7 @@ impl fmt::Display for Stuck {
     }
 }
 
-/// Sends a request and waits for its end, but not for ever.
+/// Sends a request and waits for its end, at most `patience`.
 fn wait_for(handle: &Handle, request: Request, patience: Duration) -> Result<(), Stuck> {
     let (send, done) = channel();
     handle.submit(request, Box::new(move |reply: Reply| drop(send.send(outcome(&reply)))));
@@ -213,18 +214,18 @@ fn wait_for(handle: &Handle, request: Request, patience: Duration) -> Result<(),
     }
 }
 
-/// What a pool in use has beside its origin.
+/// What lies beside the origin of a pool in use.
 pub(crate) struct BesideOrigin {
     pub(crate) marker: MarkerHold,
     pub(crate) note: Arc<DurableNote>,
-    /// What the marker says.
+    /// The marker's content.
     pub(crate) claim: Marker,
 }
 
-/// How the origin is left.
+/// The origin's state at the end.
 enum Settled {
     Complete,
-    /// The claim stays as it is.
+    /// Unknown: the claim stays as it is.
     NotKnown,
     Dirty(u64),
 }
@@ -237,7 +238,7 @@ enum Unsettled {
 
 fn settle(gate: &Gate, beside: BesideOrigin, durable: u64, settled: Settled) -> Result<(), Unsettled> {
     let BesideOrigin { marker, note, claim } = beside;
-    // Once more and now: the marker may be another's.
+    // The marker may be another's: this asks the gate to look once more, now.
     gate.doubt();
     if let Err(errno) = gate.pass() {
         let lost = gate.is_lost();
@@ -246,7 +247,7 @@ fn settle(gate: &Gate, beside: BesideOrigin, durable: u64, settled: Settled) -> 
         let why = format!("the marker beside the origin stays: headpond cannot read whose it is: {errno}");
         return Err(if lost { Unsettled::Lost } else { Unsettled::Failed(why) });
     }
-    // Of an origin that is complete nothing more is said: what was said goes with the marker.
+    // A complete origin has no use for the note: it goes with the marker.
     let last = (!matches!(settled, Settled::Complete)).then_some(durable);
     if let Err(error) = note.end(last) {
         log_line(format_args!("cannot note beside the origin how far the pool is durable: {error}"));

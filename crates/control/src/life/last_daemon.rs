@@ -1,11 +1,11 @@
-//! A mount that comes while the last daemon of the origin is on its way out: it waits, with a word.
+//! A mount that comes while the origin's last daemon is still ending: the mount waits, and says so.
 //!
 //! After a plain `umount` the mount is gone at once, but its daemon still writes dirty data to the origin. If you
 //! mount again then, the new mount waits for that instead of refusing.
 //!
 //! Invariants
-//! - A daemon that serves is not waited for.
-//! - The wait is bounded by what is left: it goes on only as long as that becomes less.
+//! - The mount does not wait for a daemon that serves.
+//! - The wait goes on only while the daemon writes more to the origin.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use crate::refusal::Refusal;
 use crate::service::{Answer, ClientCommand, Daemon};
 use crate::wording::Size;
 
-/// How often to look.
+/// How often it looks.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long a daemon may take to find out that its mount is gone, and one that has brought all to the origin to end.
+/// How long a daemon may take to notice that its mount is gone, or to end after the origin has everything.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How long what is left may stay the same.
+/// How long the daemon may write nothing to the origin.
 const STUCK: Duration = Duration::from_secs(60);
 
-/// How often to say how far it is.
+/// How often it says how much is left.
 const WORD: Duration = Duration::from_secs(1);
 
-/// Takes the origin, when its last daemon has ended.
+/// Takes the origin, as soon as its last daemon has ended.
 pub(crate) fn take_marker(origin: &Arc<OriginRoot>) -> Result<MarkerHold, Refusal> {
     let mut wait = Wait::new(origin.path());
     loop {
@@ -51,7 +51,8 @@ pub(crate) fn take_marker(origin: &Arc<OriginRoot>) -> Result<MarkerHold, Refusa
     }
 }
 
-/// Does what is refused as long as a daemon has the flash, or the control socket, that has just let go of its origin.
+/// Tries `take` again as long as it is refused because a daemon that has just let go of its origin still has the
+/// flash or the control socket.
 pub(crate) fn once_free<T>(mut take: impl FnMut() -> Result<T, Refusal>) -> Result<T, Refusal> {
     let started = Instant::now();
     loop {
@@ -65,9 +66,9 @@ pub(crate) fn once_free<T>(mut take: impl FnMut() -> Result<T, Refusal>) -> Resu
 
 struct Wait {
     origin: PathBuf,
-    /// The daemon that is waited for.
+    /// The daemon that the mount waits for.
     process: Option<u32>,
-    /// What it had written when that was last looked at.
+    /// Bytes that it had written at the last look.
     written: Option<u64>,
     until: Instant,
     said: Option<Instant>,
@@ -78,7 +79,7 @@ impl Wait {
         Self { origin: origin.to_owned(), process: None, written: None, until: Instant::now() + GRACE, said: None }
     }
 
-    /// Whether the holder of the origin is on its way out.
+    /// Whether to wait on: the holder of the origin is ending.
     fn goes_on(&mut self) -> bool {
         let now = Instant::now();
         // Without a marker the holder is at its end, or at its beginning.
@@ -88,7 +89,7 @@ impl Wait {
         }
         self.process = Some(marker.pid);
         if let Some((left, written)) = left_by(&marker.mountpoint) {
-            // What is at the origin is one step, though others make something dirty meanwhile.
+            // Data that reached the origin is progress, even if other programs make more dirty meanwhile.
             if self.written.is_none_or(|before| before != written) {
                 (self.written, self.until) = (Some(written), now + STUCK);
             }
@@ -114,7 +115,7 @@ impl Wait {
         mounts().iter().any(|mount| mount.fs_type == FS_TYPE && mount.source == self.origin)
     }
 
-    /// The origin is free; the daemon that let go of it is about to let go of all else.
+    /// Waits for the daemon's process, which has let go of the origin and is about to let go of the rest.
     fn for_the_process(&self) {
         let Some(process) = self.process else { return };
         let started = Instant::now();
@@ -124,8 +125,8 @@ impl Wait {
     }
 }
 
-/// What the daemon of a mount point that is being unmounted has still to write, and what it has written. None if it is not being
-/// unmounted, as far as is known.
+/// How much the daemon of a mount point must still write, and how much it has written, if an unmount is under way.
+/// None otherwise, or if that is not known.
 fn left_by(mountpoint: &Path) -> Option<(u64, u64)> {
     match Daemon::of(mountpoint).ok()?.ask(&ClientCommand::Status).ok()? {
         Answer::Status(status) if status.state == "unmounting" => Some((status.dirty_bytes, status.origin_write_bytes)),

@@ -1,13 +1,14 @@
 //! A pool from its opening to its end. It needs no mount: a mount is a door that is attached to a pool in use.
 //!
-//! Start: marker lock, flash lock, ownership, recovery, conflicts; then, and only then, the first write: the marker; then
-//! the shard. End: what is dirty is brought to the origin, or not; then the engine writes its last checkpoint; then the
+//! Start: marker lock, flash lock, ownership, recovery, conflicts; then, and only then, the first write: the marker;
+//! then the shard. End: dirty data goes to the origin, or stays; then the engine writes its last checkpoint; then the
 //! marker goes, or says what is left. A crash between any two of these steps is a crash like any other.
 //!
 //! Invariants:
 //! - [`FoundPool::find`] changes nothing, neither at the origin nor on flash.
-//! - While a [`RunningPool`] stands the origin's lock and the flash's are this process's, and the marker says so.
-//! - Who ends a pool has closed its doors: nothing new comes in.
+//! - While a [`RunningPool`] lives, this process has the locks of the origin and of the flash, and the marker says
+//!   so.
+//! - The caller of the end has closed the pool's doors: no request comes in any more.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +37,7 @@ use crate::settings::{Keeper, LiveSettings, PoolPlan, settings_from_file};
 use crate::wording::HowMany;
 use crate::wording::clock::{unix_seconds, utc};
 
-/// A pool that was read and is in agreement with its origin. Nothing was changed yet.
+/// A pool that was read and agrees with its origin. Nothing has changed yet.
 pub(crate) struct FoundPool<'a> {
     plan: &'a PoolPlan,
     root: Arc<OriginRoot>,
@@ -53,7 +54,7 @@ pub(crate) struct FoundPool<'a> {
     superblocks: Superblocks,
 }
 
-/// A pool in use. It takes requests through its handle, and through the doors that were attached to that.
+/// A pool in use. Requests come in through its handle, and through the doors that are attached to the handle.
 pub(crate) struct RunningPool {
     handle: Handle,
     root: Arc<OriginRoot>,
@@ -64,16 +65,16 @@ pub(crate) struct RunningPool {
     faults: Option<FaultHandle>,
     superblocks: Superblocks,
     beside: BesideOrigin,
-    /// The thread that keeps the note beside the origin up to date, and that which looks at the claim: as long as these are
-    /// there.
+    /// Two threads live as long as these: one keeps the note beside the origin up to date, the other watches the
+    /// claim.
     keeping: [Sender<()>; 2],
 }
 
-/// What the first door shows of a pool that was opened.
+/// What the first door needs to know of a pool that was opened.
 pub(crate) struct OpenedPool {
-    /// Files with something that the origin has not got.
+    /// Files with something that the origin lacks.
     pub(crate) known: Vec<KnownObject>,
-    /// Status change times of files of which nothing is dirty.
+    /// Status change times of files without dirty data.
     pub(crate) kept_times: Vec<KeptTime>,
     /// What the operator should know.
     pub(crate) notes: Vec<String>,
@@ -129,7 +130,7 @@ impl<'a> FoundPool<'a> {
         })
     }
 
-    /// Takes the pool into use. The marker names the mount point of the first door, if it is a mount.
+    /// Takes the pool into use. The marker names the mount point of the first door, if that is a mount.
     pub(crate) fn start(
         self,
         mountpoint: Option<&Path>,
@@ -204,7 +205,7 @@ impl<'a> FoundPool<'a> {
 }
 
 impl RunningPool {
-    /// Through which requests come in, and doors are attached.
+    /// The handle through which requests come in and doors are attached.
     pub(crate) const fn handle(&self) -> &Handle {
         &self.handle
     }
@@ -214,7 +215,7 @@ impl RunningPool {
         &self.root
     }
 
-    /// Through which the origin is changed.
+    /// The gate that each change of the origin passes.
     pub(crate) const fn gate(&self) -> &Arc<Gate> {
         &self.gate
     }
@@ -234,12 +235,13 @@ impl RunningPool {
         &self.live
     }
 
-    /// What makes its flash fail, if a test asked for that.
+    /// What makes its flash fail, if a test asked for it.
     pub(crate) const fn faults(&self) -> Option<&FaultHandle> {
         self.faults.as_ref()
     }
 
-    /// Ends the pool. With `flush` the origin gets everything first, unless that says at some time that it is to end now.
+    /// Ends the pool. With `flush` the origin first gets everything, unless `flush` returns true, which means: end
+    /// now.
     pub(crate) fn end(self, flush: Option<&mut dyn FnMut() -> bool>) -> Ended {
         let ending = Ending { handle: &self.handle, root: &self.root, gate: &self.gate };
         let mut ended = ending.end(flush);
@@ -249,7 +251,7 @@ impl RunningPool {
     }
 }
 
-/// The flash as it is, or with a fault on it that a test asked for.
+/// The flash as it is, or with the fault that a test asked for.
 fn with_fault(reactor: Box<dyn Reactor>, fault: Option<FaultPlan>) -> (Box<dyn Reactor>, Option<FaultHandle>) {
     match fault {
         Some(fault) => {
@@ -262,12 +264,13 @@ fn with_fault(reactor: Box<dyn Reactor>, fault: Option<FaultPlan>) -> (Box<dyn R
     }
 }
 
-/// The pool has the claim with the engine's first checkpoint. Said before the first write can come in: from then on an
-/// image of the pool from before this start is known as one. With the same checkpoint all that was found and decided at this
-/// start is durable: killed after it, the next start asks the operator nothing again; and a file that is made may get the
-/// inode number of one that the pool was told to forget.
+/// Makes the claim durable in the pool, with the engine's first checkpoint and before the first write can come in.
+/// From then on an image of the pool from before this start can be told from it. The same checkpoint makes everything
+/// durable that this start found and decided. So a start after a kill does not ask the operator again, and a new file
+/// may get the inode number of one that the pool was told to forget.
 fn begin(handle: &Handle, config: Config, marker: &MarkerHold, claim: &mut Marker) {
-    // It is configured already; but every request waits for that checkpoint, and this one does nothing else.
+    // The engine has this configuration already. But every request waits for that checkpoint, and this one does
+    // nothing else.
     let configured = handle.call(Request::Configure(Box::new(config)));
     let stats = handle.stats().engine;
     if matches!(configured, Reply::Failed(_)) || stats.checkpoints == 0 || stats.flash_failed != 0 {
@@ -276,15 +279,15 @@ fn begin(handle: &Handle, config: Config, marker: &MarkerHold, claim: &mut Marke
     if let Some(claim) = &mut claim.claim {
         claim.begun = true;
     }
-    // If it is not, the gate lets nothing pass to the origin, and tells why.
+    // If the marker is not ours, the gate lets nothing pass to the origin, and says why.
     let is_ours = matches!(marker.watch(claim).look(), Ok(MarkerStanding::Ours));
     if is_ours && let Err(refusal) = marker.write(claim) {
         log_line(refusal);
     }
 }
 
-/// The note of how far the log is durable, for this use. Where it cannot be made an image of the flash from this use is not told
-/// after a crash: no reason not to serve.
+/// The note for this use on how far the log is durable. If it cannot be made, the mount serves all the same: only an
+/// image of the flash from this very use can then not be recognised after a crash.
 fn begin_note(handle: &Handle, marker: &MarkerHold, claim: &Marker) -> Arc<DurableNote> {
     let id = claim.claim.as_ref().map_or("", |claim| &claim.id);
     let note = DurableNote::new(marker.dir().clone(), id);
@@ -294,9 +297,9 @@ fn begin_note(handle: &Handle, marker: &MarkerHold, claim: &Marker) -> Arc<Durab
     Arc::new(note)
 }
 
-/// The note of a failed pool goes once what was decided on it is durable: with the engine's first
-/// checkpoint, for which every request waits. If the flash fails again, or the note cannot be
-/// removed, it stays, and the next start asks again.
+/// Removes the note of a failed pool once the decisions on it are durable: with the engine's first checkpoint, for
+/// which every request waits. If the flash fails again, or the note cannot be removed, it stays, and the next start
+/// asks again.
 fn forget_failure(handle: &Handle, note: &ObsoleteNote) {
     let durable = !matches!(handle.call(Request::SyncAll), Reply::Failed(_));
     if !durable || handle.stats().engine.flash_failed != 0 {
@@ -306,7 +309,7 @@ fn forget_failure(handle: &Handle, note: &ObsoleteNote) {
     }
 }
 
-/// The origin once more: the very directory that was opened at first, whatever its path leads to by now.
+/// A second descriptor of the origin: the directory that was opened first, wherever its path leads by now.
 pub(crate) fn duplicate(root: &OriginRoot) -> std::io::Result<OwnedFd> {
     root.as_fd().try_clone_to_owned()
 }
@@ -361,7 +364,7 @@ mod tests {
         }
     }
 
-    /// The pool in use, with no mount and no door of any kind.
+    /// A pool in use, without a mount or any other door.
     fn start(plan: &PoolPlan) -> (RunningPool, OpenedPool) {
         let root = Arc::new(OriginRoot::open(&plan.origin).unwrap());
         let waiting = Waiting::for_origin(&plan.origin);
@@ -381,7 +384,7 @@ mod tests {
             mtime: nanos(found.mtime(), found.mtime_nsec()),
             ctime: nanos(found.ctime(), found.ctime_nsec()),
         };
-        // Not every file system knows it.
+        // Not every file system has birth times.
         let since = found.created().ok().and_then(|birth| birth.duration_since(UNIX_EPOCH).ok());
         let birth = UnixNanos(since.map_or(0, |since| i64::try_from(since.as_nanos()).unwrap()));
         let path = path.file_name().unwrap().as_encoded_bytes().to_vec();
@@ -408,7 +411,7 @@ mod tests {
         assert!(!matches!(pool.handle().call(request), Reply::Failed(_)));
     }
 
-    /// Ends a pool, and with it all of its threads.
+    /// Ends a pool with all of its threads.
     fn end(pool: RunningPool, flush: bool) -> Ended {
         let handle = pool.handle().clone();
         let mut never = || false;

@@ -1,4 +1,4 @@
-//! A mount from its start to its end: a pool in use, with FUSE as its door, and how it is spoken with.
+//! A mount from its start to its end: a pool in use, with FUSE as its door and a control socket for commands.
 //!
 //! Start: the places, the pool (see [`FoundPool`]), the mount, the control socket. End: the mount goes first, so that
 //! nothing new comes in; then the pool ends.
@@ -25,7 +25,7 @@ use crate::service::{Answer, Client, ControlSocket, Event, MetricsServer, Phase,
 use crate::settings::MountPlan;
 use crate::wording::Size;
 
-/// How often the main thread looks whether another process unmounted, and whether errors came.
+/// How often the main thread looks for an unmount by another process, and for errors.
 const PERIOD: Duration = Duration::from_millis(250);
 
 /// A pool in use, and the mount that is its door.
@@ -39,10 +39,10 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a mount. `say` tells what it waits for, if it waits.
+    /// Starts a mount. `say` gets what the start waits for.
     ///
     /// # Errors
-    /// Every reason not to; then nothing was changed.
+    /// The reason not to start. Nothing was changed then.
     pub fn start(plan: &MountPlan) -> Result<Self, Refusal> {
         let token = plan.metrics_token.as_deref().map(Token::read).transpose()?;
         let metrics = plan.metrics.map(|address| MetricsServer::listen(address, token)).transpose()?;
@@ -60,7 +60,7 @@ impl Running {
         let socket = Arc::new(once_free(|| ControlSocket::listen(&path, &places.mountpoint))?);
         let (pool, opened) = found.start(Some(&places.mountpoint), &waiting)?;
 
-        // From here on a signal is an orderly end.
+        // From here on a signal ends the mount in order.
         let (send, events) = channel();
         listen_to_signals(&send)?;
         waiting.on(Step::Origin("the files"));
@@ -81,7 +81,7 @@ impl Running {
         Ok(Self { service, mounted, pool, events, socket, notes: opened.notes })
     }
 
-    /// What is mounted, and what the operator should know of how it went.
+    /// What is mounted, with notes for the operator.
     #[must_use]
     pub fn summary(&self) -> String {
         let status = self.service.status();
@@ -102,7 +102,7 @@ impl Running {
     /// Serves until the mount is gone, and ends it in order.
     ///
     /// # Errors
-    /// When the origin did not take everything although it should have: it is in the pool then.
+    /// If the origin should have got everything and did not. The rest is in the pool.
     pub fn serve(mut self) -> Result<Ended, Refusal> {
         let mut elsewhere = Elsewhere::new();
         loop {
@@ -141,13 +141,13 @@ impl Running {
                         }
                     }
                 }
-                // The senders are this process's own threads, which do not end.
+                // The senders are threads of this process that do not end.
                 Err(RecvTimeoutError::Disconnected) => return self.leave(),
             }
         }
     }
 
-    /// Who uses it, as a part of a sentence.
+    /// The programs that use the mount, as a part of a sentence.
     fn holders(&self) -> String {
         let device = self.mounted.number().map(|number| (0, number));
         describe(&holders_of(&self.service.mountpoint(), device))
@@ -179,8 +179,8 @@ impl Running {
 
     fn finish(self, flush: bool, client: Option<Client>) -> Result<Ended, Refusal> {
         let Self { service, mounted, pool, events, socket, .. } = self;
-        // Of a mount that was in use there are still handles, which end with the process. Waiting for
-        // them, as its drop would, might take for ever.
+        // A mount that was in use still has handles, which end with the process. Its drop would wait for them,
+        // perhaps for ever.
         std::mem::forget(mounted);
         service.enter(Phase::Unmounting);
         notify("STOPPING=1");
@@ -194,9 +194,9 @@ impl Running {
         };
         let ended = pool.end(if flush { Some(&mut is_interrupted) } else { None });
         let refusal = ended.trouble.clone().map(|why| Refusal::FlushFailed { why, dirty_bytes: ended.dirty_bytes });
-        // Before the last answer: a later command finds no daemon, rather than one that ends.
+        // Closed before the last answer: a later command finds no daemon, rather than one that ends.
         socket.close();
-        // Answers the clients that asked for the same while the mount ended.
+        // Answers the clients that asked for an unmount while the mount ended.
         for event in events.try_iter() {
             if let Event::Unmount { client, .. } = event {
                 client.refuse(&Refusal::Ending { path: service.mountpoint() });
@@ -218,7 +218,7 @@ fn service_of(pool: &RunningPool, places: CheckedPlaces) -> Service {
     service.with_faults(pool.faults().cloned())
 }
 
-/// Attaches a mount to a pool in use, as a door to it.
+/// Attaches a mount to a pool in use, as its door.
 fn attach(
     plan: &MountPlan,
     pool: &RunningPool,
@@ -251,7 +251,7 @@ fn listen_to_signals(events: &Sender<Event>) -> Result<(), Refusal> {
     let events = events.clone();
     let listen = move || {
         for signal in signals.forever() {
-            // Nobody listens any more: the end is under way.
+            // No thread listens any more: the end is under way.
             let _ = events.send(Event::Signal(signal));
         }
     };

@@ -1,5 +1,5 @@
-//! A mount that was unmounted here and is not over: a copy of it is mounted in another mount name space (a container, a service with
-//! mounts of its own), or it was taken from the name space lazily while in use.
+//! A mount that was unmounted here but goes on: a copy of it is mounted in another mount namespace (a container, a
+//! service with mounts of its own), or it was taken from the namespace lazily while in use.
 //!
 //! ```text
 //!   mounted here ──umount──> not here, something open ──closed──> not here, nothing open ──for a second──> the end
@@ -7,7 +7,8 @@
 //!                     └─────────────────────┴────────── opened ────────────┘
 //! ```
 //!
-//! Invariant: what a program has open is served on, for as long as that takes; a copy that nobody uses ends with the mount.
+//! Invariant: as long as a program has something open, the mount serves it. A copy that no program uses ends with the
+//! mount.
 
 use std::fs::File;
 use std::time::{Duration, Instant};
@@ -17,31 +18,32 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::mounts;
 
-/// How long nothing may be open before a copy counts as one that nobody uses: programs come and go.
+/// How long nothing may be open before a copy counts as unused: programs come and go.
 const UNUSED: Duration = Duration::from_secs(1);
 
-/// Looks now and then whether the mount is still here. Cost of a look while no mount of the name space changes: one system call.
+/// Looks now and then whether the mount is still here. A look costs one system call while no mount of the namespace
+/// changes.
 pub(crate) struct Elsewhere {
-    /// Becomes readable, in its way, when mounts change.
+    /// Reports a priority event when mounts change.
     mounts: Option<File>,
     here: bool,
     unused_since: Option<Instant>,
     told: bool,
 }
 
-/// What is to be done.
+/// What the main thread does next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NextStep {
     /// Serve on.
     Serve,
-    /// Serve on, and tell why: nothing of it can be seen here.
+    /// Serve on, and say why: nothing of the mount shows here.
     Tell,
-    /// Nobody uses it any more.
+    /// End: no program uses the mount any more.
     End,
 }
 
 impl Elsewhere {
-    /// For a mount that is here now.
+    /// Begins with a mount that is here.
     pub(crate) fn new() -> Self {
         Self { mounts: File::open("/proc/self/mountinfo").ok(), here: true, unused_since: None, told: false }
     }

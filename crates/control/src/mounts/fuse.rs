@@ -1,7 +1,7 @@
-//! Whether this process may make a FUSE mount: asked before anything is made, so that a start which
-//! the kernel would refuse at its very end leaves nothing behind.
+//! Whether this process may make a FUSE mount. A start asks this first, so that a start which the kernel would refuse
+//! at its very end leaves nothing behind.
 //!
-//! What is not found out here is still refused by the mount itself.
+//! The mount itself still refuses what this does not find out.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,7 +15,7 @@ use crate::refusal::Refusal;
 const DEVICE: &str = "/dev/fuse";
 const CONFIGURATION: &str = "/etc/fuse.conf";
 
-/// Checks the device, and for ordinary users what `fusermount3` will ask for.
+/// Checks the device, and for ordinary users the conditions of `fusermount3`.
 ///
 /// # Errors
 /// The statuses 60 and 61.

@@ -1,7 +1,8 @@
-//! Who keeps a mount busy: told before an unmount is tried, so that nobody has to guess.
+//! Which processes keep a mount busy. An unmount names them, so that you need not guess.
 //!
-//! Looks at what `/proc` says of open files and directories, and not at the mount itself. It
-//! sees what this user may see; what it misses, the kernel still refuses. Processes in other mount name spaces count if the mount,
+//! It reads what `/proc` says of open files and directories, and does not ask the mount. It sees what this user may
+//! see; for what it misses, the kernel still refuses. Processes in other mount namespaces count if the mount, or a
+//! copy of it, is mounted there.
 //! or a copy of it, is mounted there.
 
 use std::collections::HashMap;
@@ -32,16 +33,16 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The most holders that are shown.
+/// The most holders in a message.
 const SHOWN: usize = 5;
 
-/// The processes that hold something in the mount.
+/// The processes that have something of the mount open.
 #[must_use]
 pub fn holders(mountpoint: &Path) -> Vec<Holder> {
     holders_of(mountpoint, mounted_on(mountpoint).map(|mount| mount.device))
 }
 
-/// The same of a mount with this device, which need not be mounted here any more.
+/// The same for a mount with this device, which need not be mounted here any more.
 pub(crate) fn holders_of(mountpoint: &Path, device: Option<(u32, u32)>) -> Vec<Holder> {
     let own = std::process::id();
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
@@ -53,7 +54,7 @@ pub(crate) fn holders_of(mountpoint: &Path, device: Option<(u32, u32)>) -> Vec<H
     found
 }
 
-/// The holders as a part of a sentence, empty for none.
+/// The holders as a part of a sentence. Empty if there are none.
 #[must_use]
 pub fn describe(holders: &[Holder]) -> String {
     if holders.is_empty() {
@@ -66,7 +67,7 @@ fn name_space(process: &Path) -> Option<PathBuf> {
     fs::read_link(process.join("ns/mnt")).ok()
 }
 
-/// Where a mount is, in each mount name space.
+/// The mount's paths in each mount namespace.
 struct Spaces {
     own: Option<PathBuf>,
     device: Option<(u32, u32)>,
@@ -74,7 +75,8 @@ struct Spaces {
 }
 
 impl Spaces {
-    /// The paths by which a process sees the mount. A container may have the same path for something else, and the mount elsewhere.
+    /// The paths by which a process sees the mount. In a container the same path may be something else, and the mount
+    /// may lie elsewhere.
     fn places(&mut self, process: &Path, mountpoint: &Path) -> Vec<PathBuf> {
         let space = name_space(process);
         if space == self.own {

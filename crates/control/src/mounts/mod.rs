@@ -1,7 +1,8 @@
-//! What is mounted where: the kernel's table, the places of a mount among other mounts, and who keeps a mount busy.
+//! What is mounted where: the kernel's table, the places of a mount among other mounts, and the processes that keep a
+//! mount busy.
 //!
-//! Keeps true: nothing here asks a mounted file system itself, as one whose daemon died or is stuck does not answer.
-//! Uses `ownership`, `origin`, `refusal` and `wording`.
+//! Keeps true: nothing here asks a mounted file system itself, because one that is stuck or whose daemon died does
+//! not answer. Uses `ownership`, `origin`, `refusal` and `wording`.
 
 mod elsewhere;
 mod fuse;

@@ -1,12 +1,11 @@
-//! One file has one cache: an origin above or below another one is refused, whatever the names under which the two are
-//! reached.
+//! One file has one cache. So an origin above or below another origin is refused, by whatever paths you name the two.
 //!
-//! What it goes by:
-//! - The place of a directory within its file system, from the kernel's table of mounts: bind mounts, and parts of a
-//!   file system that are mounted apart, do not hide it.
-//! - Markers in the directories above, also where only another mount shows those.
-//! - What is mounted below can be told only while it is mounted. An origin below that was left is met by the mount itself,
-//!   which does not enter it (`nested.rs` of the mount).
+//! How it finds another origin:
+//! - By the place of a directory within its file system, from the kernel's table of mounts. Bind mounts, and parts of
+//!   a file system that are mounted apart, do not hide it.
+//! - By markers in the directories above, even if only another mount shows those directories.
+//! - Below, only while the other origin is mounted. An origin below that was left with a marker is found by the mount
+//!   itself, which does not enter it (`nested.rs` of the mount).
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -34,7 +33,7 @@ impl FsPlace {
 /// Refuses an origin that has another one above or below it.
 pub(crate) fn check_neighbours(root: &OriginRoot, mounts: &[ListedMount]) -> Result<(), Refusal> {
     let place = place_of_open(root, root.path(), mounts);
-    // Another part of this origin's file system, or unknown: then nothing is asked that could hang elsewhere.
+    // On another part of this origin's file system, or unknown. Such a source is not asked: it could hang.
     let is_near = |source: &Path| {
         let theirs = place_of(source, mounts);
         theirs.zip(place.as_ref()).filter(|(theirs, place)| theirs.device == place.device)
@@ -43,7 +42,7 @@ pub(crate) fn check_neighbours(root: &OriginRoot, mounts: &[ListedMount]) -> Res
     let own = look_at(root, c"").ok().map(|found| identity(&found));
     for mount in mounts.iter().filter(|mount| mount.fs_type == FS_TYPE) {
         let Some((theirs, place)) = is_near(&mount.source) else { continue };
-        // The same origin: its marker's lock tells, and by whom it is held.
+        // The same origin. The marker's lock finds that, and names the holder.
         if theirs == *place {
             continue;
         }
@@ -76,7 +75,7 @@ pub(crate) fn check_neighbours(root: &OriginRoot, mounts: &[ListedMount]) -> Res
     Ok(())
 }
 
-/// Whether a path lies in the origin, whatever the name by which it is reached.
+/// Whether a path lies in the origin, by whatever name.
 pub(crate) fn lies_in(path: &Path, root: &OriginRoot, mounts: &[ListedMount]) -> bool {
     let origin = place_of_open(root, root.path(), mounts);
     place_of(path, mounts).zip(origin).is_some_and(|(path, origin)| path.is_inside(&origin))
@@ -125,7 +124,7 @@ fn refusal(root: &OriginRoot, what: String, advice: String, status: ExitStatus) 
 }
 
 /// The directories above one, open, each by a path that shows it: those of its own path, and those that a bind mount
-/// hides, where another mount of the file system shows them. What cannot be opened is left out.
+/// hides, if another mount of the file system shows them. It leaves out what it cannot open.
 fn directories_above(path: &Path, place: Option<&FsPlace>, mounts: &[ListedMount]) -> Vec<(PathBuf, OwnedFd)> {
     let open = |path: &Path| {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -142,7 +141,7 @@ fn directories_above(path: &Path, place: Option<&FsPlace>, mounts: &[ListedMount
             if path.starts_with(&shown) {
                 continue;
             }
-            // Only if nothing else is mounted over it there.
+            // Only if no other mount covers it there.
             if let Some(dir) = open(&shown)
                 && place_of_open(&dir, &shown, mounts).as_ref() == Some(&above)
             {
@@ -154,20 +153,20 @@ fn directories_above(path: &Path, place: Option<&FsPlace>, mounts: &[ListedMount
     found
 }
 
-/// The place of an open directory that is at `path`: by the mount through which it was opened.
+/// The place of an open directory that is at `path`, from the mount through which it was opened.
 fn place_of_open(dir: impl AsFd, path: &Path, mounts: &[ListedMount]) -> Option<FsPlace> {
     let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", dir.as_fd().as_raw_fd())).ok()?;
     let id = about.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse::<u32>().ok()?;
     place_in(mounts.iter().find(|mount| mount.id == id)?, path)
 }
 
-/// The place of a path, found without asking any file system: what is mounted there may be stuck.
+/// The place of a path. It asks no file system, because a mount there may be stuck.
 fn place_of(path: &Path, mounts: &[ListedMount]) -> Option<FsPlace> {
     let is_mount = |id: u32| mounts.iter().any(|mount| mount.id == id);
     let mut mount = mounts
         .iter()
         .find(|mount| mount.mountpoint == Path::new("/") && (mount.parent == mount.id || !is_mount(mount.parent)))?;
-    // As the kernel walks: from mount to mount, each time the first that the path meets. The table has no circles.
+    // As the kernel walks: from mount to mount, each time to the first that the path meets. The table has no circles.
     for _ in 0..mounts.len() {
         let on_it = mounts
             .iter()

@@ -1,4 +1,4 @@
-//! The three places of a mount: origin, mount point and flash; and that none hides another.
+//! The three places of a mount: origin, mount point and flash. None hides another.
 
 use std::fs;
 use std::io;
@@ -23,11 +23,10 @@ pub struct CheckedPlaces {
 }
 
 impl CheckedPlaces {
-    /// Checks the places as the operator gave them. The remains of a mount whose daemon died
-    /// are cleared from the mount point.
+    /// Checks the places that the operator gave. Removes from the mount point a dead mount, whose daemon has ended.
     ///
     /// # Errors
-    /// The first reason not to mount; see the statuses 10, 20 to 23 and 30.
+    /// The first reason not to mount: the statuses 10, 20 to 23 and 30.
     pub fn check(origin_root: &OriginRoot, mountpoint: &Path, flash: &Path) -> Result<Self, Refusal> {
         let origin = check_origin(origin_root)?;
         let mountpoint = check_mountpoint(mountpoint)?;
@@ -115,12 +114,12 @@ fn check_mountpoint(given: &Path) -> Result<PathBuf, Refusal> {
     }
 }
 
-/// The absolute path of a mount point, found without asking the file system mounted there,
-/// which may be dead or stuck: first as it is written, then with the links in its parent resolved.
+/// The absolute path of a mount point. It does not ask the file system mounted there, which may be dead or stuck.
+/// First it takes the path as written, then with the links in its parent resolved.
 #[must_use]
 pub fn mountpoint_path(given: &Path) -> PathBuf {
     let absolute = std::path::absolute(given).unwrap_or_else(|_| given.to_owned());
-    // `absolute` keeps a slash at the end, which mountinfo has not.
+    // `absolute` keeps a slash at the end. mountinfo has none.
     let absolute: PathBuf = absolute.components().collect();
     if mounted_on(&absolute).is_some() {
         return absolute;
@@ -154,8 +153,8 @@ fn check_flash(given: &Path) -> Result<PathBuf, Refusal> {
     }
 }
 
-/// Whether `path` is `dir` or below it. Compared by device and inode as well as by name, so
-/// that a bind mount does not deceive.
+/// Whether `path` is `dir` or below it. It compares device and inode as well as the name, so that a bind mount does
+/// not deceive it.
 fn inside(path: &Path, dir: &Path) -> bool {
     let identity = |path: &Path| fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
     let wanted = identity(dir);

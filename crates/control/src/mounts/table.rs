@@ -1,5 +1,5 @@
-//! What the kernel has mounted, from `/proc/self/mountinfo`: asked instead of the file system
-//! itself, because a mount whose daemon died, or is stuck, does not answer.
+//! The kernel's table of mounts, `/proc/self/mountinfo`. headpond asks it instead of the file system, because a mount
+//! that is stuck or whose daemon died does not answer.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,7 +12,7 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use crate::refusal::Refusal;
 
-/// The file system type by which headpond's mounts are known.
+/// The file system type of headpond's mounts.
 pub const FS_TYPE: &str = "fuse.headpond";
 
 /// One mount.
@@ -20,35 +20,35 @@ pub const FS_TYPE: &str = "fuse.headpond";
 pub struct ListedMount {
     /// The kernel's number for it.
     pub id: u32,
-    /// That of the mount that it is mounted on.
+    /// The number of the mount that it is mounted on.
     pub parent: u32,
     /// The number of its device, major and minor: the same for all mounts of one file system.
     pub device: (u32, u32),
-    /// The directory of that file system which is seen at the mount point.
+    /// The directory of its file system that the mount point shows.
     pub root: PathBuf,
-    /// Where.
+    /// The mount point.
     pub mountpoint: PathBuf,
     /// Its file system type: [`FS_TYPE`] for ours.
     pub fs_type: String,
-    /// What is mounted: of a headpond its origin.
+    /// The source of the mount. For headpond's mounts: the origin.
     pub source: PathBuf,
     /// The user who mounted it, for FUSE.
     pub user: Option<u32>,
 }
 
-/// All mounts that this process sees, the topmost of one mount point last.
+/// All mounts that this process sees. Of several on one mount point the topmost comes last.
 #[must_use]
 pub fn mounts() -> Vec<ListedMount> {
     fs::read("/proc/self/mountinfo").map_or_else(|_| Vec::new(), |text| parse(&text))
 }
 
-/// What is mounted on a mount point, if anything is.
+/// The topmost mount on a mount point, if there is one.
 #[must_use]
 pub fn mounted_on(mountpoint: &Path) -> Option<ListedMount> {
     mounts().into_iter().rev().find(|mount| mount.mountpoint == mountpoint)
 }
 
-/// All mounts that another process sees, by their paths in its name space.
+/// All mounts that another process sees, with their paths in its namespace.
 #[must_use]
 pub(crate) fn mounts_of(process: &Path) -> Vec<ListedMount> {
     fs::read(process.join("mountinfo")).map_or_else(|_| Vec::new(), |text| parse(&text))
@@ -107,19 +107,19 @@ fn unescape(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// How to take a mount away.
+/// How to unmount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Detach {
-    /// Only if nobody uses it.
+    /// Only if no program uses it.
     Idle,
-    /// From the name space at once; who has it open keeps it until the daemon ends.
+    /// At once from the namespace. A program that has it open keeps it until the daemon ends.
     Lazy,
 }
 
-/// Takes a mount away: as root by the kernel's own call, else through fusermount3.
+/// Unmounts: as root by the kernel's own call, else through fusermount3.
 ///
 /// # Errors
-/// [`Refusal::Busy`] when it is used and the detaching is not lazy.
+/// [`Refusal::Busy`] if the mount is in use and `how` is not lazy.
 pub fn detach(mountpoint: &Path, how: Detach) -> Result<(), Refusal> {
     let flags = match how {
         Detach::Idle => UnmountFlags::empty(),
@@ -128,7 +128,7 @@ pub fn detach(mountpoint: &Path, how: Detach) -> Result<(), Refusal> {
     match unmount(mountpoint, flags) {
         Ok(()) => return Ok(()),
         Err(rustix::io::Errno::BUSY) => return Err(busy(mountpoint)),
-        // No mount any more: another one was faster.
+        // Not mounted any more: another unmount was faster.
         Err(rustix::io::Errno::INVAL) if mounted_on(mountpoint).is_none() => return Ok(()),
         Err(rustix::io::Errno::PERM) => {}
         Err(error) => return Err(Refusal::from_io("unmount", mountpoint, error)),

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LatencyDistribution {
-    /// How many.
+    /// How many there are.
     pub count: u64,
-    /// All together.
+    /// Their sum.
     pub sum_seconds: f64,
     /// Half took no longer.
     pub p50_seconds: f64,
@@ -64,7 +64,7 @@ impl LatencyDistribution {
         }
     }
 
-    /// What came since `earlier`.
+    /// The times since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |highest: u64| {
@@ -76,7 +76,7 @@ impl LatencyDistribution {
         Self::of(left.filter(|(_, count)| *count > 0).collect(), sum)
     }
 
-    /// How many took at most so long.
+    /// How many took at most `seconds`.
     pub(super) fn at_most(&self, seconds: f64) -> u64 {
         let within = self.buckets.iter().take_while(|(highest, _)| *highest as f64 <= seconds * 1e9);
         within.map(|(_, count)| count).sum()

@@ -1,7 +1,7 @@
 //! What a mount counts, for people, programs and Prometheus: one table, one snapshot.
 //!
-//! Invariant: a snapshot is taken between two turns of the shard, so its numbers belong together,
-//! and taking it costs the path of requests nothing. Uses nothing of this crate.
+//! Invariant: a snapshot is taken between two turns of the shard, so its numbers belong together, and it costs
+//! requests nothing. Uses nothing of this crate.
 
 mod latency;
 mod prometheus;
@@ -29,7 +29,7 @@ pub struct Snapshot {
     pub(crate) shard: ShardStats,
     pub(crate) pool_bytes: u64,
     pub(crate) uptime: Duration,
-    /// Bytes a second, lately.
+    /// Bytes a second that destage writes now.
     pub(crate) destage_rate: f64,
 }
 
@@ -37,7 +37,7 @@ pub struct Snapshot {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Numbers {
-    /// Where it is mounted.
+    /// The mount point.
     pub mountpoint: PathBuf,
     /// The directory that owns the data.
     pub origin: PathBuf,
@@ -45,16 +45,16 @@ pub struct Numbers {
     pub flash: PathBuf,
     /// The cache mode in force.
     pub mode: String,
-    /// What it is doing.
+    /// The state of the mount.
     pub state: String,
     /// Every number of [`METRICS`].
     pub metrics: BTreeMap<String, f64>,
     /// How long requests took since the daemon's start: `read_hit`, `read_miss`, `read_bypass`,
     /// `write`, `write_bypass` and `sync`.
     pub latency: BTreeMap<String, LatencyDistribution>,
-    /// The files at the top by any count, the busiest lately first.
+    /// The files at the top by any count. The busiest of the last second come first.
     pub files: Vec<FileNumbers>,
-    /// The same of processes.
+    /// The same for processes.
     pub processes: Vec<ProcessNumbers>,
     /// Every setting.
     pub settings: BTreeMap<String, String>,
@@ -66,7 +66,7 @@ impl Snapshot {
         METRICS.iter().map(|metric| (metric.name.to_owned(), (metric.value)(self))).collect()
     }
 
-    /// The latencies by the names that they have everywhere.
+    /// The latencies by their names in all outputs.
     pub(crate) fn latency(&self) -> BTreeMap<String, LatencyDistribution> {
         let latency = &self.shard.latency;
         [
@@ -84,7 +84,7 @@ impl Snapshot {
 }
 
 impl Numbers {
-    /// One of the numbers, 0 if there is none of that name.
+    /// A number by its name; 0 if the name is unknown.
     #[must_use]
     pub fn metric(&self, name: &str) -> f64 {
         self.metrics.get(name).copied().unwrap_or(0.0)

@@ -4,8 +4,7 @@ use std::fmt::Write;
 
 use super::{METRICS, MetricKind, Numbers, number};
 
-/// Upper bounds of the histograms' buckets, in seconds: from what memory answers in to what makes
-/// people call.
+/// Upper bounds of the histograms' buckets, in seconds: from the latency of memory to one that makes people call.
 const BOUNDS: [f64; 19] = [
     1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];

@@ -1,28 +1,28 @@
-//! How fast something goes on lately, from its counter looked at now and then.
+//! The present rate of a counter, from looks at it now and then.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Over how long.
+/// The time over which the rate is taken.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// The counter of the last [`WINDOW`].
+/// The counter's values in the last [`WINDOW`].
 #[derive(Debug, Default)]
 pub(crate) struct Rate {
     seen: VecDeque<(Instant, u64)>,
 }
 
 impl Rate {
-    /// Takes note of the counter. Bounded by how often that is done within the window.
+    /// Notes the counter's value. The number of looks within the window bounds the memory.
     pub(crate) fn look(&mut self, now: Instant, counter: u64) {
         self.seen.push_back((now, counter));
-        // One look before the window stays, so that all of it is covered.
+        // One look before the window stays, so that the looks cover all of it.
         while self.seen.get(1).is_some_and(|(at, _)| now.duration_since(*at) >= WINDOW) {
             self.seen.pop_front();
         }
     }
 
-    /// A second's worth.
+    /// The growth a second.
     pub(crate) fn per_second(&self) -> f64 {
         let (Some((from, before)), Some((to, after))) = (self.seen.front(), self.seen.back()) else { return 0.0 };
         let seconds = to.duration_since(*from).as_secs_f64();

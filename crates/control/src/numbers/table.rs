@@ -1,8 +1,8 @@
-//! Every number of a mount, one entry each: its name, its meaning, and its source. `headpond stats`,
-//! the metrics over HTTP and docs/metrics.md all come from this table.
+//! Every number of a mount, one entry each: its name, its meaning, and its source. `headpond stats`, the metrics over
+//! HTTP and docs/metrics.md all come from this table.
 //!
-//! Names follow Prometheus: base units (bytes, seconds), and counters end in `_total`. A name, once
-//! released, keeps its meaning. Counters start with the daemon.
+//! Names follow Prometheus: base units (bytes, seconds), and counters end in `_total`. A released name keeps its
+//! meaning. Counters start with the daemon.
 
 use headpond_base::BLOCK_U64;
 use headpond_engine::{FlushProgress, Stats};
@@ -14,29 +14,29 @@ use super::Snapshot;
 pub enum MetricKind {
     /// Grows from 0, from the daemon's start.
     Counter,
-    /// How it is now.
+    /// The present value.
     Gauge,
 }
 
 /// One number.
 pub struct Metric {
-    /// Its name, without the `headpond_` that it has in Prometheus.
+    /// Its name, without the prefix `headpond_` of Prometheus.
     pub name: &'static str,
     /// Counter or gauge.
     pub kind: MetricKind,
-    /// What it is.
+    /// Its meaning.
     pub help: &'static str,
     pub(super) value: fn(&Snapshot) -> f64,
 }
 
-/// A number of the engine's own, as it is.
+/// An entry for a number of the engine's.
 macro_rules! counted {
     ($kind:ident, $name:literal, $field:ident, $help:literal) => {
         Metric { name: $name, kind: MetricKind::$kind, help: $help, value: |now| now.shard.engine.$field as f64 }
     };
 }
 
-/// A number of blocks of the engine's, in bytes.
+/// An entry for a number of the engine's in blocks, shown in bytes.
 macro_rules! blocks {
     ($kind:ident, $name:literal, $field:ident, $help:literal) => {
         Metric { name: $name, kind: MetricKind::$kind, help: $help, value: |now| bytes(now.shard.engine.$field) }
@@ -51,7 +51,7 @@ const fn clean_blocks(engine: &Stats) -> u64 {
     engine.cached_blocks.saturating_sub(engine.dirty_blocks)
 }
 
-/// How long a flush takes from here: at its own pace so far, else at that of destage.
+/// The seconds that a flush still takes: at its own pace so far, or else at that of destage.
 pub(crate) fn eta_seconds(flush: &FlushProgress, destage_rate: f64) -> Option<f64> {
     let done = bytes(flush.total_blocks.saturating_sub(flush.left_blocks));
     let running = flush.running.0 as f64 / 1e9;
@@ -59,7 +59,7 @@ pub(crate) fn eta_seconds(flush: &FlushProgress, destage_rate: f64) -> Option<f6
     (rate > 0.0).then(|| bytes(flush.left_blocks) / rate)
 }
 
-/// All numbers, in the order in which they are shown.
+/// All numbers, in the order of the outputs.
 pub const METRICS: &[Metric] = &[
     // What applications ask for.
     counted!(Counter, "reads_total", reads, "Reads answered for applications"),

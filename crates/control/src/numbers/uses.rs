@@ -1,4 +1,4 @@
-//! The busiest files and processes, with what the pool has of them.
+//! The busiest files and processes, and how much of each file the pool has.
 
 use headpond_base::BLOCK_U64;
 use headpond_engine::Holding;
@@ -6,17 +6,17 @@ use headpond_format::{FileIdentity, Identity};
 use headpond_mount::{FileUse, Insight, ProcessUse};
 use serde::{Deserialize, Serialize};
 
-/// The longest path that is shown. Of a longer one the end is shown; a program can make one only step by step.
+/// The longest path shown. Of a longer one, which a program can make only step by step, the end is shown.
 pub const PATH_SHOWN_MAX: usize = 4096;
 
 /// Files and processes shown for each count.
 const MOST: usize = 16;
 
-/// What was done with a file since the mount. Reads are in whole blocks.
+/// The use of a file since the mount. Reads are in whole blocks.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FileNumbers {
-    /// Its path below the mount; empty if it has none any more.
+    /// Its path below the mount. Empty if it has none any more.
     pub path: String,
     /// Read from flash or memory.
     pub hit_bytes: u64,
@@ -26,21 +26,21 @@ pub struct FileNumbers {
     pub bypassed_bytes: u64,
     /// Written.
     pub written_bytes: u64,
-    /// Newer than the origin now.
+    /// Bytes that the origin lacks now.
     pub dirty_bytes: u64,
-    /// In the pool now, clean or dirty; none where others have more, and it is not known.
+    /// Bytes in the pool now, clean or dirty. None if other files have more, and this is not known.
     pub cached_bytes: Option<u64>,
-    /// What that takes on flash: less where it is packed, or zeros.
+    /// The bytes of flash that those take: fewer if they are packed, or zeros.
     pub stored_bytes: Option<u64>,
     /// Read and written in the last second.
     pub recent_bytes: u64,
 }
 
-/// What a process has done since the mount, or since it is remembered.
+/// The use by a process since the mount, or since headpond remembers it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessNumbers {
-    /// Its number; 0 for what the kernel does on nobody's behalf.
+    /// Its number; 0 for what the kernel does on behalf of no process.
     pub pid: u32,
     /// Its name.
     pub name: String,
@@ -57,7 +57,7 @@ pub struct ProcessNumbers {
 }
 
 impl FileNumbers {
-    /// All that was read and written.
+    /// All bytes read and written.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.hit_bytes + self.miss_bytes + self.bypassed_bytes + self.written_bytes
@@ -65,14 +65,14 @@ impl FileNumbers {
 }
 
 impl ProcessNumbers {
-    /// All that was read and written.
+    /// All bytes read and written.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.hit_bytes + self.miss_bytes + self.bypassed_bytes + self.written_bytes
     }
 }
 
-/// The files at the top by any count, and those of which the pool has most, clean or dirty.
+/// The files at the top by any count, and the files of which the pool has most, clean or dirty.
 pub(crate) fn files(insight: &Insight, holdings: &[Holding]) -> Vec<FileNumbers> {
     join(insight.files(MOST), holdings)
 }

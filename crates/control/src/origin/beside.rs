@@ -1,14 +1,14 @@
 //! headpond's own directory in the origin, `.headpond`, by descriptor.
 //!
-//! The origin may belong to another user than the daemon, who can plant there what he likes while the daemon
-//! is root. So:
+//! The origin may belong to another user than the daemon, and the daemon may be root. That user can plant anything
+//! there. So:
 //!
 //! Invariants:
-//! - The directory and each file in it is looked at before it is opened: what it is (a directory, a regular
-//!   file with one name), whose (the daemon's user's or root's), and that nobody else may write it. What fails
-//!   is refused, and neither followed, read, changed nor removed.
-//! - What is made here is made new (`O_EXCL`), never through a name that is there.
-//! - A file is replaced whole: written beside, synced, renamed, directory synced.
+//! - Before it opens the directory or a file in it, headpond checks three things: what it is (a directory, or a
+//!   regular file with one name), whose it is (the daemon's user's or root's), and that no other user may write it.
+//!   It refuses what fails, and does not follow, read, change or remove it.
+//! - What headpond makes here is new (`O_EXCL`), and never goes through an existing name.
+//! - headpond replaces a file whole: it writes beside, syncs, renames, and syncs the directory.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -25,13 +25,13 @@ use rustix::process::geteuid;
 use super::root::{OriginRoot, Owner, identity, look_at};
 use crate::refusal::Refusal;
 
-/// How often to look again when others come and go at the same moment.
+/// How often to look again if other processes come and go at the same moment.
 pub(crate) const ATTEMPTS: usize = 16;
 
-/// The most that is read of a file here. What headpond writes is a few hundred bytes, and a path or two.
+/// The most that is read of a file here. headpond writes a few hundred bytes, and a path or two.
 const READ_MAX: u64 = 64 << 10;
 
-/// The directory, open. It may be renamed, or removed, by who owns the origin: see [`Self::is_in_place`].
+/// The open directory. The origin's owner may rename or remove it: see [`Self::is_in_place`].
 #[derive(Debug)]
 pub(crate) struct BesideDir {
     root: Arc<OriginRoot>,
@@ -40,10 +40,10 @@ pub(crate) struct BesideDir {
 }
 
 impl BesideDir {
-    /// Opens the directory, making it where it is missing.
+    /// Opens the directory, and makes it if it is missing.
     pub(crate) fn make(root: &Arc<OriginRoot>) -> Result<Self, Refusal> {
         let failed = |error: Errno| Refusal::from_io("make the marker directory", &whole_path(root), error);
-        // Who made it last may remove it at any moment: then make it again.
+        // The last holder may remove it at any moment. Then make it again.
         for _ in 0..ATTEMPTS {
             match rustix::fs::mkdirat(root.as_ref(), MARKER_NAME, Mode::from_raw_mode(0o755)) {
                 Ok(()) | Err(Errno::EXIST) => {}
@@ -76,17 +76,17 @@ impl BesideDir {
         &self.root
     }
 
-    /// A file in it, for people.
+    /// The path of a file in it, for messages.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         whole_path(&self.root).join(name)
     }
 
-    /// Whether the origin's `.headpond` is this directory still.
+    /// Whether the origin's `.headpond` still is this directory.
     pub(crate) fn is_in_place(&self) -> bool {
         look_at(self.root.as_ref(), MARKER_NAME).is_ok_and(|found| identity(&found) == self.identity)
     }
 
-    /// Whether a name in it leads to this file still.
+    /// Whether a name in it still leads to this file.
     pub(crate) fn names(&self, name: &str, file: impl AsFd) -> bool {
         let (there, held) = (look_at(&self.dir, name), look_at(file, c""));
         there.is_ok_and(|there| held.is_ok_and(|held| identity(&there) == identity(&held)))
@@ -96,7 +96,7 @@ impl BesideDir {
         look_at(&self.dir, name).is_ok()
     }
 
-    /// Opens a file that is there.
+    /// Opens an existing file.
     pub(crate) fn open_file(&self, name: &str, flags: OFlags) -> Result<Option<File>, Refusal> {
         let path = self.path(name);
         let failed = |error: Errno| Refusal::from_io("open", &path, error);
@@ -109,7 +109,7 @@ impl BesideDir {
         reopen(&place, flags).map(|file| Some(file.into())).map_err(failed)
     }
 
-    /// What a file has, if it is there.
+    /// A file's content, if the file exists.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Refusal> {
         let Some(file) = self.open_file(name, OFlags::RDONLY)? else { return Ok(None) };
         let mut bytes = Vec::new();
@@ -118,7 +118,7 @@ impl BesideDir {
         Ok(Some(bytes))
     }
 
-    /// Makes a file that is not there.
+    /// Makes a new file.
     pub(crate) fn create(&self, name: &str, flags: OFlags, mode: u32) -> Result<File, Errno> {
         let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         openat(&self.dir, name, flags, Mode::from_raw_mode(mode)).map(File::from)
@@ -127,7 +127,7 @@ impl BesideDir {
     /// Gives a file a new content, durably.
     pub(crate) fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let next = next_of(name);
-        // A crash may have left it; it is not written through, whatever it is.
+        // A crash may have left the name. This never writes through it, whatever it is.
         self.remove(&next)?;
         let mut file = self.create(&next, OFlags::WRONLY, 0o644)?;
         file.write_all(bytes)?;
@@ -140,7 +140,7 @@ impl BesideDir {
         Err(io::Error::other(format!("another process moved {MARKER_NAME} away from the origin")))
     }
 
-    /// Removes a file, if it is there.
+    /// Removes a file, if it exists.
     pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
         match unlinkat(&self.dir, name, AtFlags::empty()) {
             Err(Errno::NOENT) | Ok(()) => Ok(()),
@@ -148,13 +148,13 @@ impl BesideDir {
         }
     }
 
-    /// Makes what was changed here durable, and that the directory is there.
+    /// Makes changes here durable, and the directory itself.
     pub(crate) fn sync(&self) -> io::Result<()> {
         rustix::fs::fsync(&self.dir)?;
         Ok(rustix::fs::fsync(self.root.as_ref())?)
     }
 
-    /// Removes the directory if nothing is in it. Only an empty one goes, so nobody's file is at stake.
+    /// Removes the directory if it is empty, so no file of any user is at stake.
     pub(crate) fn remove_if_empty(&self) {
         if self.is_in_place() {
             let _ = unlinkat(self.root.as_ref(), MARKER_NAME, AtFlags::REMOVEDIR);
@@ -162,8 +162,8 @@ impl BesideDir {
     }
 }
 
-/// The content and owner of a file beside an origin, whoever made it: to show it, and to find that there is one. No
-/// link is followed, and nothing but a regular file is opened.
+/// The content and owner of a file beside an origin, whoever made it: to show it, and to find that it exists. It
+/// follows no link, and opens only regular files.
 pub(crate) fn peek(origin: impl AsFd, name: &str) -> Option<(Vec<u8>, Owner)> {
     let dir = openat(origin, MARKER_NAME, LOOK | OFlags::DIRECTORY, Mode::empty()).ok()?;
     let place = openat(&dir, name, LOOK, Mode::empty()).ok()?;
@@ -172,14 +172,14 @@ pub(crate) fn peek(origin: impl AsFd, name: &str) -> Option<(Vec<u8>, Owner)> {
         return None;
     }
     let mut bytes = Vec::new();
-    // One that may not be read is there all the same.
+    // A file that may not be read still exists.
     if let Ok(file) = reopen(&place, OFlags::RDONLY) {
         let _ = File::from(file).take(READ_MAX).read_to_end(&mut bytes);
     }
     Some((bytes, Owner::of(&found)))
 }
 
-/// Where a file's next content is written before it takes its place.
+/// The name under which a file's next content is written before it takes its place.
 pub(crate) fn next_of(name: &str) -> String {
     format!("{name}.next")
 }
@@ -190,7 +190,7 @@ fn whole_path(root: &OriginRoot) -> PathBuf {
     root.path().join(MARKER_NAME)
 }
 
-/// Refuses what headpond would not have made.
+/// Refuses what headpond would not make.
 fn check(root: &OriginRoot, path: &std::path::Path, found: &Statx, wanted: FileType) -> Result<(), Refusal> {
     let refuse = |what: String, advice: String| Err(Refusal::BesideNotOurs { path: path.to_owned(), what, advice });
     let shown = path.display();
@@ -208,7 +208,7 @@ fn check(root: &OriginRoot, path: &std::path::Path, found: &Statx, wanted: FileT
     }
     let (own, owner) = (geteuid().as_raw(), Owner::of(found));
     let is_ours = owner.writable == 0 && (owner.user == own || owner.user == 0);
-    // Asked last: it makes a file for a moment, and on hardly any file system it matters.
+    // Asked last: it makes a file for a moment, and matters on hardly any file system.
     if is_ours || root.newborn().is_some_and(|newborn| as_made(owner, newborn)) {
         return Ok(());
     }
@@ -226,8 +226,8 @@ fn check(root: &OriginRoot, path: &std::path::Path, found: &Statx, wanted: FileT
     refuse(whose, advice)
 }
 
-/// Whether a file may be one that this process made: where every file has the same owner and mode, no other is
-/// to be had.
+/// Whether this process may have made a file. Where every file has the same owner and mode, owner and mode say no
+/// more.
 const fn as_made(owner: Owner, newborn: Owner) -> bool {
     owner.user == newborn.user && owner.writable & !newborn.writable == 0
 }
@@ -251,10 +251,10 @@ mod tests {
     #[test]
     fn a_file_system_that_gives_every_file_one_owner_and_mode_is_no_stranger() {
         let owner = |user, writable| Owner { user, writable };
-        // NFS that makes root another user; FAT that lets everybody write.
+        // NFS that maps root to another user; FAT that lets all users write.
         assert!(as_made(owner(65534, 0), owner(65534, 0)));
         assert!(as_made(owner(1234, 0o022), owner(1234, 0o022)));
-        // An ordinary one, on which another process made it.
+        // An ordinary file system. Another process made the file.
         assert!(!as_made(owner(1234, 0), owner(0, 0)));
         assert!(!as_made(owner(0, 0o020), owner(0, 0)));
         assert!(!as_made(owner(65534, 0o002), owner(65534, 0)));

@@ -1,8 +1,8 @@
-//! The origin, opened once: everything else of a start, and of the mount that follows, reaches it by
-//! this descriptor.
+//! The origin, opened once. Everything else of a start, and of the mount after it, reaches the origin by this
+//! descriptor.
 //!
-//! Invariant: the path is the descriptor's own, asked from the kernel after opening. So a directory or
-//! link that is swapped in on the way to the origin changes nothing once it is open.
+//! Invariant: the kernel gives the path of the open descriptor. So a directory or link that is swapped in on the way
+//! to the origin changes nothing after the open.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,11 +24,11 @@ pub struct OriginRoot {
     newborn: OnceLock<Owner>,
 }
 
-/// Whose a file is, and who may write it.
+/// A file's owner, and which others may write it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Owner {
     pub(crate) user: u32,
-    /// The bits of group and others that let them write.
+    /// The permission bits that let group and others write.
     pub(crate) writable: u32,
 }
 
@@ -41,10 +41,10 @@ impl Owner {
 pub(crate) const FIELDS: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
 impl OriginRoot {
-    /// Opens the origin. Links in the path that the operator gave are followed; from here on none is.
+    /// Opens the origin. It follows links in the path that the operator gave. From here on nothing follows a link.
     ///
     /// # Errors
-    /// When there is none, or it cannot be opened.
+    /// If there is none, or it cannot be opened.
     pub fn open(given: &Path) -> Result<Self, Refusal> {
         let refuse = |why: &str| Refusal::Origin { path: given.to_owned(), why: why.to_owned() };
         let failed = |error: Errno| match error {
@@ -56,7 +56,7 @@ impl OriginRoot {
         let dir = openat(CWD, given, flags, Mode::empty()).map_err(failed)?;
         let now = look_at(&dir, c"").map_err(failed)?;
         let path = path_of(&dir).map_err(|error| Refusal::from_io("find the path of the origin", given, error))?;
-        // The kernel marks a name that is gone in the text itself.
+        // The kernel's text itself marks a name that is gone.
         let there = look_at(CWD, &path).map_err(|_| refuse("has just been removed or moved"))?;
         if identity(&there) != identity(&now) {
             return Err(refuse("has just been replaced, or a mount hides it"));
@@ -64,7 +64,7 @@ impl OriginRoot {
         Ok(Self { path, dir, device: (now.stx_dev_major, now.stx_dev_minor), newborn: OnceLock::new() })
     }
 
-    /// Where it was when it was opened, without links.
+    /// Its path at the open, without links.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -75,16 +75,16 @@ impl OriginRoot {
         self.device
     }
 
-    /// Makes durable whatever the origin's file system still has in memory only.
+    /// Makes everything durable that the origin's file system has in memory only.
     ///
     /// # Errors
-    /// The origin's: some of what was written there may be lost.
+    /// The origin's. Some of what was written there may be lost.
     pub fn sync_file_system(&self) -> io::Result<()> {
         Ok(rustix::fs::syncfs(&self.dir)?)
     }
 
-    /// Whose a file becomes that this process makes here. Some file systems do not give it to the user who
-    /// asks: NFS that maps root to another user, CIFS, FAT. `None` if that cannot be tried.
+    /// The owner that a file gets which this process makes here. Some file systems do not give it to the user who
+    /// asks: NFS that maps root to another user, CIFS, FAT. `None` if a trial is impossible.
     pub(crate) fn newborn(&self) -> Option<Owner> {
         if let Some(known) = self.newborn.get() {
             return Some(*known);
@@ -93,7 +93,7 @@ impl OriginRoot {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
         let owner = match openat(&self.dir, c".", flags | OFlags::TMPFILE, mode) {
             Ok(file) => Owner::of(&look_at(&file, c"").ok()?),
-            // No files without a name there.
+            // The file system has no files without a name.
             Err(_) => {
                 let name = format!(".headpond-probe-{}", std::process::id());
                 let file = openat(&self.dir, &name, flags | OFlags::CREATE | OFlags::EXCL, mode).ok()?;
@@ -112,12 +112,12 @@ impl AsFd for OriginRoot {
     }
 }
 
-/// What is known of a descriptor, or of a name in it; links are not followed.
+/// The status of a descriptor, or of a name in it. It follows no links.
 pub(crate) fn look_at(dir: impl AsFd, name: impl rustix::path::Arg) -> Result<Statx, Errno> {
     statx(dir, name, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, FIELDS)
 }
 
-/// What tells one file from every other at one moment.
+/// What tells a file from every other file at the same moment.
 pub(crate) const fn identity(found: &Statx) -> (u32, u32, u64) {
     (found.stx_dev_major, found.stx_dev_minor, found.stx_ino)
 }

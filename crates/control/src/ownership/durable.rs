@@ -1,15 +1,15 @@
-//! The note beside the origin that says how far the pool's log is durable in this use. The marker knows which use of the
-//! pool the origin waits for; a snapshot of the flash that was taken in that very use has the same claim, and only lacks its
-//! last batches. After a crash, this note tells the two apart, except for the last few seconds.
+//! The note beside the origin that says how far the pool's log is durable in this use. The marker names the use of
+//! the pool that the origin waits for. A snapshot of the flash from that very use has the same claim, and only lacks
+//! its last batches. After a crash, this note tells the two apart, except for the last few seconds.
 //!
 //! Invariants
-//! - It never says more than is durable on flash: the engine counts a batch once the flash's sync was answered.
-//! - It is made new by each use, under a name of its own, and renamed. From then on it is written in place, in one write of
-//!   [`BYTES`]: it needs no more space, and a directory is not changed.
-//! - What is torn, damaged, missing or of another use claims nothing.
-//! - Nobody waits for it: neither a request nor, for longer than a marker may take, the end of a mount.
+//! - It never says more than is durable on flash: the engine counts a batch after the flash has answered the sync.
+//! - Each use makes the note new, under a name of its own, and renames it. From then on one write of [`BYTES`]
+//!   replaces it in place: it needs no more space and changes no directory.
+//! - A note that is torn, damaged, missing or of another use claims nothing.
+//! - No request waits for it. The end of a mount waits no longer than for a marker.
 //!
-//! Price: one write and one sync of a block at the origin for each [`PERIOD`] in which something became durable.
+//! Price: one write and one sync of a block at the origin in each [`PERIOD`] in which something became durable.
 
 use std::fs::File;
 use std::io;
@@ -30,10 +30,10 @@ use crate::refusal::Refusal;
 /// Its name below the marker's directory.
 pub(crate) const FILE: &str = "durable.json";
 
-/// What it takes: always as much, filled up with spaces, and not more than a disk writes at once.
+/// Its size: always the same, filled up with spaces, and no more than a disk writes at once.
 const BYTES: usize = 256;
 
-/// How often it is written, if there is news.
+/// How often a changed note is written.
 const PERIOD: Duration = Duration::from_secs(5);
 
 const ABOUT: &str = "headpond: the pool is durable at least up to this batch";
@@ -43,11 +43,11 @@ const ABOUT: &str = "headpond: the pool is durable at least up to this batch";
 pub(crate) struct DurableLog {
     /// The use: its claim's `id`.
     pub(crate) claim: String,
-    /// The last batch of the host stream that was synced then.
+    /// The last batch of the host stream that was durable in that use.
     pub(crate) host_batch: u64,
 }
 
-/// The same as it is written.
+/// The note as written.
 #[derive(Serialize, Deserialize)]
 struct Written {
     about: String,
@@ -61,10 +61,10 @@ struct Written {
 const VERSION: u32 = 1;
 
 impl DurableLog {
-    /// What the note says; `None` if it claims nothing.
+    /// The note's content. `None` if it claims nothing.
     ///
     /// # Errors
-    /// When what lies there is not headpond's, or cannot be read.
+    /// If what lies there is not headpond's, or cannot be read.
     pub(crate) fn read(dir: &BesideDir) -> Result<Option<Self>, Refusal> {
         Ok(dir.read(FILE)?.and_then(|text| Self::decode(&text)))
     }
@@ -93,7 +93,7 @@ impl DurableLog {
     }
 }
 
-/// The note of one use, while that lasts.
+/// The note of one use, as long as the use lasts.
 #[derive(Debug)]
 pub(crate) struct DurableNote {
     dir: Arc<BesideDir>,
@@ -103,27 +103,27 @@ pub(crate) struct DurableNote {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Open once it was made.
+    /// The note's file, once it exists.
     file: Option<File>,
-    /// What it says.
+    /// The last batch that the note names.
     said: Option<u64>,
-    /// It is not written any more.
+    /// No write follows.
     ended: bool,
 }
 
 impl DurableNote {
-    /// Nothing is written yet: what an earlier use has left says nothing of this one.
+    /// A note that is not written yet: one from an earlier use says nothing about this use.
     pub(crate) fn new(dir: Arc<BesideDir>, claim: &str) -> Self {
         Self { dir, claim: claim.to_owned(), state: Mutex::default() }
     }
 
-    /// Says how far the log is durable, unless that was said. To be called with the origin still this process's.
+    /// Writes how far the log is durable, unless the note says so already. Call it while this process has the origin.
     pub(crate) fn say(&self, host_batch: u64) -> io::Result<()> {
         let mut state = self.state();
         if state.ended { Ok(()) } else { self.write(&mut state, host_batch) }
     }
 
-    /// Says it for the last time, if it is given, and closes the file. After this nothing is written.
+    /// Writes the note for the last time, if there is a batch, and closes the file. No write follows.
     pub(crate) fn end(&self, host_batch: Option<u64>) -> io::Result<()> {
         let mut state = self.state();
         let said = match host_batch {
@@ -136,7 +136,7 @@ impl DurableNote {
 
     fn write(&self, state: &mut State, host_batch: u64) -> io::Result<()> {
         let in_place = state.file.as_ref().is_some_and(|file| self.dir.names(FILE, file));
-        // It only grows; a use whose log has not begun has nothing to say.
+        // The number only grows. A use whose log has not begun has nothing to say.
         if host_batch == 0 || (in_place && state.said >= Some(host_batch)) {
             return Ok(());
         }
@@ -158,15 +158,15 @@ impl DurableNote {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A write that failed half-way leaves what was said, which is said again.
+        // A write that failed half-way leaves `said` as it was, and the next one repeats it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Keeps the note up to date, on a thread of its own, for as long as the result is kept.
+/// Keeps the note up to date, on a thread of its own, as long as the result lives.
 ///
 /// # Errors
-/// When no thread can be started.
+/// If the thread cannot start.
 pub(crate) fn keep_up(note: Arc<DurableNote>, handle: Handle, gate: Arc<Gate>) -> io::Result<Sender<()>> {
     let (stop, stopped) = channel();
     let keep = move || {
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(said(origin.path()), None);
         let of = |host_batch| DurableLog { claim: "ab".repeat(16), host_batch }.encode().unwrap();
         let (old, new) = (of(1999), of(2000));
-        // Each mix of two writes is one of them, or nothing.
+        // Each mix of two writes reads as one of them, or as nothing.
         for cut in 0..=BYTES {
             fs::write(&path, [&new[..cut], &old[cut..]].concat()).unwrap();
             let said = said(origin.path());

@@ -1,5 +1,5 @@
-//! Whether a pool and an origin belong together: what the judgement ([`headpond_claim::ownership`]) needs from the marker and
-//! the pool's superblock, and its refusals in words. The whole table is tested below.
+//! Whether a pool and an origin belong together: what the judgement ([`headpond_claim::ownership`]) needs from the
+//! marker and the pool's superblock, and its refusals in words. The tests below have the whole table.
 
 use std::path::Path;
 
@@ -12,16 +12,16 @@ use super::durable::DurableLog;
 use super::marker::{Claim, Marker, hex};
 use crate::refusal::Refusal;
 
-/// What a pool holds, after its recovery.
+/// What a pool holds after its recovery.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct PoolHeld {
-    /// The pool's own name.
+    /// The pool's id.
     pub(crate) pool: PoolId,
-    /// Whose data it has.
+    /// The origin whose data it has.
     pub(crate) origin: Option<OriginName>,
     /// Its last use.
     pub(crate) epoch: Epoch,
-    /// The claim of that use: zeros if none was ever drawn.
+    /// The claim of that use. Zeros if it has none.
     pub(crate) claim: [u8; 16],
     /// The count of its superblock.
     pub(crate) counter: u64,
@@ -29,16 +29,16 @@ pub(crate) struct PoolHeld {
     pub(crate) host_batch: u64,
     /// Files with something that the origin lacks.
     pub(crate) dirty_files: usize,
-    /// How much of it.
+    /// Bytes that the origin lacks.
     pub(crate) dirty_bytes: u64,
 }
 
-/// What is noted beside the origin about the pool with its newest data.
+/// What lies beside the origin about the pool with its newest data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct AwaitedNote<'a> {
-    /// Which it is.
+    /// The marker, which names the pool.
     pub(crate) marker: Option<&'a Marker>,
-    /// How far its log was durable.
+    /// How far that pool's log was durable.
     pub(crate) durable: Option<&'a DurableLog>,
 }
 
@@ -76,7 +76,7 @@ impl PoolHeld {
     }
 }
 
-/// Judges a pool (none: the flash is new, or to be formatted whatever it holds) and an origin.
+/// Judges a pool and an origin. No pool: the flash is new, or will be formatted whatever it holds.
 pub(crate) fn judge(
     origin: &Path,
     flash: &Path,
@@ -188,7 +188,7 @@ mod tests {
         let nobodys = |dirty| Some(held(None, dirty));
         let same = Ok(Ownership::Same(KEY));
         let (take_over, format) = (Ok(Ownership::TakeOver), Ok(Ownership::Format));
-        // marker, pool, then the judgement with no flag and with --discard-dirty.
+        // The marker, the pool, then the judgement without a flag and with --discard-dirty.
         let table = [
             ("all new", None, None, format, format),
             ("after an orderly unmount", None, ours(0), same, same),
@@ -270,7 +270,7 @@ mod tests {
         let judged = |begun, held_claim, dirty| {
             let claim = Claim { epoch: 4, id: hex(&[6; 16]), before: hex(&BEFORE), begun, stopped_at: None };
             let marker = Marker { claim: Some(claim), ..marker(POOL, KEY) };
-            // The key is the one of the origin that had the pool before.
+            // The key is that of the origin that had the pool before.
             let held = PoolHeld { claim: held_claim, ..held(Some(("/slow/there", OTHER_KEY)), dirty) };
             let allowed = Allowed { format: false, discard_dirty: false };
             let awaited = AwaitedNote { marker: Some(&marker), durable: None };

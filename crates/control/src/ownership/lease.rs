@@ -1,8 +1,9 @@
 //! The lock beside the origin, as a lease: over a network it can be lost while its descriptor stays open.
 //!
-//! The kernel tells of a lost NFS lock only who reads or writes through the locked descriptor, with EIO, and for good; a lock
-//! asked for again on that descriptor is given, and the descriptor stays as it is. So the lock is looked at by a read past
-//! the kernel's pages, and taken again on a new descriptor. Tried with Linux 6.1: `cargo xtask origins --origin nfs`.
+//! After a loss of an NFS lock the kernel fails only reads and writes through the locked descriptor, with EIO, and
+//! for good. A new lock on that descriptor is granted, but the descriptor still fails. So headpond checks the lock by
+//! a read past the kernel's pages, and takes it again on a new descriptor. Tried with Linux 6.1: `cargo xtask origins
+//! --origin nfs`.
 //!
 //! Invariant: [`LockState::Yes`] means that the origin's server, if there is one, gave or confirmed the lock during the call.
 
@@ -22,42 +23,43 @@ pub(crate) struct Lease {
 
 #[derive(Debug)]
 struct State {
-    /// None once the lock was let go of for good.
+    /// None after the lock was given up for good.
     file: Option<File>,
-    /// A descriptor that was given up reads well, and holds nothing.
+    /// Whether the descriptor holds the lock. One that was given up reads well, but holds nothing.
     held: bool,
 }
 
-/// How a lock stands.
+/// The state of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LockState {
-    /// It is this process's.
+    /// This process has it.
     Yes,
     /// It was lost, and another process has it.
     ByAnother,
-    /// It cannot be told.
+    /// Unknown.
     Unknown(Errno),
 }
 
 impl Lease {
-    /// A lock that `file` holds.
+    /// The lock that `file` holds.
     pub(crate) fn of(file: File) -> Self {
         read_past_pages(&file);
         Self { state: Mutex::new(State { file: Some(file), held: true }) }
     }
 
-    /// Closes the lock's file. An NFS client keeps a removed file that is open under another name in its directory, which then cannot
-    /// be removed.
+    /// Closes the lock's file. An NFS client renames a removed file that is open, and keeps it in its directory,
+    /// which then cannot be removed.
     pub(crate) fn close(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).file = None;
     }
 
-    /// Looks whether the lock is still held; takes it again, on what `open` gives, if it was lost and is free.
+    /// Checks whether the lock is still held. If it was lost and is free, takes it again on the file that `open`
+    /// gives.
     pub(crate) fn look(&self, open: impl FnOnce() -> Result<File, Errno>) -> LockState {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(held) = &state.file else { return LockState::Unknown(Errno::NOENT) };
         if state.held {
-            // Through NFS this asks the server in the name of the lock. It is empty: nothing is read.
+            // Over NFS this asks the server in the name of the lock. The file is empty: there is nothing to read.
             match held.read_at(&mut BufMut::zeroed(BLOCK), 0) {
                 Ok(_) => return LockState::Yes,
                 Err(error) => match Errno::from_io_error(&error) {
@@ -66,7 +68,7 @@ impl Lease {
                     None => return LockState::Unknown(Errno::IO),
                 },
             }
-            // The kernel's own record of it would keep this process out.
+            // Otherwise the kernel's own record of the lock would keep this process out.
             let _ = flock(held, FlockOperation::Unlock);
             state.held = false;
         }
@@ -86,7 +88,7 @@ impl Lease {
     }
 }
 
-/// File systems that cannot do that are no network's.
+/// A file system that refuses this is no network file system.
 fn read_past_pages(file: &File) {
     let _ = fcntl_getfl(file).and_then(|flags| fcntl_setfl(file, flags | OFlags::DIRECT));
 }
@@ -115,7 +117,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         drop(open(&path));
-        // Reads through it fail, as those through a lost one do.
+        // Reads through it fail, as those through a descriptor with a lost lock do.
         let lost = File::options().write(true).open(&path).unwrap();
         let lease = Lease::of(lost);
         let other = open(&path);

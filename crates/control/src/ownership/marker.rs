@@ -1,14 +1,12 @@
-//! The marker: a small directory in the origin that says that headpond has, or may have, newer
-//! data than what is seen there.
+//! The marker: a small directory in the origin. It says that headpond has, or may have, newer data than the origin.
 //!
 //! Invariants:
 //! - While a pool may hold dirty data for an origin, the origin has a marker naming that pool,
 //!   durable before the first write is acknowledged. No marker: the origin is complete.
-//! - A marker is replaced whole: written beside, synced, renamed, directory synced.
-//! - Only the holder of the lock changes it. The kernel drops the lock when the holder dies.
+//! - headpond replaces a marker whole: it writes beside, syncs, renames, and syncs the directory.
+//! - Only the holder of the lock changes the marker. The kernel drops the lock when the holder dies.
 //!
-//! The marker's name is hidden by the mount. It is removed, directory and all, when an
-//! unmount leaves nothing dirty.
+//! The mount hides the marker's name. An unmount that leaves nothing dirty removes the marker, directory and all.
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -33,18 +31,18 @@ const LOCK: &str = "lock";
 const ABOUT: &str = "headpond serves this directory, or has served it. The newest data may be in the pool named here and not in \
                      these files. Change nothing here. To complete the files, mount the directory with headpond and unmount it.";
 
-/// Whether the pool may have what the origin has not.
+/// Whether the pool may have what the origin lacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MarkerState {
-    /// Mounted now, or the daemon died: dirty data is possible.
+    /// Mounted now, or the daemon died. Dirty data is possible.
     Mounted,
-    /// Left on purpose with dirty data in the pool.
+    /// Unmounted with dirty data in the pool, on purpose.
     DirtyLeft,
 }
 
 impl MarkerState {
-    /// For people.
+    /// The state in words.
     #[must_use]
     pub const fn describe(self) -> &'static str {
         match self {
@@ -54,10 +52,10 @@ impl MarkerState {
     }
 }
 
-/// What the marker says.
+/// The marker's content.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Marker {
-    /// What this is, for people who find it.
+    /// An explanation for people who find the file.
     #[serde(default)]
     pub about: String,
     /// Version of this file's layout.
@@ -66,45 +64,45 @@ pub struct Marker {
     pub state: MarkerState,
     /// The origin's key, as in the pool's superblock: 32 hexadecimal digits.
     pub origin_key: String,
-    /// The pool's own name.
+    /// The pool's id.
     pub pool: String,
-    /// The machine.
+    /// The host's name.
     pub host: String,
-    /// Where the pool is on it.
+    /// The pool's path on that host.
     pub flash: PathBuf,
-    /// Where it is, or was, mounted. Empty for a pool that is used without a mount.
+    /// The mount point, now or last. Empty for a pool that is used without a mount.
     pub mountpoint: PathBuf,
-    /// The daemon.
+    /// The daemon's process.
     pub pid: u32,
-    /// When it came into this state.
+    /// The time at which this state began.
     pub since: String,
-    /// Dirty bytes when it was written: exact for a state of dirty-left.
+    /// Dirty bytes at the time of writing. Exact in the state dirty-left.
     #[serde(default)]
     pub dirty_bytes: u64,
-    /// Which use of the pool has the origin. None in a marker of a headpond that knew none.
+    /// The use of the pool that has the origin. None in a marker of a headpond without claims.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
 }
 
-/// One use of a pool for an origin, from its start on. The pool's superblock says the same, so that an image of the
-/// pool from before, or a copy that was used elsewhere, differs from the pool that the origin waits for.
+/// One use of a pool for an origin, from its start on. The pool's superblock says the same. So an image of the pool
+/// from before, or a copy used elsewhere, differs from the pool that the origin waits for.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Claim {
-    /// The pool's epoch: one more with each start.
+    /// The pool's epoch: it goes up at each start.
     pub epoch: u64,
-    /// Drawn anew at each start: 32 hexadecimal digits. No two uses share one, not even of two copies of a pool.
+    /// Drawn at each start: 32 hexadecimal digits. No two uses share one, not even those of two copies of a pool.
     pub id: String,
-    /// The claim of the use before, as the pool had it: zeros for a new pool.
+    /// The pool's claim of the use before. Zeros for a new pool.
     pub before: String,
-    /// The pool has this claim, durably. Until then a crash leaves it with the one before.
+    /// Whether the pool has this claim, durably. Until then a crash leaves it with the one before.
     pub begun: bool,
     /// The count of the pool's last superblock, after a stop in order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_at: Option<u64>,
 }
 
-/// The layout that is written and understood.
+/// The layout that this version writes and reads.
 pub const MARKER_VERSION: u32 = 1;
 
 impl Marker {
@@ -114,15 +112,15 @@ impl Marker {
         ABOUT.to_owned()
     }
 
-    /// The marker beside an origin that another process may hold: none where there is none, or none that can be
-    /// read. For showing only: whose it is does not matter.
+    /// The marker beside an origin that another process may hold. None if there is none, or none that can be read.
+    /// Only for messages: its owner does not matter.
     #[must_use]
     pub fn beside(origin: &Path) -> Option<Self> {
         Self::parse(&crate::origin::peek(&OriginRoot::open(origin).ok()?, FILE)?.0).ok()
     }
 
-    /// A marker in a directory that is no origin of this process, if there is one and it counts: what it says, or why
-    /// that cannot be told. Whose markers count is as in the mount (`nested.rs` there).
+    /// A marker that counts, in a directory that is no origin of this process: its content, or why it cannot be read.
+    /// The same markers count as in the mount (`nested.rs` there).
     pub(crate) fn in_directory(dir: impl AsFd) -> Option<Result<Self, String>> {
         let above = look_at(&dir, c"").ok()?;
         let (text, owner) = crate::origin::peek(&dir, FILE)?;
@@ -154,11 +152,11 @@ pub struct MarkerHold {
 }
 
 impl MarkerHold {
-    /// Takes the origin for this process, making the marker's directory where it is missing.
+    /// Takes the origin for this process, and makes the marker's directory if it is missing.
     ///
     /// # Errors
-    /// [`Refusal::OriginInUse`] when another process has it, naming it as far as its marker does;
-    /// [`Refusal::BesideNotOurs`] when what is there is not headpond's.
+    /// [`Refusal::OriginInUse`] if another process has the origin; the marker names that process if it can.
+    /// [`Refusal::BesideNotOurs`] if what lies there is not headpond's.
     pub fn take(root: &Arc<OriginRoot>) -> Result<Self, Refusal> {
         // The last holder may remove lock and directory at any moment: then look again.
         for _ in 0..ATTEMPTS {
@@ -184,10 +182,10 @@ impl MarkerHold {
         Err(in_use(root))
     }
 
-    /// What the last holder left.
+    /// The marker that the last holder left.
     ///
     /// # Errors
-    /// [`Refusal::Marker`] when it cannot be understood: then nobody knows whether the origin is stale.
+    /// [`Refusal::Marker`] if it cannot be read. Then headpond cannot know whether the origin is stale.
     pub fn read(&self) -> Result<Option<Marker>, Refusal> {
         Marker::read(&self.dir)
     }
@@ -195,7 +193,7 @@ impl MarkerHold {
     /// Replaces the marker, durably.
     ///
     /// # Errors
-    /// When the origin does not take it, or the directory is not beside the origin any more.
+    /// If the origin refuses the write, or the directory is not beside the origin any more.
     pub fn write(&self, marker: &Marker) -> Result<(), Refusal> {
         let failed = |error| Refusal::from_io("write the marker", &self.dir.path(FILE), error);
         let mut text = serde_json::to_vec_pretty(marker).map_err(|error| failed(error.into()))?;
@@ -203,8 +201,8 @@ impl MarkerHold {
         self.dir.replace(FILE, &text).map_err(failed)
     }
 
-    /// Makes the origin this process's, if what is beside it is still as it was found. A recovery may take long, and a
-    /// network file system may give the lock away meanwhile: then the host that got it has written here.
+    /// Takes the origin, if what lies beside it is still as this process found it. A recovery may take long, and a
+    /// network file system may give the lock to another host meanwhile. That host has then written here.
     ///
     /// # Errors
     /// [`Refusal::OriginInUse`] if another process has written here since. Otherwise like [`Self::write`].
@@ -214,7 +212,7 @@ impl MarkerHold {
         durable: Option<&DurableLog>,
         marker: &Marker,
     ) -> Result<(), Refusal> {
-        // One that cannot be read is as good as none here: the operator decided so.
+        // An unreadable marker counts as none here: the operator decided so.
         let now = match self.read() {
             Err(Refusal::Marker { .. }) => None,
             now => now?,
@@ -223,54 +221,53 @@ impl MarkerHold {
             return Err(in_use(self.dir.root()));
         }
         if found.is_none() && durable.is_some() {
-            // Left by one that had lost the origin. Without a marker it said nothing; with this one it would.
+            // Left by a use that had lost the origin. Without a marker it said nothing; with this one it would.
             let file = super::durable::FILE;
             self.dir.remove(file).map_err(|error| Refusal::from_io("remove", &self.dir.path(file), error))?;
         }
         self.write(marker)
     }
 
-    /// Tells whether this process's claim still stands, from any thread.
+    /// Watches whether this process's claim still stands, from any thread.
     #[must_use]
     pub fn watch(&self, marker: &Marker) -> ClaimWatch {
         let id = marker.claim.as_ref().map(|claim| claim.id.clone()).unwrap_or_default();
         ClaimWatch { root: self.dir.root().clone(), pool: marker.pool.clone(), id }
     }
 
-    /// Tells whether the lock is still held, from any thread, and takes it again where it was lost.
+    /// Watches whether the lock is still held, from any thread, and takes a lost one again.
     pub(crate) fn watch_lock(&self) -> LockWatch {
         LockWatch { dir: self.dir.clone(), lock: self.lock.clone() }
     }
 
-    /// Lets go of an origin that is another's by now: nothing beside it is touched any more.
+    /// Gives up an origin that is another's by now: this process touches nothing beside it any more.
     pub(crate) fn disown(mut self) {
         self.gone = true;
     }
 
-    /// The directory, for what else lies in it.
+    /// The marker's directory, for other files in it.
     pub(crate) const fn dir(&self) -> &Arc<BesideDir> {
         &self.dir
     }
 
-    /// Removes the marker: the origin is complete. Durable before it returns.
+    /// Removes the marker: the origin is complete. The removal is durable on return.
     ///
     /// # Errors
-    /// When the origin does not allow it.
+    /// If the origin does not allow it.
     pub fn remove(mut self) -> Result<(), Refusal> {
         let failed = |error: std::io::Error| Refusal::from_io("remove the marker", &self.dir.path(FILE), error);
-        // Without a marker it says nothing. A crash may have left one that was not put in place, of either.
+        // Without a marker the note says nothing. A crash may have left the unfinished next version of either.
         let durable = super::durable::FILE;
         for name in [durable, &next_of(durable), &next_of(FILE)] {
             self.dir.remove(name).map_err(failed)?;
         }
         self.dir.remove(FILE).map_err(failed)?;
         self.dir.sync().map_err(failed)?;
-        // From here on the name is free for the next holder, who must not lose it to our drop.
+        // From here on the name is free for the next holder. Our drop must not take it away.
         self.gone = true;
         self.dir.remove(LOCK).map_err(failed)?;
         self.lock.close();
-        // A file of others in our directory is no reason to fail: without a marker in it
-        // the directory means nothing.
+        // A file of others in our directory is no reason to fail: without a marker the directory means nothing.
         self.dir.remove_if_empty();
         self.dir.sync().map_err(failed)
     }
@@ -278,8 +275,7 @@ impl MarkerHold {
 
 impl Drop for MarkerHold {
     fn drop(&mut self) {
-        // A start that came to nothing leaves no trace. While the lock is held, nobody else can
-        // have put a marker there.
+        // A start that failed leaves no trace. While this process holds the lock, no other has put a marker there.
         if !self.gone && !self.dir.has(FILE) {
             let _ = self.dir.remove(LOCK);
             self.dir.remove_if_empty();
@@ -287,19 +283,19 @@ impl Drop for MarkerHold {
     }
 }
 
-/// How a claim stands beside the origin.
+/// The state of a claim, by the marker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MarkerStanding {
-    /// The marker is this claim's.
+    /// The marker has this claim.
     Ours,
-    /// The marker is of another claim: another headpond has taken the origin over.
+    /// The marker has another claim: another headpond has taken the origin over.
     Theirs(Box<Marker>),
     /// There is no marker any more: it was removed, or moved away with its directory.
     Gone,
 }
 
-/// Tells how one claim stands. Looks by name from the origin's root each time, as who takes over may have made
-/// the directory anew.
+/// Reads the state of one claim. It looks by name from the origin's root each time, because a headpond that takes
+/// over may have made the directory anew.
 #[derive(Clone, Debug)]
 pub struct ClaimWatch {
     root: Arc<OriginRoot>,
@@ -311,7 +307,7 @@ impl ClaimWatch {
     /// Reads the marker: five system calls at the origin, and on a network file system a question to its server.
     ///
     /// # Errors
-    /// When the marker cannot be read, or what is there is not headpond's: then it is not known how the claim stands.
+    /// If the marker cannot be read, or what lies there is not headpond's. The state of the claim is then unknown.
     pub fn look(&self) -> Result<MarkerStanding, Refusal> {
         let marker = match BesideDir::open(&self.root)? {
             Some(dir) => Marker::read(&dir)?,
@@ -328,7 +324,7 @@ impl ClaimWatch {
     }
 }
 
-/// Tells how the lock stands.
+/// Reads the state of the lock.
 #[derive(Clone, Debug)]
 pub(crate) struct LockWatch {
     dir: Arc<BesideDir>,
@@ -439,7 +435,7 @@ pub(crate) mod tests {
             assert!(refusal.to_string().contains("db2"), "{refusal}");
         }
         assert_eq!(hold.read().unwrap(), Some(theirs.clone()));
-        // Its marker is the one that was found, and it goes on: its note has moved.
+        // Its marker is unchanged, but its note has moved: that use goes on.
         let note = DurableLog { claim: "bb".to_owned(), host_batch: 7 };
         assert!(hold.write_over(Some(&theirs), Some(&note), &ours).is_err());
         assert_eq!(hold.read().unwrap(), Some(theirs));
@@ -501,7 +497,7 @@ pub(crate) mod tests {
             hold.write(&theirs).unwrap();
             assert_eq!(watch.look().unwrap(), MarkerStanding::Theirs(Box::new(theirs)));
         }
-        // As on another host, which made it all anew.
+        // As another host does, which made all of it anew.
         fs::rename(origin.path().join(MARKER_NAME), origin.path().join("aside")).unwrap();
         assert_eq!(watch.look().unwrap(), MarkerStanding::Gone);
         let second = MarkerHold::take(&root(origin.path())).unwrap();
@@ -513,7 +509,7 @@ pub(crate) mod tests {
         assert!(second.read().unwrap().is_some(), "nobody else's is removed");
     }
 
-    /// What others may plant under the names that headpond uses is refused, not followed, and not changed.
+    /// headpond refuses what others plant under its names. It neither follows nor changes it.
     #[test]
     fn what_others_plant_beside_the_origin_is_refused_and_not_followed() {
         type Plant = fn(&Path, &Path);

@@ -1,9 +1,9 @@
 //! Who owns an origin's newest data: the marker beside the origin and its lock, the notes next to it, and whether a
 //! pool and an origin belong together.
 //!
-//! Keeps true: what lies beside the origin is durable before what it says can matter, and goes only when the origin
-//! has everything. The decisions themselves are made in `headpond_claim`; here is what they need, and their words.
-//! Uses `origin`, `refusal` and `wording`.
+//! Keeps true: what lies beside the origin is durable before it can matter, and goes only when the origin has
+//! everything. `headpond_claim` makes the decisions; here is what they need, and their words. Uses `origin`,
+//! `refusal` and `wording`.
 
 mod durable;
 mod judgement;

@@ -1,8 +1,8 @@
 //! The note that a pool is obsolete: its flash failed in use, and the origin went on without it.
 //!
-//! Invariant: the note is durable before the first change that the pool does not know of, and
-//! goes only when another pool has taken the failed one's place. It outlives the marker, because
-//! a pool that failed still looks as if it had the newest data.
+//! Invariant: the note is durable before the first change that the pool does not know of. It goes only when another
+//! pool has taken the failed one's place. It outlives the marker, because a failed pool still looks as if it had the
+//! newest data.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::wording::clock::{unix_seconds, utc};
 
 const FILE: &str = "obsolete-pool";
 
-/// The place of the note for one origin.
+/// The note's place for one origin.
 #[derive(Clone, Debug)]
 pub(crate) struct ObsoleteNote {
     dir: Arc<BesideDir>,
@@ -24,21 +24,21 @@ impl ObsoleteNote {
         Self { dir }
     }
 
-    /// Says durably that `pool` is obsolete from now on.
+    /// Writes durably that `pool` is obsolete from now on.
     pub(crate) fn write(&self, pool: &str) -> io::Result<()> {
         let text = format!("{pool}\n{}\n", utc(unix_seconds()));
         if self.dir.is_in_place() {
             return self.dir.replace(FILE, text.as_bytes());
         }
-        // Moved away or removed by who owns the origin: what counts is what lies beside it.
+        // The origin's owner moved or removed the directory. The one beside the origin counts.
         let dir = BesideDir::make(self.dir.root()).map_err(|refusal| io::Error::other(refusal.to_string()))?;
         dir.replace(FILE, text.as_bytes())
     }
 
-    /// What the note says, if there is one.
+    /// The note's content, if there is a note.
     ///
     /// # Errors
-    /// When it cannot be read: then nobody knows which pool it is about.
+    /// If it cannot be read. Then headpond cannot know which pool it is about.
     pub(crate) fn read(&self) -> Result<Option<Failure>, Refusal> {
         let Some(text) = self.dir.read(FILE)? else { return Ok(None) };
         let text = String::from_utf8_lossy(&text);
@@ -58,19 +58,19 @@ impl ObsoleteNote {
 /// A flash that failed in use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Failure {
-    /// The pool that was on it. A note that names none was cut short by the same failure.
+    /// The pool on it. A note without a name was cut short by the same failure.
     pub(crate) pool: Option<String>,
-    /// When, for people.
+    /// When it failed, in words.
     pub(crate) when: String,
 }
 
 impl Failure {
-    /// Whether it is this pool that failed, as far as can be told.
+    /// Whether this pool may be the one that failed: the note names it, or no pool.
     pub(crate) fn is_of(&self, pool: &str) -> bool {
         self.pool.as_deref().is_none_or(|named| named == pool)
     }
 
-    /// Whether it is surely this pool, which the note names.
+    /// Whether the note names this pool.
     pub(crate) fn names(&self, pool: &str) -> bool {
         self.pool.as_deref() == Some(pool)
     }

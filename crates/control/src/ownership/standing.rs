@@ -1,7 +1,7 @@
-//! Whether this daemon may still change the origin, as what lies beside the origin says: its lock and its marker.
+//! Whether this daemon may still change the origin, from the lock and the marker beside it.
 //!
-//! Invariant: the marker is read after the lock was found held. Who took over in a time without the lock has left another
-//! marker, or none.
+//! Invariant: it reads the marker after it found the lock held. A headpond that took over while the lock was lost has
+//! left another marker, or none.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl OriginClaim for MountClaim {
         match self.watch.look() {
             Ok(MarkerStanding::Ours) => match held {
                 LockState::Yes => LookResult::Ours,
-                // It takes over, or was refused and lets go in a moment: the marker will say.
+                // That process is taking over, or was refused and lets go in a moment. The marker will tell.
                 LockState::ByAnother => LookResult::Unknown(Errno::BUSY),
                 LockState::Unknown(errno) => LookResult::Unknown(Errno(errno.raw_os_error())),
             },
@@ -59,7 +59,7 @@ impl OriginClaim for MountClaim {
     }
 }
 
-/// Who has the origin now.
+/// The headpond that has the origin now, in words.
 fn by(marker: &Marker) -> String {
     let Marker { host, pid, since, flash, state, .. } = marker;
     let how = match state {
@@ -76,10 +76,10 @@ fn errno_of(refusal: &Refusal) -> Errno {
     }
 }
 
-/// Looks at the claim also while nothing is changed, on a thread of its own, for as long as the result is kept.
+/// Checks the claim even while nothing changes the origin, on a thread of its own, as long as the result lives.
 ///
 /// # Errors
-/// When no thread can be started.
+/// If the thread cannot start.
 pub(crate) fn keep_watch(gate: Arc<Gate>) -> std::io::Result<Sender<()>> {
     let (stop, stopped) = channel();
     let watch = move || {

@@ -1,7 +1,7 @@
-//! The flash file or device: made, locked for one daemon, and recognised.
+//! The flash file or device: making it, locking it for one daemon, and telling what it holds.
 //!
 //! Invariants:
-//! - One process uses a flash: it locks a file, and opens a device exclusively, as a mounted file system does.
+//! - One process uses a flash. It locks a file, and opens a device exclusively, as a mounted file system does.
 //! - headpond overwrites bytes that are no pool only if the operator said so.
 //! - A refused start removes the file that it made, and no other file that has its name by then.
 
@@ -26,12 +26,12 @@ use crate::wording::Size;
 #[derive(Debug)]
 pub struct HeldFlash {
     path: PathBuf,
-    /// `None` only while it is opened anew at another size, and once its device is started.
+    /// `None` only while the flash is reopened at another size, and after its device has started.
     opened: Option<Flash>,
     undo: Undo,
 }
 
-/// What leaves the flash as it was if the start fails. It holds the file itself.
+/// How to leave the flash as it was if the start fails. It holds the file itself.
 #[derive(Debug)]
 enum Undo {
     Nothing,
@@ -40,19 +40,19 @@ enum Undo {
 }
 
 impl Undo {
-    /// The file of a flash, opened by itself: a copy of the descriptor would have its lock too.
+    /// A second open file of a flash. A copy of the descriptor would share its lock.
     fn file(opened: &Flash, path: &Path) -> Result<File, Refusal> {
         let same = format!("/proc/self/fd/{}", opened.file().as_raw_fd());
         File::options().write(true).open(same).map_err(|error| Refusal::from_io("open once more", path, error))
     }
 }
 
-/// What a flash holds before it is taken into use.
+/// What a flash holds at the start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FlashContent {
     /// Nothing: an empty or new file.
     Nothing,
-    /// Bytes that are no pool; in words, what they look like.
+    /// Bytes that are no pool, and in words what they look like.
     Foreign(String),
     /// A pool.
     Pool(Box<Superblock>),
@@ -61,8 +61,8 @@ pub enum FlashContent {
 }
 
 impl HeldFlash {
-    /// Opens or makes the flash and takes it for this process. It writes nothing to an existing flash;
-    /// an empty file gets its size.
+    /// Opens or makes the flash and takes it for this process. It writes nothing to an existing flash, but an empty
+    /// file gets its size.
     ///
     /// # Errors
     /// The statuses 30, 31, 34 and 35.
@@ -93,7 +93,7 @@ impl HeldFlash {
         Ok(flash)
     }
 
-    /// Opens a flash that no daemon uses, only to look at it.
+    /// Opens a flash that no daemon uses, only to read it.
     ///
     /// # Errors
     /// The statuses 30, 31 and 61.
@@ -110,7 +110,7 @@ impl HeldFlash {
             _ => Refusal::from_io("give its size to the flash", &self.path, error),
         };
         let file = self.opened().file();
-        // Asked first, as when a file is made: to be refused must not cost others their space meanwhile.
+        // It asks for free space first, as when it makes a file: a refusal must not take space from others meanwhile.
         let there = file.metadata().map_or(0, |metadata| metadata.blocks() * 512);
         let free = fstatvfs(file).map_or(u64::MAX, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
         if bytes.saturating_sub(there) > free {
@@ -121,14 +121,14 @@ impl HeldFlash {
             Err(error) => return Err(failed(error.into())),
         }
         file.set_len(bytes).and_then(|()| file.sync_all()).map_err(failed)?;
-        // Its size is measured when it is opened. Two open files cannot both have the lock.
+        // Its size is measured at the open. Two open files cannot both have the lock.
         self.opened = None;
         self.opened = Some(Flash::open(&self.path).map_err(|error| refusal(&self.path, error))?);
         Ok(())
     }
 
-    /// The bytes to divide when a new pool is made here: the size asked for, or all there is.
-    /// A file that is formatted anew gets that size.
+    /// The bytes for a new pool here: the size asked for, or all there is. A file that is formatted anew gets that
+    /// size.
     ///
     /// # Errors
     /// The statuses 30, 34 and 35.
@@ -148,10 +148,10 @@ impl HeldFlash {
         Ok(geometry)
     }
 
-    /// What the flash holds. Reads only.
+    /// Tells what the flash holds. Reads only.
     ///
     /// # Errors
-    /// When the flash cannot be read.
+    /// If the flash cannot be read.
     pub fn recognise(&self) -> Result<FlashContent, Refusal> {
         if !matches!(self.undo, Undo::Nothing) {
             return Ok(FlashContent::Nothing);
@@ -161,7 +161,7 @@ impl HeldFlash {
         Ok(recognise(&start, self.bytes()))
     }
 
-    /// Makes sure that a file has all its space: one that was copied may have holes.
+    /// Makes sure that a file has all its space: a copied one may have holes.
     ///
     /// # Errors
     /// [`Refusal::FlashNoSpace`].
@@ -169,10 +169,10 @@ impl HeldFlash {
         self.opened().allocate().map_err(|error| refusal(&self.path, error))
     }
 
-    /// Writes a damaged superblock copy anew from the other one, and says which it was: 1 or 2.
+    /// Rewrites a damaged copy of the superblock from the other one, and says which it was: 1 or 2.
     ///
     /// # Errors
-    /// When the flash cannot be read or written.
+    /// If the flash cannot be read or written.
     pub fn heal_superblock(&self) -> Result<Option<usize>, headpond_base::Errno> {
         let [first, second] = SUPERBLOCK_SLOTS.map(|offset| self.opened().read(offset, BLOCK));
         let (damaged, superblock) = match (decode_superblock(&first?), decode_superblock(&second?)) {
@@ -186,7 +186,7 @@ impl HeldFlash {
         Ok(Some(damaged + 1))
     }
 
-    /// The refusal for a flash that fails while it is read.
+    /// The refusal for a flash that fails during a read.
     #[must_use]
     pub fn unreadable(&self, errno: headpond_base::Errno) -> Refusal {
         Refusal::Pool {
@@ -197,37 +197,37 @@ impl HeldFlash {
         }
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How much there is, in whole blocks.
+    /// Its size in whole blocks.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.opened().bytes()
     }
 
-    /// The open flash, to read and write while starting.
+    /// The open flash, to read and write during the start.
     ///
     /// # Panics
-    /// Once its reactor is started: then the flash is the reactor's.
+    /// After its reactor has started: the flash is the reactor's then.
     #[must_use]
     pub fn opened(&self) -> &Flash {
         self.opened.as_ref().expect("the flash is asked before its reactor is started")
     }
 
-    /// From now on it is a pool: it stays, whatever becomes of this start.
+    /// It is a pool from now on, and stays, even if this start fails.
     pub fn settle(&mut self) {
         self.undo = Undo::Nothing;
     }
 
-    /// Starts the reactor that a shard drives it with. The lock goes with it; what is left here only
-    /// undoes the making of the file, until it is settled.
+    /// Starts the reactor with which a shard drives the flash. The lock goes with it. What stays here only undoes the
+    /// making of the file, until [`Self::settle`].
     ///
     /// # Errors
-    /// When the backend was named and the kernel refuses it.
+    /// If the kernel refuses a backend that was named.
     pub fn start(&mut self, backend: Backend) -> Result<Box<dyn Reactor>, Refusal> {
         match self.opened.take() {
             Some(opened) => start_reactor(vec![(MemberId(0), opened)], backend, TrimPolicy::default())
@@ -237,7 +237,7 @@ impl HeldFlash {
     }
 }
 
-/// Looks at the superblocks of a pool that a shard has in use.
+/// Reads the superblocks of a pool that a shard has in use.
 #[derive(Debug)]
 pub(crate) struct Superblocks(File);
 
@@ -246,7 +246,7 @@ impl Superblocks {
         Ok(Self(flash.file().try_clone()?))
     }
 
-    /// The count of the one that a stop in order left; `None` if there is none.
+    /// The count in the superblock of a stop in order. `None` if there is none.
     pub(crate) fn stopped_at(&self) -> Option<u64> {
         let read = |offset| {
             let mut block = BufMut::zeroed(BLOCK);
@@ -260,7 +260,7 @@ impl Superblocks {
 
 impl Drop for HeldFlash {
     fn drop(&mut self) {
-        // Best effort: what cannot be undone is a file of zeros, which the next start names.
+        // Best effort. Otherwise a file of zeros stays, and the next start names it.
         let _ = match &self.undo {
             Undo::Nothing => Ok(()),
             Undo::Remove(file) if is_at(file, &self.path) => fs::remove_file(&self.path),
@@ -270,7 +270,7 @@ impl Drop for HeldFlash {
     }
 }
 
-/// Whether this very file has the name. A link in its place is not followed.
+/// Whether the name leads to this very file. It follows no link.
 fn is_at(file: &File, path: &Path) -> bool {
     let (held, named) = (file.metadata(), fs::symlink_metadata(path));
     held.is_ok_and(|held| named.is_ok_and(|named| (held.dev(), held.ino()) == (named.dev(), named.ino())))
@@ -280,7 +280,7 @@ fn whole_blocks(size: Size) -> u64 {
     size.0 / BLOCK_U64 * BLOCK_U64
 }
 
-/// A device's error, in its class.
+/// The refusal for a device's error.
 fn refusal(path: &Path, error: FlashError) -> Refusal {
     let path = path.to_owned();
     match error {
@@ -308,7 +308,7 @@ fn refusal(path: &Path, error: FlashError) -> Refusal {
     }
 }
 
-/// As far as the start of the flash is looked at to tell what it is.
+/// How many bytes from the start tell what the flash is.
 const LOOKED_AT: usize = 128 << 10;
 
 fn recognise(start: &[u8], bytes: u64) -> FlashContent {
@@ -321,7 +321,7 @@ fn recognise(start: &[u8], bytes: u64) -> FlashContent {
         Err(damage @ Damage::Version { .. }) => Some(damage.clone()),
         _ => None,
     });
-    // A newer slot beside one that is known: a newer headpond used the pool last.
+    // A newer slot beside a readable one: a newer headpond used the pool last.
     if let Some(newer) = newer {
         return FlashContent::Unreadable(newer);
     }
@@ -332,8 +332,8 @@ fn recognise(start: &[u8], bytes: u64) -> FlashContent {
     damaged.map_or_else(|| FlashContent::Foreign(looks_like(start, bytes)), FlashContent::Unreadable)
 }
 
-/// What bytes look like by the common magic numbers. Zeros are no proof of
-/// nothing: they may be the start of a sparse image.
+/// What the bytes look like by the common magic numbers. Zeros do not prove that it is empty: they may
+/// be the start of a sparse image.
 fn looks_like(start: &[u8], bytes: u64) -> String {
     let has = |offset: usize, magic: &[u8]| start.get(offset..offset + magic.len()) == Some(magic);
     let known: [(usize, &[u8], &str); 11] = [

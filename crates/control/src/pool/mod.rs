@@ -1,7 +1,7 @@
 //! The pool at a start: its flash, what its log holds, and which file at the origin each of its objects is.
 //!
-//! Keeps true: a pool is written to only after it was found to belong to this origin, and dirty data is never given
-//! up unless the operator says so. Uses `ownership`, `origin`, `settings`, `process`, `refusal` and `wording`.
+//! Keeps true: headpond writes to a pool only after it found that the pool belongs to this origin, and gives dirty
+//! data up only if the operator says so. Uses `ownership`, `origin`, `settings`, `process`, `refusal` and `wording`.
 
 mod flash;
 mod recovery;

@@ -1,10 +1,10 @@
-//! From a flash and an origin to an engine that may start: whose the pool is, what it holds, and
-//! which file at the origin each object is.
+//! From a flash and an origin to an engine that may start: whose the pool is, what it holds, and which file at the
+//! origin each object is.
 //!
 //! Invariants:
-//! - Nothing is written to the flash before every check has passed, the conflicts included.
-//! - An object with dirty data has an origin's file that could be opened for writing before the engine starts. As many stay
-//!   open as there are descriptors for.
+//! - A start writes nothing to the flash before every check has passed, the conflicts included.
+//! - Each object with dirty data has a file at the origin that could be opened for writing before the engine starts.
+//!   As many stay open as there are descriptors.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -32,25 +32,25 @@ use crate::wording::clock::utc;
 
 /// A pool ready to be taken into use.
 pub(crate) struct Ready {
-    /// The pool's state, in agreement with the origin.
+    /// The pool's state, which agrees with the origin.
     pub(crate) recovered: Recovered,
-    /// The pool's own name.
+    /// The pool's id.
     pub(crate) pool: PoolId,
     /// The origin's key.
     pub(crate) key: [u8; 16],
-    /// The mode that the pool was used in last.
+    /// The mode of the pool's last use.
     pub(crate) mode: CacheMode,
     /// The pool's size.
     pub(crate) pool_bytes: u64,
-    /// Files with dirty data, which could be opened.
+    /// Files with dirty data. Each could be opened.
     pub(crate) files: Vec<DirtyFile>,
     /// The same for the mount.
     pub(crate) known: Vec<KnownObject>,
-    /// Status change times of files of which nothing is dirty.
+    /// Status change times of files without dirty data.
     pub(crate) kept_times: Vec<KeptTime>,
-    /// The claim of this use, which the pool has from its first checkpoint on.
+    /// The claim of this use. The pool has it from its first checkpoint on.
     pub(crate) claim: Claim,
-    /// What to tell the operator.
+    /// Notes for the operator.
     pub(crate) notes: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Ready {
 pub(crate) struct DirtyFile {
     pub(crate) object: ObjectId,
     pub(crate) found: OriginFile,
-    /// Open, as far as there are descriptors.
+    /// The open file, if there were descriptors.
     pub(crate) file: Option<File>,
 }
 
@@ -70,11 +70,11 @@ pub(crate) struct Beside<'a> {
     pub(crate) failure: Option<&'a Failure>,
 }
 
-/// What becomes of what a pool holds.
+/// How far headpond trusts a pool's content.
 enum Trust {
-    /// As an orderly stop or a crash left it: dirty data counts where the origin is as it was left.
+    /// As after an orderly stop or a crash: dirty data counts if the origin is as headpond left it.
     Left,
-    /// All its dirty data is for the operator to decide on, and nothing that it has as clean counts.
+    /// Not at all: the operator decides on all dirty data, and no clean data counts.
     None(Doubt),
 }
 
@@ -82,7 +82,7 @@ enum Trust {
 enum Doubt {
     /// Its flash failed, and the origin went on without it.
     Failed { when: String },
-    /// It is not as the origin left it.
+    /// It is not the pool that the origin waits for.
     Image(Image),
 }
 
@@ -119,7 +119,7 @@ impl Doubt {
     }
 }
 
-/// Makes the pool of `flash` ready for the origin, or says why not.
+/// Makes the pool of `flash` ready for the origin, or refuses.
 pub(crate) fn make_ready(
     flash: &mut HeldFlash,
     root: &OriginRoot,
@@ -155,10 +155,10 @@ pub(crate) fn make_ready(
         }
     };
     check_size(flash, &recovered, plan)?;
-    // What was written directly to the origin before a crash may be in its kernel's memory only, and
-    // after this start nobody knows any more which files those were: a later sync or flush would not
-    // cover them. The same holds for owners, modes and names after an orderly stop. Before the files are compared,
-    // because writing back may move their times.
+    // The origin's kernel may have direct writes from before a crash in memory only. After this start no one could
+    // say which files those were, so no later sync or flush would cover them. The same holds for owners, modes and
+    // names after an orderly stop. This comes before the comparison of files, because the writing may move their
+    // times.
     let failed = |error| Refusal::OriginFailed { path: root.path().to_owned(), error };
     waiting.on(Step::Sync);
     root.sync_file_system().map_err(failed)?;
@@ -167,7 +167,7 @@ pub(crate) fn make_ready(
     let Settled { files, known, mut kept_times } = match trust {
         Trust::Left => settle_objects(&mut recovered, root, &plan.decisions, &mut notes)?,
         Trust::None(doubt) => {
-            // To make an image anew is no decision on what it holds.
+            // `--format` of an image decides nothing about its content.
             let undecided = Decisions::default();
             let is_format = plan.format && matches!(doubt, Doubt::Image(_));
             let decisions = if is_format { &undecided } else { &plan.decisions };
@@ -187,7 +187,7 @@ pub(crate) fn make_ready(
         Ok(None) => {}
         Ok(Some(copy)) => notes
             .push(format!("superblock {copy} of 2 of the pool was damaged; headpond repaired it from the other one")),
-        // Then the engine will not get far either, and says so.
+        // The engine will fail on this, too, and say so.
         Err(errno) => {
             notes.push(format!("one of the pool's 2 superblocks is damaged, and headpond cannot repair it: {errno}"))
         }
@@ -204,12 +204,12 @@ pub(crate) fn make_ready(
     recovered.claim(id);
     let superblock = recovered.superblock();
     let (pool, pool_bytes, mode) = (superblock.pool, superblock.geometry.pool_bytes, superblock.mode);
-    // Of too many, those that were made known last.
+    // Of too many, the last ones stay.
     kept_times.drain(..kept_times.len().saturating_sub(KEPT_TIMES_MAX));
     Ok(Ready { recovered, pool, key, mode, pool_bytes, files, known, kept_times, claim, notes })
 }
 
-/// Whose the pool is, and what its data is worth.
+/// Whose the pool is, and how far its data counts.
 fn whose(
     root: &OriginRoot,
     flash: &HeldFlash,
@@ -226,8 +226,8 @@ fn whose(
         };
         return Ok((ownership, trust));
     };
-    // A pool that the note names was this origin's, whatever became of the marker. A note that was
-    // cut short says nothing of the kind.
+    // A pool that the note names was this origin's, whatever became of the marker. A note that was cut short names
+    // none.
     let ownership = if !failure.names(&held.pool.to_string()) {
         judge(root.path(), flash.path(), beside.awaited, Some(held), allowed)?
     } else if allowed.discard_dirty || (allowed.format && held.dirty_files == 0) {
@@ -239,7 +239,7 @@ fn whose(
     Ok((ownership, if ownership == Ownership::Format { Trust::Left } else { Trust::None(Doubt::Failed { when }) }))
 }
 
-/// The pool that is there, if there is one that counts.
+/// The pool on the flash, if there is one that counts.
 fn look_at(flash: &HeldFlash, allowed: Allowed, planted: Option<Mutation>) -> Result<Option<Recovered>, Refusal> {
     let refuse =
         |what: String, advice, status| Err(Refusal::Pool { path: flash.path().to_owned(), what, advice, status });
@@ -268,7 +268,7 @@ const OTHER_VERSION: &str = "Nothing was written. Use the headpond that wrote th
 
 const FAILING: &str = "Nothing was written. Read the kernel's log: the device may be failing.";
 
-/// The bug that a test of the tests asked for.
+/// The planted bug that a test asked for.
 fn planted(plan: &PoolPlan) -> Result<Option<Mutation>, Refusal> {
     let asked = plan.fault.as_ref().is_some_and(|fault| fault.accept_torn_batch);
     if asked && !Mutation::CAN_BE_PLANTED {
@@ -335,7 +335,7 @@ fn format(flash: &mut HeldFlash, origin: OriginName, plan: &PoolPlan, mode: Cach
     flash.opened().sync().map_err(failed)
 }
 
-/// A size given for a pool that exists must be its own: it cannot be changed in place.
+/// A size given for an existing pool must be the pool's own: it cannot change in place.
 fn check_size(flash: &HeldFlash, recovered: &Recovered, plan: &PoolPlan) -> Result<(), Refusal> {
     let pool_bytes = recovered.superblock().geometry.pool_bytes;
     match plan.size {
@@ -349,7 +349,7 @@ fn check_size(flash: &HeldFlash, recovered: &Recovered, plan: &PoolPlan) -> Resu
     }
 }
 
-/// What the mount and the shard are to know of files from the start on.
+/// What the mount and the shard must know about files from the start on.
 #[derive(Default)]
 struct Settled {
     files: Vec<DirtyFile>,
@@ -357,8 +357,7 @@ struct Settled {
     kept_times: Vec<KeptTime>,
 }
 
-/// Brings every object into agreement with its file at the origin, or refuses for all conflicts
-/// at once.
+/// Makes every object agree with its file at the origin, or refuses with all conflicts at once.
 fn settle_objects(
     recovered: &mut Recovered,
     root: &OriginRoot,
@@ -442,8 +441,8 @@ impl From<Refusal> for Undecided {
     }
 }
 
-/// Carries out the operator's decision on each dirty file of a pool that headpond does not trust, and
-/// forgets everything else in it.
+/// Carries out the operator's decision on each dirty file of a pool that headpond does not trust, and drops
+/// everything else in the pool.
 fn decide_all(
     recovered: &mut Recovered,
     root: &OriginRoot,
@@ -456,7 +455,7 @@ fn decide_all(
     let mut left = Vec::new();
     let mut settled = Settled::default();
     for (object, found) in objects.iter().zip(&found) {
-        // Clean, or of a file that is gone as it should be.
+        // Clean, or its file is missing as it may be.
         if !is_dirty(object) || (found.is_none() && may_be_missing(object)) {
             recovered.discard(object.object);
             continue;
@@ -495,7 +494,7 @@ fn decide_all(
     Ok(settled)
 }
 
-/// How many files with dirty data stay open while the others are looked at: within any limit of descriptors.
+/// How many files with dirty data stay open during the comparison of the others: within any limit of descriptors.
 const OPEN_AT_ONCE: usize = 256;
 
 impl Settled {
@@ -519,7 +518,7 @@ impl Settled {
         Ok(())
     }
 
-    /// Of a file of which nothing is dirty the mount needs no more than the time that the origin does not have.
+    /// A file without dirty data: the mount needs only the status change time that the origin lacks.
     fn keep_time(&mut self, seen: Attributes, found: &OriginFile) {
         let (at_origin, ctime) = (found.stamp.ctime, seen.ctime);
         if ctime != at_origin {
@@ -528,19 +527,19 @@ impl Settled {
     }
 }
 
-/// The file of an object, and whether it is worth a walk if it is not where it was.
+/// The file of an object, and whether it justifies a walk over the origin.
 ///
-/// A file with dirty data always is. Its name may never have been synced, or its removal may have been carried out; but it may
-/// as well have moved, it or a directory above it, of which the log does not know yet. Then the removal that the log speaks of
-/// may not have come about.
+/// Dirty data always does. A missing file may never have had a durable name, or its removal in the log was carried
+/// out. But the file, or a directory above it, may also have moved, which the log does not record yet. Then the
+/// removal may never have happened.
 fn wanted(object: &RecoveredObject) -> Wanted {
     let state = &object.state;
-    // A volume is no file of a directory: nothing is searched for it, and nothing has number 0.
+    // A volume is no file in a directory: nothing is searched for it, and nothing has number 0.
     let (file, must) = state.identity.file().map_or_else(Default::default, |file| (file, is_dirty(object)));
     Wanted { inode: file.inode, birth: file.birth, path: state.path.clone(), must }
 }
 
-/// Whether a file may be missing though no other program removed it: its last name went, or none was ever synced.
+/// Whether a file may be missing although no other program removed it: its last name went, or none was ever synced.
 fn may_be_missing(object: &RecoveredObject) -> bool {
     object.state.flags.unlinked || object.state.flags.unanchored
 }
@@ -552,7 +551,7 @@ fn open_file(found: &OriginFile) -> OpenFile {
         path: found.path.clone(),
         stamp: found.stamp,
         created: false,
-        // What the mount finds when the file is opened there counts; here nothing is written.
+        // The mount finds this out when it opens the file. This start writes nothing.
         allocated: 0,
     }
 }
@@ -566,7 +565,7 @@ fn shown_path(object: &RecoveredObject, found: Option<&OriginFile>) -> PathBuf {
     }
 }
 
-/// What is not as headpond left it, in words.
+/// What differs from what headpond left, in words.
 fn differs(left: Witness, found: Option<Witness>) -> String {
     let Some(found) = found else {
         return "missing at the origin: only --keep-origin is possible".to_owned();
@@ -579,7 +578,7 @@ fn differs(left: Witness, found: Option<Witness>) -> String {
         differences.push(format!("modified {}, was {}", time(found.mtime()), time(left.mtime())));
     }
     if differences.is_empty() && left.ctime() != found.ctime() {
-        // A program put the time back after its change, or only the owner or the mode changed.
+        // A program set the time back after its change, or changed only the owner or the mode.
         differences.push(format!(
             "same size and modification time, but status changed {}, was {}",
             time(found.ctime()),

@@ -1,12 +1,11 @@
-//! Finds the origin's files of a recovered pool: first where they were, then, for those that
-//! are not there any more, by one walk over the origin.
+//! Finds the origin's files of a recovered pool: first where they were, then the missing ones by one walk over the
+//! origin.
 //!
 //! Invariants:
 //! - A file is recognised by inode number and birth time, never by its name alone.
-//! - Every name is reached from the origin's root by descriptor; no link is followed, at its end or on the way.
-//! - The walk stays on the origin's device, and looks at a file only when its
-//!   inode number is one that is missing. It runs only when dirty data is missing its file:
-//!   clean data is not worth it.
+//! - Every name is reached from the origin's root by descriptor. No link is followed, at the end or on the way.
+//! - The walk stays on the origin's device, and looks at a file only if its inode number is a missing one. It runs
+//!   only if dirty data lacks its file: clean data is not worth it.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -32,11 +31,11 @@ use crate::refusal::Refusal;
 pub struct Wanted {
     /// Its inode number.
     pub inode: u64,
-    /// Its birth time, 0 where the origin has none.
+    /// Its birth time, 0 if the origin has none.
     pub birth: UnixNanos,
-    /// Where it was, below the origin's root; empty if unknown.
+    /// Its last path below the origin's root. Empty if unknown.
     pub path: Vec<u8>,
-    /// Worth a walk over the origin.
+    /// Whether it justifies a walk over the origin.
     pub must: bool,
 }
 
@@ -45,19 +44,19 @@ pub struct Wanted {
 pub struct OriginFile {
     /// Inode number.
     pub inode: u64,
-    /// Birth time, 0 where the origin has none.
+    /// Birth time, 0 if the origin has none.
     pub birth: UnixNanos,
-    /// Where it is, below the origin's root.
+    /// Its path below the origin's root.
     pub path: Vec<u8>,
     /// Size and times.
     pub stamp: Stamp,
 }
 
 impl OriginRoot {
-    /// For each wanted file what the origin has of it now.
+    /// The origin's present file for each wanted one.
     ///
     /// # Errors
-    /// When the origin cannot be read: then nothing is known, and nothing may be dropped.
+    /// If the origin cannot be read. Then nothing is known, and nothing may be dropped.
     pub fn find(&self, wanted: &[Wanted]) -> Result<Vec<Option<OriginFile>>, Refusal> {
         let mut found: Vec<Option<OriginFile>> = Vec::with_capacity(wanted.len());
         for file in wanted {
@@ -103,14 +102,14 @@ impl OriginRoot {
         missing: &mut HashMap<u64, Vec<usize>>,
         found: &mut [Option<OriginFile>],
     ) -> Result<(), Refusal> {
-        // Paths and not open directories wait here: a wide tree must not exhaust descriptors.
+        // Paths wait here, not open directories: a wide tree must not use up the descriptors.
         let mut waiting: Vec<Vec<u8>> = vec![Vec::new()];
         while let Some(below) = waiting.pop() {
             let shown = self.path().join(OsStr::from_bytes(&below));
             let failed = |error: Errno| Refusal::from_io("search the origin's directory", &shown, error);
             let dir = match self.open_dir(&below) {
                 Ok(dir) => dir,
-                // Removed or replaced since it was listed.
+                // Removed or replaced after it was listed.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => continue,
                 Err(error) => return Err(failed(error)),
             };
@@ -158,20 +157,20 @@ impl OriginRoot {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
         let dir = open_beneath(self, Path::new(OsStr::from_bytes(below)), flags, Mounts::Entered)?;
         let now = look_at(&dir, c"")?;
-        // Another file system below, or a part of this one with numbers of its own: not the origin's files.
+        // Another file system, or a part of this one with numbers of its own: its files are not the origin's.
         if (now.stx_dev_major, now.stx_dev_minor) == self.device() { Ok(dir) } else { Err(Errno::NOTDIR) }
     }
 
-    /// Opens a found file for writing, so that its dirty data can be destaged.
+    /// Opens a found file for writing, so that destage can write its dirty data.
     ///
     /// # Errors
-    /// When it cannot be opened, or is another file by now.
+    /// If it cannot be opened, or is another file by now.
     pub fn open_file(&self, found: &OriginFile) -> Result<File, Refusal> {
         let path = Path::new(OsStr::from_bytes(&found.path));
         self.open_found(found).map_err(|error| Refusal::from_io("open for destaging", &self.path().join(path), error))
     }
 
-    /// What opens it again, as long as nothing is renamed.
+    /// How to open it again, as long as nothing is renamed.
     #[must_use]
     pub fn again(self: &Arc<Self>, found: OriginFile) -> Arc<dyn Reopen> {
         Arc::new(Again { root: self.clone(), found })
@@ -231,7 +230,7 @@ fn birth(now: &Statx) -> UnixNanos {
     if known { unix_nanos(now.stx_btime.tv_sec, now.stx_btime.tv_nsec) } else { UnixNanos(0) }
 }
 
-/// Saturates in the year 2262, as the mount does: times only have to compare equal.
+/// Saturates in the year 2262, as the mount does: times need only compare equal.
 fn unix_nanos(seconds: i64, nanos: u32) -> UnixNanos {
     UnixNanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos.into()))
 }

@@ -1,8 +1,8 @@
-//! Starting in the background: the command starts itself once more, as a daemon of its own
-//! session, and stays until that one has said whether the mount stands.
+//! Starting in the background: the command starts itself once more, as a daemon with a session of its own, and waits
+//! until the daemon says whether the mount stands.
 //!
-//! Invariant: when the command ends with success, the mount is there; when it ends otherwise,
-//! it is not, and the reason is on the terminal. A start whose command was interrupted ends too.
+//! Invariant: a command that ends with success leaves a mount. Otherwise there is no mount, and the reason is on the
+//! terminal. A start whose command was interrupted ends too.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -19,14 +19,14 @@ use serde::{Deserialize, Serialize};
 use super::log::log_line;
 use crate::refusal::{ExitStatus, Refusal};
 
-/// This is a daemon whose command waits for its report.
+/// Whether this is a daemon whose command waits for its report.
 static REPORTS: AtomicBool = AtomicBool::new(false);
 
-/// What the daemon tells the command that started it.
+/// The daemon's report to the command that started it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Report {
-    /// It takes a while, and why. Others follow.
+    /// The start waits, and why. More reports follow.
     Waiting {
         text: String,
     },
@@ -39,11 +39,11 @@ enum Report {
     },
 }
 
-/// Starts this program once more with `mark` before the arguments that it was started with,
-/// its errors going to `log`, and waits for its report. Gives what it says when it is ready.
+/// Starts this program once more, with `mark` before the same arguments and with its errors going to `log`. Waits for
+/// its report, and returns the daemon's text when the mount stands.
 ///
 /// # Errors
-/// What the daemon refuses, or that it died.
+/// The daemon's refusal, or that it died.
 pub fn start(mark: &str, arguments: impl Iterator<Item = OsString>, log: &Path) -> Result<String, Refusal> {
     let failed = |error: io::Error| Refusal::Failed { doing: "start in the background".to_owned(), error };
     let log_file = open_log(log)?;
@@ -92,28 +92,28 @@ fn open_log(path: &Path) -> Result<File, Refusal> {
         .map_err(|error| Refusal::from_io("open the log", path, error))
 }
 
-/// In the daemon: leaves the terminal. To be called first, with all paths made absolute before.
+/// In the daemon: leaves the terminal. Call it first, but after making all paths absolute.
 ///
 /// # Errors
-/// When the system does not allow it.
+/// If the system does not allow it.
 pub fn leave_terminal() -> Result<(), Refusal> {
     REPORTS.store(true, Ordering::Relaxed);
     super::log::begin();
-    // Fails only for a process that leads a session already, which is what is wanted.
+    // Fails only for a process that already leads a session, which is the aim.
     let _ = setsid();
     chdir("/").map_err(|error| Refusal::from_io("change to", Path::new("/"), error))
 }
 
-/// Tells on the terminal what is going on, wherever that terminal is; and the log.
+/// Says on the command's terminal what is going on, and in the log.
 pub(crate) fn tell(text: &str) {
     log_line(text);
     if REPORTS.load(Ordering::Relaxed) {
-        // A command that is gone is found by others: see `is_orphan`.
+        // Another place finds out that the command is gone: see `is_orphan`.
         let _ = say(&Report::Waiting { text: text.to_owned() });
     }
 }
 
-/// In the daemon, before it has reported: whether the command that waits for that is gone.
+/// In the daemon, before its report: whether the command that waits for it is gone.
 pub(crate) fn is_orphan() -> bool {
     if !REPORTS.load(Ordering::Relaxed) {
         return false;
@@ -124,17 +124,17 @@ pub(crate) fn is_orphan() -> bool {
     poll(&mut watched, Some(&now)).is_ok_and(|count| count > 0) && watched[0].revents().contains(PollFlags::ERR)
 }
 
-/// In the daemon: tells that the mount stands, and lets go of the command's output.
+/// In the daemon: reports that the mount stands, and lets go of the command's output.
 ///
 /// # Errors
-/// When the command is gone: its operator gave up, and so should the daemon.
+/// If the command is gone: its operator gave up, so the daemon should end.
 pub fn report_ready(text: &str) -> io::Result<()> {
     report(&Report::Ready { text: text.to_owned() })
 }
 
-/// In the daemon: tells why there is no mount.
+/// In the daemon: reports why there is no mount.
 pub fn report_refusal(refusal: &Refusal) {
-    // If nobody listens any more, the log still has it.
+    // If the command is gone, the log still has it.
     let _ = report(&Report::Refused { status: refusal.status().code(), text: refusal.to_string() });
 }
 

@@ -1,6 +1,6 @@
-//! Which boot of this host it is: as long as it lasts, the origin's file system has lost nothing.
+//! The identity of this host's boot. During one boot the origin's file system loses nothing.
 
-/// The kernel's random name of this boot, as bytes; zeros if it cannot be read.
+/// The kernel's random id of this boot, as bytes. Zeros if it cannot be read.
 pub(crate) fn boot() -> [u8; 16] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     parse(&text).unwrap_or_default()

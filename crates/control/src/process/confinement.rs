@@ -1,17 +1,18 @@
-//! What root's daemon may still do once it has begun: what serving a mount takes, and nothing else.
+//! What root's daemon may still do once it has begun: what serving a mount needs, and nothing else.
 //!
 //! Invariants
-//! - It comes before the first thread is started and before anything that others wrote is read: each thread has its capabilities
-//!   from the one that started it, and keeps what it has.
-//! - What is given up cannot be had again, by this process or by a program that it runs.
-//! - An ordinary user's daemon has nothing to give up, and must be able to run `fusermount3`, which is set-user-id root: it stays as it is.
+//! - This comes before the first thread starts and before the daemon reads anything that others wrote. A thread
+//!   inherits its capabilities from its parent, and keeps them.
+//! - What the daemon gives up, neither it nor a program that it runs can get back.
+//! - An ordinary user's daemon stays as it is: it has nothing to give up, and must be able to run `fusermount3`,
+//!   which is set-user-id root.
 
 use std::io;
 
 use rustix::process::geteuid;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-/// What is kept, each with what for. docs/security.md has the same list.
+/// The capabilities that stay, each with its purpose. docs/security.md has the same list.
 pub const KEPT: [(CapabilitySet, &str); 12] = [
     (CapabilitySet::CHOWN, "give files to the owner whom an application names"),
     (CapabilitySet::DAC_OVERRIDE, "reach every file of the origin: the kernel has checked the caller's permissions"),
@@ -30,21 +31,22 @@ pub const KEPT: [(CapabilitySet, &str); 12] = [
     (CapabilitySet::SYS_RESOURCE, "have as many open files as the system allows; space that the origin keeps for root"),
 ];
 
-/// Gives up the rest.
+/// Gives up all other capabilities.
 ///
 /// # Errors
-/// When the system refuses, which it has no reason to.
+/// If the system refuses, for which it has no reason.
 pub fn confine() -> io::Result<()> {
     if !geteuid().is_root() {
         return Ok(());
     }
     let own = rustix::thread::capabilities(None)?;
     let kept = own.permitted & kept();
-    // The bounding set first, as that takes a capability itself. Without it (a container) there is less to give up.
+    // The bounding set first, because that takes a capability itself. A daemon without that capability (in a
+    // container) has less to give up.
     if own.effective.contains(CapabilitySet::SETPCAP) {
         for bit in 0..u64::BITS {
             let capability = CapabilitySet::from_bits_retain(1 << bit);
-            // An error: the kernel knows of no such capability.
+            // An error means that the kernel does not know this capability.
             if !kept.contains(capability) && rustix::thread::capability_is_in_bounding_set(capability).unwrap_or(false)
             {
                 rustix::thread::remove_capability_from_bounding_set(capability)?;

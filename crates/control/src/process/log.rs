@@ -1,21 +1,21 @@
-//! What a mount's process tells its operator, on standard error.
+//! The messages of a mount's process to its operator, on standard error.
 //!
 //! Invariant: each line of a background daemon's log begins with its time. In the foreground and under a service
-//! manager there is none: the terminal shows its operator the present, and a journal has times of its own.
+//! manager no line does: the terminal shows the present, and a journal has times of its own.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-/// Standard error is the log of a daemon.
+/// Whether standard error is the log of a daemon.
 static IS_LOG: AtomicBool = AtomicBool::new(false);
 
-/// From here on standard error is the log of a daemon.
+/// From now on standard error is the log of a daemon.
 pub(super) fn begin() {
     IS_LOG.store(true, Ordering::Relaxed);
 }
 
-/// Writes a message to standard error. One that cannot be written is lost.
+/// Writes a message to standard error. A message that cannot be written is lost.
 pub fn log_line(message: impl Display) {
     if IS_LOG.load(Ordering::Relaxed) {
         eprintln!("{}", stamped(SystemTime::now(), message));
@@ -24,7 +24,7 @@ pub fn log_line(message: impl Display) {
     }
 }
 
-/// In UTC, to the second: `2026-11-25T08:15:00Z`.
+/// The message with its time, in UTC to the second: `2026-11-25T08:15:00Z`.
 fn stamped(now: SystemTime, message: impl Display) -> String {
     let time = humantime::format_rfc3339_seconds(now).to_string();
     let message = message.to_string();

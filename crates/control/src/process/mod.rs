@@ -1,7 +1,7 @@
-//! The daemon as a process of its host: how it gets into the background and says that it stands or waits, where its
-//! socket and log lie, and what it may still do once it serves.
+//! The daemon as a process of its host: how it gets into the background and reports that it stands or waits, where
+//! its socket and log lie, and what it may still do once it serves.
 //!
-//! Keeps true: a command that started a daemon learns how the start ended, and a daemon keeps no capability that it
+//! Keeps true: a command that starts a daemon learns how the start ended, and a daemon keeps no capability that it
 //! does not need. Uses `refusal`.
 
 pub(crate) mod background;

@@ -5,7 +5,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Says something to the service manager, if one listens. Not being heard is no reason to fail.
+/// Sends a message to the service manager, if there is one. A failure to send changes nothing.
 pub(crate) fn notify(what: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let address = match name.as_bytes().strip_prefix(b"@") {

@@ -1,9 +1,9 @@
-//! Where a daemon's socket and log are, so that a client finds them by the mount point alone.
+//! Where a daemon's socket and log lie. A client finds them by the mount point alone.
 //!
 //! Invariants:
-//! - The directory belongs to the daemon's user, and nobody else may write there.
-//! - A socket is made, and a dead one removed, only by the holder of the directory's lock. So nobody
-//!   removes the socket of a daemon that has taken a dead one's place this very moment.
+//! - The directory belongs to the daemon's user, and no other user may write there.
+//! - Only the holder of the directory's lock makes a socket or removes a dead one. So no process removes the socket
+//!   of a daemon that has just taken a dead one's place.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -17,7 +17,7 @@ use rustix::process::geteuid;
 
 use crate::refusal::Refusal;
 
-/// The directories in which a user's daemons may be, the best first.
+/// The directories for a user's daemons, the best first.
 fn candidates(user: u32) -> Vec<PathBuf> {
     if user == 0 {
         return vec!["/run/headpond".into(), "/tmp/headpond-0".into()];
@@ -33,10 +33,10 @@ fn candidates(user: u32) -> Vec<PathBuf> {
     dirs
 }
 
-/// The directory for a new daemon of this user, made if need be.
+/// The directory for a new daemon of this user. It is made if it is missing.
 ///
 /// # Errors
-/// When none can be made, or another user owns it.
+/// If none can be made, or another user owns it.
 pub fn make() -> Result<PathBuf, Refusal> {
     let user = geteuid().as_raw();
     let mut last = None;
@@ -67,18 +67,17 @@ fn trusted(dir: &Path, user: u32) -> io::Result<()> {
     }
 }
 
-/// Takes a directory's lock, which goes with the file. It is held for moments only.
+/// Takes a directory's lock, which the file holds. Hold it for moments only.
 ///
 /// # Errors
-/// When it cannot be opened.
+/// If it cannot be opened.
 pub(crate) fn lock(dir: &Path) -> io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(dir.join("lock"))?;
     flock(&file, FlockOperation::LockExclusive)?;
     Ok(file)
 }
 
-/// Removes the sockets that this user's dead daemons left. What cannot be removed is left to be
-/// found dead again.
+/// Removes the sockets of this user's dead daemons. A socket that cannot be removed stays, and counts as dead again.
 pub fn remove_dead() {
     for dir in dirs_of(&[geteuid().as_raw()]) {
         let Ok(_lock) = lock(&dir) else { continue };
@@ -91,8 +90,8 @@ pub fn remove_dead() {
     }
 }
 
-/// The sockets at which the daemon of a mount point may listen, of this user and of the
-/// user who mounted it. Each with whose it must be.
+/// The sockets at which the daemon of a mount point may listen, for this user and for the user who mounted it. Each
+/// comes with the user who must own it.
 #[must_use]
 pub fn sockets_of(mountpoint: &Path, mounted_by: Option<u32>) -> Vec<(PathBuf, u32)> {
     let own = geteuid().as_raw();
@@ -125,8 +124,8 @@ fn dirs_of(users: &[u32]) -> Vec<PathBuf> {
     dirs
 }
 
-/// The files' name for a mount point: its last part for people, and a hash of all of it, since
-/// a socket's path may not be longer than 107 bytes.
+/// The name of a mount point's files: its last part for people, and a hash of all of it, because a socket's path may
+/// have at most 107 bytes.
 #[must_use]
 pub fn name_of(mountpoint: &Path) -> String {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325; // FNV-1a

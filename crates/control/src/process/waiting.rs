@@ -1,9 +1,9 @@
-//! A start that waits for the origin says so: a server that does not answer, or gives no locks for a while after a restart,
-//! holds a system call for minutes. One that is at work itself says that, and blames no server.
+//! A start that waits for the origin says so. A server that does not answer, or grants no locks for a while after a
+//! restart, blocks a system call for minutes. A start that is itself at work says that, and blames no server.
 //!
-//! An NFS client waits out the server's grace also where a lock was asked for without waiting, and where a file is opened. So
-//! the waiting is left to the system call, and a thread beside it tells. Ctrl-C ends the process as always: such calls give way
-//! to a signal that kills.
+//! An NFS client waits out the server's grace period even for a lock without waiting, and for an open. So the start
+//! leaves the waiting to the system call, and a thread beside it reports. Ctrl-C ends the process as always: such
+//! calls end on a signal that kills.
 
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -13,19 +13,19 @@ use super::background;
 use super::log::log_line;
 use crate::refusal::ExitStatus;
 
-/// After this long, a line says what the start waits for.
+/// A line says what the start waits for after this time.
 const FIRST: Duration = Duration::from_secs(3);
 
-/// And again each time after this.
+/// And again each time after this time.
 const AGAIN: Duration = Duration::from_secs(15);
 
-/// How often it is looked whether the command that started this is still there.
+/// How often it checks that the command of this start is still there.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// What a start may have to wait for.
+/// A step that a start may have to wait for.
 #[derive(Clone, Copy)]
 pub(crate) enum Step {
-    /// An answer of the origin about this.
+    /// The origin answers about this.
     Origin(&'static str),
     /// The pool is read or written.
     Pool,
@@ -35,13 +35,13 @@ pub(crate) enum Step {
     Files,
 }
 
-/// Tells what a start waits for. Quiet once dropped.
+/// Reports what a start waits for, until it is dropped.
 pub(crate) struct Waiting {
     step: Sender<Step>,
 }
 
 impl Waiting {
-    /// For an origin. If the thread cannot start, there are no lines.
+    /// For this origin. If the thread cannot start, no line comes.
     pub(crate) fn for_origin(origin: &Path) -> Self {
         let (step, steps) = channel();
         let origin = origin.to_owned();
@@ -66,12 +66,12 @@ impl Waiting {
                 }
             }
         };
-        // Fails only where no thread can be started, and then the start will say so.
+        // Fails only if no thread can start, and then the start itself says so.
         let _ = std::thread::Builder::new().name("waiting".to_owned()).spawn(tell);
         Self { step }
     }
 
-    /// The next thing that may have to be waited for.
+    /// The start goes on to its next step.
     pub(crate) fn on(&self, step: Step) {
         let _ = self.step.send(step);
     }

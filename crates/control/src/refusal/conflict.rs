@@ -1,12 +1,11 @@
-//! Dirty data that meets a file that others changed at the origin: shown and decided
-//! by the operator, never guessed.
+//! Dirty data of a file that others changed at the origin. headpond shows it, and the operator decides.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::wording::{AFew, HowMany, Size};
 
-/// The most conflicts that are shown one by one.
+/// The most conflicts in a message.
 const SHOWN: usize = 20;
 
 /// One file in conflict.
@@ -14,9 +13,9 @@ const SHOWN: usize = 20;
 pub struct FileConflict {
     /// The file, below the origin's root.
     pub path: PathBuf,
-    /// What is not as it was left.
+    /// What differs from what headpond left.
     pub differs: String,
-    /// How much of it only the pool has.
+    /// Bytes of it that only the pool has.
     pub dirty_bytes: u64,
 }
 
@@ -29,9 +28,9 @@ impl fmt::Display for FileConflict {
 /// All files in conflict.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Conflicts {
-    /// Those that are not decided.
+    /// The files without a decision.
     pub files: Vec<FileConflict>,
-    /// What the operator named that is not in conflict: a typing error, most likely.
+    /// Paths that the operator named but that are not in conflict: most likely typing errors.
     pub unknown: Vec<PathBuf>,
 }
 
@@ -80,7 +79,7 @@ impl fmt::Display for Leftover {
     }
 }
 
-/// The dirty files of a pool that is not the one that the origin was last used with.
+/// The dirty files of a pool that is not the one with which the origin was last used.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Doubtful(pub Vec<FileConflict>);
 
@@ -110,10 +109,10 @@ impl fmt::Display for Doubtful {
     }
 }
 
-/// What the operator decided.
+/// The operator's decisions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Decisions {
-    /// Files, below the origin's root, whose dirty data in the pool counts.
+    /// Files whose dirty data in the pool counts. Paths are below the origin's root.
     pub keep_pool: Vec<PathBuf>,
     /// Files whose state at the origin counts.
     pub keep_origin: Vec<PathBuf>,
@@ -129,14 +128,14 @@ pub enum WinningSide {
 }
 
 impl Decisions {
-    /// What is named, and is none of these files.
+    /// Named paths that are none of these files.
     pub(crate) fn unknown(&self, files: &[PathBuf]) -> Vec<PathBuf> {
         let named = self.keep_pool.iter().chain(&self.keep_origin);
         named.filter(|name| name.as_os_str() != "all" && !files.contains(name)).cloned().collect()
     }
 
-    /// The side for one file: named by itself, else by `all`. A file named for both sides, or
-    /// `all` for both, decides nothing.
+    /// The side for one file: by its own name, or else by `all`. A file named for both sides, or `all` for both,
+    /// decides nothing.
     #[must_use]
     pub fn side(&self, path: &std::path::Path) -> Option<WinningSide> {
         let named = |list: &[PathBuf], name: &std::path::Path| list.iter().any(|entry| entry == name);

@@ -1,16 +1,16 @@
-//! Exit statuses: one for each class of refusal, so that scripts and unit files can tell them
-//! apart without reading text.
+//! Exit statuses: one for each class of refusal, so that scripts and unit files need not read text to tell them
+//! apart.
 //!
-//! Invariant: a number, once released, keeps its meaning. `docs/operations.md` and
-//! `headpond --help` show this very table, and a test compares them.
+//! Invariant: a released number keeps its meaning. `docs/operations.md` and `headpond --help` show this very table,
+//! and a test compares them.
 
-/// What a `headpond` command ends with.
+/// How a `headpond` command ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum ExitStatus {
     /// Done.
     Done = 0,
-    /// Something that no other status describes.
+    /// An error without a status of its own.
     Failed = 1,
     /// The command line makes no sense.
     Usage = 2,
@@ -40,7 +40,7 @@ pub enum ExitStatus {
     FlashInUse = 31,
     /// Flash holds something that is no pool.
     FlashForeign = 32,
-    /// Flash holds dirty data of another origin, or of nobody known.
+    /// Flash holds dirty data of another origin, or of an unknown one.
     FlashDirtyElsewhere = 33,
     /// Flash too small for a pool.
     FlashTooSmall = 34,
@@ -48,7 +48,7 @@ pub enum ExitStatus {
     FlashNoSpace = 35,
     /// Pool shorter than it says.
     PoolTruncated = 36,
-    /// Pool written by a newer headpond.
+    /// Pool of a newer headpond.
     PoolVersion = 37,
     /// Pool damaged.
     PoolDamaged = 38,
@@ -58,9 +58,9 @@ pub enum ExitStatus {
     PoolObsolete = 40,
     /// Pool with damage that loses nothing: only `check` ends with it.
     PoolBlemished = 41,
-    /// Pool as it was earlier, or a copy of it: not the one that the origin waits for.
+    /// Pool as it was earlier, or a copy of it: not the pool that the origin waits for.
     PoolImage = 42,
-    /// Dirty data meets an origin that was changed behind its back.
+    /// Dirty data of files that others changed at the origin.
     Conflict = 50,
     /// No FUSE here, or the mount itself was refused.
     NoFuse = 60,
@@ -79,7 +79,7 @@ pub enum ExitStatus {
 }
 
 impl ExitStatus {
-    /// All, with what they mean, in the order of their numbers.
+    /// All statuses with their meanings, in the order of their numbers.
     pub const TABLE: [(Self, &'static str); 34] = [
         (Self::Done, "done"),
         (Self::Failed, "failed; the message says why"),
@@ -129,7 +129,7 @@ impl ExitStatus {
         Self::TABLE.into_iter().map(|(status, _)| status).find(|status| status.code() == code)
     }
 
-    /// The table as text, a line for each.
+    /// The table as text, one status a line.
     #[must_use]
     pub fn table() -> String {
         Self::TABLE.into_iter().map(|(status, meaning)| format!("{:>4}  {meaning}\n", status.code())).collect()

@@ -1,8 +1,7 @@
 //! Every reason for which headpond refuses or fails a command.
 //!
-//! Invariant: a refusal changes nothing, at the origin or on flash. Its message says what failed,
-//! on what, why, and which command helps. Its [`ExitStatus`] says its class.
-//! Uses `wording`.
+//! Invariant: a refusal changes nothing, at the origin or on flash. Its message says what failed, on what, why, and
+//! which command helps. Its [`ExitStatus`] is its class. Uses `wording`.
 
 mod conflict;
 mod exit;
@@ -15,7 +14,7 @@ pub use exit::ExitStatus;
 
 use crate::wording::Size;
 
-/// Why not.
+/// Why headpond refuses.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// The origin cannot be used.
@@ -35,7 +34,7 @@ pub enum Refusal {
     OriginFailed {
         /// The origin.
         path: PathBuf,
-        /// What it said.
+        /// The system's error.
         error: io::Error,
     },
     /// The origin is mounted already.
@@ -43,17 +42,17 @@ pub enum Refusal {
     OriginInUse {
         /// The origin.
         path: PathBuf,
-        /// By whom, as far as the marker says.
+        /// The holder, if the marker names it.
         by: String,
-        /// What to unmount.
+        /// The path to unmount.
         target: String,
     },
-    /// The origin lies in another one, or another one in it.
+    /// The origin lies in another origin, or another one in it.
     #[error("origin {} {what}\n  {advice}", .path.display())]
     OriginNested {
         /// The origin.
         path: PathBuf,
-        /// How, and whose the other is.
+        /// How they lie, and whose the other one is.
         what: String,
         /// What to do first.
         advice: String,
@@ -80,7 +79,7 @@ pub enum Refusal {
         path: PathBuf,
         /// When it failed.
         when: String,
-        /// What the operator has to decide on.
+        /// The dirty files on which the operator must decide.
         left: Leftover,
     },
     /// The pool is not the one that the marker waits for, but an image of it.
@@ -90,7 +89,7 @@ pub enum Refusal {
         path: PathBuf,
         /// What kind of image, and of when.
         what: String,
-        /// What the operator has to decide on.
+        /// The dirty files on which the operator must decide.
         left: Doubtful,
     },
     /// The marker makes no sense.
@@ -104,7 +103,7 @@ pub enum Refusal {
         /// What is wrong with it.
         why: String,
     },
-    /// What is in headpond's place beside the origin is not headpond's.
+    /// What lies beside the origin under headpond's names is not headpond's.
     #[error("{} {what}: headpond does not use it, and did not change it\n  {advice}", .path.display())]
     BesideNotOurs {
         /// The directory, or the file in it.
@@ -132,7 +131,7 @@ pub enum Refusal {
         /// One of the names in it.
         example: String,
     },
-    /// The mount point is one already.
+    /// The mount point has a mount already.
     #[error("mount point {}: {what} is mounted there already\n  To unmount it: headpond unmount {}", .path.display(), .path.display())]
     MountPointInUse {
         /// The mount point.
@@ -140,10 +139,10 @@ pub enum Refusal {
         /// What is mounted.
         what: String,
     },
-    /// Two of the three paths lie in one another.
+    /// One of the three paths lies in another.
     #[error("{what}\n  {advice}")]
     Overlap {
-        /// Which lies in which.
+        /// Which one lies in which.
         what: String,
         /// Where to put it instead.
         advice: &'static str,
@@ -162,15 +161,15 @@ pub enum Refusal {
         /// The flash.
         path: PathBuf,
     },
-    /// Bytes that are not headpond's.
+    /// The flash holds something that is no pool.
     #[error("flash {}: {what}, not a headpond pool\n  Nothing was written. To overwrite what it holds: --format", .path.display())]
     FlashForeign {
         /// The flash.
         path: PathBuf,
-        /// What it is.
+        /// What it holds.
         what: String,
     },
-    /// A pool with dirty data which is not this origin's.
+    /// The pool has dirty data of another origin.
     #[error(
         "pool: {} holds dirty data of {whose}\n  {why}\n  To save it, mount that origin with this flash and flush. To drop its {} of dirty data for good: --discard-dirty",
         .path.display(), Size(*.dirty_bytes)
@@ -178,22 +177,22 @@ pub enum Refusal {
     FlashDirtyElsewhere {
         /// The flash.
         path: PathBuf,
-        /// The origin it belongs to.
+        /// The origin that the data belongs to.
         whose: String,
-        /// How much.
+        /// Bytes of dirty data.
         dirty_bytes: u64,
-        /// Why it is not taken for this origin's.
+        /// Why headpond does not take it for this origin's.
         why: String,
     },
-    /// Too small.
+    /// The flash is too small for a pool.
     #[error("flash {}: {why}", .path.display())]
     FlashTooSmall {
         /// The flash.
         path: PathBuf,
-        /// How small, and what would do.
+        /// Its size, and the size that is enough.
         why: String,
     },
-    /// No space to make the file.
+    /// There is no space for the file.
     #[error("flash {}: no room for a file of {} there\n  Free some space, or choose a smaller --size.", .path.display(), Size(*.bytes))]
     FlashNoSpace {
         /// The flash.
@@ -213,10 +212,10 @@ pub enum Refusal {
         /// Its class: one of those for pools.
         status: ExitStatus,
     },
-    /// Dirty data of files that changed at the origin.
+    /// Dirty data of files that others changed at the origin.
     #[error("{0}")]
     Conflict(Conflicts),
-    /// No FUSE, or it would not.
+    /// There is no FUSE, or it refused the mount.
     #[error("cannot mount on {}: {why}", .path.display())]
     NoFuse {
         /// The mount point.
@@ -224,31 +223,31 @@ pub enum Refusal {
         /// What the system said, and what to do.
         why: String,
     },
-    /// Not allowed.
+    /// The system does not permit it.
     #[error("{what}: not permitted\n  {advice}")]
     NoPermission {
-        /// What was being done.
+        /// The operation that failed.
         what: String,
         /// What can be done.
         advice: String,
     },
-    /// A process works in the mount.
+    /// The mount is in use.
     #[error("{} is in use{by}\n  The mount stays as it is. Stop these programs, then unmount again.", .path.display())]
     Busy {
         /// The mount point.
         path: PathBuf,
-        /// Who, as far as can be seen.
+        /// The programs that use it, if they can be seen.
         by: String,
     },
-    /// No headpond there.
+    /// headpond has no mount there.
     #[error("{}: no headpond is mounted there{hint}", .path.display())]
     NotMounted {
-        /// Where it was looked for.
+        /// The path that was given.
         path: PathBuf,
         /// What is there instead, if that helps.
         hint: String,
     },
-    /// The mount is on its way out.
+    /// The mount is ending.
     #[error("{} is being unmounted: the daemon finishes its writes and then ends", .path.display())]
     Ending {
         /// The mount point.
@@ -257,12 +256,12 @@ pub enum Refusal {
     /// The origin did not take everything.
     #[error("{why}\n  {} of dirty data stay safe in the pool.", Size(*.dirty_bytes))]
     FlushFailed {
-        /// What the origin said.
+        /// The origin's error.
         why: String,
-        /// What is still dirty.
+        /// Bytes that are still dirty.
         dirty_bytes: u64,
     },
-    /// The operator pressed ctrl-C, or the like.
+    /// The operator pressed ctrl-C, or sent a like signal.
     #[error("{0}")]
     Interrupted(String),
     /// The daemon is there and does not answer.
@@ -273,18 +272,18 @@ pub enum Refusal {
         /// What happened.
         why: String,
     },
-    /// The command line makes no sense together with what was found.
+    /// The command line does not fit what headpond found.
     #[error("{0}")]
     Usage(String),
     /// Anything else.
     #[error("{doing}: {error}")]
     Failed {
-        /// What was being done, to what.
+        /// The operation that failed, and on what.
         doing: String,
         /// What the system said.
         error: io::Error,
     },
-    /// As another process said it.
+    /// The refusal of another process.
     #[error("{text}")]
     Relayed {
         /// Its message.
@@ -331,8 +330,7 @@ impl Refusal {
         }
     }
 
-    /// What an operating system error means while doing something to a path: a missing
-    /// permission has a class of its own.
+    /// The refusal for an error of the system in an operation on a path. A missing permission has a class of its own.
     #[must_use]
     pub fn from_io(doing: &str, path: &Path, error: impl Into<io::Error>) -> Self {
         let error = error.into();

@@ -1,7 +1,7 @@
 //! A client's end of the control socket.
 //!
-//! Invariant: only a daemon of the user in whose directory its socket lies is spoken with. A socket, or a link to
-//! one, that leads to another user's process is not: root would give it its commands.
+//! Invariant: a client speaks only with a daemon of the user in whose directory the socket lies. It refuses a socket,
+//! or a link to one, that leads to another user's process: otherwise root would send that process its commands.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -16,10 +16,10 @@ use crate::mounts::{FS_TYPE, mounted_on, mountpoint_path};
 use crate::process::runtime_dir;
 use crate::refusal::{ExitStatus, Refusal};
 
-/// How long a daemon may take for a short answer. Its control thread never waits for storage.
+/// The longest time for a short answer. A daemon's control thread never waits for storage.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A daemon that was found.
+/// A running daemon.
 #[derive(Clone, Debug)]
 pub struct Daemon {
     socket: PathBuf,
@@ -31,7 +31,7 @@ impl Daemon {
     /// The daemon of a mount point.
     ///
     /// # Errors
-    /// [`Refusal::NotMounted`] when there is none.
+    /// [`Refusal::NotMounted`] if there is none.
     pub fn of(mountpoint: &Path) -> Result<Self, Refusal> {
         let mountpoint = mountpoint_path(mountpoint);
         let mount = mounted_on(&mountpoint).filter(|mount| mount.fs_type == FS_TYPE);
@@ -57,7 +57,7 @@ impl Daemon {
         Err(Refusal::NotMounted { path: mountpoint, hint })
     }
 
-    /// All living daemons of this user. What dead ones left is cleared away.
+    /// All running daemons of this user. Removes what dead ones left.
     #[must_use]
     pub fn all() -> Vec<Self> {
         runtime_dir::remove_dead();
@@ -67,24 +67,24 @@ impl Daemon {
         sockets.map(|socket| Self { mountpoint: socket.clone(), socket, user }).collect()
     }
 
-    /// The mount point, as it was found.
+    /// The daemon's mount point.
     #[must_use]
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
     }
 
-    /// Asks, and waits for the short answer.
+    /// Sends a command and waits for its short answer.
     ///
     /// # Errors
-    /// What the daemon refuses, or [`Refusal::NoAnswer`].
+    /// The daemon's refusal, or [`Refusal::NoAnswer`].
     pub fn ask(&self, command: &ClientCommand) -> Result<Answer, Refusal> {
         self.take(ask_at(&self.socket, self.user, command, Some(PATIENCE)))
     }
 
-    /// Asks for something that is answered when it is over, however long that takes.
+    /// Sends a command whose answer comes only when the work is done, however long that takes.
     ///
     /// # Errors
-    /// What the daemon refuses, or [`Refusal::NoAnswer`].
+    /// The daemon's refusal, or [`Refusal::NoAnswer`].
     pub fn ask_and_wait(&self, command: &ClientCommand) -> Result<Answer, Refusal> {
         self.take(ask_at(&self.socket, self.user, command, None))
     }
@@ -95,7 +95,7 @@ impl Daemon {
                 Err(Refusal::Relayed { text, status: ExitStatus::from_code(status).unwrap_or(ExitStatus::Failed) })
             }
             Ok(answer) => Ok(answer),
-            // It ended between being found and being asked.
+            // The daemon ended after it was found and before it was asked.
             Err(_) if connect(&self.socket, self.user).is_err() => {
                 Err(Refusal::NotMounted { path: self.mountpoint.clone(), hint: String::new() })
             }
@@ -104,7 +104,7 @@ impl Daemon {
     }
 }
 
-/// Connects with a daemon of this user.
+/// Connects to a daemon of this user.
 fn connect(socket: &Path, user: u32) -> io::Result<UnixStream> {
     let stream = UnixStream::connect(socket)?;
     if socket_peercred(&stream)?.uid.as_raw() == user {
@@ -113,10 +113,10 @@ fn connect(socket: &Path, user: u32) -> io::Result<UnixStream> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("another user than {user} listens there")))
 }
 
-/// Says one line to the socket of a user's daemon and reads one.
+/// Sends one line to the socket of a user's daemon and reads one line.
 ///
 /// # Errors
-/// When nobody of that user listens, or what is said is no answer.
+/// If no daemon of that user listens, or the line is no answer.
 pub fn ask_at(socket: &Path, user: u32, command: &ClientCommand, patience: Option<Duration>) -> io::Result<Answer> {
     let mut stream = connect(socket, user)?;
     stream.set_read_timeout(patience)?;

@@ -1,7 +1,6 @@
 //! What the control socket's commands do to a running mount.
 //!
-//! Invariant: nothing here waits for storage. Long work is given to the shard, and its end is
-//! noted when it comes.
+//! Invariant: nothing here waits for storage. The shard does long work, and an operation notes its end.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -27,25 +26,25 @@ use crate::numbers::{self, Numbers, Rate, Snapshot};
 use crate::refusal::Refusal;
 use crate::settings::{LiveSettings, Settings};
 
-/// What the daemon's main thread has to act on.
+/// An event on which the daemon's main thread acts.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A client wants the mount away.
+    /// A client asks for an unmount.
     Unmount { client: Client, keep_dirty: bool },
     /// SIGTERM or SIGINT.
     Signal(i32),
 }
 
-/// How far the life of a mount is.
+/// The phase in the life of a mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
     /// Serving.
     Running,
-    /// The mount is gone, and what is left is being brought to the origin or written down.
+    /// The mount is gone. Dirty data goes to the origin, or the pool keeps it.
     Unmounting,
 }
 
-/// A running mount as the control thread and the main thread see it.
+/// A running mount, for the control thread and the main thread.
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) handle: Handle,
@@ -53,7 +52,7 @@ pub(crate) struct Service {
     pub(crate) pool: PoolId,
     pub(crate) pool_bytes: u64,
     faults: Option<FaultHandle>,
-    /// Through which the origin is changed.
+    /// The gate that each change of the origin passes.
     pub(crate) gate: Arc<Gate>,
     live: LiveSettings,
     destage: Arc<Mutex<Rate>>,
@@ -62,12 +61,12 @@ pub(crate) struct Service {
     ticked: Arc<Mutex<Instant>>,
     pub(crate) operations: Operations,
     pub(crate) insight: Arc<Insight>,
-    /// Of which files databases were told that their writes are whole.
+    /// The files whose writes the mount promised to keep whole.
     pub(crate) whole: Arc<WholeWrites>,
     now: Arc<Mutex<(CacheMode, Phase)>>,
 }
 
-/// An operation of the origin that takes longer than this is reported.
+/// After this long an unanswered operation of the origin is reported.
 const SILENT: Duration = Duration::from_secs(3);
 
 pub(crate) const FLUSH: &str = "flush";
@@ -105,12 +104,12 @@ impl Service {
         service
     }
 
-    /// The same, with a flash that can be made to fail.
+    /// The same, with a flash that a test can make fail.
     pub(crate) fn with_faults(self, faults: Option<FaultHandle>) -> Self {
         Self { faults, ..self }
     }
 
-    /// Does what one client asks.
+    /// Carries out a client's command.
     pub(crate) fn handle(&self, command: ClientCommand, client: Client, events: &Sender<Event>) {
         let changes = matches!(
             command,
@@ -164,23 +163,22 @@ impl Service {
         self.live.now()
     }
 
-    /// The rules, which the mount asks.
+    /// The rules in force, which the mount reads.
     pub(crate) fn rules(&self) -> &Arc<LiveRules> {
         self.live.rules()
     }
 
-    /// Keeps settings and rules, on a thread of their own.
+    /// Writes settings and rules to the pool, on a thread of its own.
     pub(crate) fn keep_aside(&self, then: impl FnOnce(std::io::Result<()>) + Send + 'static) {
         self.live.keep_aside(then);
     }
 
-    /// Bytes destaged a second, lately.
+    /// The present rate of destage, in bytes a second.
     pub(crate) fn destage_rate(&self) -> f64 {
         self.destage.lock().unwrap_or_else(PoisonError::into_inner).per_second()
     }
 
-    /// Tells the log of trouble that is new, and keeps it for those who ask.
-    /// What is done lately is found out on the way.
+    /// Writes new trouble to the log, and keeps it for the panel. Also finds out the present rates.
     pub(crate) fn watch(&self) {
         let stats = self.look();
         if let Some(lost) = self.gate.lost() {
@@ -204,7 +202,7 @@ impl Service {
         self.insight.nested_origins().into_iter().map(|path| OsString::from_vec(path).into()).collect()
     }
 
-    /// The last troubles that were reported.
+    /// The last troubles in the log.
     pub(crate) fn news(&self) -> Vec<String> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner).told()
     }
@@ -216,7 +214,7 @@ impl Service {
         faults::inject(handle, what)
     }
 
-    /// Looks at what goes on, so that it is known how fast.
+    /// Takes the statistics, and updates the rates from them.
     fn look(&self) -> Stats {
         let engine = self.handle.stats().engine;
         let destaged = engine.destaged_blocks * BLOCK_U64;
@@ -224,7 +222,7 @@ impl Service {
         engine
     }
 
-    /// All numbers, with the busiest files and processes: a look at every file that is known.
+    /// All numbers, with the busiest files and processes. It looks at every known file.
     pub(crate) fn numbers(&self) -> Numbers {
         let files = numbers::files(&self.insight, &self.handle.stats().holdings);
         Numbers { files, processes: numbers::processes(&self.insight), ..self.numbers_of_mount() }
@@ -245,7 +243,7 @@ impl Service {
         Numbers { mountpoint, origin, flash, mode, state, metrics, latency, files, processes, settings }
     }
 
-    /// Begins something long.
+    /// Begins an operation.
     pub(crate) fn begin(&self, name: &'static str, about: &str) -> Result<u64, Refusal> {
         let full = || Refusal::Usage("too many flushes and mode changes are running. Wait for one to end".to_owned());
         self.operations.begin(name, about).ok_or_else(full)
@@ -315,14 +313,15 @@ impl Service {
         );
     }
 
-    /// Lets it be told that writes are whole, if they are in this mode. Also called on the shard's thread: waits for nothing.
+    /// Lets the mount promise whole writes, if this mode keeps them whole. Also runs on the shard's thread: it never
+    /// waits.
     fn hold_if(&self, mode: CacheMode) {
         if mode == CacheMode::WriteBack {
             self.whole.hold();
         }
     }
 
-    /// The next part of the mount's life begins.
+    /// Enters the next phase.
     pub(crate) fn enter(&self, phase: Phase) {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).1 = phase;
     }
@@ -331,18 +330,18 @@ impl Service {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 
-    /// For how long the origin has left something without an answer; 0 if that is not long.
+    /// For how many seconds the origin has left a request without an answer. 0 if that is not long.
     pub(crate) fn origin_silent_seconds(&self) -> u64 {
         let longest = self.handle.stats().origin_silent.max(self.gate.silent_for());
         longest.filter(|silent| *silent >= SILENT).map_or(0, |silent| silent.as_secs())
     }
 
-    /// Why something could not be done, if the origin is another's by now; else as given.
+    /// The given reason; or, if the origin is another's by now, that.
     pub(crate) fn why(&self, why: String) -> String {
         self.gate.lost().map_or(why, str::to_owned)
     }
 
-    /// How things are.
+    /// The status of the mount.
     pub(crate) fn status(&self) -> Status {
         let stats = self.handle.stats();
         let engine = &stats.engine;
@@ -418,7 +417,7 @@ impl Service {
     }
 }
 
-/// Why the mode stays: databases rely on untorn writes, which the other mode does not give.
+/// Why the mode stays: databases rely on untorn writes, which the new mode does not give.
 fn counted_on_refusal(mode: CacheMode, files: &[WholeFile]) -> Refusal {
     let first = &files[0];
     let path = String::from_utf8_lossy(&first.path);
@@ -431,7 +430,7 @@ fn counted_on_refusal(mode: CacheMode, files: &[WholeFile]) -> Refusal {
     ))
 }
 
-/// Whether a request without a result was done.
+/// The outcome of a request whose success has no data.
 pub(crate) fn outcome(reply: &Reply) -> Result<(), String> {
     match reply {
         Reply::Failed(errno) => Err(errno.to_string()),

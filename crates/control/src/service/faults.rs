@@ -1,12 +1,11 @@
-//! What goes wrong with the flash of a mount that is a test, while it serves: never used otherwise.
+//! Faults that a test puts into the flash of a running mount. Only tests use them.
 
 use headpond_device::{FaultHandle, FaultPlan};
 
 use crate::refusal::Refusal;
 
-/// Lets something go wrong: `cut` (nothing works any more, as when a device is pulled out), `heal`
-/// (nothing fails any more, but after a cut), or the words for failing operations that
-/// [`FaultPlan`] has, counted from now.
+/// Injects a fault: `cut` (nothing works any more, as when a device is pulled out), `heal` (nothing fails any more,
+/// except after a cut), or failing operations in the words of [`FaultPlan`], counted from now.
 ///
 /// # Errors
 /// [`Refusal::Usage`] for anything else.

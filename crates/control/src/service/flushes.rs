@@ -1,7 +1,7 @@
-//! Flushes that clients started: of everything or of what lies below a path, followed by their handles,
-//! and cancelled by them.
+//! Flushes that clients start, of everything or of what lies below a path. A client follows and cancels a flush by
+//! its handle.
 //!
-//! Invariant: each ends, and is then done, cancelled, or failed with the reason.
+//! Invariant: each flush ends. It is then done, cancelled, or failed with the reason.
 
 use std::io;
 use std::path::{Component, Path};
@@ -18,14 +18,14 @@ use super::shown::FlushShown;
 use crate::numbers::eta_seconds;
 use crate::refusal::Refusal;
 
-/// How long a client waits to be told that there is no such path.
+/// How long a client waits for the answer that there is no such path.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Flushes that are shown, those that have ended among them.
+/// The most flushes that status shows, ended ones among them.
 const SHOWN: usize = 8;
 
 impl Service {
-    /// Starts a flush, of what lies below `path` if there is one. Comes back at once.
+    /// Starts a flush, of what lies below `path` if there is one. Returns at once.
     pub(crate) fn start_flush(&self, path: Option<&str>) -> Result<Answer, Refusal> {
         let Some(path) = path.filter(|path| !path.is_empty()) else {
             let id = self.begin(FLUSH, "")?;
@@ -40,11 +40,12 @@ impl Service {
         let id = self.begin(FLUSH, path)?;
         let (service, below, shown_there) = (self.clone(), path.to_owned(), shown.clone());
         let (found, is_there) = channel();
-        // Looking at all files of a large directory takes a while, and at a single one for ever where the origin's server is away.
+        // To look at all files of a large directory takes a while. To look at one file takes for ever if the origin's
+        // server is away.
         let look = move || {
             let there = std::fs::symlink_metadata(service.places.origin.join(&below));
             let there = !there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-            // Fails if that took too long: then the flush itself says so.
+            // Fails if that took too long. The flush itself then says so.
             let _ = found.send(there);
             let why = if there {
                 match service.insight.objects_below(Path::new(&below)) {
@@ -97,7 +98,7 @@ impl Service {
         let is_flush = self.operations.get(id).is_some_and(|known| known.name == FLUSH);
         match self.operations.cancel(id).filter(|_| is_flush) {
             Some(OperationProgress::Running) => {
-                // It may have ended this moment, or not have begun: then it finds out by itself.
+                // It may have ended this moment, or not have begun. Then it notices the cancel by itself.
                 let _ = self.handle.call(Request::CancelFlush(FlushId(id)));
                 Ok(Answer::Done)
             }
@@ -106,7 +107,7 @@ impl Service {
         }
     }
 
-    /// What a flush has still to bring to the origin, if it is under way in the engine.
+    /// Bytes that a flush must still write to the origin, if the engine is at work on it.
     pub(crate) fn flush_left(&self, id: u64) -> Option<u64> {
         let flushes = self.handle.stats().flushes;
         let flush = flushes.iter().find(|flush| flush.id == Some(FlushId(id)))?;

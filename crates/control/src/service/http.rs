@@ -1,7 +1,7 @@
 //! The metrics over HTTP, on request: one address, one page, read-only.
 //!
-//! Written out here because it is this little: one thread, one connection at a time, each bounded in
-//! time and in bytes, and no more of HTTP than a GET. Nothing that comes in changes anything.
+//! headpond has this code of its own because it is so little: one thread, one connection at a time, each bounded in
+//! time and in bytes, and no more of HTTP than a GET. No request changes anything.
 //!
 //! Invariant: a client on another machine must send a token.
 
@@ -16,29 +16,29 @@ use rustix::process::geteuid;
 
 use crate::refusal::Refusal;
 
-/// How long a client may take to ask, all in all, or to take a part of the answer.
+/// The longest time for a client's whole request, or for one part of the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The longest request that is read: more than any browser or scraper sends.
+/// The longest request: more than any browser or scraper sends.
 const REQUEST_MAX: u64 = 16 << 10;
 
-/// Where the metrics are.
+/// The path of the metrics.
 const PATH: &str = "/metrics";
 
-/// The shortest token: what a scraper shows in place of a password must not be guessed.
+/// The shortest token: it serves as a password, so it must not be guessed.
 const TOKEN_MIN: usize = 16;
 
-/// The longest one.
+/// The longest token.
 const TOKEN_MAX: u64 = 4096;
 
-/// What a scraper has to show: `Authorization: Bearer` and this.
+/// The token that a scraper must send: `Authorization: Bearer` and this.
 pub(crate) struct Token(Vec<u8>);
 
 impl Token {
-    /// Reads it from a file that nobody else can read.
+    /// Reads the token from a file that no other user can read.
     ///
     /// # Errors
-    /// When there is none, or none that keeps others out.
+    /// If the file is missing, holds no fit token, or others can read or change it.
     pub(crate) fn read(path: &Path) -> Result<Self, Refusal> {
         let failed = |error| Refusal::from_io("read the token of the metrics,", path, error);
         let refuse = |why: &str| Err(Refusal::Usage(format!("--metrics-token: {} {why}", path.display())));
@@ -60,7 +60,7 @@ impl Token {
         Ok(Self(token.as_bytes().to_vec()))
     }
 
-    /// Whether that was said. Takes as long for what is nearly right as for what is not.
+    /// Whether a scraper sent this token. A nearly right one takes as long as a wrong one.
     fn is(&self, said: &[u8]) -> bool {
         let differs = self.0.iter().enumerate().fold(self.0.len() ^ said.len(), |differs, (at, byte)| {
             differs | usize::from(byte ^ said.get(at).copied().unwrap_or_default())
@@ -79,7 +79,7 @@ impl MetricsServer {
     /// Takes the address.
     ///
     /// # Errors
-    /// When another process has it, it is none of this machine's, or other machines reach it and there is no token.
+    /// If another process has it, it is no address of this machine, or other machines reach it and there is no token.
     pub(crate) fn listen(address: SocketAddr, token: Option<Token>) -> Result<Self, Refusal> {
         if token.is_none() && !address.ip().is_loopback() {
             return Err(Refusal::Usage(format!(
@@ -92,11 +92,11 @@ impl MetricsServer {
         Ok(Self { listener, token })
     }
 
-    /// Answers for ever, with what `page` gives each time: on a thread of its own.
+    /// Answers for ever, each time with a new page. Give it a thread of its own.
     pub(crate) fn serve(&self, page: impl Fn() -> String) {
         loop {
             match self.listener.accept() {
-                // A scraper that went away is no concern.
+                // A scraper that went away is no error.
                 Ok((stream, _)) => drop(answer(stream, self.token.as_ref(), &page)),
                 // Out of descriptors or memory: try again, but not at full speed.
                 Err(_) => std::thread::sleep(Duration::from_millis(100)),
@@ -105,7 +105,7 @@ impl MetricsServer {
     }
 }
 
-/// What a client says, up to the end of our patience, however little comes at a time.
+/// A client's request, up to the end of the patience for all of it, however little comes at a time.
 struct Asking<'a> {
     stream: &'a TcpStream,
     until: Instant,
@@ -127,7 +127,7 @@ fn answer(mut stream: TcpStream, token: Option<&Token>, page: &impl Fn() -> Stri
     let asking = Asking { stream: &stream, until: Instant::now() + PATIENCE };
     let mut lines = BufReader::new(asking.take(REQUEST_MAX)).lines();
     let request = lines.next().transpose()?.unwrap_or_default();
-    // The head is read to its end: closing with bytes unread would reset the connection.
+    // It reads the head to its end: closing with bytes unread would reset the connection.
     let mut shown = None;
     for line in lines.by_ref() {
         let line = line?;
@@ -169,10 +169,10 @@ mod tests {
 
     fn ask(address: SocketAddr, request: &[u8]) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
-        // The server may have heard enough, and be gone, before all is said.
+        // The server may answer and close before it has read everything.
         let _ = stream.write_all(request).and_then(|()| stream.shutdown(std::net::Shutdown::Write));
         let mut said = Vec::new();
-        // A connection that is reset has still said what it said.
+        // A connection that is reset has still delivered its bytes.
         let _ = stream.read_to_end(&mut said);
         String::from_utf8_lossy(&said).into_owned()
     }

@@ -1,8 +1,9 @@
-//! How a running mount is spoken with: the control socket and what is said over it, what its commands do, the texts in
-//! `.headpond`, and the metrics over HTTP.
+//! How you reach a running mount: the control socket with its protocol and commands, the texts in `.headpond`, and
+//! the metrics over HTTP.
 //!
-//! Keeps true: only root and the daemon's user are answered, every conversation is bounded in bytes and time, and none
-//! waits for storage. Uses `mounts`, `numbers`, `settings`, `process`, `origin`, `refusal` and `wording`.
+//! Keeps true: only root and the daemon's user get answers over the socket, every conversation is bounded in bytes
+//! and time, and none waits for storage. Uses `mounts`, `numbers`, `settings`, `process`, `origin`, `refusal` and
+//! `wording`.
 
 mod client;
 mod commands;

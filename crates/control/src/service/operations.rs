@@ -1,5 +1,5 @@
-//! Long work that a client started and may ask after: bounded in number, remembered for a
-//! while after its end, which is always one of done, cancelled, or failed with a reason.
+//! Long work that clients start and follow. Its number is bounded. It is remembered for a while after its end, which
+//! is always one of done, cancelled, or failed with a reason.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,18 +32,18 @@ pub struct StartedOperation {
     pub id: u64,
     /// What it does.
     pub name: &'static str,
-    /// What it is about, if it is not about everything.
+    /// The path that it is about, if it is not about everything.
     pub about: String,
-    /// How it stands.
+    /// Its state.
     pub progress: OperationProgress,
-    /// It is to end early.
+    /// Whether it must end early.
     pub cancelled: bool,
     started: Instant,
     took: Option<Duration>,
 }
 
 impl StartedOperation {
-    /// For how long it has been running, or ran.
+    /// How long it has been running, or ran.
     #[must_use]
     pub fn took(&self) -> Duration {
         self.took.unwrap_or_else(|| self.started.elapsed())
@@ -51,7 +51,7 @@ impl StartedOperation {
 }
 
 impl Operations {
-    /// Begins an operation, unless too many are under way.
+    /// Begins an operation. `None` if too many are under way.
     #[must_use]
     pub fn begin(&self, name: &'static str, about: &str) -> Option<u64> {
         let mut inner = self.inner();
@@ -77,7 +77,7 @@ impl Operations {
         Some(id)
     }
 
-    /// Ends an operation. Its end is its end: a second one changes nothing.
+    /// Ends an operation. A second end changes nothing.
     pub fn finish(&self, id: u64, end: OperationProgress) {
         let mut inner = self.inner();
         if let Some(known) = inner.known.iter_mut().find(|known| known.id == id && known.took.is_none()) {
@@ -86,8 +86,8 @@ impl Operations {
         }
     }
 
-    /// Takes back an operation that was refused before it did anything: it is not remembered, and if none began after
-    /// it, the next one gets its handle.
+    /// Takes back an operation that was refused before it did anything, and forgets it. If none began after it, the
+    /// next one gets its handle.
     pub fn withdraw(&self, id: u64) {
         let mut inner = self.inner();
         inner.known.retain(|known| known.id != id);
@@ -96,7 +96,7 @@ impl Operations {
         }
     }
 
-    /// It is to end early. How it stands, if it is remembered.
+    /// Makes an operation end early. Returns its state, if it is remembered.
     #[must_use]
     pub fn cancel(&self, id: u64) -> Option<OperationProgress> {
         let mut inner = self.inner();
@@ -117,7 +117,7 @@ impl Operations {
         self.inner().known.iter().rev().filter(|known| known.name == name).take(most).cloned().collect()
     }
 
-    /// Whether an operation of this name is under way; else how the last one ended, if there was one.
+    /// Running, if an operation of this name is under way; else the state of the last one, if there was one.
     #[must_use]
     pub fn state_of(&self, name: &str) -> Option<OperationProgress> {
         let inner = self.inner();

@@ -1,7 +1,6 @@
-//! What is seen in `.headpond` at the top of a mount: a text for each question that a person has.
+//! The texts in `.headpond` at the top of a mount: one for each question of an operator.
 //!
-//! Each text is made when its file is opened, from the same numbers and settings that the control socket
-//! tells.
+//! Each text is made when its file is opened, from the same numbers and settings that the control socket gives.
 
 use std::fmt::Write;
 
@@ -11,7 +10,7 @@ use super::commands::Service;
 use super::{FlushShown, RuleShown};
 use crate::numbers::{FileNumbers, Numbers, ProcessNumbers, number};
 
-/// The texts, in the order in which they are listed.
+/// The texts, in the order of the listing.
 const SHEETS: &[Sheet] = &[
     Sheet { name: "dirty", private: false },
     Sheet { name: "errors", private: false },
@@ -66,7 +65,7 @@ fn dirty(numbers: &Numbers, flushes: &[FlushShown]) -> String {
     text
 }
 
-/// A line for each file, its path last, as that may hold anything but the end of a line.
+/// A line for each file. Its path comes last, because it may hold anything but a newline.
 fn files(files: &[FileNumbers]) -> String {
     let counts = ["hit_bytes", "miss_bytes", "bypassed_bytes", "written_bytes", "dirty_bytes"];
     let held = ["cached_bytes", "stored_bytes", "bytes_per_s"];
@@ -74,7 +73,7 @@ fn files(files: &[FileNumbers]) -> String {
     for file in files {
         let FileNumbers { hit_bytes, miss_bytes, bypassed_bytes, written_bytes, dirty_bytes, recent_bytes, .. } = file;
         let counts = columns(&[hit_bytes, miss_bytes, bypassed_bytes, written_bytes, dirty_bytes]);
-        // Where others have more, it is not known.
+        // None if other files have more: then the number is not known.
         let known = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
         let held = columns(&[known(file.cached_bytes), known(file.stored_bytes), recent_bytes.to_string()]);
         let _ = writeln!(text, "{counts} {held} {}", file.path.replace('\n', "\\n"));
@@ -103,7 +102,7 @@ fn rules(rules: &[RuleShown]) -> String {
     text
 }
 
-/// A line for each file of which a process was told that its writes are whole.
+/// A line for each process to which the mount promised whole writes to a file.
 fn whole(files: &[WholeFile]) -> String {
     let mut text = format!("{:>14} {:<15} path\n", "pid", "name");
     for WholeFile { path, process, name } in files {
@@ -113,7 +112,7 @@ fn whole(files: &[WholeFile]) -> String {
     text
 }
 
-/// Words under each other, apart by blanks.
+/// Words in columns, with blanks between.
 fn columns<T: std::fmt::Display>(words: &[T]) -> String {
     words.iter().map(|word| format!("{word:>14}")).collect::<Vec<_>>().join(" ")
 }

@@ -1,7 +1,7 @@
-//! What is said over the control socket: one line of JSON each way, then the connection ends.
+//! The protocol of the control socket: one line of JSON each way, then the connection ends.
 //!
-//! Long work is started by one command and asked after by others, so that the daemon's one
-//! control thread never waits and a client may go away at any moment without harm.
+//! One command starts long work, and others ask about it. So the daemon's one control thread never waits, and a
+//! client may go away at any moment without harm.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,36 +12,36 @@ use crate::settings::{SettingChange, Value};
 /// The longest command that a daemon reads.
 pub const COMMAND_MAX: u64 = 256 << 10;
 
-/// The longest answer that a client reads: far more than any has. The longest tells of 112 files, each with a path of
-/// `PATH_SHOWN_MAX` bytes which JSON may write as six times as many.
+/// The longest answer that a client reads: far more than any has. The longest answer has 112 files, each with a path
+/// of `PATH_SHOWN_MAX` bytes, and JSON may make a path six times as long.
 pub const ANSWER_MAX: u64 = 8 << 20;
 
-/// What a client wants.
+/// A command of a client.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum ClientCommand {
-    /// How things are. Answer: [`Answer::Status`].
+    /// The status. Answer: [`Answer::Status`].
     Status,
     /// All numbers. Answer: [`Answer::Numbers`].
     Numbers,
     /// Destage what is dirty now. Answer: [`Answer::Started`].
     Flush {
-        /// Of what lies at or below this path in the mount; everything without.
+        /// Only at or below this path in the mount. Without it: everything.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         path: Option<String>,
     },
-    /// End a flush early: what is not at the origin yet stays dirty. Answer: [`Answer::Done`].
+    /// End a flush early: what the origin lacks then stays dirty. Answer: [`Answer::Done`].
     CancelFlush {
         /// Its number.
         id: u64,
     },
     /// All settings. Answer: [`Answer::Settings`].
     Get,
-    /// Change settings: all that are named, or none. Answer: [`Answer::Set`].
+    /// Change settings: all of these, or none. Answer: [`Answer::Set`].
     Set {
         /// Names and values.
         settings: Vec<(String, String)>,
-        /// Change nothing: only tell what would be.
+        /// Change nothing: only say what would change.
         dry_run: bool,
     },
     /// All rules. Answer: [`Answer::Rules`].
@@ -50,123 +50,121 @@ pub enum ClientCommand {
     AddRule {
         /// Its words.
         words: Vec<(String, String)>,
-        /// Before the rule with this number; at the end without.
+        /// Before the rule with this number. Without it: at the end.
         before: Option<usize>,
-        /// Change nothing: only tell what would be.
+        /// Change nothing: only say what would change.
         dry_run: bool,
     },
-    /// Remove the rule with this number. Answer: [`Answer::Rule`], without one.
+    /// Remove the rule with this number. Answer: [`Answer::Rule`], without a rule.
     RemoveRule {
         /// From 1.
         number: usize,
-        /// Change nothing: only tell whether it could be.
+        /// Change nothing: only say whether it is possible.
         dry_run: bool,
     },
-    /// What would become of a request. Answer: [`Answer::Decision`].
+    /// What headpond would do with a request. Answer: [`Answer::Decision`].
     TestRules {
-        /// What is known of the request.
+        /// The properties of the request.
         words: Vec<(String, String)>,
     },
-    /// For tests: lets something go wrong with the flash of a mount that was started for that.
-    /// Answer: [`Answer::Done`].
+    /// For tests: puts a fault into the flash of a mount that was started for that. Answer: [`Answer::Done`].
     Fault {
-        /// What.
+        /// The faults.
         faults: String,
     },
-    /// How far a started operation is. Answer: [`Answer::Operation`].
+    /// The progress of a started operation. Answer: [`Answer::Operation`].
     Operation {
         /// Its number.
         id: u64,
     },
-    /// Take the mount away and end the daemon. Answered when it is over, or refused:
-    /// [`Answer::Unmounted`].
+    /// Unmount and end the daemon. The answer comes at the end, or is a refusal: [`Answer::Unmounted`].
     Unmount {
-        /// Leave dirty data in the pool; otherwise what is still dirty is destaged first.
+        /// Leave dirty data in the pool. Otherwise destage first what is still dirty.
         keep_dirty: bool,
     },
 }
 
-/// What the daemon says.
+/// An answer of the daemon.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum Answer {
-    /// How things are.
+    /// The status.
     Status(Box<Status>),
     /// The numbers.
     Numbers(Box<Numbers>),
     /// The settings.
     Settings {
-        /// Each with its value.
+        /// Each setting with its value.
         values: Vec<Value>,
     },
-    /// In force, but for the mode.
+    /// The settings are in force, except the mode.
     Set {
-        /// What is not as it was before.
+        /// The settings that changed.
         changes: Vec<SettingChange>,
-        /// A change of the mode that is under way, for [`ClientCommand::Operation`].
+        /// The change of mode that is under way, for [`ClientCommand::Operation`].
         operation: Option<u64>,
-        /// What has to go to the origin before the mode is another one.
+        /// Bytes that must go to the origin before the mode changes.
         to_flush_bytes: u64,
-        /// Why they will not be there after a restart, if so.
+        /// Why they will be lost at a restart, if they will.
         not_kept: Option<String>,
     },
     /// The rules, in order.
     Rules {
-        /// Each with what it has decided.
+        /// Each rule with what it has decided.
         rules: Vec<RuleShown>,
     },
     /// A rule was added or removed, or would be.
     Rule {
-        /// The one that was added.
+        /// The added rule.
         rule: Option<RuleShown>,
         /// For a dry run: files and processes seen lately that it would match.
         seen: Vec<String>,
-        /// Why the change will not be there after a restart, if so.
+        /// Why the change will be lost at a restart, if it will.
         not_kept: Option<String>,
     },
-    /// What would become of a request.
+    /// What headpond would do with a request.
     Decision(Decision),
-    /// Done, and nothing to tell of it.
+    /// Done, without data.
     Done,
     /// Under way.
     Started {
         /// Its number, for [`ClientCommand::Operation`].
         id: u64,
     },
-    /// How far it is.
+    /// The progress of an operation.
     Operation {
-        /// How it stands.
+        /// Its state.
         progress: OperationProgress,
-        /// What is dirty at this moment, over all.
+        /// All dirty bytes at this moment.
         dirty_bytes: u64,
-        /// What this operation has still to bring to the origin.
+        /// Bytes that this operation must still write to the origin.
         #[serde(default)]
         left_bytes: u64,
-        /// What was written to the origin since the mount: moves on while data that is already
-        /// there waits for the origin's sync, before which it still counts as dirty.
+        /// Bytes written to the origin since the mount. It grows while written data waits for the origin's sync and
+        /// still counts as dirty.
         origin_write_bytes: u64,
-        /// For how long the origin has left something without an answer. 0: it answers.
+        /// For how many seconds the origin has left a request without an answer. 0: it answers.
         #[serde(default)]
         silent_seconds: u64,
     },
     /// The mount is gone and the daemon ends.
     Unmounted {
-        /// What stays in the pool only.
+        /// Bytes that only the pool has.
         dirty_bytes: u64,
-        /// What else the operator should know of how it is left.
+        /// What else the operator should know about the origin's state.
         #[serde(default)]
         note: Option<String>,
     },
-    /// No.
+    /// The command was refused.
     Refused {
-        /// The exit status for it.
+        /// The exit status.
         status: u8,
         /// Why.
         text: String,
     },
 }
 
-/// How a started operation stands.
+/// The state of a started operation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OperationProgress {
@@ -174,9 +172,9 @@ pub enum OperationProgress {
     Running,
     /// Done.
     Done,
-    /// Ended early, as was asked.
+    /// Ended early, on request.
     Cancelled,
-    /// Not done.
+    /// Failed, and why.
     Failed(String),
 }
 

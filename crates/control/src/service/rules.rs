@@ -1,8 +1,8 @@
-//! Rules of a running mount: what a client's words mean here and now, and what becomes of a change.
+//! Rules of a running mount: what a client's words mean here and now, and how a change takes effect.
 //!
 //! Invariants
-//! - A change is in force for every request that comes after it was answered, and is kept with the pool.
-//! - A rule on a process number means the process that has it now, not a later one with the same number.
+//! - A change is in force for every request that comes after its answer, and the pool keeps it.
+//! - A rule on a process number means the process that has the number now, not a later one.
 
 use headpond_base::BLOCK_U64;
 use headpond_engine::{Class, ClassLimit, Config, Request, Stats};
@@ -20,10 +20,10 @@ use crate::wording::{Size, clock};
 /// Words and values, as a client sends them.
 pub(crate) type Words = [(String, String)];
 
-/// How long a rule may be for, when it says so.
+/// The shortest and longest time for which a rule may last.
 const FOR: ValueKind = ValueKind::Duration { min: 1_000_000_000, max: 366 * 86_400_000_000_000, can_be_off: false };
 
-/// The number of a user, by the number or by the name.
+/// A user's number, given as a number or a name.
 fn user(text: &str) -> Result<u32, String> {
     if let Ok(number) = text.parse() {
         return Ok(number);
@@ -36,7 +36,7 @@ fn user(text: &str) -> Result<u32, String> {
     found.ok_or_else(|| format!("user: /etc/passwd has no '{text}'. Give the number (id -u {text})"))
 }
 
-/// A rule out of a client's words: `user` may be a name, `for` says for how long, and a `pid` is that
+/// Makes a rule of a client's words. `user` may be a name, `for` gives the rule's time, and a `pid` means that
 /// process alone.
 fn read(words: &Words, born: impl Fn(u32) -> Option<u64>) -> Result<Rule, String> {
     let mut plain = Vec::new();
@@ -58,7 +58,7 @@ fn read(words: &Words, born: impl Fn(u32) -> Option<u64>) -> Result<Rule, String
     Ok(rule)
 }
 
-/// The settings as the engine takes them, with what the rules say of its classes.
+/// The settings in the engine's form, with what the rules say about its classes.
 pub(crate) fn config(settings: &Settings, rules: &RuleSet, capacity_bytes: u64) -> Config {
     let mut config = settings.config();
     for rule in rules.rules() {
@@ -72,7 +72,7 @@ pub(crate) fn config(settings: &Settings, rules: &RuleSet, capacity_bytes: u64) 
 }
 
 impl Service {
-    /// Tells the engine what is set now.
+    /// Gives the engine the settings in force.
     pub(crate) fn configure(&self) {
         self.insight.set_counting(self.settings().counts());
         let capacity = self.handle.stats().engine.pool_blocks * BLOCK_U64;
@@ -120,7 +120,7 @@ impl Service {
         }
     }
 
-    /// Removes the rule with a number.
+    /// Removes the rule with this number.
     pub(crate) fn remove_rule(&self, number: usize, dry_run: bool, client: Client) {
         match self.rules().now().without(number.wrapping_sub(1)) {
             Ok(set) => self.change_rules(set, None, dry_run, client),
@@ -151,7 +151,7 @@ impl Service {
         });
     }
 
-    /// Of what was seen lately: the files that a rule would match, or else the processes.
+    /// The recent files that a rule would match, or if there are none the processes.
     fn would_match(&self, set: &RuleSet, index: usize) -> Vec<String> {
         const MOST: usize = 32;
         let bit = |mask: Mask| mask.0 >> index & 1 == 1;
@@ -172,7 +172,7 @@ impl Service {
         seen
     }
 
-    /// What would become of a request like this.
+    /// What headpond would do with a request like this.
     pub(crate) fn test_rules(&self, words: &Words) -> Result<Answer, Refusal> {
         let question = Question::read(words, |pid, user| self.insight.process(pid, user)).map_err(Refusal::Usage)?;
         let set = self.rules().now();
@@ -185,7 +185,7 @@ impl Service {
     }
 }
 
-/// A request to be tried on the rules.
+/// A request to try on the rules.
 #[derive(Debug)]
 struct Question {
     process: Option<Process>,

@@ -1,35 +1,35 @@
-//! Flushes and rules as a daemon tells of them.
+//! Flushes and rules in a daemon's answers.
 
 use serde::{Deserialize, Serialize};
 
 use crate::wording::Size;
 
-/// A flush as it is shown.
+/// A flush in an answer.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FlushShown {
     /// Its handle.
     pub handle: u64,
-    /// Below which path; empty for everything.
+    /// The path below which it flushes. Empty for everything.
     pub path: String,
     /// `running`, `done`, `cancelled` or `failed`.
     pub state: String,
     /// Why it failed.
     pub why: String,
-    /// What it has still to bring to the origin.
+    /// Bytes that it must still write to the origin.
     pub left_bytes: u64,
-    /// What was dirty of it at its start.
+    /// Its dirty bytes at its start.
     pub total_bytes: u64,
-    /// For how long it has been running, or ran.
+    /// How long it has been running, or ran.
     pub seconds: f64,
-    /// How long it still takes at its pace, if that is known.
+    /// How long it still takes at its pace, if known.
     pub left_seconds: Option<f64>,
 }
 
-/// A rule as it is shown.
+/// A rule in an answer.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RuleShown {
-    /// Its place, from 1: the first that matches decides.
+    /// Its place, from 1. The first rule that matches decides.
     pub number: usize,
     /// The rule, as `add` takes it.
     pub rule: String,
@@ -37,9 +37,9 @@ pub struct RuleShown {
     pub requests: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Why it matches nothing any more, or up to when it does; else empty.
+    /// Why it matches nothing any more, or until when it matches. Otherwise empty.
     pub state: String,
-    /// Of one that pins, or gives a share: bytes that the pool holds for it now.
+    /// For a rule that pins, or gives a share: bytes that the pool holds for it now.
     #[serde(default)]
     pub held_bytes: Option<u64>,
     /// Its quota in this pool.
@@ -48,7 +48,7 @@ pub struct RuleShown {
 }
 
 impl RuleShown {
-    /// What is to be said of it behind the rule: what it holds, and whether it still matches anything.
+    /// The remark behind the rule: what it holds, and whether it still matches anything.
     #[must_use]
     pub fn remark(&self) -> String {
         let held = match (self.held_bytes, self.quota_bytes) {
@@ -60,11 +60,11 @@ impl RuleShown {
     }
 }
 
-/// What would become of a request.
+/// What headpond would do with a request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Decision {
-    /// The rule that decides; none if no rule matches.
+    /// The rule that decides. None if no rule matches.
     pub decided_by: Option<RuleShown>,
-    /// What is done: the word of an action.
+    /// The action that applies, as its word.
     pub action: String,
 }

@@ -1,7 +1,6 @@
-//! The daemon's end of the control socket: one thread, one connection at a time, each bounded
-//! in time and in bytes.
+//! The daemon's end of the control socket: one thread, one connection at a time, each bounded in time and in bytes.
 //!
-//! Invariant: only root and the daemon's own user are listened to.
+//! Invariant: the daemon listens only to root and its own user.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -16,7 +15,7 @@ use super::protocol::{Answer, COMMAND_MAX, ClientCommand};
 use crate::process::runtime_dir;
 use crate::refusal::{ExitStatus, Refusal};
 
-/// How long a client may take to say its line, or to take ours.
+/// The longest time for a client to send its line, or to take the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A client that waits for its answer.
@@ -24,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct Client(UnixStream);
 
 impl Client {
-    /// Answers, and ends the connection. A client that went away is no concern.
+    /// Answers, and ends the connection. A client that went away is no error.
     pub fn answer(mut self, answer: &Answer) {
         if let Ok(mut line) = serde_json::to_vec(answer) {
             line.push(b'\n');
@@ -32,7 +31,7 @@ impl Client {
         }
     }
 
-    /// Answers one way or the other.
+    /// Sends the answer or the refusal.
     pub fn answer_or_refuse(self, answer: Result<Answer, Refusal>) {
         match answer {
             Ok(answer) => self.answer(&answer),
@@ -46,7 +45,7 @@ impl Client {
     }
 }
 
-/// The listening socket. Its name goes with [`ControlSocket::close`], at the latest when dropped.
+/// The listening socket. [`ControlSocket::close`] removes its name, and so does the drop.
 #[derive(Debug)]
 pub struct ControlSocket {
     listener: UnixListener,
@@ -54,10 +53,10 @@ pub struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Listens at `path`, over what a dead daemon left there.
+    /// Listens at `path`, in place of a dead daemon's socket.
     ///
     /// # Errors
-    /// [`Refusal::MountPointInUse`] when a living daemon listens there.
+    /// [`Refusal::MountPointInUse`] if a living daemon listens there.
     pub fn listen(path: &Path, mountpoint: &Path) -> Result<Self, Refusal> {
         let dir = path.parent().unwrap_or(Path::new("."));
         let _lock = runtime_dir::lock(dir).map_err(|error| Refusal::from_io("lock", dir, error))?;
@@ -77,12 +76,12 @@ impl ControlSocket {
         Ok(Self { listener, path: path.to_owned() })
     }
 
-    /// Takes the name away: no new client finds it.
+    /// Removes the name, so that no new client finds it.
     pub fn close(&self) {
         let _ = fs::remove_file(&self.path);
     }
 
-    /// Serves clients one after the other, for ever: on a thread of its own.
+    /// Serves clients one after the other, for ever. Give it a thread of its own.
     pub fn serve(&self, mut handle: impl FnMut(ClientCommand, Client)) {
         loop {
             match self.listener.accept() {
@@ -151,7 +150,7 @@ mod tests {
         );
         let refused = ask_at(&path, me, &ClientCommand::Status, patience).unwrap();
         assert_eq!(refused, Answer::Refused { status: 2, text: "no".into() });
-        // As of a socket in another user's directory that leads to a process which is not his.
+        // As with a socket in another user's directory that leads to a process that is not that user's.
         let not_theirs = ask_at(&path, me + 1, &ClientCommand::Status, patience).unwrap_err();
         assert_eq!(not_theirs.kind(), io::ErrorKind::PermissionDenied);
         let second = ControlSocket::listen(&path, Path::new("/mnt")).unwrap_err();

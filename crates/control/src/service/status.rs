@@ -1,4 +1,4 @@
-//! How a mount is doing, for people and for programs.
+//! The status of a mount, as text and as JSON.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 use super::FlushShown;
 use crate::wording::{HowMany, Size, clock};
 
-/// A snapshot of a mount. The field names are those of `headpond status --json` and stay.
-/// Counters start with the daemon; blocks are of 4 KiB.
+/// A snapshot of a mount. The field names are those of `headpond status --json` and stay. Counters start with the
+/// daemon. A block has 4 KiB.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Status {
-    /// Where it is mounted.
+    /// The mount point.
     pub mountpoint: PathBuf,
     /// The directory that owns the data.
     pub origin: PathBuf,
     /// The file or device of the pool.
     pub flash: PathBuf,
-    /// The pool's own name.
+    /// The pool's id.
     pub pool: String,
     /// The cache mode in force.
     pub mode: String,
@@ -29,37 +29,37 @@ pub struct Status {
     pub pid: u32,
     /// The daemon's version.
     pub version: String,
-    /// How the flash is driven: `uring` or `psync`.
+    /// The backend of the flash: `uring` or `psync`.
     pub backend: String,
-    /// Since the mount.
+    /// Seconds since the mount.
     pub uptime_seconds: u64,
     /// The pool's size.
     pub size_bytes: u64,
-    /// Room for data in it.
+    /// Its room for data.
     pub capacity_bytes: u64,
-    /// Blocks that hold something of use: clean or dirty.
+    /// Blocks with valid data: clean or dirty.
     pub used_blocks: u64,
     /// The same in bytes.
     pub used_bytes: u64,
-    /// Bytes of flash that they take: fewer where they are packed.
+    /// The bytes of flash that these take: fewer if they are packed.
     pub stored_bytes: u64,
-    /// Bytes of those blocks that are packed, as they are unpacked.
+    /// The bytes of the packed ones among them, as unpacked.
     pub packed_bytes: u64,
-    /// Blocks that are as at the origin.
+    /// Clean blocks.
     pub cached_blocks: u64,
     /// The same in bytes.
     pub cached_bytes: u64,
-    /// Blocks newer than the origin.
+    /// Dirty blocks.
     pub dirty_blocks: u64,
     /// The same in bytes.
     pub dirty_bytes: u64,
-    /// Files with something that the origin has not, be it only their size or time.
+    /// Files with something that the origin lacks, even if only their size or time.
     pub dirty_files: u64,
     /// Blocks read from flash or memory.
     pub read_hits_blocks: u64,
     /// Blocks read from the origin.
     pub read_miss_blocks: u64,
-    /// Hits among both, from 0 to 1.
+    /// The share of hits in both, from 0 to 1.
     pub hit_ratio: f64,
     /// Reads at the origin.
     pub origin_reads: u64,
@@ -71,9 +71,9 @@ pub struct Status {
     pub origin_write_bytes: u64,
     /// Syncs of the origin's files.
     pub origin_syncs: u64,
-    /// For how long the origin has left something without an answer. 0: it answers.
+    /// For how many seconds the origin has left a request without an answer. 0: it answers.
     pub origin_silent_seconds: u64,
-    /// To whom the origin was lost, and what to do; empty as long as it is this mount's.
+    /// Which headpond has taken the origin over, and what to do. Empty while this mount has it.
     pub claim_lost: String,
     /// Reads from flash.
     pub flash_reads: u64,
@@ -95,13 +95,14 @@ pub struct Status {
     pub origin_errors: u64,
     /// The last flush: `none`, `running`, `done`, `cancelled`, or `failed: ` and why.
     pub flush: String,
-    /// The last flushes by their handles, the newest first, with how far they are or how they ended.
+    /// The last flushes by their handles, the newest first, with their progress or end.
     pub flushes: Vec<FlushShown>,
     /// Files whose databases rely on untorn writes.
     pub whole_write_files: u64,
-    /// Directories below the origin that are other headponds' origins, and are not entered: paths below it.
+    /// The paths of directories below the origin that are other headponds' origins, so that this mount does not enter
+    /// them.
     pub nested_origins: Vec<PathBuf>,
-    /// Everything that the engine counts, by its own names.
+    /// All counters of the engine, under its own names.
     pub engine: serde_json::Value,
 }
 
@@ -183,7 +184,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// A flush in one line.
+/// A line for a flush.
 fn line(flush: &FlushShown) -> String {
     let FlushShown { handle, path, state, why, left_bytes, total_bytes, seconds, left_seconds } = flush;
     let what = if path.is_empty() { "everything" } else { path };

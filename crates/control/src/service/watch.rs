@@ -1,4 +1,4 @@
-//! Tells the log of trouble when it comes, not each time it is felt.
+//! Writes trouble to the log when it begins, and not each time it shows.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -12,21 +12,21 @@ use crate::wording::clock::{unix_seconds, utc};
 /// The shortest time between two lines about one kind of trouble.
 const EVERY: Duration = Duration::from_secs(30);
 
-/// Lines that are kept for those who ask later.
+/// The last lines kept for the panel.
 const KEPT: usize = 32;
 
-/// What was told last.
+/// What was reported last.
 #[derive(Default)]
 pub(crate) struct Watch {
     told: [(u64, Option<Instant>); 4],
-    /// Other origins below this one, which were told.
+    /// The other origins below this one that were reported.
     nested: Vec<PathBuf>,
     lines: VecDeque<String>,
     lost: bool,
 }
 
 impl Watch {
-    /// Looks at the counters of errors, and tells of those that grew, and of other origins below that were met.
+    /// Reads the error counters, and reports those that grew, and newly met origins below this one.
     pub(crate) fn look(&mut self, stats: &Stats, nested: &[PathBuf]) {
         let mut news = self.news(stats, Instant::now());
         for path in nested {
@@ -48,7 +48,7 @@ impl Watch {
         }
     }
 
-    /// The origin is another's. Told once.
+    /// Reports once that another headpond has the origin.
     pub(crate) fn claim_lost(&mut self, how: &str) {
         if !std::mem::replace(&mut self.lost, true) {
             log_line(how);

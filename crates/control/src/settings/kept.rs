@@ -1,7 +1,7 @@
-//! Settings kept with the pool: two slots beside the log, written in turn.
+//! The settings that the pool keeps: two slots beside the log, written in turn.
 //!
 //! Invariants:
-//! - A kept set of settings is durable when [`Keeper::keep`] returns; a crash in the middle leaves the one before.
+//! - A set of settings is durable when [`Keeper::keep`] returns. A crash in the middle leaves the previous set.
 //! - Only the holder of the pool's lock writes here, one at a time.
 
 use std::fs::File;
@@ -17,14 +17,14 @@ use super::{Settings, read_toml};
 
 /// Writes the settings of one pool.
 pub(crate) struct Keeper {
-    /// The same open file as the pool's device: the lock is its lock.
+    /// The same open file as the pool's device, so it holds the same lock.
     file: File,
     pool: PoolId,
     counter: Mutex<u64>,
 }
 
 impl Keeper {
-    /// The keeper of a pool, and the text that it keeps. Unreadable text counts as none.
+    /// The keeper of a pool, and the text that the pool keeps. Unreadable text counts as none.
     pub(crate) fn open(flash: &Flash, pool: PoolId) -> std::io::Result<(Self, Option<String>)> {
         let read = |offset| flash.read(offset, BLOCK).ok().and_then(|block| decode_settings(&block, pool).ok());
         let newest = SETTINGS_SLOTS.into_iter().filter_map(read).max_by_key(|block| block.counter);
@@ -33,17 +33,17 @@ impl Keeper {
         Ok((keeper, newest.map(|block| block.text)))
     }
 
-    /// Writes settings to the pool, so that they outlive any restart. It asks for the text when its turn comes.
+    /// Writes settings to the pool, so that they survive any restart. It calls `text` when its turn comes.
     ///
     /// # Errors
-    /// The flash's.
+    /// Those of the flash.
     pub(crate) fn keep(&self, text: impl FnOnce() -> String) -> std::io::Result<()> {
         let mut counter = self.counter.lock().unwrap_or_else(PoisonError::into_inner);
         let text = text();
         let next = *counter + 1;
         let block = encode_settings(&SettingsBlock { pool: self.pool, counter: next, text })
             .ok_or_else(|| std::io::Error::other("more settings than a pool has room for"))?;
-        // Memory as the flash wants it: it may be open past the page cache.
+        // Aligned memory for the flash, which may be open without the page cache.
         let block = BufMut::copy_of(&block).freeze();
         self.file.write_all_at(&block, SETTINGS_SLOTS[(next % 2) as usize])?;
         self.file.sync_data()?;
@@ -52,30 +52,30 @@ impl Keeper {
     }
 }
 
-/// The name under which rules are kept, beside the settings.
+/// The name of the kept rules, beside the settings.
 const RULES: &str = "rules";
 
-/// Bytes of the text that is kept which rules may take: the rest is for settings, all of which take less.
+/// Bytes of the kept text for rules. The rest is for settings, all of which take less.
 pub(crate) const RULES_TEXT_MAX: usize = SETTINGS_TEXT_MAX - 1024;
 
-/// What is kept: the settings, and the rules as one text.
+/// The kept text: the settings, and the rules as one text.
 pub(crate) fn kept_text(settings: &Settings, rules: &RuleSet) -> String {
     let rules = if rules.is_empty() { String::new() } else { format!("{RULES} = {}\n", quoted(&rules.to_text())) };
     settings.to_toml() + &rules
 }
 
-/// How much room rules take in what is kept.
+/// Bytes that rules take in the kept text.
 pub(crate) fn rules_room(rules: &RuleSet) -> usize {
     quoted(&rules.to_text()).len()
 }
 
-/// A text as TOML has it on one line. Rules have no control characters but the ends of their lines.
+/// A text in TOML, on one line. Rules have no control characters except newlines.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 
-/// Kept settings over the defaults. A setting that this version does not know or take stays at its
-/// default, with a note: a mount must not refuse a pool for it.
+/// The kept settings over the defaults. If this version does not know a setting, or refuses its value, it uses the
+/// default and adds a note: a mount must not refuse a pool for that.
 pub(crate) fn over_defaults(text: &str, notes: &mut Vec<String>) -> (Settings, RuleSet) {
     let (mut settings, mut rules) = (Settings::default(), RuleSet::default());
     match read_toml(text) {

@@ -1,17 +1,17 @@
-//! How the values of settings are written and read: with units, and within a range.
+//! How you write and read the values of settings: with units, and within a range.
 //!
 //! Invariants:
-//! - What is shown can be given back and means exactly the same.
-//! - A refusal says which values are possible.
+//! - A shown value can be given back and means exactly the same.
+//! - A refusal names the possible values.
 
 use std::fmt;
 
 use crate::wording::Size;
 
-/// Stands for `off` where a setting can be off: more than any real value.
+/// The value of a setting that is `off`: more than any real value.
 pub const OFF: u64 = u64::MAX;
 
-/// What a setting's value is. Values are numbers: an index, percents, nanoseconds or bytes.
+/// The kind of a setting's value. Values are numbers: an index, percents, nanoseconds or bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ValueKind {
     /// One of some words, by their index.
@@ -60,10 +60,10 @@ const TIMES: [(&str, u64); 5] = [
 const SIZES: [(&str, u64); 4] = [("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)];
 
 impl ValueKind {
-    /// The value of a text.
+    /// The value that a text means.
     ///
     /// # Errors
-    /// Which values are possible.
+    /// The possible values.
     pub fn parse(self, text: &str) -> Result<u64, String> {
         let text = text.trim();
         let refused = || Err(format!("'{text}' is not {}", self.range()));
@@ -92,7 +92,7 @@ impl ValueKind {
         }
     }
 
-    /// A value as it is written.
+    /// A value as text.
     #[must_use]
     pub fn show(self, value: u64) -> String {
         let exact = |units: &[(&str, u64)], value: u64| {
@@ -110,7 +110,7 @@ impl ValueKind {
         }
     }
 
-    /// What it takes, in words.
+    /// The possible values in words.
     #[must_use]
     pub fn range(self) -> String {
         let or_off = |can_be_off| if can_be_off { ", or off" } else { "" };
@@ -145,7 +145,7 @@ impl ValueKind {
         }
     }
 
-    /// The unit that it is counted in, for the reference.
+    /// The unit for the reference.
     #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {

@@ -1,7 +1,7 @@
-//! The settings and rules of a running mount: where they came from at its start, what they are now, and that
-//! they are kept with the pool.
+//! The settings and rules of a running mount: their sources at the start, their present values, and the copy that the
+//! pool keeps.
 //!
-//! Invariant: the pool keeps the settings in force at that moment, whichever change is kept first.
+//! Invariant: when changes come together, the pool keeps the settings in force, whichever change it keeps first.
 
 use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use crate::process::log::log_line;
 use crate::refusal::Refusal;
 use crate::settings::{Keeper, kept_text, over_defaults};
 
-/// Shared by all who change or ask.
+/// Shared by all parts that change or read them.
 #[derive(Clone)]
 pub(crate) struct LiveSettings {
     now: Arc<Mutex<Settings>>,
@@ -22,10 +22,10 @@ pub(crate) struct LiveSettings {
     keeper: Arc<Keeper>,
 }
 
-/// The settings that the file of a plan names.
+/// The settings in a plan's file.
 ///
 /// # Errors
-/// When it cannot be read, or names what there is not.
+/// If the file cannot be read, or names an unknown setting.
 pub(crate) fn from_file(plan: &PoolPlan) -> Result<Vec<(String, String)>, Refusal> {
     let Some(path) = &plan.config else { return Ok(Vec::new()) };
     let text = fs::read_to_string(path).map_err(|error| Refusal::from_io("read the settings in", path, error))?;
@@ -36,11 +36,11 @@ pub(crate) fn from_file(plan: &PoolPlan) -> Result<Vec<(String, String)>, Refusa
 }
 
 impl LiveSettings {
-    /// What the pool keeps, and over it the file and the command line. A pool that keeps nothing
-    /// has the mode in which it was used last.
+    /// The pool's settings, and over them those of the file and the command line. A pool that keeps none has the mode
+    /// of its last use.
     ///
     /// # Errors
-    /// When the file's values do not go with each other.
+    /// If the file's values do not fit together.
     pub(crate) fn at_start(
         (keeper, kept): (Keeper, Option<String>),
         last_mode: CacheMode,
@@ -69,7 +69,7 @@ impl LiveSettings {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The rules, which the mount asks.
+    /// The rules, which the mount reads.
     pub(crate) fn rules(&self) -> &Arc<LiveRules> {
         &self.rules
     }
@@ -78,12 +78,12 @@ impl LiveSettings {
         *self.now.lock().unwrap_or_else(PoisonError::into_inner) = settings;
     }
 
-    /// Keeps what is in force now over any restart. Waits for the flash.
+    /// Writes what is in force to the pool. Waits for the flash.
     pub(crate) fn keep(&self) -> std::io::Result<()> {
         self.keeper.keep(|| kept_text(&self.now(), &self.rules.now()))
     }
 
-    /// The mode could not be changed, and is what it was. Does not wait.
+    /// The mode could not change: sets the old one again. Does not wait.
     pub(crate) fn back_to(&self, mode: CacheMode) {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).set_mode(mode);
         self.keep_aside(|kept| {
@@ -93,8 +93,8 @@ impl LiveSettings {
         });
     }
 
-    /// Keeps what is in force, on a thread of its own: the flash may take its time, or be stuck.
-    /// Without a thread to be had, nothing is kept, and `then` is dropped.
+    /// Writes what is in force to the pool, on a thread of its own: the flash may be slow or stuck. If no thread can
+    /// start, it writes nothing and drops `then`.
     pub(crate) fn keep_aside(&self, then: impl FnOnce(std::io::Result<()>) + Send + 'static) {
         let live = self.clone();
         let keep = std::thread::Builder::new().name("settings".to_owned()).spawn(move || then(live.keep()));

@@ -1,13 +1,13 @@
-//! The settings of a mount: one table, one set of values, and how these are kept with the pool.
+//! The settings of a mount: one table, one set of values, and the copy that the pool keeps.
 //!
-//! Where values come from, the later over the earlier: the defaults, what the pool keeps, the file
-//! of `--config`, the options of the command line, and `headpond set`.
+//! Sources of values, each over the earlier ones: the defaults, the pool's copy, the file of `--config`, the options
+//! of the command line, and `headpond set`.
 //!
 //! Invariants:
-//! - Values are always within their ranges: whatever sets one goes through its [`ValueKind`].
-//! - What several changes at once ask for is checked whole before any of it takes effect.
+//! - Values are always within their ranges: each change of a value goes through its [`ValueKind`].
+//! - A set of changes is checked whole before any of it takes effect.
 //!
-//! `plan` is all that the operator asked for at the start, `live` what a running mount has of it. Uses `refusal` and
+//! `plan` has what the operator asked for at the start, `live` the settings of a running mount. Uses `refusal` and
 //! `wording`.
 
 mod kept;
@@ -45,11 +45,11 @@ pub struct Value {
     pub name: String,
     /// Its value.
     pub value: String,
-    /// What it would be where nobody says anything.
+    /// Its default.
     pub default: String,
 }
 
-/// One change, made or only asked about.
+/// One change, made or planned.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SettingChange {
     /// The setting.
@@ -84,10 +84,10 @@ impl Settings {
         TABLE.iter().zip(self.values.iter().copied())
     }
 
-    /// Sets one.
+    /// Sets one setting.
     ///
     /// # Errors
-    /// Which names there are, or which values this one takes.
+    /// The possible names, or the values that this setting takes.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), String> {
         let Some(index) = TABLE.iter().position(|setting| setting.name == name) else {
             let known: Vec<&str> = TABLE.iter().map(|setting| setting.name).collect();
@@ -100,7 +100,7 @@ impl Settings {
     /// Sets several, or none of them.
     ///
     /// # Errors
-    /// As [`Settings::set`], for all that are wrong.
+    /// Those of [`Settings::set`], for all wrong changes.
     pub fn set_all(&mut self, changes: &[(String, String)]) -> Result<(), String> {
         let mut next = self.clone();
         let wrong: Vec<String> = changes.iter().filter_map(|(name, text)| next.set(name, text).err()).collect();
@@ -134,12 +134,12 @@ impl Settings {
         self.is_on(COUNTING)
     }
 
-    /// Whether one that is on or off is on.
+    /// Whether a setting that is on or off is on.
     fn is_on(&self, name: &str) -> bool {
         self.all().any(|(setting, value)| setting.name == name && value == 0)
     }
 
-    /// As the engine takes them.
+    /// The settings in the engine's form.
     #[must_use]
     pub fn config(&self) -> Config {
         let mut config = Config::default();
@@ -147,7 +147,7 @@ impl Settings {
         config
     }
 
-    /// All of them, for showing.
+    /// All values, for messages.
     #[must_use]
     pub fn values(&self) -> Vec<Value> {
         let show = |(setting, value): (&Setting, u64)| Value {
@@ -158,7 +158,7 @@ impl Settings {
         self.all().map(show).collect()
     }
 
-    /// What is not the same in `next`.
+    /// The settings that differ in `next`.
     #[must_use]
     pub fn changes(&self, next: &Self) -> Vec<SettingChange> {
         let pairs = self.all().zip(&next.values).filter(|((_, from), to)| from != *to);
@@ -170,7 +170,7 @@ impl Settings {
         pairs.map(change).collect()
     }
 
-    /// As a file says it, without what is as it is by default, but always with the mode.
+    /// The settings as a TOML file: those that differ from their default, and always the mode.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let told = |(setting, value): &(&Setting, u64)| setting.name == MODE || *value != setting.default;
@@ -181,7 +181,7 @@ impl Settings {
     }
 }
 
-/// The settings that a TOML file names, as `name = "value"`; numbers may stand without quotes.
+/// The settings that a TOML file names, as `name = "value"`. Numbers may stand without quotes.
 ///
 /// # Errors
 /// What is wrong with it, and where.

@@ -12,7 +12,7 @@ use headpond_shard::{FileOrigin, Origin};
 use crate::refusal::{Decisions, Refusal};
 use crate::wording::Size;
 
-/// One pool with its origin, as given on the command line.
+/// One pool with its origin, from the command line.
 #[derive(Clone, Debug)]
 pub struct PoolPlan {
     /// The slow directory that owns the data.
@@ -21,43 +21,43 @@ pub struct PoolPlan {
     pub flash: PathBuf,
     /// The size of a new pool.
     pub size: Option<Size>,
-    /// The cache mode; without it that of the file, or the pool's own.
+    /// The cache mode. Without it: that of the file, or the pool's own.
     pub mode: Option<CacheMode>,
-    /// A file of settings, over those that the pool keeps.
+    /// A file of settings. They replace those that the pool keeps.
     pub config: Option<PathBuf>,
-    /// How to drive the flash.
+    /// The backend of the flash.
     pub backend: Backend,
     /// How to fill a new flash file.
     pub fill: Fill,
-    /// What lies in front of the origin's files.
+    /// A layer in front of the origin's files.
     pub origin_layer: Option<OriginLayer>,
-    /// For tests: what is wrong with the flash.
+    /// For tests: faults of the flash.
     pub fault: Option<FaultPlan>,
     /// Overwrite what the flash holds.
     pub format: bool,
-    /// Drop dirty data that stands in the way.
+    /// Drop dirty data that prevents the mount.
     pub discard_dirty: bool,
-    /// What to do with conflicts.
+    /// The operator's decisions on conflicts.
     pub decisions: Decisions,
 }
 
-/// One mount, as given on the command line.
+/// One mount, from the command line.
 #[derive(Clone, Debug)]
 pub struct MountPlan {
-    /// The pool that it is a door to.
+    /// The pool to which the mount is a door.
     pub pool: PoolPlan,
-    /// An empty directory.
+    /// An empty directory: the mount point.
     pub mountpoint: PathBuf,
     /// Let other users in.
     pub allow_other: bool,
-    /// Where to serve the metrics over HTTP.
+    /// The address for the metrics over HTTP.
     pub metrics: Option<SocketAddr>,
-    /// A file with what a scraper has to say.
+    /// A file with the token that a scraper must send.
     pub metrics_token: Option<PathBuf>,
 }
 
-/// A layer in front of the origin's files that only the command line knows, such as a modelled disk: made once, at the
-/// start.
+/// A layer in front of the origin's files that only the command line knows, such as a modelled disk. It is made once,
+/// at the start.
 #[derive(Clone)]
 pub struct OriginLayer(Make);
 
@@ -84,7 +84,7 @@ impl MountPlan {
     /// The same plan with absolute paths, good from any directory.
     ///
     /// # Errors
-    /// When the current directory is gone.
+    /// If the current directory is gone.
     pub fn absolute(mut self) -> Result<Self, Refusal> {
         for path in [&mut self.pool.origin, &mut self.mountpoint, &mut self.pool.flash] {
             *path = std::path::absolute(&*path).map_err(|error| Refusal::from_io("find", path, error))?;

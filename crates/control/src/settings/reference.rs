@@ -1,4 +1,4 @@
-//! The reference of every setting, as docs/settings.md has it.
+//! The reference of every setting: the page docs/settings.md.
 
 use std::fmt::Write;
 

@@ -1,8 +1,7 @@
-//! Every setting of a mount, one entry each: its name, meaning, range, default, and where it takes
-//! effect. `headpond set`, `get`, `--config`, the settings in the pool and docs/settings.md all come from
-//! this table.
+//! Every setting of a mount, one entry each: its name, meaning, range, default, and where it takes effect. `headpond
+//! set`, `get`, `--config`, the settings in the pool and docs/settings.md all come from this table.
 //!
-//! A new setting is one more entry here. A name, once released, keeps its meaning.
+//! A new setting is one more entry here. A released name keeps its meaning.
 
 use headpond_base::{CacheMode, Nanos};
 use headpond_engine::{Admission, Compression, Config, FlashWriteLimit, Policy};
@@ -14,19 +13,19 @@ use super::kind::{OFF, ValueKind};
 pub struct Setting {
     /// Its name: on the command line, in files, and in answers.
     pub name: &'static str,
-    /// What it is.
+    /// What it sets.
     pub meaning: &'static str,
     /// What another value does, and when you want it.
     pub effect: &'static str,
-    /// How it is written, and its range.
+    /// The form of its values, and their range.
     pub kind: ValueKind,
     /// Its default.
     pub default: u64,
-    /// Puts it where it takes effect.
+    /// Sets it in the engine's configuration.
     pub(super) apply: fn(&mut Config, u64),
 }
 
-/// The place of [`MODE`] in the table: the one setting whose change takes its time.
+/// The place of [`MODE`] in the table. A change of the mode is the only one that takes time.
 pub(super) const MODE_INDEX: usize = 0;
 
 /// The cache mode's name among the settings.
@@ -35,12 +34,12 @@ pub const MODE: &str = "mode";
 /// The name of the setting that shows or hides `.headpond` in the mount.
 pub(super) const NUMBERS_DIRECTORY: &str = "numbers-directory";
 
-/// The name of the setting by which requests are counted or not.
+/// The name of the setting that turns counting of requests on or off.
 pub(super) const COUNTING: &str = "counting";
 
 const MODES: &[&str] = &["write-back", "write-through", "write-around", "pass-through"];
 const POLICIES: &[&str] = &["fifo", "lru", "s3-fifo", "w-tinylfu", "adaptive"];
-/// In the order of the numbers that are kept: at the end only can one be added.
+/// In the order of the kept numbers: add only at the end.
 const COMPRESSIONS: &[&str] =
     &["off", "lz4", "zstd", "zstd:1", "zstd:2", "zstd:3", "zstd:4", "zstd:5", "zstd:6", "zstd:7", "zstd:8", "zstd:9"];
 const MILLISECOND: u64 = Nanos::MILLISECOND.0;
@@ -215,7 +214,7 @@ pub const TABLE: &[Setting] = &[
                  is no such directory.",
         kind: ValueKind::Choice(&["on", "off"]),
         default: 0,
-        // Not the engine's: the mount asks for it.
+        // Not the engine's: the mount reads it.
         apply: |_, _| {},
     },
     Setting {
@@ -226,7 +225,7 @@ pub const TABLE: &[Setting] = &[
                  cost.",
         kind: ValueKind::Choice(&["on", "off"]),
         default: 0,
-        // Not the engine's either.
+        // Not the engine's: the mount reads it.
         apply: |_, _| {},
     },
 ];

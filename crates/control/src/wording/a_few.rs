@@ -1,8 +1,8 @@
-//! Lists that may be long, in words that stay short.
+//! Long lists in a short text.
 
 use std::fmt;
 
-/// Shows up to a few of many things, and how many more there are.
+/// Shows the first few of many things, and how many more there are.
 pub(crate) struct AFew<'a, T>(pub &'a [T], pub usize);
 
 impl<T: fmt::Display> fmt::Display for AFew<'_, T> {

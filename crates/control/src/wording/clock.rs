@@ -1,4 +1,4 @@
-//! Wall-clock time for people: in markers and in status. Nothing here decides anything.
+//! Wall-clock time for people: in markers and in status. No decision depends on it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,8 +12,8 @@ pub fn unix_seconds() -> u64 {
 #[must_use]
 pub fn utc(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Years are counted from March, so that a leap day is the last of its year; eras are the
-    // 400 years after which the calendar repeats.
+    // Years count from March, so that a leap day is the last of its year. After an era of 400 years the calendar
+    // repeats.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

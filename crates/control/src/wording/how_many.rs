@@ -1,8 +1,8 @@
-//! How many there are of something.
+//! How many of a thing there are, in words.
 
 use std::fmt;
 
-/// Shows `1 file`, `2 files`, `3 batches`: a number, and the name of one.
+/// Shows a number and its noun: `1 file`, `2 files`, `3 batches`.
 #[derive(Clone, Copy, Debug)]
 pub struct HowMany<'a>(pub u64, pub &'a str);
 

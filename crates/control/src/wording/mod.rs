@@ -1,6 +1,6 @@
-//! How amounts, times and long lists read, the same in refusals, markers, status and settings.
+//! How amounts, times and long lists read: the same in refusals, markers, status and settings.
 //!
-//! Keeps true: what is shown is for people, and nothing is decided by it. Uses nothing of this crate.
+//! Keeps true: this is text for people, and no decision depends on it. Uses nothing of this crate.
 
 mod a_few;
 pub(crate) mod clock;

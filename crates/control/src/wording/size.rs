@@ -1,7 +1,7 @@
 //! Sizes as people write and read them.
 //!
-//! Invariant: what [`Size`] shows can be given back to it, and is at most a tenth of the shown
-//! unit away from what it was.
+//! Invariant: [`Size`] reads back what it shows. The shown size is at most a tenth of its unit away from the exact
+//! one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,8 +10,8 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Size(pub u64);
 
-/// Binary units, as disks' users and every flash cache count; a trailing `B` alone means
-/// powers of 1000, as in GNU tools.
+/// Binary units, as users of disks and every flash cache count. A trailing `B` alone means powers of 1000, as in GNU
+/// tools.
 const UNITS: [(&str, u64); 12] = [
     ("KIB", 1 << 10),
     ("MIB", 1 << 20),
