@@ -1,7 +1,7 @@
-//! A flash device as a reactor has it: the open file, who it is, and its trims.
+//! A flash device inside a reactor: the open file, its name, and its trims.
 //!
-//! Invariant: what comes out of [`Disk::admit`] may go to the kernel: it is aligned, inside, and touches nothing whose
-//! trim is under way.
+//! Invariant: what [`Disk::admit`] lets through may go to the kernel. It is aligned, inside the device, and touches no
+//! bytes whose trim is under way.
 
 use std::sync::Arc;
 
@@ -18,18 +18,18 @@ pub(crate) struct Disk {
     trim: TrimLane,
 }
 
-/// What becomes of an operation.
+/// What [`Disk::admit`] decides.
 pub(crate) enum Disposition {
-    /// It goes to the kernel, for the disk at this place.
+    /// The operation goes to the kernel, for the disk at this place.
     Now(usize, DiskOp),
-    /// Later, or it is a trim.
+    /// The disk keeps the operation: it is a trim, or a write that waits for one.
     Kept,
-    /// It is refused.
+    /// The operation is refused.
     Ended(Completion),
 }
 
 impl Disk {
-    /// Makes disks of flashes, each with its name.
+    /// Makes a disk of each flash. The member is its name.
     pub(crate) fn all(flashes: Vec<(MemberId, Flash)>, trim: TrimPolicy, waker: &Waker) -> Vec<Self> {
         let disk = |(name, flash): (MemberId, Flash)| {
             let flash = Arc::new(flash);
@@ -46,14 +46,14 @@ impl Disk {
         &self.flash
     }
 
-    /// Usable bytes of the disk with a name.
+    /// Usable bytes of the disk `name`; 0 if there is none.
     pub(crate) fn bytes_of(disks: &[Self], name: MemberId) -> u64 {
         disks.iter().find(|disk| disk.name == name).map_or(0, |disk| disk.flash.bytes())
     }
 
-    /// Looks at an operation for the disk with a name.
+    /// Checks an operation for the disk `name`.
     pub(crate) fn admit(disks: &mut [Self], name: MemberId, op: DiskOp) -> Disposition {
-        // A pool has few members: looking through them costs less than hashing.
+        // A pool has few members: a search through them costs less than a hash.
         let Some(place) = disks.iter().position(|disk| disk.name == name) else {
             return no_such_disk(name, &op).map_or(Disposition::Kept, Disposition::Ended);
         };
@@ -64,7 +64,7 @@ impl Disk {
         disk.trim.admit(op).map_or(Disposition::Kept, |op| Disposition::Now(place, op))
     }
 
-    /// Writes that waited for a trim which is over.
+    /// The writes whose trim is over.
     pub(crate) fn released(&mut self) -> impl Iterator<Item = DiskOp> {
         self.trim.released().into_iter()
     }

@@ -1,6 +1,6 @@
-//! A fault plan as it is written on a command line, for tests of whole programs.
+//! A fault plan in words, for the command line of tests with whole programs.
 //!
-//! Words, with commas between them:
+//! The words, separated by commas:
 //!
 //! | word | the flash |
 //! | --- | --- |
@@ -14,8 +14,7 @@
 //! | `write-errors=...`, `sync-errors=...` | the same for writes and syncs |
 //! | `accept-torn-batch` | is as it is; but recovery takes a torn batch of the log for whole |
 //!
-//! Invariant: a word that is not understood is refused, so that no test runs without the fault that
-//! it is about.
+//! Invariant: an unknown word is refused, so no test runs without its fault.
 
 use std::str::FromStr;
 

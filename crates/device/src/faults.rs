@@ -1,23 +1,22 @@
-//! A layer that makes one disk of any reactor as bad as a real one may be; the others work as they did. Several
+//! A layer that makes one disk of a reactor as bad as a real one may be. The other disks work as before. Several
 //! layers make several disks bad.
 //!
-//! - **Withheld writes**: like a volatile cache in the device. A write completes in memory here, and
-//!   reaches the device below with the next sync. So a killed process loses exactly its unsynced
-//!   writes, which a kill alone never does. A share of the blocks, chosen by a seed, goes down early,
-//!   whole or in part: then the loss is not a clean prefix, and writes are torn.
-//! - **Lies**: syncs that are acknowledged and not carried out. No promise holds on such a device;
-//!   a test that does not fail on it tests nothing.
-//! - **Faults**: the n-th operation of a kind, and more after it, ends with a chosen error.
-//! - **Delay**: every operation takes at least so long.
-//! - **A cut** ([`FaultHandle::cut`]): from then on nothing works, and what was withheld is gone.
+//! - **Withheld writes**: like a volatile cache in the device. A write completes in memory, and reaches the disk below
+//!   with the next sync. So a killed process loses exactly its unsynced writes; a kill alone never loses them. A seed
+//!   chooses a share of the blocks that go down early, whole or in part. Then the loss is not a clean prefix, and
+//!   writes are torn.
+//! - **Lies**: syncs that are acknowledged and not carried out. No promise holds on such a device. A test that does
+//!   not fail on it tests nothing.
+//! - **Faults**: the n-th operation of a kind, and more after it, end with a chosen error.
+//! - **Delay**: the shortest time that every operation takes.
+//! - **A cut** ([`FaultHandle::cut`]): from then on nothing works, and withheld writes are gone.
 //!
 //! Invariants:
 //! - A read finds the last completed write, withheld or not.
-//! - A sync completes when the device below has, synced, everything that was withheld at its start.
-//!   Syncs go one after the other.
-//! - Early bytes never overwrite newer ones: a drain starts when nothing early is under way, and
-//!   what it drains does not go down early.
-//! - Bounded: past [`Withhold::bytes_max`], withheld writes go down without a sync.
+//! - A sync completes when the disk below has synced all that was withheld at its start. Syncs go one after the other.
+//! - Early bytes never overwrite newer ones. A drain starts when no early write is under way, and what it drains does
+//!   not go down early.
+//! - Bounded: withheld writes beyond [`Withhold::bytes_max`] go down without a sync.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
@@ -29,7 +28,7 @@ use headpond_base::{BLOCK, BLOCK_U64, Buf, BufMut, Errno, MemberId};
 
 use crate::{Completion, DiskOp, End, Reactor, Tag, Waker, WatchToken};
 
-/// What a device writes whole or not at all.
+/// Bytes that a device writes whole or not at all.
 const SECTOR: usize = 512;
 
 /// A kind of operation.
@@ -44,15 +43,15 @@ pub enum OpKind {
 /// How writes are withheld.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Withhold {
-    /// Of 1,000 blocks written, how many go down at once as well.
+    /// How many of 1,000 written blocks also go down at once.
     pub early_per_mille: u16,
-    /// Of 1,000 of those, how many go down torn: a random choice of their sectors of 512 bytes.
+    /// How many of 1,000 of those go down torn: with a random choice of their sectors of 512 bytes.
     pub torn_per_mille: u16,
-    /// Chooses them.
+    /// Decides which blocks and sectors.
     pub seed: u64,
-    /// Acknowledge syncs and do nothing.
+    /// Acknowledge syncs without carrying them out.
     pub lies: bool,
-    /// The most that is withheld.
+    /// The most withheld bytes.
     pub bytes_max: u64,
 }
 
@@ -66,31 +65,31 @@ impl Default for Withhold {
 /// Operations that fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// Of this kind.
+    /// The kind of the operations.
     pub kind: OpKind,
-    /// From this one on, counted from 0 since the device was started.
+    /// The first that fails, counted from 0 since the reactor started.
     pub first: u64,
-    /// So many.
+    /// How many fail.
     pub count: u64,
-    /// With this.
+    /// The error.
     pub errno: Errno,
 }
 
-/// What is wrong with a device.
+/// The faults of one disk.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FaultPlan {
     /// Whether and how unsynced writes are withheld.
     pub withhold: Option<Withhold>,
-    /// What fails.
+    /// The operations that fail.
     pub faults: Vec<Fault>,
-    /// How long every operation takes at least.
+    /// The shortest time that every operation takes.
     pub delay: Duration,
-    /// Not of the device, and told here because such a device is what it is for: recovery is to take torn batches of
-    /// the log for whole, so that a test shows that it would find them.
+    /// Not a fault of the disk: recovery takes torn batches of the log for whole. So a test can show that it finds
+    /// torn batches on such a disk.
     pub accept_torn_batch: bool,
 }
 
-/// Changes what is wrong while the device is in use, from any thread.
+/// Changes the faults while the disk is in use, from any thread.
 #[derive(Clone)]
 pub struct FaultHandle {
     shared: Arc<Mutex<Shared>>,
@@ -104,52 +103,52 @@ struct Shared {
     counts: [u64; 3],
 }
 
-/// Disks of which one has faults.
+/// A reactor with faults on one disk.
 pub struct Faults<R> {
     inner: R,
     disk: MemberId,
     shared: Arc<Mutex<Shared>>,
     withhold: Option<Withhold>,
     random: u64,
-    /// Blocks withheld, newest bytes.
+    /// Withheld blocks: the newest bytes of each.
     held: BTreeMap<u64, Buf>,
-    /// Blocks on their way down with the sync that is being carried out.
+    /// Blocks on their way down with the present sync.
     draining: BTreeMap<u64, Buf>,
     drain: Option<Drain>,
     syncs: VecDeque<Option<Tag>>,
-    /// Early writes under way.
+    /// How many early writes are under way.
     early: usize,
     below: HashMap<Tag, Below>,
     next_tag: u64,
     finished: Vec<Completion>,
-    /// Done, but not to be told before their time.
+    /// Ends that wait for their time.
     late: VecDeque<(Instant, Completion)>,
     buffer: Vec<Completion>,
 }
 
-/// What an operation of the disk below was for.
+/// Why an operation of the disk below was submitted.
 enum Below {
-    /// A caller's read, and withheld blocks to be laid over its bytes.
+    /// A caller's read, with the withheld blocks that cover its bytes.
     Read { tag: Tag, from: u64, over: Vec<(u64, Buf)> },
     /// A caller's write.
     Write { tag: Tag },
-    /// Part of a caller's write gone down early.
+    /// Part of a caller's write, on its way down early.
     Early(Early),
-    /// The block of such a part that is to be torn, as it was before.
+    /// A read of such a part's block before it is torn.
     Tear { early: Early, block: u64, newer: Buf, sectors: u64 },
     /// Part of a drain.
     Drain,
-    /// The sync after a drain, or a caller's where nothing is withheld.
+    /// The sync after a drain, or a caller's sync with nothing withheld.
     Sync { tag: Option<Tag> },
 }
 
-/// A caller's write of which blocks went down early: done when all of them are.
+/// A caller's write with blocks that go down early. It is done when all of them are.
 struct Early {
     tag: Tag,
     left: Arc<Mutex<usize>>,
 }
 
-/// A sync being carried out.
+/// A sync under way.
 struct Drain {
     tag: Option<Tag>,
     writes_left: usize,
@@ -157,30 +156,30 @@ struct Drain {
 }
 
 impl FaultHandle {
-    /// Power is gone: what was withheld is lost, and every operation fails from now on.
+    /// Cuts the power: withheld writes are lost, and every operation fails from now on.
     pub fn cut(&self) {
         self.locked().cut = true;
         self.waker.wake();
     }
 
-    /// Adds operations that fail; `first` counts from now.
+    /// Adds operations that fail. `first` counts from now.
     pub fn fail(&self, mut fault: Fault) {
         let mut shared = self.locked();
         fault.first = fault.first.saturating_add(shared.counts[fault.kind as usize]);
         shared.faults.push(fault);
     }
 
-    /// Nothing fails any more, except after a cut.
+    /// Ends all faults, except a cut.
     pub fn heal(&self) {
         self.locked().faults.clear();
     }
 
-    /// Every operation submitted from now on takes at least so long.
+    /// Sets the shortest time of every operation submitted from now on.
     pub fn delay(&self, delay: Duration) {
         self.locked().delay = delay;
     }
 
-    /// How many operations of a kind there were.
+    /// How many operations of a kind were submitted.
     #[must_use]
     pub fn count(&self, kind: OpKind) -> u64 {
         self.locked().counts[kind as usize]
@@ -215,7 +214,7 @@ impl<R: Reactor> Faults<R> {
         }
     }
 
-    /// For changing the faults from outside.
+    /// Changes the faults from outside.
     #[must_use]
     pub fn handle(&self) -> FaultHandle {
         FaultHandle { shared: self.shared.clone(), waker: self.inner.waker() }
@@ -225,7 +224,7 @@ impl<R: Reactor> Faults<R> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The error that an operation is to end with, if any. Counts it.
+    /// Counts an operation. Returns the error with which it must end, if any.
     fn verdict(&self, kind: OpKind) -> Option<Errno> {
         let mut shared = self.locked();
         let number = shared.counts[kind as usize];
@@ -246,7 +245,7 @@ impl<R: Reactor> Faults<R> {
 
     fn read(&mut self, tag: Tag, offset: u64, len: usize) {
         let blocks = offset / BLOCK_U64..(offset + len as u64) / BLOCK_U64;
-        // What is on its way down may not be there yet; what is withheld is newer still.
+        // Draining blocks may not be there yet; withheld ones are newer still.
         let over = [&self.draining, &self.held].into_iter().flat_map(|map| map.range(blocks.clone()));
         let over = over.map(|(block, buf)| (*block, buf.clone())).collect();
         self.pass(Below::Read { tag, from: offset, over }, |tag| DiskOp::Read { tag, offset, len });
@@ -291,13 +290,13 @@ impl<R: Reactor> Faults<R> {
     fn trim(&mut self, offset: u64, len: u64) {
         let blocks = offset / BLOCK_U64..(offset + len) / BLOCK_U64;
         self.held.retain(|block, _| !blocks.contains(block));
-        // What is on its way down would be trimmed under the write: let it be.
+        // A trim of a draining block could destroy the bytes on their way down: drop it.
         if !self.draining.keys().any(|block| blocks.contains(block)) {
             self.inner.submit(self.disk, DiskOp::Trim { offset, len });
         }
     }
 
-    /// Starts the next sync if none is being carried out.
+    /// Starts the next sync, if none is under way.
     fn next_sync(&mut self) {
         if self.drain.is_some() || self.early > 0 {
             return;
@@ -314,7 +313,7 @@ impl<R: Reactor> Faults<R> {
         }
     }
 
-    /// An operation of the disk below is done.
+    /// Handles the end of an operation of the disk below.
     fn done_below(&mut self, done: Completion) {
         let Some(below) = self.below.remove(&done.tag) else { return };
         let (bytes, result) = match done.end {
@@ -328,7 +327,7 @@ impl<R: Reactor> Faults<R> {
                 self.finish(tag, End::Read(result));
             }
             Below::Write { tag } => self.finish(tag, End::Write(result)),
-            // Nothing is lost if it failed: all of it is withheld too.
+            // Nothing is lost if it failed: all its bytes are withheld too.
             Below::Early(early) => self.early_done(&early),
             Below::Tear { early, block, newer, sectors } => match bytes {
                 Some(older) => {
@@ -376,14 +375,14 @@ impl<R: Reactor> Faults<R> {
     fn lose(&mut self) {
         self.held.clear();
         self.draining.clear();
-        // One whose own sync went down already is told by that; one that had not got there never will.
+        // A sync that the disk below already has answers its caller itself. One that still drains fails here.
         let cut_short = self.drain.take_if(|drain| drain.writes_left > 0).and_then(|drain| drain.tag);
         for tag in std::mem::take(&mut self.syncs).into_iter().flatten().chain(cut_short) {
             self.finish(tag, End::Sync(Err(Errno::IO)));
         }
     }
 
-    /// xorshift64: good enough to choose blocks, and the same everywhere.
+    /// xorshift64: good enough to choose blocks, and the same on every machine.
     fn chance(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -392,7 +391,7 @@ impl<R: Reactor> Faults<R> {
     }
 }
 
-/// Neighbouring blocks as one write each.
+/// Joins neighbouring blocks to one write each.
 fn runs(blocks: &BTreeMap<u64, Buf>) -> Vec<(u64, Buf)> {
     const RUN_MAX: usize = 256;
     let blocks: Vec<_> = blocks.iter().collect();
@@ -413,7 +412,7 @@ fn runs(blocks: &BTreeMap<u64, Buf>) -> Vec<(u64, Buf)> {
     runs
 }
 
-/// A block of which some sectors, a bit each, are newer.
+/// A block whose sectors are newer where `sectors` has a bit.
 fn torn(older: &Buf, newer: &Buf, sectors: u64) -> Buf {
     let mut mixed = BufMut::copy_of(older);
     for (index, start) in (0..BLOCK).step_by(SECTOR).enumerate() {
@@ -424,7 +423,7 @@ fn torn(older: &Buf, newer: &Buf, sectors: u64) -> Buf {
     mixed.freeze()
 }
 
-/// `bytes`, read at `from`, with newer blocks on top.
+/// `bytes`, read at `from`, covered with newer blocks.
 fn laid_over(bytes: Buf, from: u64, over: &[(u64, Buf)]) -> Buf {
     if over.is_empty() {
         return bytes;

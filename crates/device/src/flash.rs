@@ -1,13 +1,12 @@
 //! A flash file or block device: opened, locked, created.
 //!
 //! Invariants:
-//! - An open [`Flash`] holds a lock that no other process has: two daemons never share a pool. The
-//!   lock is of the open file itself, so it goes when the process does, whatever happens to it.
-//! - A file that this creates has all its space: the file system cannot run full under the pool.
-//! - Nothing is written to what exists already, until the caller writes.
+//! - An open [`Flash`] holds a lock that no other process has, so two daemons never share a pool. The lock belongs to
+//!   the open file. It ends with the process, however that ends.
+//! - A file that [`Flash::create`] made has all its space, so the file system cannot run full under the pool.
+//! - Nothing is written to an existing file before the caller writes.
 //!
-//! The blocking reads and writes here are for starting up: recovery and format, before there is a
-//! [`Device`](crate::Device).
+//! The blocking reads and writes are for recovery and format, before a reactor drives the flash.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -21,7 +20,7 @@ use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 
 use crate::FlashError;
 
-/// What lies behind a path.
+/// The kind of a flash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlashKind {
     /// A regular file.
@@ -30,15 +29,14 @@ pub enum FlashKind {
     BlockDevice,
 }
 
-/// What a new flash file is filled with.
+/// How a new flash file is filled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Fill {
-    /// Space is reserved and stays unwritten. Quick; but until each part was written once, the
-    /// file system has to note the writing with every sync. Measured on ext4: 4,500 small
-    /// appends with fdatasync a second, against 7,900 once written.
+    /// Space is reserved and stays unwritten. Quick, but the file system notes the first write of each part with every
+    /// sync. Measured on ext4: 4,500 small appends with fdatasync a second, against 7,900 once every part was written.
     #[default]
     Reserved,
-    /// Zeros are written everywhere. Takes as long as writing the whole file does.
+    /// Zeros are written everywhere. Takes as long as writing the whole file.
     Zeros,
 }
 
@@ -52,16 +50,16 @@ pub struct Flash {
     direct: bool,
 }
 
-/// How long a lock, or a block device for ourselves alone, is tried for. A daemon that was killed in the middle of writes is gone before they
-/// are: the kernel finishes them and lets go of the file a moment later. Until then its writes may
-/// still land, so the wait is needed for more than comfort.
+/// How long [`Flash`] tries to get a lock, or a block device for itself alone. When a daemon is killed in the middle
+/// of writes, the kernel finishes them and lets go of the file a moment later. Until then those writes may still land,
+/// so the wait is needed.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Written at once when zeros have to be written: large enough that the device's speed counts.
+/// Bytes of zeros in one write: so many that the device's speed counts.
 const ZEROS: usize = 1 << 20;
 
 impl Flash {
-    /// Opens and locks what exists.
+    /// Opens and locks a file or device.
     ///
     /// # Errors
     /// When it is missing, in use, or neither a file nor a block device.
@@ -69,7 +67,7 @@ impl Flash {
         Self::open_with(path, true)
     }
 
-    /// Opens for examination only: may be shared with other readers, never with a daemon.
+    /// Opens for examination only. Other readers may open it too, but no daemon.
     ///
     /// # Errors
     /// As [`Flash::open`].
@@ -77,18 +75,18 @@ impl Flash {
         Self::open_with(path, false)
     }
 
-    /// Creates a file of `bytes`, rounded down to whole blocks, with all its space, and locks it.
-    /// Both the file and its name are durable when this returns; when it fails, nothing is left.
+    /// Creates and locks a file of `bytes`, rounded down to whole blocks, with all its space. When this returns, the
+    /// file and its name are durable. When it fails, nothing is left.
     ///
     /// # Errors
-    /// When it exists, or there is no room.
+    /// When the file exists, or there is no room.
     pub fn create(path: &Path, bytes: u64, fill: Fill) -> std::result::Result<Self, FlashError> {
         let bytes = bytes / BLOCK_U64 * BLOCK_U64;
         let file = options(true).create_new(true).mode(0o600).open(path).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => FlashError::Exists(path.to_owned()),
             _ => failed("create", path, error),
         })?;
-        // The lock comes before the size: another process that opens it meanwhile finds it taken.
+        // The lock comes before the size: a process that opens the file meanwhile finds it locked.
         let made = lock(&file, true, path).and_then(|()| {
             allocate(&file, path, bytes)?;
             if fill == Fill::Zeros {
@@ -100,14 +98,14 @@ impl Flash {
             Ok(Self { file, path: path.to_owned(), kind: FlashKind::File, bytes, direct })
         });
         if made.is_err() {
-            // The first error is the one to tell.
+            // Report the first error, not this one.
             let _ = std::fs::remove_file(path);
         }
         made
     }
 
     fn open_with(path: &Path, write: bool) -> std::result::Result<Self, FlashError> {
-        // Looked at before it is opened: to open a FIFO hangs, and to open a device acts on it.
+        // Check before the real open: opening a FIFO hangs, and opening a device may act on it.
         let place = options(false).custom_flags(OFlags::PATH.bits().cast_signed()).open(path);
         let place = place.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => FlashError::Missing(path.to_owned()),
@@ -122,11 +120,11 @@ impl Flash {
         if kind == FlashKind::File && write {
             check_owner(path, &metadata)?;
         }
-        // That very file, whatever its name leads to by now.
+        // Opens that very file, even if its name now leads elsewhere.
         let same = format!("/proc/self/fd/{}", place.as_raw_fd());
         let mut how = options(write);
         if kind == FlashKind::BlockDevice && write {
-            // For block devices this means: not while it is mounted or part of something else.
+            // On a block device O_EXCL means: not while it is mounted or part of something else.
             how.custom_flags(OFlags::EXCL.bits().cast_signed());
         }
         let busy = |error: &io::Error| error.raw_os_error() == Some(Errno::BUSY.0);
@@ -144,8 +142,8 @@ impl Flash {
         Ok(Self { file, path: path.to_owned(), kind, bytes, direct })
     }
 
-    /// Makes sure that a file has all its space, for one that another process created. What is
-    /// there stays as it is. Nothing to do for block devices.
+    /// Gives a file all its space, if another process created it. Its content stays as it is. Does nothing for block
+    /// devices.
     ///
     /// # Errors
     /// When there is no room.
@@ -163,20 +161,20 @@ impl Flash {
         self.bytes
     }
 
-    /// What it is.
+    /// The kind of the flash.
     #[must_use]
     pub const fn kind(&self) -> FlashKind {
         self.kind
     }
 
-    /// Whether reads and writes go past the page cache. Some file systems (tmpfs on older kernels, some
-    /// network ones) cannot; then memory is spent twice, and nothing else changes.
+    /// Whether reads and writes go past the page cache. Some file systems cannot do that: tmpfs on older kernels, some
+    /// network file systems. Then each block takes memory twice, and nothing else changes.
     #[must_use]
     pub const fn is_direct(&self) -> bool {
         self.direct
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -188,45 +186,46 @@ impl Flash {
         &self.file
     }
 
-    /// Reads exactly `len` bytes, and waits for them. Offset and length in whole blocks.
+    /// Reads exactly `len` bytes, and waits for them. `offset` and `len` are multiples of a block.
     ///
     /// # Errors
-    /// The device's; [`Errno::IO`] when it ends too early.
+    /// The device's error; [`Errno::IO`] when it ends too early.
     pub fn read(&self, offset: u64, len: usize) -> Result<Buf> {
         let mut buf = BufMut::unwritten(len);
         read_fully(&self.file, &mut buf, offset)?;
         Ok(buf.freeze())
     }
 
-    /// Writes all of `data`, and waits. Offset and length in whole blocks.
+    /// Writes all of `data`, and waits. `offset` and the length are multiples of a block.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     pub fn write(&self, offset: u64, data: &Buf) -> Result<()> {
         write_fully(&self.file, data, offset)
     }
 
-    /// Makes everything written durable, and waits.
+    /// Makes all earlier writes durable, and waits.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     pub fn sync(&self) -> Result<()> {
         Ok(self.file.sync_data()?)
     }
 }
 
-/// Reads until `into` is full, whatever it takes.
+/// Reads until `into` is full.
 pub(crate) fn read_fully(file: &File, into: &mut [u8], offset: u64) -> Result<()> {
     file.read_exact_at(into, offset).map_err(Errno::from)
 }
 
-/// Writes until all of `from` is written, whatever it takes.
+/// Writes until all of `from` is written.
 pub(crate) fn write_fully(file: &File, from: &[u8], offset: u64) -> Result<()> {
     file.write_all_at(from, offset).map_err(Errno::from)
 }
 
-/// A pool has copies of the origin's data, and what is in it is believed: who may write it may change that data, and
-/// whose it is may read it. Devices are left to the system, which gives them to a group of its own.
+/// Refuses a pool file that others own or can write. A pool has copies of the origin's data, and headpond believes
+/// them: who writes the file changes the data, and who owns it can read them. The system gives devices to a group of
+/// their own, so they are not checked.
 fn check_owner(path: &Path, found: &Metadata) -> std::result::Result<(), FlashError> {
     let own = rustix::process::geteuid().as_raw();
     let why = if found.uid() != own && found.uid() != 0 {
@@ -235,7 +234,7 @@ fn check_owner(path: &Path, found: &Metadata) -> std::result::Result<(), FlashEr
             found.uid()
         )
     } else if found.mode() & 0o002 != 0 || (found.mode() & 0o020 != 0 && (own == 0 || own == found.uid())) {
-        // The group may be what lets this user write root's file.
+        // Not for root's file: its group may be what lets this user write it.
         "can be written by others than its owner. If nobody has: chmod 600 FILE".to_owned()
     } else {
         return Ok(());
@@ -266,7 +265,7 @@ fn lock(file: &File, alone: bool, path: &Path) -> std::result::Result<(), FlashE
     })
 }
 
-/// Tries until it works, fails otherwise than by `taken`, or [`LOCK_PATIENCE`] is over.
+/// Repeats `attempt` until it works, fails with an error that is not `taken`, or [`LOCK_PATIENCE`] is over.
 fn patiently<T, E>(
     mut attempt: impl FnMut() -> std::result::Result<T, E>,
     taken: impl Fn(&E) -> bool,
@@ -280,8 +279,8 @@ fn patiently<T, E>(
     }
 }
 
-/// Switches the file to go past the page cache, if its file system can do that: the flag is set
-/// and one block is read, as some file systems take the flag and refuse the reads.
+/// Makes the file go past the page cache, if its file system can. It sets the flag and reads one block: some file
+/// systems take the flag and refuse the reads.
 fn into_direct(file: File, path: &Path) -> std::result::Result<(File, bool), FlashError> {
     let set = |flags: OFlags| rustix::fs::fcntl_setfl(&file, flags);
     let now = rustix::fs::fcntl_getfl(&file).map_err(|errno| failed("open", path, errno.into()))?;
@@ -294,15 +293,15 @@ fn into_direct(file: File, path: &Path) -> std::result::Result<(File, bool), Fla
             set(now).map_err(|errno| failed("open", path, errno.into()))?;
             Ok((file, false))
         }
-        // Any other failure may be a bad sector. The read that needs it reports it.
+        // Any other failure may be a bad sector. The read that needs that sector reports it.
         _ => Ok((file, true)),
     }
 }
 
 fn allocate(file: &File, path: &Path, bytes: u64) -> std::result::Result<(), FlashError> {
     let no_space = || FlashError::NoSpace { path: path.to_owned(), wanted: bytes, free: free_near(path) };
-    // Asked first: a file system that is asked for more than it has may take all of it, so that
-    // everybody else's writes fail, before it says no and gives it back.
+    // Check before fallocate. If a file system has too little, it may first take all of it, so that all other writes
+    // fail, and then refuse and give it back.
     let there = file.metadata().map_or(0, |metadata| metadata.blocks() * 512);
     if bytes.saturating_sub(there) > free_near(path) {
         return Err(no_space());
@@ -310,7 +309,7 @@ fn allocate(file: &File, path: &Path, bytes: u64) -> std::result::Result<(), Fla
     match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT | rustix::io::Errno::FBIG) => Err(no_space()),
-        // Without fallocate, space is had by writing. Only into a file that has nothing in it.
+        // Without fallocate, write zeros to get the space. Only into an empty file.
         Err(rustix::io::Errno::OPNOTSUPP) if file.metadata().is_ok_and(|metadata| metadata.len() == 0) => {
             write_zeros(file, bytes).map_err(|error| match error.raw_os_error() {
                 Some(errno) if errno == Errno::NOSPC.0 => no_space(),

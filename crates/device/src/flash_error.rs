@@ -1,4 +1,4 @@
-//! Why headpond cannot use a flash file or device, in words for its user.
+//! Why headpond cannot use a flash file or device. The user reads these errors.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ pub enum FlashError {
     /// It does not exist.
     #[error("flash {0} does not exist. To make it as a file, add --size")]
     Missing(PathBuf),
-    /// It was to be created, and is there already.
+    /// It exists already and should be created.
     #[error("flash {0} exists already; nothing was changed")]
     Exists(PathBuf),
     /// Another process holds it.
@@ -31,20 +31,20 @@ pub enum FlashError {
     NoSpace {
         /// The file.
         path: PathBuf,
-        /// Its size if there were room.
+        /// The size that was asked for, in bytes.
         wanted: u64,
-        /// What is free in its file system.
+        /// Free bytes in its file system.
         free: u64,
     },
-    /// Not allowed.
+    /// Permission denied.
     #[error("no permission to {doing} flash {path}")]
     Permission {
-        /// What was being done.
+        /// What failed.
         doing: &'static str,
         /// The file or device.
         path: PathBuf,
     },
-    /// io_uring was asked for by name and the kernel refuses it.
+    /// io_uring was asked for by name, and the kernel refuses it.
     #[error("flash {path}: the kernel refuses io_uring: {source}. Use --backend psync")]
     NoUring {
         /// The file or device.
@@ -52,10 +52,10 @@ pub enum FlashError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// Anything else.
+    /// Any other error.
     #[error("cannot {doing} flash {path}: {source}")]
     Io {
-        /// What was being done.
+        /// What failed.
         doing: &'static str,
         /// The file or device.
         path: PathBuf,

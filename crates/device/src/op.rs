@@ -1,43 +1,43 @@
-//! What a disk is asked for, and how it ends.
+//! The operations of a disk, and their ends.
 
 use headpond_base::{BLOCK, BLOCK_U64, Buf, Errno, MemberId, Result};
 
-/// Names an operation until it is done. Chosen by the caller, unique among those under way on one disk.
+/// Names an operation until it is done. The caller chooses it, unique among those under way on one disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Tag(pub u64);
 
-/// Something to be done by a disk. Offsets are bytes from the disk's start.
+/// An operation of a disk. Offsets are bytes from the disk's start.
 #[derive(Clone, Debug)]
 pub enum DiskOp {
     /// Read exactly `len` bytes.
     Read {
-        /// Names it.
+        /// The operation's name.
         tag: Tag,
-        /// Where, a multiple of the block.
+        /// The first byte, a multiple of the block.
         offset: u64,
-        /// How many bytes, a multiple of the block.
+        /// The number of bytes, a multiple of the block.
         len: usize,
     },
     /// Write all of `data`.
     Write {
-        /// Names it.
+        /// The operation's name.
         tag: Tag,
-        /// Where, a multiple of the block.
+        /// The first byte, a multiple of the block.
         offset: u64,
-        /// What: a multiple of the block, and block-aligned in memory.
+        /// The bytes: a multiple of the block, block-aligned in memory.
         data: Buf,
     },
-    /// Make every write to this disk that is done by now durable.
+    /// Make every write to this disk durable that has completed.
     Sync {
-        /// Names it.
+        /// The operation's name.
         tag: Tag,
     },
-    /// These bytes are not needed any more. A hint, never answered; the disk may drop it. A write to the
-    /// same bytes that is submitted later is safe from it. None may be under way.
+    /// These bytes are no longer needed. A hint without an end: the disk may drop it. It does no harm to a write of
+    /// the same bytes that is submitted later. No such write may be under way.
     Trim {
-        /// Where, a multiple of the block.
+        /// The first byte, a multiple of the block.
         offset: u64,
-        /// How many bytes, a multiple of the block.
+        /// The number of bytes, a multiple of the block.
         len: u64,
     },
 }
@@ -45,28 +45,27 @@ pub enum DiskOp {
 /// The end of an operation.
 #[derive(Clone, Debug)]
 pub struct Completion {
-    /// Of which disk.
+    /// The disk.
     pub disk: MemberId,
-    /// Which operation.
+    /// The operation.
     pub tag: Tag,
-    /// What it came to.
+    /// Its result.
     pub end: End,
 }
 
-/// What an operation came to.
+/// The result of an operation.
 #[derive(Clone, Debug)]
 pub enum End {
-    /// Of [`DiskOp::Read`]: all bytes asked for, or an error.
+    /// Of [`DiskOp::Read`]: all bytes, or an error.
     Read(Result<Buf>),
     /// Of [`DiskOp::Write`]. After an error the bytes on the disk are unknown.
     Write(Result<()>),
-    /// Of [`DiskOp::Sync`]. After an error nothing can be said of any write since the last good sync,
-    /// and a later sync that succeeds does not change that.
+    /// Of [`DiskOp::Sync`]. After an error any write since the last good sync may be lost, even if a later sync succeeds.
     Sync(Result<()>),
 }
 
 impl DiskOp {
-    /// Whether a disk of `bytes` may carry this out: aligned, not empty, and inside.
+    /// Checks that a disk of `bytes` may carry this out: it is aligned, not empty, and inside the disk.
     ///
     /// # Errors
     /// [`Errno::INVAL`] otherwise.
@@ -84,7 +83,7 @@ impl DiskOp {
         if aligned && inside { Ok(()) } else { Err(Errno::INVAL) }
     }
 
-    /// The end of this operation of `disk` with an error; none for a trim, which has no end.
+    /// The end of this operation of `disk` with an error. `None` for a trim, which has no end.
     #[must_use]
     pub fn failed(&self, disk: MemberId, errno: Errno) -> Option<Completion> {
         let (tag, end) = match *self {

@@ -1,4 +1,4 @@
-//! From flash files to a reactor: which backend carries out their operations.
+//! Starts a reactor for flash files, and chooses its backend.
 
 use std::io;
 
@@ -6,22 +6,22 @@ use headpond_base::{Errno, MemberId};
 
 use crate::{Flash, FlashError, Psync, Reactor, TrimPolicy, Uring};
 
-/// Which backend to use.
+/// What carries out a reactor's operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Backend {
-    /// io_uring, or psync where the kernel, a container or a policy refuses it.
+    /// io_uring; psync if the kernel, a container or a policy refuses it.
     #[default]
     Auto,
-    /// io_uring or nothing.
+    /// io_uring only.
     Uring,
     /// Threads with pread and pwrite.
     Psync,
 }
 
-/// Starts a reactor that drives flashes, each as the disk with its name.
+/// Starts a reactor that drives `flashes`. The member is the disk's name.
 ///
 /// # Errors
-/// When the backend was named and is refused, or threads cannot be started.
+/// When the named backend is refused, or threads cannot be started.
 pub fn start_reactor(
     flashes: Vec<(MemberId, Flash)>,
     backend: Backend,
@@ -30,14 +30,14 @@ pub fn start_reactor(
     start_with(flashes, backend, trim, Uring::ring)
 }
 
-/// [`start_reactor`] with the making of the ring given, so that its refusal can be tested.
+/// [`start_reactor`] with `ring` as a parameter, so that a test can refuse it.
 fn start_with(
     flashes: Vec<(MemberId, Flash)>,
     backend: Backend,
     trim: TrimPolicy,
     ring: impl FnOnce() -> io::Result<io_uring::IoUring>,
 ) -> Result<Box<dyn Reactor>, FlashError> {
-    // What cannot be done cannot be done for any of them: the first stands for all.
+    // What one flash refuses, all refuse. The first stands for all in the error.
     let path = flashes.first().map(|(_, flash)| flash.path().to_owned()).unwrap_or_default();
     if backend != Backend::Psync {
         match ring() {
@@ -57,9 +57,9 @@ fn start_with(
     }
 }
 
-/// Whether io_uring is forbidden or not there, as opposed to a passing trouble: by sysctl or
-/// security policy (EPERM, EACCES), by an old kernel or a filter (ENOSYS), by a kernel that lacks
-/// what is needed (EINVAL), or by the limit on locked memory that older kernels count rings in (ENOMEM).
+/// Whether io_uring is forbidden or missing, and not just in trouble for the moment. A sysctl or a security policy
+/// forbids it (EPERM, EACCES). It is missing in an old kernel or behind a filter (ENOSYS), or lacks what is needed
+/// (EINVAL). Older kernels count rings in the limit on locked memory (ENOMEM).
 fn is_refusal(error: &io::Error) -> bool {
     const ENOSYS: Errno = Errno(38);
     const EPERM: Errno = Errno(1);

@@ -1,13 +1,12 @@
-//! Operations of all disks by a few threads with pread, pwrite and fdatasync: works wherever files do.
+//! Operations of all disks on a few threads with pread, pwrite and fdatasync. Works wherever files work.
 //!
-//! Costs, for each operation: two locks, a thread woken, and the owner woken if it sleeps. That is
-//! the price of blocking calls; where io_uring is allowed, use that.
+//! Each operation costs two locks and one woken thread, and wakes the owner if it sleeps. That is the price of
+//! blocking calls. Use io_uring where it is allowed.
 //!
 //! Invariants:
-//! - An operation is in exactly one place: staged by the owner, queued, in the hands of
-//!   one thread, or among the done.
-//! - Each disk has its share of the threads: one that does not answer keeps no other from working. With one disk its
-//!   share is all of them.
+//! - An operation is in exactly one place: staged by the owner, queued, with one thread, or done.
+//! - Each disk has its share of the threads, so a disk that does not answer does not block the others. With one disk
+//!   its share is all threads.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,8 +20,8 @@ use crate::disk::{Disk, Disposition};
 use crate::trim::TrimPolicy;
 use crate::{Completion, DiskOp, End, Flash, Reactor, Waker};
 
-/// Threads: how many operations are at the disks at once. Flash gains little beyond; each costs
-/// a stack and, when all are busy on two cores, time.
+/// Threads: the most operations that disks carry out at once. Flash gains little from more. Each costs a stack and,
+/// when all are busy on two cores, time.
 const THREADS: usize = 16;
 
 /// A thread only calls the kernel.
@@ -33,13 +32,13 @@ pub struct Psync {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     disks: Vec<Disk>,
-    /// For the disk at that place.
+    /// Operations, each with the place of its disk.
     staged: Vec<(usize, DiskOp)>,
     ready: Vec<Completion>,
 }
 
 struct Shared {
-    /// Of each disk, at the same place.
+    /// Each disk, at its place.
     flashes: Vec<(MemberId, Arc<Flash>)>,
     queue: Mutex<Queue>,
     work: Condvar,
@@ -49,12 +48,12 @@ struct Shared {
 
 struct Queue {
     lanes: Vec<Lane>,
-    /// The disk that comes first when a thread looks for work.
+    /// The disk at which the next search for work begins.
     next: usize,
     stop: bool,
 }
 
-/// What waits for a disk, and how many threads it has.
+/// The operations that wait for a disk, and how many threads it has.
 #[derive(Default)]
 struct Lane {
     ops: VecDeque<DiskOp>,
@@ -76,7 +75,7 @@ impl Psync {
         for number in 0..THREADS {
             let shared = reactor.shared.clone();
             let thread = std::thread::Builder::new().name(format!("flash-{number}")).stack_size(STACK_BYTES);
-            // If one cannot be started, dropping the reactor ends those that were.
+            // If one fails to start, the drop of the reactor ends the others.
             reactor.threads.push(thread.spawn(move || shared.serve())?);
         }
         Ok(reactor)
@@ -88,12 +87,13 @@ impl Queue {
         Self { lanes: (0..disks).map(|_| Lane::default()).collect(), next: 0, stop: false }
     }
 
-    /// Threads that one disk may have.
+    /// How many threads one disk may have.
     fn share(&self) -> usize {
         (THREADS / self.lanes.len().max(1)).max(1)
     }
 
-    /// The next operation for a thread, and the place of its disk, which has that thread until [`Queue::over`].
+    /// The next operation for a thread, and the place of its disk. The thread belongs to the disk until
+    /// [`Queue::over`].
     fn take(&mut self) -> Option<(usize, DiskOp)> {
         let (count, share) = (self.lanes.len(), self.share());
         for place in (0..count).map(|step| (self.next + step) % count) {
@@ -109,7 +109,7 @@ impl Queue {
         None
     }
 
-    /// A thread is done with an operation of a disk.
+    /// Ends the work of a thread for a disk.
     fn over(&mut self, place: usize) {
         self.lanes[place].busy -= 1;
     }
@@ -168,14 +168,14 @@ impl Drop for Psync {
         locked(&self.shared.queue).stop = true;
         self.shared.work.notify_all();
         for thread in self.threads.drain(..) {
-            // One that panicked has nothing more to do with the file, which is all that counts here.
+            // A thread that panicked no longer uses the file, and nothing else matters here.
             let _ = thread.join();
         }
     }
 }
 
 impl Shared {
-    /// What each thread does until the reactor is dropped. What is queued then is not started.
+    /// The loop of each thread, until the reactor is dropped. Operations queued then are not started.
     fn serve(&self) {
         let mut done_with = None;
         loop {
@@ -206,7 +206,7 @@ impl Shared {
             DiskOp::Read { tag, offset, len } => (tag, End::Read(flash.read(offset, len))),
             DiskOp::Write { tag, offset, data } => (tag, End::Write(flash.write(offset, &data))),
             DiskOp::Sync { tag } => (tag, End::Sync(flash.sync())),
-            // Trims have their own thread.
+            // Trims have a thread of their own.
             DiskOp::Trim { .. } => return None,
         };
         Some(Completion { disk: *disk, tag, end })

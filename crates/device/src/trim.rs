@@ -1,9 +1,9 @@
-//! Trims, on a thread of their own, because the call may take long.
+//! Trims, on a thread of their own: the call may take long.
 //!
-//! Invariant: a write waits for a trim of its range to end, so a trim never destroys a later
-//! write. Bounded: with [`UNDER_WAY_MAX`] trims under way, the next is dropped; it is only a hint.
+//! Invariant: a write waits until a trim of its range has ended, so a trim never destroys a later write. Bounded: with
+//! [`UNDER_WAY_MAX`] trims under way, the next one is dropped. A trim is only a hint.
 
-// One ioctl that rustix has no function for.
+// rustix has no function for this ioctl.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -17,20 +17,19 @@ use rustix::fs::FallocateFlags;
 
 use crate::{DiskOp, Flash, FlashKind, Waker};
 
-/// What a trim does.
+/// Which trims are carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TrimPolicy {
-    /// Trims block devices. Files keep their space, so that the file system under the pool
-    /// cannot run full later.
+    /// Trims of block devices. Files keep their space, so the file system under the pool cannot run full later.
     #[default]
     Devices,
-    /// Trims files, too: it punches holes, and other files may take the space meanwhile.
+    /// Trims of files too: each punches a hole, and other files may take the space.
     All,
-    /// Trims nothing.
+    /// No trims.
     Off,
 }
 
-/// Trims under way at most. Each is a whole segment, and a device's queue for them is short.
+/// The most trims under way. Each is a whole segment, and the device queues few.
 const UNDER_WAY_MAX: usize = 16;
 
 /// The trims under way of one device, and the writes that wait for them.
@@ -54,7 +53,7 @@ impl TrimLane {
         Self { on, flash, waker, thread: None, under_way, finished, held }
     }
 
-    /// Lets an operation through, or takes it: trims always, writes into a range under trim.
+    /// Lets an operation through, or keeps it: all trims, and writes into a range under trim.
     pub(crate) fn admit(&mut self, op: DiskOp) -> Option<DiskOp> {
         match op {
             DiskOp::Trim { offset, len } => {
@@ -69,7 +68,7 @@ impl TrimLane {
         }
     }
 
-    /// Writes that may go now.
+    /// The writes whose trim is over.
     pub(crate) fn released(&mut self) -> VecDeque<DiskOp> {
         if self.under_way.is_empty() {
             return VecDeque::new();
@@ -99,7 +98,7 @@ impl TrimLane {
             let work = move || run(&receiver, &flash, &finished, &waker);
             match std::thread::Builder::new().name("trim".into()).spawn(work) {
                 Ok(thread) => self.thread = Some((sender, thread)),
-                // No thread, no trims.
+                // Without a thread, no trims.
                 Err(_) => self.on = false,
             }
         }
@@ -115,7 +114,7 @@ impl Drop for TrimLane {
     fn drop(&mut self) {
         if let Some((sender, thread)) = self.thread.take() {
             drop(sender);
-            // The flash must not be trimmed any more once the device is gone.
+            // The flash must not be trimmed once the reactor is gone.
             let _ = thread.join();
         }
     }
@@ -123,7 +122,7 @@ impl Drop for TrimLane {
 
 fn run(jobs: &Receiver<Range<u64>>, flash: &Flash, finished: &Mutex<Vec<Range<u64>>>, waker: &Waker) {
     for range in jobs {
-        // A hint that fails is a hint not taken.
+        // A failed trim does no harm.
         let _ = trim(flash, &range);
         finished.lock().unwrap_or_else(PoisonError::into_inner).push(range);
         waker.wake();
@@ -144,8 +143,8 @@ fn trim(flash: &Flash, range: &Range<u64>) -> io::Result<()> {
 
 fn discard(flash: &Flash, offset: u64, len: u64) -> rustix::io::Result<()> {
     const BLKDISCARD: rustix::ioctl::Opcode = rustix::ioctl::opcode::none(0x12, 119);
-    // SAFETY: BLKDISCARD (linux/fs.h) reads two 64-bit integers, start and length in bytes, through
-    // its pointer and writes nothing; the array lives until the call returns. The range was checked
-    // to lie inside this device, which is open for writing and locked by us.
+    // SAFETY: BLKDISCARD (linux/fs.h) reads two 64-bit integers through its pointer, start and length in bytes, and
+    // writes nothing. The array lives until the call returns. The range was checked to lie inside this device. The
+    // device is open for writing, and we hold its lock.
     unsafe { rustix::ioctl::ioctl(flash.file(), rustix::ioctl::Setter::<BLKDISCARD, [u64; 2]>::new([offset, len])) }
 }

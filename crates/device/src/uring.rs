@@ -1,17 +1,17 @@
-//! Operations of all disks through one io_uring: one system call hands over everything submitted and waits.
+//! Operations of all disks through one io_uring: one system call submits everything and waits.
 //!
-//! Costs, for each turn of the owner's loop: one `io_uring_enter`, whatever the number of
-//! operations and of disks; none when nothing was submitted and completions are there already. A wake-up from
-//! another thread is one write to an eventfd, and only while the owner sleeps.
+//! Each turn of the owner's loop costs one `io_uring_enter`, whatever the number of operations and disks. It costs
+//! none if nothing was submitted and completions are there already. A wake-up from another thread is one write to an
+//! eventfd, and only while the owner sleeps.
 //!
 //! Invariants:
-//! - Each disk has its share of the slots: one that does not answer keeps no other from working. With one
-//!   disk its share is all of them.
-//! - Memory that the kernel may still read or write stays where it is, in its slot, until the
-//!   kernel has answered. Dropping the reactor waits for that.
+//! - Each disk has its share of the slots, so a disk that does not answer does not block the others. With one disk its
+//!   share is all slots.
+//! - Memory that the kernel may still read or write stays in its slot until the kernel has answered. The drop of the
+//!   reactor waits for that.
 //! - A slot is either free or names one operation that the kernel has exactly once.
-//! - Only one thread uses the ring: the one that waits first. (The kernel then needs no locks,
-//!   and runs completions only when asked: SINGLE_ISSUER and DEFER_TASKRUN, where they exist.)
+//! - Only one thread uses the ring: the one that waits first. Then the kernel needs no locks, and runs completions
+//!   only when asked (SINGLE_ISSUER and DEFER_TASKRUN, where they exist).
 
 // The ring shares memory with the kernel, which no borrow can express.
 #![allow(unsafe_code)]
@@ -30,30 +30,30 @@ use crate::reactor::WATCHES_MAX;
 use crate::trim::TrimPolicy;
 use crate::{Completion, DiskOp, End, Flash, Reactor, Tag, Waker, WatchToken};
 
-/// Operations that the kernel has at once, of all disks. More wait in a queue: flash is busy with fewer.
+/// The most operations of all disks that the kernel has at once. More wait in a queue: fewer keep flash busy.
 const DEPTH: u32 = 256;
 
-/// Names the watch on the eventfd among completions, where all else is the number of a slot.
+/// Names the watch on the eventfd among completions. The others are slot numbers or watches.
 const WATCH: u64 = u64::MAX;
 
-/// Names the first watch on a descriptor of the owner. It counts down with each one, so that a late answer
-/// about one that is gone is not taken for the next one's.
+/// Names the first watch on a descriptor of the owner. Later watches count down from it, so a late answer for an ended
+/// watch never names the next one.
 const WATCHED: u64 = u64::MAX - 1;
 
-/// The lowest number of a watch. Slots are far fewer.
+/// The lowest number of a watch. There are far fewer slots.
 const WATCHED_MIN: u64 = u64::MAX / 2;
 
-/// Answers to an end of a watch, which nobody waits for.
+/// The answer to the end of a watch. No code waits for it.
 const UNWATCH: u64 = WATCHED_MIN - 1;
 
-/// The kernel moves at most this much with one call; longer operations go in several.
+/// The most bytes of one call. Longer operations take several.
 const TRANSFER_MAX: usize = 1 << 30;
 
 /// Disks served by an io_uring.
 pub struct Uring {
     ring: IoUring,
     disks: Vec<Disk>,
-    /// Of each disk, at the same place.
+    /// Each disk's lane, at the same place.
     lanes: Vec<Lane>,
     started: bool,
     watching: bool,
@@ -63,22 +63,22 @@ pub struct Uring {
     ready: Vec<Completion>,
     watched: Vec<Watched>,
     next_watch: u64,
-    /// How many of the watched are readable.
+    /// How many watched descriptors are readable.
     readable: usize,
-    /// Where the next look for one begins.
+    /// Where the next search for a readable one begins.
     look_from: usize,
 }
 
-/// What waits for a disk, and how much of the ring it has.
+/// The operations that wait for a disk, and its part of the ring.
 struct Lane {
     backlog: VecDeque<DiskOp>,
-    /// Slots that it has.
+    /// Slots in use.
     under_way: usize,
-    /// Slots that it may have.
+    /// Slots that the disk may use.
     share: usize,
 }
 
-/// A descriptor of the owner, which the ring watches.
+/// A descriptor of the owner that the ring watches.
 struct Watched {
     descriptor: OwnedFd,
     number: u64,
@@ -90,7 +90,7 @@ struct Watched {
 /// A place for an operation that the kernel has.
 enum Slot {
     Free,
-    /// Of the disk at that place.
+    /// Of the disk at this place.
     Busy(usize, Work),
 }
 
@@ -102,8 +102,8 @@ enum Work {
 }
 
 impl Uring {
-    /// A ring, with the best of the flags that this kernel knows. Not yet enabled, so that it
-    /// may be made on one thread and used by another.
+    /// A ring with the best flags that this kernel knows. It is not enabled yet, so one thread may make it and another
+    /// use it.
     pub(crate) fn ring() -> io::Result<IoUring> {
         let build = |level: u32| {
             let mut builder = IoUring::builder();
@@ -116,7 +116,7 @@ impl Uring {
             }
             builder.build(DEPTH)
         };
-        // 6.1 and newer; 6.0; 5.11 and newer.
+        // Linux 6.1 and newer; 6.0; 5.11 and newer.
         let ring = build(2).or_else(|_| build(1)).or_else(|_| build(0))?;
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(io::Error::from_raw_os_error(Errno::INVAL.0));
@@ -151,7 +151,7 @@ impl Uring {
     /// Binds the ring to this thread.
     fn start(&mut self) -> io::Result<()> {
         self.ring.submitter().register_enable_rings()?;
-        // Saves looking up the ring for each call; older kernels have no such table.
+        // Saves a look-up of the ring in each call. Older kernels have no such table.
         let _ = self.ring.submitter().register_ring_fd();
         self.started = true;
         Ok(())
@@ -161,7 +161,7 @@ impl Uring {
         self.slots.len() - self.free.len()
     }
 
-    /// Puts as much of the backlogs in front of the kernel as there are slots.
+    /// Gives the kernel as much of the backlogs as there are slots.
     fn fill(&mut self) -> io::Result<()> {
         if !self.watching {
             let event = self.waker.event().map_or(-1, |event| event.as_raw_fd());
@@ -184,7 +184,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Puts as much of one disk's backlog in front of the kernel as it has slots.
+    /// Gives the kernel as much of one disk's backlog as the disk has slots.
     fn fill_from(&mut self, place: usize) -> io::Result<()> {
         while self.lanes[place].under_way < self.lanes[place].share {
             let (Some(&index), Some(op)) = (self.free.last(), self.lanes[place].backlog.pop_front()) else { break };
@@ -202,11 +202,11 @@ impl Uring {
         Ok(())
     }
 
-    /// Hands the rest of a slot's operation to the kernel.
+    /// Gives the kernel the rest of a slot's operation.
     fn push_slot(&mut self, index: usize) -> io::Result<()> {
         let Slot::Busy(place, work) = &mut self.slots[index] else { return Ok(()) };
-        // Not the ring's own table of files, though that saves a reference count: the kernel clears
-        // the table long after the process is gone, and until then the flash stays locked.
+        // Not the ring's own table of files, though that saves a reference count. The kernel clears the table long
+        // after the process is gone, and until then the flash stays locked.
         let flash = Fd(self.disks[*place].flash().file().as_raw_fd());
         let entry = match work {
             Work::Read { offset, buf, got, .. } => {
@@ -226,14 +226,14 @@ impl Uring {
 
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
         loop {
-            // SAFETY: the entry points to memory of a slot (heap memory that does not move with the
-            // slot), which is neither read, written nor freed before the kernel's completion of this
-            // entry has been taken in `reap`, nor by `drop`; or it names a descriptor, of which the
-            // kernel takes its own reference when the entry is handed over.
+            // SAFETY: the entry either points to memory of a slot, or names a descriptor. The memory is on the heap
+            // and does not move with the slot. Neither `reap`, before it takes the completion of this entry, nor
+            // `drop` reads, writes or frees it. The kernel takes its own reference to a descriptor when it gets the
+            // entry.
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 return Ok(());
             }
-            // Full: happens only when operations are continued on top of a full queue.
+            // The queue is full. This happens only when operations are continued on top of a full queue.
             tolerated(self.ring.submit())?;
         }
     }
@@ -243,7 +243,7 @@ impl Uring {
         loop {
             let Some(entry) = self.ring.completion().next() else { return Ok(()) };
             if entry.user_data() == WATCH {
-                // The watch stays until the kernel says that it does not.
+                // The watch stays until the kernel says that it ended.
                 self.watching = cqueue::more(entry.flags());
                 continue;
             }
@@ -270,7 +270,7 @@ impl Uring {
         }
     }
 
-    /// One call to the kernel: hands over what is queued and, if told to, waits.
+    /// One call to the kernel: submits what is queued and, if `block`, waits.
     fn enter(&mut self, block: bool, timeout: Option<Duration>) -> io::Result<()> {
         if !block {
             return tolerated(self.ring.submit());
@@ -286,7 +286,7 @@ const POLLIN: u32 = 1;
 
 /// What an answer of the kernel means for an operation.
 enum Step {
-    /// The rest is to be handed over (again).
+    /// Submit the rest.
     Again,
     /// It is over.
     End(Option<Errno>),
@@ -309,7 +309,7 @@ impl Work {
         *so_far += moved;
         match moved {
             _ if *so_far >= whole => Step::End(None),
-            // The end of the device inside the operation: it got smaller under us.
+            // The device ends inside the operation: it became smaller.
             0 => Step::End(Some(Errno::IO)),
             _ => Step::Again,
         }
@@ -326,7 +326,7 @@ impl Work {
     }
 }
 
-/// Passing troubles of a call to the kernel are no errors: the next turn tries again.
+/// A call to the kernel that failed for the moment is no error: the next turn tries again.
 fn tolerated(entered: io::Result<usize>) -> io::Result<()> {
     use rustix::io::Errno as E;
     match entered {
@@ -383,7 +383,7 @@ impl Reactor for Uring {
         }
         let number = self.next_watch;
         self.next_watch -= 1;
-        // Readable: whatever came before the watch.
+        // Reported as readable: data may have come before the watch.
         self.watched.push(Watched { descriptor, number, armed: false, readable: true });
         self.readable += 1;
         Some(WatchToken(number))
@@ -395,8 +395,8 @@ impl Reactor for Uring {
         self.readable -= usize::from(watched.readable);
         if watched.armed {
             let end = opcode::PollRemove::new(watched.number).build().user_data(UNWATCH);
-            // The descriptor may be closed before the kernel has let go of it: it holds its own
-            // reference. Should the ring be broken, the next wait says so.
+            // The descriptor may be closed before the kernel lets go of it: the kernel holds its own reference. If the
+            // ring is broken, the next wait says so.
             let _ = self.push(&end);
         }
     }
@@ -420,8 +420,8 @@ impl Drop for Uring {
         while self.started && self.under_way() > 0 {
             let waited = tolerated(self.ring.submit_and_wait(1));
             if waited.and_then(|()| self.reap(&mut done)).is_err() {
-                // On another thread than the ring's, or the kernel will not have it: it may still
-                // write to this memory, which is therefore given up.
+                // This is not the ring's thread, or the kernel refuses the call. The kernel may still write to this
+                // memory, so leak it.
                 std::mem::forget(std::mem::take(&mut self.slots));
                 return;
             }

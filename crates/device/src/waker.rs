@@ -1,9 +1,9 @@
-//! How another thread ends a device's wait: without a system call while the owner is awake.
+//! How another thread ends a reactor's wait. It costs no system call while the owner is awake.
 //!
-//! Invariant: a [`Waker::wake`] is never lost. One word says whether the owner is awake, asleep,
-//! or rung for. The owner may only sleep from *awake*; a ring in between makes it *rung*, and
-//! then the next wait does not sleep. A thread puts its message in place before it rings, so the
-//! owner, which looks for messages after each wait, finds it.
+//! Invariant: a [`Waker::wake`] is never lost. One word says whether the owner is awake, asleep, or rung for. The
+//! owner may only sleep from *awake*. A ring before that makes it *rung*, and the next wait does not sleep. A thread
+//! puts its message in place before it rings, and the owner looks for messages after each wait. So it finds the
+//! message.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -17,7 +17,7 @@ const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 const RUNG: u32 = 2;
 
-/// Ends the wait of the device that it came from. Cheap to clone.
+/// Ends the wait of one reactor. Cheap to clone.
 #[derive(Clone)]
 pub struct Waker {
     shared: Arc<Shared>,
@@ -28,17 +28,17 @@ struct Shared {
     bell: Bell,
 }
 
-/// What the owner listens to while asleep.
+/// What wakes the owner.
 enum Bell {
-    /// Something that a ring can watch.
+    /// A descriptor that a ring can watch.
     Event(OwnedFd),
     /// A condition variable.
     Park(Mutex<()>, Condvar),
 }
 
 impl Waker {
-    /// Makes the owner's wait return, or the next one if it is not waiting. A system call only
-    /// if the owner is asleep and nobody else has rung.
+    /// Makes the owner's wait return; if it does not wait, the next one. A system call only if the owner is asleep and
+    /// has not been rung for.
     pub fn wake(&self) {
         if self.shared.state.swap(RUNG, Ordering::SeqCst) != ASLEEP {
             return;
@@ -55,12 +55,12 @@ impl Waker {
         }
     }
 
-    /// One whose owner sleeps in [`Waker::park`].
+    /// A waker whose owner sleeps in [`Waker::park`].
     pub(crate) fn parking() -> Self {
         Self::with(Bell::Park(Mutex::new(()), Condvar::new()))
     }
 
-    /// One whose owner watches an eventfd.
+    /// A waker whose owner watches an eventfd.
     pub(crate) fn eventful() -> io::Result<Self> {
         Ok(Self::with(Bell::Event(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
     }
@@ -78,7 +78,7 @@ impl Waker {
         }
     }
 
-    /// For the owner: true if it may sleep now; false if there was a ring, which this takes note of.
+    /// For the owner: true if it may sleep now. False if there was a ring; then the ring is cleared.
     pub(crate) fn doze(&self) -> bool {
         let dozing = self.shared.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_ok();
         if !dozing {
@@ -87,12 +87,12 @@ impl Waker {
         dozing
     }
 
-    /// For the owner: awake again, and what was rung until now is taken note of.
+    /// For the owner: it is awake again, and earlier rings are cleared.
     pub(crate) fn rise(&self) {
         self.shared.state.swap(AWAKE, Ordering::SeqCst);
     }
 
-    /// For the owner, after [`Waker::doze`] said true: sleeps until rung or timed out.
+    /// For the owner, after [`Waker::doze`] returned true: sleeps until a ring or the timeout.
     pub(crate) fn park(&self, timeout: Option<Duration>) {
         let Bell::Park(lock, condvar) = &self.shared.bell else { return };
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));

@@ -140,7 +140,7 @@ struct SyncTarget {
     batch: BatchNumber,
     host: BatchNumber,
     sequence: Sequence,
-    /// The sync covers entries of all streams up to here: the batches of other streams were closed too.
+    /// The sync covers entries of all streams up to here. Beyond `durable_all` only if their batches were closed too.
     all: Sequence,
 }
 

@@ -1,12 +1,12 @@
-//! The slots of 512 neighbouring blocks, sorted by position, packed.
+//! The packed slots of 512 neighbouring blocks, sorted by position.
 
 use crate::slot::{Packed, SLOT_BYTES, Slot};
 
-/// Blocks that one chunk covers. Nine bits of position leave seven for flags; and an insertion
-/// into a full chunk moves five kilobytes at most, a tenth of a microsecond.
+/// Blocks of one chunk. A position takes nine bits, which leaves seven for flags. An insertion into a full chunk moves
+/// at most five kilobytes, in a tenth of a microsecond.
 pub const CHUNK_BLOCKS: u64 = 512;
 
-/// Never empty while it is in a map.
+/// A chunk in a map is never empty.
 #[derive(Default, Clone)]
 pub(crate) struct Chunk {
     slots: Vec<Packed>,
@@ -14,10 +14,10 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    /// Where a position is, or would be. Every slot is for a position of its own, so one can be no
-    /// further on than its position, and no further back than the gaps before it allow: in a full chunk
-    /// that is one place, and in none is more memory touched than has to be. (A search over all of five
-    /// kilobytes misses the processor's cache at nearly each step.)
+    /// Where a position is, or would be. Each slot has a position of its own. So a slot's index is at most its
+    /// position, and at least its position less the gaps. In a full chunk that leaves one place; in others the search
+    /// touches no more memory than needed. (A search over all five kilobytes misses the processor's cache at nearly
+    /// each step.)
     fn find(&self, position: u16) -> Result<usize, usize> {
         let (len, at) = (self.slots.len(), usize::from(position));
         let gaps = CHUNK_BLOCKS as usize - len;
@@ -49,7 +49,7 @@ impl Chunk {
             }
             Err(index) => {
                 if self.slots.len() == self.slots.capacity() {
-                    // A twelfth, not double, and no more than there can be: slack is memory that every user pays for.
+                    // Grows by a twelfth, not to the double, and not beyond a full chunk: every user pays for slack.
                     let room = CHUNK_BLOCKS as usize - self.slots.len();
                     self.slots.reserve_exact((self.slots.len() / 12 + 2).min(room));
                 }
@@ -74,7 +74,7 @@ impl Chunk {
         self.slots[start..].iter().map(|packed| (packed.position(), packed.slot()))
     }
 
-    /// Appends the slots that are wanted; answers with how many.
+    /// Appends the wanted slots. Returns how many.
     pub(crate) fn encode(&self, out: &mut Vec<u8>, mut wanted: impl FnMut(&Slot) -> bool) -> usize {
         let start = out.len();
         for packed in self.slots.iter().filter(|packed| wanted(&packed.slot())) {
@@ -83,7 +83,7 @@ impl Chunk {
         (out.len() - start) / SLOT_BYTES
     }
 
-    /// Takes packed slots; `None` unless they are sorted, without repetition, and can be.
+    /// Decodes packed slots; `None` unless they are sorted, without repetition, and make sense.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (slots, rest) = bytes.as_chunks::<SLOT_BYTES>();
         let slots: Vec<_> = slots.iter().map(|bytes| Packed::from_bytes(*bytes)).collect();

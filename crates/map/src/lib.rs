@@ -2,11 +2,11 @@
 //!
 //! Invariants:
 //! - A block has one slot or none.
-//! - `blocks` and `dirty` are exactly what walking all slots would count.
+//! - `blocks` and `dirty` are exactly what a count of all slots gives.
 //!
-//! Cost: eleven bytes a slot, kept sorted in chunks of 512 blocks (2 MiB of the object), each with
-//! at most a twelfth of slack; about 70 bytes more for each chunk that has any slot. Looking up a
-//! block is a search over the object's chunks and one of nine steps in the chunk.
+//! Cost: eleven bytes a slot, sorted in chunks of 512 blocks (2 MiB of the object) with at most a twelfth of slack
+//! each, and about 70 bytes for each chunk. A look-up is a search over the object's chunks and then nine steps in one
+//! chunk.
 
 mod chunk;
 mod object_map;

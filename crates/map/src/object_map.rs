@@ -16,7 +16,7 @@ pub struct ObjectMap {
     memory: usize,
 }
 
-/// Chunk and position in it.
+/// The chunk of a block, and the block's position in it.
 #[allow(clippy::cast_possible_truncation)] // the remainder is below 512
 const fn place(block: Block) -> (u64, u16) {
     (block.0 / CHUNK_BLOCKS, (block.0 % CHUNK_BLOCKS) as u16)
@@ -33,7 +33,7 @@ impl ObjectMap {
         self.blocks
     }
 
-    /// How many of them are dirty.
+    /// How many blocks are dirty.
     #[must_use]
     pub const fn dirty(&self) -> u64 {
         self.dirty
@@ -46,7 +46,7 @@ impl ObjectMap {
         self.chunks.get(&chunk)?.get(position)
     }
 
-    /// Gives a block a slot; answers with the one it had.
+    /// Gives a block a slot. Returns the one it had.
     pub fn insert(&mut self, block: Block, slot: Slot) -> Option<Slot> {
         let (chunk, position) = place(block);
         let mut made = false;
@@ -63,7 +63,7 @@ impl ObjectMap {
         old
     }
 
-    /// Takes a block's slot away.
+    /// Removes a block's slot. Returns it.
     pub fn remove(&mut self, block: Block) -> Option<Slot> {
         let (number, position) = place(block);
         let chunk = self.chunks.get_mut(&number)?;
@@ -79,7 +79,7 @@ impl ObjectMap {
         Some(old)
     }
 
-    /// The slots of blocks from `first` up to and without `end`, in order.
+    /// The slots of the blocks from `first` up to but not including `end`, in order.
     pub fn range(&self, first: Block, end: Block) -> impl Iterator<Item = (Block, Slot)> {
         let (first_chunk, position) = place(first);
         self.chunks
@@ -91,7 +91,7 @@ impl ObjectMap {
             .take_while(move |(block, _)| *block < end)
     }
 
-    /// The dirty slots from `first` on, in order. Chunks without any are passed over unread.
+    /// The dirty slots from `first` on, in order. Skips chunks without dirty slots.
     pub fn dirty_from(&self, first: Block) -> impl Iterator<Item = (Block, Slot)> {
         let (first_chunk, position) = place(first);
         self.chunks.range(first_chunk..).filter(|(_, chunk)| chunk.dirty() > 0).flat_map(move |(number, chunk)| {
@@ -101,16 +101,17 @@ impl ObjectMap {
         })
     }
 
-    /// Appends the first chunk numbered `from` or more to `out`, as number (u32), count (u16)
-    /// and packed slots; answers with its number, or `None` when there is none.
+    /// Appends the first chunk with number `from` or more to `out`, as number (u32), count (u16) and packed slots.
+    /// Returns its number, or `None` if there is no such chunk.
     ///
     /// # Panics
-    /// When an object is larger than 2^53 bytes: the front doors allow none.
+    /// When the object is larger than 2^53 bytes. The doors allow none.
     pub fn encode_chunk(&self, from: u64, out: &mut Vec<u8>) -> Option<u64> {
         self.encode_some(from, out, |_| true)
     }
 
-    /// The same with those slots only that `wanted` takes; of a chunk that has none of them nothing is appended.
+    /// Like [`ObjectMap::encode_chunk`], with only the slots that `wanted` takes. Appends nothing for a chunk without
+    /// such slots.
     ///
     /// # Panics
     /// See [`ObjectMap::encode_chunk`].
@@ -133,8 +134,8 @@ impl ObjectMap {
         self.chunks.len() as u64
     }
 
-    /// Takes a chunk's packed slots as they come from a checkpoint. Answers `false`, and
-    /// changes nothing, if they make no sense or the chunk is there already.
+    /// Decodes a chunk's packed slots from a checkpoint. Returns `false`, and changes nothing, if they make no sense
+    /// or the map has this chunk already.
     pub fn decode_chunk(&mut self, number: u32, bytes: &[u8]) -> bool {
         let number = u64::from(number);
         let Some(chunk) = Chunk::decode(bytes).filter(|_| !self.chunks.contains_key(&number)) else {
@@ -147,8 +148,8 @@ impl ObjectMap {
         true
     }
 
-    /// Bytes of memory that the map takes, its allocations' own overhead left out. Kept, not counted:
-    /// who asks how the cache is doing must not hold up requests in proportion to its size.
+    /// Bytes of memory that the map takes, without the allocator's overhead. Kept and not counted: a query must not
+    /// hold up requests in proportion to the cache's size.
     #[must_use]
     pub const fn memory(&self) -> usize {
         self.memory
@@ -157,7 +158,7 @@ impl ObjectMap {
 
 /// Bytes of memory that a chunk takes.
 fn cost(chunk: &Chunk) -> usize {
-    // A B-tree node has room for 11 entries and is two thirds full on the average.
+    // A B-tree node has room for 11 entries and is two thirds full on average.
     chunk.memory() + 12
 }
 
@@ -235,7 +236,7 @@ mod tests {
                 class: Class::EVERYBODY,
             };
             map.insert(Block((state >> 33) % 1_000_000), slot);
-            // From a fifth of the blocks on, up to nearly all.
+            // From a fifth of the blocks up to nearly all.
             if written % 250_000 == 0 {
                 let each = map.memory() as f64 / map.blocks() as f64;
                 assert!(each <= 12.0, "{each} bytes a block after {written} writes");

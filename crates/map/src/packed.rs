@@ -1,33 +1,33 @@
-//! Where a block is in a packed record, in the four bytes that are the checksum of one that is stored as it is.
+//! Where a block lies in a packed record. These four bytes are in the slot in place of a checksum.
 //!
-//! The whole checksum stands before the record's bytes, and is bound to object, position and life; the bits of it that are
-//! here are for the case that a record is intact, of the same place and life, and yet another one, which no writer makes.
+//! The whole checksum is in the record's head, bound to object, position and life. The slot has some of its bits, to
+//! tell an intact record of the same place and life that is another one. No writer makes such a record.
 
 use headpond_format::{PACKED_BLOCKS_MAX, packed_units_max};
 
-/// Bits of the record's checksum that fit.
+/// Bits of the record's checksum that a slot has.
 const CHECK_BITS: u32 = 14;
 
-/// What stands there of a block in a blank record: units less one that no packed record has, and nothing else.
+/// The word of a block in a blank record: a number of units that no packed record has, and no other bits.
 pub(crate) const BLANK_WORD: u32 = 127 << 3;
 
-/// Whether this is meant to be of a block in a blank record.
+/// Whether this is the word of a block in a blank record.
 pub(crate) const fn says_blank(word: u32) -> bool {
     word & BLANK_WORD == BLANK_WORD
 }
 
 const _: () = assert!(packed_units_max(PACKED_BLOCKS_MAX) < 128);
 
-/// A block's place in a packed record, which begins in the block of the slot's location.
+/// A block's place in a packed record. The record begins in the block at the slot's location.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PackedPlace {
     /// The unit of that block with which the record begins, 0 to 7.
     pub unit: u8,
-    /// Units that the record takes, 1 to 128.
+    /// Units of the record, 1 to 128.
     pub units: u8,
-    /// Blocks that it has, 1 to 16.
+    /// Blocks of the record, 1 to 16.
     pub blocks: u8,
-    /// Which of them this is.
+    /// Which of those blocks this is, from 0.
     pub index: u8,
     /// The lowest bits of the record's checksum.
     pub check: u16,
@@ -41,7 +41,8 @@ impl PackedPlace {
         Self { unit, units, blocks, index, check: (checksum & ((1 << CHECK_BITS) - 1)) as u16 }
     }
 
-    /// As the slot has it: unit (3 bits), units less one (7), blocks less one (4), index (4), and bits of the checksum.
+    /// The word in the slot: unit (3 bits), units less one (7), blocks less one (4), index (4), and bits of the
+    /// checksum.
     #[must_use]
     pub const fn word(self) -> u32 {
         self.unit as u32 & 7
@@ -67,7 +68,7 @@ impl PackedPlace {
         checksum & ((1 << CHECK_BITS) - 1) == self.check as u32
     }
 
-    /// The block's share of the record's units: what all blocks have together is what the record takes.
+    /// The block's share of the record's units. The shares of all its blocks add up to its units.
     #[must_use]
     pub const fn share(self) -> u32 {
         let (units, blocks, index) = (self.units as u32, self.blocks as u32, self.index as u32);
@@ -80,7 +81,7 @@ impl PackedPlace {
         Self { index: self.index + 1, ..self }
     }
 
-    /// Whether it can be: the block is one of the record's, and the record no larger than its blocks.
+    /// Whether the place makes sense: the block is in the record, and the record is no larger than its blocks.
     pub(crate) const fn makes_sense(self) -> bool {
         let blocks = self.blocks as usize;
         self.index < self.blocks && blocks <= PACKED_BLOCKS_MAX && self.units as usize <= packed_units_max(blocks)

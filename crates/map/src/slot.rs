@@ -1,4 +1,4 @@
-//! One block's slot, and its eleven bytes.
+//! The slot of one block, and its eleven bytes.
 
 use headpond_base::{Class, Location};
 use headpond_format::BLOCK_UNITS;
@@ -11,54 +11,54 @@ pub const SLOT_BYTES: usize = 11;
 /// What the map knows of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// Where the block's bytes are, or the packed record that has them begins; the head of its batch in a blank record;
-    /// [`Location::ZERO`] for a block of zeros that is in none.
+    /// Where the block's bytes lie. In a packed record: where the record begins. In a blank record: the head of its
+    /// batch. For a block of zeros without a record: [`Location::ZERO`].
     pub location: Location,
-    /// The checksum that the bytes must have; in a packed record the [`PackedPlace`].
+    /// The checksum that the bytes must have. In a packed record: the [`PackedPlace`].
     pub checksum: u32,
-    /// It is in a packed or a blank record.
+    /// The block is in a packed or a blank record.
     pub packed: bool,
-    /// Newer than the origin.
+    /// The block is newer than the origin.
     pub dirty: bool,
-    /// Worth keeping: it moves on when its segment is reclaimed.
+    /// Worth keeping: reclaim moves the block on.
     pub kept: bool,
-    /// Whose share of the pool it uses.
+    /// The class of the block.
     pub class: Class,
 }
 
 impl Slot {
-    /// A block of a blank record in the batch with its head here.
+    /// The slot of a block in a blank record. `batch` is the head of its batch.
     #[must_use]
     pub const fn blank(batch: Location, dirty: bool, kept: bool, class: Class) -> Self {
         Self { location: batch, checksum: BLANK_WORD, packed: true, dirty, kept, class }
     }
 
-    /// Whether it is in a blank record: zeros, of which nothing is stored.
+    /// Whether the block is in a blank record: zeros, with no payload.
     #[must_use]
     pub const fn is_blank(&self) -> bool {
         self.packed && says_blank(self.checksum)
     }
 
-    /// Its place in a packed record, if it is in one.
+    /// The block's place in a packed record, if it is in one.
     #[must_use]
     pub const fn in_record(&self) -> Option<PackedPlace> {
         if self.packed && !self.is_blank() { Some(PackedPlace::from_word(self.checksum)) } else { None }
     }
 
-    /// Whether `next` is of the block after this one in the same packed record.
+    /// Whether `next` is the slot of the next block in the same packed record.
     #[must_use]
     pub fn goes_on_in(&self, next: &Self) -> bool {
         let (Some(place), Some(after)) = (self.in_record(), next.in_record()) else { return false };
         self.location == next.location && after == place.next()
     }
 
-    /// Whether both are the same bytes on flash.
+    /// Whether both slots name the same bytes on flash.
     #[must_use]
     pub fn is_where(&self, other: &Self) -> bool {
         (self.location, self.checksum, self.packed) == (other.location, other.checksum, other.packed)
     }
 
-    /// Units of 512 bytes of flash that it takes: none for zeros, its share of a packed record.
+    /// Units of 512 bytes on flash that the block takes: none for zeros, its share for a block of a packed record.
     #[must_use]
     pub fn units(&self) -> u32 {
         match self.in_record() {
@@ -68,8 +68,8 @@ impl Slot {
         }
     }
 
-    /// The units that have to be read for it, counted over all locations: the first, and the one behind the last. None
-    /// where it is blank.
+    /// The units that a read of the block needs, counted over all locations: the first, and the one behind the last.
+    /// Empty for a blank record.
     #[must_use]
     pub fn extent(&self) -> (u64, u64) {
         let start = self.location.0 * u64::from(BLOCK_UNITS);
@@ -91,7 +91,7 @@ const KEPT: u16 = 0x0400;
 const CLASS_AT: u32 = 11;
 const PACKED: u16 = 0x8000;
 
-/// A slot with its position in its chunk. Position in the low nine bits, flags above.
+/// A slot with its position in its chunk: the low nine bits. Flags are above.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Packed([u8; SLOT_BYTES]);
 
@@ -128,7 +128,7 @@ impl Packed {
         self.word() & DIRTY != 0
     }
 
-    /// Whether it can be: a packed record has bounds, and of a blank one there is nothing to be said.
+    /// Whether the slot makes sense: a packed record is within bounds, and a blank one has no other bits.
     pub(crate) fn makes_sense(self) -> bool {
         let slot = self.slot();
         let nothing_said = !slot.is_blank() || slot.checksum == BLANK_WORD && slot.location != Location::ZERO;
@@ -168,7 +168,7 @@ mod tests {
             assert!(!Packed::new(5, Slot { checksum: slot.checksum | 1 << bit, ..slot }).makes_sense(), "bit {bit}");
         }
         assert!(!Packed::new(5, Slot { location: Location::ZERO, ..slot }).makes_sense());
-        // What is stored as it is may have any checksum.
+        // A block that is stored as it is may have any checksum.
         assert!(!Slot { packed: false, ..slot }.is_blank());
     }
 }

@@ -1,8 +1,8 @@
-//! Blocks that may not go: put aside once, first to go when they may.
+//! Blocks that may not go are put aside once. When they may go, they go first.
 //!
-//! A dirty or pinned block that has come to the end of its list would be in the way of every
-//! later eviction. It is moved to a list of its own, is not asked for again, and when it is
-//! released it goes before all others: its turn has come already.
+//! A dirty or pinned block at the end of its list would be in the way of every later eviction. So it moves to a list
+//! of its own, and the policy does not ask for it again. When it is released, it goes before all others: its turn has
+//! come already.
 
 use crate::nodes::{ListId, Nodes};
 use crate::{Host, Key};
@@ -12,8 +12,7 @@ pub(crate) const HELD: ListId = 4;
 /// Blocks that were held and may go now.
 pub(crate) const FIRST: ListId = 5;
 
-/// The oldest block that may go, of those whose turn had come and then of `list`. All that may
-/// not are put aside.
+/// The oldest block that may go: first among released ones, then in `list`. Puts aside all that may not.
 pub(crate) fn oldest(nodes: &mut Nodes, list: ListId, host: &mut dyn Host) -> Option<u32> {
     loop {
         let slot = nodes.tail(FIRST).or_else(|| nodes.tail(list))?;
@@ -24,7 +23,7 @@ pub(crate) fn oldest(nodes: &mut Nodes, list: ListId, host: &mut dyn Host) -> Op
     }
 }
 
-/// A block may go now.
+/// Notes that a block may go now.
 pub(crate) fn release(nodes: &mut Nodes, key: Key) {
     if let Some(slot) = nodes.find(key).filter(|slot| nodes.list(*slot) == HELD) {
         nodes.move_to(slot, FIRST);

@@ -1,11 +1,11 @@
-//! A bound on what reads may write to flash: bytes a day, earned by the time that passes.
+//! A bound on what reads may write to flash, in bytes a day. Passing time earns it.
 //!
-//! Invariant: over any span of time the bytes spent are at most what the limit allows in it, and
-//! [`SAVED`] more. What must be written, dirty data, is never asked about here.
+//! Invariant: over any span of time, the bytes spent are at most what the limit allows in it, plus [`SAVED`]. Dirty
+//! data must be written, and does not go through this budget.
 
 use headpond_base::Nanos;
 
-/// The longest time for which earnings are saved: a burst after a quiet night is no more than this.
+/// The longest time for which earnings are saved. It bounds a burst after a quiet night.
 const SAVED: Nanos = Nanos(3600 * Nanos::SECOND.0);
 const DAY: u128 = 86_400 * Nanos::SECOND.0 as u128;
 
@@ -14,25 +14,24 @@ const DAY: u128 = 86_400 * Nanos::SECOND.0 as u128;
 pub struct FlashWriteLimit(pub u64);
 
 impl FlashWriteLimit {
-    /// The limit for so many writes of a whole drive in a day, as drives' warranties say it, in
-    /// hundredths.
+    /// The limit as warranties of drives state it: writes of the whole drive in a day, in hundredths.
     #[must_use]
     pub const fn drive_writes(drive_bytes: u64, hundredths: u64) -> Self {
         Self(drive_bytes / 100 * hundredths)
     }
 }
 
-/// What may be spent now.
+/// The bytes that reads may write now.
 #[derive(Clone, Debug)]
 pub struct FlashBudget {
     limit: Option<FlashWriteLimit>,
-    /// Bytes times the nanoseconds of a day: no fraction is lost between two looks at the time.
+    /// Bytes times the nanoseconds of a day, so that no fraction is lost between two ticks.
     saved: u128,
     last: Nanos,
 }
 
 impl FlashBudget {
-    /// Without a limit everything may be written. A limited one starts with an hour's worth.
+    /// Without a limit everything may be written. With one, the budget starts with an hour's worth.
     #[must_use]
     pub fn new(limit: Option<FlashWriteLimit>, now: Nanos) -> Self {
         let mut budget = Self { limit, saved: 0, last: now };
@@ -40,7 +39,7 @@ impl FlashBudget {
         budget
     }
 
-    /// Changes the limit; what is saved is cut to the new one.
+    /// Changes the limit. Cuts what is saved to the new one.
     pub fn set_limit(&mut self, limit: Option<FlashWriteLimit>) {
         self.limit = limit;
         self.saved = self.saved.min(self.saved_most());
@@ -50,7 +49,7 @@ impl FlashBudget {
         self.limit.map_or(0, |limit| u128::from(limit.0) * u128::from(SAVED.0))
     }
 
-    /// Time has passed.
+    /// Adds what the time since the last tick earned.
     pub fn tick(&mut self, now: Nanos) {
         if let Some(limit) = self.limit {
             let earned = u128::from(now.since(self.last).0) * u128::from(limit.0);
@@ -59,7 +58,7 @@ impl FlashBudget {
         self.last = now;
     }
 
-    /// Takes `bytes` from the budget; `false`, and nothing is taken, if it has less.
+    /// Takes `bytes` from the budget. `false`, with nothing taken, if it has less.
     pub fn spend(&mut self, bytes: u64) -> bool {
         if self.limit.is_none() {
             return true;
@@ -77,7 +76,7 @@ impl FlashBudget {
 mod tests {
     use super::*;
 
-    /// Asks for a block every millisecond; answers with the bytes that were granted.
+    /// Asks for a block every millisecond. Returns the bytes granted.
     fn greedy(budget: &mut FlashBudget, from: Nanos, seconds: u64) -> u64 {
         let block = headpond_base::BLOCK_U64;
         let grants = (1..=seconds * 1000).filter(|at| {

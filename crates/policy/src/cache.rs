@@ -1,10 +1,9 @@
-//! The policy in use, and changing it while blocks are kept.
+//! The policy in use, and its change while blocks are kept.
 //!
 //! Invariants:
-//! - A change drops nothing: the contents move over a few blocks with each call, coldest first, so
-//!   that no call waits for all of them. Until that is done both policies hold a part, and together
-//!   no more than the capacity.
-//! - Blocks that were written always come in, whatever the admission says.
+//! - A change drops nothing. Each call moves a few blocks, coldest first, so no call waits for all of them. Until the
+//!   end both policies hold a part, together no more than the capacity.
+//! - Written blocks always come in, whatever the admission says.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +11,7 @@ use std::str::FromStr;
 use crate::ghosts::Ghosts;
 use crate::{Adaptive, Admitted, Evicted, Fifo, Host, Insertion, Key, Lru, Replacement, S3Fifo, WTinyLfu};
 
-/// Blocks that move over with each call while a change is under way.
+/// Blocks that each call moves during a change.
 const MOVES: usize = 4;
 
 /// The policies, by name.
@@ -35,7 +34,7 @@ impl Policy {
     /// All of them, simplest first.
     pub const ALL: [Self; 5] = [Self::Fifo, Self::Lru, Self::S3Fifo, Self::WTinyLfu, Self::Adaptive];
 
-    /// As it is written on command lines and in settings.
+    /// The name on command lines and in settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -47,7 +46,7 @@ impl Policy {
         }
     }
 
-    /// Makes one that keeps up to `capacity` blocks, of which `memory` may be only in memory.
+    /// Makes a policy that keeps up to `capacity` blocks, `memory` of them only in memory.
     #[must_use]
     pub fn make(self, capacity: usize, memory: usize) -> Box<dyn Replacement + Send> {
         match self {
@@ -79,14 +78,14 @@ impl FromStr for Policy {
     }
 }
 
-/// Which reads are let in.
+/// Which reads come in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Admission {
     /// All that the policy wants.
     #[default]
     Always,
-    /// Only who comes back: a block's first miss leaves its name, and a second one while the name
-    /// is remembered brings it in.
+    /// Only returning blocks. A block's first miss leaves its name. A second miss while the name is remembered brings
+    /// it in.
     Returning,
 }
 
@@ -97,13 +96,13 @@ pub struct Cache {
     capacity: usize,
     memory: usize,
     used: Box<dyn Replacement + Send>,
-    /// The policy used before, while it still holds something.
+    /// The policy before a change, while it still holds blocks.
     before: Option<Box<dyn Replacement + Send>>,
     names: Option<Ghosts>,
 }
 
 impl Cache {
-    /// Keeps up to `capacity` blocks, of which `memory` may be only in memory.
+    /// Keeps up to `capacity` blocks, `memory` of them only in memory.
     #[must_use]
     pub fn new(policy: Policy, admission: Admission, capacity: usize, memory: usize) -> Self {
         let mut cache = Self {
@@ -125,8 +124,8 @@ impl Cache {
         self.policy
     }
 
-    /// Changes the policy; the contents stay. While an earlier change is under way the rest of
-    /// that is moved first, all at once: only a caller that changes policies by the second pays for it.
+    /// Changes the policy. The contents stay. If an earlier change is under way, this call first moves the rest of it
+    /// at once: only a caller that changes policies by the second pays for that.
     pub fn set_policy(&mut self, policy: Policy, host: &mut dyn Host) {
         if policy == self.policy {
             return;
@@ -138,8 +137,8 @@ impl Cache {
         self.before = Some(std::mem::replace(&mut self.used, policy.make(self.capacity, self.memory)));
     }
 
-    /// Keeps up to so many blocks from now on, as [`Cache::new`] would; the contents stay, as far as they fit. `false`, and
-    /// nothing is done, while an earlier change is under way.
+    /// Keeps up to `capacity` blocks from now on, like [`Cache::new`]. The contents stay as far as they fit. `false`,
+    /// with nothing done, while an earlier change is under way.
     pub fn resize(&mut self, capacity: usize, memory: usize) -> bool {
         if self.before.is_some() {
             return false;
@@ -152,13 +151,13 @@ impl Cache {
         true
     }
 
-    /// How many blocks may be kept.
+    /// The most blocks kept.
     #[must_use]
     pub const fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Changes which reads are let in.
+    /// Changes which reads come in.
     pub fn set_admission(&mut self, admission: Admission) {
         if admission != self.admission {
             self.admission = admission;
@@ -172,7 +171,7 @@ impl Cache {
         self.used.len() + self.before.as_ref().map_or(0, |before| before.len())
     }
 
-    /// Whether none are kept.
+    /// Whether no blocks are kept.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -184,7 +183,7 @@ impl Cache {
         self.used.contains(key) || self.before.as_ref().is_some_and(|before| before.contains(key))
     }
 
-    /// The block is used. `false` if it is not kept.
+    /// Counts a use of the block. `false` if it is not kept.
     pub fn touch(&mut self, key: Key, host: &mut dyn Host) -> bool {
         self.move_over(host);
         if self.used.touch(key) {
@@ -194,7 +193,7 @@ impl Cache {
         self.adopt(taken, host) && self.used.touch(key)
     }
 
-    /// The block comes in, after a [`Cache::touch`] that said `false`.
+    /// Lets the block in, after [`Cache::touch`] returned `false`.
     pub fn admit(&mut self, key: Key, insertion: Insertion, host: &mut dyn Host) -> Admitted {
         self.move_over(host);
         if insertion == Insertion::Read
@@ -210,33 +209,32 @@ impl Cache {
         self.used.admit(key, insertion, host)
     }
 
-    /// A kept block was overwritten, so it is on flash now if it was only in memory.
+    /// Notes that a kept block was overwritten. If it was only in memory, it is on flash now.
     pub fn wrote(&mut self, key: Key) {
         self.both(|policy| policy.wrote(key));
     }
 
-    /// Evicts one block. `None` if there is none that may go.
+    /// Evicts one block. `None` if none may go.
     pub fn evict(&mut self, host: &mut dyn Host) -> Option<Key> {
-        // What has not moved over yet is colder than what has, or was used after it.
+        // Blocks that have not moved yet are colder than those that have, or were used after the change.
         let before = self.before.as_mut().and_then(|before| before.evict(host));
         before.or_else(|| self.used.evict(host))
     }
 
-    /// A block that could not be evicted now can. Harmless for any other. A block on flash that was
-    /// refused, because nothing could go for it, is unknown here: its owner admits it again, or
-    /// drops it, when it may go.
+    /// Notes that a block can be evicted now. Harmless for any other block. If nothing could go for a block on flash,
+    /// the cache refused it and does not know it. When it may go, its owner admits it again or drops it.
     pub fn release(&mut self, key: Key) {
         self.both(|policy| policy.release(key));
     }
 
-    /// The block is gone: its file was removed or cut, or it was lost.
+    /// Forgets a block that is gone: its file was removed or cut, or it was lost.
     pub fn forget(&mut self, key: Key) {
         self.both(|policy| {
             policy.forget(key);
         });
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that the cache takes.
     #[must_use]
     pub fn memory(&self) -> usize {
         let before = self.before.as_ref().map_or(0, |before| before.memory());
@@ -262,11 +260,11 @@ impl Cache {
         }
     }
 
-    /// Takes in what the policy before held. `false` if it could not be kept.
+    /// Takes in a block from the policy before. `false` if it could not be kept.
     fn adopt(&mut self, taken: Evicted, host: &mut dyn Host) -> bool {
         let insertion = if taken.in_memory { Insertion::Read } else { Insertion::OnFlash };
         let kept = self.used.admit(taken.key, insertion, host) != Admitted::Refused;
-        // One that may not go is not dropped: it is unknown until its owner says that it may.
+        // A block that may not go is not dropped: it is unknown until its owner says that it may go.
         if !kept && host.evictable(taken.key) {
             host.evicted(taken.key);
         }

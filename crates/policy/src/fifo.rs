@@ -1,5 +1,5 @@
-//! First in, first out: the order of eviction is the order of coming in. The floor that every other
-//! policy is measured against. 22 bytes a block.
+//! First in, first out: blocks leave in the order in which they came. Every other policy is measured against it. 22
+//! bytes a block.
 
 use crate::aside::{self, FIRST, HELD};
 use crate::nodes::{ListId, Nodes};

@@ -1,12 +1,12 @@
-//! Names of blocks that were lately given up, and how often each was used: two bytes a name.
+//! Names of recently evicted blocks, and how often each was used. Two bytes a name.
 //!
-//! A name is thirteen bits of the key's hash, in one of many small FIFO queues of 32 that the rest
-//! of the hash picks. Invariants:
-//! - A remembered key is found until about as many others as there are places came after it: each
-//!   small queue is exact, and all fill at the same pace but for chance. So its place in the small
-//!   queue tells how many came after it in all, within about a quarter.
-//! - A key that is not remembered is found with a probability of at most 32 / 8192 = 0.4 %. The
-//!   price is then one block kept a little longer.
+//! A name is thirteen bits of the key's hash, in one of many small FIFO queues of 32. The rest of the hash picks the
+//! queue. Invariants:
+//! - A remembered key is found until about as many others have come as there are places. Each small queue is exact,
+//!   and all fill at the same pace but for chance. So a name's place in its queue tells how many came after it in all,
+//!   within about a quarter.
+//! - A key that is not remembered is found with a probability of at most 32 / 8192 = 0.4 %. Then one block is kept a
+//!   little longer.
 
 use crate::Key;
 use crate::key::place;
@@ -18,14 +18,14 @@ const FREQUENCY_BITS: u32 = 3;
 /// What is remembered of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Remembered {
-    /// How often it was used lately, up to 7.
+    /// How often it was used recently, up to 7.
     pub(crate) frequency: u8,
-    /// About how many keys were given up since it was.
+    /// About how many keys came after it.
     pub(crate) since: usize,
 }
 
 pub(crate) struct Ghosts {
-    /// Newest first; zero is a free place. Name above, frequency below.
+    /// Newest first; zero is a free place. The name is in the high bits, the frequency in the low ones.
     buckets: Vec<[u16; NAMES]>,
 }
 
@@ -59,7 +59,7 @@ impl Ghosts {
         names[0] = name | u16::from(frequency.min((1 << FREQUENCY_BITS) - 1));
     }
 
-    /// Forgets a key; answers with what was remembered of it.
+    /// Forgets a key. Returns what was remembered of it.
     pub(crate) fn remove(&mut self, key: Key) -> Option<Remembered> {
         let (bucket, name) = self.locate(key);
         let names = &mut self.buckets[bucket];
@@ -101,7 +101,7 @@ mod tests {
     fn how_long_ago_a_key_was_given_up_is_known_roughly() {
         let mut ghosts = Ghosts::new(32_000);
         (0..20_000).for_each(|key| ghosts.insert(Key(key), 1));
-        // Later ones first, so that nothing moves up before it is asked for.
+        // Later keys first, so that no name moves up before it is asked for.
         for (first, given_up_since) in [(15_000_u64, 4500), (10_000, 8500), (5000, 12_500)] {
             let since = |key| ghosts.remove(Key(key)).map_or(0, |remembered| remembered.since);
             let mean = (first..first + 1000).map(since).sum::<usize>() / 1000;

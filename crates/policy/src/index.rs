@@ -1,16 +1,15 @@
 //! From keys to slots: an open-addressed table of slot numbers.
 //!
 //! Invariants:
-//! - It holds a slot's number, never its key: keys are in the slots, so an entry is four bytes.
-//! - It is made for a number of slots and never grows; at most seven eighths are in use, so a
-//!   search is short: linear probing looks at 4.5 entries on average for a hit then, 32 for a miss
-//!   at the very worst fill, and those lie side by side.
+//! - It holds slot numbers, not keys. The slots have the keys, so an entry takes four bytes.
+//! - It is made for a number of slots and never grows. At most seven eighths are in use, so a search is short. At the
+//!   worst fill, linear probing looks at 4.5 entries on average for a hit and at 32 for a miss, side by side.
 
 use crate::Key;
 use crate::key::place;
 
-/// Means that an entry is free. Stored numbers are one larger than slots' numbers, so that fresh
-/// memory from the system is an empty table and is not touched before it is used.
+/// A free entry. Stored numbers are one larger than slot numbers. So fresh memory from the system is an empty table,
+/// and is not touched before use.
 const FREE: u32 = 0;
 
 pub(crate) struct Index {
@@ -18,7 +17,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// For up to `slots` keys.
+    /// A table for up to `slots` keys.
     pub(crate) fn new(slots: usize) -> Self {
         Self { entries: vec![FREE; slots + slots / 7 + 8] }
     }
@@ -48,19 +47,19 @@ impl Index {
         self.entries[self.search(key, key_of)].checked_sub(1)
     }
 
-    /// Points the key, which may be there already, to a slot.
+    /// Points a key to a slot. The key may be in the table already.
     pub(crate) fn set(&mut self, key: Key, slot: u32, key_of: impl Fn(u32) -> Key) {
         let at = self.search(key, key_of);
         self.entries[at] = slot + 1;
     }
 
-    /// Takes the key out. `key_of` must still know the keys of all slots.
+    /// Removes a key. `key_of` must still know the keys of all slots.
     pub(crate) fn remove(&mut self, key: Key, key_of: impl Fn(u32) -> Key) {
         let mut hole = self.search(key, &key_of);
         if self.entries[hole] == FREE {
             return;
         }
-        // An entry that was pushed past the hole moves into it, so that every search still ends right.
+        // Entries that were pushed past the hole move into it, so every search still ends right.
         let mut at = self.after(hole);
         while self.entries[at] != FREE {
             let home = self.home(key_of(self.entries[at] - 1));

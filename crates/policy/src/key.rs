@@ -1,14 +1,13 @@
-//! Names of blocks, as policies see them, and the one hash that everything here uses.
+//! Names of blocks as policies see them, and their one hash.
 
-/// A block's name: whatever its owner packs into 64 bits, such as object and position. Two
-/// blocks never share one. Policies compare and hash keys and give them back; they read nothing
-/// out of them.
+/// A block's name in 64 bits, for example object and position. The owner packs it; no two blocks share one. Policies
+/// compare, hash and return keys, and read nothing out of them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Key(pub u64);
 
 impl Key {
-    /// Spreads the key over 64 bits (the finaliser of SplitMix64). The same on every machine and
-    /// run, so that a simulated history can be repeated.
+    /// Spreads the key over 64 bits (the finaliser of SplitMix64). The same on every machine and in every run, so a
+    /// simulated history can be repeated.
     #[must_use]
     pub(crate) const fn hash(self) -> u64 {
         let mut x = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

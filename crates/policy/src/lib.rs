@@ -1,8 +1,8 @@
-//! What is kept, what is let in, and in what order it is written back: decisions only.
+//! Which blocks are kept, which are let in, and in what order dirty ones are destaged: decisions only.
 //!
-//! Invariants: nothing here does I/O, reads a clock or starts a thread; the same calls give the same
-//! answers on every machine, so that an engine, a simulator and the replay of a trace can run the same
-//! code. Memory is bounded when a policy is made.
+//! Invariants: nothing here does I/O, reads a clock or starts a thread. The same calls give the same answers on every
+//! machine. So an engine, a simulator and the replay of a trace can run the same code. Memory is bounded when a policy
+//! is made.
 
 mod adaptive;
 mod aside;

@@ -1,5 +1,5 @@
-//! Least recently used goes first. Adapts at once to what is used now, and forgets everything in one scan.
-//! 22 bytes a block.
+//! The least recently used block goes first. Adapts at once to present use, and forgets everything in one scan. 22
+//! bytes a block.
 
 use crate::aside::{self, FIRST, HELD};
 use crate::nodes::{ListId, Nodes};
@@ -7,7 +7,7 @@ use crate::{Admitted, Evicted, Host, Insertion, Key, Replacement};
 
 const ORDER: ListId = 0;
 
-/// Least recently used goes first.
+/// The policy LRU.
 pub struct Lru {
     nodes: Nodes,
     capacity: usize,

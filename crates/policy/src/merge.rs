@@ -1,26 +1,25 @@
-//! The order in which dirty blocks go to the origin: by address, neighbours joined.
+//! The order in which dirty blocks go to the origin: by address, with neighbours joined.
 //!
-//! An origin I/O costs about the same for 16 KiB as for half a megabyte. So dirty blocks that lie
-//! close together go in one write, and where the blocks between them are clean and at hand, even
-//! across a gap: one larger write instead of two.
+//! An origin I/O costs about the same for 16 KiB as for half a megabyte. So dirty blocks that lie close together go in
+//! one write. That write may cross a gap if the blocks in it are clean and at hand: one larger write instead of two.
 //!
-//! Invariants: a run holds what was given, in order; none is longer than the bound; it begins and
-//! ends with a dirty block.
+//! Invariants: a run holds the given blocks, in order. No run is longer than the bound. It begins and ends with a
+//! dirty block.
 
 use headpond_base::{BLOCK_U64, Nanos};
 
-/// What the origin charges.
+/// What an origin I/O costs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OriginCost {
-    /// For each I/O, whatever its size.
+    /// Time for each I/O, whatever its size.
     pub each: Nanos,
-    /// For each MiB.
+    /// Time for each MiB.
     pub mebibyte: Nanos,
 }
 
 impl OriginCost {
-    /// The largest gap, in blocks, for which one write over it is no dearer than two writes
-    /// beside it, if what is in the gap costs `extra` for each MiB to get.
+    /// The largest gap, in blocks, over which one write costs no more than two writes beside it. `extra` is what a MiB
+    /// of the gap costs to get.
     #[must_use]
     pub fn gap_worth(self, extra: Nanos) -> u64 {
         let dear = u128::from(self.mebibyte.0) + u128::from(extra.0);
@@ -34,13 +33,13 @@ impl OriginCost {
 pub struct WriteRun {
     /// Its first block.
     pub first: u64,
-    /// How many it spans.
+    /// Blocks from the first to the last.
     pub blocks: u64,
-    /// How many of them are dirty; the others fill gaps.
+    /// Dirty blocks. The others fill gaps.
     pub dirty: u64,
 }
 
-/// Joins dirty blocks that come in order.
+/// Joins dirty blocks. They come in order.
 #[derive(Clone, Debug)]
 pub struct Merge {
     blocks_max: u64,
@@ -49,13 +48,13 @@ pub struct Merge {
 }
 
 impl Merge {
-    /// Runs of up to `blocks_max` blocks, over gaps of up to `gap_max`; 0 joins neighbours only.
+    /// Makes runs of up to `blocks_max` blocks, over gaps of up to `gap_max` blocks; 0 joins only neighbours.
     #[must_use]
     pub const fn new(blocks_max: u64, gap_max: u64) -> Self {
         Self { blocks_max, gap_max, open: None }
     }
 
-    /// The next dirty block, after all before it. Answers with a run that it ended.
+    /// Adds the next dirty block, after all before it. Returns the run that it ended, if any.
     pub fn push(&mut self, block: u64) -> Option<WriteRun> {
         if let Some(run) = &mut self.open {
             let gap = block.checked_sub(run.first + run.blocks);
@@ -69,7 +68,7 @@ impl Merge {
         self.open.replace(WriteRun { first: block, blocks: 1, dirty: 1 })
     }
 
-    /// There are no more. Answers with the last run.
+    /// Ends the blocks. Returns the last run.
     pub const fn end(&mut self) -> Option<WriteRun> {
         self.open.take()
     }
@@ -87,7 +86,7 @@ pub enum Gap {
 }
 
 impl OriginCost {
-    /// What an I/O of so many blocks costs, in nanoseconds.
+    /// What an I/O of `blocks` blocks costs, in nanoseconds.
     #[must_use]
     pub const fn of(self, blocks: u64) -> u64 {
         self.each.0.saturating_add(self.mebibyte.0.saturating_mul(blocks) / ((1 << 20) / BLOCK_U64))
@@ -97,20 +96,20 @@ impl OriginCost {
 /// Runs that follow each other and go to the origin in one write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Joined {
-    /// How many runs.
+    /// Number of runs.
     pub runs: usize,
-    /// What that costs: the write, and the read of what is missing in between.
+    /// Cost of the write, and of the read of missing bytes in between.
     pub cost: Nanos,
 }
 
-/// The cheapest way to write these runs, each with the gap before it, in order: which go together. One
-/// read brings all that is missing in a write, from the first gap to read to the end of the last.
+/// The cheapest way to write these runs. Each comes with the gap before it, in order. The result says which go
+/// together. For each write, one read gets all missing bytes, from the first gap to read to the end of the last.
 ///
-/// Invariants: no way over these gaps, with writes of at most `blocks_max`, costs less; of two that cost the
-/// same it is the one with larger writes.
+/// Invariants: no way over these gaps with writes of at most `blocks_max` costs less. Of two with the same cost, it is
+/// the one with larger writes.
 #[must_use]
 pub fn join(runs: &[(WriteRun, Gap)], blocks_max: u64, writes: OriginCost, reads: OriginCost) -> Vec<Joined> {
-    // For each end: the least cost up to there, how many runs the last write has, and what it costs.
+    // For each end: the least cost up to there, the runs of the last write, and the cost of that write.
     let mut best: Vec<(u64, usize, u64)> = vec![(0, 0, 0)];
     for end in 1..=runs.len() {
         let last = runs[end - 1].0;
@@ -197,7 +196,7 @@ mod tests {
         assert_eq!(runs(&blocks, 256, 0).len(), 3);
     }
 
-    /// What every way to join costs; the least.
+    /// The least cost over every way to join.
     fn least(runs: &[(WriteRun, Gap)], blocks_max: u64, writes: OriginCost, reads: OriginCost) -> u64 {
         let cuts = runs.len() - 1;
         let ways = (0..1_u32 << cuts).filter_map(|way| {

@@ -1,8 +1,8 @@
-//! Blocks in several doubly linked lists, with an index by key: what the exact policies are made of.
+//! Blocks in several doubly linked lists, with an index by key. The exact policies are built on it.
 //!
 //! Invariants:
 //! - A block is in exactly one list.
-//! - Slots and links are numbers into arrays of fixed size: 17 bytes for a block, and 4.6 in the index.
+//! - Slots and links are numbers into arrays of fixed size: 17 bytes a block, and 4.6 in the index.
 
 use crate::Key;
 use crate::index::Index;
@@ -10,12 +10,12 @@ use crate::index::Index;
 /// No slot.
 const NIL: u32 = u32::MAX;
 
-/// A list's number: what it means is its policy's affair.
+/// A list's number. Its policy gives it a meaning.
 pub(crate) type ListId = u8;
 
 /// Lists that a policy may have.
 const LISTS: usize = 6;
-/// In a slot's state: the list in the low bits, the count above.
+/// A slot's state has the list in its low bits and the count above.
 const LIST_BITS: u8 = 3;
 /// A block's count of uses stops here.
 pub(crate) const COUNT_MAX: u8 = 31;
@@ -29,7 +29,7 @@ struct List {
 
 pub(crate) struct Nodes {
     keys: Vec<u64>,
-    /// Towards the head; in free slots, the next free one.
+    /// Towards the head. In free slots: the next free one.
     newer: Vec<u32>,
     older: Vec<u32>,
     states: Vec<u8>,
@@ -87,7 +87,7 @@ impl Nodes {
         self.free == NIL && self.used == self.keys.len()
     }
 
-    /// The oldest of a list.
+    /// The oldest block of a list.
     pub(crate) const fn tail(&self, list: ListId) -> Option<u32> {
         match self.lists[list as usize].tail {
             NIL => None,
@@ -95,7 +95,7 @@ impl Nodes {
         }
     }
 
-    /// Puts a block that is in no list at a list's head, with a count of zero.
+    /// Puts a block that is in no list at the head of one, with a count of zero.
     pub(crate) fn insert(&mut self, key: Key, list: ListId) -> u32 {
         let slot = if self.free == NIL {
             assert!(self.used < self.keys.len(), "a policy keeps no more than its capacity");
@@ -120,7 +120,7 @@ impl Nodes {
         self.link(slot, list);
     }
 
-    /// Takes a block out altogether.
+    /// Removes a block. Returns its key.
     pub(crate) fn remove(&mut self, slot: u32) -> Key {
         let key = self.key(slot);
         self.unlink(slot);

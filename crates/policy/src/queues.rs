@@ -1,36 +1,35 @@
-//! Blocks in several FIFO queues, at nine bytes a block and less than five in the index.
+//! Blocks in several FIFO queues. Nine bytes a block, and less than five in the index.
 //!
-//! A queue is a chain of pages of 64 slots; blocks are appended at its head and taken from its
-//! tail, so a block needs no links. One that leaves from the middle leaves a hole.
+//! A queue is a chain of pages of 64 slots. Blocks are appended at its head and taken from its tail, so a block needs
+//! no links. A block that leaves from the middle leaves a hole.
 //!
 //! Invariants:
-//! - A block is in exactly one queue; its slot, and the index, say which and where.
-//! - A page without blocks is free, and two neighbouring pages whose blocks fit into one become
-//!   one: so no queue but for its ends is less than half full, and each step costs at most 64
-//!   moves. While holes take up pages, [`Queues::is_full`] says so before all slots are in use:
-//!   the caller evicts, which goes on until a page is free.
+//! - A block is in exactly one queue. Its slot says which, and the index says where.
+//! - A page without blocks is free. Two neighbouring pages become one when their blocks fit into one. So every queue,
+//!   without its ends, is at least half full, and each step costs at most 64 moves. While holes take up pages,
+//!   [`Queues::is_full`] returns true before all slots are in use. Then the caller evicts until a page is free.
 
 use crate::Key;
 use crate::index::Index;
 
-/// Slots in a page. More would leave more room unused at the ends of queues; fewer would make
-/// the chains' own links count.
+/// Slots in a page. With more, the ends of queues would waste more room. With fewer, the links of the chains would
+/// count.
 const PAGE: usize = 64;
 /// No page.
 const NIL: u32 = u32::MAX;
-/// Queues that there may be.
+/// The most queues.
 const QUEUES: usize = 5;
 
 /// What is known of a block, in one byte: its queue and a mark, and two counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct State {
-    /// The queue that it is in.
+    /// The block's queue.
     pub(crate) queue: u8,
     /// Uses since it came into its queue, up to 3.
     pub(crate) uses: u8,
-    /// How often it was used lately, up to 7; remembered when it is not kept any more.
+    /// How often the block was used recently, up to 7. Remembered when the block goes.
     pub(crate) frequency: u8,
-    /// Only in memory.
+    /// The block is only in memory.
     pub(crate) in_memory: bool,
 }
 
@@ -38,8 +37,8 @@ impl State {
     pub(crate) const USES_MAX: u8 = 3;
     pub(crate) const FREQUENCY_MAX: u8 = 7;
 
-    /// Places are numbered from 1, so that a byte of zero is a hole; the mark for memory is only
-    /// ever needed in queue 0 and is a place of its own there.
+    /// Places are numbered from 1, so a zero byte is a hole. Only queue 0 needs the mark for memory, so the mark is a
+    /// place of its own.
     const fn pack(self) -> u8 {
         let place = if self.in_memory { 1 } else { self.queue + 2 };
         place | self.uses << 3 | self.frequency << 5
@@ -65,7 +64,7 @@ struct Page {
     /// Slots with a block.
     live: u8,
     queue: u8,
-    /// The clock when it was begun.
+    /// The clock when the page was begun.
     begun: u32,
 }
 
@@ -81,10 +80,10 @@ pub(crate) struct Queues {
     states: Vec<u8>,
     pages: Vec<Page>,
     queues: [Queue; QUEUES],
-    /// The first free page; free pages are chained by `older`.
+    /// The first free page. `older` chains the free pages.
     free: u32,
     free_pages: usize,
-    /// Counts whatever the owner counts, and wraps.
+    /// Counts what the owner counts, and wraps.
     clock: u32,
     index: Index,
 }
@@ -98,8 +97,8 @@ const fn page_of(slot: u32) -> u32 {
 }
 
 impl Queues {
-    /// For `blocks` blocks. Each queue may have a page begun and one not yet used up, and as many
-    /// are kept free so that an append always finds one.
+    /// Makes queues for `blocks` blocks. Each queue may have a page just begun and one not used up. As many pages are
+    /// kept free, so that an append always finds one.
     pub(crate) fn new(blocks: usize) -> Self {
         let pages = blocks.div_ceil(PAGE) + 3 * QUEUES;
         assert!(blocks > 0 && pages * PAGE < NIL as usize, "a policy keeps between one block and 2^32");
@@ -134,7 +133,7 @@ impl Queues {
         self.free_pages < QUEUES
     }
 
-    /// Whether a block can be moved that leaves room where it was, and need not be.
+    /// Whether there is a page for a move that need not happen. The move leaves room behind.
     pub(crate) const fn has_page(&self) -> bool {
         self.free_pages > 1
     }
@@ -212,12 +211,12 @@ impl Queues {
         (0..filled).map(|at| slot_of(page, at)).find(|slot| self.states[*slot as usize] != 0)
     }
 
-    /// Time passes.
+    /// Lets one tick of the clock pass.
     pub(crate) const fn tick(&mut self) {
         self.clock = self.clock.wrapping_add(1);
     }
 
-    /// Ticks since the oldest block of a queue came into it, or a few more: its page knows.
+    /// Ticks since the oldest block of a queue came into it, or a few more: the page has the time.
     pub(crate) fn age_of_tail(&self, queue: u8) -> Option<u32> {
         let page = self.pages.get(self.queues[usize::from(queue)].tail as usize)?;
         Some(self.clock.wrapping_sub(page.begun))
@@ -225,13 +224,13 @@ impl Queues {
 
     /// Moves a block to the head of a queue.
     pub(crate) fn move_to(&mut self, slot: u32, state: State) -> u32 {
-        // In this order, so that the index never points to a hole, which a merge may reuse.
+        // In this order the index never points to a hole. A merge may reuse a hole.
         let new = self.push(self.key(slot), state);
         self.leave(slot);
         new
     }
 
-    /// Takes a block out altogether.
+    /// Removes a block. Returns its key.
     pub(crate) fn remove(&mut self, slot: u32) -> Key {
         let key = self.key(slot);
         let keys = &self.keys;
@@ -252,7 +251,7 @@ impl Queues {
         if live == 0 {
             self.free_page(number);
         } else if number != self.queues[usize::from(queue)].head && !at_end {
-            // The head's own page is being filled, and the tail's is being emptied in order.
+            // Not the ends: the head's page is being filled, and the tail's is emptied in order.
             let live_of = |page: u32| usize::from(self.pages[page as usize].live);
             if older != NIL && live_of(older) + usize::from(live) <= PAGE {
                 self.merge(older, number);
@@ -278,7 +277,7 @@ impl Queues {
         self.free_pages += 1;
     }
 
-    /// Moves the blocks of a page behind those of the next older one, in order.
+    /// Moves the blocks of a page behind those of the next older page, in order.
     fn merge(&mut self, older: u32, newer: u32) {
         let mut filled = 0;
         for page in [older, newer] {

@@ -1,33 +1,35 @@
 //! Classes of blocks: pins and shares of the pool, each with a quota.
 //!
-//! A class is *pinned*, a *share*, or not in use, in which case its blocks are everybody's. All blocks are in the one
-//! order of the replacement policy ([`Cache`](crate::Cache)); what is here says beside it which blocks may not go
-//! (pinned), and which have to (a share's own, when it is full).
+//! A class is *pinned*, a *share*, or not in use; the blocks of an unused class belong to everybody. The replacement
+//! policy ([`Cache`](crate::Cache)) has all blocks in one order. The quotas say beside it which blocks may not go
+//! (pinned), and which must go (those of a full share).
 //!
-//! - **Which class a block has.** That of the request which brought it in. Of two that use a block it is the one that
-//!   serves it better: a pin before everybody, everybody before a share. So a backup that has a share and reads the
-//!   database's blocks takes none of them along, and a block that it brought in is the database's from its first use there.
-//! - **A full pin** takes no more: what its requests bring in beyond is everybody's, and competes as all else does.
-//! - **A full share** gives up its own least recently used block that is clean, for each new one. It is a bound, no
-//!   reserve: what a share does not use is everybody's, and its blocks compete with all others below it, too.
-//! - **Dirty blocks** are never asked to go, so written ones may take a share beyond its quota; they are dropped
-//!   as they become clean, up to what it may have.
+//! - **The class of a block** is that of the request that brought it in. If two requests use a block, the class that
+//!   serves it better wins: a pin before everybody, everybody before a share. So a backup with a share that reads the
+//!   database's blocks takes none of them along. A block that the backup brought in becomes the database's with its
+//!   first use there.
+//! - **A full pin** takes no more. What its requests bring in beyond belongs to everybody, and competes like all else.
+//! - **A full share** gives up its least recently used clean block for each new one. It is a bound, not a reserve:
+//!   everybody may use what a share leaves, and its blocks compete with all others below the bound, too.
+//! - **Dirty blocks** never have to go, so written blocks may take a share beyond its quota. As they become clean,
+//!   they are dropped down to the quota.
 //!
 //! Invariants:
-//! - No block gets a pinned class while that class has as many as it may, or pins together [`Quotas::pins_max`].
+//! - A block gets a pinned class only while that class is below its limit, and all pins together below
+//!   [`Quotas::pins_max`].
 //! - Only clean blocks of the share itself are given up for its quota.
-//! - Once every block of a share was told of ([`Quotas::joins`]), its clean ones are at most its quota.
+//! - Once [`Quotas::joins`] was called for every block of a share, its clean blocks are at most its quota.
 
 use headpond_base::Class;
 
 use crate::{Admitted, Host, Insertion, Key, Lru, Replacement};
 
-/// What may be kept for a class.
+/// The limit of a class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClassLimit {
-    /// Blocks of 4 KiB at most; `u64::MAX` for no limit but the pool's.
+    /// The most blocks of 4 KiB; `u64::MAX` for no limit but the pool's.
     pub blocks: u64,
-    /// What is kept is not evicted while the class is within its limit.
+    /// Blocks are not evicted while the class is within its limit.
     pub pinned: bool,
 }
 
@@ -38,24 +40,24 @@ impl Default for ClassLimit {
 }
 
 impl ClassLimit {
-    /// Of a rule's class, there is one of the two.
+    /// Whether a rule uses the class: it then has a pin or a limit.
     const fn in_use(self) -> bool {
         self.pinned || self.blocks != u64::MAX
     }
 }
 
-/// The owner of the blocks, which knows their classes.
+/// The owner of the blocks. It knows their classes.
 pub trait BlockOwner {
-    /// The block's class; `None` if there is no such block.
+    /// The block's class; `None` if the block does not exist.
     fn class(&self, key: Key) -> Option<Class>;
 
-    /// Blocks of a class now, dirty ones included.
+    /// Blocks of a class, dirty ones included.
     fn held(&self, class: Class) -> u64;
 
     /// Whether the block is clean.
     fn is_clean(&self, key: Key) -> bool;
 
-    /// The block goes now, and is no more.
+    /// Drops the block now.
     fn give_up(&mut self, key: Key);
 }
 
@@ -63,16 +65,16 @@ pub trait BlockOwner {
 pub struct Quotas {
     limits: [ClassLimit; Class::COUNT],
     shares: [Option<Lru>; Class::COUNT],
-    /// A bit for each class that is pinned, and for each share: asked for at each use of a block.
+    /// A bit for each pinned class, and one for each share: each use of a block asks for them.
     pinned: u16,
     shared: u16,
-    /// Blocks of the pool: no share has more.
+    /// Blocks of the pool. No share has more.
     pool: u64,
     pins_max: u64,
 }
 
 impl Quotas {
-    /// For a pool of so many blocks, of which `pins_max` may be pinned by all classes together.
+    /// Quotas for a pool of `pool` blocks. All classes together may pin `pins_max` of them.
     #[must_use]
     pub fn new(limits: [ClassLimit; Class::COUNT], pool: u64, pins_max: u64) -> Self {
         let mut quotas = Self {
@@ -87,8 +89,8 @@ impl Quotas {
         quotas
     }
 
-    /// Changes the limits. If any is another, every block of a class has to be looked at again
-    /// ([`Quotas::belongs`] and [`Quotas::joins`]), in any order and at any pace.
+    /// Changes the limits. If one differs, look at every block of a class again ([`Quotas::belongs`] and
+    /// [`Quotas::joins`]), in any order and at any pace.
     pub fn set(&mut self, limits: [ClassLimit; Class::COUNT]) {
         for (index, limit) in limits.into_iter().enumerate().skip(1) {
             if std::mem::replace(&mut self.limits[index], limit) != limit {
@@ -114,7 +116,7 @@ impl Quotas {
         self.pinned | self.shared != 0
     }
 
-    /// A bit for each class that is pinned.
+    /// A bit for each pinned class.
     #[must_use]
     pub const fn pins(&self) -> u16 {
         self.pinned
@@ -132,7 +134,7 @@ impl Quotas {
         self.shared >> class.number() & 1 == 1
     }
 
-    /// Blocks that all pins have together.
+    /// Blocks of all pins together.
     #[must_use]
     pub fn pinned(&self, held: impl Fn(Class) -> u64) -> u64 {
         if self.pinned == 0 {
@@ -141,8 +143,7 @@ impl Quotas {
         (1..).map_while(Class::new).filter(|class| self.is_pinned(*class)).map(held).sum()
     }
 
-    /// The class that a block has from now on: it has `now`, or none if it is new, and a request of class `asks`
-    /// uses it.
+    /// The class of a block after a request of class `asks` used it. `now` is its class before; `None` if it is new.
     #[must_use]
     pub fn after_use(&self, now: Option<Class>, asks: Class, owner: &dyn BlockOwner) -> Class {
         let in_use = self.pinned | self.shared;
@@ -155,15 +156,15 @@ impl Quotas {
         }
     }
 
-    /// The class that is left of one for a block that may be dropped at any time, as the policy does not keep it and it
-    /// is clean: no pin.
+    /// The class of a clean block that the policy does not keep. It may be dropped at any time, so it cannot be
+    /// pinned.
     #[must_use]
     pub const fn unkept(&self, class: Class) -> Class {
         if self.is_pinned(class) { Class::EVERYBODY } else { class }
     }
 
-    /// The class that a block which has one may keep: of a class that is not in use any more, or of a pin that has
-    /// more than it may, it becomes everybody's.
+    /// The class that a block may keep. If its class is no longer in use, or a pin over its limit, it becomes
+    /// everybody's.
     #[must_use]
     pub fn belongs(&self, class: Class, owner: &dyn BlockOwner) -> Class {
         let limit = self.limits[class.index()];
@@ -172,8 +173,8 @@ impl Quotas {
         if !limit.in_use() || over { Class::EVERYBODY } else { class }
     }
 
-    /// A block of this class is used or comes in: a share that is full gives up another for it. `false` if there is no
-    /// place for it, as all others are dirty: it must go as soon as it is clean.
+    /// Notes that a block of this class is used or comes in. A full share gives up another block for it. `false` if
+    /// all others are dirty, so there is no place: then drop the block as soon as it is clean.
     pub fn joins(&mut self, key: Key, class: Class, owner: &mut dyn BlockOwner) -> bool {
         if !self.is_share(class) {
             return true;
@@ -182,13 +183,13 @@ impl Quotas {
         share.touch(key) || share.admit(key, Insertion::OnFlash, &mut Own { class, owner }) != Admitted::Refused
     }
 
-    /// Whether a block of this class was told of, if that matters.
+    /// Whether the share of this class knows the block. True if the class is no share.
     #[must_use]
     pub fn knows(&self, key: Key, class: Class) -> bool {
         !self.is_share(class) || self.shares[class.index()].as_ref().is_some_and(|share| share.contains(key))
     }
 
-    /// A block of this class became clean. `false` if there is no place for it.
+    /// Notes that a block of this class became clean. `false` if there is no place for it.
     pub fn cleaned(&mut self, key: Key, class: Class, owner: &mut dyn BlockOwner) -> bool {
         match &mut self.shares[class.index()] {
             Some(share) if share.contains(key) => {
@@ -199,21 +200,21 @@ impl Quotas {
         }
     }
 
-    /// A block is not of this class any more, or was not let in after all.
+    /// Notes that a block is no longer of this class, or did not come in.
     pub fn leaves(&mut self, key: Key, class: Class) {
         if let Some(share) = &mut self.shares[class.index()] {
             share.forget(key);
         }
     }
 
-    /// A block is gone.
+    /// Notes that a block is gone.
     pub fn gone(&mut self, key: Key) {
         for share in self.shares.iter_mut().flatten() {
             share.forget(key);
         }
     }
 
-    /// Bytes of memory that the shares take when they are full.
+    /// Bytes of memory that full shares take.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.shares.iter().flatten().map(Replacement::memory).sum()
@@ -240,7 +241,7 @@ struct Own<'a> {
 
 impl Host for Own<'_> {
     fn evictable(&mut self, key: Key) -> bool {
-        // One that is gone, or another's, is only a name that has to go.
+        // If the block is gone or has another class, only its name must go.
         self.owner.class(key) != Some(self.class) || self.owner.is_clean(key)
     }
 

@@ -1,12 +1,12 @@
-//! S3-FIFO (Yang and others, SOSP 2023): three queues, and no work on a hit but a count.
+//! S3-FIFO (Yang and others, SOSP 2023): three queues, and a hit only counts.
 //!
-//! A block comes into a small queue, a tenth of the room. At its end, one that was used at least
-//! twice moves to the main queue; any other leaves, and only its name is remembered. Who comes
-//! back while it is remembered goes to the main queue at once. Blocks of the main queue that were
-//! used since they last came by its end go round again, up to three times.
+//! A block comes into a small queue, a tenth of the room. At its end, a block used at least twice moves to the main
+//! queue. Any other leaves, and only its name is remembered. A block that comes back while its name is remembered goes
+//! to the main queue at once. Blocks of the main queue that were used since they last came by its end go round again,
+//! up to three times.
 //!
-//! What is used once, a scan, passes through the small queue and leaves the main one alone.
-//! 22 bytes a block, and as much again for each of the names, nine tenths of the blocks.
+//! A scan uses each block once. It passes through the small queue and leaves the main one alone. 22 bytes a block, and
+//! as much for each name; there are nine tenths as many names as blocks.
 
 use crate::aside::{self, FIRST, HELD};
 use crate::nodes::{ListId, Nodes};
@@ -19,7 +19,7 @@ const GHOST: ListId = 2;
 
 /// Uses in the small queue that make a block worth the main one.
 const USES_FOR_MAIN: u8 = 2;
-/// Times that a block of the main queue may go round for uses long ago.
+/// How often a block of the main queue may go round for earlier uses.
 const ROUNDS_MAX: u8 = 3;
 
 /// The policy S3-FIFO.
@@ -68,7 +68,7 @@ impl S3Fifo {
         None
     }
 
-    /// Evicts from the small queue, or puts one block aside, or finds that all of it moved on.
+    /// Evicts from the small queue, or puts one block aside, or moves all of it on.
     fn step_small(&mut self, host: &mut dyn Host) -> Option<Key> {
         while let Some(slot) = self.nodes.tail(SMALL) {
             let key = self.nodes.key(slot);

@@ -1,34 +1,32 @@
-//! Finds sequential runs: long ones of neighbouring transfers are not worth the cache.
+//! Finds sequential runs: long runs of neighbouring transfers are not worth the cache.
 //!
-//! A run is known by its object, its process, its direction, and where it goes on, so that a
-//! process that reads two places of one file in turn has two. Up to [`RUNS`] are followed at
-//! once; of more, those that moved last.
+//! A run is known by its object, its process, its direction, and where it goes on. So a process that reads two places
+//! of one file in turn has two runs. Up to [`RUNS`] are followed at once: those that moved last.
 //!
 //! Invariants:
-//! - A transfer bypasses only if its run is already longer than the cut-off. What came
-//!   before is cached like anything else.
+//! - A transfer bypasses only if its run is already longer than the cut-off. What came before is cached like all else.
 //! - A jump ends the run: a random reader is never taken for sequential, however long it lives.
 
 use headpond_base::ObjectId;
 
-/// SequentialRuns followed at once. A look compares with each: 64 take about as long as one table look-up
-/// that misses the processor's caches.
+/// Runs followed at once. Each transfer is compared with each: 64 runs take about as long as one table look-up that
+/// misses the processor's caches.
 const RUNS: usize = 128;
 
-/// A transfer continues a run if it begins within this many bytes behind where that ended: the
-/// kernel's read-ahead leaves out what it has, and sends neighbours out of order.
+/// A transfer continues a run if it begins within this many bytes behind the run's end. The kernel's read-ahead leaves
+/// out what it has, and sends neighbours out of order.
 const GAP: u64 = 256 << 10;
 
-/// A process. Zero is the kernel's own, when it writes back or reads ahead for a process.
+/// A process. Zero is the kernel itself, when it writes back or reads ahead for a process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ProcessId(pub u32);
 
-/// A read or a write, as far as it matters here.
+/// The properties of a read or a write that matter here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transfer {
     /// The file or volume.
     pub object: ObjectId,
-    /// Who asked.
+    /// The process that asked.
     pub process: ProcessId,
     /// Whether it is a write.
     pub write: bool,
@@ -46,11 +44,11 @@ struct SequentialRun {
     next: u64,
     /// Bytes in the run so far.
     bytes: u64,
-    /// The number of the transfer that moved it last.
+    /// The number of the run's latest transfer.
     moved: u64,
 }
 
-/// The runs that are being followed.
+/// The runs that are followed.
 pub struct SequentialRuns {
     cutoff: Option<u64>,
     runs: Vec<SequentialRun>,
@@ -58,28 +56,29 @@ pub struct SequentialRuns {
 }
 
 impl SequentialRuns {
-    /// The cut-off where nothing else is said: 4 MiB.
+    /// The default cut-off in bytes: 4 MiB.
     pub const CUTOFF: u64 = 4 << 20;
 
-    /// Runs longer than `cutoff` bytes pass by the cache; with `None`, none do.
+    /// Runs longer than `cutoff` bytes pass by the cache. With `None` no run does.
     #[must_use]
     pub fn new(cutoff: Option<u64>) -> Self {
         Self { cutoff, runs: Vec::with_capacity(RUNS), transfers: 0 }
     }
 
-    /// Changes the cut-off; the runs under way go on counting.
+    /// Changes the cut-off. Present runs go on.
     pub const fn set_cutoff(&mut self, cutoff: Option<u64>) {
         self.cutoff = cutoff;
     }
 
-    /// A request waited for the object's writes to be durable: they are no run that bypasses, however long.
+    /// Notes that a request waited until the object's writes were durable. Such writes are no run that bypasses,
+    /// however long.
     pub fn synced(&mut self, object: ObjectId) {
         for run in self.runs.iter_mut().filter(|run| run.write && run.object == object) {
             run.bytes = 0;
         }
     }
 
-    /// Takes notice of a transfer. `true` if it should pass by the cache.
+    /// Notes a transfer. `true` if it should pass by the cache.
     pub fn passes_by(&mut self, transfer: Transfer) -> bool {
         self.transfers += 1;
         let Some(cutoff) = self.cutoff else { return false };
@@ -92,7 +91,7 @@ impl SequentialRuns {
                 && transfer.offset.saturating_add(GAP) >= run.next
         };
         if let Some(run) = self.runs.iter_mut().find(|run| continues(run)) {
-            // What was there before, or overlaps, is no progress.
+            // Bytes that the run had before, or that overlap, are no progress.
             run.bytes += end.saturating_sub(run.next).min(transfer.len);
             run.next = run.next.max(end);
             run.moved = self.transfers;
@@ -125,7 +124,7 @@ mod tests {
         let cached: u64 = (0..100)
             .flat_map(|piece| (0..64).map(move |who| (piece, who)))
             .filter(|(piece, who)| {
-                // Two places each in 32 files, by changing processes.
+                // Two places in each of 32 files, by changing processes.
                 let offset = u64::from(who % 2) * (1 << 30) + piece * PIECE;
                 !runs.passes_by(read(u64::from(who / 2), who % 7, offset, PIECE))
             })

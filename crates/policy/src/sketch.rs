@@ -1,23 +1,22 @@
-//! How often keys were used lately, in four bytes for each block of the cache: a count-min sketch
-//! of four-bit counters (Cormode and Muthukrishnan, 2005), aged as TinyLFU does.
+//! How often keys were used recently, in four bytes for each block of the cache: a count-min sketch of four-bit
+//! counters (Cormode and Muthukrishnan, 2005). It ages like TinyLFU.
 //!
 //! Invariants:
-//! - It never says less than the true count since the last ageing, up to 15.
-//! - Ageing, which halves all counts, is spread over all additions: none of them takes longer
-//!   because the cache is larger.
+//! - It never returns less than the true count since the last ageing, up to 15.
+//! - Ageing halves all counts. It is spread over all additions, so none takes longer in a larger cache.
 
 use crate::Key;
 use crate::key::place;
 
 /// Counters in a word.
 const IN_WORD: u64 = 16;
-/// Counters that a key has: the least of them is its count.
+/// Counters of a key. The least of them is its count.
 const ROWS: u32 = 4;
 const COUNT_MAX: u64 = 15;
 
 pub(crate) struct Sketch {
     words: Vec<u64>,
-    /// Additions in which every count is halved once.
+    /// Every count is halved once in this many additions.
     period: usize,
     owed: usize,
     hand: usize,
@@ -44,7 +43,7 @@ impl Sketch {
         if count < COUNT_MAX {
             for row in 0..ROWS {
                 let (word, shift) = self.counter(hash, row);
-                // Only the least counters grow: the others already count other blocks.
+                // Only the least counters grow: larger ones already count other blocks.
                 if self.words[word] >> shift & COUNT_MAX == count {
                     self.words[word] += 1 << shift;
                 }

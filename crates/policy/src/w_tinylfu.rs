@@ -1,11 +1,11 @@
 //! W-TinyLFU (Einziger, Friedman and Manes, 2017) with a window of a tenth.
 //!
-//! A block comes into the window, the least recently used order. When it falls out of it, it
-//! is compared with the block that the rest would lose next, and the one that was used more
-//! often stays. The rest is two lists: blocks on probation, and blocks that were used again.
+//! A block comes into the window, in order of use. When it falls out, it is compared with the block that the rest
+//! would lose next, and the one with more uses stays. The rest is two lists: blocks on probation, and blocks that were
+//! used again.
 //!
-//! The window is a tenth and not the usual hundredth: on cloud block traces that falls far behind
-//! first in, first out for one trace in ten. 26 bytes a block with the sketch.
+//! The window is a tenth and not the usual hundredth: on cloud block traces a hundredth falls far behind first in,
+//! first out for one trace in ten. 26 bytes a block with the sketch.
 
 use crate::aside::{self, FIRST, HELD};
 use crate::nodes::{ListId, Nodes};
@@ -34,8 +34,8 @@ impl WTinyLfu {
         Self { nodes: Nodes::new(capacity), sketch: Sketch::new(capacity), capacity, window, protected }
     }
 
-    /// The block that would go, of the one that falls out of the window and the one that is next
-    /// in the rest. The winner of the two is moved where it belongs.
+    /// The block that would go: the one that falls out of the window, or the next one of the rest. The winner moves
+    /// where it belongs.
     fn loser(&mut self) -> Option<u32> {
         let candidate = self.nodes.tail(WINDOW).filter(|_| self.nodes.len(WINDOW) >= self.window);
         let next = self.nodes.tail(PROBATION).or_else(|| self.nodes.tail(PROTECTED));

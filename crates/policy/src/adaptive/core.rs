@@ -1,44 +1,44 @@
-//! One cache with a window, a main queue and names of what left: the policies that
-//! [`super::Adaptive`] chooses among are settings of it, so that changing over moves nothing.
+//! One cache with a window, a main queue and names of evicted blocks. The policies that [`super::Adaptive`] chooses
+//! among are settings of it, so a change of policy moves nothing.
 //!
-//! A block comes into the young part of the window, which is in memory if the owner can hold it
-//! there, then into the window's part on flash, if the window is larger than the memory for it. At
-//! its end it moves to the main queue or leaves; [`WindowGate`] says which. The main queue is a CLOCK:
-//! blocks used since they last came by go round again. One that may not go when its turn comes is put
-//! aside; once it may, it goes, or if it was used meanwhile, to the main queue.
+//! A block comes into the young part of the window. That part is in memory, if the owner can hold it there. Then the
+//! block moves to the window's part on flash, if the window is larger than the memory for it. At its end it moves to
+//! the main queue or leaves; [`WindowGate`] decides. The main queue is a CLOCK: blocks used since they last came by go
+//! round again. A block that may not go when its turn comes is put aside. Once it may, it goes; if it was used
+//! meanwhile, it moves to the main queue.
 //!
-//! Time is counted in blocks that left and are remembered. Names grow old by that clock, so the age
-//! of a name and that of a block in the main queue can be compared.
+//! Time is counted in blocks that left and are remembered. Names grow old by that clock, so the age of a name and the
+//! age of a block in the main queue can be compared.
 
 use super::tuning::{Tuning, WindowGate};
 use crate::ghosts::Ghosts;
 use crate::queues::{Queues, State};
 use crate::{Admitted, Evicted, Host, Insertion, Key};
 
-/// The newest of the window: in memory if clean.
+/// The newest part of the window: in memory if clean.
 const YOUNG: u8 = 0;
 /// The rest of the window, on flash.
 const WINDOW: u8 = 1;
 const MAIN: u8 = 2;
-/// May not go, although its turn came.
+/// Blocks that could not go when their turn came.
 const HELD: u8 = 3;
-/// May go again, and does so first.
+/// Blocks that were held and can go now. They go first.
 const FIRST: u8 = 4;
 
-/// References in which the window's bound moves by one block towards its setting. Slow, so that a
-/// short change of the setting does not cost what took long to gather.
+/// References in which the window's bound moves one block towards its setting. Slow: a short change of the setting
+/// must not drop what took long to gather.
 const EASE: u32 = 5;
 
-/// Names that are remembered for each block kept. Two, so that a loop of up to three times the
-/// cache's size is known when it comes round again.
+/// Names remembered for each block kept. With two, the policy knows a loop of up to three times the cache's size when
+/// it comes round again.
 const NAMES: usize = 2;
 
-/// A block that comes back goes to the main queue until as many others have left as this share of the
-/// cache, in 1024ths ([`WindowGate::Returning`], [`WindowGate::Either`]). Each costs a flash write. The whole
-/// cache would gain 0.003 of miss ratio where hot spots move, and write a fifth more.
+/// How long a returning block may go to the main queue: until as many others have left as this share of the cache, in
+/// 1024ths ([`WindowGate::Returning`], [`WindowGate::Either`]). Each such block costs a flash write. With the whole
+/// cache, moving hot spots would gain 0.003 of miss ratio and cost a fifth more writes.
 const REACH: usize = 192;
 
-/// Blocks that were put aside and are looked at again when there is nothing else left.
+/// How many blocks that were put aside are looked at again when no others are left.
 const HELD_SEARCH: usize = 64;
 
 pub(super) struct AdaptiveCore {
@@ -46,23 +46,23 @@ pub(super) struct AdaptiveCore {
     ghosts: Ghosts,
     capacity: usize,
     tuning: Tuning,
-    /// Blocks that the window should have at most now.
+    /// The most blocks that the window should have now.
     window: usize,
     since_eased: u32,
-    /// Blocks that may be only in memory.
+    /// The most blocks that may be only in memory.
     memory: usize,
-    /// Ageing owed, in slots and in buckets of names, times the period.
+    /// Ageing that is due, in slots and in buckets of names, times the period.
     owed: (usize, usize),
     hands: (usize, usize),
 }
 
-/// What became of the block at the window's end.
+/// What happened to the block at the window's end.
 enum Step {
-    /// It, or one of the main queue in its place, is to go.
+    /// This block goes: the one at the window's end, or one of the main queue in its place.
     Goes(Key),
-    /// It moved, or was put aside: look again.
+    /// The block moved, or was put aside. Look again.
     Again,
-    /// It may not go, and there is nowhere to put it.
+    /// The block may not go, and cannot be put aside.
     Stuck,
 }
 
@@ -107,7 +107,7 @@ impl AdaptiveCore {
         (YOUNG..=FIRST).map(|queue| self.queues.len(queue)).sum()
     }
 
-    /// Blocks of the main queue, and those put aside, which come from there or go there.
+    /// Blocks of the main queue with those put aside, which come from there or go there.
     fn main_len(&self) -> usize {
         self.queues.len(MAIN) + self.queues.len(HELD)
     }
@@ -164,7 +164,7 @@ impl AdaptiveCore {
             }
         }
         let returns = remembered.is_some_and(|it| self.soon_enough(it.since));
-        // A cache that still has room keeps what comes, and the window shall not get all of it.
+        // A cache with room keeps new blocks, but the window must not get all the room.
         let to_main = returns || has_room && self.windowed() >= self.window;
         let in_memory = insertion == Insertion::Read && !to_main && self.memory > 0;
         if insertion == Insertion::Read && !in_memory && !host.fill(key) {
@@ -186,26 +186,24 @@ impl AdaptiveCore {
         self.ghosts.insert(key, frequency);
     }
 
-    /// Whether a block that comes back belongs into the main queue, when so many others left
-    /// since it did.
+    /// Whether a returning block belongs into the main queue. `since` others left since it did.
     fn soon_enough(&mut self, since: usize) -> bool {
         match self.tuning.gate {
             WindowGate::Contest => false,
             WindowGate::Returning | WindowGate::Either => since < self.capacity * REACH / 1024,
             WindowGate::Recency => {
-                // Brings a block to the tail that was not used since it last came by: its age is
-                // that of its use.
+                // Afterwards the block at the tail has no use since it last came by: its age is that of its last use.
                 self.next_of_main();
                 let unused = self.queues.age_of_tail(MAIN).unwrap_or(u32::MAX);
-                // It was used before it came through the window. And a quarter more, since the
-                // ages are rough and a mistake costs a flash write: without it, the blocks of a
-                // loop would change places for nothing.
+                // The block was used before it came through the window, hence `windowed`. And a quarter more, because
+                // the ages are rough and a mistake costs a flash write. Without it the blocks of a loop would change
+                // places for nothing.
                 since + since / 4 + self.windowed() < unused as usize
             }
         }
     }
 
-    /// The oldest of the young go on to the part of the window that is on flash.
+    /// Moves the oldest young blocks to the window's part on flash.
     fn bound_young(&mut self, host: &mut dyn Host) {
         while self.queues.len(YOUNG) > self.memory.max(1)
             && let Some(slot) = self.queues.tail(YOUNG)
@@ -214,8 +212,8 @@ impl AdaptiveCore {
         }
     }
 
-    /// Moves a block to a queue whose blocks are on flash; it is dropped if it may not be written
-    /// there. Answers with its key then.
+    /// Moves a block to a queue on flash. If it may not be written to flash, the block is dropped and its key
+    /// returned.
     fn settle(&mut self, slot: u32, queue: u8, host: &mut dyn Host) -> Option<Key> {
         let (key, state) = (self.queues.key(slot), self.queues.state(slot));
         if state.in_memory && !host.fill(key) {
@@ -252,7 +250,7 @@ impl AdaptiveCore {
                 }
                 continue;
             }
-            // As S3-FIFO does: what moves on to the main queue does not end the turn.
+            // As in S3-FIFO, a move to the main queue does not end the turn.
             loop {
                 let slot = self.queues.tail(WINDOW).or_else(|| self.queues.tail(YOUNG));
                 let Some(slot) = slot else {
@@ -295,7 +293,7 @@ impl AdaptiveCore {
             if let Some(dropped) = self.settle(slot, MAIN, host) {
                 return Step::Goes(dropped);
             }
-            // Settling may have moved blocks about.
+            // `settle` may have moved blocks.
             if let Some(next) = self.queues.find(key) {
                 self.queues.remove(next);
             }
@@ -306,8 +304,8 @@ impl AdaptiveCore {
         self.settle(slot, MAIN, host).map_or(Step::Again, Step::Goes)
     }
 
-    /// Looks at the block that was put aside first: it may have been let go while there was no page to move it to. Without this
-    /// it would stay, and so would others, until all blocks were put aside.
+    /// Looks at the first block put aside. It may have become evictable while there was no page to move it to.
+    /// Otherwise it and others would stay until all blocks were put aside.
     fn next_of_held(&mut self, host: &mut dyn Host) -> Option<Key> {
         let slot = self.queues.tail(HELD)?;
         let (key, state) = (self.queues.key(slot), self.queues.state(slot));
@@ -327,7 +325,7 @@ impl AdaptiveCore {
         None
     }
 
-    /// Everything was put aside. Looks through some of it, in case one was released in silence.
+    /// All blocks are put aside. Looks through some, in case the owner can evict one without having released it.
     fn search_held(&mut self, host: &mut dyn Host) -> Option<Key> {
         (0..HELD_SEARCH.min(self.queues.len(HELD))).find_map(|_| {
             let slot = self.queues.tail(HELD)?;
@@ -335,7 +333,7 @@ impl AdaptiveCore {
         })
     }
 
-    /// The block leaves, and its name is remembered, unless it may not go.
+    /// Drops the block and remembers its name, if it may go.
     fn drop_window(&mut self, slot: u32, host: &mut dyn Host) -> Step {
         let (key, state) = (self.queues.key(slot), self.queues.state(slot));
         if host.evictable(key) {
@@ -345,7 +343,7 @@ impl AdaptiveCore {
             return Step::Goes(key);
         }
         if state.in_memory && !host.fill(key) {
-            // Pinned or in use, and flash does not take it: it stays, as the newest.
+            // The block is pinned or in use, and cannot go to flash. It stays, as the newest.
             self.queues.move_to(slot, state);
             return Step::Stuck;
         }
@@ -369,7 +367,7 @@ impl AdaptiveCore {
         self.queues.move_to(slot, State { queue: HELD, uses: 0, in_memory: false, ..state });
     }
 
-    /// The block of the main queue that would go next.
+    /// The block of the main queue that goes next.
     fn next_of_main(&mut self) -> Option<u32> {
         loop {
             let slot = self.queues.tail(MAIN)?;
@@ -377,7 +375,7 @@ impl AdaptiveCore {
             if state.uses == 0 {
                 return Some(slot);
             }
-            // Where recency counts, one round for all its uses.
+            // Where recency counts, all uses together give one round.
             let uses = if self.tuning.gate == WindowGate::Recency { 0 } else { state.uses - 1 };
             self.queues.move_to(slot, State { uses, ..state });
         }
@@ -393,7 +391,7 @@ impl AdaptiveCore {
     pub(super) fn release(&mut self, key: Key) {
         let Some(slot) = self.queues.find(key) else { return };
         let state = self.queues.state(slot);
-        // Without a page to move it to it stays where it is, and `next_of_held` comes by.
+        // Without a page to move to, the block stays, and `next_of_held` finds it.
         if state.queue == HELD && !self.queues.is_full() {
             // Used while it was held: it is worth the main queue.
             let queue = if state.uses > 0 { MAIN } else { FIRST };

@@ -1,10 +1,10 @@
 //! The default policy: it tries several settings on a sample of the load, and uses the best.
 //!
-//! No fixed policy is best everywhere: loops want frequency, moving hot spots want recency, and most
-//! loads want something in between. All of them are settings of one structure here (`core.rs`), so
-//! that changing over costs nothing and drops nothing; shadows (`shadows.rs`) say which is best now.
+//! No fixed policy is best for all loads: loops want frequency, moving hot spots want recency, and most loads want
+//! something in between. All of these are settings of one structure (`core.rs`), so a change costs nothing and drops
+//! nothing. Shadows (`shadows.rs`) say which setting is best now.
 //!
-//! Under 18 bytes a block with the names that it remembers, and up to 510 KiB for the shadows.
+//! It takes less than 18 bytes a block, its names included, and up to 510 KiB for the shadows.
 
 mod core;
 mod shadows;
@@ -17,10 +17,9 @@ use self::shadows::Shadows;
 use self::tuning::TUNINGS;
 use crate::{Admitted, Evicted, Host, Insertion, Key, Replacement};
 
-/// The share of the blocks that may be only in memory until they have shown that they are worth a
-/// flash write: a tenth, as the window has.
+/// The share of blocks that may be only in memory, until they prove worth a flash write: a tenth, like the window.
 const MEMORY_SHARE: usize = 10;
-/// And no more than this many blocks: 64 MiB.
+/// The most such blocks: 64 MiB.
 const MEMORY_MAX: usize = (64 << 20) / BLOCK;
 
 /// The default policy.
@@ -30,13 +29,13 @@ pub struct Adaptive {
 }
 
 impl Adaptive {
-    /// How many of `capacity` blocks should be in memory only.
+    /// How many of `capacity` blocks should be only in memory.
     #[must_use]
     pub fn memory_for(capacity: usize) -> usize {
         (capacity / MEMORY_SHARE).min(MEMORY_MAX)
     }
 
-    /// Keeps up to `capacity` blocks, of which the newest `memory` may be only in memory.
+    /// Keeps up to `capacity` blocks. The newest `memory` of them may be only in memory.
     #[must_use]
     pub fn new(capacity: usize, memory: usize) -> Self {
         Self { core: AdaptiveCore::new(capacity, memory, TUNINGS[0]), shadows: Shadows::new(capacity, memory) }

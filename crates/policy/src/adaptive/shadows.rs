@@ -1,51 +1,49 @@
-//! Small copies of the policy, one for each setting, on a sample of the keys: which would do best?
+//! Small copies of the policy, one for each setting, on a sample of the keys. They show which setting would do best.
 //!
-//! A key is in the sample or not by its hash, so that every use of it is seen or none; a shadow is
-//! smaller than the cache by the same factor (a miniature simulation: Waldspurger and others,
-//! ATC 2017). The cost of a setting is its misses, and a little for what it writes to flash.
+//! A key's hash decides whether it is in the sample, so a shadow sees every use of a key or none. A shadow is smaller
+//! than the cache by the same factor (a miniature simulation: Waldspurger and others, ATC 2017). The cost of a setting
+//! is its misses, and a little for its writes to flash.
 //!
 //! Invariants: the setting changes only
-//! - when another did better by more than chance explains: both saw the same keys, so what counts
-//!   are the references on which they differ, and a difference of less than [`SURE`] times the
-//!   root of their number is taken for noise;
-//! - and by as much as the change itself may cost ([`CHANGE`]).
+//! - when another did better by more than chance. Both saw the same keys, so only the references on which they differ
+//!   count. A difference below [`SURE`] times the root of their number is noise;
+//! - and when the gain covers what the change itself may cost ([`CHANGE`]).
 
 use super::core::AdaptiveCore;
 use super::tuning::{TUNINGS, Tuning};
 use crate::{Host, Insertion, Key};
 
-/// The cache's size in shadows' sizes, within the bounds below. One in eight keys for each of six
-/// shadows is most of the work that the cache itself has.
+/// The cache's size in shadow sizes, within the bounds below. One in eight keys for each of six shadows is most of the
+/// work that the cache itself has.
 const SAMPLE: usize = 8;
 /// A shadow smaller than this is mostly noise.
 const BLOCKS_MIN: usize = 256;
-/// A larger one tells no more: 85 KiB for each setting.
+/// A larger shadow says no more. It would take 85 KiB for each setting.
 const BLOCKS_MAX: usize = 4096;
 
-/// A miss costs this, and a flash write that: a tenth, so that a setting that writes to flash on
-/// every miss, as mere recency does, must save one miss in eleven to be chosen.
+/// The cost of a miss and of a flash write, which is a tenth. Mere recency writes on every miss, so it must save one
+/// miss in eleven to be chosen.
 const MISS: u64 = 1024;
 const FILL: u64 = 102;
 
-/// Sampled references between two looks at the scores, in shadows' sizes: a quarter.
+/// Sampled references between two looks at the scores, in shadow sizes: a quarter.
 const LOOK: usize = 4;
-/// At each look the past fades by one part in this: half of it is gone after 67 looks, that is
-/// 17 times as many sampled references as a shadow has blocks.
+/// At each look the past fades by one part in this many. Half of it is gone after 67 looks: 17 times as many sampled
+/// references as a shadow has blocks.
 const FADE: u64 = 96;
-/// How many standard deviations are no chance any more. Large, because blocks of one scan differ
-/// together.
+/// How many standard deviations are more than chance. Large, because blocks of one scan differ together.
 const SURE: u64 = 4;
-/// What a change must have saved already, had it been made before: as many misses as the shadow's
-/// blocks by this. A shadow always held what its setting keeps; the cache has to get it first. On
-/// a load of short phases, each of which suits another setting, every change would come too late.
+/// What a change must already have saved, had it been made before: the shadow's blocks, divided by this, in misses. A
+/// shadow always holds what its setting keeps; the cache must load it first. If a load has short phases and each suits
+/// another setting, every change would come too late.
 const CHANGE: u64 = 16;
 
 struct Shadow {
     core: AdaptiveCore,
-    /// Fading sum of what it cost.
+    /// Fading sum of the shadow's costs.
     cost: u64,
-    /// Fading sum of references in which it did not do as the setting in use did, times
-    /// [`MISS`]. Not begun anew when another comes into use: that errs on the side of staying.
+    /// Fading sum of the references with another outcome than in the setting in use, times [`MISS`]. It goes on when
+    /// the setting in use changes, which errs on the side of no change.
     differed: u64,
     missed: bool,
 }
@@ -62,7 +60,7 @@ pub(super) struct Shadows {
     change: u64,
 }
 
-/// Holds nothing, and counts what would be written.
+/// A host that counts flash writes, and holds nothing.
 struct Count(u64);
 
 impl Host for Count {
@@ -79,7 +77,7 @@ impl Host for Count {
 }
 
 impl Shadows {
-    /// For a cache of so many blocks, of which so many may be only in memory.
+    /// Shadows for a cache of `capacity` blocks, `memory` of them only in memory.
     pub(super) fn new(capacity: usize, memory: usize) -> Self {
         let blocks = (capacity / SAMPLE).clamp(BLOCKS_MIN, BLOCKS_MAX).min(capacity);
         let memory = (memory * blocks).div_ceil(capacity);
@@ -100,9 +98,9 @@ impl Shadows {
         self.shadows.iter().map(|shadow| shadow.core.memory()).sum()
     }
 
-    /// A key is used. Answers with the setting to change to, if it is time to.
+    /// Counts a use of a key. Returns the setting to change to, if it is time.
     pub(super) fn touch(&mut self, key: Key) -> Option<Tuning> {
-        // Not the bits that the shadows' own tables use, which would then use a part of them only.
+        // Other bits than the shadows' own tables use: those tables would then use only a part of themselves.
         if key.hash().rotate_left(32).wrapping_mul(0x9e37_79b9_7f4a_7c15) > self.below {
             return None;
         }
